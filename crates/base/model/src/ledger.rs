@@ -1,0 +1,348 @@
+//! The ledger: for each source, what became of everything that it sent.
+//!
+//! Two units, each with a balance that must hold at the end of a run:
+//!
+//! ```text
+//! packets_received   = packets_accepted + every packets_malformed_*
+//! fragments_received = fragments_recorded + _duplicate + _late + _out_of_range + _unknown_source
+//!                    + every fragments_discarded_*  (+ in flight, while the run goes on)
+//! ```
+//!
+//! `hadtu` packets have no sequence number, so that what the network lost is seen as fragments that
+//! events miss: `fragments_missing` counts the gaps in recorded events (anyone can count them again
+//! from the files), `fragments_missing_unrecorded` those in events that are in no file. A gap whose
+//! fragment did arrive, but too late or with nowhere to put it, is not the network's:
+//!
+//! ```text
+//! lost on the network = fragments_missing + fragments_missing_unrecorded
+//!                     - fragments_late - fragments_out_of_range - fragments_discarded_memory
+//! ```
+
+use std::fmt;
+
+macro_rules! entries {
+    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $role:ident;)*) => {
+        /// One line of a source's ledger. The names are used everywhere: in files, in `--json`, in
+        /// metrics and in Python.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u16)]
+        pub enum Entry { $($(#[doc = $doc])* $variant,)* }
+
+        impl Entry {
+            /// All entries, in the order of their numbers.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The entry's name in files, metrics and Python.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What the entry means in the balance.
+            pub fn role(self) -> Role {
+                match self { $(Self::$variant => Role::$role,)* }
+            }
+        }
+    };
+}
+
+/// What an entry means in the balance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Packets that came in.
+    PacketsIn,
+    /// Packets that became fragments.
+    PacketsOut,
+    /// Packets that were dropped: a loss.
+    PacketsLost,
+    /// Fragments that came in.
+    FragmentsIn,
+    /// Fragments that are safe, or were not needed.
+    FragmentsOut,
+    /// Fragments that came in and are in no file: a loss.
+    FragmentsLost,
+    /// A condition or a volume: no part of a balance.
+    Note,
+}
+
+entries! {
+    /// Datagrams that the socket delivered.
+    PacketsReceived = "packets_received", PacketsIn;
+    /// Bytes of those datagrams.
+    PacketBytesReceived = "packet_bytes_received", Note;
+    /// Datagrams that the kernel dropped because the socket's buffer was full (SO_RXQ_OVFL).
+    PacketsDroppedByKernel = "packets_dropped_by_kernel", Note;
+    /// Datagrams that were decoded.
+    PacketsAccepted = "packets_accepted", PacketsOut;
+    /// Datagrams shorter than a packet can be.
+    PacketsMalformedShort = "packets_malformed_short", PacketsLost;
+    /// Datagrams whose length is not what their header says.
+    PacketsMalformedLength = "packets_malformed_length", PacketsLost;
+    /// Datagrams with an unknown decoding word.
+    PacketsMalformedDecoding = "packets_malformed_decoding", PacketsLost;
+    /// Datagrams whose trailer differs from their beginning.
+    PacketsMalformedTrailer = "packets_malformed_trailer", PacketsLost;
+    /// Datagrams with a sub-event whose size cannot be.
+    PacketsMalformedFragment = "packets_malformed_fragment", PacketsLost;
+    /// Fragments that were decoded.
+    FragmentsReceived = "fragments_received", FragmentsIn;
+    /// Bytes of those fragments, sub-event headers included.
+    FragmentBytesReceived = "fragment_bytes_received", Note;
+    /// Fragments in frames that were written.
+    FragmentsRecorded = "fragments_recorded", FragmentsOut;
+    /// Bytes of those fragments.
+    FragmentBytesRecorded = "fragment_bytes_recorded", Note;
+    /// Fragments in frames that the disk acknowledged as durable (fdatasync).
+    FragmentsDurable = "fragments_durable", Note;
+    /// Fragments that had come before.
+    FragmentsDuplicate = "fragments_duplicate", FragmentsOut;
+    /// Fragments of events that were closed without them.
+    FragmentsLate = "fragments_late", FragmentsLost;
+    /// Fragments whose event number is so far from the others' that it was given up.
+    FragmentsOutOfRange = "fragments_out_of_range", FragmentsLost;
+    /// Fragments that carry another source's id than the one that the port belongs to.
+    FragmentsUnknownSource = "fragments_unknown_source", FragmentsLost;
+    /// Fragments discarded because the memory budget was spent.
+    FragmentsDiscardedMemory = "fragments_discarded_memory", FragmentsLost;
+    /// Fragments in frames that could not be written.
+    FragmentsDiscardedDisk = "fragments_discarded_disk", FragmentsLost;
+    /// Fragments of incomplete events that the configuration said to drop.
+    FragmentsDiscardedIncomplete = "fragments_discarded_incomplete", FragmentsLost;
+    /// Fragments of sources that the configuration disabled.
+    FragmentsDiscardedDisabled = "fragments_discarded_disabled", FragmentsOut;
+    /// Recorded events that lack this source, which was required.
+    FragmentsMissing = "fragments_missing", Note;
+    /// Events in no file that lack this source, which was required.
+    FragmentsMissingUnrecorded = "fragments_missing_unrecorded", Note;
+    /// Fragments that came after a later one of the same source.
+    FragmentsReordered = "fragments_reordered", Note;
+    /// Fragments whose trigger tag differs from their event's first.
+    FragmentsWrongTag = "fragments_wrong_tag", Note;
+    /// Fragments that their source marked as broken.
+    FragmentsFlaggedError = "fragments_flagged_error", Note;
+    /// Times the source began its event numbers anew.
+    NumberingRestarts = "numbering_restarts", Note;
+}
+
+impl Entry {
+    /// How many entries there are.
+    pub const COUNT: usize = Self::ALL.len();
+
+    /// The entry of that number, as stored in files.
+    pub fn from_number(number: u16) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// The entry of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|entry| entry.name() == name)
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One source's counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLedger {
+    counts: [u64; Entry::COUNT],
+}
+
+impl Default for SourceLedger {
+    fn default() -> Self {
+        Self { counts: [0; Entry::COUNT] }
+    }
+}
+
+impl std::ops::Index<Entry> for SourceLedger {
+    type Output = u64;
+
+    fn index(&self, entry: Entry) -> &u64 {
+        &self.counts[entry as usize]
+    }
+}
+
+impl std::ops::IndexMut<Entry> for SourceLedger {
+    fn index_mut(&mut self, entry: Entry) -> &mut u64 {
+        &mut self.counts[entry as usize]
+    }
+}
+
+/// What a ledger says of losses, and whether it balances.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// Fragments that the network lost.
+    pub fragments_lost: u64,
+    /// Fragments that came in and are in no file, for any reason that is a loss.
+    pub fragments_dropped: u64,
+    /// Packets that were dropped as malformed.
+    pub packets_malformed: u64,
+    /// Fragments received and neither recorded nor counted as dropped: 0 at the end of a run.
+    /// Negative: more came out than went in, which is a defect.
+    pub fragments_in_flight: i128,
+    /// Packets received and neither accepted nor counted as malformed: 0 when counted at rest.
+    pub packets_in_flight: i128,
+}
+
+impl Balance {
+    /// Whether nothing is unexplained. True only for a ledger at rest.
+    pub fn holds(&self) -> bool {
+        self.fragments_in_flight == 0 && self.packets_in_flight == 0
+    }
+
+    /// Whether anything that was sent is in no file.
+    pub fn lost_data(&self) -> bool {
+        self.fragments_lost > 0 || self.fragments_dropped > 0 || self.packets_malformed > 0
+    }
+}
+
+impl SourceLedger {
+    /// Entries and counts, in the order of the entries' numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (Entry, u64)> + '_ {
+        Entry::ALL.iter().map(|&entry| (entry, self[entry]))
+    }
+
+    /// The sum of all entries that have that role.
+    pub fn sum(&self, role: Role) -> u64 {
+        self.iter().filter(|(entry, _)| entry.role() == role).map(|(_, count)| count).sum()
+    }
+
+    /// Adds another ledger's counts to this one's.
+    pub fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
+            *mine = mine.saturating_add(theirs);
+        }
+    }
+
+    /// What this ledger has more than `earlier`, entry by entry.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut delta = Self::default();
+        for (index, count) in delta.counts.iter_mut().enumerate() {
+            *count = self.counts[index].saturating_sub(earlier.counts[index]);
+        }
+        delta
+    }
+
+    /// Losses and balance of these counts.
+    pub fn balance(&self) -> Balance {
+        let gaps = self[Entry::FragmentsMissing] + self[Entry::FragmentsMissingUnrecorded];
+        let arrived_in_vain = self[Entry::FragmentsLate]
+            + self[Entry::FragmentsOutOfRange]
+            + self[Entry::FragmentsDiscardedMemory];
+        let fragments_dropped = self.sum(Role::FragmentsLost);
+        Balance {
+            fragments_lost: gaps.saturating_sub(arrived_in_vain),
+            fragments_dropped,
+            packets_malformed: self.sum(Role::PacketsLost),
+            fragments_in_flight: i128::from(self.sum(Role::FragmentsIn))
+                - i128::from(self.sum(Role::FragmentsOut))
+                - i128::from(fragments_dropped),
+            packets_in_flight: i128::from(self.sum(Role::PacketsIn))
+                - i128::from(self.sum(Role::PacketsOut))
+                - i128::from(self.sum(Role::PacketsLost)),
+        }
+    }
+}
+
+/// The ledgers of all sources of a run; index is the source's number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// One ledger per source.
+    pub sources: Vec<SourceLedger>,
+}
+
+impl Ledger {
+    /// An empty ledger for that many sources.
+    pub fn new(source_count: usize) -> Self {
+        Self { sources: vec![SourceLedger::default(); source_count] }
+    }
+
+    /// All sources together.
+    pub fn total(&self) -> SourceLedger {
+        let mut total = SourceLedger::default();
+        self.sources.iter().for_each(|source| total.add(source));
+        total
+    }
+
+    /// Adds another ledger of as many sources.
+    ///
+    /// # Panics
+    /// If the numbers of sources differ.
+    pub fn add(&mut self, other: &Self) {
+        assert_eq!(self.sources.len(), other.sources.len(), "ledgers of the same sources");
+        self.sources.iter_mut().zip(&other.sources).for_each(|(mine, theirs)| mine.add(theirs));
+    }
+
+    /// What this ledger has more than `earlier`.
+    ///
+    /// # Panics
+    /// If the numbers of sources differ.
+    pub fn since(&self, earlier: &Self) -> Self {
+        assert_eq!(self.sources.len(), earlier.sources.len(), "ledgers of the same sources");
+        let pairs = self.sources.iter().zip(&earlier.sources);
+        Self { sources: pairs.map(|(now, then)| now.since(then)).collect() }
+    }
+
+    /// Losses summed over the sources; it balances only if every source does.
+    pub fn balance(&self) -> Balance {
+        self.sources.iter().map(SourceLedger::balance).fold(Balance::default(), |sum, one| {
+            Balance {
+                fragments_lost: sum.fragments_lost + one.fragments_lost,
+                fragments_dropped: sum.fragments_dropped + one.fragments_dropped,
+                packets_malformed: sum.packets_malformed + one.packets_malformed,
+                // Magnitudes, so that one source's surplus cannot hide another's deficit.
+                fragments_in_flight: sum.fragments_in_flight + one.fragments_in_flight.abs(),
+                packets_in_flight: sum.packets_in_flight + one.packets_in_flight.abs(),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_is_found_by_its_number_and_its_name() {
+        for (number, &entry) in Entry::ALL.iter().enumerate() {
+            assert_eq!(Entry::from_number(number as u16), Some(entry));
+            assert_eq!(Entry::from_name(entry.name()), Some(entry));
+        }
+        assert_eq!(Entry::from_number(Entry::COUNT as u16), None);
+    }
+
+    #[test]
+    fn a_surplus_in_one_source_does_not_hide_a_deficit_in_another() {
+        let mut ledger = Ledger::new(2);
+        ledger.sources[0][Entry::FragmentsReceived] = 1;
+        ledger.sources[1][Entry::FragmentsRecorded] = 1;
+        assert!(!ledger.balance().holds());
+        assert!(ledger.total().balance().holds());
+    }
+
+    #[test]
+    fn a_late_fragment_is_not_also_lost_on_the_network() {
+        let mut source = SourceLedger::default();
+        source[Entry::FragmentsReceived] = 10;
+        source[Entry::FragmentsRecorded] = 9;
+        source[Entry::FragmentsLate] = 1;
+        source[Entry::FragmentsMissing] = 3;
+        let balance = source.balance();
+        assert!(balance.holds());
+        assert_eq!((balance.fragments_lost, balance.fragments_dropped), (2, 1));
+        assert!(balance.lost_data());
+    }
+
+    #[test]
+    fn what_came_since_and_what_was_before_add_up() {
+        let mut before = Ledger::new(1);
+        before.sources[0][Entry::PacketsReceived] = 5;
+        let mut after = before.clone();
+        after.sources[0][Entry::PacketsReceived] = 12;
+        let mut sum = before.clone();
+        sum.add(&after.since(&before));
+        assert_eq!(sum, after);
+    }
+}

@@ -1,0 +1,13 @@
+//! Catchment's words in types: ids, event flags, units, limits and the ledger.
+//!
+//! Everything above speaks in these types; nothing here does I/O, starts a thread or reads a clock.
+
+pub mod event;
+pub mod ids;
+pub mod ledger;
+pub mod limits;
+pub mod units;
+
+pub use event::{CloseReason, EventFlags};
+pub use ids::{RunId, SourceId};
+pub use ledger::{Balance, Entry, Ledger, SourceLedger};

@@ -1,0 +1,121 @@
+//! Quantities as people write and read them: `32 MiB`, `1.5 s`, `4.5 M/s`.
+
+use std::fmt;
+
+/// Reads a size: a number and B, kB, MB, GB, TB (powers of 1,000) or KiB, MiB, GiB, TiB.
+///
+/// # Errors
+/// A text that is no size, or one beyond 64 bits.
+pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
+    parse(
+        text,
+        "a size such as \"32 MiB\" or \"1.5 GB\"",
+        &[
+            ("", 1.0),
+            ("B", 1.0),
+            ("kB", 1e3),
+            ("MB", 1e6),
+            ("GB", 1e9),
+            ("TB", 1e12),
+            ("KiB", 1024.0),
+            ("MiB", 1_048_576.0),
+            ("GiB", 1_073_741_824.0),
+            ("TiB", 1_099_511_627_776.0),
+        ],
+    )
+}
+
+/// Reads a duration in nanoseconds: a number and ns, us, ms, s, min or h.
+///
+/// # Errors
+/// A text that is no duration, or one beyond 64 bits of nanoseconds.
+pub fn parse_duration_ns(text: &str) -> Result<u64, UnitError> {
+    parse(
+        text,
+        "a duration such as \"500 ms\" or \"1.5 s\"",
+        &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3_600e9)],
+    )
+}
+
+/// A quantity that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected {expected}, got {got:?}")]
+pub struct UnitError {
+    /// What would have been understood.
+    pub expected: &'static str,
+    /// The text as it stood.
+    pub got: String,
+}
+
+/// Bytes, shown with three digits: `1.27 GB`.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&scaled(self.0 as f64, &["B", "kB", "MB", "GB", "TB", "PB"]))
+    }
+}
+
+/// A count or a rate, shown with three digits: `4.50 M`.
+#[derive(Clone, Copy, Debug)]
+pub struct Count(pub f64);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(scaled(self.0, &["", "k", "M", "G", "T", "P"]).trim_end())
+    }
+}
+
+fn parse(text: &str, expected: &'static str, units: &[(&str, f64)]) -> Result<u64, UnitError> {
+    let error = || UnitError { expected, got: text.chars().take(64).collect() };
+    let trimmed = text.trim();
+    let digits = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'));
+    let (number, unit) = trimmed.split_at(digits.unwrap_or(trimmed.len()));
+    let &(_, scale) = units.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(error)?;
+    let number: f64 = number.replace('_', "").parse().map_err(|_| error())?;
+    let value = (number * scale).round();
+    if value.is_finite() && value < u64::MAX as f64 { Ok(value as u64) } else { Err(error()) }
+}
+
+fn scaled(value: f64, units: &[&str]) -> String {
+    let mut value = value;
+    let mut unit = 0;
+    while value.abs() >= 999.5 && unit + 1 < units.len() {
+        value /= 1_000.0;
+        unit += 1;
+    }
+    let digits = match value.abs() {
+        v if unit == 0 && v.fract() == 0.0 => 0,
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {}", units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_durations_are_read_as_people_write_them() {
+        assert_eq!(parse_bytes("32 MiB"), Ok(32 << 20));
+        assert_eq!(parse_bytes("1.5kB"), Ok(1_500));
+        assert_eq!(parse_bytes("4_096"), Ok(4_096));
+        assert_eq!(parse_duration_ns("1.5 s"), Ok(1_500_000_000));
+        assert_eq!(parse_duration_ns("10us"), Ok(10_000));
+        for bad in ["", "MiB", "1 mib", "-1 B", "1e3 B", "99999999999 TiB", "1.2.3 B"] {
+            assert!(parse_bytes(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn quantities_show_three_digits() {
+        assert_eq!(Bytes(1_271_000_000).to_string(), "1.27 GB");
+        assert_eq!(Bytes(999).to_string(), "999 B");
+        assert_eq!(Bytes(999_999).to_string(), "1.00 MB");
+        assert_eq!(Count(4_500_000.0).to_string(), "4.50 M");
+        assert_eq!(Count(0.0).to_string(), "0");
+    }
+}

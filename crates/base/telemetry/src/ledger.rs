@@ -1,0 +1,63 @@
+//! The ledger while it is being written.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use catchment_model::{Entry, Ledger, SourceId};
+
+/// Counts that any thread may add to and any thread may read.
+#[derive(Debug)]
+pub struct LiveLedger {
+    // Row by row: the entries of source 0, then those of source 1.
+    cells: Box<[AtomicU64]>,
+}
+
+impl LiveLedger {
+    /// All counts zero.
+    pub fn new(source_count: usize) -> Self {
+        Self { cells: (0..source_count * Entry::COUNT).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// How many sources it counts for.
+    pub fn source_count(&self) -> usize {
+        self.cells.len() / Entry::COUNT
+    }
+
+    /// Adds to a count. Call it per batch, not per fragment.
+    pub fn add(&self, source: SourceId, entry: Entry, count: u64) {
+        if count > 0 {
+            self.cells[source.index() * Entry::COUNT + entry as usize].fetch_add(count, Relaxed);
+        }
+    }
+
+    /// One count now.
+    pub fn read(&self, source: SourceId, entry: Entry) -> u64 {
+        self.cells[source.index() * Entry::COUNT + entry as usize].load(Relaxed)
+    }
+
+    /// All counts, each as it was at some moment during the call.
+    pub fn snapshot(&self) -> Ledger {
+        let mut ledger = Ledger::new(self.source_count());
+        for (row, source) in self.cells.chunks_exact(Entry::COUNT).zip(&mut ledger.sources) {
+            for (cell, &entry) in row.iter().zip(Entry::ALL) {
+                source[entry] = cell.load(Relaxed);
+            }
+        }
+        ledger
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_holds_what_was_added() {
+        let live = LiveLedger::new(3);
+        live.add(SourceId(2), Entry::FragmentsLate, 4);
+        live.add(SourceId(2), Entry::FragmentsLate, 3);
+        let ledger = live.snapshot();
+        assert_eq!(ledger.sources[2][Entry::FragmentsLate], 7);
+        assert_eq!(ledger.total()[Entry::FragmentsLate], 7);
+        assert_eq!(live.read(SourceId(1), Entry::FragmentsLate), 0);
+    }
+}

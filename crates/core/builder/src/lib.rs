@@ -1,0 +1,1 @@
+//! Event building: pure decisions on descriptors, in virtual time.

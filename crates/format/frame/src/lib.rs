@@ -1,0 +1,1 @@
+//! The frame file: encoding and decoding without I/O of its own.

@@ -1,0 +1,1 @@
+//! Wire protocols, one file each: pure functions from bytes to fragments and back.

@@ -1,0 +1,1 @@
+//! UDP sockets: batched receive and batched send.

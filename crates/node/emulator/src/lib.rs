@@ -1,0 +1,1 @@
+//! Emulated detectors whose every byte can be proved.

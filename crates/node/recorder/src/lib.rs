@@ -1,0 +1,1 @@
+//! The recorder: receive, build, cut frames and write them, with every fragment in the ledger.

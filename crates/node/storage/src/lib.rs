@@ -1,0 +1,1 @@
+//! Recorded runs on disk: open, read, verify, repair and audit them.
