@@ -1,0 +1,274 @@
+//! What a recorder needs to know, checked. The file that people write is read by the command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use catchment_builder::{IncompletePolicy, SourceRole};
+use catchment_disk::Engine;
+use catchment_frame::Codec;
+use catchment_model::limits::{
+    FILE_BYTES_DEFAULT, FRAGMENT_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX,
+};
+
+/// A recorder: what it listens to, how it builds, where it writes.
+#[derive(Clone, Debug)]
+pub struct RecorderConfig {
+    /// The folder in which the run makes a folder of its own.
+    pub folder: PathBuf,
+    /// The run's number, chosen by whoever starts it.
+    pub run_number: u64,
+    /// The sources; their order gives them their numbers.
+    pub sources: Vec<SourceConfig>,
+    /// How datagrams are received.
+    pub receive: ReceiveConfig,
+    /// How events are built.
+    pub build: BuildConfig,
+    /// How frames are cut and encoded.
+    pub frame: FrameConfig,
+    /// How files are written.
+    pub write: WriteConfig,
+    /// What the node may use for data, in bytes: segments, descriptors, frames and disk buffers.
+    pub memory_bytes: u64,
+    /// The configuration as text (TOML), kept in every file of the run.
+    pub text: String,
+}
+
+/// One source and the port that it sends to.
+#[derive(Clone, Debug)]
+pub struct SourceConfig {
+    /// Its name, unique in the run.
+    pub name: String,
+    /// The group that displays sum it up in.
+    pub group: String,
+    /// Where its datagrams arrive. Port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// The sub-event id that it must carry; none accepts any.
+    pub sub_event_id: Option<u32>,
+    /// Whether events wait for it.
+    pub role: SourceRole,
+}
+
+/// How datagrams are received.
+#[derive(Clone, Debug)]
+pub struct ReceiveConfig {
+    /// Receive threads; sources are dealt out to them in turn.
+    pub threads: usize,
+    /// The CPUs that receive threads are pinned to, in turn; empty leaves it to the system.
+    pub cpus: Vec<usize>,
+    /// How long a thread polls on after its last datagram before it sleeps.
+    pub spin_us: u64,
+    /// How long it then lets datagrams gather in the sockets before it looks again.
+    pub coalesce_us: u64,
+    /// The socket buffer asked for, per source.
+    pub socket_buffer_bytes: usize,
+}
+
+/// How events are built.
+#[derive(Clone, Debug)]
+pub struct BuildConfig {
+    /// The CPU that the build thread is pinned to.
+    pub cpu: Option<usize>,
+    /// How long an event waits for its missing sources.
+    pub timeout_ns: u64,
+    /// How many events may be open at once; a power of two.
+    pub window_events: u64,
+    /// How far a source's fragments may be out of order.
+    pub reorder_events: u64,
+    /// What becomes of incomplete events.
+    pub incomplete: IncompletePolicy,
+}
+
+/// How frames are cut and encoded.
+#[derive(Clone, Debug)]
+pub struct FrameConfig {
+    /// The payload at which a frame is cut.
+    pub bytes: u64,
+    /// The age at which a frame is cut though it be small.
+    pub time_ns: u64,
+    /// The codec of its columns.
+    pub codec: Codec,
+}
+
+/// How files are written.
+#[derive(Clone, Debug)]
+pub struct WriteConfig {
+    /// The CPU that the write thread is pinned to.
+    pub cpu: Option<usize>,
+    /// The size at which the next file is begun.
+    pub file_bytes: u64,
+    /// The age at which the next file is begun.
+    pub file_time_ns: Option<u64>,
+    /// How often written frames are made durable (fdatasync).
+    pub sync_interval_ns: u64,
+    /// How writes reach the disk.
+    pub engine: Engine,
+    /// Bytes of one write.
+    pub buffer_bytes: usize,
+    /// Writes that may be in flight, and buffers that are being filled.
+    pub buffer_count: usize,
+    /// How far ahead of the writes a file's blocks are allocated.
+    pub preallocate_bytes: u64,
+}
+
+impl Default for ReceiveConfig {
+    fn default() -> Self {
+        Self {
+            threads: 1,
+            cpus: Vec::new(),
+            spin_us: 0,
+            coalesce_us: 200,
+            socket_buffer_bytes: 16 << 20,
+        }
+    }
+}
+
+impl Default for BuildConfig {
+    fn default() -> Self {
+        Self {
+            cpu: None,
+            timeout_ns: 1_000_000_000,
+            window_events: 1 << 18,
+            reorder_events: 4_096,
+            incomplete: IncompletePolicy::Keep,
+        }
+    }
+}
+
+impl Default for FrameConfig {
+    fn default() -> Self {
+        Self { bytes: FRAME_TARGET_BYTES_DEFAULT, time_ns: 1_000_000_000, codec: Codec::None }
+    }
+}
+
+impl Default for WriteConfig {
+    fn default() -> Self {
+        Self {
+            cpu: None,
+            file_bytes: FILE_BYTES_DEFAULT,
+            file_time_ns: None,
+            sync_interval_ns: 1_000_000_000,
+            engine: Engine::Auto,
+            buffer_bytes: 4 << 20,
+            buffer_count: 8,
+            preallocate_bytes: 1 << 30,
+        }
+    }
+}
+
+/// A quarter of the machine's memory: what a recorder uses unless told otherwise.
+pub fn default_memory_bytes() -> u64 {
+    // SAFETY: sysconf takes no pointers.
+    let (pages, page) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page).unwrap_or(0)) / 4
+}
+
+/// A configuration that no recorder can run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: expected {expected}, got {got}")]
+pub struct ConfigError {
+    /// The key, as it stands in the configuration file.
+    pub key: String,
+    /// What would have been accepted.
+    pub expected: String,
+    /// What was there.
+    pub got: String,
+}
+
+impl RecorderConfig {
+    /// A recorder of these sources with everything else as it is by default.
+    pub fn new(folder: PathBuf, sources: Vec<SourceConfig>) -> Self {
+        Self {
+            folder,
+            run_number: 1,
+            sources,
+            receive: ReceiveConfig::default(),
+            build: BuildConfig::default(),
+            frame: FrameConfig::default(),
+            write: WriteConfig::default(),
+            memory_bytes: default_memory_bytes(),
+            text: String::new(),
+        }
+    }
+
+    /// Checks every value against its bounds and against the others.
+    ///
+    /// # Errors
+    /// The first value that cannot work, by its key in the configuration file.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.check_sources()?;
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let pinned = self.receive.cpus.iter().chain(&self.build.cpu).chain(&self.write.cpu);
+        for &cpu in pinned {
+            require(cpu < 1_024, "cpu", format_args!("a CPU number (this machine has {cpus})"), cpu)?;
+        }
+        let threads = self.receive.threads;
+        require((1..=64).contains(&threads), "receive.threads", "1 to 64", threads)?;
+        let window = self.build.window_events;
+        let window_fits = window.is_power_of_two() && (1_024..=1 << 24).contains(&window);
+        require(window_fits, "build.window_events", "a power of two, 1024 to 16777216", window)?;
+        let reorder = self.build.reorder_events;
+        let half = window / 2;
+        require(reorder <= half, "build.reorder_events", format_args!("at most {half}"), reorder)?;
+        let timeout = self.build.timeout_ns;
+        require(timeout > 0, "build.timeout", "more than 0", timeout)?;
+        let frame = self.frame.bytes;
+        let frame_fits = (4_096..=512 << 20).contains(&frame);
+        require(frame_fits, "frame.bytes", "4 KiB to 512 MiB", frame)?;
+        let file = self.write.file_bytes;
+        let least = frame.saturating_mul(2);
+        require(file >= least, "write.file_bytes", format_args!("at least {least}"), file)?;
+        let buffer = self.write.buffer_bytes;
+        let buffer_fits = buffer.is_multiple_of(4_096) && (65_536..=64 << 20).contains(&buffer);
+        require(buffer_fits, "write.buffer_bytes", "a multiple of 4 KiB, 64 KiB to 64 MiB", buffer)?;
+        let count = self.write.buffer_count;
+        require((3..=256).contains(&count), "write.buffer_count", "3 to 256", count)?;
+        let least = self.memory_bytes_min();
+        let memory = self.memory_bytes;
+        let expected = format_args!("at least {least} bytes for these sources and buffers");
+        require(memory >= least, "memory", expected, memory)
+    }
+
+    /// What the segments get of the memory budget: three quarters of what the disk buffers leave. The
+    /// rest is for descriptors and for the columns' lengths, which grow with the segments.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        let buffers = (self.write.buffer_bytes * self.write.buffer_count) as u64;
+        self.memory_bytes.saturating_sub(buffers) / 4 * 3
+    }
+
+    fn memory_bytes_min(&self) -> u64 {
+        let buffers = (self.write.buffer_bytes * self.write.buffer_count) as u64;
+        let segments = self.sources.len() as u64 * 4 * crate::pool::CHUNK_BYTES_MIN as u64;
+        buffers + (segments + 2 * self.frame.bytes) / 3 * 4 + 4
+    }
+
+    fn check_sources(&self) -> Result<(), ConfigError> {
+        let count = self.sources.len();
+        let expected = format_args!("1 to {SOURCES_MAX}");
+        require((1..=SOURCES_MAX).contains(&count), "sources", expected, count)?;
+        let mut names = std::collections::HashSet::new();
+        let mut addresses = std::collections::HashSet::new();
+        for source in &self.sources {
+            let name = &source.name;
+            require(!name.is_empty(), "sources.name", "a name", "an empty one")?;
+            require(names.insert(name), "sources.name", "a name used once", name)?;
+            let own = source.address.port() == 0 || addresses.insert(source.address);
+            require(own, "sources.address", "a port used once", source.address)?;
+        }
+        Ok(())
+    }
+}
+
+const _: () = assert!(FRAGMENT_BYTES_MAX >= catchment_model::limits::DATAGRAM_BYTES_MAX);
+
+fn require(
+    holds: bool,
+    key: &str,
+    expected: impl std::fmt::Display,
+    got: impl std::fmt::Display,
+) -> Result<(), ConfigError> {
+    if holds {
+        return Ok(());
+    }
+    Err(ConfigError { key: key.into(), expected: expected.to_string(), got: got.to_string() })
+}

@@ -1,0 +1,206 @@
+//! What can be seen of a recorder while it runs.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use catchment_model::{Ledger, RunId};
+use catchment_telemetry::{FillLevel, LiveLedger, ThreadTime, ThreadTimes};
+use serde::Serialize;
+
+/// The state of a recorder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum State {
+    /// Sockets are open, files are written.
+    Recording,
+    /// Files cannot be written: events are built and discarded countedly until they can.
+    Fault {
+        /// What failed, with the path and the system's words.
+        reason: String,
+    },
+    /// The run has ended and its last file is closed.
+    Stopped,
+}
+
+/// What the threads of a recorder write and displays read.
+pub(crate) struct Live {
+    pub(crate) ledger: LiveLedger,
+    pub(crate) threads: ThreadTimes,
+    pub(crate) fills: Mutex<Vec<Arc<FillLevel>>>,
+    pub(crate) counters: Counters,
+    state: Mutex<Reported>,
+}
+
+struct Reported {
+    state: State,
+    files: Vec<PathBuf>,
+    engine: &'static str,
+    warnings: Vec<String>,
+    faults: u64,
+}
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
+        /// Counts of a recorder beside its ledger.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* }
+
+        /// Counts of a recorder beside its ledger, at one moment.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+        pub struct Counts { $($(#[doc = $doc])* pub $name: u64,)* }
+
+        impl Counters {
+            fn read(&self) -> Counts {
+                Counts { $($name: self.$name.load(Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Events built with all required sources.
+    events_complete,
+    /// Events built without some required source.
+    events_incomplete,
+    /// Incomplete events whose time-out had passed.
+    events_timed_out,
+    /// Incomplete events that the sources had moved past.
+    events_overtaken,
+    /// Event numbers that no source delivered.
+    events_absent,
+    /// Events that are open now.
+    events_open,
+    /// Events in frames that were written.
+    events_recorded,
+    /// Frames that were written.
+    frames_recorded,
+    /// Bytes of the files' frames and headers.
+    bytes_written,
+    /// Fragments from a source number that is not configured.
+    fragments_unconfigured,
+}
+
+/// A recorder at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Recording, in fault or stopped.
+    pub state: State,
+    /// How often recording went into fault.
+    pub faults: u64,
+    /// The books, source by source.
+    pub ledger: Ledger,
+    /// Counts beside the ledger.
+    pub counts: Counts,
+    /// Every bounded queue and pool: name, level now, highest level, capacity (bytes).
+    pub fills: Vec<Fill>,
+    /// CPU time of every thread.
+    pub threads: Vec<ThreadTime>,
+    /// The files of the run so far.
+    pub files: Vec<PathBuf>,
+    /// How writes reach the disk: `io_uring direct` and the like.
+    pub engine: &'static str,
+    /// What the operator should know, in plain words.
+    pub warnings: Vec<String>,
+}
+
+/// How full a queue or pool is, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fill {
+    /// Its name.
+    pub name: String,
+    /// What is in it.
+    pub level: u64,
+    /// The most that was in it.
+    pub highest: u64,
+    /// The most that it can hold.
+    pub capacity: u64,
+}
+
+impl Live {
+    pub(crate) fn new(source_count: usize) -> Self {
+        Self {
+            ledger: LiveLedger::new(source_count),
+            threads: ThreadTimes::default(),
+            fills: Mutex::default(),
+            counters: Counters::default(),
+            state: Mutex::new(Reported {
+                state: State::Recording,
+                files: Vec::new(),
+                engine: "",
+                warnings: Vec::new(),
+                faults: 0,
+            }),
+        }
+    }
+
+    pub(crate) fn add_fill(&self, fill: Arc<FillLevel>) {
+        self.fills.lock().unwrap_or_else(PoisonError::into_inner).push(fill);
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        let mut reported = self.reported();
+        if matches!(state, State::Fault { .. }) && !matches!(reported.state, State::Fault { .. }) {
+            reported.faults += 1;
+        }
+        reported.state = state;
+    }
+
+    pub(crate) fn add_file(&self, path: PathBuf) {
+        self.reported().files.push(path);
+    }
+
+    pub(crate) fn remove_file(&self, path: &std::path::Path) {
+        self.reported().files.retain(|file| file != path);
+    }
+
+    pub(crate) fn set_engine(&self, engine: &'static str) {
+        self.reported().engine = engine;
+    }
+
+    pub(crate) fn warn(&self, warning: String) {
+        self.reported().warnings.push(warning);
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let fills = self.fills.lock().unwrap_or_else(PoisonError::into_inner);
+        let fills = fills
+            .iter()
+            .map(|fill| Fill {
+                name: fill.name().to_owned(),
+                level: fill.level(),
+                highest: fill.highest(),
+                capacity: fill.capacity(),
+            })
+            .collect();
+        let reported = self.reported();
+        Snapshot {
+            state: reported.state.clone(),
+            faults: reported.faults,
+            ledger: self.ledger.snapshot(),
+            counts: self.counters.read(),
+            fills,
+            threads: self.threads.read(),
+            files: reported.files.clone(),
+            engine: reported.engine,
+            warnings: reported.warnings.clone(),
+        }
+    }
+
+    fn reported(&self) -> std::sync::MutexGuard<'_, Reported> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a run became.
+#[derive(Clone, Debug)]
+pub struct RunSummary {
+    /// The run's identity.
+    pub run: RunId,
+    /// The run's folder.
+    pub folder: PathBuf,
+    /// From start to the close of the last file.
+    pub seconds: f64,
+    /// The recorder after everything was closed.
+    pub last: Snapshot,
+}

@@ -1,0 +1,297 @@
+//! The memory that payload waits in: chunks of one size, taken by receive threads and given back by
+//! the build thread.
+//!
+//! The pool is one mapping, made at start. Its chunks are handed out last in, first out, so that a
+//! recorder that keeps up works in the same few megabytes, which stay in the cache and need no new
+//! pages. A chunk belongs to one source at a time; no source may hold more than [`ChunkPool::share`],
+//! eight times its equal share, so that one source that runs away cannot take what the others need.
+//!
+//! Invariant: bytes of a chunk are written only by the holder of its [`Chunk`], only behind what it
+//! has published, and read only at published places until the chunk is given back.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
+
+use catchment_telemetry::FillLevel;
+
+/// The smallest chunk: two of the largest datagrams.
+pub(crate) const CHUNK_BYTES_MIN: usize = 128 << 10;
+const CHUNK_BYTES_MAX: usize = 256 << 10;
+/// Touched when the pool is made, so that a run does not begin with page faults.
+const TOUCHED_BYTES: usize = 256 << 20;
+
+const _: () = assert!(CHUNK_BYTES_MIN >= catchment_model::limits::DATAGRAM_BYTES_MAX);
+
+/// All chunks of a recorder.
+pub(crate) struct ChunkPool {
+    memory: NonNull<u8>,
+    memory_bytes: usize,
+    chunk_bytes: usize,
+    share: u32,
+    free: Mutex<Vec<u32>>,
+    fill: FillLevel,
+}
+
+// SAFETY: the mapping is shared plain memory; who may touch which bytes is the module's invariant.
+unsafe impl Send for ChunkPool {}
+// SAFETY: as above.
+unsafe impl Sync for ChunkPool {}
+
+/// A chunk that a receive thread fills.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    id: u32,
+    used: usize,
+}
+
+impl ChunkPool {
+    /// A pool of about that many bytes.
+    ///
+    /// # Errors
+    /// The system's, where it refuses the memory.
+    pub(crate) fn new(bytes: u64, source_count: usize) -> io::Result<Self> {
+        let wanted = bytes / (source_count as u64 * 16).max(1);
+        let chunk_bytes = if wanted >= CHUNK_BYTES_MAX as u64 { CHUNK_BYTES_MAX } else { CHUNK_BYTES_MIN };
+        let count = u32::try_from(bytes / chunk_bytes as u64).unwrap_or(u32::MAX).max(1);
+        let memory_bytes = count as usize * chunk_bytes;
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+        // SAFETY: a new anonymous mapping at a place of the system's choice.
+        let address =
+            unsafe { libc::mmap(std::ptr::null_mut(), memory_bytes, protection, flags, -1, 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let memory = NonNull::new(address.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: the range is the mapping just made. Advice only: a refusal costs speed, no more.
+        unsafe { libc::madvise(address, memory_bytes, libc::MADV_HUGEPAGE) };
+        for offset in (0..memory_bytes.min(TOUCHED_BYTES)).step_by(4_096) {
+            // SAFETY: the offset is within the mapping, which nobody else knows yet.
+            unsafe { memory.add(offset).write_volatile(0) };
+        }
+        let share = (u64::from(count) * 8 / source_count.max(1) as u64).clamp(4, u64::from(count));
+        Ok(Self {
+            memory,
+            memory_bytes,
+            chunk_bytes,
+            share: share as u32,
+            free: Mutex::new((0..count).rev().collect()),
+            fill: FillLevel::new("segments", memory_bytes as u64),
+        })
+    }
+
+    /// Bytes of one chunk; a power of two.
+    pub(crate) fn chunk_bytes(&self) -> usize {
+        self.chunk_bytes
+    }
+
+    /// How many chunks there are.
+    pub(crate) fn chunk_count(&self) -> usize {
+        self.memory_bytes / self.chunk_bytes
+    }
+
+    /// How many chunks one source may hold.
+    pub(crate) fn share(&self) -> u32 {
+        self.share
+    }
+
+    /// How full the pool is.
+    pub(crate) fn fill(&self) -> &FillLevel {
+        &self.fill
+    }
+
+    /// A free chunk, or none when the budget is spent.
+    pub(crate) fn take(&self) -> Option<Chunk> {
+        let id = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        self.fill.put(self.chunk_bytes as u64);
+        Some(Chunk { id, used: 0 })
+    }
+
+    /// Gives chunks back. Nobody may use an offset within them any more.
+    pub(crate) fn give_back(&self, ids: &[u32]) {
+        if ids.is_empty() {
+            return;
+        }
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(ids);
+        self.fill.take(ids.len() as u64 * self.chunk_bytes as u64);
+    }
+
+    /// The chunk that an offset lies in.
+    pub(crate) fn chunk_of(&self, offset: u64) -> u32 {
+        (offset >> self.chunk_bytes.trailing_zeros()) as u32
+    }
+
+    /// Appends to a chunk: the offset of the first byte, or none if they do not fit.
+    #[inline]
+    pub(crate) fn append(&self, chunk: &mut Chunk, bytes: &[u8]) -> Option<u64> {
+        if bytes.len() > self.chunk_bytes - chunk.used {
+            return None;
+        }
+        let offset = chunk.id as usize * self.chunk_bytes + chunk.used;
+        // SAFETY: chunk ids are below the pool's count and the bytes fit in the chunk, so that the
+        // target lies in the mapping. The holder of the chunk is alone in writing behind `used`.
+        unsafe {
+            self.memory.add(offset).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+        }
+        chunk.used += bytes.len();
+        Some(offset as u64)
+    }
+
+    /// Published bytes.
+    ///
+    /// # Safety
+    /// The range must have been appended and published to the calling thread, and its chunks must
+    /// not be given back while the slice lives.
+    ///
+    /// # Panics
+    /// If the range is not within the pool.
+    pub(crate) unsafe fn bytes(&self, offset: u64, bytes: u64) -> &[u8] {
+        let end = offset.checked_add(bytes);
+        assert!(end.is_some_and(|end| end <= self.memory_bytes as u64), "a range of the pool");
+        // SAFETY: the range lies in the mapping and, by the caller's promise, nobody writes to it.
+        unsafe { std::slice::from_raw_parts(self.memory.add(offset as usize).as_ptr(), bytes as usize) }
+    }
+}
+
+impl Drop for ChunkPool {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this pool's, and its users are gone with their references.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.memory_bytes) };
+    }
+}
+
+/// Which chunks are still needed; kept by the build thread alone.
+///
+/// A chunk is given back when its source has gone on to another and all its bytes were written to a
+/// frame or discarded.
+pub(crate) struct ChunkUse {
+    pending_bytes: Vec<u32>,
+    current: Vec<Option<u32>>,
+    held: std::sync::Arc<Held>,
+    owner: Vec<u32>,
+    freed: Vec<u32>,
+}
+
+/// How many chunks each source holds: counted up by receive threads, down by the build thread.
+#[derive(Debug)]
+pub(crate) struct Held(Box<[std::sync::atomic::AtomicU32]>);
+
+impl Held {
+    pub(crate) fn new(source_count: usize) -> Self {
+        Self((0..source_count).map(|_| std::sync::atomic::AtomicU32::new(0)).collect())
+    }
+
+    pub(crate) fn of(&self, source: u32) -> u32 {
+        self.0[source as usize].load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    pub(crate) fn took(&self, source: u32) {
+        self.0[source as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn gave(&self, source: u32) {
+        self.0[source as usize].fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+impl ChunkUse {
+    pub(crate) fn new(pool: &ChunkPool, source_count: usize, held: std::sync::Arc<Held>) -> Self {
+        Self {
+            pending_bytes: vec![0; pool.chunk_count()],
+            current: vec![None; source_count],
+            held,
+            owner: vec![0; pool.chunk_count()],
+            freed: Vec::new(),
+        }
+    }
+
+    /// A fragment arrived in that chunk.
+    #[inline]
+    pub(crate) fn arrived(&mut self, source: u32, chunk: u32, bytes: u32) {
+        let current = &mut self.current[source as usize];
+        if *current != Some(chunk) {
+            let sealed = current.replace(chunk);
+            self.owner[chunk as usize] = source;
+            if let Some(sealed) = sealed.filter(|&sealed| self.pending_bytes[sealed as usize] == 0) {
+                self.free(sealed);
+            }
+        }
+        self.pending_bytes[chunk as usize] += bytes;
+    }
+
+    /// Bytes of a range, which may span chunks, are needed no more.
+    pub(crate) fn done(&mut self, pool: &ChunkPool, offset: u64, bytes: u64) {
+        let mut offset = offset;
+        let end = offset + bytes;
+        while offset < end {
+            let chunk = pool.chunk_of(offset);
+            let chunk_end = (u64::from(chunk) + 1) * pool.chunk_bytes() as u64;
+            let part = end.min(chunk_end) - offset;
+            let pending = &mut self.pending_bytes[chunk as usize];
+            assert!(u64::from(*pending) >= part, "bytes are done with once");
+            *pending -= part as u32;
+            if *pending == 0 && self.current[self.owner[chunk as usize] as usize] != Some(chunk) {
+                self.free(chunk);
+            }
+            offset += part;
+        }
+    }
+
+    /// Gives back what became free.
+    pub(crate) fn give_back(&mut self, pool: &ChunkPool) {
+        pool.give_back(&self.freed);
+        self.freed.clear();
+    }
+
+    fn free(&mut self, chunk: u32) {
+        self.held.gave(self.owner[chunk as usize]);
+        self.freed.push(chunk);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_chunk_comes_back_when_its_source_has_moved_on_and_its_bytes_are_done() {
+        let pool = ChunkPool::new(4 << 20, 1).unwrap();
+        let held = Arc::new(Held::new(1));
+        let mut used = ChunkUse::new(&pool, 1, Arc::clone(&held));
+        let payload = vec![7_u8; 60_000];
+        let mut chunk = pool.take().unwrap();
+        held.took(0);
+        let mut ranges = Vec::new();
+        while let Some(offset) = pool.append(&mut chunk, &payload) {
+            used.arrived(0, pool.chunk_of(offset), 60_000);
+            ranges.push(offset);
+        }
+        assert_eq!(ranges.len(), pool.chunk_bytes() / 60_000);
+        for &offset in &ranges {
+            // SAFETY: just appended by this thread, not given back.
+            assert_eq!(unsafe { pool.bytes(offset, 60_000) }, payload);
+            used.done(&pool, offset, 60_000);
+        }
+        used.give_back(&pool);
+        assert_eq!((held.of(0), pool.fill().level()), (1, pool.chunk_bytes() as u64));
+        let mut next = pool.take().unwrap();
+        held.took(0);
+        let offset = pool.append(&mut next, &payload).unwrap();
+        used.arrived(0, pool.chunk_of(offset), 60_000);
+        used.give_back(&pool);
+        assert_eq!((held.of(0), pool.fill().level()), (1, pool.chunk_bytes() as u64));
+    }
+
+    #[test]
+    fn a_spent_pool_says_so() {
+        let pool = ChunkPool::new(CHUNK_BYTES_MIN as u64 * 3, 3).unwrap();
+        let taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!(taken.len(), pool.chunk_count());
+        pool.give_back(&[taken[1].id]);
+        assert_eq!(pool.take().unwrap().id, taken[1].id);
+        assert!(pool.take().is_none());
+    }
+}
