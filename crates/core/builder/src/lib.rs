@@ -1,1 +1,35 @@
 //! Event building: pure decisions on descriptors, in virtual time.
+//!
+//! Fragments of many sources come in as descriptors ([`Fragment`]: source, number, where its bytes
+//! are, how many). Those that carry the same event number become one row of a [`Cut`], which is what
+//! one frame will hold: one column of lengths and byte ranges per source. Payload is never touched,
+//! the clock is an argument, and nothing here starts a thread or opens a file.
+//!
+//! ```
+//! use catchment_builder::{Builder, BuilderConfig, Fragment, SourceRole};
+//!
+//! let mut builder = Builder::new(BuilderConfig::new(vec![SourceRole::Required; 2])).unwrap();
+//! for source in 0..2 {
+//!     let numbers = 0..10;
+//!     let fragments: Vec<Fragment> =
+//!         numbers.map(|n| Fragment::new(source, n, u64::from(n) * 100, 100)).collect();
+//!     builder.push(1_000, &fragments);
+//! }
+//! builder.poll(1_000);
+//! builder.finish(1_000);
+//! let cut = builder.cut(1_000, None).unwrap();
+//! assert_eq!(cut.keys, (0..10).collect::<Vec<u64>>());
+//! assert_eq!(cut.columns[1].spans.len(), 1); // 1,000 bytes in one piece
+//! ```
+
+mod builder;
+mod config;
+mod cut;
+mod fragment;
+mod status;
+
+pub use builder::Builder;
+pub use config::{BuilderConfig, ConfigError, IncompletePolicy, SourceRole};
+pub use cut::{ColumnCut, Cut, Span};
+pub use fragment::{Discard, Fragment, FragmentFlags};
+pub use status::{BuilderStatus, SourceStatus};

@@ -1,0 +1,160 @@
+//! What the builder is told before it starts.
+
+use catchment_model::limits::{FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX};
+
+/// Whether events wait for a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SourceRole {
+    /// An event without it is incomplete.
+    #[default]
+    Required,
+    /// Waited for while it speaks; an event without it is complete all the same.
+    Optional,
+    /// Its fragments are counted and discarded.
+    Disabled,
+}
+
+/// What becomes of an event that lacks a required source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum IncompletePolicy {
+    /// It is a row like any other, flagged incomplete.
+    #[default]
+    Keep,
+    /// It is dropped, and its fragments are counted as discarded.
+    Drop,
+}
+
+/// Settings of a [`Builder`](crate::Builder).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuilderConfig {
+    /// The sources, by number.
+    pub sources: Vec<SourceRole>,
+    /// How many bits the event number has on the wire.
+    pub number_bits: u32,
+    /// How long an event waits for sources that may still deliver it, and how long a source may
+    /// deliver nothing before it is no longer waited for. Kept to an eighth.
+    pub timeout_ns: u64,
+    /// How many consecutive keys can be open at a time. A power of two.
+    pub window_events: u64,
+    /// How far behind its newest one a source's fragment may come and still be waited for.
+    pub reorder_events: u64,
+    /// What becomes of incomplete events.
+    pub incomplete: IncompletePolicy,
+    /// Payload bytes at which a frame is cut. A frame exceeds them by less than one event.
+    pub frame_bytes: u64,
+    /// Time after which a frame is cut whatever its size.
+    pub frame_time_ns: u64,
+    /// How many fragments of one source are kept while they are beyond the window.
+    pub parked_max: usize,
+}
+
+impl BuilderConfig {
+    /// The defaults, for these sources: 24-bit numbers, 1 s time-out, a window of 262,144 events,
+    /// reordering by up to 4,096 events, frames of 32 MiB or 1 s, incomplete events kept.
+    pub fn new(sources: Vec<SourceRole>) -> Self {
+        Self {
+            sources,
+            number_bits: 24,
+            timeout_ns: 1_000_000_000,
+            window_events: 262_144,
+            reorder_events: 4_096,
+            incomplete: IncompletePolicy::Keep,
+            frame_bytes: FRAME_TARGET_BYTES_DEFAULT,
+            frame_time_ns: 1_000_000_000,
+            parked_max: 65_536,
+        }
+    }
+
+    /// Checks every setting and their relations.
+    ///
+    /// # Errors
+    /// The first setting that cannot be.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let count = self.sources.len();
+        if count == 0 || count > SOURCES_MAX {
+            return Err(ConfigError::Sources { got: count });
+        }
+        if self.sources.iter().all(|&role| role == SourceRole::Disabled) {
+            return Err(ConfigError::AllDisabled);
+        }
+        if !(NUMBER_BITS_MIN..=32).contains(&self.number_bits) {
+            return Err(ConfigError::NumberBits { got: self.number_bits });
+        }
+        // A number must mean one key only within the window and what may stand around it.
+        let window_max = WINDOW_EVENTS_MAX.min(1 << (self.number_bits - 2));
+        let window = self.window_events;
+        if !window.is_power_of_two() || !(WINDOW_EVENTS_MIN..=window_max).contains(&window) {
+            return Err(ConfigError::Window { got: window, max: window_max });
+        }
+        if self.reorder_events >= self.window_events {
+            return Err(ConfigError::Reorder { got: self.reorder_events, window });
+        }
+        if self.timeout_ns < TIMEOUT_NS_MIN {
+            return Err(ConfigError::Timeout { got: self.timeout_ns });
+        }
+        if self.frame_bytes == 0 {
+            return Err(ConfigError::FrameBytes);
+        }
+        if self.parked_max == 0 || self.parked_max > PARKED_MAX {
+            return Err(ConfigError::Parked { got: self.parked_max });
+        }
+        Ok(())
+    }
+}
+
+/// Settings that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// No source, or more than the system's bound.
+    #[error("expected 1 to {SOURCES_MAX} sources, got {got}")]
+    Sources {
+        /// How many there were.
+        got: usize,
+    },
+    /// Nothing would be recorded.
+    #[error("all sources are disabled")]
+    AllDisabled,
+    /// The event number's width.
+    #[error("expected an event number of {NUMBER_BITS_MIN} to 32 bits, got {got}")]
+    NumberBits {
+        /// The width given.
+        got: u32,
+    },
+    /// The window's length.
+    #[error("expected a window of {WINDOW_EVENTS_MIN} to {max} events, a power of two, got {got}")]
+    Window {
+        /// The length given.
+        got: u64,
+        /// The longest with this width of event numbers.
+        max: u64,
+    },
+    /// The reordering that is waited for.
+    #[error("expected reordering below the window's {window} events, got {got}")]
+    Reorder {
+        /// The reordering given.
+        got: u64,
+        /// The window's length.
+        window: u64,
+    },
+    /// The time-out.
+    #[error("expected a time-out of at least {TIMEOUT_NS_MIN} ns, got {got}")]
+    Timeout {
+        /// The time-out given.
+        got: u64,
+    },
+    /// The frame's size.
+    #[error("expected frames of at least 1 byte, got 0")]
+    FrameBytes,
+    /// The fragments kept beyond the window.
+    #[error("expected 1 to {PARKED_MAX} fragments kept beyond the window, got {got}")]
+    Parked {
+        /// The number given.
+        got: usize,
+    },
+}
+
+const NUMBER_BITS_MIN: u32 = 16;
+const WINDOW_EVENTS_MIN: u64 = 256;
+const WINDOW_EVENTS_MAX: u64 = 1 << 24;
+const TIMEOUT_NS_MIN: u64 = 1_000;
+const PARKED_MAX: usize = 1 << 24;
