@@ -1,0 +1,3 @@
+__version__: str
+
+def run_command(args: list[str]) -> int: ...
