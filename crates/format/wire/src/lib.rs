@@ -1,1 +1,9 @@
 //! Wire protocols, one file each: pure functions from bytes to fragments and back.
+//!
+//! [`hadtu`]: the packets of HADES' read-out boards. [`sequence`]: short numbers that wrap, made long.
+//! Nothing here allocates, panics or loops by a number that came from outside and was not checked.
+
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod hadtu;
+pub mod sequence;

@@ -1,0 +1,48 @@
+//! What every input must survive, in one function per decoder: the fuzz targets call them, and so do
+//! the tests with the seed corpus and with mutated packets.
+
+use crate::hadtu::{
+    ByteOrder, PACKET_BYTES_MIN, Packet, PacketEncoder, SUB_EVENT_HEADER_BYTES, SubEventHeader,
+};
+
+/// Parses `data` as a hadtu packet and checks what must hold of any packet that is accepted: the
+/// sub-events lie within it, without overlap, and they make a packet again that has the same ones.
+///
+/// # Panics
+/// A defect of the decoder or the encoder.
+pub fn fuzz_packet(data: &[u8]) {
+    let Ok(packet) = Packet::parse(data) else { return };
+    assert!(data.len() >= PACKET_BYTES_MIN);
+    let mut buffer = vec![0; data.len()];
+    let mut encoder = PacketEncoder::begin(&mut buffer, ByteOrder::Little);
+    let mut count = 0;
+    let mut end = data.as_ptr() as usize + 8;
+    for sub_event in packet.sub_events() {
+        let begin = sub_event.bytes.as_ptr() as usize;
+        assert_eq!(begin, end);
+        end = begin + sub_event.bytes.len().next_multiple_of(8);
+        assert_eq!(sub_event.payload().len() + SUB_EVENT_HEADER_BYTES, sub_event.bytes.len());
+        assert!(sub_event.trigger_number < 1 << 24 && sub_event.id < 1 << 31);
+        let header = SubEventHeader {
+            decoding: sub_event.decoding,
+            id: sub_event.id,
+            error: sub_event.error,
+            trigger_number: sub_event.trigger_number,
+            trigger_tag: sub_event.trigger_tag,
+        };
+        assert!(encoder.push(&header, sub_event.payload()) || data.len() > 65_507);
+        count += 1;
+    }
+    assert_eq!(count, packet.sub_event_count());
+    assert_eq!(end, data.as_ptr() as usize + data.len() - 32);
+    if data.len() > 65_507 {
+        return;
+    }
+    let bytes = encoder.finish();
+    assert_eq!(bytes, data.len());
+    let again = Packet::parse(&buffer).expect("an encoded packet is one");
+    assert!(again.sub_events().zip(packet.sub_events()).all(|(a, b)| {
+        (a.id, a.error, a.trigger_number, a.trigger_tag, a.decoding, a.payload())
+            == (b.id, b.error, b.trigger_number, b.trigger_tag, b.decoding, b.payload())
+    }));
+}

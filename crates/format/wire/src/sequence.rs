@@ -1,0 +1,113 @@
+//! Short numbers that wrap or begin anew, made into 64-bit keys that only grow.
+
+/// How far back a number may come and still be one that was overtaken on its way: sub-events that
+/// the network reordered, or packets sent twice.
+pub const REORDER_MAX: u64 = 16_384;
+/// How far back a number 0 or 1 may come and still be such a one, and not the first of a restart.
+pub const REORDER_MAX_AT_ZERO: u64 = 4_096;
+
+/// What a number did relative to the newest one of its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// It is newer: the usual case. A wrap counts as forward.
+    Forward,
+    /// It is the newest again, or an older one.
+    Backward,
+    /// The source began its numbers anew.
+    Restart,
+}
+
+/// One source's numbers of `bits` bits, made into keys of 64.
+///
+/// With `newest` the key of the newest number, *d* the way forward from it and *b* the way back, both
+/// modulo 2^bits:
+///
+/// - the first number is its own key, unless [`realign`](Self::realign) said near what it lies;
+/// - *d* = 0: the same number again, **backward** by nothing;
+/// - *d* below half of 2^bits: **forward** to `newest + d`, which also takes the wrap;
+/// - otherwise, *b* at most [`REORDER_MAX`]: **backward**, the key is `newest - b`, and `newest`
+///   stays; except that number 0 or 1 further back than [`REORDER_MAX_AT_ZERO`] is a restart, and so
+///   is what would come to lie below key 0;
+/// - otherwise a **restart**: the key is the number in the next turn, `(newest / 2^bits + 1) *
+///   2^bits + number`, so that all sources of a detector that restart together get the same keys.
+///
+/// Two things follow. A restart from beyond the middle of the range looks like a wrap, and gets the
+/// same key as a restart. A source that restarts before it has sent [`REORDER_MAX_AT_ZERO`] numbers
+/// cannot be told from one that repeats itself; its fragments are duplicates until it is past its
+/// newest.
+#[derive(Clone, Debug)]
+pub struct Unwrapper {
+    bits: u32,
+    newest: Option<u64>,
+    // Where the first number is to be looked for.
+    hint: u64,
+}
+
+impl Unwrapper {
+    /// For numbers of `bits` bits.
+    ///
+    /// # Panics
+    /// Fewer than 2 or more than 32 bits.
+    pub fn new(bits: u32) -> Self {
+        assert!((2..=32).contains(&bits), "numbers have 2 to 32 bits, not {bits}");
+        Self { bits, newest: None, hint: 0 }
+    }
+
+    /// The key of the source's next number. Bits of `number` beyond the unwrapper's are ignored.
+    #[inline]
+    pub fn unwrap(&mut self, number: u32) -> (u64, Step) {
+        let Some(newest) = self.newest else {
+            let key = self.nearest(number, self.hint);
+            self.newest = Some(key);
+            return (key, Step::Forward);
+        };
+        let span = 1_u64 << self.bits;
+        let number = u64::from(number) & (span - 1);
+        let forward = number.wrapping_sub(newest) & (span - 1);
+        if forward == 0 {
+            return (newest, Step::Backward);
+        }
+        if forward < span / 2 {
+            self.newest = Some(newest + forward);
+            return (newest + forward, Step::Forward);
+        }
+        let back = span - forward;
+        let begins_anew = number <= 1 && back > REORDER_MAX_AT_ZERO;
+        if back <= REORDER_MAX && back <= newest && !begins_anew {
+            return (newest - back, Step::Backward);
+        }
+        let key = (((newest >> self.bits) + 1) << self.bits) + number;
+        self.newest = Some(key);
+        (key, Step::Restart)
+    }
+
+    /// Moves to the turn that brings the newest number nearest to `near`, for a source that was away
+    /// while others wrapped or restarted. Keys handed out before stay as they were.
+    pub fn realign(&mut self, near: u64) {
+        let near = near.min(NEAR_MAX);
+        self.hint = near;
+        self.newest = self.newest.map(|newest| self.nearest(newest as u32, near));
+    }
+
+    /// The key of the newest number.
+    #[inline]
+    pub fn newest(&self) -> Option<u64> {
+        self.newest
+    }
+
+    /// Of all keys that have this number, the one nearest to `near`; of two at the same distance the
+    /// later.
+    #[inline]
+    pub fn nearest(&self, number: u32, near: u64) -> u64 {
+        let span = 1_u64 << self.bits;
+        let near = near.min(NEAR_MAX);
+        let forward = u64::from(number).wrapping_sub(near) & (span - 1);
+        let back = span - forward;
+        if forward <= span / 2 || back > near { near + forward } else { near - back }
+    }
+}
+
+/// Keys near which numbers can be looked for: far beyond any detector's, and far from overflow.
+const NEAR_MAX: u64 = 1 << 62;
+
+const _: () = assert!(REORDER_MAX_AT_ZERO < REORDER_MAX);

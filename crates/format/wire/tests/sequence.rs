@@ -1,0 +1,147 @@
+//! Numbers unwrapped, against what is known of how they were made.
+
+use catchment_wire::sequence::{REORDER_MAX, REORDER_MAX_AT_ZERO, Step, Unwrapper};
+use proptest::prelude::*;
+
+const SPAN: u64 = 1 << 24;
+
+fn at(newest: u64) -> Unwrapper {
+    let mut unwrapper = Unwrapper::new(24);
+    unwrapper.realign(newest);
+    assert_eq!(unwrapper.unwrap(newest as u32 & 0x00ff_ffff), (newest, Step::Forward));
+    unwrapper
+}
+
+#[test]
+fn the_first_number_is_its_own_key() {
+    for number in [0, 1, 5_000_000, 0x00ff_ffff] {
+        assert_eq!(Unwrapper::new(24).unwrap(number), (u64::from(number), Step::Forward));
+    }
+}
+
+#[test]
+fn keys_go_on_through_the_wrap() {
+    let mut unwrapper = at(SPAN - 2);
+    assert_eq!(unwrapper.unwrap(0x00ff_ffff), (SPAN - 1, Step::Forward));
+    assert_eq!(unwrapper.unwrap(0), (SPAN, Step::Forward));
+    assert_eq!(unwrapper.unwrap(1), (SPAN + 1, Step::Forward));
+    assert_eq!(unwrapper.unwrap(0x00ff_ffff), (SPAN - 1, Step::Backward));
+    assert_eq!(unwrapper.newest(), Some(SPAN + 1));
+}
+
+#[test]
+fn a_number_again_is_backward_by_nothing() {
+    let mut unwrapper = at(77);
+    assert_eq!(unwrapper.unwrap(77), (77, Step::Backward));
+}
+
+#[test]
+fn an_overtaken_number_keeps_its_key() {
+    let mut unwrapper = at(100_000);
+    assert_eq!(unwrapper.unwrap(99_999), (99_999, Step::Backward));
+    let oldest = 100_000 - REORDER_MAX;
+    assert_eq!(unwrapper.unwrap(oldest as u32), (oldest, Step::Backward));
+    assert_eq!(unwrapper.unwrap(oldest as u32 - 1), (SPAN + oldest - 1, Step::Restart));
+}
+
+#[test]
+fn sources_that_restart_together_get_the_same_keys() {
+    let keys: Vec<u64> = [20_000, 20_003, 2_000_000, SPAN / 2]
+        .into_iter()
+        .map(|newest| {
+            let mut unwrapper = at(newest);
+            unwrapper.unwrap(0);
+            unwrapper.unwrap(1).0
+        })
+        .collect();
+    assert_eq!(keys, [SPAN + 1; 4]);
+    // From beyond the middle of the range it looks like a wrap, and the keys are the same.
+    assert_eq!(at(SPAN - 100).unwrap(0), (SPAN, Step::Forward));
+}
+
+#[test]
+fn number_zero_restarts_sooner_than_others() {
+    let near = REORDER_MAX_AT_ZERO;
+    assert_eq!(at(near).unwrap(0), (0, Step::Backward));
+    assert_eq!(at(near + 1).unwrap(0), (SPAN, Step::Restart));
+    assert_eq!(at(near + 1).unwrap(1), (1, Step::Backward));
+    assert_eq!(at(near + 2).unwrap(1), (SPAN + 1, Step::Restart));
+    assert_eq!(at(near + 3).unwrap(2), (2, Step::Backward));
+}
+
+#[test]
+fn nothing_comes_to_lie_below_key_zero() {
+    let mut unwrapper = at(5);
+    assert_eq!(unwrapper.unwrap(0x00ff_fffe), (SPAN + 0x00ff_fffe, Step::Restart));
+}
+
+#[test]
+fn a_jump_of_a_hundred_thousand_is_forward() {
+    let mut unwrapper = at(SPAN - 50_000);
+    assert_eq!(unwrapper.unwrap(50_000), (SPAN + 50_000, Step::Forward));
+}
+
+#[test]
+fn realign_moves_whole_turns_only() {
+    let mut unwrapper = at(1_000);
+    unwrapper.realign(5 * SPAN + 20);
+    assert_eq!(unwrapper.newest(), Some(5 * SPAN + 1_000));
+    assert_eq!(unwrapper.unwrap(1_001), (5 * SPAN + 1_001, Step::Forward));
+
+    let mut silent = Unwrapper::new(24);
+    silent.realign(3 * SPAN + 5);
+    assert_eq!(silent.newest(), None);
+    assert_eq!(silent.unwrap(0x00ff_ffff), (3 * SPAN - 1, Step::Forward));
+}
+
+#[test]
+fn the_ends_of_the_ranges_do_not_overflow() {
+    let mut unwrapper = Unwrapper::new(32);
+    unwrapper.realign(u64::MAX);
+    for number in [0, u32::MAX, 1 << 31, 0, u32::MAX - 20_000] {
+        unwrapper.unwrap(number);
+    }
+    assert_eq!(Unwrapper::new(24).unwrap(u32::MAX), (0x00ff_ffff, Step::Forward));
+}
+
+proptest! {
+    #[test]
+    fn steps_within_reach_of_the_newest_give_the_true_keys(
+        first in 0..4 * SPAN,
+        steps in proptest::collection::vec((-3_000_i64..8_000, any::<bool>()), 1..300),
+    ) {
+        let mut unwrapper = at(first);
+        let mut newest = first;
+        for (step, far) in steps {
+            let step = if far { step * 500 } else { step };
+            if step < 0 && (step as u64).wrapping_neg() > REORDER_MAX_AT_ZERO { continue }
+            let Some(key) = newest.checked_add_signed(step) else { continue };
+            let expected = if step > 0 { Step::Forward } else { Step::Backward };
+            prop_assert_eq!(unwrapper.unwrap((key % SPAN) as u32), (key, expected));
+            newest = newest.max(key);
+            prop_assert_eq!(unwrapper.newest(), Some(newest));
+        }
+    }
+
+    #[test]
+    fn a_restart_is_found_wherever_it_happens(
+        newest in REORDER_MAX_AT_ZERO + 1..6 * SPAN,
+        sent in 1..50_u64,
+    ) {
+        let mut unwrapper = at(newest);
+        let turn = (newest / SPAN + 1) * SPAN;
+        let turn = if newest % SPAN <= REORDER_MAX_AT_ZERO { return Ok(()) } else { turn };
+        for number in 0..sent {
+            prop_assert_eq!(unwrapper.unwrap(number as u32).0, turn + number);
+        }
+    }
+
+    #[test]
+    fn nearest_is_what_a_search_finds(number in 0..SPAN as u32, near in 0..10 * SPAN) {
+        let found = (0..12)
+            .map(|turn| turn * SPAN + u64::from(number))
+            .min_by_key(|key| (key.abs_diff(near), u64::MAX - key))
+            .unwrap();
+        prop_assert_eq!(Unwrapper::new(24).nearest(number, near), found);
+    }
+}
