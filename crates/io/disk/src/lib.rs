@@ -1,1 +1,44 @@
-//! Files: aligned direct writes with several in flight, positioned reads, and a disk that fails on purpose.
+//! Files: aligned direct writes with several in flight, positioned reads, and a disk that fails on
+//! purpose.
+//!
+//! What a writer thread needs is [`Disk`]: a pool of aligned [`Buffer`]s, positioned writes that
+//! complete later, syncs, and files that are opened, preallocated and finished by helper threads, so
+//! that neither a switch of files nor a slow `fsync` holds the writer up. Three engines stand behind
+//! it: io_uring, plain `pwrite` where io_uring is refused, and a wrapper round either that fails as a
+//! [`FaultPlan`] says, for tests. Readers use [`ReadFile`], repair uses [`EditFile`].
+//!
+//! Invariants:
+//! - A [`Disk`] creates files, it never opens an existing one: nothing recorded is ever overwritten.
+//! - Every operation accepted gives exactly one [`Completion`], whatever the disk does.
+//! - A buffer is in the caller's hands, in one write, or free: an error returns it to the pool.
+//! - In steady state a write allocates nothing, and one call of [`Disk::poll`] makes at most one
+//!   `io_uring_enter`.
+//!
+//! Limits: [`FILES_MAX`] files at a time, [`SYNCS_MAX`] unfinished syncs, 2 to 1,024 buffers of
+//! 4 KiB to 256 MiB.
+
+mod buffer;
+mod config;
+mod disk;
+mod engine;
+mod error;
+mod event;
+mod faults;
+mod files;
+mod helper;
+mod measure;
+mod portable;
+mod read;
+mod slots;
+mod stats;
+mod uring;
+
+pub use buffer::Buffer;
+pub use config::{DiskConfig, EngineChoice};
+pub use disk::{Completion, CompletionKind, Disk, FILES_MAX, FileId, SYNCS_MAX};
+pub use error::DiskError;
+pub use event::Waker;
+pub use faults::{FaultControl, FaultPlan};
+pub use measure::{WriteRate, measure_direct_write};
+pub use read::{EditFile, FolderEntry, ReadFile, list_folder, sync_folder};
+pub use stats::DiskStats;

@@ -1,0 +1,193 @@
+//! The pool of aligned buffers that writes are made from.
+
+use std::fmt;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use catchment_model::limits::DISK_ALIGN_BYTES;
+use catchment_telemetry::FillLevel;
+
+use crate::event::Event;
+
+/// A buffer of the pool, aligned to 4 KiB, of the configured size; derefs to its bytes. What a
+/// former write left stands in it. It can be filled on any thread; dropped unused, it is free again.
+pub struct Buffer {
+    pool: Arc<Pool>,
+    index: u32,
+}
+
+impl Buffer {
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    pub(crate) fn address(&self) -> *const u8 {
+        self.pool.address(self.index).as_ptr()
+    }
+
+    pub(crate) fn is_of(&self, pool: &Arc<Pool>) -> bool {
+        Arc::ptr_eq(&self.pool, pool)
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let address = self.pool.address(self.index);
+        // SAFETY: the index is handed out to one Buffer at a time, the memory is initialised and
+        // lives as long as the pool.
+        unsafe { std::slice::from_raw_parts(address.as_ptr(), self.pool.buffer_bytes) }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let address = self.pool.address(self.index);
+        // SAFETY: as for deref, and `self` is borrowed alone. While the kernel reads the memory, the
+        // Buffer stands in the Disk's slot, which never derefs it.
+        unsafe { std::slice::from_raw_parts_mut(address.as_ptr(), self.pool.buffer_bytes) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.pool.put(self.index);
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+/// The memory of all buffers, and which of them are free.
+pub(crate) struct Pool {
+    memory: Mapping,
+    buffer_bytes: usize,
+    count: usize,
+    free: Mutex<Vec<u32>>,
+    fill: Arc<FillLevel>,
+    event: Arc<Event>,
+    /// The owner sleeps until a buffer is free, wherever it is dropped.
+    wanted: AtomicBool,
+}
+
+impl Pool {
+    pub(crate) fn new(
+        buffer_bytes: usize,
+        count: usize,
+        fill: Arc<FillLevel>,
+        event: Arc<Event>,
+    ) -> io::Result<Self> {
+        let index_end = u32::try_from(count).map_err(io::Error::other)?;
+        Ok(Self {
+            memory: Mapping::touched(buffer_bytes * count)?,
+            buffer_bytes,
+            count,
+            free: Mutex::new((0..index_end).rev().collect()),
+            fill,
+            event,
+            wanted: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Buffer> {
+        let index = self.lock().pop()?;
+        self.fill.put(self.buffer_bytes as u64);
+        Some(Buffer { pool: Arc::clone(self), index })
+    }
+
+    /// While set, a buffer that becomes free signals the event.
+    pub(crate) fn set_wanted(&self, wanted: bool) {
+        self.wanted.store(wanted, SeqCst);
+    }
+
+    pub(crate) fn free(&self) -> usize {
+        self.lock().len()
+    }
+
+    pub(crate) fn vectors(&self) -> Vec<libc::iovec> {
+        (0..self.count as u32)
+            .map(|index| libc::iovec {
+                iov_base: self.address(index).as_ptr().cast(),
+                iov_len: self.buffer_bytes,
+            })
+            .collect()
+    }
+
+    fn address(&self, index: u32) -> NonNull<u8> {
+        let offset = index as usize * self.buffer_bytes;
+        assert!((index as usize) < self.count, "buffer {index} of {}", self.count);
+        // SAFETY: the offset lies within the mapping, which holds `count` buffers.
+        unsafe { self.memory.address.add(offset) }
+    }
+
+    fn put(&self, index: u32) {
+        // The list was made with room for every buffer, so that this never allocates.
+        self.lock().push(index);
+        self.fill.take(self.buffer_bytes as u64);
+        if self.wanted.load(SeqCst) {
+            self.event.signal();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<u32>> {
+        // The list is whole at every moment, so that a panic elsewhere cannot have broken it.
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Private memory, aligned to huge pages when it is as large as one.
+struct Mapping {
+    address: NonNull<u8>,
+    base: NonNull<libc::c_void>,
+    base_bytes: usize,
+}
+
+// SAFETY: the mapping is plain memory; who may touch which part is the pool's business.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps and touches `bytes`, because the first touch of a page costs more than a copy of it.
+    fn touched(bytes: usize) -> io::Result<Self> {
+        let align = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { DISK_ALIGN_BYTES };
+        let base_bytes = bytes + align;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: an anonymous mapping at an address that the kernel chooses disturbs nothing.
+        let base =
+            unsafe { libc::mmap(std::ptr::null_mut(), base_bytes, protection, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base).ok_or_else(io::Error::last_os_error)?;
+        let skip = base.as_ptr().addr().next_multiple_of(align) - base.as_ptr().addr();
+        // SAFETY: `skip` is below `align`, and the mapping is `align` longer than `bytes`.
+        let address = unsafe { base.cast::<u8>().add(skip) };
+        // SAFETY: the range lies within the mapping. Without huge pages all works the same, so that
+        // a refusal does not matter.
+        unsafe { libc::madvise(address.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        for offset in (0..bytes).step_by(DISK_ALIGN_BYTES) {
+            // SAFETY: the offset lies within the range just mapped, and nobody else has it yet.
+            unsafe { address.add(offset).write_volatile(0) };
+        }
+        Ok(Self { address, base, base_bytes })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is the one that mmap returned, and no Buffer is left to point into it.
+        let result = unsafe { libc::munmap(self.base.as_ptr(), self.base_bytes) };
+        debug_assert_eq!(result, 0);
+    }
+}
+
+const HUGE_PAGE_BYTES: usize = 2 << 20;

@@ -1,0 +1,82 @@
+//! What a [`Disk`](crate::Disk) is made with.
+
+use std::sync::Arc;
+
+use catchment_model::limits::DISK_ALIGN_BYTES;
+use catchment_telemetry::ThreadTimes;
+
+use crate::{DiskError, FaultPlan};
+
+/// How writes reach the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// io_uring where the kernel allows it, else `pwrite`.
+    #[default]
+    Auto,
+    /// io_uring, or an error.
+    Uring,
+    /// `pwrite` on a thread of its own.
+    Portable,
+}
+
+/// What a disk is made with. The defaults are those of docs/decisions/0040.
+#[derive(Clone, Debug)]
+pub struct DiskConfig {
+    /// Bytes of one buffer: a multiple of 4 KiB, at most 256 MiB.
+    pub buffer_bytes: usize,
+    /// Buffers in the pool, 2 to 1,024. This is also the most writes in flight.
+    pub buffer_count: usize,
+    /// Bytes of file asked for at a time, before they are needed. 0: no preallocation.
+    pub preallocate_bytes: u64,
+    /// How writes reach the kernel.
+    pub engine: EngineChoice,
+    /// Time between two syncs, for [`Disk::sync_due`](crate::Disk::sync_due).
+    pub sync_interval_ns: u64,
+    /// Where the helper threads register their CPU time.
+    pub threads: Option<Arc<ThreadTimes>>,
+    /// Faults made on purpose. For tests; `None` everywhere else.
+    pub faults: Option<FaultPlan>,
+}
+
+impl Default for DiskConfig {
+    fn default() -> Self {
+        Self {
+            buffer_bytes: 4 << 20,
+            buffer_count: 8,
+            preallocate_bytes: 1 << 30,
+            engine: EngineChoice::Auto,
+            sync_interval_ns: 1_000_000_000,
+            threads: None,
+            faults: None,
+        }
+    }
+}
+
+impl DiskConfig {
+    /// Bytes of memory that the pool of buffers takes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.buffer_bytes as u64 * self.buffer_count as u64
+    }
+
+    pub(crate) fn check(&self) -> Result<(), DiskError> {
+        let wrong = |field, expected, got: u64| Err(DiskError::Config { field, expected, got });
+        let aligned = |bytes: u64| bytes.is_multiple_of(DISK_ALIGN_BYTES as u64);
+        let bytes = self.buffer_bytes;
+        if !(DISK_ALIGN_BYTES..=BUFFER_BYTES_MAX).contains(&bytes) || !aligned(bytes as u64) {
+            return wrong("buffer_bytes", "a multiple of 4 KiB, up to 256 MiB", bytes as u64);
+        }
+        if !(2..=BUFFERS_MAX).contains(&self.buffer_count) {
+            return wrong("buffer_count", "2 to 1,024", self.buffer_count as u64);
+        }
+        if !aligned(self.preallocate_bytes) || self.preallocate_bytes > PREALLOCATE_BYTES_MAX {
+            let expected = "a multiple of 4 KiB, up to 1 TiB";
+            return wrong("preallocate_bytes", expected, self.preallocate_bytes);
+        }
+        Ok(())
+    }
+}
+
+/// The kernel's limit for one registered buffer is 1 GiB, for one write 2 GiB.
+const BUFFER_BYTES_MAX: usize = 256 << 20;
+const BUFFERS_MAX: usize = 1_024;
+const PREALLOCATE_BYTES_MAX: u64 = 1 << 40;

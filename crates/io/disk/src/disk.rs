@@ -1,0 +1,639 @@
+//! The disk of one writer thread.
+//!
+//! Durability (docs/decisions/0041): a write that completed has reached the device, but may stand in
+//! its cache, and the file's list of blocks may be in memory only. What a [`Disk::sync`] covered is
+//! durable when its completion says so: the sync begins when all writes of the file that were
+//! accepted before it have completed. [`Disk::finish`] makes the whole file durable, its name
+//! included. Who writes a frame's header last decides what a reader sees; that is not known here.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use catchment_model::limits::DISK_ALIGN_BYTES;
+use catchment_telemetry::FillLevel;
+
+use crate::buffer::{Buffer, Pool};
+use crate::config::DiskConfig;
+use crate::engine::{self, Done, Engine};
+use crate::error::DiskError;
+use crate::event::{Event, Waker};
+use crate::faults::{FaultControl, Faulty};
+use crate::files::{self, Created};
+use crate::helper::{Helpers, Job, Reply};
+use crate::slots::{Slot, Slots, Step, Target};
+use crate::stats::DiskStats;
+
+/// A file of a [`Disk`]; never used again for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(u64);
+
+/// What an accepted operation came to.
+#[derive(Debug)]
+pub struct Completion {
+    /// Which kind of operation it was.
+    pub kind: CompletionKind,
+    /// The file.
+    pub file: FileId,
+    /// Of a write: where in the file. Else 0.
+    pub offset: u64,
+    /// Of a write: the bytes asked for. Of a finish: the file's final size. Else 0.
+    pub bytes: u64,
+    /// What the caller gave with the operation; 0 for a finish.
+    pub token: u64,
+    /// Whether it was done, all of it. After an error any part of a write's bytes may be in the file.
+    pub result: io::Result<()>,
+}
+
+/// Kinds of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CompletionKind {
+    /// [`Disk::write`].
+    Write,
+    /// [`Disk::sync`].
+    Sync,
+    /// [`Disk::finish`].
+    Finished,
+}
+
+/// The files and buffers of one writer thread.
+///
+/// Operations are queued by [`write`](Self::write), [`sync`](Self::sync) and
+/// [`finish`](Self::finish), and reach the kernel at the next [`poll`](Self::poll),
+/// [`wait`](Self::wait) or [`buffer`](Self::buffer). Dropping a disk waits for what is under way,
+/// for at most a minute, and deletes a file opened ahead that was not taken; files that were not
+/// finished stay as a killed writer would leave them.
+pub struct Disk {
+    // In this order: the engine ends before the slots, whose memory and files it uses.
+    engine: Box<dyn Engine>,
+    slots: Slots,
+    pool: Arc<Pool>,
+    event: Arc<Event>,
+    stats: Arc<DiskStats>,
+    helpers: Helpers,
+    faults: Option<FaultControl>,
+    note: Option<String>,
+    done: Vec<Done>,
+    files: Vec<OpenFile>,
+    ahead: Ahead,
+    syncs: Vec<WaitingSync>,
+    syncs_unfinished: usize,
+    next_file: u64,
+    next_order: u64,
+    preallocate_bytes: u64,
+    sync_interval_ns: u64,
+    last_sync_ns: Option<u64>,
+    unsynced: bool,
+}
+
+/// Files of one disk at a time: open, or being finished.
+pub const FILES_MAX: usize = 64;
+/// Syncs of one disk that are asked for and not completed.
+pub const SYNCS_MAX: usize = 16;
+
+struct OpenFile {
+    id: u64,
+    handle: Arc<File>,
+    path: PathBuf,
+    direct: bool,
+    /// Bytes preallocated.
+    allocated: u64,
+    /// Bytes to preallocate at a time; 0 once it was refused.
+    step_bytes: u64,
+    preallocating: bool,
+    /// The first write that failed: no later sync may then say that all is durable.
+    write_error: Option<i32>,
+    /// The first sync that failed: the kernel may have dropped what it could not write.
+    sync_error: Option<i32>,
+    state: FileState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FileState {
+    Open,
+    /// To be finished at this size, as soon as nothing of it is under way.
+    Closing(u64),
+    /// With the helper.
+    Finishing(u64),
+}
+
+enum Ahead {
+    None,
+    Opening(PathBuf),
+    Opened(Created),
+    Failed(DiskError),
+}
+
+struct WaitingSync {
+    file: u64,
+    token: u64,
+    order: u64,
+}
+
+impl Disk {
+    /// Takes the memory, touches it, sets up the engine and starts the helper threads.
+    ///
+    /// # Errors
+    /// A value out of range, no memory or threads to be had, or no io_uring although it was asked for.
+    pub fn new(config: DiskConfig) -> Result<Self, DiskError> {
+        config.check()?;
+        let resource = |what| move |source| DiskError::Resource { what, source };
+        let slots = config.buffer_count + SYNCS_MAX;
+        let event = Arc::new(Event::new().map_err(resource("an event"))?);
+        let fill = Arc::new(FillLevel::new("write buffers", config.memory_bytes()));
+        let (bytes, count) = (config.buffer_bytes, config.buffer_count);
+        let pool = Pool::new(bytes, count, Arc::clone(&fill), Arc::clone(&event));
+        let pool = Arc::new(pool.map_err(resource("memory for the buffers"))?);
+        let mut chosen = engine::choose(&config, slots, &pool, &event)?;
+        if let Some(plan) = &config.faults {
+            chosen.engine = Box::new(Faulty::new(chosen.engine, plan.clone(), slots));
+        }
+        let faults = config.faults.map(|plan| plan.control);
+        let times = config.threads.as_ref();
+        let helpers = Helpers::start(FILES_MAX + 1, &event, faults.as_ref(), times)
+            .map_err(resource("a helper thread"))?;
+        Ok(Self {
+            stats: Arc::new(DiskStats::new(chosen.engine.name(), fill)),
+            engine: chosen.engine,
+            slots: Slots::new(slots),
+            pool,
+            event,
+            helpers,
+            faults,
+            note: chosen.note,
+            done: Vec::with_capacity(slots),
+            files: Vec::with_capacity(FILES_MAX),
+            ahead: Ahead::None,
+            syncs: Vec::with_capacity(SYNCS_MAX),
+            syncs_unfinished: 0,
+            next_file: 0,
+            next_order: 0,
+            preallocate_bytes: config.preallocate_bytes,
+            sync_interval_ns: config.sync_interval_ns,
+            last_sync_ns: None,
+            unsynced: false,
+        })
+    }
+
+    /// The engine in use: `io_uring, registered buffers`, `io_uring` or `pwrite`.
+    pub fn engine(&self) -> &'static str {
+        self.stats.engine()
+    }
+
+    /// Why the engine is not the best one, where it is not.
+    pub fn engine_note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// Figures for the live view.
+    pub fn stats(&self) -> Arc<DiskStats> {
+        Arc::clone(&self.stats)
+    }
+
+    /// What other threads wake this disk's [`wait`](Self::wait) with.
+    pub fn waker(&self) -> Waker {
+        Waker::new(Arc::clone(&self.event))
+    }
+
+    /// Makes a file now, and preallocates its first step. Blocks for as long as the disk takes: for
+    /// the first file of a run. An existing file is never touched.
+    ///
+    /// # Errors
+    /// The file exists, or cannot be made; too many files.
+    pub fn create(&mut self, path: &Path) -> Result<FileId, DiskError> {
+        self.check_room()?;
+        let created = files::create(path, self.preallocate_bytes, self.faults.as_ref())?;
+        Ok(self.adopt(created))
+    }
+
+    /// Has a file made and preallocated by a helper thread, for [`take_opened`](Self::take_opened)
+    /// later. Errors of the file itself come from there.
+    ///
+    /// # Errors
+    /// A file is ahead already, or the helper has ended.
+    pub fn open_ahead(&mut self, path: &Path) -> Result<(), DiskError> {
+        match &self.ahead {
+            Ahead::Opening(path) | Ahead::Opened(Created { path, .. }) => {
+                return Err(DiskError::AheadTwice { path: path.clone() });
+            }
+            Ahead::None | Ahead::Failed(_) => {}
+        }
+        let path = path.to_owned();
+        self.ahead = Ahead::Opening(path.clone());
+        self.helpers.send(Job::Open { path, preallocate_bytes: self.preallocate_bytes })
+    }
+
+    /// The file opened ahead; `None` while it is not there, or when none was asked for. The answer
+    /// of the helper is noticed by [`poll`](Self::poll) and [`wait`](Self::wait).
+    pub fn take_opened(&mut self) -> Option<Result<FileId, DiskError>> {
+        match std::mem::replace(&mut self.ahead, Ahead::None) {
+            Ahead::Opened(created) => {
+                if let Err(error) = self.check_room() {
+                    self.ahead = Ahead::Opened(created);
+                    return Some(Err(error));
+                }
+                Some(Ok(self.adopt(created)))
+            }
+            Ahead::Failed(error) => Some(Err(error)),
+            other => {
+                self.ahead = other;
+                None
+            }
+        }
+    }
+
+    /// Whether [`take_opened`](Self::take_opened) has an answer.
+    pub fn has_opened(&self) -> bool {
+        matches!(self.ahead, Ahead::Opened(_) | Ahead::Failed(_))
+    }
+
+    /// A free buffer, if there is one.
+    pub fn try_buffer(&mut self) -> Option<Buffer> {
+        self.pool.take()
+    }
+
+    /// A free buffer; polls and sleeps until there is one, or the time is over.
+    pub fn buffer(
+        &mut self,
+        timeout: Duration,
+        completions: &mut Vec<Completion>,
+    ) -> Option<Buffer> {
+        if let Some(buffer) = self.pool.take() {
+            return Some(buffer);
+        }
+        let deadline = Instant::now() + timeout;
+        self.pool.set_wanted(true);
+        let buffer = loop {
+            self.pump(completions);
+            if let Some(buffer) = self.pool.take() {
+                break Some(buffer);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break None;
+            }
+            self.sleep(left);
+        };
+        self.pool.set_wanted(false);
+        buffer
+    }
+
+    /// Queues a write of the buffer's first `bytes` to `offset`. The buffer is free again when the
+    /// write has completed, with or without error.
+    ///
+    /// # Panics
+    /// An offset or a length that is no multiple of 4 KiB, a length of 0 or beyond the buffer, a
+    /// buffer of another disk, or a file that is not open: mistakes of the program.
+    pub fn write(&mut self, file: FileId, offset: u64, buffer: Buffer, bytes: usize, token: u64) {
+        let align = DISK_ALIGN_BYTES as u64;
+        let length = bytes as u64;
+        assert!(offset.is_multiple_of(align), "offset {offset} is a multiple of {align}");
+        assert!(length.is_multiple_of(align), "length {length} is a multiple of {align}");
+        assert!((1..=buffer.len()).contains(&bytes), "{bytes} bytes of {}", buffer.len());
+        assert!(buffer.is_of(&self.pool), "the buffer is one of this disk");
+        let end = offset.checked_add(length).filter(|&end| end <= i64::MAX as u64);
+        let end = end.expect("the end of a write fits a file offset");
+        let order = self.take_order();
+        let open = self.open_file(file);
+        let late = open.allocated > 0 && end > open.allocated;
+        let target = Target { handle: Arc::clone(&open.handle), file: file.0, token, order };
+        let slot = Slot::write(target, buffer, offset, length, open.direct);
+        let direct = open.direct;
+        self.ask_for_blocks(file, end);
+        self.unsynced = true;
+        if late {
+            self.stats.preallocation_was_late();
+        }
+        self.stats.set_direct(direct);
+        self.begin(slot);
+    }
+
+    /// Queues a sync of the file's data (fdatasync). It begins when the writes of this file that
+    /// were accepted before it have completed, and later writes do not wait for it. It fails if any
+    /// of those writes, or an earlier sync of the file, has failed.
+    ///
+    /// # Errors
+    /// [`SYNCS_MAX`] syncs are not completed yet.
+    ///
+    /// # Panics
+    /// A file that is not open: a mistake of the program.
+    pub fn sync(&mut self, file: FileId, token: u64) -> Result<(), DiskError> {
+        if self.syncs_unfinished >= SYNCS_MAX {
+            return Err(DiskError::TooManySyncs { limit: SYNCS_MAX });
+        }
+        let order = self.take_order();
+        self.open_file(file);
+        self.syncs_unfinished += 1;
+        self.unsynced = false;
+        self.syncs.push(WaitingSync { file: file.0, token, order });
+        Ok(())
+    }
+
+    /// Whether something was written since the last sync, and the configured interval has passed
+    /// since this last said so. `now_ns` is any clock that does not go back.
+    pub fn sync_due(&mut self, now_ns: u64) -> bool {
+        let last_ns = *self.last_sync_ns.get_or_insert(now_ns);
+        let due = self.unsynced && now_ns.saturating_sub(last_ns) >= self.sync_interval_ns;
+        if due {
+            self.last_sync_ns = Some(now_ns);
+        }
+        due
+    }
+
+    /// Closes a file: when all of it that was accepted has completed, a helper thread cuts it at
+    /// `final_bytes`, syncs it, closes it and syncs its folder. Then a completion of kind
+    /// [`Finished`](CompletionKind::Finished) comes. It fails if any of that, or an earlier sync of
+    /// the file, has failed; a failed write is the caller's to leave outside `final_bytes`.
+    ///
+    /// # Panics
+    /// A file that is not open: a mistake of the program.
+    pub fn finish(&mut self, file: FileId, final_bytes: u64) {
+        self.open_file(file).state = FileState::Closing(final_bytes);
+    }
+
+    /// Appends the completions that have come, and hands what is queued to the kernel. Never blocks.
+    /// Returns how many came.
+    pub fn poll(&mut self, completions: &mut Vec<Completion>) -> usize {
+        let before = completions.len();
+        self.pump(completions);
+        completions.len() - before
+    }
+
+    /// As [`poll`](Self::poll), but sleeps when nothing has come, until something has, until
+    /// [`Waker::wake`], or until the time is over. It may also return early with nothing.
+    pub fn wait(&mut self, timeout: Duration, completions: &mut Vec<Completion>) -> usize {
+        let before = completions.len();
+        self.pump(completions);
+        if completions.len() == before {
+            self.sleep(timeout);
+            self.pump(completions);
+        }
+        completions.len() - before
+    }
+
+    /// Operations accepted that have given no completion yet: writes, syncs and finishes.
+    pub fn pending(&self) -> usize {
+        let closing = self.files.iter().filter(|file| file.state != FileState::Open).count();
+        self.slots.busy() + self.syncs.len() + closing
+    }
+
+    /// Buffers that are free.
+    pub fn buffers_free(&self) -> usize {
+        self.pool.free()
+    }
+
+    /// The path of a file that is open or being finished.
+    pub fn path(&self, file: FileId) -> Option<&Path> {
+        self.files.iter().find(|open| open.id == file.0).map(|open| open.path.as_path())
+    }
+
+    fn pump(&mut self, completions: &mut Vec<Completion>) {
+        let mut done = std::mem::take(&mut self.done);
+        self.engine.reap(&mut done);
+        for finished in done.drain(..) {
+            self.advance(finished, completions);
+        }
+        self.done = done;
+        while let Some(reply) = self.helpers.reply() {
+            self.take_reply(reply, completions);
+        }
+        self.begin_syncs(completions);
+        self.begin_finishes(completions);
+        self.engine.submit();
+    }
+
+    fn sleep(&self, timeout: Duration) {
+        let most = if self.engine.is_impatient() { IMPATIENT } else { timeout };
+        // Whether signalled or not, the caller looks at everything again.
+        let _signalled = self.event.wait(timeout.min(most));
+    }
+
+    fn advance(&mut self, done: Done, completions: &mut Vec<Completion>) {
+        let slot = self.slots.get(done.slot);
+        match slot.advance(done.result) {
+            Step::Again => {}
+            Step::NotDirect => {
+                slot.direct = false;
+                let cleared = files::set_direct(&slot.target.handle, false);
+                let file = slot.target.file;
+                if let Some(open) = self.files.iter_mut().find(|open| open.id == file) {
+                    open.direct = false;
+                }
+                self.stats.set_direct(false);
+                if let Err(error) = cleared {
+                    return self.complete(done.slot, Err(error), completions);
+                }
+            }
+            Step::Over(result) => return self.complete(done.slot, result, completions),
+        }
+        let op = self.slots.get(done.slot).op(done.slot);
+        self.engine.push(op);
+    }
+
+    fn complete(&mut self, index: u32, result: io::Result<()>, completions: &mut Vec<Completion>) {
+        let Slot { target, buffer, offset, bytes, started, .. } = self.slots.remove(index);
+        let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let error = result.as_ref().err().map(error_number);
+        let open = self.files.iter_mut().find(|open| open.id == target.file);
+        let kind = if buffer.is_some() {
+            self.stats.write_done(error.is_none().then_some(bytes), ns);
+            if let Some(open) = open {
+                open.write_error = open.write_error.or(error);
+            }
+            CompletionKind::Write
+        } else {
+            self.stats.sync_done(error.is_none(), ns);
+            self.syncs_unfinished -= 1;
+            if let Some(open) = open {
+                open.sync_error = open.sync_error.or(error);
+            }
+            CompletionKind::Sync
+        };
+        let (file, token) = (FileId(target.file), target.token);
+        completions.push(Completion { kind, file, offset, bytes, token, result });
+    }
+
+    fn take_reply(&mut self, reply: Reply, completions: &mut Vec<Completion>) {
+        match reply {
+            Reply::Opened(Ok(created)) => self.ahead = Ahead::Opened(created),
+            Reply::Opened(Err(error)) => self.ahead = Ahead::Failed(error),
+            Reply::Preallocated { file, result } => {
+                let Some(open) = self.files.iter_mut().find(|open| open.id == file) else { return };
+                open.preallocating = false;
+                match result {
+                    Ok(()) => open.allocated += open.step_bytes,
+                    // Writes go on without; if the disk is full or broken, they say so.
+                    Err(_) => open.step_bytes = 0,
+                }
+            }
+            Reply::Finished { file, result } => self.finished(file, result, completions),
+        }
+    }
+
+    fn finished(&mut self, file: u64, result: io::Result<()>, completions: &mut Vec<Completion>) {
+        let Some(index) = self.files.iter().position(|open| open.id == file) else { return };
+        let open = self.files.swap_remove(index);
+        let FileState::Finishing(bytes) = open.state else { return };
+        let earlier = open.sync_error.map(io::Error::from_raw_os_error);
+        let result = result.and(earlier.map_or(Ok(()), Err));
+        if result.is_err() {
+            self.stats.failed();
+        }
+        let kind = CompletionKind::Finished;
+        completions.push(Completion {
+            kind,
+            file: FileId(file),
+            offset: 0,
+            bytes,
+            token: 0,
+            result,
+        });
+    }
+
+    fn begin_syncs(&mut self, completions: &mut Vec<Completion>) {
+        let mut index = 0;
+        while index < self.syncs.len() {
+            let WaitingSync { file, token, order } = self.syncs[index];
+            if self.slots.any_write_before(file, order) {
+                index += 1;
+                continue;
+            }
+            self.syncs.remove(index);
+            let Some(open) = self.files.iter().find(|open| open.id == file) else { continue };
+            let earlier = open.write_error.or(open.sync_error);
+            let handle = Arc::clone(&open.handle);
+            let slot = Slot::sync(Target { handle, file, token, order });
+            match earlier {
+                None => self.begin(slot),
+                Some(error) => {
+                    let index = self.slots.put(slot);
+                    self.stats.begun();
+                    self.complete(index, Err(io::Error::from_raw_os_error(error)), completions);
+                }
+            }
+        }
+    }
+
+    fn begin_finishes(&mut self, completions: &mut Vec<Completion>) {
+        for index in (0..self.files.len()).rev() {
+            let open = &self.files[index];
+            let FileState::Closing(final_bytes) = open.state else { continue };
+            let file = open.id;
+            let syncs = self.syncs.iter().any(|sync| sync.file == file);
+            // A preallocation after the cut would make the file long again.
+            if open.preallocating || syncs || self.slots.any_of(file) {
+                continue;
+            }
+            let (handle, path) = (Arc::clone(&open.handle), open.path.clone());
+            self.files[index].state = FileState::Finishing(final_bytes);
+            if self.helpers.send(Job::Finish { file, handle, path, final_bytes }).is_err() {
+                let gone = Err(io::Error::other(DiskError::HelperGone));
+                self.finished(file, gone, completions);
+            }
+        }
+    }
+
+    fn begin(&mut self, slot: Slot) {
+        let index = self.slots.put(slot);
+        self.stats.begun();
+        let op = self.slots.get(index).op(index);
+        self.engine.push(op);
+    }
+
+    /// Asks for the next step of blocks when half of the last one is used.
+    fn ask_for_blocks(&mut self, file: FileId, end: u64) {
+        let open = self.open_file(file);
+        let step = open.step_bytes;
+        if step == 0 || open.preallocating || end + step / 2 <= open.allocated {
+            return;
+        }
+        open.preallocating = true;
+        let (handle, from) = (Arc::clone(&open.handle), open.allocated);
+        let job = Job::Preallocate { file: file.0, handle, from, bytes: step };
+        if self.helpers.send(job).is_err() {
+            let open = self.open_file(file);
+            (open.preallocating, open.step_bytes) = (false, 0);
+        }
+    }
+
+    fn adopt(&mut self, created: Created) -> FileId {
+        let Created { handle, path, direct, allocated } = created;
+        let id = self.next_file;
+        self.next_file += 1;
+        self.stats.set_direct(direct);
+        self.files.push(OpenFile {
+            id,
+            handle,
+            path,
+            direct,
+            allocated,
+            step_bytes: if allocated > 0 { self.preallocate_bytes } else { 0 },
+            preallocating: false,
+            write_error: None,
+            sync_error: None,
+            state: FileState::Open,
+        });
+        FileId(id)
+    }
+
+    fn check_room(&self) -> Result<(), DiskError> {
+        if self.files.len() < FILES_MAX {
+            return Ok(());
+        }
+        Err(DiskError::TooManyFiles { limit: FILES_MAX })
+    }
+
+    fn open_file(&mut self, file: FileId) -> &mut OpenFile {
+        let open = self.files.iter_mut().find(|open| open.id == file.0);
+        let open = open.filter(|open| open.state == FileState::Open);
+        open.expect("the file is open")
+    }
+
+    fn take_order(&mut self) -> u64 {
+        self.next_order += 1;
+        self.next_order
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.engine.let_go();
+        let mut completions = Vec::new();
+        let deadline = Instant::now() + DROP_WAIT_MAX;
+        let unbegun = |disk: &Self| {
+            disk.files.iter().any(|open| matches!(open.state, FileState::Closing(_)))
+                || !disk.syncs.is_empty()
+                || disk.slots.busy() > 0
+        };
+        self.pump(&mut completions);
+        while unbegun(self) && Instant::now() < deadline {
+            self.wait(Duration::from_millis(100), &mut completions);
+        }
+        if self.slots.busy() > 0 {
+            // The kernel may still read from these buffers: keep their memory for ever.
+            std::mem::forget(std::mem::replace(&mut self.slots, Slots::new(0)));
+        }
+        self.helpers.stop();
+        while let Some(reply) = self.helpers.reply() {
+            self.take_reply(reply, &mut completions);
+        }
+        if let Ahead::Opened(Created { handle, path, .. }) =
+            std::mem::replace(&mut self.ahead, Ahead::None)
+        {
+            drop(handle);
+            // It holds nothing. If it cannot be deleted, nobody is left to tell.
+            let _deleted = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn error_number(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// The longest sleep while an engine holds something back without an event to come.
+const IMPATIENT: Duration = Duration::from_millis(1);
+/// The longest that dropping a disk waits for the kernel.
+const DROP_WAIT_MAX: Duration = Duration::from_secs(60);

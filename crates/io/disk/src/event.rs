@@ -1,0 +1,73 @@
+//! What a disk's owner sleeps on.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Wakes a thread that is in [`Disk::wait`](crate::Disk::wait), so that one thread can wait for its
+/// disk and for work from elsewhere. Cheap to clone; a wake costs one system call, so wake per batch.
+#[derive(Clone, Debug)]
+pub struct Waker {
+    event: Arc<Event>,
+}
+
+impl Waker {
+    pub(crate) fn new(event: Arc<Event>) -> Self {
+        Self { event }
+    }
+
+    /// Ends the wait that is going on, or else the next one.
+    pub fn wake(&self) {
+        self.event.signal();
+    }
+}
+
+/// An eventfd: io_uring, the portable engine and the helpers signal it, the owner sleeps on it.
+#[derive(Debug)]
+pub(crate) struct Event {
+    fd: OwnedFd,
+}
+
+impl Event {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: eventfd takes no pointers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was just made and nobody else owns it.
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    pub(crate) fn raw(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    pub(crate) fn signal(&self) {
+        let one = 1_u64;
+        // SAFETY: `one` is eight readable bytes, as an eventfd wants.
+        let written = unsafe { libc::write(self.raw(), (&raw const one).cast(), 8) };
+        // The write fails only when the counter is full, and then the event is signalled already.
+        debug_assert!(written == 8 || written == -1);
+    }
+
+    /// Sleeps until signalled or until the time is over, and clears the signal. True if signalled.
+    pub(crate) fn wait(&self, timeout: Duration) -> bool {
+        let mut poll = libc::pollfd { fd: self.raw(), events: libc::POLLIN, revents: 0 };
+        let time = libc::timespec {
+            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        // SAFETY: one valid pollfd, a valid timespec, and no signal mask.
+        let ready = unsafe { libc::ppoll(&mut poll, 1, &time, std::ptr::null()) };
+        // A signal handler that ran (EINTR) looks like a time-out: callers look again anyway.
+        if ready <= 0 {
+            return false;
+        }
+        let mut count = 0_u64;
+        // SAFETY: `count` is eight writable bytes, as an eventfd wants.
+        let read = unsafe { libc::read(self.raw(), (&raw mut count).cast(), 8) };
+        read == 8
+    }
+}

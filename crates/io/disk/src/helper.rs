@@ -1,0 +1,123 @@
+//! The two threads that do for a disk what may take long: one opens and preallocates, one finishes.
+//!
+//! They are two because the sync at the end of a file may take seconds, and the file that is being
+//! written must get its next blocks meanwhile.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use catchment_telemetry::ThreadTimes;
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::error::DiskError;
+use crate::event::Event;
+use crate::faults::FaultControl;
+use crate::files::{self, Created};
+
+pub(crate) enum Job {
+    Open { path: PathBuf, preallocate_bytes: u64 },
+    Preallocate { file: u64, handle: Arc<File>, from: u64, bytes: u64 },
+    Finish { file: u64, handle: Arc<File>, path: PathBuf, final_bytes: u64 },
+}
+
+pub(crate) enum Reply {
+    Opened(Result<Created, DiskError>),
+    Preallocated { file: u64, result: io::Result<()> },
+    Finished { file: u64, result: io::Result<()> },
+}
+
+/// The threads and the queues to and from them.
+pub(crate) struct Helpers {
+    ahead: Option<Sender<Job>>,
+    finish: Option<Sender<Job>>,
+    replies: Receiver<Reply>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Helpers {
+    /// Starts the threads. `jobs_max` bounds the jobs under way: with it no send ever waits.
+    pub(crate) fn start(
+        jobs_max: usize,
+        event: &Arc<Event>,
+        faults: Option<&FaultControl>,
+        times: Option<&Arc<ThreadTimes>>,
+    ) -> io::Result<Self> {
+        let (ahead, ahead_jobs) = bounded(jobs_max);
+        let (finish, finish_jobs) = bounded(jobs_max);
+        let (reply_sender, replies) = bounded(2 * jobs_max);
+        let mut helpers =
+            Self { ahead: Some(ahead), finish: Some(finish), replies, threads: Vec::new() };
+        for (name, jobs) in [("disk-ahead", ahead_jobs), ("disk-finish", finish_jobs)] {
+            let (replies, event) = (reply_sender.clone(), Arc::clone(event));
+            let (faults, times) = (faults.cloned(), times.cloned());
+            let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+                let _time = times.as_ref().map(|times| times.register(name));
+                work(&jobs, &replies, &event, faults.as_ref());
+            })?;
+            helpers.threads.push(thread);
+        }
+        Ok(helpers)
+    }
+
+    /// Hands a job to its thread; never waits.
+    pub(crate) fn send(&self, job: Job) -> Result<(), DiskError> {
+        let queue = match job {
+            Job::Open { .. } | Job::Preallocate { .. } => &self.ahead,
+            Job::Finish { .. } => &self.finish,
+        };
+        let sent = queue.as_ref().is_some_and(|queue| queue.try_send(job).is_ok());
+        if sent { Ok(()) } else { Err(DiskError::HelperGone) }
+    }
+
+    pub(crate) fn reply(&self) -> Option<Reply> {
+        self.replies.try_recv().ok()
+    }
+
+    /// Does the jobs that are left, and ends the threads.
+    pub(crate) fn stop(&mut self) {
+        self.ahead = None;
+        self.finish = None;
+        for thread in self.threads.drain(..) {
+            // The threads do nothing that can panic; if one did, there is nobody left to tell.
+            let _ended = thread.join();
+        }
+    }
+}
+
+impl Drop for Helpers {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn work(
+    jobs: &Receiver<Job>,
+    replies: &Sender<Reply>,
+    event: &Event,
+    faults: Option<&FaultControl>,
+) {
+    for job in jobs {
+        if replies.send(perform(job, faults)).is_err() {
+            return;
+        }
+        event.signal();
+    }
+}
+
+fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
+    match job {
+        Job::Open { path, preallocate_bytes } => {
+            Reply::Opened(files::create(&path, preallocate_bytes, faults))
+        }
+        Job::Preallocate { file, handle, from, bytes } => {
+            Reply::Preallocated { file, result: files::preallocate(&handle, from, bytes) }
+        }
+        Job::Finish { file, handle, path, final_bytes } => {
+            let result = files::finish(&handle, &path, final_bytes, faults);
+            Reply::Finished { file, result }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The disk's ceiling: what aligned writes through a [`Disk`](crate::Disk) reach, and nothing else.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::config::DiskConfig;
+use crate::disk::{Completion, Disk};
+use crate::error::DiskError;
+
+/// What a measurement of writing gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WriteRate {
+    /// Bytes written.
+    pub bytes: u64,
+    /// Time from the first write to the end of the sync, without making and deleting the file.
+    pub seconds: f64,
+    /// CPU time of the whole process meanwhile, kernel threads that work for it included.
+    pub cpu_ns: u64,
+}
+
+impl WriteRate {
+    /// Bytes per second.
+    pub fn bytes_per_second(&self) -> f64 {
+        self.bytes as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Share of one core, 1.0 being all of it.
+    pub fn cpu_share(&self) -> f64 {
+        self.cpu_ns as f64 / (self.seconds.max(1e-9) * 1e9)
+    }
+}
+
+/// Writes a new file of `bytes`, rounded down to whole buffers but at least one, in `folder` as the
+/// recorder writes, syncs it, deletes it, and says how fast that was. The content cannot be
+/// compressed. Run it while the process does nothing else: the CPU time is the whole process's.
+///
+/// # Errors
+/// The file cannot be made, or a write fails.
+pub fn measure_direct_write(
+    folder: &Path,
+    bytes: u64,
+    config: DiskConfig,
+) -> Result<WriteRate, DiskError> {
+    let buffer_bytes = config.buffer_bytes;
+    let mut disk = Disk::new(config)?;
+    fill_all(&mut disk);
+    let path = folder.join(format!("catchment-measure-{}.tmp", std::process::id()));
+    let file = disk.create(&path)?;
+    let delete = DeleteAtEnd(&path);
+    let count = (bytes / buffer_bytes as u64).max(1);
+    let failed = |e| DiskError::path("write", &path, e);
+    let mut completions = Vec::with_capacity(64);
+    let (start, cpu_start_ns) = (Instant::now(), process_cpu_ns());
+    for index in 0..count {
+        let buffer = loop {
+            if let Some(buffer) = disk.buffer(Duration::from_secs(1), &mut completions) {
+                break buffer;
+            }
+        };
+        disk.write(file, index * buffer_bytes as u64, buffer, buffer_bytes, index);
+        disk.poll(&mut completions);
+        check(&mut completions).map_err(failed)?;
+    }
+    disk.sync(file, 0)?;
+    while disk.pending() > 0 {
+        disk.wait(Duration::from_secs(1), &mut completions);
+        check(&mut completions).map_err(failed)?;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let cpu_ns = process_cpu_ns().saturating_sub(cpu_start_ns);
+    drop(disk);
+    drop(delete);
+    Ok(WriteRate { bytes: count * buffer_bytes as u64, seconds, cpu_ns })
+}
+
+struct DeleteAtEnd<'a>(&'a Path);
+
+impl Drop for DeleteAtEnd<'_> {
+    fn drop(&mut self) {
+        // What is left is a file that says by its name what it is.
+        let _deleted = std::fs::remove_file(self.0);
+    }
+}
+
+/// Fills every buffer once with numbers that no device can compress.
+fn fill_all(disk: &mut Disk) {
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut buffers = Vec::new();
+    while let Some(mut buffer) = disk.try_buffer() {
+        for word in buffer.chunks_exact_mut(8) {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            word.copy_from_slice(&random.to_le_bytes());
+        }
+        buffers.push(buffer);
+    }
+}
+
+fn check(completions: &mut Vec<Completion>) -> io::Result<()> {
+    completions.drain(..).try_for_each(|completion| completion.result)
+}
+
+fn process_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place to write to.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    assert_eq!(result, 0, "a process has a CPU clock");
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

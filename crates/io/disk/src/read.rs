@@ -1,0 +1,148 @@
+//! Positioned reads, and what repair and readers need of files and folders.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::DiskError;
+use crate::files;
+
+/// A file open for positioned reads (`pread`). Any number of threads may read at once. The file may
+/// grow meanwhile: its size is asked for anew each time.
+#[derive(Debug)]
+pub struct ReadFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl ReadFile {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// It is not there, or must not be read.
+    pub fn open(path: &Path) -> Result<Self, DiskError> {
+        let file = File::open(path).map_err(|e| DiskError::path("open", path, e))?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads at a position: fewer bytes than asked for only at the end of the file.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut read = 0;
+        while read < buffer.len() {
+            match self.file.read_at(&mut buffer[read..], offset + read as u64) {
+                Ok(0) => break,
+                Ok(bytes) => read += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(read)
+    }
+
+    /// The file's size now. A file that is being written is longer than what is in it, because it is
+    /// preallocated: what was not written reads as zeros.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+}
+
+/// An existing file open for repair: reads, positioned writes, a cut, a sync. Through the page
+/// cache, so that nothing needs to be aligned.
+#[derive(Debug)]
+pub struct EditFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl EditFile {
+    /// Opens an existing file for reading and writing. Never makes one.
+    ///
+    /// # Errors
+    /// It is not there, or must not be written.
+    pub fn open(path: &Path) -> Result<Self, DiskError> {
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = file.map_err(|e| DiskError::path("open for repair", path, e))?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Writes all bytes at a position.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.file.write_all_at(bytes, offset).map_err(|e| DiskError::path("write", &self.path, e))
+    }
+
+    /// Makes the file this long.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn truncate(&self, bytes: u64) -> Result<(), DiskError> {
+        self.file.set_len(bytes).map_err(|e| DiskError::path("cut", &self.path, e))
+    }
+
+    /// Makes the file durable, its name included.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn sync(&self) -> Result<(), DiskError> {
+        let synced = self.file.sync_all().and_then(|()| files::sync_folder_of(&self.path));
+        synced.map_err(|e| DiskError::path("sync", &self.path, e))
+    }
+}
+
+/// One entry of a folder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FolderEntry {
+    /// Its name, without the folder.
+    pub name: String,
+    /// Its whole path.
+    pub path: PathBuf,
+    /// Its size, if it is a file.
+    pub bytes: u64,
+    /// Whether it is a folder itself; symbolic links are followed.
+    pub is_folder: bool,
+}
+
+/// What is in a folder, sorted by name. Entries that vanish meanwhile, and names that are not
+/// UTF-8, are left out: Catchment makes none such.
+///
+/// # Errors
+/// The folder is not there, or must not be read.
+pub fn list_folder(folder: &Path) -> Result<Vec<FolderEntry>, DiskError> {
+    let failed = |e| DiskError::path("list", folder, e);
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let path = entry.path();
+        let (Ok(name), Ok(metadata)) = (entry.file_name().into_string(), path.metadata()) else {
+            continue;
+        };
+        let is_folder = metadata.is_dir();
+        let bytes = if is_folder { 0 } else { metadata.len() };
+        entries.push(FolderEntry { name, path, bytes, is_folder });
+    }
+    entries.sort();
+    Ok(entries)
+}
+
+/// Makes the names in a folder durable: after folders or files were made in it.
+///
+/// # Errors
+/// What the system says.
+pub fn sync_folder(folder: &Path) -> Result<(), DiskError> {
+    // Any name will do: the folder of `folder/x` is `folder`.
+    files::sync_folder_of(&folder.join("x")).map_err(|e| DiskError::path("sync", folder, e))
+}
