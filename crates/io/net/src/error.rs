@@ -1,0 +1,47 @@
+//! What can go wrong with sockets.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// An operating error of the network.
+#[derive(Debug, thiserror::Error)]
+pub enum NetError {
+    /// A socket could not be bound to its address.
+    #[error("cannot receive on {address}: {source}")]
+    Bind {
+        /// The address as configured.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A socket could not be connected to its target.
+    #[error("cannot send to {target}: {source}")]
+    Connect {
+        /// The address to send to.
+        target: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A socket option that nothing works without was refused.
+    #[error("the socket option {option} was refused: {source}")]
+    Option {
+        /// The option's name in the system's manual.
+        option: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Waiting for sockets failed.
+    #[error("epoll: {source}")]
+    Epoll {
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A thread could not be bound to a CPU.
+    #[error("cannot run on CPU {cpu}: {source}")]
+    Cpu {
+        /// The CPU's number, from 0.
+        cpu: usize,
+        /// The system's reason.
+        source: io::Error,
+    },
+}

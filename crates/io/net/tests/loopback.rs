@@ -1,0 +1,248 @@
+//! Receiver and sender against each other, over real sockets of this machine.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use catchment_net::{Datagram, ReceiverConfig, Sent, UdpReceiver, UdpSender, Work};
+
+const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// Long enough for the slowest machine; reached only when a test fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn config() -> ReceiverConfig {
+    ReceiverConfig { coalesce_us: 0, ..ReceiverConfig::default() }
+}
+
+fn pair(sockets: usize, config: ReceiverConfig) -> (UdpReceiver, UdpSender) {
+    let receiver = UdpReceiver::bind(&vec![ANY_PORT; sockets], config).unwrap();
+    let targets: Vec<_> = (0..sockets).map(|index| receiver.local_addr(index)).collect();
+    (receiver, UdpSender::connect(&targets).unwrap())
+}
+
+/// Datagrams one behind the other, each filled with its own number.
+fn batch(sizes: &[usize]) -> (Vec<u8>, Vec<Datagram>) {
+    let mut buffer = Vec::new();
+    let mut datagrams = Vec::new();
+    for (number, &bytes) in sizes.iter().enumerate() {
+        datagrams.push(Datagram { offset: buffer.len() as u32, bytes: bytes as u32 });
+        buffer.resize(buffer.len() + bytes, number as u8);
+    }
+    (buffer, datagrams)
+}
+
+fn receive(receiver: &mut UdpReceiver, count: usize) -> (Vec<(usize, Vec<u8>)>, Work) {
+    let mut got = Vec::new();
+    let mut total = Work::default();
+    while got.len() < count {
+        let work =
+            receiver.poll(PATIENCE, |index, bytes| got.push((index, bytes.to_vec()))).unwrap();
+        assert!(work.datagrams > 0, "only {} of {count} datagrams came", got.len());
+        total.add(&work);
+    }
+    (got, total)
+}
+
+fn check_sizes(sizes: &[usize]) -> Sent {
+    let (mut receiver, mut sender) = pair(1, config());
+    let (buffer, datagrams) = batch(sizes);
+    let sent = sender.send(0, &buffer, &datagrams);
+    assert_eq!((sent.datagrams, sent.unsent), (sizes.len() as u64, 0));
+    assert_eq!(sent.bytes, buffer.len() as u64);
+    let (got, work) = receive(&mut receiver, sizes.len());
+    for (number, ((_, bytes), &size)) in got.iter().zip(sizes).enumerate() {
+        assert_eq!(bytes, &vec![number as u8; size], "datagram {number}");
+    }
+    assert_eq!((work.datagrams, work.bytes), (sent.datagrams, sent.bytes));
+    sent
+}
+
+#[test]
+fn a_run_of_equal_datagrams_arrives_one_by_one() {
+    assert_eq!(check_sizes(&[172; 200]).calls, 1);
+}
+
+#[test]
+fn a_run_with_a_shorter_end_arrives_one_by_one() {
+    assert_eq!(check_sizes(&[900, 900, 900, 100, 900, 900, 1]).calls, 1);
+}
+
+#[test]
+fn datagrams_of_all_sizes_arrive_in_order() {
+    let sizes: Vec<usize> = (0..150).map(|n| 40 + n * 37 % 1_500).collect();
+    check_sizes(&sizes);
+}
+
+#[test]
+fn an_empty_datagram_is_a_datagram() {
+    check_sizes(&[0]);
+    check_sizes(&[10, 0, 0, 10]);
+}
+
+#[test]
+fn the_longest_datagram_arrives_whole() {
+    check_sizes(&[65_507, 65_507, 1]);
+}
+
+#[test]
+fn a_datagram_too_long_is_counted_as_unsent_and_the_others_go() {
+    let (mut receiver, mut sender) = pair(1, config());
+    let (buffer, datagrams) = batch(&[100, 65_508, 100, 200]);
+    let sent = sender.send(0, &buffer, &datagrams);
+    assert_eq!((sent.datagrams, sent.unsent, sent.bytes), (3, 1, 400));
+    let (got, _) = receive(&mut receiver, 3);
+    assert_eq!(got.iter().map(|(_, bytes)| bytes[0]).collect::<Vec<_>>(), [0, 2, 3]);
+}
+
+#[test]
+fn datagrams_can_be_sent_twice_and_out_of_their_order_in_memory() {
+    let (mut receiver, mut sender) = pair(1, config());
+    let (buffer, datagrams) = batch(&[50; 4]);
+    let order = [2, 2, 0, 1, 3, 3, 2];
+    let sent = sender.send(0, &buffer, &order.map(|n| datagrams[n]));
+    assert_eq!(sent.datagrams, 7);
+    let (got, _) = receive(&mut receiver, 7);
+    assert!(got.iter().zip(order).all(|((_, bytes), n)| bytes == &[n as u8; 50]));
+}
+
+#[test]
+fn every_socket_gets_what_was_sent_to_it() {
+    const SOCKETS: usize = 200;
+    let (mut receiver, mut sender) = pair(SOCKETS, config());
+    for target in 0..SOCKETS {
+        let number = (target as u32).to_le_bytes();
+        let twice = [Datagram { offset: 0, bytes: 4 }; 2];
+        assert_eq!(sender.send(target, &number, &twice).datagrams, 2);
+    }
+    let (got, work) = receive(&mut receiver, 2 * SOCKETS);
+    assert!(got.iter().all(|(index, bytes)| bytes == &(*index as u32).to_le_bytes()));
+    let mut counts = [0; SOCKETS];
+    got.iter().for_each(|(index, _)| counts[*index] += 1);
+    assert_eq!(counts, [2; SOCKETS]);
+    assert_eq!((work.datagrams, work.errors, work.truncated), (2 * SOCKETS as u64, 0, 0));
+}
+
+#[test]
+fn what_the_kernel_drops_is_counted() {
+    let small = ReceiverConfig { socket_buffer_bytes: 8_192, ..config() };
+    let (mut receiver, mut sender) = pair(2, small);
+    // No two neighbours of equal or falling size, so that each is a packet of its own.
+    let sizes: Vec<usize> = (0..200).map(|n| 1_000 + n).collect();
+    let (buffer, datagrams) = batch(&sizes);
+    assert_eq!(sender.send(1, &buffer, &datagrams).datagrams, 200);
+    let mut received = 0;
+    receiver.drain(u64::MAX, |_, _| received += 1).unwrap();
+    assert!(received > 0 && received < 200);
+
+    // The drops came after the last datagram that fitted: only the kernel's counter has them yet.
+    let mut dropped = 0;
+    receiver.take_drops(|_, count| dropped += count);
+    assert_eq!(dropped, 0);
+    receiver.refresh_drops();
+    receiver.take_drops(|index, count| {
+        assert_eq!(index, 1);
+        dropped += count;
+    });
+    assert_eq!(received + dropped, 200);
+    receiver.refresh_drops();
+    receiver.take_drops(|_, count| panic!("{count} drops were told twice"));
+}
+
+#[test]
+fn the_next_datagram_tells_of_drops_before_it() {
+    let small = ReceiverConfig { socket_buffer_bytes: 8_192, ..config() };
+    let (mut receiver, mut sender) = pair(1, small);
+    let sizes: Vec<usize> = (0..200).map(|n| 1_000 + n).collect();
+    let (buffer, datagrams) = batch(&sizes);
+    let mut received = 0;
+    for _ in 0..3 {
+        sender.send(0, &buffer, &datagrams);
+        receiver.drain(u64::MAX, |_, _| received += 1).unwrap();
+    }
+    assert_eq!(sender.send(0, &buffer, &datagrams[..1]).datagrams, 1);
+    received += receive(&mut receiver, 1).0.len() as u64;
+    let mut dropped = 0;
+    receiver.take_drops(|_, count| dropped += count);
+    assert_eq!(received + dropped, 601);
+}
+
+#[test]
+fn a_busy_socket_takes_only_a_few_batches_from_the_others() {
+    let few = ReceiverConfig { arena_messages: 4, ..config() };
+    let (mut receiver, mut sender) = pair(2, few);
+    let sizes: Vec<usize> = (0..200).map(|n| 100 + n).collect();
+    let (buffer, datagrams) = batch(&sizes);
+    sender.send(0, &buffer, &datagrams);
+    sender.send(1, &buffer, &datagrams[..1]);
+    let mut counts = [0; 2];
+    while counts != [200, 1] {
+        let mut pass = [0; 2];
+        receiver.poll(PATIENCE, |index, _| pass[index] += 1).unwrap();
+        assert!(pass[0] <= 16 && pass != [0, 0], "{pass:?}");
+        counts = [counts[0] + pass[0], counts[1] + pass[1]];
+    }
+}
+
+#[test]
+fn nothing_to_receive_ends_the_wait_without_work() {
+    let mut receiver = UdpReceiver::bind(&[ANY_PORT], ReceiverConfig::default()).unwrap();
+    for wait in [Duration::ZERO, Duration::from_micros(300), Duration::from_millis(3)] {
+        let work = receiver.poll(wait, |_, _| panic!("a datagram from nowhere")).unwrap();
+        assert_eq!(work, Work::default());
+    }
+}
+
+#[test]
+fn spinning_and_sleeping_lose_nothing() {
+    for (spin_us, coalesce_us) in [(100, 0), (0, 100), (50, 50)] {
+        let (mut receiver, mut sender) =
+            pair(3, ReceiverConfig { spin_us, coalesce_us, ..ReceiverConfig::default() });
+        let (buffer, datagrams) = batch(&[64; 100]);
+        for round in 0..20 {
+            sender.send(round % 3, &buffer, &datagrams);
+            assert_eq!(receive(&mut receiver, 100).0.len(), 100);
+        }
+    }
+}
+
+#[test]
+fn a_target_where_nobody_listens_stops_no_other() {
+    let closed = UdpSocket::bind(ANY_PORT).unwrap().local_addr().unwrap();
+    let mut receiver = UdpReceiver::bind(&[ANY_PORT], config()).unwrap();
+    let mut sender = UdpSender::connect(&[closed, receiver.local_addr(0)]).unwrap();
+    let sizes: Vec<usize> = (0..100).map(|n| 10 + n).collect();
+    let (buffer, datagrams) = batch(&sizes);
+    let refused = sender.send(0, &buffer, &datagrams);
+    assert_eq!(refused.datagrams + refused.unsent, 100);
+    assert_eq!(sender.send(1, &buffer, &datagrams).datagrams, 100);
+    assert_eq!(receive(&mut receiver, 100).0.len(), 100);
+}
+
+#[test]
+fn an_address_in_use_is_named_in_the_error() {
+    let first = UdpReceiver::bind(&[ANY_PORT], config()).unwrap();
+    let address = first.local_addr(0);
+    let error = UdpReceiver::bind(&[address], config()).unwrap_err();
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+}
+
+#[test]
+fn sockets_of_ip_version_6_work_too() {
+    let address = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+    if UdpSocket::bind(address).is_err() {
+        eprintln!("this machine has no IPv6: not tested");
+        return;
+    }
+    let mut receiver = UdpReceiver::bind(&[address], config()).unwrap();
+    let mut sender = UdpSender::connect(&[receiver.local_addr(0)]).unwrap();
+    let (buffer, datagrams) = batch(&[300; 70]);
+    assert_eq!(sender.send(0, &buffer, &datagrams).datagrams, 70);
+    assert_eq!(receive(&mut receiver, 70).0.len(), 70);
+}
+
+#[test]
+fn the_granted_buffer_is_reported_and_a_smaller_one_warned_of() {
+    let receiver = UdpReceiver::bind(&[ANY_PORT], config()).unwrap();
+    let small = receiver.granted_bytes(0) < config().socket_buffer_bytes;
+    assert!(receiver.granted_bytes(0) > 0);
+    assert_eq!(receiver.buffer_warning().is_some(), small);
+}
