@@ -34,6 +34,12 @@ impl Fragment {
     pub fn new(source: u32, number: u32, offset: u64, bytes: u32) -> Self {
         Self { offset, source, number, bytes, tag: 0, flags: 0, pad: 0 }
     }
+
+    /// Whether its source marked it as broken.
+    #[inline]
+    pub fn is_flagged(&self) -> bool {
+        self.flags & FragmentFlags::SENDER_ERROR != 0
+    }
 }
 
 /// The bits of [`Fragment::flags`].

@@ -25,8 +25,15 @@
 mod builder;
 mod config;
 mod cut;
+mod follow;
 mod fragment;
+mod progress;
+mod release;
+mod seen;
+mod source;
 mod status;
+mod tally;
+mod window;
 
 pub use builder::Builder;
 pub use config::{BuilderConfig, ConfigError, IncompletePolicy, SourceRole};

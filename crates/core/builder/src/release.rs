@@ -1,0 +1,118 @@
+//! How events close, in the order of their keys.
+//!
+//! The open event with the lowest key closes when
+//!
+//! - all sources have delivered it, and no key before it may still come;
+//! - every source that is waited for is past it by more than `reorder_events`: *overtaken*;
+//! - its time-out has passed, and more than half of the sources that are waited for were past it a
+//!   time-out ago: *timed out*;
+//! - the run ends.
+//!
+//! A source is not waited for while it is silent or out of step, so that a dead one costs one
+//! time-out and not one per event.
+
+use catchment_model::{CloseReason, EventFlags};
+
+use crate::builder::Row;
+use crate::window::{Slot, required_count};
+use crate::{Builder, IncompletePolicy};
+
+impl Builder {
+    /// Closes what can be closed. Call it once per duty cycle, also when nothing came.
+    pub fn poll(&mut self, now_ns: u64) {
+        self.advance_time(now_ns);
+        if !self.started || self.finished {
+            return;
+        }
+        self.release();
+        if self.parked_count > 0 {
+            self.follow(false);
+            self.release();
+        }
+    }
+
+    /// Ends the run: closes every event. Then [`cut`](Self::cut) returns the rest.
+    pub fn finish(&mut self, now_ns: u64) {
+        self.advance_time(now_ns);
+        if self.finished {
+            return;
+        }
+        if self.started {
+            self.release();
+            // Ends: each turn brings at least one fragment into the window.
+            while self.parked_count > 0 && self.follow(true) {
+                self.close_below(u64::MAX, CloseReason::RunEnded);
+            }
+            self.close_below(u64::MAX, CloseReason::RunEnded);
+            self.discard_parked();
+        }
+        self.finished = true;
+    }
+
+    /// Closes the heads that need not wait.
+    pub(crate) fn release(&mut self) {
+        let slowest = self.progress.slowest().unwrap_or(0);
+        // Keys below it are behind every source that is waited for.
+        let overtaken_below = slowest.saturating_sub(self.config.reorder_events);
+        let opened_before_ns = self.now_ns.checked_sub(self.config.timeout_ns);
+        let mut timed_out_below = None;
+        while (self.rows.len() as u64) < self.window.events() {
+            let Some((key, slot)) = self.window.head() else { break };
+            let in_order = key == self.window.base || key <= overtaken_below;
+            let reason = if slot.weight == self.weight_all && in_order {
+                CloseReason::Complete
+            } else if key < overtaken_below {
+                CloseReason::Overtaken
+            } else if opened_before_ns.is_some_and(|before| slot.first_ns <= before) {
+                let below = *timed_out_below.get_or_insert_with(|| self.progress.passed_long_ago());
+                if key >= below {
+                    break;
+                }
+                CloseReason::TimedOut
+            } else {
+                break;
+            };
+            self.close_head(key, slot, reason);
+        }
+        self.seen.cover(self.window.end());
+    }
+
+    /// Closes all open events below `end`.
+    pub(crate) fn close_below(&mut self, end: u64, reason: CloseReason) {
+        while let Some((key, slot)) = self.window.head().filter(|&(key, _)| key < end) {
+            self.close_head(key, slot, reason);
+        }
+        self.seen.cover(self.window.end());
+    }
+
+    fn close_head(&mut self, key: u64, slot: Slot, reason: CloseReason) {
+        let complete = required_count(slot.weight) == self.required_count;
+        let mut flags = EventFlags(u32::from(slot.flags));
+        if complete {
+            self.status.events_complete += 1;
+        } else {
+            flags = flags | EventFlags::INCOMPLETE | reason.flag();
+            self.status.events_incomplete += 1;
+            match reason {
+                CloseReason::Complete => {}
+                CloseReason::TimedOut => self.status.events_timed_out += 1,
+                CloseReason::Overtaken => self.status.events_overtaken += 1,
+                CloseReason::RunEnded => self.status.events_run_ended += 1,
+            }
+        }
+        let dropped = !complete && self.config.incomplete == IncompletePolicy::Drop;
+        self.status.events_dropped += u64::from(dropped);
+        let absent = key - self.expected_key.unwrap_or(key);
+        self.status.events_absent += absent;
+        self.absent_uncounted += absent;
+        self.expected_key = Some(key + 1);
+        self.window.close_head();
+        if self.rows.is_empty() {
+            self.rows_since_ns = self.now_ns;
+        }
+        let Slot { first_ns, bytes, .. } = slot;
+        self.rows.push_back(Row { key, first_ns, bytes, flags: flags.0, dropped });
+        self.status.waiting_bytes -= bytes;
+        self.status.released_bytes += bytes;
+    }
+}

@@ -1,0 +1,129 @@
+//! Which fragments have been accepted: one bit per source and key.
+//!
+//! A ring over at least twice the window, so that a key is still known for about a window's length
+//! after its event closed, and a repeated fragment can be told from a late one. The bits of one
+//! source for 512 consecutive keys are one cache line, and the lines of all sources for these keys
+//! stand side by side:
+//!
+//! ```text
+//! | keys 0..512: source 0 | source 1 | .. | keys 512..1024: source 0 | source 1 | ..
+//! ```
+//!
+//! so that only the lines near the head are in the cache, and clearing 512 keys is one fill. A
+//! source costs 64 kB with a window of 262,144 events.
+
+/// Keys whose bits are one line, and are cleared together.
+pub const BLOCK_KEYS: u64 = 512;
+
+#[derive(Debug)]
+pub struct Seen {
+    words: Vec<u64>,
+    source_count: usize,
+    block_mask: u64,
+    // Bits are right for keys from `end - ring` (if that is not before the start) up to `end`.
+    start: u64,
+    end: u64,
+}
+
+impl Seen {
+    /// For that many sources; `window_events` is a power of two.
+    pub fn new(source_count: usize, window_events: u64) -> Self {
+        let ring = (2 * window_events).max(4 * BLOCK_KEYS);
+        let blocks = ring / BLOCK_KEYS;
+        let words = vec![0; blocks as usize * source_count * BLOCK_WORDS];
+        Self { words, source_count, block_mask: blocks - 1, start: 0, end: 0 }
+    }
+
+    /// Forgets everything, for keys from `base` on.
+    pub fn restart(&mut self, base: u64) {
+        if self.end > 0 {
+            self.words.fill(0);
+        }
+        self.start = base;
+        self.end = base / BLOCK_KEYS * BLOCK_KEYS + self.ring();
+    }
+
+    /// Makes all keys below `end` usable, forgetting the oldest.
+    pub fn cover(&mut self, end: u64) {
+        let ring = self.ring();
+        if end.saturating_sub(self.end) > ring {
+            self.restart(end - ring);
+        }
+        while self.end < end {
+            let block = (self.end / BLOCK_KEYS) & self.block_mask;
+            let words = self.source_count * BLOCK_WORDS;
+            let first = block as usize * words;
+            self.words[first..first + words].fill(0);
+            self.end += BLOCK_KEYS;
+        }
+    }
+
+    /// Whether the source's fragment has been accepted: false also for keys long gone.
+    pub fn contains(&self, source: usize, key: u64) -> bool {
+        let known = key >= self.start && key < self.end && key + self.ring() >= self.end;
+        known && self.words[self.word(source, key)] & bit(key) != 0
+    }
+
+    /// Notes the source's fragment; false if it had been noted before. The key is a covered one.
+    #[inline]
+    pub fn insert(&mut self, source: usize, key: u64) -> bool {
+        debug_assert!(key >= self.start && key < self.end, "key {key} below {}", self.end);
+        let index = self.word(source, key);
+        let word = &mut self.words[index];
+        let new = *word & bit(key) == 0;
+        *word |= bit(key);
+        new
+    }
+
+    fn ring(&self) -> u64 {
+        (self.block_mask + 1) * BLOCK_KEYS
+    }
+
+    #[inline]
+    fn word(&self, source: usize, key: u64) -> usize {
+        let block = ((key / BLOCK_KEYS) & self.block_mask) as usize;
+        let word = (key / 64) as usize % BLOCK_WORDS;
+        (block * self.source_count + source) * BLOCK_WORDS + word
+    }
+}
+
+#[inline]
+fn bit(key: u64) -> u64 {
+    1 << (key % 64)
+}
+
+const BLOCK_WORDS: usize = BLOCK_KEYS as usize / 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fragment_is_new_once_and_known_for_a_window_after() {
+        let mut seen = Seen::new(3, 1_024);
+        seen.restart(100);
+        seen.cover(100 + 1_024);
+        assert!(seen.insert(1, 100));
+        assert!(!seen.insert(1, 100));
+        assert!(seen.insert(2, 100));
+        assert!(!seen.contains(0, 100));
+        for base in 101..=600 {
+            seen.cover(base + 1_024);
+            assert!(seen.contains(1, 100), "{base}");
+        }
+        seen.cover(100 + 3 * 1_024);
+        assert!(!seen.contains(1, 100));
+    }
+
+    #[test]
+    fn a_jump_beyond_the_ring_forgets_everything() {
+        let mut seen = Seen::new(2, 256);
+        seen.restart(0);
+        seen.cover(256);
+        assert!(seen.insert(0, 5));
+        seen.cover(1_000_003);
+        assert!((990_000..1_000_003).all(|key| !seen.contains(0, key)));
+        assert!(seen.insert(0, 1_000_002));
+        assert!(seen.contains(0, 1_000_002));
+    }
+}
