@@ -1,1 +1,70 @@
 //! The frame file: encoding and decoding without I/O of its own.
+//!
+//! The layout is specified in `docs/spec/frame-file.md`; this crate is its one implementation. It
+//! opens no file and reads no clock: a writer asks [`FrameLayout`] where a frame's columns go and
+//! writes them there itself, a reader brings a [`ReadAt`].
+//!
+//! | to do | use |
+//! |---|---|
+//! | begin a file | [`FileHeader::encode`] |
+//! | write a frame | [`ColumnEncoder`], [`FrameLayout`], [`Crc32c`]; [`write_frame`] where speed is no matter |
+//! | close a file | [`TocBuilder`] |
+//! | read | [`FileReader`] |
+//! | close what a killed writer left | [`repair`](fn@repair) |
+//!
+//! Whatever a file says is checked before it is believed: no size from a file is allocated, and no
+//! count is looped over, before it was compared with the file's own length and the limits below.
+
+mod bytes;
+mod checksum;
+mod codec;
+mod error;
+mod events;
+mod frame;
+mod fuzz;
+mod header;
+mod kinds;
+mod ledger;
+mod read_at;
+mod reader;
+mod repair;
+mod toc;
+mod toc_reader;
+mod walk;
+
+pub use checksum::{Crc32c, crc32c};
+pub use codec::{Codec, ColumnEncoder, Encoded, decode_column};
+pub use error::{ColumnProblem, FrameError, FrameRef, Part};
+pub use events::{EventColumns, SourceColumns};
+pub use frame::{ColumnEntry, FrameInfo, FrameLayout, FrameSummary, write_frame};
+pub use fuzz::fuzz_file;
+pub use header::{ColumnInfo, FileHeader, Schema, SchemaError, SourceInfo};
+pub use kinds::{ColumnKind, Dtype, FrameKind};
+pub use ledger::{EntryNames, decode_ledger, encode_ledger_increment, encode_ledger_total};
+pub use read_at::ReadAt;
+pub use reader::{Condition, FileReader, OpenOptions};
+pub use repair::{Closing, RepairPlan, repair};
+pub use toc::{TocBuilder, TocFlags};
+pub use walk::{Skipped, SkippedReason};
+
+/// Major version of the format that this crate reads and writes.
+pub const VERSION_MAJOR: u16 = 1;
+/// Minor version of the format that this crate writes.
+pub const VERSION_MINOR: u16 = 0;
+/// Files, frames and the trailer stand on multiples of this.
+pub const BLOCK_BYTES: u64 = catchment_model::limits::DISK_ALIGN_BYTES as u64;
+/// Columns stand on multiples of this within their frame.
+pub const COLUMN_ALIGN_BYTES: u64 = 64;
+/// Bytes of a file header.
+pub const FILE_HEADER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Bytes of a frame header: fixed part and directory.
+pub const FRAME_HEADER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Columns in a schema.
+pub const SCHEMA_COLUMNS_MAX: usize = 1_048_576;
+
+const _: () = {
+    // Sizes in files are 64-bit; a frame must fit into the address space.
+    assert!(usize::BITS == 64);
+    assert!(FRAME_HEADER_BYTES_MAX < catchment_model::limits::FRAME_BYTES_MAX);
+    assert!(BLOCK_BYTES.is_multiple_of(COLUMN_ALIGN_BYTES));
+};

@@ -1,0 +1,195 @@
+//! What can be wrong with a frame file, said exactly.
+
+use std::fmt;
+
+use crate::codec::Codec;
+use crate::header::SchemaError;
+
+/// Which frame of a file is spoken of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FrameRef {
+    /// The frame of that place in [`crate::FileReader::frames`].
+    Index(usize),
+    /// The table of contents.
+    Toc,
+}
+
+impl fmt::Display for FrameRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Index(index) => write!(f, "frame {index}"),
+            Self::Toc => f.write_str("the TOC"),
+        }
+    }
+}
+
+/// A part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// The file header.
+    FileHeader,
+    /// The header of the frame at that offset.
+    FrameHeader(u64),
+    /// One column of a frame.
+    Column(FrameRef, u32),
+    /// The list of places of that column in the TOC.
+    TocList(u32),
+    /// The block of the TOC's column index that holds that column.
+    TocIndex(u32),
+    /// The trailer.
+    Trailer,
+    /// What is being searched for frames.
+    Hole,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FileHeader => f.write_str("file header"),
+            Self::FrameHeader(offset) => write!(f, "header of the frame at offset {offset}"),
+            Self::Column(frame, column) => write!(f, "{frame}, column {column}"),
+            Self::TocList(column) => write!(f, "TOC's list of column {column}"),
+            Self::TocIndex(column) => write!(f, "TOC's index at column {column}"),
+            Self::Trailer => f.write_str("trailer"),
+            Self::Hole => f.write_str("space without frames"),
+        }
+    }
+}
+
+/// What is wrong with one column.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ColumnProblem {
+    /// Stored bytes that are not those that were written.
+    #[error("checksum is {got:#010x}, its entry says {expected:#010x}")]
+    Checksum {
+        /// What the directory says.
+        expected: u32,
+        /// What the bytes give.
+        got: u32,
+    },
+    /// A codec that this version cannot decode.
+    #[error("codec {0} cannot be decoded by this version")]
+    Codec(Codec),
+    /// A field of the directory entry that cannot be.
+    #[error("{field} is {got}, expected {expected}")]
+    Field {
+        /// The field.
+        field: &'static str,
+        /// What it could be.
+        expected: &'static str,
+        /// What it is.
+        got: u64,
+    },
+    /// Bytes with a right checksum that do not decode.
+    #[error("cannot be decoded: {reason}")]
+    Decode {
+        /// What the decoder said.
+        reason: String,
+    },
+    /// Columns of one source that contradict each other, or a column that must be there and is not.
+    #[error("{reason}")]
+    Content {
+        /// What does not fit.
+        reason: &'static str,
+    },
+}
+
+/// What is wrong with a file, or with reading it.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The system could not read.
+    #[error("cannot read {bytes} bytes of the {part} at offset {offset}: {source}")]
+    Read {
+        /// What was to be read.
+        part: Part,
+        /// Where.
+        offset: u64,
+        /// How much.
+        bytes: u64,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The system could not say how long the file is.
+    #[error("cannot get the file's length: {0}")]
+    Length(std::io::Error),
+    /// The file ends in the middle of something.
+    #[error("the file ends within the {part}: expected {expected} bytes at {offset}, got {got}")]
+    Truncated {
+        /// What was to be read.
+        part: Part,
+        /// Where it begins.
+        offset: u64,
+        /// How long it is.
+        expected: u64,
+        /// How much of it is there.
+        got: u64,
+    },
+    /// A part does not begin with its magic bytes.
+    #[error("no {part} here: it begins with {got:02x?}")]
+    Magic {
+        /// What was expected.
+        part: Part,
+        /// What stands there.
+        got: [u8; 8],
+    },
+    /// A major version that this crate does not know.
+    #[error("the file has version {major}.{minor}; this program reads version 1")]
+    Version {
+        /// Major version.
+        major: u16,
+        /// Minor version.
+        minor: u16,
+    },
+    /// A field that cannot be.
+    #[error("{part}: {field} is {got}, expected {expected}")]
+    Field {
+        /// Where.
+        part: Part,
+        /// The field.
+        field: &'static str,
+        /// What it could be.
+        expected: &'static str,
+        /// What it is.
+        got: u64,
+    },
+    /// A part that is not as it was written.
+    #[error("{part}: checksum is {got:#010x}, expected {expected:#010x}")]
+    Checksum {
+        /// Which part.
+        part: Part,
+        /// What is stored.
+        expected: u32,
+        /// What the bytes give.
+        got: u32,
+    },
+    /// Metadata that are no JSON of the right form.
+    #[error("file header: metadata: {0}")]
+    Metadata(#[source] serde_json::Error),
+    /// A schema that contradicts itself.
+    #[error("file header: schema: {0}")]
+    Schema(#[from] SchemaError),
+    /// A column that cannot be read; other columns can.
+    #[error("{frame}, column {column}: {problem}")]
+    Column {
+        /// The frame.
+        frame: FrameRef,
+        /// The column's id.
+        column: u32,
+        /// What is wrong.
+        problem: ColumnProblem,
+    },
+    /// A frame that was asked for and is not in the file.
+    #[error("there is no frame {index}: the file has {frames}")]
+    NoFrame {
+        /// What was asked for.
+        index: usize,
+        /// How many there are.
+        frames: usize,
+    },
+}
+
+impl FrameError {
+    pub(crate) fn column(frame: FrameRef, column: u32, problem: ColumnProblem) -> Self {
+        Self::Column { frame, column, problem }
+    }
+}

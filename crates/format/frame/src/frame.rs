@@ -1,0 +1,428 @@
+//! A frame's header, and where its columns stand.
+//!
+//! ```text
+//!  0       8              12              16     18      20            22            24             28
+//! +-------+--------------+---------------+------+-------+-------------+-------------+--------------+-------+
+//! | magic | header_bytes | header_crc32c | kind | flags | fixed_bytes | entry_bytes | column_count | zeros |
+//! +-------+--------------+---------------+------+-------+-------------+-------------+--------------+-------+
+//!  32            40        48         56              64             72          80         88     96  ..128
+//! +-------------+---------+----------+---------------+--------------+-----------+----------+------+--------+
+//! | frame_bytes | file_id | sequence | time_first_ns | time_last_ns | key_first | key_last | rows | zeros  |
+//! +-------------+---------+----------+---------------+--------------+-----------+----------+------+--------+
+//! then column_count entries of 64 bytes:
+//!  0    4       6       8       12       16       24             32          40     48   ..64
+//! +----+-------+-------+-------+--------+--------+--------------+-----------+------+----------+
+//! | id | codec | dtype | flags | crc32c | offset | stored_bytes | raw_bytes | rows | zeros    |
+//! +----+-------+-------+-------+--------+--------+--------------+-----------+------+----------+
+//! ```
+
+use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
+
+use crate::bytes::{align_up, put, u16_at, u32_at, u64_at};
+use crate::checksum::{crc32c, crc32c_around};
+use crate::codec::Codec;
+use crate::error::{FrameError, Part};
+use crate::kinds::{Dtype, FrameKind};
+use crate::{BLOCK_BYTES, COLUMN_ALIGN_BYTES, FRAME_HEADER_BYTES_MAX};
+
+/// What a frame says of itself beside its columns. Ranges are zero when there are no rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameInfo {
+    /// What it holds.
+    pub kind: FrameKind,
+    /// By kind; zero for events.
+    pub flags: u16,
+    /// The file header's.
+    pub file_id: u64,
+    /// Number of the frame within the run, from 0.
+    pub sequence: u64,
+    /// Smallest time, nanoseconds UTC.
+    pub time_first_ns: u64,
+    /// Largest time, nanoseconds UTC.
+    pub time_last_ns: u64,
+    /// Smallest key.
+    pub key_first: u64,
+    /// Largest key.
+    pub key_last: u64,
+    /// Events.
+    pub rows: u64,
+}
+
+/// Where a column of one frame stands, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnEntry {
+    /// Its id in the schema.
+    pub id: u32,
+    /// How it is stored.
+    pub codec: Codec,
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// Zero.
+    pub flags: u32,
+    /// CRC-32C of the stored bytes.
+    pub crc32c: u32,
+    /// From the frame's start; [`FrameLayout::push`] sets it.
+    pub offset: u64,
+    /// Bytes as stored.
+    pub stored_bytes: u64,
+    /// Bytes as decoded.
+    pub raw_bytes: u64,
+    /// Length of the first axis.
+    pub rows: u64,
+}
+
+/// A frame in a file: its place, and what its header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameSummary {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Header, columns and padding.
+    pub frame_bytes: u64,
+    /// Fixed part and directory.
+    pub header_bytes: u32,
+    /// CRC-32C of the header.
+    pub header_crc32c: u32,
+    /// Columns in its directory.
+    pub column_count: u32,
+    /// What it says of itself.
+    pub info: FrameInfo,
+}
+
+/// Computes where a frame's columns go and encodes its header, which is written last.
+///
+/// The caller streams each column's stored bytes to [`FrameLayout::next_offset`], then says with
+/// [`FrameLayout::push`] what they were. Bytes between columns are padding, to be written as zero.
+#[derive(Debug)]
+pub struct FrameLayout {
+    info: FrameInfo,
+    header_space: u64,
+    column_capacity: usize,
+    entries: Vec<ColumnEntry>,
+    next_offset: u64,
+}
+
+impl FrameLayout {
+    /// Begins a frame of at most that many columns.
+    ///
+    /// # Panics
+    /// If the directory would pass 64 MiB.
+    pub fn begin(info: FrameInfo, column_capacity: usize) -> Self {
+        let entries = Vec::with_capacity(column_capacity);
+        let mut layout = Self { info, header_space: 0, column_capacity, entries, next_offset: 0 };
+        layout.restart(info, column_capacity);
+        layout
+    }
+
+    /// Begins another frame in the same memory.
+    ///
+    /// # Panics
+    /// If the directory would pass 64 MiB.
+    pub fn restart(&mut self, info: FrameInfo, column_capacity: usize) {
+        let header_bytes = header_bytes(column_capacity);
+        assert!(header_bytes <= FRAME_HEADER_BYTES_MAX, "frame header of {header_bytes} bytes");
+        self.info = info;
+        self.column_capacity = column_capacity;
+        self.entries.clear();
+        self.header_space = align_up(header_bytes, COLUMN_ALIGN_BYTES);
+        self.next_offset = self.header_space;
+    }
+
+    /// Bytes at the frame's start that are kept for the header.
+    pub fn header_space(&self) -> usize {
+        self.header_space as usize
+    }
+
+    /// Where in the frame the next column's stored bytes go: a multiple of 64.
+    pub fn next_offset(&self) -> u64 {
+        self.next_offset
+    }
+
+    /// Adds the column whose stored bytes went to [`FrameLayout::next_offset`], and returns that
+    /// offset. `entry.offset` need not be set.
+    ///
+    /// # Panics
+    /// If there are more columns than `begin` was told, or column or frame pass their limits.
+    pub fn push(&mut self, entry: ColumnEntry) -> u64 {
+        let offset = self.next_offset;
+        let limit =
+            if self.info.kind == FrameKind::Toc { FRAME_BYTES_MAX } else { COLUMN_BYTES_MAX };
+        assert!(self.entries.len() < self.column_capacity, "more columns than were announced");
+        assert!(entry.stored_bytes <= limit && entry.raw_bytes <= limit, "column: {entry:?}");
+        self.next_offset = align_up(offset + entry.stored_bytes, COLUMN_ALIGN_BYTES);
+        assert!(self.frame_bytes() <= FRAME_BYTES_MAX, "frame passes {FRAME_BYTES_MAX} bytes");
+        self.entries.push(ColumnEntry { offset, ..entry });
+        offset
+    }
+
+    /// The frame's length with the columns so far, a multiple of 4 KiB.
+    pub fn frame_bytes(&self) -> u64 {
+        align_up(self.next_offset, BLOCK_BYTES)
+    }
+
+    /// What `begin` was told.
+    pub fn info(&self) -> &FrameInfo {
+        &self.info
+    }
+
+    /// The columns so far, with their offsets: what [`crate::TocBuilder::add_frame`] wants.
+    pub fn entries(&self) -> &[ColumnEntry] {
+        &self.entries
+    }
+
+    /// Writes the header into the frame's first [`FrameLayout::header_space`] bytes, and returns
+    /// the frame as the TOC lists it, if it stands at `offset` of the file.
+    ///
+    /// # Panics
+    /// If `header` is shorter than the header space, or `offset` is not on a 4 KiB border.
+    pub fn finish(&self, offset: u64, header: &mut [u8]) -> FrameSummary {
+        assert!(offset.is_multiple_of(BLOCK_BYTES), "a frame at {offset}");
+        let header = &mut header[..self.header_space as usize];
+        header.fill(0);
+        let used = header_bytes(self.entries.len()) as usize;
+        encode_header(&self.info, self.frame_bytes(), &self.entries, &mut header[..used]);
+        FrameSummary {
+            offset,
+            frame_bytes: self.frame_bytes(),
+            header_bytes: used as u32,
+            header_crc32c: u32_at(header, CRC_AT),
+            column_count: self.entries.len() as u32,
+            info: self.info,
+        }
+    }
+}
+
+/// A whole frame in memory. Columns are entries with their stored bytes; offset, stored length and
+/// checksum of an entry are set here. For tests, tools and whatever is not in a hurry.
+///
+/// # Panics
+/// As [`FrameLayout`] does.
+pub fn write_frame(
+    info: FrameInfo,
+    offset: u64,
+    columns: &[(ColumnEntry, &[u8])],
+) -> (Vec<u8>, FrameSummary, Vec<ColumnEntry>) {
+    let mut layout = FrameLayout::begin(info, columns.len());
+    let mut frame = vec![0; layout.header_space()];
+    for (entry, stored) in columns {
+        frame.resize(layout.next_offset() as usize, 0);
+        frame.extend_from_slice(stored);
+        let stored_bytes = stored.len() as u64;
+        layout.push(ColumnEntry { crc32c: crc32c(stored), stored_bytes, ..*entry });
+    }
+    frame.resize(layout.frame_bytes() as usize, 0);
+    let summary = layout.finish(offset, &mut frame);
+    (frame, summary, layout.entries)
+}
+
+/// The fixed part of a frame's header, its counts checked against each other.
+pub(crate) struct Head {
+    pub summary: FrameSummary,
+    pub fixed_bytes: usize,
+    pub entry_bytes: usize,
+}
+
+impl Head {
+    /// Reads the fixed part of the header of the frame at `offset`. The checksum is not checked
+    /// here, because the directory may not have been read yet; `None` if there is no magic.
+    pub(crate) fn decode(offset: u64, bytes: &[u8]) -> Result<Self, FrameError> {
+        let part = Part::FrameHeader(offset);
+        if bytes.len() < FIXED_BYTES {
+            let (expected, got) = (FIXED_BYTES as u64, bytes.len() as u64);
+            return Err(FrameError::Truncated { part, offset, expected, got });
+        }
+        if bytes[..8] != MAGIC {
+            let got = bytes[..8].try_into().expect("eight bytes");
+            return Err(FrameError::Magic { part, got });
+        }
+        let header_bytes = u32_at(bytes, 8);
+        let (fixed_bytes, entry_bytes) = (u16_at(bytes, 20), u16_at(bytes, 22));
+        let (column_count, frame_bytes) = (u32_at(bytes, 24), u64_at(bytes, 32));
+        // 16 + 32 * 16 bits: no overflow.
+        let counted = u64::from(fixed_bytes) + u64::from(column_count) * u64::from(entry_bytes);
+        let header = u64::from(header_bytes);
+        let checks = [
+            (
+                "fixed_bytes",
+                u64::from(fixed_bytes),
+                "at least 128",
+                fixed_bytes as usize >= FIXED_BYTES,
+            ),
+            (
+                "entry_bytes",
+                u64::from(entry_bytes),
+                "at least 64",
+                entry_bytes as usize >= ENTRY_BYTES,
+            ),
+            ("header_bytes", header, "what the counts give", header == counted),
+            ("header_bytes", header, "at most 64 MiB", header <= FRAME_HEADER_BYTES_MAX),
+            (
+                "frame_bytes",
+                frame_bytes,
+                "a multiple of 4,096 from header_bytes to 4 GiB",
+                frame_bytes.is_multiple_of(BLOCK_BYTES)
+                    && (header..=FRAME_BYTES_MAX).contains(&frame_bytes),
+            ),
+        ];
+        if let Some((field, got, expected, _)) = checks.into_iter().find(|(_, _, _, fits)| !fits) {
+            return Err(FrameError::Field { part, field, expected, got });
+        }
+        let summary = FrameSummary {
+            offset,
+            frame_bytes,
+            header_bytes,
+            header_crc32c: u32_at(bytes, CRC_AT),
+            column_count,
+            info: FrameInfo {
+                kind: FrameKind::from_number(u16_at(bytes, 16)),
+                flags: u16_at(bytes, 18),
+                file_id: u64_at(bytes, 40),
+                sequence: u64_at(bytes, 48),
+                time_first_ns: u64_at(bytes, 56),
+                time_last_ns: u64_at(bytes, 64),
+                key_first: u64_at(bytes, 72),
+                key_last: u64_at(bytes, 80),
+                rows: u64_at(bytes, 88),
+            },
+        };
+        let (fixed_bytes, entry_bytes) = (usize::from(fixed_bytes), usize::from(entry_bytes));
+        Ok(Self { summary, fixed_bytes, entry_bytes })
+    }
+
+    /// Checks the whole header's checksum. `header` is exactly `header_bytes` long.
+    pub(crate) fn check(&self, header: &[u8]) -> Result<(), FrameError> {
+        let got = crc32c_around(header, CRC_AT);
+        let expected = self.summary.header_crc32c;
+        if got == expected {
+            return Ok(());
+        }
+        let part = Part::FrameHeader(self.summary.offset);
+        Err(FrameError::Checksum { part, expected, got })
+    }
+
+    /// The directory. `header` is exactly `header_bytes` long.
+    pub(crate) fn entries<'a>(
+        &self,
+        header: &'a [u8],
+    ) -> impl ExactSizeIterator<Item = ColumnEntry> + use<'a> {
+        header[self.fixed_bytes..].chunks_exact(self.entry_bytes).map(|entry| ColumnEntry {
+            id: u32_at(entry, 0),
+            codec: Codec::from_number(u16_at(entry, 4)),
+            dtype: Dtype::from_number(u16_at(entry, 6)),
+            flags: u32_at(entry, 8),
+            crc32c: u32_at(entry, 12),
+            offset: u64_at(entry, 16),
+            stored_bytes: u64_at(entry, 24),
+            raw_bytes: u64_at(entry, 32),
+            rows: u64_at(entry, 40),
+        })
+    }
+}
+
+fn header_bytes(column_count: usize) -> u64 {
+    FIXED_BYTES as u64 + column_count as u64 * ENTRY_BYTES as u64
+}
+
+fn encode_header(info: &FrameInfo, frame_bytes: u64, entries: &[ColumnEntry], header: &mut [u8]) {
+    put(header, 0, MAGIC);
+    put(header, 8, (header.len() as u32).to_le_bytes());
+    put(header, 16, info.kind.number().to_le_bytes());
+    put(header, 18, info.flags.to_le_bytes());
+    put(header, 20, (FIXED_BYTES as u16).to_le_bytes());
+    put(header, 22, (ENTRY_BYTES as u16).to_le_bytes());
+    put(header, 24, (entries.len() as u32).to_le_bytes());
+    put(header, 32, frame_bytes.to_le_bytes());
+    put(header, 40, info.file_id.to_le_bytes());
+    put(header, 48, info.sequence.to_le_bytes());
+    put(header, 56, info.time_first_ns.to_le_bytes());
+    put(header, 64, info.time_last_ns.to_le_bytes());
+    put(header, 72, info.key_first.to_le_bytes());
+    put(header, 80, info.key_last.to_le_bytes());
+    put(header, 88, info.rows.to_le_bytes());
+    for (entry, bytes) in entries.iter().zip(header[FIXED_BYTES..].chunks_exact_mut(ENTRY_BYTES)) {
+        put(bytes, 0, entry.id.to_le_bytes());
+        put(bytes, 4, entry.codec.number().to_le_bytes());
+        put(bytes, 6, entry.dtype.number().to_le_bytes());
+        put(bytes, 8, entry.flags.to_le_bytes());
+        put(bytes, 12, entry.crc32c.to_le_bytes());
+        put(bytes, 16, entry.offset.to_le_bytes());
+        put(bytes, 24, entry.stored_bytes.to_le_bytes());
+        put(bytes, 32, entry.raw_bytes.to_le_bytes());
+        put(bytes, 40, entry.rows.to_le_bytes());
+    }
+    let crc = crc32c_around(header, CRC_AT);
+    put(header, CRC_AT, crc.to_le_bytes());
+}
+
+/// The first bytes of every frame.
+pub(crate) const MAGIC: [u8; 8] = *b"CTMFRAME";
+/// The fixed part that this version knows.
+pub(crate) const FIXED_BYTES: usize = 128;
+/// The directory entry that this version knows.
+pub(crate) const ENTRY_BYTES: usize = 64;
+const CRC_AT: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info() -> FrameInfo {
+        FrameInfo {
+            kind: FrameKind::Events,
+            flags: 0,
+            file_id: 77,
+            sequence: 5,
+            time_first_ns: 10,
+            time_last_ns: 20,
+            key_first: 1,
+            key_last: 2,
+            rows: 2,
+        }
+    }
+
+    fn entry(id: u32, bytes: &[u8]) -> ColumnEntry {
+        let (stored_bytes, raw_bytes) = (bytes.len() as u64, bytes.len() as u64);
+        ColumnEntry {
+            id,
+            codec: Codec::None,
+            dtype: Dtype::U8,
+            flags: 0,
+            crc32c: crc32c(bytes),
+            offset: 0,
+            stored_bytes,
+            raw_bytes,
+            rows: raw_bytes,
+        }
+    }
+
+    #[test]
+    fn header_and_directory_survive_their_bytes() {
+        let columns: [&[u8]; 3] = [b"first", b"", b"third"];
+        let columns: Vec<_> =
+            columns.iter().enumerate().map(|(i, b)| (entry(i as u32, b), *b)).collect();
+        let (frame, summary, entries) = write_frame(info(), 8_192, &columns);
+        assert_eq!(frame.len() as u64, summary.frame_bytes);
+        assert!(frame.len().is_multiple_of(4_096));
+        let head = Head::decode(8_192, &frame).expect("decodes");
+        assert_eq!(head.summary, summary);
+        let header = &frame[..summary.header_bytes as usize];
+        head.check(header).expect("checksum");
+        assert!(head.entries(header).eq(entries.iter().copied()));
+        for (entry, (_, stored)) in entries.iter().zip(&columns) {
+            assert!(entry.offset.is_multiple_of(64));
+            let start = entry.offset as usize;
+            assert_eq!(frame[start..start + entry.stored_bytes as usize], **stored);
+        }
+    }
+
+    #[test]
+    fn header_is_zero_beyond_the_columns_that_came() {
+        let mut layout = FrameLayout::begin(info(), 10);
+        assert_eq!(layout.header_space(), 128 + 10 * 64);
+        assert_eq!(layout.push(entry(3, b"abc")), 768);
+        assert_eq!(layout.next_offset(), 832);
+        let mut header = vec![0xff; 768];
+        let summary = layout.finish(0, &mut header);
+        assert_eq!((summary.header_bytes, summary.frame_bytes), (192, 4_096));
+        assert!(header[192..].iter().all(|&byte| byte == 0));
+    }
+}

@@ -1,0 +1,244 @@
+//! What numbers and names in a file stand for: frame kinds, element types, column kinds.
+
+use serde::{Deserialize, Serialize};
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FrameKind {
+    /// Built events.
+    Events,
+    /// Continuous channels (reserved).
+    Channels,
+    /// The table of contents.
+    Toc,
+    /// A table of contents so far (reserved).
+    Checkpoint,
+    /// A kind of a later version; readers pass over it.
+    Unknown(u16),
+}
+
+impl FrameKind {
+    /// The number in the frame's header.
+    pub fn number(self) -> u16 {
+        match self {
+            Self::Events => 1,
+            Self::Channels => 2,
+            Self::Toc => 3,
+            Self::Checkpoint => 4,
+            Self::Unknown(number) => number,
+        }
+    }
+
+    /// The kind of that number.
+    pub fn from_number(number: u16) -> Self {
+        match number {
+            1 => Self::Events,
+            2 => Self::Channels,
+            3 => Self::Toc,
+            4 => Self::Checkpoint,
+            other => Self::Unknown(other),
+        }
+    }
+
+    /// The kind's name, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Events => "events",
+            Self::Channels => "channels",
+            Self::Toc => "toc",
+            Self::Checkpoint => "checkpoint",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+}
+
+macro_rules! dtypes {
+    ($($(#[doc = $doc:literal])* $variant:ident = $number:literal, $name:literal, $bits:literal;)*) => {
+        /// The type of a column's elements.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(from = "String", into = "String")]
+        pub enum Dtype {
+            $($(#[doc = $doc])* $variant,)*
+            /// A type of a later version.
+            Unknown(u16),
+        }
+
+        impl Dtype {
+            /// The number in a frame's directory.
+            pub fn number(self) -> u16 {
+                match self { $(Self::$variant => $number,)* Self::Unknown(number) => number }
+            }
+
+            /// The type of that number.
+            pub fn from_number(number: u16) -> Self {
+                match number { $($number => Self::$variant,)* other => Self::Unknown(other) }
+            }
+
+            /// The name in the schema.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* Self::Unknown(_) => "unknown" }
+            }
+
+            /// The type of that name.
+            pub fn from_name(name: &str) -> Self {
+                match name { $($name => Self::$variant,)* _ => Self::Unknown(u16::MAX) }
+            }
+
+            /// Bits of one element; `None` where the type alone does not say.
+            pub fn bits(self) -> Option<u64> {
+                let bits = match self { $(Self::$variant => $bits,)* Self::Unknown(_) => 0 };
+                if bits == 0 { None } else { Some(bits) }
+            }
+        }
+    };
+}
+
+dtypes! {
+    /// Bytes that mean nothing to Catchment.
+    Opaque = 0, "opaque", 0;
+    /// Unsigned, 8 bits.
+    U8 = 1, "u8", 8;
+    /// Unsigned, 16 bits.
+    U16 = 2, "u16", 16;
+    /// Unsigned, 32 bits.
+    U32 = 3, "u32", 32;
+    /// Unsigned, 64 bits.
+    U64 = 4, "u64", 64;
+    /// Signed, 8 bits.
+    I8 = 5, "i8", 8;
+    /// Signed, 16 bits.
+    I16 = 6, "i16", 16;
+    /// Signed, 32 bits.
+    I32 = 7, "i32", 32;
+    /// Signed, 64 bits.
+    I64 = 8, "i64", 64;
+    /// Floating point, 32 bits.
+    F32 = 9, "f32", 32;
+    /// Floating point, 64 bits.
+    F64 = 10, "f64", 64;
+    /// Complex, two of 32 bits.
+    C64 = 11, "c64", 64;
+    /// Complex, two of 64 bits.
+    C128 = 12, "c128", 128;
+    /// Single bits, the lowest first.
+    Bits = 13, "bits", 1;
+    /// Records, whose layout the column's kind says.
+    Record = 14, "record", 0;
+}
+
+impl Dtype {
+    /// Whether the type is of a later version.
+    pub fn is_unknown(self) -> bool {
+        matches!(self, Self::Unknown(_))
+    }
+
+    /// Bytes of `rows` elements; `None` where the type does not say or 64 bits do not hold it.
+    pub fn bytes_of(self, rows: u64) -> Option<u64> {
+        self.bits()?.checked_mul(rows).map(|bits| bits.div_ceil(8))
+    }
+}
+
+impl From<String> for Dtype {
+    fn from(name: String) -> Self {
+        Self::from_name(&name)
+    }
+}
+
+impl From<Dtype> for String {
+    fn from(dtype: Dtype) -> Self {
+        dtype.name().to_owned()
+    }
+}
+
+/// What a column means. Its name stands in the schema.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum ColumnKind {
+    /// Keys of the events, `u64`.
+    EventKey,
+    /// Times of the events, `u64` nanoseconds UTC.
+    EventTime,
+    /// [`catchment_model::EventFlags`] of the events, `u32`.
+    EventFlags,
+    /// Bytes of each row's fragment, `u32`.
+    FragmentLengths,
+    /// Which rows have the fragment, a bit each.
+    FragmentValidity,
+    /// The fragments themselves, `u8`.
+    FragmentPayload,
+    /// What the ledger counted since the frame before, records of 16 bytes.
+    LedgerIncrement,
+    /// A kind of a later version, by its name.
+    Unknown(String),
+}
+
+impl ColumnKind {
+    /// The kinds that this version knows, with name and element type.
+    pub const KNOWN: [(Self, &'static str, Dtype); 7] = [
+        (Self::EventKey, "event_key", Dtype::U64),
+        (Self::EventTime, "event_time", Dtype::U64),
+        (Self::EventFlags, "event_flags", Dtype::U32),
+        (Self::FragmentLengths, "fragment_lengths", Dtype::U32),
+        (Self::FragmentValidity, "fragment_validity", Dtype::Bits),
+        (Self::FragmentPayload, "fragment_payload", Dtype::U8),
+        (Self::LedgerIncrement, "ledger_increment", Dtype::Record),
+    ];
+
+    /// The name in the schema.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Unknown(name) => name,
+            known => {
+                let found = Self::KNOWN.iter().find(|(kind, _, _)| kind == known);
+                found.expect("every kind but Unknown is in KNOWN").1
+            }
+        }
+    }
+}
+
+impl From<String> for ColumnKind {
+    fn from(name: String) -> Self {
+        let found = Self::KNOWN.into_iter().find(|(_, known, _)| *known == name);
+        found.map_or(Self::Unknown(name), |(kind, _, _)| kind)
+    }
+}
+
+impl From<ColumnKind> for String {
+    fn from(kind: ColumnKind) -> Self {
+        match kind {
+            ColumnKind::Unknown(name) => name,
+            known => known.name().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_lead_back_to_what_they_name() {
+        for number in 0..20 {
+            assert_eq!(FrameKind::from_number(number).number(), number);
+            let dtype = Dtype::from_number(number);
+            assert_eq!(dtype.number(), number);
+            if !matches!(dtype, Dtype::Unknown(_)) {
+                assert_eq!(Dtype::from_name(dtype.name()), dtype);
+            }
+        }
+        for (kind, name, _) in ColumnKind::KNOWN {
+            assert_eq!(ColumnKind::from(name.to_owned()), kind);
+            assert_eq!(kind.name(), name);
+        }
+        let later = ColumnKind::from("later".to_owned());
+        assert_eq!(later.name(), "later");
+    }
+
+    #[test]
+    fn sizes_of_rows_round_bits_up_and_never_overflow() {
+        assert_eq!(Dtype::Bits.bytes_of(9), Some(2));
+        assert_eq!(Dtype::U64.bytes_of(3), Some(24));
+        assert_eq!(Dtype::U64.bytes_of(1 << 61), None);
+        assert_eq!(Dtype::Record.bytes_of(1), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! Ledgers in files: records of 16 bytes, one per source and entry that is not zero.
+//!
+//! ```text
+//!  0        4       6       8           16
+//! +--------+-------+-------+-----------+
+//! | source | entry | zeros | count u64 |
+//! +--------+-------+-------+-----------+
+//! ```
+
+use catchment_model::{Entry, Ledger};
+
+use crate::bytes::{u16_at, u32_at, u64_at};
+use crate::error::ColumnProblem;
+
+/// Names of ledger entries by their numbers in a file, so that a reader of another version maps
+/// them by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryNames(pub Vec<String>);
+
+impl Default for EntryNames {
+    /// The entries that this version counts.
+    fn default() -> Self {
+        Self(Entry::ALL.iter().map(|entry| entry.name().to_owned()).collect())
+    }
+}
+
+impl EntryNames {
+    /// The entry that has that number in the file, if this version knows it.
+    pub fn entry(&self, number: u16) -> Option<Entry> {
+        self.0.get(usize::from(number)).and_then(|name| Entry::from_name(name))
+    }
+}
+
+/// Whether an entry can be derived from the frames themselves, so that it is in no increment.
+pub(crate) fn is_derived(entry: Entry) -> bool {
+    matches!(
+        entry,
+        Entry::FragmentsRecorded
+            | Entry::FragmentBytesRecorded
+            | Entry::FragmentsMissing
+            | Entry::FragmentsDurable
+    )
+}
+
+/// Appends what a frame's ledger increment column holds: every entry of `delta` that is not zero,
+/// but for those that the frame itself says.
+pub fn encode_ledger_increment(delta: &Ledger, out: &mut Vec<u8>) {
+    encode(delta, |entry| !is_derived(entry), out);
+}
+
+/// Appends what a TOC's ledger column holds: every entry that is not zero.
+pub fn encode_ledger_total(total: &Ledger, out: &mut Vec<u8>) {
+    encode(total, |_| true, out);
+}
+
+/// Reads an increment or a total of a file with that many sources. Entries that this version does
+/// not know are left out.
+///
+/// # Errors
+/// A length that is no multiple of 16, or a source that there is not.
+pub fn decode_ledger(
+    bytes: &[u8],
+    names: &EntryNames,
+    source_count: usize,
+) -> Result<Ledger, ColumnProblem> {
+    if !bytes.len().is_multiple_of(RECORD_BYTES) {
+        let (field, expected) = ("raw_bytes", "a multiple of 16");
+        return Err(ColumnProblem::Field { field, expected, got: bytes.len() as u64 });
+    }
+    let mut ledger = Ledger::new(source_count);
+    for record in bytes.chunks_exact(RECORD_BYTES) {
+        let source = u32_at(record, 0);
+        let Some(counts) = ledger.sources.get_mut(source as usize) else {
+            let (field, expected) = ("a ledger record's source", "a source of the schema");
+            return Err(ColumnProblem::Field { field, expected, got: u64::from(source) });
+        };
+        if let Some(entry) = names.entry(u16_at(record, 4)) {
+            counts[entry] = counts[entry].saturating_add(u64_at(record, 8));
+        }
+    }
+    Ok(ledger)
+}
+
+fn encode(ledger: &Ledger, keep: impl Fn(Entry) -> bool, out: &mut Vec<u8>) {
+    for (source, counts) in ledger.sources.iter().enumerate() {
+        for (entry, count) in counts.iter().filter(|&(entry, count)| count != 0 && keep(entry)) {
+            out.extend_from_slice(&(source as u32).to_le_bytes());
+            out.extend_from_slice(&(entry as u16).to_le_bytes());
+            out.extend_from_slice(&[0; 2]);
+            out.extend_from_slice(&count.to_le_bytes());
+        }
+    }
+}
+
+/// Bytes of one record.
+pub(crate) const RECORD_BYTES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_survive_and_increments_leave_out_what_the_frame_says() {
+        let mut ledger = Ledger::new(3);
+        ledger.sources[0][Entry::FragmentsReceived] = 10;
+        ledger.sources[2][Entry::FragmentsRecorded] = 9;
+        ledger.sources[2][Entry::FragmentsLate] = u64::MAX;
+        let mut bytes = Vec::new();
+        encode_ledger_total(&ledger, &mut bytes);
+        assert_eq!(bytes.len(), 3 * RECORD_BYTES);
+        assert_eq!(decode_ledger(&bytes, &EntryNames::default(), 3).as_ref(), Ok(&ledger));
+
+        bytes.clear();
+        encode_ledger_increment(&ledger, &mut bytes);
+        ledger.sources[2][Entry::FragmentsRecorded] = 0;
+        assert_eq!(decode_ledger(&bytes, &EntryNames::default(), 3), Ok(ledger));
+    }
+
+    #[test]
+    fn entries_of_another_version_go_by_their_names() {
+        let names = EntryNames(vec!["of_a_later_version".into(), "fragments_late".into()]);
+        let mut bytes = Vec::new();
+        for (entry, count) in [(0u16, 5u64), (1, 6), (2, 7)] {
+            bytes.extend_from_slice(&0u32.to_le_bytes());
+            bytes.extend_from_slice(&entry.to_le_bytes());
+            bytes.extend_from_slice(&[0; 2]);
+            bytes.extend_from_slice(&count.to_le_bytes());
+        }
+        let mut expected = Ledger::new(1);
+        expected.sources[0][Entry::FragmentsLate] = 6;
+        assert_eq!(decode_ledger(&bytes, &names, 1), Ok(expected));
+        assert!(decode_ledger(&bytes, &names, 0).is_err());
+        assert!(decode_ledger(&bytes[1..], &names, 1).is_err());
+    }
+}

@@ -1,0 +1,113 @@
+//! Reading at offsets, so that any file, slice or test double will do.
+
+use std::io;
+
+use crate::error::{FrameError, Part};
+
+/// Something that can be read at any offset, by many threads at once.
+pub trait ReadAt {
+    /// Reads into `buffer` from `offset` on and returns how many bytes came; fewer than asked for
+    /// only at the end or when it must, 0 at the end.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// How many bytes there are now.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn bytes(&self) -> io::Result<u64>;
+}
+
+impl ReadAt for [u8] {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.len());
+        let count = buffer.len().min(self.len() - start);
+        buffer[..count].copy_from_slice(&self[start..start + count]);
+        Ok(count)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+}
+
+impl ReadAt for Vec<u8> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.as_slice().read_at(offset, buffer)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+}
+
+impl<R: ReadAt + ?Sized> ReadAt for &R {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        (**self).read_at(offset, buffer)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        (**self).bytes()
+    }
+}
+
+impl<R: ReadAt + ?Sized> ReadAt for std::sync::Arc<R> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        (**self).read_at(offset, buffer)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        (**self).bytes()
+    }
+}
+
+/// Fills `buffer` from `offset`; a file that ends before is an error.
+pub(crate) fn read_exact<R: ReadAt + ?Sized>(
+    reader: &R,
+    part: Part,
+    offset: u64,
+    buffer: &mut [u8],
+) -> Result<(), FrameError> {
+    let filled = read_available(reader, part, offset, buffer)?;
+    if filled == buffer.len() {
+        return Ok(());
+    }
+    Err(FrameError::Truncated { part, offset, expected: buffer.len() as u64, got: filled as u64 })
+}
+
+/// Fills as much of `buffer` as there is and returns how much.
+pub(crate) fn read_available<R: ReadAt + ?Sized>(
+    reader: &R,
+    part: Part,
+    offset: u64,
+    buffer: &mut [u8],
+) -> Result<usize, FrameError> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        let at = offset + filled as u64;
+        match reader.read_at(at, &mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => {
+                assert!(count <= buffer.len() - filled, "a reader filled more than its buffer");
+                filled += count;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => {
+                let bytes = (buffer.len() - filled) as u64;
+                return Err(FrameError::Read { part, offset: at, bytes, source });
+            }
+        }
+    }
+    Ok(filled)
+}
+
+/// Makes `buffer` exactly `bytes` long without writing zeros over what it had.
+pub(crate) fn set_len(buffer: &mut Vec<u8>, bytes: usize) {
+    if buffer.len() < bytes {
+        buffer.resize(bytes, 0);
+    } else {
+        buffer.truncate(bytes);
+    }
+}

@@ -1,0 +1,147 @@
+//! Closing a file that its recorder did not: what TOC and trailer it needs, and where.
+
+use std::fmt;
+
+use catchment_model::{Entry, Ledger};
+
+use crate::error::FrameError;
+use crate::frame::FrameSummary;
+use crate::read_at::ReadAt;
+use crate::reader::{FileReader, OpenOptions};
+use crate::toc::{TocBuilder, TocFlags};
+use crate::walk::Skipped;
+
+/// What `repair` found, and what is to be written. Nothing has been written yet.
+pub struct RepairPlan {
+    /// The frames that are whole, in the order of the file.
+    pub frames: Vec<FrameSummary>,
+    /// Where there are none, and why.
+    pub skipped: Vec<Skipped>,
+    /// Columns of those frames that cannot be read; the others can.
+    pub damaged: Vec<FrameError>,
+    /// Frames that are missing between those found, by their numbers.
+    pub frames_missing: u64,
+    /// The total, as the new TOC says it.
+    pub ledger: Ledger,
+    /// What the new TOC says of the file's closing.
+    pub flags: TocFlags,
+    /// The file header to be written at offset 0, if it is damaged.
+    pub file_header: Option<Vec<u8>>,
+    /// What is to be written at the end; `None` if the file is closed and its index whole.
+    pub closing: Option<Closing>,
+}
+
+/// Bytes that close a file.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Closing {
+    /// Where they go. What stands there is no part of a whole frame.
+    pub offset: u64,
+    /// TOC and trailer.
+    pub bytes: Vec<u8>,
+}
+
+impl Closing {
+    /// The length that the file must be cut to, or grow to.
+    pub fn file_bytes(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
+}
+
+impl fmt::Debug for Closing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Closing {{ offset: {}, bytes: {} }}", self.offset, self.bytes.len())
+    }
+}
+
+impl fmt::Debug for RepairPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RepairPlan")
+            .field("frames", &self.frames.len())
+            .field("skipped", &self.skipped)
+            .field("damaged", &self.damaged)
+            .field("frames_missing", &self.frames_missing)
+            .field("flags", &self.flags)
+            .field("file_header", &self.file_header.as_ref().map(Vec::len))
+            .field("closing", &self.closing)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Finds every whole frame of a file that is not closed or whose index is damaged, reads all of
+/// them, and makes a TOC and a trailer for them. The caller writes [`Closing::bytes`] at
+/// [`Closing::offset`] and cuts the file to [`Closing::file_bytes`], and [`RepairPlan::file_header`]
+/// at 0.
+///
+/// `ledger_before` is the total at the close of the run's file before this one; without it the
+/// ledger of a later file counts that file alone, and its TOC says so.
+///
+/// # Errors
+/// If the file header cannot be read.
+pub fn repair<R: ReadAt>(
+    reader: R,
+    ledger_before: Option<&Ledger>,
+) -> Result<RepairPlan, FrameError> {
+    let file = FileReader::open(&reader)?;
+    let file_header = file.header_problem().map(|_| file.padded_header());
+    if file.closed() && file.verify_index().is_empty() {
+        return untouched(&file, file_header);
+    }
+    let options = OpenOptions { search_bytes_max: u64::MAX, ignore_toc: true };
+    let walked = FileReader::open_with(&reader, &options)?;
+
+    let source_count = walked.header().schema.sources.len();
+    let before = ledger_before.filter(|before| before.sources.len() == source_count);
+    let mut ledger = before.cloned().unwrap_or_else(|| Ledger::new(source_count));
+    let mut toc = TocBuilder::new(walked.encoded_header());
+    let mut damaged = Vec::new();
+    for (index, summary) in walked.frames().iter().enumerate() {
+        let columns = walked.columns(index);
+        toc.add_frame(*summary, columns.as_deref().unwrap_or_default());
+        damaged.extend(columns.err());
+        let (added, problems) = walked.frame_ledger(index);
+        ledger.add(&added);
+        damaged.extend(if problems.is_empty() { walked.verify_frame(index) } else { problems });
+    }
+    for source in &mut ledger.sources {
+        source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
+    }
+    let frames_missing = missing(walked.frames());
+    let damage = !damaged.is_empty()
+        || frames_missing > 0
+        || walked.skipped().iter().any(|skipped| skipped.reason.is_damage());
+    let flags = TocFlags {
+        run_ended: false,
+        data_lost: damage || ledger.balance().lost_data(),
+        repaired: true,
+        ledger_of_file: walked.header().file_index > 0 && before.is_none(),
+    };
+    let last = walked.frames().last();
+    let offset = last.map_or(walked.first_frame_offset(), |last| last.offset + last.frame_bytes);
+    let bytes = toc.finish(offset, &ledger, flags);
+    let (frames, skipped) = walked.into_frames_and_skipped();
+    let closing = Some(Closing { offset, bytes });
+    Ok(RepairPlan { frames, skipped, damaged, frames_missing, ledger, flags, file_header, closing })
+}
+
+fn untouched<R: ReadAt>(
+    file: &FileReader<R>,
+    file_header: Option<Vec<u8>>,
+) -> Result<RepairPlan, FrameError> {
+    Ok(RepairPlan {
+        frames: file.frames().to_vec(),
+        skipped: Vec::new(),
+        damaged: (0..file.frames().len()).flat_map(|index| file.verify_frame(index)).collect(),
+        frames_missing: missing(file.frames()),
+        ledger: file.ledger()?.cloned().unwrap_or_default(),
+        flags: file.flags().unwrap_or_default(),
+        file_header,
+        closing: None,
+    })
+}
+
+/// Numbers that are missing between the frames.
+fn missing(frames: &[FrameSummary]) -> u64 {
+    let steps = frames.windows(2);
+    let gaps = steps.map(|w| w[1].info.sequence.saturating_sub(w[0].info.sequence));
+    gaps.fold(0, |sum: u64, step| sum.saturating_add(step.saturating_sub(1)))
+}

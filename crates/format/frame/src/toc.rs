@@ -1,0 +1,270 @@
+//! The table of contents and the trailer, written.
+//!
+//! The TOC is a frame whose columns are: 1 the frames, 2 the blocks of the column index, 3 the
+//! column index, 4 one list per column, 5 the ledger's total, 6 a copy of the file header. Finding
+//! a column needs 1, 2, one block of 3 and one list of 4.
+
+use std::collections::BTreeMap;
+
+use catchment_model::Ledger;
+
+use crate::bytes::put;
+use crate::checksum::{crc32c, crc32c_around};
+use crate::codec::{Codec, ColumnEncoder};
+use crate::frame::{ColumnEntry, FrameInfo, FrameSummary, write_frame};
+use crate::kinds::{Dtype, FrameKind};
+use crate::ledger::{RECORD_BYTES, encode_ledger_total};
+use crate::{BLOCK_BYTES, VERSION_MAJOR, VERSION_MINOR};
+
+/// What a TOC says of how its file was closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TocFlags {
+    /// The run was ended in order and this is its last file.
+    pub run_ended: bool,
+    /// The ledger shows a loss, or repair found damage.
+    pub data_lost: bool,
+    /// Closed by repair, not by its recorder.
+    pub repaired: bool,
+    /// The ledger counts this file alone, not the run so far.
+    pub ledger_of_file: bool,
+}
+
+impl TocFlags {
+    pub(crate) fn bits(self) -> u16 {
+        let flags = [self.run_ended, self.data_lost, self.repaired, self.ledger_of_file];
+        flags.iter().enumerate().map(|(bit, &set)| u16::from(set) << bit).sum()
+    }
+
+    pub(crate) fn from_bits(bits: u16) -> Self {
+        let bit = |bit: u16| bits & (1 << bit) != 0;
+        Self { run_ended: bit(0), data_lost: bit(1), repaired: bit(2), ledger_of_file: bit(3) }
+    }
+}
+
+/// Collects what a file's TOC will say.
+#[derive(Debug)]
+pub struct TocBuilder {
+    /// The file header without its padding.
+    file_header: Vec<u8>,
+    file_id: u64,
+    frames: Vec<FrameSummary>,
+    /// For each column: in which frame, and where.
+    lists: BTreeMap<u32, Vec<(u32, ColumnEntry)>>,
+}
+
+impl TocBuilder {
+    /// A TOC without frames, for the file that begins with those bytes
+    /// ([`crate::FileHeader::encode`]).
+    ///
+    /// # Panics
+    /// If they are no file header.
+    pub fn new(encoded_file_header: &[u8]) -> Self {
+        let (header, _) =
+            crate::FileHeader::decode(encoded_file_header).expect("an encoded file header");
+        let used = crate::header::used_bytes(encoded_file_header);
+        Self {
+            file_header: encoded_file_header[..used].to_vec(),
+            file_id: header.file_id,
+            frames: Vec::new(),
+            lists: BTreeMap::new(),
+        }
+    }
+
+    /// Adds the next frame of the file.
+    ///
+    /// # Panics
+    /// If it is another file's, or stands before the one added last.
+    pub fn add_frame(&mut self, summary: FrameSummary, columns: &[ColumnEntry]) {
+        assert_eq!(summary.info.file_id, self.file_id, "a frame of another file");
+        let end = self.frames.last().map_or(0, |last| last.offset + last.frame_bytes);
+        assert!(summary.offset >= end, "frames in the order of the file");
+        let index = self.frames.len() as u32;
+        self.frames.push(summary);
+        for column in columns {
+            let list = self.lists.entry(column.id).or_default();
+            // A column that stands twice in a directory is against the rules: the first counts.
+            if list.last().is_none_or(|(frame, _)| *frame != index) {
+                list.push((index, *column));
+            }
+        }
+    }
+
+    /// The frames so far.
+    pub fn frames(&self) -> &[FrameSummary] {
+        &self.frames
+    }
+
+    /// TOC and trailer, to be written at `offset`, on a 4 KiB border behind the last frame. The
+    /// file ends with them.
+    ///
+    /// # Panics
+    /// If `offset` is not such a border.
+    pub fn finish(&self, offset: u64, ledger_total: &Ledger, flags: TocFlags) -> Vec<u8> {
+        let end = self.frames.last().map_or(0, |last| last.offset + last.frame_bytes);
+        assert!(offset >= end && offset.is_multiple_of(BLOCK_BYTES), "a TOC at {offset}");
+        let (blocks, index, lists) = self.column_index();
+        let frames = self.frame_records();
+        let mut ledger = Vec::new();
+        encode_ledger_total(ledger_total, &mut ledger);
+
+        let record = |id, raw: &[u8], record_bytes: usize| {
+            entry(id, Codec::None, raw.len(), raw.len() / record_bytes)
+        };
+        let (mut ledger_encoder, mut header_encoder) = (ColumnEncoder::new(), ColumnEncoder::new());
+        let ledger_stored = ledger_encoder.encode(Codec::Lz4, &ledger);
+        let header_stored = header_encoder.encode(Codec::Lz4, &self.file_header);
+        let header_bytes = self.file_header.len();
+        let columns: [(ColumnEntry, &[u8]); 6] = [
+            (record(FRAMES, &frames, FRAME_RECORD_BYTES), &frames),
+            (record(INDEX_BLOCKS, &blocks, BLOCK_RECORD_BYTES), &blocks),
+            (record(INDEX, &index, INDEX_RECORD_BYTES), &index),
+            (record(LISTS, &lists, LIST_RECORD_BYTES), &lists),
+            (
+                entry(LEDGER, ledger_stored.codec, ledger.len(), ledger.len() / RECORD_BYTES),
+                ledger_stored.stored,
+            ),
+            (
+                entry(FILE_HEADER, header_stored.codec, header_bytes, header_bytes),
+                header_stored.stored,
+            ),
+        ];
+        let (mut bytes, summary, _) = write_frame(self.info(flags), offset, &columns);
+        bytes.extend_from_slice(&trailer(self.file_id, offset, summary.frame_bytes));
+        bytes
+    }
+
+    fn info(&self, flags: TocFlags) -> FrameInfo {
+        let with_rows = || self.frames.iter().map(|frame| &frame.info).filter(|i| i.rows > 0);
+        FrameInfo {
+            kind: FrameKind::Toc,
+            flags: flags.bits(),
+            file_id: self.file_id,
+            sequence: self.frames.last().map_or(0, |last| last.info.sequence.wrapping_add(1)),
+            time_first_ns: with_rows().map(|info| info.time_first_ns).min().unwrap_or(0),
+            time_last_ns: with_rows().map(|info| info.time_last_ns).max().unwrap_or(0),
+            key_first: with_rows().map(|info| info.key_first).min().unwrap_or(0),
+            key_last: with_rows().map(|info| info.key_last).max().unwrap_or(0),
+            rows: self.frames.len() as u64,
+        }
+    }
+
+    fn frame_records(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.frames.len() * FRAME_RECORD_BYTES];
+        for (frame, record) in self.frames.iter().zip(bytes.chunks_exact_mut(FRAME_RECORD_BYTES)) {
+            put(record, 0, frame.offset.to_le_bytes());
+            put(record, 8, frame.frame_bytes.to_le_bytes());
+            put(record, 16, frame.info.sequence.to_le_bytes());
+            put(record, 24, frame.info.kind.number().to_le_bytes());
+            put(record, 26, frame.info.flags.to_le_bytes());
+            put(record, 28, frame.column_count.to_le_bytes());
+            put(record, 32, frame.info.time_first_ns.to_le_bytes());
+            put(record, 40, frame.info.time_last_ns.to_le_bytes());
+            put(record, 48, frame.info.key_first.to_le_bytes());
+            put(record, 56, frame.info.key_last.to_le_bytes());
+            put(record, 64, frame.info.rows.to_le_bytes());
+            put(record, 72, frame.header_bytes.to_le_bytes());
+            put(record, 76, frame.header_crc32c.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The index's blocks, the index, and the lists.
+    fn column_index(&self) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+        let mut lists = Vec::new();
+        let mut index = Vec::with_capacity(self.lists.len() * INDEX_RECORD_BYTES);
+        for (&column, list) in &self.lists {
+            let start = lists.len();
+            for (frame, entry) in list {
+                let mut record = [0; LIST_RECORD_BYTES];
+                encode_list_record(*frame, entry, &mut record);
+                lists.extend_from_slice(&record);
+            }
+            let mut record = [0; INDEX_RECORD_BYTES];
+            put(&mut record, 0, column.to_le_bytes());
+            put(&mut record, 4, crc32c(&lists[start..]).to_le_bytes());
+            put(&mut record, 8, (start as u64).to_le_bytes());
+            put(&mut record, 16, (list.len() as u32).to_le_bytes());
+            put(&mut record, 20, (LIST_RECORD_BYTES as u16).to_le_bytes());
+            index.extend_from_slice(&record);
+        }
+        let mut blocks = Vec::new();
+        for block in index.chunks(INDEX_BLOCK_RECORDS * INDEX_RECORD_BYTES) {
+            let mut record = [0; BLOCK_RECORD_BYTES];
+            record[..4].copy_from_slice(&block[..4]);
+            put(&mut record, 4, ((block.len() / INDEX_RECORD_BYTES) as u32).to_le_bytes());
+            put(&mut record, 8, crc32c(block).to_le_bytes());
+            blocks.extend_from_slice(&record);
+        }
+        (blocks, index, lists)
+    }
+}
+
+fn encode_list_record(frame: u32, entry: &ColumnEntry, record: &mut [u8]) {
+    put(record, 0, frame.to_le_bytes());
+    put(record, 4, entry.codec.number().to_le_bytes());
+    put(record, 6, entry.dtype.number().to_le_bytes());
+    put(record, 8, entry.flags.to_le_bytes());
+    put(record, 12, entry.crc32c.to_le_bytes());
+    put(record, 16, entry.offset.to_le_bytes());
+    put(record, 24, entry.stored_bytes.to_le_bytes());
+    put(record, 32, entry.raw_bytes.to_le_bytes());
+    put(record, 40, entry.rows.to_le_bytes());
+}
+
+/// A column of the TOC itself. [`write_frame`] sets what is left at zero.
+fn entry(id: u32, codec: Codec, raw_bytes: usize, rows: usize) -> ColumnEntry {
+    let dtype = if id == FILE_HEADER { Dtype::U8 } else { Dtype::Record };
+    ColumnEntry {
+        id,
+        codec,
+        dtype,
+        flags: 0,
+        crc32c: 0,
+        offset: 0,
+        stored_bytes: 0,
+        raw_bytes: raw_bytes as u64,
+        rows: rows as u64,
+    }
+}
+
+/// The last block of a file:
+///
+/// ```text
+///  0       8       10      12       16        24           32           40          48  ..4,096
+/// +-------+-------+-------+--------+---------+------------+------------+-----------+-----------+
+/// | magic | major | minor | crc32c | file_id | file_bytes | toc_offset | toc_bytes | zeros     |
+/// +-------+-------+-------+--------+---------+------------+------------+-----------+-----------+
+/// ```
+pub(crate) fn trailer(file_id: u64, toc_offset: u64, toc_bytes: u64) -> Vec<u8> {
+    let mut block = vec![0; BLOCK_BYTES as usize];
+    put(&mut block, 0, TRAILER_MAGIC);
+    put(&mut block, 8, VERSION_MAJOR.to_le_bytes());
+    put(&mut block, 10, VERSION_MINOR.to_le_bytes());
+    put(&mut block, 16, file_id.to_le_bytes());
+    put(&mut block, 24, (toc_offset + toc_bytes + BLOCK_BYTES).to_le_bytes());
+    put(&mut block, 32, toc_offset.to_le_bytes());
+    put(&mut block, 40, toc_bytes.to_le_bytes());
+    let crc = crc32c_around(&block[..TRAILER_BYTES], TRAILER_CRC_AT);
+    put(&mut block, TRAILER_CRC_AT, crc.to_le_bytes());
+    block
+}
+
+pub(crate) const TRAILER_MAGIC: [u8; 8] = *b"CTMCLOSE";
+pub(crate) const TRAILER_BYTES: usize = 64;
+pub(crate) const TRAILER_CRC_AT: usize = 12;
+
+/// Column ids within a TOC.
+pub(crate) const FRAMES: u32 = 1;
+pub(crate) const INDEX_BLOCKS: u32 = 2;
+pub(crate) const INDEX: u32 = 3;
+pub(crate) const LISTS: u32 = 4;
+pub(crate) const LEDGER: u32 = 5;
+pub(crate) const FILE_HEADER: u32 = 6;
+
+/// Sizes of the records that this version writes; those it reads may be longer.
+pub(crate) const FRAME_RECORD_BYTES: usize = 80;
+pub(crate) const BLOCK_RECORD_BYTES: usize = 16;
+pub(crate) const INDEX_RECORD_BYTES: usize = 32;
+pub(crate) const LIST_RECORD_BYTES: usize = 48;
+/// Records in one block of the column index.
+pub(crate) const INDEX_BLOCK_RECORDS: usize = 128;

@@ -1,0 +1,383 @@
+//! Trailer and TOC, read: the root when a file is opened, a column's list when it is asked for.
+
+use catchment_model::Ledger;
+use catchment_model::limits::FRAME_BYTES_MAX;
+
+use crate::BLOCK_BYTES;
+use crate::bytes::{u16_at, u32_at, u64_at};
+use crate::checksum::{crc32c, crc32c_around};
+use crate::codec::Codec;
+use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
+use crate::frame::{ColumnEntry, FrameInfo, FrameSummary};
+use crate::header::FileHeader;
+use crate::kinds::{Dtype, FrameKind};
+use crate::ledger::{EntryNames, decode_ledger};
+use crate::read_at::{ReadAt, read_exact};
+use crate::reader::{read_frame_header, read_stored_column};
+use crate::toc::{
+    BLOCK_RECORD_BYTES, FILE_HEADER, FRAME_RECORD_BYTES, FRAMES, INDEX, INDEX_BLOCK_RECORDS,
+    INDEX_BLOCKS, INDEX_RECORD_BYTES, LEDGER, LIST_RECORD_BYTES, LISTS, TRAILER_BYTES,
+    TRAILER_CRC_AT, TRAILER_MAGIC, TocFlags,
+};
+
+/// Where one column stands in one frame: the frame's index, and the entry.
+pub(crate) type Place = (u32, ColumnEntry);
+
+/// What the trailer says, checked against the file's length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trailer {
+    pub file_id: u64,
+    pub toc_offset: u64,
+    pub toc_bytes: u64,
+}
+
+impl Trailer {
+    /// Reads the last block of a file of that length.
+    pub(crate) fn read<R: ReadAt + ?Sized>(
+        reader: &R,
+        file_bytes: u64,
+    ) -> Result<Self, FrameError> {
+        let part = Part::Trailer;
+        let Some(offset) = file_bytes.checked_sub(BLOCK_BYTES) else {
+            let (expected, got) = (BLOCK_BYTES, file_bytes);
+            return Err(FrameError::Truncated { part, offset: 0, expected, got });
+        };
+        let mut block = [0; TRAILER_BYTES];
+        read_exact(reader, part, offset, &mut block)?;
+        if block[..8] != TRAILER_MAGIC {
+            let got = block[..8].try_into().expect("eight bytes");
+            return Err(FrameError::Magic { part, got });
+        }
+        let (expected, got) =
+            (u32_at(&block, TRAILER_CRC_AT), crc32c_around(&block, TRAILER_CRC_AT));
+        if got != expected {
+            return Err(FrameError::Checksum { part, expected, got });
+        }
+        let trailer = Self {
+            file_id: u64_at(&block, 16),
+            toc_offset: u64_at(&block, 32),
+            toc_bytes: u64_at(&block, 40),
+        };
+        let field = |field, expected, got| Err(FrameError::Field { part, field, expected, got });
+        if u64_at(&block, 24) != file_bytes {
+            return field("file_bytes", "the file's length", u64_at(&block, 24));
+        }
+        if trailer.toc_bytes > FRAME_BYTES_MAX
+            || trailer.toc_offset.checked_add(trailer.toc_bytes) != Some(offset)
+        {
+            return field("toc_offset", "toc_bytes before the trailer", trailer.toc_offset);
+        }
+        if !trailer.toc_offset.is_multiple_of(BLOCK_BYTES) || trailer.toc_bytes == 0 {
+            return field("toc_offset", "a multiple of 4,096", trailer.toc_offset);
+        }
+        Ok(trailer)
+    }
+}
+
+/// The TOC's root, and how to get the rest.
+#[derive(Debug)]
+pub(crate) struct Toc {
+    pub flags: TocFlags,
+    /// The frames, until the reader takes them.
+    pub frames: Vec<FrameSummary>,
+    frame_count: usize,
+    summary: FrameSummary,
+    columns: Vec<ColumnEntry>,
+    blocks: Vec<IndexBlock>,
+    index_record_bytes: u64,
+}
+
+#[derive(Debug)]
+struct IndexBlock {
+    first_column: u32,
+    records: u32,
+    crc32c: u32,
+}
+
+impl Toc {
+    /// Reads the TOC frame's header, the list of frames and the blocks of the column index.
+    pub(crate) fn read<R: ReadAt + ?Sized>(
+        reader: &R,
+        trailer: &Trailer,
+        file_bytes: u64,
+    ) -> Result<Self, FrameError> {
+        let (head, header) = read_frame_header(reader, trailer.toc_offset, file_bytes)?;
+        let summary = head.summary;
+        let part = Part::FrameHeader(trailer.toc_offset);
+        let field = |field, expected, got| Err(FrameError::Field { part, field, expected, got });
+        if summary.info.file_id != trailer.file_id {
+            return field("file_id", "the file header's", summary.info.file_id);
+        }
+        if summary.info.kind != FrameKind::Toc {
+            return field("kind", "3 (TOC)", u64::from(summary.info.kind.number()));
+        }
+        if summary.frame_bytes != trailer.toc_bytes {
+            return field("frame_bytes", "the trailer's toc_bytes", summary.frame_bytes);
+        }
+        let mut toc = Self {
+            flags: TocFlags::from_bits(summary.info.flags),
+            frames: Vec::new(),
+            frame_count: 0,
+            summary,
+            columns: head.entries(&header).collect(),
+            blocks: Vec::new(),
+            index_record_bytes: 0,
+        };
+        toc.index_record_bytes = toc.record_bytes(INDEX, INDEX_RECORD_BYTES)?;
+        toc.read_frames(reader)?;
+        toc.read_blocks(reader)?;
+        Ok(toc)
+    }
+
+    /// The id of the file that it is the TOC of.
+    pub(crate) fn file_id(&self) -> u64 {
+        self.summary.info.file_id
+    }
+
+    /// The TOC's copy of the file header, without padding.
+    pub(crate) fn file_header<R: ReadAt + ?Sized>(
+        &self,
+        reader: &R,
+    ) -> Result<Vec<u8>, FrameError> {
+        let mut bytes = Vec::new();
+        self.read_column(reader, FILE_HEADER, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The ledger's total.
+    pub(crate) fn ledger<R: ReadAt + ?Sized>(
+        &self,
+        reader: &R,
+        names: &EntryNames,
+        source_count: usize,
+    ) -> Result<Ledger, FrameError> {
+        let mut bytes = Vec::new();
+        self.read_column(reader, LEDGER, &mut bytes)?;
+        decode_ledger(&bytes, names, source_count)
+            .map_err(|problem| FrameError::column(FrameRef::Toc, LEDGER, problem))
+    }
+
+    /// In which frames a column stands, and where; `None` if in no frame.
+    pub(crate) fn list<R: ReadAt + ?Sized>(
+        &self,
+        reader: &R,
+        column: u32,
+    ) -> Result<Option<Vec<Place>>, FrameError> {
+        let after = self.blocks.partition_point(|block| block.first_column <= column);
+        let Some(block) = after.checked_sub(1) else { return Ok(None) };
+        let Some(record) = self.index_record(reader, block, column)? else { return Ok(None) };
+        let part = Part::TocList(column);
+        let (expected, start) = (u32_at(&record, 4), u64_at(&record, 8));
+        let (records, record_bytes) =
+            (u64::from(u32_at(&record, 16)), u64::from(u16_at(&record, 20)));
+        if record_bytes < LIST_RECORD_BYTES as u64 {
+            let (field, expected) = ("record_bytes", "at least 48");
+            return Err(FrameError::Field { part, field, expected, got: record_bytes });
+        }
+        let bytes = self.read_part(reader, part, LISTS, start, records * record_bytes)?;
+        let got = crc32c(&bytes);
+        if got != expected {
+            return Err(FrameError::Checksum { part, expected, got });
+        }
+        let mut places = Vec::with_capacity(records as usize);
+        let mut frame_min = 0;
+        for record in bytes.chunks_exact(record_bytes as usize) {
+            let place = decode_list_record(column, record);
+            if place.0 < frame_min || place.0 as usize >= self.frame_count {
+                let (field, expected) = ("frame", "a rising number of a frame");
+                let got = u64::from(place.0);
+                return Err(FrameError::Field { part, field, expected, got });
+            }
+            frame_min = place.0 + 1;
+            places.push(place);
+        }
+        Ok(Some(places))
+    }
+
+    /// Checks the whole TOC, a piece at a time.
+    pub(crate) fn verify<R: ReadAt + ?Sized>(&self, reader: &R) -> Vec<FrameError> {
+        let mut problems = Vec::new();
+        for entry in &self.columns {
+            if let Err(error) =
+                crate::reader::check_stored(reader, FrameRef::Toc, &self.summary, entry)
+            {
+                problems.push(error);
+            }
+        }
+        problems
+    }
+
+    fn read_frames<R: ReadAt + ?Sized>(&mut self, reader: &R) -> Result<(), FrameError> {
+        let record_bytes = self.record_bytes(FRAMES, FRAME_RECORD_BYTES)? as usize;
+        let mut bytes = Vec::new();
+        self.read_column(reader, FRAMES, &mut bytes)?;
+        self.frames.reserve_exact(bytes.len() / record_bytes);
+        let mut end = 0;
+        for record in bytes.chunks_exact(record_bytes) {
+            let frame = decode_frame_record(record, self.summary.info.file_id);
+            let next = frame.offset.checked_add(frame.frame_bytes);
+            let fits = frame.offset >= end
+                && frame.offset.is_multiple_of(BLOCK_BYTES)
+                && frame.frame_bytes.is_multiple_of(BLOCK_BYTES)
+                && frame.frame_bytes > 0
+                && frame.frame_bytes <= FRAME_BYTES_MAX
+                && u64::from(frame.header_bytes) <= frame.frame_bytes
+                && next.is_some_and(|next| next <= self.summary.offset);
+            let Some(next) = next.filter(|_| fits) else {
+                let (field, expected) = ("a frame's offset", "frames in order before the TOC");
+                let problem = ColumnProblem::Field { field, expected, got: frame.offset };
+                return Err(FrameError::column(FrameRef::Toc, FRAMES, problem));
+            };
+            end = next;
+            self.frames.push(frame);
+        }
+        self.frame_count = self.frames.len();
+        Ok(())
+    }
+
+    fn read_blocks<R: ReadAt + ?Sized>(&mut self, reader: &R) -> Result<(), FrameError> {
+        let record_bytes = self.record_bytes(INDEX_BLOCKS, BLOCK_RECORD_BYTES)? as usize;
+        let mut bytes = Vec::new();
+        self.read_column(reader, INDEX_BLOCKS, &mut bytes)?;
+        let blocks = bytes.chunks_exact(record_bytes).map(|record| IndexBlock {
+            first_column: u32_at(record, 0),
+            records: u32_at(record, 4),
+            crc32c: u32_at(record, 8),
+        });
+        self.blocks = blocks.collect();
+        let rising = self.blocks.windows(2).all(|w| w[0].first_column < w[1].first_column);
+        let counts = |block: &IndexBlock| block.records as usize <= INDEX_BLOCK_RECORDS;
+        if rising && self.blocks.iter().all(counts) {
+            return Ok(());
+        }
+        let (field, expected) = ("first column", "rising, with at most 128 records a block");
+        let problem = ColumnProblem::Field { field, expected, got: 0 };
+        Err(FrameError::column(FrameRef::Toc, INDEX_BLOCKS, problem))
+    }
+
+    fn index_record<R: ReadAt + ?Sized>(
+        &self,
+        reader: &R,
+        block: usize,
+        column: u32,
+    ) -> Result<Option<Vec<u8>>, FrameError> {
+        let part = Part::TocIndex(column);
+        let IndexBlock { records, crc32c: expected, .. } = self.blocks[block];
+        let start = (block * INDEX_BLOCK_RECORDS) as u64 * self.index_record_bytes;
+        let wanted = u64::from(records) * self.index_record_bytes;
+        let bytes = self.read_part(reader, part, INDEX, start, wanted)?;
+        let got = crc32c(&bytes);
+        if got != expected {
+            return Err(FrameError::Checksum { part, expected, got });
+        }
+        let mut records = bytes.chunks_exact(self.index_record_bytes as usize);
+        Ok(records.find(|record| u32_at(record, 0) == column).map(<[u8]>::to_vec))
+    }
+
+    /// Bytes of one record of a TOC's column; 1 if it has none.
+    fn record_bytes(&self, id: u32, least: usize) -> Result<u64, FrameError> {
+        let entry = self.entry(id)?;
+        if entry.rows == 0 && entry.raw_bytes == 0 {
+            return Ok(least as u64);
+        }
+        let record_bytes = entry.raw_bytes.checked_div(entry.rows).unwrap_or(0);
+        let exact = record_bytes.checked_mul(entry.rows) == Some(entry.raw_bytes);
+        if exact && record_bytes >= least as u64 && record_bytes <= u64::from(u16::MAX) {
+            return Ok(record_bytes);
+        }
+        let (field, expected) = ("raw_bytes", "rows times a record's size");
+        let problem = ColumnProblem::Field { field, expected, got: entry.raw_bytes };
+        Err(FrameError::column(FrameRef::Toc, id, problem))
+    }
+
+    fn entry(&self, id: u32) -> Result<&ColumnEntry, FrameError> {
+        self.columns.iter().find(|entry| entry.id == id).ok_or_else(|| {
+            let reason = "the TOC does not have this column";
+            FrameError::column(FrameRef::Toc, id, ColumnProblem::Content { reason })
+        })
+    }
+
+    fn read_column<R: ReadAt + ?Sized>(
+        &self,
+        reader: &R,
+        id: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FrameError> {
+        read_stored_column(reader, FrameRef::Toc, &self.summary, self.entry(id)?, out)
+    }
+
+    /// Some bytes of a column that is stored as it is.
+    fn read_part<R: ReadAt + ?Sized>(
+        &self,
+        reader: &R,
+        part: Part,
+        id: u32,
+        start: u64,
+        wanted: u64,
+    ) -> Result<Vec<u8>, FrameError> {
+        let entry = self.entry(id)?;
+        let fail = |problem| FrameError::column(FrameRef::Toc, id, problem);
+        crate::reader::check_entry(&self.summary, entry).map_err(fail)?;
+        if entry.codec != Codec::None {
+            return Err(fail(ColumnProblem::Codec(entry.codec)));
+        }
+        if start.checked_add(wanted).is_none_or(|end| end > entry.stored_bytes) {
+            let (field, expected) = ("offset", "within the TOC's column");
+            return Err(FrameError::Field { part, field, expected, got: start });
+        }
+        let mut bytes = vec![0; wanted as usize];
+        read_exact(reader, part, self.summary.offset + entry.offset + start, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// The file header that the TOC keeps a copy of, with that copy and the offset of the first frame.
+pub(crate) fn header_from_toc<R: ReadAt + ?Sized>(
+    reader: &R,
+    toc: &Toc,
+) -> Result<(FileHeader, Vec<u8>, u64), FrameError> {
+    let bytes = toc.file_header(reader)?;
+    let (header, first_frame) = FileHeader::decode(&bytes)?;
+    if header.file_id != toc.summary.info.file_id {
+        let (part, field, expected) = (Part::FileHeader, "file_id", "the TOC's");
+        return Err(FrameError::Field { part, field, expected, got: header.file_id });
+    }
+    let used = crate::header::used_bytes(&bytes).min(bytes.len());
+    Ok((header, bytes[..used].to_vec(), first_frame))
+}
+
+fn decode_frame_record(record: &[u8], file_id: u64) -> FrameSummary {
+    FrameSummary {
+        offset: u64_at(record, 0),
+        frame_bytes: u64_at(record, 8),
+        header_bytes: u32_at(record, 72),
+        header_crc32c: u32_at(record, 76),
+        column_count: u32_at(record, 28),
+        info: FrameInfo {
+            kind: FrameKind::from_number(u16_at(record, 24)),
+            flags: u16_at(record, 26),
+            file_id,
+            sequence: u64_at(record, 16),
+            time_first_ns: u64_at(record, 32),
+            time_last_ns: u64_at(record, 40),
+            key_first: u64_at(record, 48),
+            key_last: u64_at(record, 56),
+            rows: u64_at(record, 64),
+        },
+    }
+}
+
+fn decode_list_record(id: u32, record: &[u8]) -> Place {
+    let entry = ColumnEntry {
+        id,
+        codec: Codec::from_number(u16_at(record, 4)),
+        dtype: Dtype::from_number(u16_at(record, 6)),
+        flags: u32_at(record, 8),
+        crc32c: u32_at(record, 12),
+        offset: u64_at(record, 16),
+        stored_bytes: u64_at(record, 24),
+        raw_bytes: u64_at(record, 32),
+        rows: u64_at(record, 40),
+    };
+    (u32_at(record, 0), entry)
+}

@@ -1,0 +1,277 @@
+//! Finding frames without a TOC: from header to header, and past holes.
+//!
+//! A hole is searched in big blocks for the next 4 KiB border with an acceptable header. Work is
+//! bounded by the file's length: each border is looked at once, and headers longer than a block
+//! that turn out wrong are read only as long as they do not add up to more than the file.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::bytes::align_up;
+use crate::error::{FrameError, Part};
+use crate::frame::{ColumnEntry, FrameSummary, Head, MAGIC};
+use crate::kinds::FrameKind;
+use crate::read_at::{ReadAt, read_available, read_exact};
+use crate::toc::TRAILER_MAGIC;
+use crate::toc_reader::Place;
+use crate::{BLOCK_BYTES, FRAME_HEADER_BYTES_MAX};
+
+/// A range of a file in which there is no frame.
+#[derive(Debug)]
+pub struct Skipped {
+    /// Where it begins.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// Why there is no frame at its beginning.
+    pub reason: SkippedReason,
+}
+
+/// Why there is no frame.
+#[derive(Debug)]
+pub enum SkippedReason {
+    /// Nothing but zeros: space that was preallocated and never written.
+    Zeros,
+    /// Something that is no frame.
+    NoHeader,
+    /// A frame's header that is damaged.
+    Header(FrameError),
+    /// A frame of another file, in a recycled place of the disk.
+    OtherFile {
+        /// That file's id.
+        file_id: u64,
+    },
+    /// A whole header, but the file ends before its frame does.
+    CutOff {
+        /// How long the frame was to be.
+        frame_bytes: u64,
+    },
+    /// The system could not read it.
+    Unreadable(FrameError),
+}
+
+impl SkippedReason {
+    /// Whether data may have been lost there. Preallocated zeros are in order.
+    pub fn is_damage(&self) -> bool {
+        !matches!(self, Self::Zeros)
+    }
+}
+
+impl fmt::Display for SkippedReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Zeros => f.write_str("zeros"),
+            Self::NoHeader => f.write_str("no frame header"),
+            Self::Header(error) | Self::Unreadable(error) => error.fmt(f),
+            Self::OtherFile { file_id } => write!(f, "a frame of another file ({file_id:016x})"),
+            Self::CutOff { frame_bytes } => {
+                write!(f, "the file ends within a frame of {frame_bytes} bytes")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {}: {}", self.bytes, self.offset, self.reason)
+    }
+}
+
+/// What a walk found.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    pub frames: Vec<FrameSummary>,
+    /// For each column: in which frames, and where.
+    pub lists: HashMap<u32, Vec<Place>>,
+    pub skipped: Vec<Skipped>,
+}
+
+/// What is being walked, and how far.
+pub(crate) struct Walker<'a, R: ?Sized> {
+    pub reader: &'a R,
+    pub file_bytes: u64,
+    pub file_id: u64,
+    /// How far a hole is searched for the next frame.
+    pub search_bytes_max: u64,
+}
+
+impl<R: ReadAt + ?Sized> Walker<'_, R> {
+    /// Finds all frames from `start` on, a 4 KiB border.
+    pub(crate) fn walk(&self, start: u64) -> Walk {
+        let mut walk = Walk::default();
+        let mut effort_bytes = self.file_bytes.saturating_add(FRAME_HEADER_BYTES_MAX);
+        let mut window = Window::default();
+        let mut offset = start;
+        while offset < self.file_bytes {
+            match self.accept(offset, &mut effort_bytes) {
+                Ok((summary, entries)) => {
+                    offset += summary.frame_bytes;
+                    walk.add(summary, entries);
+                }
+                Err(Rejected::Trailer) => break,
+                Err(Rejected::Because(reason)) => {
+                    let (next, zeros) = self.search(offset, &mut window, &mut effort_bytes);
+                    let reason = match reason {
+                        SkippedReason::NoHeader if zeros => SkippedReason::Zeros,
+                        other => other,
+                    };
+                    walk.skipped.push(Skipped {
+                        offset,
+                        bytes: next.unwrap_or(self.file_bytes) - offset,
+                        reason,
+                    });
+                    let Some(next) = next else { break };
+                    offset = next;
+                }
+            }
+        }
+        walk
+    }
+
+    /// The next border after `hole` with a frame, and whether all before it is zero. `None` if
+    /// there is none within the bound.
+    fn search(&self, hole: u64, window: &mut Window, effort: &mut u64) -> (Option<u64>, bool) {
+        let end = self.file_bytes.min(hole.saturating_add(self.search_bytes_max));
+        let mut zeros = is_zero(window.block(self, hole));
+        let mut offset = hole + BLOCK_BYTES;
+        while offset < end {
+            let block = window.block(self, offset);
+            if block.starts_with(&MAGIC) {
+                match self.accept(offset, effort) {
+                    Ok(_) => return (Some(offset), zeros),
+                    Err(_) => zeros = false,
+                }
+            } else if block.starts_with(&TRAILER_MAGIC) && offset + BLOCK_BYTES == self.file_bytes {
+                return (Some(offset), zeros);
+            } else {
+                zeros = zeros && is_zero(block);
+            }
+            offset += BLOCK_BYTES;
+        }
+        (None, zeros)
+    }
+
+    /// The frame at `offset`, if there is a whole one.
+    fn accept(&self, offset: u64, effort: &mut u64) -> Result<Frame, Rejected> {
+        let because = |reason| Err(Rejected::Because(reason));
+        let part = Part::FrameHeader(offset);
+        let available = self.file_bytes - offset;
+        let mut header = vec![0; available.min(BLOCK_BYTES) as usize];
+        if let Err(error) = read_exact(self.reader, part, offset, &mut header) {
+            return because(SkippedReason::Unreadable(error));
+        }
+        let head = match Head::decode(offset, &header) {
+            Ok(head) => head,
+            Err(FrameError::Magic { got, .. })
+                if got == TRAILER_MAGIC && available == BLOCK_BYTES =>
+            {
+                return Err(Rejected::Trailer);
+            }
+            Err(FrameError::Magic { .. } | FrameError::Truncated { .. }) => {
+                return because(SkippedReason::NoHeader);
+            }
+            Err(error) => return because(SkippedReason::Header(error)),
+        };
+        let summary = head.summary;
+        if summary.info.file_id != self.file_id {
+            return because(SkippedReason::OtherFile { file_id: summary.info.file_id });
+        }
+        let header_bytes = u64::from(summary.header_bytes);
+        if header_bytes > available {
+            return because(SkippedReason::CutOff { frame_bytes: summary.frame_bytes });
+        }
+        let first = header.len().min(header_bytes as usize);
+        if header_bytes > BLOCK_BYTES {
+            let (field, expected) =
+                ("header_bytes", "a header worth reading after so many wrong ones");
+            let Some(left) = effort.checked_sub(header_bytes) else {
+                let error = FrameError::Field { part, field, expected, got: header_bytes };
+                return because(SkippedReason::Header(error));
+            };
+            *effort = left;
+        }
+        header.resize(header_bytes as usize, 0);
+        let rest = offset + first as u64;
+        if let Err(error) = read_exact(self.reader, part, rest, &mut header[first..]) {
+            return because(SkippedReason::Unreadable(error));
+        }
+        if let Err(error) = head.check(&header) {
+            return because(SkippedReason::Header(error));
+        }
+        if summary.frame_bytes > available {
+            return because(SkippedReason::CutOff { frame_bytes: summary.frame_bytes });
+        }
+        if header_bytes > BLOCK_BYTES {
+            // A frame that is accepted costs nothing: the walk goes on behind it.
+            *effort += header_bytes;
+        }
+        Ok((summary, head.entries(&header).collect()))
+    }
+}
+
+impl Walk {
+    fn add(&mut self, summary: FrameSummary, entries: Vec<ColumnEntry>) {
+        if summary.info.kind == FrameKind::Toc {
+            return;
+        }
+        let index = self.frames.len() as u32;
+        self.frames.push(summary);
+        for entry in entries {
+            let list = self.lists.entry(entry.id).or_default();
+            // A column that stands twice in a directory is against the rules: the first counts.
+            if list.last().is_none_or(|(frame, _)| *frame != index) {
+                list.push((index, entry));
+            }
+        }
+    }
+}
+
+type Frame = (FrameSummary, Vec<ColumnEntry>);
+
+enum Rejected {
+    /// The trailer stands here: the end.
+    Trailer,
+    Because(SkippedReason),
+}
+
+/// A piece of the file that is being searched.
+#[derive(Default)]
+struct Window {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// The 4 KiB at `offset`; fewer at the end, none where the system cannot read.
+    fn block<R: ReadAt + ?Sized>(&mut self, walker: &Walker<'_, R>, offset: u64) -> &[u8] {
+        let end = self.start + self.bytes.len() as u64;
+        if offset < self.start || offset >= end {
+            self.start = offset;
+            self.fill(walker);
+        }
+        let at = (offset - self.start) as usize;
+        let end = self.bytes.len().min(at + BLOCK_BYTES as usize);
+        self.bytes.get(at..end).unwrap_or(&[])
+    }
+
+    fn fill<R: ReadAt + ?Sized>(&mut self, walker: &Walker<'_, R>) {
+        let left = walker.file_bytes.saturating_sub(self.start);
+        // A place that cannot be read may be one bad block: then only this one is given up.
+        for bytes in [WINDOW_BYTES, BLOCK_BYTES] {
+            let bytes = align_up(bytes, BLOCK_BYTES).min(left) as usize;
+            self.bytes.resize(bytes, 0);
+            match read_available(walker.reader, Part::Hole, self.start, &mut self.bytes) {
+                Ok(filled) => return self.bytes.truncate(filled),
+                Err(_) => self.bytes.clear(),
+            }
+        }
+    }
+}
+
+/// Whether there are bytes, and all of them zero. In pieces, so that the compiler can vectorize.
+fn is_zero(block: &[u8]) -> bool {
+    !block.is_empty()
+        && block.chunks(256).all(|piece| piece.iter().fold(0, |any, byte| any | byte) == 0)
+}
+
+const WINDOW_BYTES: u64 = 1024 * 1024;
