@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use catchment_builder::{IncompletePolicy, SourceRole};
-use catchment_disk::Engine;
+use catchment_disk::{EngineChoice, FaultPlan};
 use catchment_frame::Codec;
 use catchment_model::limits::{
     FILE_BYTES_DEFAULT, FRAGMENT_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX,
@@ -101,13 +101,15 @@ pub struct WriteConfig {
     /// How often written frames are made durable (fdatasync).
     pub sync_interval_ns: u64,
     /// How writes reach the disk.
-    pub engine: Engine,
+    pub engine: EngineChoice,
     /// Bytes of one write.
     pub buffer_bytes: usize,
     /// Writes that may be in flight, and buffers that are being filled.
     pub buffer_count: usize,
     /// How far ahead of the writes a file's blocks are allocated.
     pub preallocate_bytes: u64,
+    /// Faults made on purpose, for tests.
+    pub faults: Option<FaultPlan>,
 }
 
 impl Default for ReceiveConfig {
@@ -147,10 +149,11 @@ impl Default for WriteConfig {
             file_bytes: FILE_BYTES_DEFAULT,
             file_time_ns: None,
             sync_interval_ns: 1_000_000_000,
-            engine: Engine::Auto,
+            engine: EngineChoice::Auto,
             buffer_bytes: 4 << 20,
             buffer_count: 8,
             preallocate_bytes: 1 << 30,
+            faults: None,
         }
     }
 }
@@ -200,7 +203,12 @@ impl RecorderConfig {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let pinned = self.receive.cpus.iter().chain(&self.build.cpu).chain(&self.write.cpu);
         for &cpu in pinned {
-            require(cpu < 1_024, "cpu", format_args!("a CPU number (this machine has {cpus})"), cpu)?;
+            require(
+                cpu < 1_024,
+                "cpu",
+                format_args!("a CPU number (this machine has {cpus})"),
+                cpu,
+            )?;
         }
         let threads = self.receive.threads;
         require((1..=64).contains(&threads), "receive.threads", "1 to 64", threads)?;
@@ -220,7 +228,15 @@ impl RecorderConfig {
         require(file >= least, "write.file_bytes", format_args!("at least {least}"), file)?;
         let buffer = self.write.buffer_bytes;
         let buffer_fits = buffer.is_multiple_of(4_096) && (65_536..=64 << 20).contains(&buffer);
-        require(buffer_fits, "write.buffer_bytes", "a multiple of 4 KiB, 64 KiB to 64 MiB", buffer)?;
+        require(
+            buffer_fits,
+            "write.buffer_bytes",
+            "a multiple of 4 KiB, 64 KiB to 64 MiB",
+            buffer,
+        )?;
+        let header = crate::columns::FrameWriter::header_bytes_max(self.sources.len());
+        let expected = format_args!("at least {header}, a frame's header for these sources");
+        require(buffer >= header, "write.buffer_bytes", expected, buffer)?;
         let count = self.write.buffer_count;
         require((3..=256).contains(&count), "write.buffer_count", "3 to 256", count)?;
         let least = self.memory_bytes_min();

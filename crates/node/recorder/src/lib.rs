@@ -1,1 +1,28 @@
 //! The recorder: receive, build, cut frames and write them, with every fragment in the ledger.
+//!
+//! ```text
+//! sockets -> receive-N (receive.rs) -> descriptors -> build (build.rs) -> frames -> write (write.rs) -> files
+//!                 payload -> chunks (pool.rs) ------------------------------------------^
+//! ```
+//!
+//! Payload is copied twice: from the receive buffer into its source's chunk, and from there into an
+//! aligned disk buffer. Everything between handles descriptors.
+
+mod build;
+mod clock;
+mod columns;
+mod config;
+mod file;
+mod live;
+mod pool;
+mod receive;
+mod recorder;
+mod stream;
+mod write;
+
+pub use config::{
+    BuildConfig, ConfigError, FrameConfig, ReceiveConfig, RecorderConfig, SourceConfig,
+    WriteConfig, default_memory_bytes,
+};
+pub use live::{Counts, Fill, MalformedPacket, RunSummary, Snapshot, State};
+pub use recorder::{Recorder, RecorderError};

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use catchment_model::{Ledger, RunId};
+use catchment_disk::DiskStats;
+use catchment_model::{Ledger, RunId, SourceId};
 use catchment_telemetry::{FillLevel, LiveLedger, ThreadTime, ThreadTimes};
 use serde::Serialize;
 
@@ -35,9 +36,21 @@ pub(crate) struct Live {
 struct Reported {
     state: State,
     files: Vec<PathBuf>,
-    engine: &'static str,
+    disk: Option<Arc<DiskStats>>,
     warnings: Vec<String>,
     faults: u64,
+    malformed: Option<MalformedPacket>,
+}
+
+/// The beginning of a packet that was dropped, for diagnosis.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MalformedPacket {
+    /// The source whose port it came to.
+    pub source: SourceId,
+    /// What was wrong.
+    pub reason: String,
+    /// Its first bytes, at most 64.
+    pub first_bytes: Vec<u8>,
 }
 
 macro_rules! counters {
@@ -102,6 +115,8 @@ pub struct Snapshot {
     pub engine: &'static str,
     /// What the operator should know, in plain words.
     pub warnings: Vec<String>,
+    /// The malformed packet that was last kept for diagnosis.
+    pub malformed: Option<MalformedPacket>,
 }
 
 /// How full a queue or pool is, in bytes.
@@ -127,9 +142,10 @@ impl Live {
             state: Mutex::new(Reported {
                 state: State::Recording,
                 files: Vec::new(),
-                engine: "",
+                disk: None,
                 warnings: Vec::new(),
                 faults: 0,
+                malformed: None,
             }),
         }
     }
@@ -154,18 +170,30 @@ impl Live {
         self.reported().files.retain(|file| file != path);
     }
 
-    pub(crate) fn set_engine(&self, engine: &'static str) {
-        self.reported().engine = engine;
+    pub(crate) fn add_disk(&self, disk: Arc<DiskStats>) {
+        self.reported().disk = Some(disk);
     }
 
-    pub(crate) fn warn(&self, warning: String) {
-        self.reported().warnings.push(warning);
+    /// Adds a warning, unless it stands there already or there are very many.
+    pub(crate) fn warn_once(&self, warning: String) {
+        let warnings = &mut self.reported().warnings;
+        if warnings.len() < WARNINGS_MAX && !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+
+    pub(crate) fn show_malformed(&self, packet: MalformedPacket) {
+        self.reported().malformed = Some(packet);
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
+        let reported = self.reported();
         let fills = self.fills.lock().unwrap_or_else(PoisonError::into_inner);
+        let buffers = reported.disk.iter().map(|disk| disk.buffers());
         let fills = fills
             .iter()
+            .map(|fill| &**fill)
+            .chain(buffers)
             .map(|fill| Fill {
                 name: fill.name().to_owned(),
                 level: fill.level(),
@@ -173,7 +201,6 @@ impl Live {
                 capacity: fill.capacity(),
             })
             .collect();
-        let reported = self.reported();
         Snapshot {
             state: reported.state.clone(),
             faults: reported.faults,
@@ -182,8 +209,9 @@ impl Live {
             fills,
             threads: self.threads.read(),
             files: reported.files.clone(),
-            engine: reported.engine,
+            engine: reported.disk.as_ref().map_or("", |disk| disk.engine()),
             warnings: reported.warnings.clone(),
+            malformed: reported.malformed.clone(),
         }
     }
 
@@ -204,3 +232,5 @@ pub struct RunSummary {
     /// The recorder after everything was closed.
     pub last: Snapshot,
 }
+
+const WARNINGS_MAX: usize = 100;

@@ -11,7 +11,7 @@
 
 use std::io;
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use catchment_telemetry::FillLevel;
 
@@ -30,7 +30,7 @@ pub(crate) struct ChunkPool {
     chunk_bytes: usize,
     share: u32,
     free: Mutex<Vec<u32>>,
-    fill: FillLevel,
+    fill: Arc<FillLevel>,
 }
 
 // SAFETY: the mapping is shared plain memory; who may touch which bytes is the module's invariant.
@@ -52,11 +52,14 @@ impl ChunkPool {
     /// The system's, where it refuses the memory.
     pub(crate) fn new(bytes: u64, source_count: usize) -> io::Result<Self> {
         let wanted = bytes / (source_count as u64 * 16).max(1);
-        let chunk_bytes = if wanted >= CHUNK_BYTES_MAX as u64 { CHUNK_BYTES_MAX } else { CHUNK_BYTES_MIN };
+        let chunk_bytes =
+            if wanted >= CHUNK_BYTES_MAX as u64 { CHUNK_BYTES_MAX } else { CHUNK_BYTES_MIN };
         let count = u32::try_from(bytes / chunk_bytes as u64).unwrap_or(u32::MAX).max(1);
         let memory_bytes = count as usize * chunk_bytes;
-        let (protection, flags) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+        let (protection, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+        );
         // SAFETY: a new anonymous mapping at a place of the system's choice.
         let address =
             unsafe { libc::mmap(std::ptr::null_mut(), memory_bytes, protection, flags, -1, 0) };
@@ -77,7 +80,7 @@ impl ChunkPool {
             chunk_bytes,
             share: share as u32,
             free: Mutex::new((0..count).rev().collect()),
-            fill: FillLevel::new("segments", memory_bytes as u64),
+            fill: Arc::new(FillLevel::new("segments", memory_bytes as u64)),
         })
     }
 
@@ -97,7 +100,7 @@ impl ChunkPool {
     }
 
     /// How full the pool is.
-    pub(crate) fn fill(&self) -> &FillLevel {
+    pub(crate) fn fill(&self) -> &Arc<FillLevel> {
         &self.fill
     }
 
@@ -132,7 +135,9 @@ impl ChunkPool {
         // SAFETY: chunk ids are below the pool's count and the bytes fit in the chunk, so that the
         // target lies in the mapping. The holder of the chunk is alone in writing behind `used`.
         unsafe {
-            self.memory.add(offset).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+            self.memory
+                .add(offset)
+                .copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
         }
         chunk.used += bytes.len();
         Some(offset as u64)
@@ -150,7 +155,9 @@ impl ChunkPool {
         let end = offset.checked_add(bytes);
         assert!(end.is_some_and(|end| end <= self.memory_bytes as u64), "a range of the pool");
         // SAFETY: the range lies in the mapping and, by the caller's promise, nobody writes to it.
-        unsafe { std::slice::from_raw_parts(self.memory.add(offset as usize).as_ptr(), bytes as usize) }
+        unsafe {
+            std::slice::from_raw_parts(self.memory.add(offset as usize).as_ptr(), bytes as usize)
+        }
     }
 }
 
@@ -168,7 +175,7 @@ impl Drop for ChunkPool {
 pub(crate) struct ChunkUse {
     pending_bytes: Vec<u32>,
     current: Vec<Option<u32>>,
-    held: std::sync::Arc<Held>,
+    held: Arc<Held>,
     owner: Vec<u32>,
     freed: Vec<u32>,
 }
@@ -196,7 +203,7 @@ impl Held {
 }
 
 impl ChunkUse {
-    pub(crate) fn new(pool: &ChunkPool, source_count: usize, held: std::sync::Arc<Held>) -> Self {
+    pub(crate) fn new(pool: &ChunkPool, source_count: usize, held: Arc<Held>) -> Self {
         Self {
             pending_bytes: vec![0; pool.chunk_count()],
             current: vec![None; source_count],
@@ -213,7 +220,8 @@ impl ChunkUse {
         if *current != Some(chunk) {
             let sealed = current.replace(chunk);
             self.owner[chunk as usize] = source;
-            if let Some(sealed) = sealed.filter(|&sealed| self.pending_bytes[sealed as usize] == 0) {
+            if let Some(sealed) = sealed.filter(|&sealed| self.pending_bytes[sealed as usize] == 0)
+            {
                 self.free(sealed);
             }
         }

@@ -1,0 +1,238 @@
+//! The files of a run: made, named, and closed with what they hold.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use catchment_disk::{DiskError, FileId};
+use catchment_frame::{EntryNames, FileHeader, Schema, TocBuilder, TocFlags};
+use catchment_model::Ledger;
+
+use crate::clock::random;
+use crate::config::RecorderConfig;
+use crate::live::Live;
+use crate::stream::Jobs;
+use crate::write::{FrameJob, RunIdentity, What};
+
+/// A file that is written to, or being closed.
+pub(crate) struct OpenFile {
+    pub(crate) id: FileId,
+    pub(crate) path: PathBuf,
+    /// The random number in its header and in all its frames.
+    pub(crate) file_id: u64,
+    pub(crate) opened_ns: u64,
+    /// Where the next frame goes.
+    pub(crate) end: u64,
+    /// Where its last recorded frame ends.
+    pub(crate) recorded_end: u64,
+    pub(crate) header_recorded: bool,
+    /// A write of it has failed.
+    pub(crate) failed: bool,
+    pub(crate) toc_begun: bool,
+    header_bytes: u64,
+    toc: TocBuilder,
+    // Recorded fragments by source: those that no sync covers yet, those that the one under way does.
+    not_durable: Vec<u64>,
+    syncing: Option<Vec<u64>>,
+}
+
+impl OpenFile {
+    pub(crate) fn has_frames(&self) -> bool {
+        self.end > self.header_bytes
+    }
+
+    /// A frame's writes have completed.
+    pub(crate) fn recorded(&mut self, frame: &FrameJob) {
+        let summary = frame.written.summary;
+        assert_eq!(summary.offset, self.recorded_end, "frames are recorded in their order");
+        self.recorded_end += summary.frame_bytes;
+        self.toc.add_frame(summary, &frame.written.entries);
+        for (sum, counts) in self.not_durable.iter_mut().zip(&frame.counts) {
+            *sum += counts.fragments;
+        }
+    }
+
+    pub(crate) fn encode_toc(&self, ledger: &Ledger, run_ended: bool) -> Vec<u8> {
+        let data_lost = ledger.balance().lost_data();
+        let flags = TocFlags { run_ended, data_lost, ..TocFlags::default() };
+        self.toc.finish(self.recorded_end, ledger, flags)
+    }
+
+    /// Moves what was recorded under the sync that is to begin. False if there is nothing, or a sync
+    /// is under way.
+    pub(crate) fn begin_sync(&mut self) -> bool {
+        if self.syncing.is_some() || self.not_durable.iter().all(|&count| count == 0) {
+            return false;
+        }
+        let none = vec![0; self.not_durable.len()];
+        self.syncing = Some(std::mem::replace(&mut self.not_durable, none));
+        true
+    }
+
+    pub(crate) fn sync_refused(&mut self) {
+        for (sum, count) in self.not_durable.iter_mut().zip(self.syncing.take().unwrap_or_default())
+        {
+            *sum += count;
+        }
+    }
+
+    /// What a successful sync has made durable.
+    pub(crate) fn sync_done(&mut self) -> Vec<u64> {
+        self.syncing.take().unwrap_or_default()
+    }
+
+    /// What a successful close has made durable.
+    pub(crate) fn close_done(&mut self) -> Vec<u64> {
+        self.sync_refused();
+        std::mem::take(&mut self.not_durable)
+    }
+}
+
+/// Makes a run's files.
+pub(crate) struct FileMaker {
+    identity: RunIdentity,
+    run_number: u64,
+    text: String,
+    schema: Schema,
+    frame_bytes: u64,
+    next_index: u32,
+    ahead: Option<PathBuf>,
+}
+
+impl FileMaker {
+    pub(crate) fn new(config: &RecorderConfig, identity: RunIdentity, schema: Schema) -> Self {
+        Self {
+            identity,
+            run_number: config.run_number,
+            text: config.text.clone(),
+            schema,
+            frame_bytes: config.frame.bytes,
+            next_index: 0,
+            ahead: None,
+        }
+    }
+
+    /// Makes the next file now.
+    pub(crate) fn create(
+        &mut self,
+        jobs: &mut Jobs<What>,
+        live: &Live,
+        now_ns: u64,
+    ) -> Result<OpenFile, DiskError> {
+        let path = self.next_path();
+        let id = jobs.disk.create(&path)?;
+        self.begin(jobs, live, (id, path), now_ns)
+    }
+
+    /// Has the next file made in the background, once.
+    pub(crate) fn open_ahead(&mut self, jobs: &mut Jobs<What>) {
+        if self.ahead.is_none() {
+            let path = self.next_path();
+            // Without it the next file is made when it is needed, or fails then.
+            if jobs.disk.open_ahead(&path).is_ok() {
+                self.ahead = Some(path);
+            }
+        }
+    }
+
+    /// The next file: the one made ahead if it is there.
+    pub(crate) fn next(
+        &mut self,
+        jobs: &mut Jobs<What>,
+        live: &Live,
+        now_ns: u64,
+    ) -> Result<OpenFile, DiskError> {
+        while self.ahead.is_some() {
+            if let Some(opened) = jobs.disk.take_opened() {
+                let path = self.ahead.take().expect("just seen");
+                return self.begin(jobs, live, (opened?, path), now_ns);
+            }
+            // Asked for, and not there yet: the helper is making it now.
+            jobs.wait_for_helper();
+        }
+        self.create(jobs, live, now_ns)
+    }
+
+    /// The next file after a fault, if its disk has room for it and for two frames.
+    pub(crate) fn retry(
+        &mut self,
+        jobs: &mut Jobs<What>,
+        live: &Live,
+        now_ns: u64,
+    ) -> Result<OpenFile, String> {
+        let needed = 2 * self.frame_bytes + (1 << 20);
+        let free = free_bytes(&self.identity.folder).unwrap_or(u64::MAX);
+        if free < needed {
+            let folder = self.identity.folder.display();
+            return Err(format!("disk full: {folder} has {free} bytes left, {needed} are needed"));
+        }
+        self.next(jobs, live, now_ns).map_err(|error| error.to_string())
+    }
+
+    /// Deletes a file in which nothing was recorded.
+    pub(crate) fn remove(&self, path: &Path, live: &Live) {
+        match std::fs::remove_file(path) {
+            Ok(()) => live.remove_file(path),
+            Err(error) => live.warn_once(format!("cannot delete {}: {error}", path.display())),
+        }
+    }
+
+    fn next_path(&self) -> PathBuf {
+        self.identity.folder.join(format!("{}-{:05}.catch", self.identity.name, self.next_index))
+    }
+
+    fn begin(
+        &mut self,
+        jobs: &mut Jobs<What>,
+        live: &Live,
+        (id, path): (FileId, PathBuf),
+        now_ns: u64,
+    ) -> Result<OpenFile, DiskError> {
+        let random = random::<8>();
+        let source = |source| DiskError::Resource { what: "random bits", source };
+        let file_id = u64::from_le_bytes(random.map_err(source)?);
+        let header = FileHeader {
+            run: self.identity.run,
+            run_number: self.run_number,
+            file_index: self.next_index,
+            file_id,
+            created_ns: now_ns,
+            writer: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
+            config: self.text.clone(),
+            schema: self.schema.clone(),
+            ledger_entries: EntryNames::default(),
+        };
+        self.next_index += 1;
+        let encoded = header.encode();
+        let mut stream = jobs.begin(id, 0);
+        jobs.append(&mut stream, &encoded);
+        jobs.finish(stream, What::Header);
+        live.add_file(path.clone());
+        let header_bytes = encoded.len() as u64;
+        Ok(OpenFile {
+            id,
+            path,
+            file_id,
+            opened_ns: now_ns,
+            end: header_bytes,
+            recorded_end: header_bytes,
+            header_recorded: false,
+            failed: false,
+            toc_begun: false,
+            header_bytes,
+            toc: TocBuilder::new(&encoded),
+            not_durable: vec![0; self.schema.sources.len()],
+            syncing: None,
+        })
+    }
+}
+
+/// What the file system of a folder has left for this process, in bytes.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
+    // SAFETY: statvfs is plain integers, for which zero is a value.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with a zero byte, and the place is valid.
+    let result = unsafe { libc::statvfs(path.as_ptr(), &mut stat) };
+    (result == 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))
+}

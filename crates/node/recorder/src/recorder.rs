@@ -1,0 +1,299 @@
+//! A recorder's life: start its threads in order, stop them in the order in which data flow.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+
+use catchment_builder::{Builder, BuilderConfig, SourceRole};
+use catchment_disk::DiskError;
+use catchment_frame::{Schema, SourceInfo};
+use catchment_model::{RunId, SourceId};
+use catchment_net::{NetError, ReceiverConfig, UdpReceiver};
+use catchment_telemetry::FillLevel;
+use rtrb::RingBuffer;
+
+use crate::build::Build;
+use crate::clock::{Clock, pin, random};
+use crate::config::{ConfigError, RecorderConfig, SourceConfig};
+use crate::live::{Live, RunSummary, Snapshot, State};
+use crate::pool::{ChunkPool, ChunkUse, Held};
+use crate::receive::Receive;
+use crate::write::{RunIdentity, Write};
+
+/// Descriptors between a receive thread and the build thread.
+const RING_FRAGMENTS: usize = 1 << 18;
+/// Frames between the build and the write thread; what more there is waits in the build thread.
+const FRAMES_QUEUED: usize = 2;
+
+/// A recorder that runs.
+#[derive(Debug)]
+pub struct Recorder {
+    run: RunId,
+    folder: PathBuf,
+    addresses: Vec<SocketAddr>,
+    granted_bytes: Vec<usize>,
+    clock: Clock,
+    live: Arc<Live>,
+    stop: Arc<AtomicBool>,
+    // In the order in which they end.
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Why a recorder did not start, or did not end in order.
+#[derive(Debug, thiserror::Error)]
+pub enum RecorderError {
+    /// A value that cannot work.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The builder refused its part of the configuration.
+    #[error("build: {0}")]
+    Build(#[from] catchment_builder::ConfigError),
+    /// A socket could not be had.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// The disk could not be had, or the first file not be opened.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The run's folder could not be made.
+    #[error("cannot make the run's folder {}: {source}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The system refused memory, randomness or a thread.
+    #[error("{what}: {source}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A thread ended by a panic: a defect.
+    #[error("the thread {name} failed; the run's last file may be unclosed: use repair")]
+    Thread {
+        /// The thread's name.
+        name: String,
+    },
+}
+
+impl Recorder {
+    /// Opens the sockets and the first file, and starts recording.
+    ///
+    /// # Errors
+    /// Anything that would keep it from recording now; nothing is left running.
+    pub fn start(config: RecorderConfig) -> Result<Self, RecorderError> {
+        config.check()?;
+        let clock = Clock::start();
+        let system = |what| move |source| RecorderError::System { what, source };
+        let run = RunId(random().map_err(system("random bits"))?);
+        let name = format!("run-{}-{}", clock.start_name(), &run.to_string()[..8]);
+        let folder = config.folder.join(&name);
+        let source_count = config.sources.len();
+        let live = Arc::new(Live::new(source_count));
+        let stop = Arc::new(AtomicBool::new(false));
+        let pool = ChunkPool::new(config.segment_bytes(), source_count);
+        let pool = Arc::new(pool.map_err(system("segment memory"))?);
+        live.add_fill(Arc::clone(pool.fill()));
+        let held = Arc::new(Held::new(source_count));
+        let builder = Builder::new(builder_config(&config))?;
+        let receivers = bind(&config, &live)?;
+        let mut addresses = vec![SocketAddr::from(([0, 0, 0, 0], 0)); source_count];
+        let mut granted_bytes = vec![0; source_count];
+        for (thread, receiver) in receivers.iter().enumerate() {
+            for (socket, id) in dealt_to(thread, &config).enumerate() {
+                addresses[id] = receiver.local_addr(socket);
+                granted_bytes[id] = receiver.granted_bytes(socket);
+            }
+        }
+        std::fs::create_dir_all(&folder)
+            .map_err(|source| RecorderError::Folder { folder: folder.clone(), source })?;
+        let identity = RunIdentity { run, folder: folder.clone(), name, clock };
+        let (frames_in, frames_out) = crossbeam_channel::bounded(FRAMES_QUEUED);
+        let (done_in, done_out) = crossbeam_channel::bounded(FRAMES_QUEUED + 2);
+        let write =
+            Write::new(&config, identity, schema(&config), (&pool, &live), (frames_out, done_in))?;
+        let waiting_fill = Arc::new(FillLevel::new("frames waiting", pool.fill().capacity()));
+        live.add_fill(Arc::clone(&waiting_fill));
+
+        let mut rings = Vec::new();
+        let mut threads = Vec::new();
+        let mut spawn = |name: String, cpu: Option<usize>, body: Box<dyn FnOnce() + Send>| {
+            spawn_thread(name, cpu, &live, body).map_err(system("a thread"))
+        };
+        let mut receive_threads = Vec::new();
+        for (thread, receiver) in receivers.into_iter().enumerate() {
+            let (producer, consumer) = RingBuffer::new(RING_FRAGMENTS);
+            let bytes = RING_FRAGMENTS * size_of::<catchment_builder::Fragment>();
+            let fill = Arc::new(FillLevel::new(format!("descriptors {thread}"), bytes as u64));
+            live.add_fill(Arc::clone(&fill));
+            rings.push((consumer, Arc::clone(&fill)));
+            let sources = dealt_to(thread, &config)
+                .map(|id| (SourceId(id as u32), config.sources[id].sub_event_id))
+                .collect::<Vec<_>>();
+            let shared = (&pool, &held, &live, &stop);
+            let receive = Receive::new(receiver, sources.into_iter(), producer, fill, shared);
+            let cpus = &config.receive.cpus;
+            let cpu = (!cpus.is_empty()).then(|| cpus[thread % cpus.len()]);
+            receive_threads.push((format!("receive-{thread}"), cpu, receive));
+        }
+        let build = Build {
+            builder,
+            clock,
+            rings,
+            chunk_use: ChunkUse::new(&pool, source_count, held),
+            pool,
+            live: Arc::clone(&live),
+            frames: frames_in,
+            done: done_out,
+            waiting_fill,
+        };
+        // Started from the last to the first. If one cannot be started, the others end by themselves:
+        // their inputs are gone.
+        let write_thread = spawn("write".into(), config.write.cpu, Box::new(|| write.run()))?;
+        let build_thread = spawn("build".into(), config.build.cpu, Box::new(|| build.run()))?;
+        for (name, cpu, receive) in receive_threads {
+            threads.push(spawn(name, cpu, Box::new(|| receive.run()))?);
+        }
+        threads.extend([build_thread, write_thread]);
+        Ok(Self { run, folder, addresses, granted_bytes, clock, live, stop, threads })
+    }
+
+    /// The run's identity.
+    pub fn run(&self) -> RunId {
+        self.run
+    }
+
+    /// The run's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where each source must send to, in the sources' order.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The socket buffer that the system granted each source, in bytes.
+    pub fn granted_socket_bytes(&self) -> &[usize] {
+        &self.granted_bytes
+    }
+
+    /// The recorder now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.live.snapshot()
+    }
+
+    /// Ends the run: what is in the sockets is still received, open events are closed, the last file
+    /// gets its table of contents.
+    ///
+    /// # Errors
+    /// [`RecorderError::Thread`] if a thread had failed. Lost data are no error here: see the ledger.
+    pub fn stop(mut self) -> Result<RunSummary, RecorderError> {
+        self.stop.store(true, Relaxed);
+        let mut failed = None;
+        for thread in self.threads.drain(..) {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            if thread.join().is_err() {
+                failed.get_or_insert(name);
+            }
+        }
+        if let Some(name) = failed {
+            return Err(RecorderError::Thread { name });
+        }
+        let seconds = self.clock.elapsed_ns() as f64 / 1e9;
+        if self.live.snapshot().state == State::Recording {
+            self.live.set_state(State::Stopped);
+        }
+        let last = self.live.snapshot();
+        Ok(RunSummary { run: self.run, folder: self.folder.clone(), seconds, last })
+    }
+}
+
+impl Drop for Recorder {
+    /// A recorder that is dropped without [`Recorder::stop`] ends its threads in the same order.
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        for thread in self.threads.drain(..) {
+            // A panic was printed when it happened, and there is nobody left to return it to.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").finish_non_exhaustive()
+    }
+}
+
+/// The sources of a receive thread: dealt out in turn, so that groups spread over the threads.
+fn dealt_to(thread: usize, config: &RecorderConfig) -> impl Iterator<Item = usize> + use<> {
+    (thread..config.sources.len()).step_by(config.receive.threads)
+}
+
+fn bind(config: &RecorderConfig, live: &Live) -> Result<Vec<UdpReceiver>, RecorderError> {
+    let receive = &config.receive;
+    let receiver_config = ReceiverConfig {
+        spin_us: receive.spin_us,
+        coalesce_us: receive.coalesce_us,
+        socket_buffer_bytes: receive.socket_buffer_bytes,
+        ..ReceiverConfig::default()
+    };
+    let threads = receive.threads.min(config.sources.len());
+    let mut receivers = Vec::with_capacity(threads);
+    for thread in 0..threads {
+        let addresses: Vec<_> =
+            dealt_to(thread, config).map(|id| config.sources[id].address).collect();
+        let receiver = UdpReceiver::bind(&addresses, receiver_config.clone())?;
+        if let Some(warning) = receiver.buffer_warning() {
+            live.warn_once(warning);
+        }
+        receivers.push(receiver);
+    }
+    Ok(receivers)
+}
+
+fn builder_config(config: &RecorderConfig) -> BuilderConfig {
+    BuilderConfig {
+        number_bits: catchment_wire::hadtu::TRIGGER_NUMBER_BITS,
+        timeout_ns: config.build.timeout_ns,
+        window_events: config.build.window_events,
+        reorder_events: config.build.reorder_events,
+        incomplete: config.build.incomplete,
+        frame_bytes: config.frame.bytes,
+        frame_time_ns: config.frame.time_ns,
+        ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
+    }
+}
+
+fn schema(config: &RecorderConfig) -> Schema {
+    let source = |(id, source): (usize, &SourceConfig)| SourceInfo {
+        id: id as u32,
+        name: source.name.clone(),
+        group: source.group.clone(),
+        protocol: "hadtu".to_owned(),
+        required: source.role == SourceRole::Required,
+    };
+    Schema::events(config.sources.iter().enumerate().map(source).collect())
+}
+
+fn spawn_thread(
+    name: String,
+    cpu: Option<usize>,
+    live: &Arc<Live>,
+    body: Box<dyn FnOnce() + Send>,
+) -> io::Result<JoinHandle<()>> {
+    let live = Arc::clone(live);
+    std::thread::Builder::new().name(name.clone()).spawn(move || {
+        if let Some(Err(error)) = cpu.map(pin) {
+            live.warn_once(format!("{name} runs unpinned: {error}"));
+        }
+        let _guard = live.threads.register(name);
+        body();
+    })
+}

@@ -1,0 +1,419 @@
+//! The write thread: from frames to files.
+//!
+//! A frame's columns are checksummed and copied (or compressed) into disk buffers, which are written
+//! while the next are filled. A frame counts as recorded when all its writes have completed, in the
+//! order of the frames; it counts as durable when a later fdatasync has completed.
+//!
+//! When a write, a sync or an open fails, recording is in fault: the file is closed behind its last
+//! whole frame, frames are discarded countedly, and once a second the next file is tried, when the
+//! folder's disk has room for two frames.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use catchment_builder::Cut;
+use catchment_disk::{Completion, CompletionKind, Disk, DiskConfig};
+use catchment_frame::{FrameInfo, FrameKind, Schema, encode_ledger_increment};
+use catchment_model::{Entry, Ledger, RunId, SourceId};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+
+use crate::clock::Clock;
+use crate::columns::{FrameWriter, WrittenFrame};
+use crate::config::RecorderConfig;
+use crate::file::{FileMaker, OpenFile};
+use crate::live::{Live, State};
+use crate::pool::ChunkPool;
+use crate::recorder::RecorderError;
+use crate::stream::{Job, Jobs};
+
+/// How long the thread waits for a frame before it looks after the disk.
+const IDLE_WAIT: Duration = Duration::from_millis(5);
+/// How long recording stays in fault before the next file is tried.
+const RETRY_NS: u64 = 1_000_000_000;
+
+/// Which run this is and where it goes.
+pub(crate) struct RunIdentity {
+    pub(crate) run: RunId,
+    pub(crate) folder: PathBuf,
+    pub(crate) name: String,
+    pub(crate) clock: Clock,
+}
+
+/// The write thread's state.
+pub(crate) struct Write {
+    clock: Clock,
+    live: Arc<Live>,
+    frames: Receiver<Cut>,
+    done: Sender<Cut>,
+    frame_writer: FrameWriter,
+    jobs: Jobs<What>,
+    maker: FileMaker,
+    current: Option<OpenFile>,
+    /// Files that get no more frames, until they are finished.
+    closing: Vec<OpenFile>,
+    sequence: u64,
+    /// The ledger when the last frame was encoded.
+    encoded: Ledger,
+    /// Increments of frames that were not recorded, for the next frame.
+    carried: Ledger,
+    frame_bytes: u64,
+    file_bytes_max: u64,
+    file_time_ns: Option<u64>,
+    retry_at_ns: u64,
+    ending: bool,
+}
+
+/// What a job was.
+pub(crate) enum What {
+    /// The file's header.
+    Header,
+    /// A frame.
+    Frame(Box<FrameJob>),
+    /// TOC and trailer, with which the file has that many bytes.
+    Toc { file_bytes: u64 },
+}
+
+/// A frame whose writes are under way.
+pub(crate) struct FrameJob {
+    pub(crate) written: WrittenFrame,
+    pub(crate) counts: Vec<SourceCounts>,
+    increment: Ledger,
+}
+
+/// What a frame holds of one source.
+#[derive(Clone, Copy)]
+pub(crate) struct SourceCounts {
+    pub(crate) fragments: u64,
+    bytes: u64,
+    missing: u64,
+}
+
+impl Write {
+    /// Sets up the disk and opens the run's first file.
+    ///
+    /// # Errors
+    /// The disk's, or the folder's.
+    pub(crate) fn new(
+        config: &RecorderConfig,
+        identity: RunIdentity,
+        schema: Schema,
+        (pool, live): (&Arc<ChunkPool>, &Arc<Live>),
+        (frames, done): (Receiver<Cut>, Sender<Cut>),
+    ) -> Result<Self, RecorderError> {
+        let disk = Disk::new(DiskConfig {
+            buffer_bytes: config.write.buffer_bytes,
+            buffer_count: config.write.buffer_count,
+            preallocate_bytes: config.write.preallocate_bytes,
+            engine: config.write.engine,
+            sync_interval_ns: config.write.sync_interval_ns,
+            faults: config.write.faults.clone(),
+            ..DiskConfig::default()
+        })?;
+        live.add_disk(disk.stats());
+        if let Some(note) = disk.engine_note() {
+            live.warn_once(format!("writing by {}: {note}", disk.engine()));
+        }
+        let source_count = config.sources.len();
+        let clock = identity.clock;
+        let frame_writer = FrameWriter::new(&schema, Arc::clone(pool), config.frame.codec);
+        let mut jobs = Jobs::new(disk, config.write.buffer_bytes);
+        let mut maker = FileMaker::new(config, identity, schema);
+        let current = Some(maker.create(&mut jobs, live, clock.now_ns())?);
+        Ok(Self {
+            clock,
+            live: Arc::clone(live),
+            frames,
+            done,
+            frame_writer,
+            jobs,
+            maker,
+            current,
+            closing: Vec::new(),
+            sequence: 0,
+            encoded: Ledger::new(source_count),
+            carried: Ledger::new(source_count),
+            frame_bytes: config.frame.bytes,
+            file_bytes_max: config.write.file_bytes,
+            file_time_ns: config.write.file_time_ns,
+            retry_at_ns: 0,
+            ending: false,
+        })
+    }
+
+    /// Writes frames until the build thread has ended, then closes the run.
+    pub(crate) fn run(mut self) {
+        loop {
+            match self.frames.recv_timeout(IDLE_WAIT) {
+                Ok(cut) => self.take(cut),
+                Err(RecvTimeoutError::Timeout) => self.look_after_disk(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.end();
+    }
+
+    fn take(&mut self, cut: Cut) {
+        self.look_after_disk();
+        self.record(&cut);
+        // The build thread may have ended already; then nobody waits for the memory.
+        let _ = self.done.send(cut);
+    }
+
+    /// Streams the frame into the current file, or discards it where there is none.
+    fn record(&mut self, cut: &Cut) {
+        let counts: Vec<_> = cut
+            .columns
+            .iter()
+            .map(|column| SourceCounts {
+                fragments: column.fragments,
+                bytes: column.payload_bytes,
+                missing: column.missing,
+            })
+            .collect();
+        let Some(file) = &mut self.current else {
+            self.discard(&counts);
+            return;
+        };
+        let now = self.live.ledger.snapshot();
+        let mut increment = now.since(&self.encoded);
+        increment.add(&self.carried);
+        self.carried = Ledger::new(increment.sources.len());
+        self.encoded = now;
+        let info = FrameInfo {
+            kind: FrameKind::Events,
+            flags: 0,
+            file_id: file.file_id,
+            sequence: self.sequence,
+            time_first_ns: cut.times_ns.iter().copied().min().unwrap_or(0),
+            time_last_ns: cut.times_ns.iter().copied().max().unwrap_or(0),
+            key_first: cut.keys.first().copied().unwrap_or(0),
+            key_last: cut.keys.last().copied().unwrap_or(0),
+            rows: cut.keys.len() as u64,
+        };
+        self.sequence += 1;
+        let what = (info, cut, &increment);
+        let (stream, written) = self.frame_writer.write(&mut self.jobs, file.id, file.end, what);
+        file.end += written.summary.frame_bytes;
+        let frame = Box::new(FrameJob { written, counts, increment });
+        self.jobs.finish(stream, What::Frame(frame));
+        if file.end + 2 * self.frame_bytes >= self.file_bytes_max {
+            self.maker.open_ahead(&mut self.jobs);
+        }
+    }
+
+    /// Takes up what the disk has done: once per frame, and while there is none.
+    fn look_after_disk(&mut self) {
+        let done: Vec<_> = self.jobs.poll().collect();
+        self.take_up(done);
+        let now_ns = self.clock.now_ns();
+        if self.jobs.disk.sync_due(now_ns) {
+            self.sync();
+        }
+        self.switch_if_due(now_ns);
+        if self.current.is_none() && !self.ending && now_ns >= self.retry_at_ns {
+            self.retry(now_ns);
+        }
+    }
+
+    fn take_up(&mut self, done: Vec<Completion>) {
+        for completion in done {
+            match completion.kind {
+                CompletionKind::Write => unreachable!("writes are booked by the jobs"),
+                CompletionKind::Sync => self.synced(&completion),
+                CompletionKind::Finished => self.finished(&completion),
+            }
+        }
+        while self.jobs.oldest().is_some_and(Job::ended) {
+            let job = self.jobs.take_oldest().expect("just seen");
+            self.job_ended(job);
+        }
+        let mut index = 0;
+        while index < self.closing.len() {
+            let file = &self.closing[index];
+            if !file.toc_begun && self.jobs.iter().all(|job| job.file != file.id) {
+                self.begin_toc(index);
+            }
+            index += 1;
+        }
+    }
+
+    /// A job has ended, and all older ones have.
+    fn job_ended(&mut self, job: Job<What>) {
+        let what = job.what.expect("an ended job");
+        let error = job.error;
+        let in_closing = self.closing.iter().position(|file| file.id == job.file);
+        let file = match in_closing {
+            Some(index) => &mut self.closing[index],
+            None => self.current.as_mut().expect("a job's file is current or closing"),
+        };
+        if let (Some(error), false) = (&error, file.failed) {
+            file.failed = true;
+            let reason = format!("cannot write {}: {error}", file.path.display());
+            if in_closing.is_none() {
+                self.closing.extend(self.current.take());
+            }
+            self.fault(reason);
+            return self.job_ended(Job { file: job.file, what: Some(what), error: None, ..job });
+        }
+        match what {
+            What::Header => file.header_recorded = !file.failed,
+            What::Frame(frame) if file.failed => {
+                self.carried.add(&frame.increment);
+                self.discard(&frame.counts);
+            }
+            What::Frame(frame) => {
+                let frame_bytes = frame.written.summary.frame_bytes;
+                let rows = frame.written.summary.info.rows;
+                file.recorded(&frame);
+                for (source, counts) in frame.counts.iter().enumerate() {
+                    let source = SourceId(source as u32);
+                    let ledger = &self.live.ledger;
+                    ledger.add(source, Entry::FragmentsRecorded, counts.fragments);
+                    ledger.add(source, Entry::FragmentBytesRecorded, counts.bytes);
+                    ledger.add(source, Entry::FragmentsMissing, counts.missing);
+                }
+                let counters = &self.live.counters;
+                counters.events_recorded.fetch_add(rows, Relaxed);
+                counters.frames_recorded.fetch_add(1, Relaxed);
+                counters.bytes_written.fetch_add(frame_bytes, Relaxed);
+            }
+            What::Toc { file_bytes } => {
+                // Without its TOC the file is one that a killed writer left: readable, and repair
+                // can close it.
+                let end = if error.is_some() { file.recorded_end } else { file_bytes };
+                self.jobs.disk.finish(job.file, end);
+            }
+        }
+    }
+
+    fn discard(&self, counts: &[SourceCounts]) {
+        for (source, counts) in counts.iter().enumerate() {
+            let source = SourceId(source as u32);
+            self.live.ledger.add(source, Entry::FragmentsDiscardedDisk, counts.fragments);
+            self.live.ledger.add(source, Entry::FragmentsMissingUnrecorded, counts.missing);
+        }
+    }
+
+    fn fault(&mut self, reason: String) {
+        self.live.set_state(State::Fault { reason });
+        self.retry_at_ns = self.clock.now_ns() + RETRY_NS;
+        if self.current.is_some() {
+            // An older file failed while it was being closed; the present one is well.
+            self.live.set_state(State::Recording);
+        }
+    }
+
+    fn retry(&mut self, now_ns: u64) {
+        match self.maker.retry(&mut self.jobs, &self.live, now_ns) {
+            Ok(file) => {
+                self.current = Some(file);
+                self.live.set_state(State::Recording);
+            }
+            Err(reason) => self.fault(reason),
+        }
+    }
+
+    fn switch_if_due(&mut self, now_ns: u64) {
+        let Some(file) = &self.current else { return };
+        let old = self.file_time_ns.is_some_and(|time| now_ns - file.opened_ns >= time);
+        let full = file.end + self.frame_bytes > self.file_bytes_max;
+        // A file without frames is not left for its age alone.
+        if file.has_frames() && (old || full) {
+            self.closing.extend(self.current.take());
+            match self.maker.next(&mut self.jobs, &self.live, now_ns) {
+                Ok(next) => self.current = Some(next),
+                Err(error) => self.fault(error.to_string()),
+            }
+        }
+    }
+
+    /// Writes the TOC of a file whose other jobs have all ended.
+    fn begin_toc(&mut self, index: usize) {
+        let file = &mut self.closing[index];
+        file.toc_begun = true;
+        if !file.header_recorded {
+            // Nothing in it can be read, and nothing in it was recorded.
+            self.jobs.disk.finish(file.id, 0);
+            return;
+        }
+        let ledger = self.live.ledger.snapshot();
+        let run_ended = self.ending && !file.failed;
+        let toc = file.encode_toc(&ledger, run_ended);
+        let start = file.recorded_end;
+        let mut stream = self.jobs.begin(file.id, start);
+        self.jobs.append(&mut stream, &toc);
+        let file_bytes = start + toc.len() as u64;
+        self.jobs.finish(stream, What::Toc { file_bytes });
+    }
+
+    fn sync(&mut self) {
+        let Some(file) = &mut self.current else { return };
+        if file.begin_sync() && self.jobs.disk.sync(file.id, 0).is_err() {
+            // Too many syncs are under way: the next one covers this too.
+            file.sync_refused();
+        }
+    }
+
+    fn synced(&mut self, completion: &Completion) {
+        let mut files = self.current.iter_mut().chain(&mut self.closing);
+        let Some(file) = files.find(|file| file.id == completion.file) else { return };
+        match &completion.result {
+            Ok(()) => {
+                let durable = file.sync_done();
+                self.durable(&durable);
+            }
+            Err(error) => {
+                let reason = format!("cannot sync {}: {error}", file.path.display());
+                if self.current.as_ref().is_some_and(|file| file.id == completion.file) {
+                    self.closing.extend(self.current.take());
+                }
+                self.fault(reason);
+            }
+        }
+    }
+
+    fn finished(&mut self, completion: &Completion) {
+        let index = self.closing.iter().position(|file| file.id == completion.file);
+        let mut file = self.closing.swap_remove(index.expect("a finished file was closing"));
+        match &completion.result {
+            Ok(()) => self.durable(&file.close_done()),
+            Err(error) => {
+                let path = file.path.display();
+                self.live.warn_once(format!("cannot close {path}: {error}"));
+            }
+        }
+        if !file.header_recorded {
+            self.maker.remove(&file.path, &self.live);
+        }
+    }
+
+    fn durable(&self, fragments: &[u64]) {
+        for (source, &count) in fragments.iter().enumerate() {
+            self.live.ledger.add(SourceId(source as u32), Entry::FragmentsDurable, count);
+        }
+    }
+
+    /// Closes the run. All other threads have ended, so that the ledger is at rest.
+    fn end(&mut self) {
+        self.look_after_disk();
+        if self.current.is_none() {
+            self.retry(self.clock.now_ns());
+        }
+        self.ending = true;
+        let mut rest = self.live.ledger.snapshot().since(&self.encoded);
+        rest.add(&self.carried);
+        let mut records = Vec::new();
+        encode_ledger_increment(&rest, &mut records);
+        if !records.is_empty() {
+            self.record(&Cut::default());
+        }
+        self.closing.extend(self.current.take());
+        self.take_up(Vec::new());
+        while !self.closing.is_empty() {
+            let done: Vec<_> = self.jobs.wait().collect();
+            self.take_up(done);
+        }
+    }
+}
