@@ -1,0 +1,128 @@
+//! What the tests of the disk share: the engines and folders that all must behave alike in.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use catchment_disk::{
+    Completion, CompletionKind, Disk, DiskConfig, EngineChoice, FaultPlan, FileId,
+};
+
+pub const BLOCK: usize = 4_096;
+
+/// A small disk on one engine.
+pub fn config(engine: EngineChoice) -> DiskConfig {
+    DiskConfig {
+        buffer_bytes: 16 * BLOCK,
+        buffer_count: 4,
+        preallocate_bytes: 1 << 20,
+        engine,
+        ..DiskConfig::default()
+    }
+}
+
+/// Every engine that can be had here, with and without a disk that cuts writes short and reports
+/// late and out of order.
+pub fn every_engine() -> Vec<(String, DiskConfig)> {
+    let mut all = Vec::new();
+    for engine in [EngineChoice::Uring, EngineChoice::Portable] {
+        if let Err(error) = Disk::new(config(engine)) {
+            println!("skipped {engine:?}: {error}");
+            continue;
+        }
+        all.push((format!("{engine:?}"), config(engine)));
+        let plan = FaultPlan {
+            seed: 7,
+            short_writes_per_million: 300_000,
+            delay_polls_max: 5,
+            ..FaultPlan::default()
+        };
+        let faulty = DiskConfig { faults: Some(plan), ..config(engine) };
+        all.push((format!("{engine:?}, short and late"), faulty));
+    }
+    assert!(!all.is_empty(), "the portable engine can always be had");
+    all
+}
+
+/// A folder on the file system of temporary files, and one in memory where there is one.
+pub fn every_folder() -> Vec<tempfile::TempDir> {
+    let mut all = vec![tempfile::tempdir().expect("a temporary folder")];
+    match tempfile::tempdir_in("/dev/shm") {
+        Ok(folder) => all.push(folder),
+        Err(error) => println!("skipped /dev/shm: {error}"),
+    }
+    all
+}
+
+/// Runs a check with every engine in every folder, each time in a folder of its own.
+pub fn with_all(check: impl Fn(DiskConfig, &Path)) {
+    for (name, config) in every_engine() {
+        for folder in every_folder() {
+            println!("{name} in {}", folder.path().display());
+            // Fault plans share their state between clones: each run gets a fresh one.
+            let faults = config
+                .faults
+                .clone()
+                .map(|plan| FaultPlan { control: catchment_disk::FaultControl::default(), ..plan });
+            check(DiskConfig { faults, ..config.clone() }, folder.path());
+        }
+    }
+}
+
+/// Waits until every operation accepted has given its completion.
+pub fn drain(disk: &mut Disk) -> Vec<Completion> {
+    let mut completions = Vec::new();
+    while disk.pending() > 0 {
+        disk.wait(Duration::from_secs(10), &mut completions);
+    }
+    completions
+}
+
+/// Writes whole blocks of one byte value, waiting for a buffer where it must.
+pub fn write(
+    disk: &mut Disk,
+    file: FileId,
+    offset: usize,
+    blocks: usize,
+    value: u8,
+    completions: &mut Vec<Completion>,
+) {
+    let mut buffer = loop {
+        if let Some(buffer) = disk.buffer(Duration::from_secs(10), completions) {
+            break buffer;
+        }
+    };
+    buffer[..blocks * BLOCK].fill(value);
+    disk.write(file, offset as u64, buffer, blocks * BLOCK, value.into());
+}
+
+pub fn all_good(completions: &[Completion]) {
+    for completion in completions {
+        assert!(completion.result.is_ok(), "{completion:?}");
+    }
+}
+
+pub fn of_kind(completions: &[Completion], kind: CompletionKind) -> Vec<&Completion> {
+    completions.iter().filter(|completion| completion.kind == kind).collect()
+}
+
+pub fn error_numbers(completions: &[Completion]) -> Vec<Option<i32>> {
+    let number = |c: &Completion| c.result.as_ref().err().and_then(std::io::Error::raw_os_error);
+    completions.iter().map(number).collect()
+}
+
+/// Waits until the file opened ahead is there, or has failed.
+pub fn taken(disk: &mut Disk) -> Result<FileId, catchment_disk::DiskError> {
+    let mut completions = Vec::new();
+    loop {
+        if let Some(opened) = disk.take_opened() {
+            assert!(completions.is_empty());
+            return opened;
+        }
+        disk.wait(Duration::from_secs(10), &mut completions);
+    }
+}
+
+pub fn path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(name)
+}

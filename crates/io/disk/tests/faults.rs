@@ -1,0 +1,249 @@
+//! A disk that fails on purpose: every fault is reported precisely, and nothing is lost by it.
+
+mod common;
+
+use std::time::Duration;
+
+use catchment_disk::{
+    CompletionKind, Disk, DiskConfig, DiskError, EngineChoice, FaultControl, FaultPlan,
+};
+use common::*;
+
+fn with_plan(plan: FaultPlan) -> (Disk, tempfile::TempDir, FaultControl) {
+    let control = plan.control.clone();
+    let config = DiskConfig { faults: Some(plan), ..config(EngineChoice::Auto) };
+    let disk = Disk::new(config).expect("a disk");
+    (disk, tempfile::tempdir().expect("a temporary folder"), control)
+}
+
+#[test]
+fn a_failed_write_is_reported_and_the_others_are_not_touched() {
+    let plan = FaultPlan { write_errors: vec![(2, libc::EIO)], ..FaultPlan::default() };
+    let (mut disk, folder, control) = with_plan(plan);
+    let path = path(folder.path(), "a.catch");
+    let file = disk.create(&path).expect("a new file");
+    let mut completions = Vec::new();
+    for index in 0..6 {
+        write(&mut disk, file, index * BLOCK, 1, index as u8 + 1, &mut completions);
+    }
+    completions.extend(drain(&mut disk));
+    let failed: Vec<_> = completions.iter().filter(|c| c.result.is_err()).collect();
+    assert_eq!(failed.len(), 1);
+    assert_eq!((failed[0].offset, failed[0].bytes, failed[0].token), (8_192, 4_096, 3));
+    assert_eq!(failed[0].result.as_ref().map_err(|e| e.raw_os_error()), Err(Some(libc::EIO)));
+    assert_eq!((disk.buffers_free(), control.writes(), disk.stats().errors()), (4, 6, 1));
+    disk.finish(file, 2 * BLOCK as u64);
+    all_good(&drain(&mut disk));
+    let expected = [vec![1; BLOCK], vec![2; BLOCK]].concat();
+    assert_eq!(std::fs::read(&path).expect("the file"), expected);
+}
+
+#[test]
+fn after_a_failed_write_a_sync_does_not_say_that_all_is_durable() {
+    let plan = FaultPlan { write_errors: vec![(0, libc::ENOSPC)], ..FaultPlan::default() };
+    let (mut disk, folder, _) = with_plan(plan);
+    let file = disk.create(&path(folder.path(), "a")).expect("a new file");
+    write(&mut disk, file, 0, 1, 1, &mut Vec::new());
+    disk.sync(file, 7).expect("few syncs");
+    let completions = drain(&mut disk);
+    assert_eq!(error_numbers(&completions), [Some(libc::ENOSPC), Some(libc::ENOSPC)]);
+    assert_eq!((completions[1].kind, completions[1].token), (CompletionKind::Sync, 7));
+    // A file that had no such write is as good as ever.
+    let other = disk.create(&path(folder.path(), "b")).expect("a new file");
+    write(&mut disk, other, 0, 1, 1, &mut Vec::new());
+    disk.sync(other, 8).expect("few syncs");
+    all_good(&drain(&mut disk));
+}
+
+#[test]
+fn a_failed_sync_stays_with_its_file_to_the_end() {
+    let plan = FaultPlan { sync_errors: vec![(1, libc::EIO)], ..FaultPlan::default() };
+    let (mut disk, folder, _) = with_plan(plan);
+    let file = disk.create(&path(folder.path(), "a")).expect("a new file");
+    let mut results = Vec::new();
+    for token in 0..3 {
+        write(&mut disk, file, 0, 1, 1, &mut Vec::new());
+        disk.sync(file, token).expect("few syncs");
+        results.extend(error_numbers(&drain(&mut disk)));
+    }
+    disk.finish(file, BLOCK as u64);
+    results.extend(error_numbers(&drain(&mut disk)));
+    let eio = Some(libc::EIO);
+    assert_eq!(results, [None, None, None, eio, None, eio, eio]);
+}
+
+#[test]
+fn a_finish_that_cannot_sync_says_so() {
+    let (mut disk, folder, control) = with_plan(FaultPlan::default());
+    control.fail_finishes(Some(libc::EIO));
+    let file = disk.create(&path(folder.path(), "a")).expect("a new file");
+    disk.finish(file, 0);
+    let completions = drain(&mut disk);
+    assert_eq!(completions[0].kind, CompletionKind::Finished);
+    assert_eq!(error_numbers(&completions), [Some(libc::EIO)]);
+}
+
+#[test]
+fn a_full_disk_fails_writes_until_space_is_back() {
+    let (mut disk, folder, control) = with_plan(FaultPlan::default());
+    let file = disk.create(&path(folder.path(), "a")).expect("a new file");
+    control.set_space(Some(5 * BLOCK as u64 + 100));
+    let mut numbers = Vec::new();
+    for index in 0..3 {
+        write(&mut disk, file, index * 3 * BLOCK, 3, 1, &mut Vec::new());
+        numbers.extend(error_numbers(&drain(&mut disk)));
+    }
+    // The second was written in part: two blocks of three.
+    assert_eq!(numbers, [None, Some(libc::ENOSPC), Some(libc::ENOSPC)]);
+    assert_eq!((control.writes(), disk.buffers_free()), (4, 4));
+    disk.finish(file, 3 * BLOCK as u64);
+    all_good(&drain(&mut disk));
+    control.refuse_opens(Some(libc::ENOSPC));
+    let error = disk.create(&path(folder.path(), "b")).expect_err("the disk is full");
+    assert_eq!(error.io().and_then(std::io::Error::raw_os_error), Some(libc::ENOSPC));
+    disk.open_ahead(&path(folder.path(), "b")).expect("the helper is asked");
+    assert!(matches!(taken(&mut disk), Err(DiskError::Create { .. })));
+    control.refuse_opens(None);
+    control.set_space(None);
+    disk.open_ahead(&path(folder.path(), "b")).expect("the helper is asked");
+    let file = taken(&mut disk).expect("a new file");
+    write(&mut disk, file, 0, 3, 1, &mut Vec::new());
+    all_good(&drain(&mut disk));
+}
+
+#[test]
+fn space_comes_back_at_the_poll_that_the_plan_says() {
+    let plan = FaultPlan { space_back: Some((10, 1 << 20)), ..FaultPlan::default() };
+    plan.control.set_space(Some(0));
+    let (mut disk, folder, control) = with_plan(plan);
+    let file = disk.create(&path(folder.path(), "a")).expect("a new file");
+    loop {
+        write(&mut disk, file, 0, 1, 1, &mut Vec::new());
+        if drain(&mut disk)[0].result.is_ok() {
+            break;
+        }
+    }
+    assert!(control.polls() >= 10);
+}
+
+#[test]
+fn a_stalled_disk_holds_up_nothing_but_its_completions() {
+    let (mut disk, folder, control) = with_plan(FaultPlan::default());
+    let file = disk.create(&path(folder.path(), "a")).expect("a new file");
+    control.stall(true);
+    for index in 0..4 {
+        write(&mut disk, file, index * BLOCK, 1, 1, &mut Vec::new());
+    }
+    let mut completions = Vec::new();
+    for _ in 0..100 {
+        assert_eq!(disk.poll(&mut completions), 0);
+    }
+    assert!(disk.try_buffer().is_none());
+    assert!(disk.buffer(Duration::from_millis(3), &mut completions).is_none());
+    assert_eq!((disk.pending(), disk.stats().in_flight()), (4, 4));
+    control.stall(false);
+    completions.extend(drain(&mut disk));
+    all_good(&completions);
+    assert_eq!((completions.len(), disk.buffers_free()), (4, 4));
+}
+
+#[test]
+fn a_stall_of_so_many_polls_ends_by_itself() {
+    let plan = FaultPlan { stalls: vec![(1, 50)], ..FaultPlan::default() };
+    let (mut disk, folder, control) = with_plan(plan);
+    let file = disk.create(&path(folder.path(), "a")).expect("a new file");
+    for index in 0..3 {
+        write(&mut disk, file, index * BLOCK, 1, 1, &mut Vec::new());
+    }
+    all_good(&drain(&mut disk));
+    assert!(control.polls() >= 50);
+}
+
+#[test]
+fn a_stalled_disk_can_be_dropped() {
+    let (mut disk, folder, control) = with_plan(FaultPlan::default());
+    let path = path(folder.path(), "a");
+    let file = disk.create(&path).expect("a new file");
+    control.stall(true);
+    write(&mut disk, file, 0, 1, 5, &mut Vec::new());
+    disk.finish(file, BLOCK as u64);
+    drop(disk);
+    assert_eq!(std::fs::read(&path).expect("the file"), vec![5; BLOCK]);
+}
+
+#[test]
+fn a_file_system_that_refuses_direct_writes_gets_ordinary_ones() {
+    for engine in [EngineChoice::Auto, EngineChoice::Portable] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let all: Vec<_> = (0..3).map(|attempt| (attempt, libc::EINVAL)).collect();
+        let plan = FaultPlan { write_errors: all, ..FaultPlan::default() };
+        let config = DiskConfig { faults: Some(plan), ..config(engine) };
+        let mut disk = Disk::new(config).expect("a disk");
+        let path = path(folder.path(), "a");
+        let file = disk.create(&path).expect("a new file");
+        if !disk.stats().direct() {
+            println!("skipped: {} refuses O_DIRECT at once", folder.path().display());
+            continue;
+        }
+        for index in 0..3 {
+            write(&mut disk, file, index * BLOCK, 1, 5, &mut Vec::new());
+        }
+        all_good(&drain(&mut disk));
+        assert!(!disk.stats().direct());
+        disk.finish(file, 3 * BLOCK as u64);
+        all_good(&drain(&mut disk));
+        assert_eq!(std::fs::read(&path).expect("the file"), vec![5; 3 * BLOCK]);
+    }
+}
+
+#[test]
+fn interrupted_writes_are_tried_again_and_given_up_in_the_end() {
+    let again = vec![(0, libc::EINTR), (1, libc::EAGAIN)];
+    let (mut disk, folder, control) =
+        with_plan(FaultPlan { write_errors: again, ..FaultPlan::default() });
+    let file = disk.create(&path(folder.path(), "a")).expect("a new file");
+    write(&mut disk, file, 0, 1, 1, &mut Vec::new());
+    all_good(&drain(&mut disk));
+    assert_eq!(control.writes(), 3);
+
+    let always = (0..1_000).map(|attempt| (attempt, libc::EAGAIN)).collect();
+    let (mut disk, folder, _) =
+        with_plan(FaultPlan { write_errors: always, ..FaultPlan::default() });
+    let file = disk.create(&path(folder.path(), "a")).expect("a new file");
+    write(&mut disk, file, 0, 1, 1, &mut Vec::new());
+    assert_eq!(error_numbers(&drain(&mut disk)), [Some(libc::EAGAIN)]);
+    assert_eq!(disk.buffers_free(), 4);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_faults_and_no_buffer_is_lost() {
+    let run = |seed| {
+        let plan = FaultPlan {
+            seed,
+            write_errors_per_million: 100_000,
+            short_writes_per_million: 200_000,
+            delay_polls_max: 3,
+            ..FaultPlan::default()
+        };
+        let (mut disk, folder, _) = with_plan(plan);
+        let file = disk.create(&path(folder.path(), "a")).expect("a new file");
+        let mut failed = Vec::new();
+        let mut written = 0;
+        for index in 0..200 {
+            let mut completions = Vec::new();
+            write(&mut disk, file, index * 4 * BLOCK, 4, 1, &mut completions);
+            completions.extend(drain(&mut disk));
+            written += completions.iter().filter(|c| c.result.is_ok()).count();
+            failed.extend(completions.iter().filter(|c| c.result.is_err()).map(|c| c.offset));
+        }
+        assert_eq!(written + failed.len(), 200);
+        assert_eq!(disk.buffers_free(), 4);
+        disk.finish(file, 0);
+        all_good(&drain(&mut disk));
+        failed
+    };
+    let (first, again, other) = (run(1), run(1), run(2));
+    assert!(!first.is_empty());
+    assert_eq!(first, again);
+    assert_ne!(first, other);
+}
