@@ -1,2 +1,53 @@
-//! The project's own commands.
-fn main() {}
+//! The project's own commands. `make NAME` and CI call them; each is `cargo xtask NAME`.
+
+mod commands;
+mod fuzz;
+mod process;
+mod python;
+mod repository;
+mod tidy;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+
+  demo [ARGS]                      build the program and run `catchment demo ARGS`
+  test                             every test: Rust, Python, end to end, reduced benches
+  check                            format, lints, tidy, docs, Python's types
+  tidy [--fix]                     the house's rules; --fix writes the index of decisions anew
+  fuzz [TARGET] [--seconds N]      the fuzz targets, N seconds each (60)
+  bench [NAME [ARGS]]              the benches, or one of them
+  docs                             the reference of the crates, and all links
+  clean                            remove what builds have made";
+
+fn main() -> std::process::ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<()> {
+    let Some((command, rest)) = arguments.split_first() else { bail!("{USAGE}") };
+    match (command.as_str(), rest) {
+        ("demo", _) => commands::demo(rest),
+        ("test", []) => commands::test(),
+        ("check", []) => commands::check(),
+        ("tidy", []) => tidy::check(),
+        ("tidy", [fix]) if fix == "--fix" => tidy::fix(),
+        ("fuzz", _) => fuzz::run(&fuzz::Options::parse(rest)?),
+        ("bench", _) => commands::bench(rest),
+        ("docs", []) => commands::docs(),
+        ("clean", []) => commands::clean(),
+        ("help" | "--help" | "-h", _) => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => bail!("cannot read `{}`\n\n{USAGE}", arguments.join(" ")),
+    }
+}

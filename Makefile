@@ -1,0 +1,25 @@
+# Names only: what they do is in xtask. Arguments go through ARGS: make demo ARGS="--seconds 5".
+XTASK := cargo xtask
+
+.PHONY: demo test check fuzz bench docs clean
+
+demo:
+	@$(XTASK) demo $(ARGS)
+
+test:
+	@$(XTASK) test
+
+check:
+	@$(XTASK) check
+
+fuzz:
+	@$(XTASK) fuzz $(ARGS)
+
+bench:
+	@$(XTASK) bench $(ARGS)
+
+docs:
+	@$(XTASK) docs
+
+clean:
+	@$(XTASK) clean

@@ -1,0 +1,110 @@
+//! The commands that are a sequence of steps: demo, test, check, bench, docs.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::process::{Steps, succeed};
+use crate::python::Python;
+use crate::repository::Repository;
+use crate::tidy;
+
+/// Every bench, reduced, so that none can rot. A line here is the arguments of one command, such as
+/// `&["bench", "limits", "--quick"]`, and fails the tests when the program does not know it.
+const BENCHES_REDUCED: &[&[&str]] = &[];
+
+/// Builds the program and runs its demonstration with `arguments`.
+pub fn demo(arguments: &[String]) -> Result<()> {
+    let repository = Repository::open()?;
+    succeed(&mut build(&repository))?;
+    succeed(Command::new(repository.program()).arg("demo").args(arguments))
+}
+
+/// Runs every test there is.
+pub fn test() -> Result<()> {
+    let repository = Repository::open()?;
+    let mut steps = Steps::default();
+    steps.run("rust: build the program", &mut build(&repository))?;
+    let mut tests = repository.cargo();
+    steps.run("rust: cargo test", tests.args(["test", "--workspace", "--locked"]))?;
+    let python = Python::prepare(&repository, &mut steps)?;
+    python.install(&mut steps)?;
+    python.test(&mut steps)?;
+    for arguments in BENCHES_REDUCED {
+        let mut bench = Command::new(repository.program());
+        bench.args(*arguments).current_dir(&repository.root);
+        steps.run(&format!("catchment {}", arguments.join(" ")), &mut bench)?;
+    }
+    steps.finish("test");
+    Ok(())
+}
+
+/// Checks form, lints, the house's rules, docs and types.
+pub fn check() -> Result<()> {
+    let repository = Repository::open()?;
+    let mut steps = Steps::default();
+    let format = ["fmt", "--all", "--check"];
+    steps.run("rust: format", repository.cargo().args(format))?;
+    let fuzz_manifest = ["--manifest-path", "fuzz/Cargo.toml"];
+    steps.run("fuzz: format", repository.cargo().args(format).args(fuzz_manifest))?;
+    steps.time("tidy", tidy::check)?;
+    let mut clippy = repository.cargo();
+    clippy.args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]);
+    steps.run("rust: clippy", &mut clippy)?;
+    steps.run("rust: docs", &mut reference(&repository))?;
+    let python = Python::prepare(&repository, &mut steps)?;
+    python.check(&mut steps)?;
+    steps.finish("check");
+    Ok(())
+}
+
+/// Runs one bench with its arguments, or all of them.
+pub fn bench(arguments: &[String]) -> Result<()> {
+    let repository = Repository::open()?;
+    succeed(&mut build(&repository))?;
+    let all = [vec!["limits".to_owned()], vec!["hades".to_owned()]];
+    let one = [arguments.to_vec()];
+    for bench in if arguments.is_empty() { &all[..] } else { &one } {
+        let mut program = Command::new(repository.program());
+        succeed(program.arg("bench").args(bench).current_dir(&repository.root))?;
+    }
+    Ok(())
+}
+
+/// Builds the crates' reference and checks every link.
+pub fn docs() -> Result<()> {
+    let repository = Repository::open()?;
+    let mut steps = Steps::default();
+    steps.run("rust: docs", &mut reference(&repository))?;
+    steps.time("links", tidy::check_pages)?;
+    steps.finish("docs");
+    println!("{}", repository.target.join("doc/catchment_cli/index.html").display());
+    Ok(())
+}
+
+/// Removes what builds have made, the Python environment and what the fuzzer found; recorded runs stay.
+pub fn clean() -> Result<()> {
+    let repository = Repository::open()?;
+    for folder in
+        [".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", "fuzz/target", "fuzz/found"]
+    {
+        let folder = repository.root.join(folder);
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+    }
+    succeed(repository.cargo().arg("clean"))
+}
+
+fn build(repository: &Repository) -> Command {
+    let mut command = repository.cargo();
+    command.args(["build", "--release", "--locked", "--package", "catchment-cli"]);
+    command
+}
+
+fn reference(repository: &Repository) -> Command {
+    let mut command = repository.cargo();
+    command.args(["doc", "--no-deps", "--workspace", "--locked"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    command
+}

@@ -1,0 +1,90 @@
+//! Python's side: a virtual environment with the pinned tools, and the installed package.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{Steps, succeed};
+use crate::repository::Repository;
+
+/// The pinned tools.
+const REQUIREMENTS: &str = "xtask/requirements.txt";
+
+/// Python's sources, for the formatter and the linter.
+const SOURCES: &str = "crates/top/python";
+
+/// The environment `.venv` in the repository.
+pub struct Python<'a> {
+    repository: &'a Repository,
+    folder: PathBuf,
+}
+
+impl<'a> Python<'a> {
+    /// Makes the environment, or takes the one that has the same tools already.
+    pub fn prepare(repository: &'a Repository, steps: &mut Steps) -> Result<Self> {
+        let python = Self { repository, folder: repository.root.join(".venv") };
+        let wanted = std::fs::read_to_string(repository.root.join(REQUIREMENTS))?;
+        let installed = python.folder.join("installed.txt");
+        if std::fs::read_to_string(&installed).is_ok_and(|text| text == wanted) {
+            return Ok(python);
+        }
+        steps.time("python: make .venv and install the tools", || {
+            let mut make = Command::new(interpreter()?);
+            make.args(["-m", "venv", "--clear"]).arg(&python.folder);
+            succeed(&mut make).context("no virtual environment (Debian: package python3-venv)")?;
+            succeed(python.pip().args(["install", "--requirement", REQUIREMENTS]))?;
+            Ok(std::fs::write(&installed, &wanted)?)
+        })?;
+        Ok(python)
+    }
+
+    /// Builds and installs the package, as a user would.
+    pub fn install(&self, steps: &mut Steps) -> Result<()> {
+        steps.run("python: pip install .", self.pip().args(["install", "."]))
+    }
+
+    /// Runs Python's tests against the installed package.
+    pub fn test(&self, steps: &mut Steps) -> Result<()> {
+        let mut pytest = self.tool("pytest");
+        pytest.env("CATCHMENT_PROGRAM", self.repository.program());
+        steps.run("python: pytest", &mut pytest)
+    }
+
+    /// Checks form, lints and types.
+    pub fn check(&self, steps: &mut Steps) -> Result<()> {
+        steps.run("python: ruff format", self.tool("ruff").args(["format", "--check", SOURCES]))?;
+        steps.run("python: ruff check", self.tool("ruff").args(["check", SOURCES]))?;
+        steps.run("python: mypy", &mut self.tool("mypy"))
+    }
+
+    fn pip(&self) -> Command {
+        let mut command = self.tool("python");
+        command.args(["-m", "pip", "--disable-pip-version-check", "--quiet"]);
+        command
+    }
+
+    fn tool(&self, name: &str) -> Command {
+        let mut command = Command::new(self.folder.join("bin").join(name));
+        command.current_dir(&self.repository.root);
+        command
+    }
+}
+
+/// A Python of version 3.11 or newer: `$PYTHON`, or the first that is found.
+fn interpreter() -> Result<String> {
+    let chosen = std::env::var("PYTHON").ok();
+    let names = ["python3", "python3.11", "python3.12", "python3.13", "python3.14"];
+    let candidates: Vec<String> = match chosen {
+        Some(name) => vec![name],
+        None => names.map(str::to_owned).to_vec(),
+    };
+    for name in &candidates {
+        let test = "import sys; sys.exit(sys.version_info < (3, 11))";
+        let new_enough = Command::new(name).args(["-c", test]).status();
+        if new_enough.is_ok_and(|status| status.success()) {
+            return Ok(name.clone());
+        }
+    }
+    bail!("no Python of version 3.11 or newer: tried {}", candidates.join(", "))
+}

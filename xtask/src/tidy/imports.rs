@@ -1,0 +1,282 @@
+//! What a package may depend on, from what its Cargo.toml says.
+
+use crate::repository::{Dependency, Package};
+use crate::tidy::Problem;
+
+/// The floors, downwards. A package depends on floors below its own; `core` and `io` stand side by
+/// side and never see each other. `testing` may use all and is used by tests alone.
+const FLOORS: &[(&str, u32)] =
+    &[("testing", 5), ("top", 4), ("node", 3), ("core", 2), ("io", 2), ("format", 1), ("base", 0)];
+
+/// Dependencies within a floor, each with its reason.
+const EXCEPTIONS: &[Exception] = &[
+    Exception {
+        from: "catchment-telemetry",
+        to: "catchment-model",
+        tests_only: false,
+        _reason: "live counters count in the ledger's words",
+    },
+    Exception {
+        from: "catchment-python",
+        to: "catchment-cli",
+        tests_only: false,
+        _reason: "the Python package installs the command `catchment` too",
+    },
+    Exception {
+        from: "catchment-recorder",
+        to: "catchment-emulator",
+        tests_only: true,
+        _reason: "the recorder's tests need a sender",
+    },
+    Exception {
+        from: "catchment-recorder",
+        to: "catchment-storage",
+        tests_only: true,
+        _reason: "the recorder's tests read back what was recorded",
+    },
+];
+
+/// Crates of others that give core and format what these floors must not have.
+const IMPURE: &[&str] = &[
+    "crossbeam-channel",
+    "crossbeam-queue",
+    "getrandom",
+    "io-uring",
+    "libc",
+    "mio",
+    "nix",
+    "rand",
+    "rayon",
+    "rtrb",
+    "signal-hook",
+    "socket2",
+    "tempfile",
+    "tokio",
+];
+
+struct Exception {
+    from: &'static str,
+    to: &'static str,
+    tests_only: bool,
+    _reason: &'static str,
+}
+
+/// Everything that the packages depend on and should not.
+pub fn check(packages: &[Package]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for package in packages {
+        if let Err(what) = place(package) {
+            problems.push(Problem::new(&package.folder, what));
+            continue;
+        }
+        if !package.manifest.contains("[lints]\nworkspace = true") {
+            problems.push(Problem::new(&package.folder, "does not take the workspace's lints"));
+        }
+        for dependency in &package.dependencies {
+            let target = packages.iter().find(|other| other.name == dependency.name);
+            let verdict = match target {
+                Some(target) => inside(package, target, dependency.dev),
+                None => outside(package, dependency),
+            };
+            if let Err(what) = verdict {
+                problems.push(Problem::new(&package.folder, what));
+            }
+        }
+    }
+    problems
+}
+
+/// A package stands in crates/FLOOR/CRATE under the name catchment-CRATE; xtask and what is not in
+/// crates/ may be called as they like.
+fn place(package: &Package) -> Result<(), String> {
+    let parts: Vec<&str> = package.folder.split('/').collect();
+    match parts[..] {
+        ["crates", floor, name] => {
+            if level(floor).is_none() {
+                return Err(format!("`{floor}` is no floor"));
+            }
+            let wanted = format!("catchment-{name}");
+            if package.name != wanted {
+                return Err(format!("is called `{}`, not `{wanted}`", package.name));
+            }
+            Ok(())
+        }
+        ["crates", ..] => Err("stands elsewhere than in crates/FLOOR/CRATE".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether `from` may depend on `to`, both in this workspace.
+fn inside(from: &Package, to: &Package, dev: bool) -> Result<(), String> {
+    let Some(to_floor) = floor(to) else {
+        return Err(format!("depends on `{}`, which is no part of the product", to.name));
+    };
+    let Some(from_floor) = floor(from) else {
+        return Err(format!("depends on `{}`, but stands outside the floors", to.name));
+    };
+    if to_floor == "testing" {
+        return if dev || from_floor == "testing" {
+            Ok(())
+        } else {
+            Err(format!("depends on `{}` outside its tests", to.name))
+        };
+    }
+    let excepted = EXCEPTIONS.iter().any(|exception| {
+        exception.from == from.name && exception.to == to.name && (dev || !exception.tests_only)
+    });
+    if excepted || level(to_floor) < level(from_floor) {
+        Ok(())
+    } else {
+        Err(format!("depends on `{}`: {from_floor} -> {to_floor} is not downwards", to.name))
+    }
+}
+
+/// Whether `from` may depend on a crate of others.
+fn outside(from: &Package, dependency: &Dependency) -> Result<(), String> {
+    let name = dependency.name.as_str();
+    if dependency.dev {
+        return Ok(());
+    }
+    if matches!(floor(from), Some("core" | "format")) && IMPURE.contains(&name) {
+        return Err(format!(
+            "depends on `{name}`: core and format have no sockets, files, threads"
+        ));
+    }
+    if name == "anyhow" && !["catchment-cli", "xtask"].contains(&from.name.as_str()) {
+        return Err("depends on `anyhow`: a library's errors are an enum of its own".to_owned());
+    }
+    Ok(())
+}
+
+fn floor(package: &Package) -> Option<&str> {
+    package.folder.strip_prefix("crates/")?.split('/').next()
+}
+
+fn level(floor: &str) -> Option<u32> {
+    FLOORS.iter().find(|(name, _)| *name == floor).map(|(_, level)| *level)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(folder: &str, dependencies: &[(&str, bool)]) -> Package {
+        let name = match folder.rsplit_once('/') {
+            Some((_, name)) => format!("catchment-{name}"),
+            None => folder.to_owned(),
+        };
+        let dependencies =
+            dependencies.iter().map(|&(name, dev)| Dependency { name: name.to_owned(), dev });
+        Package {
+            name,
+            folder: folder.to_owned(),
+            manifest: "[lints]\nworkspace = true\n".to_owned(),
+            dependencies: dependencies.collect(),
+        }
+    }
+
+    fn workspace(folder: &str, dependencies: &[(&str, bool)]) -> Vec<String> {
+        let mut packages = vec![package(folder, dependencies)];
+        for other in [
+            "crates/top/cli",
+            "crates/top/python",
+            "crates/node/recorder",
+            "crates/node/emulator",
+            "crates/core/builder",
+            "crates/core/trends",
+            "crates/io/net",
+            "crates/io/disk",
+            "crates/format/wire",
+            "crates/format/frame",
+            "crates/base/model",
+            "crates/testing/sim",
+            "xtask",
+        ] {
+            if other != folder {
+                packages.push(package(other, &[]));
+            }
+        }
+        check(&packages).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn downward_dependencies_pass() {
+        assert!(workspace("crates/top/cli", &[("catchment-model", false)]).is_empty());
+        assert!(workspace("crates/node/recorder", &[("catchment-disk", false)]).is_empty());
+        assert!(workspace("crates/core/builder", &[("catchment-wire", false)]).is_empty());
+        assert!(workspace("crates/io/net", &[("catchment-model", false)]).is_empty());
+    }
+
+    #[test]
+    fn upward_dependency_is_found() {
+        let found = workspace("crates/base/model", &[("catchment-wire", false)]);
+        assert_eq!(
+            found,
+            ["crates/base/model: depends on `catchment-wire`: base -> format is not downwards"]
+        );
+        assert_eq!(workspace("crates/base/model", &[("catchment-cli", true)]).len(), 1);
+    }
+
+    #[test]
+    fn core_and_io_may_not_see_each_other() {
+        assert_eq!(workspace("crates/core/builder", &[("catchment-net", false)]).len(), 1);
+        assert_eq!(workspace("crates/io/net", &[("catchment-builder", false)]).len(), 1);
+    }
+
+    #[test]
+    fn dependency_within_a_floor_is_found_unless_it_is_listed() {
+        assert_eq!(workspace("crates/core/builder", &[("catchment-trends", false)]).len(), 1);
+        assert_eq!(workspace("crates/io/net", &[("catchment-disk", true)]).len(), 1);
+        assert!(workspace("crates/top/python", &[("catchment-cli", false)]).is_empty());
+        assert_eq!(workspace("crates/top/cli", &[("catchment-python", false)]).len(), 1);
+    }
+
+    #[test]
+    fn exception_for_tests_does_not_reach_the_product() {
+        assert!(workspace("crates/node/recorder", &[("catchment-emulator", true)]).is_empty());
+        assert_eq!(workspace("crates/node/recorder", &[("catchment-emulator", false)]).len(), 1);
+    }
+
+    #[test]
+    fn testing_floor_is_for_tests_alone() {
+        assert!(workspace("crates/base/model", &[("catchment-sim", true)]).is_empty());
+        assert_eq!(workspace("crates/node/recorder", &[("catchment-sim", false)]).len(), 1);
+        assert!(workspace("crates/testing/sim", &[("catchment-recorder", false)]).is_empty());
+    }
+
+    #[test]
+    fn sockets_files_and_threads_of_others_are_kept_out_of_core_and_format() {
+        assert_eq!(workspace("crates/core/builder", &[("libc", false)]).len(), 1);
+        assert_eq!(workspace("crates/format/frame", &[("tokio", false)]).len(), 1);
+        assert!(workspace("crates/format/frame", &[("tempfile", true)]).is_empty());
+        assert!(workspace("crates/io/net", &[("libc", false)]).is_empty());
+    }
+
+    #[test]
+    fn anyhow_is_for_the_command_line_alone() {
+        assert_eq!(workspace("crates/node/recorder", &[("anyhow", false)]).len(), 1);
+        assert!(workspace("crates/top/cli", &[("anyhow", false)]).is_empty());
+    }
+
+    #[test]
+    fn xtask_and_the_product_do_not_depend_on_each_other() {
+        assert_eq!(workspace("crates/top/cli", &[("xtask", false)]).len(), 1);
+        assert_eq!(workspace("xtask", &[("catchment-model", false)]).len(), 1);
+    }
+
+    #[test]
+    fn misplaced_package_is_found() {
+        assert_eq!(workspace("crates/attic/model", &[]).len(), 1);
+        assert_eq!(workspace("crates/model", &[]).len(), 1);
+        let mut renamed = package("crates/base/model", &[]);
+        renamed.name = "model".to_owned();
+        assert_eq!(check(&[renamed]).len(), 1);
+    }
+
+    #[test]
+    fn package_without_the_lints_is_found() {
+        let mut bare = package("crates/base/model", &[]);
+        bare.manifest.clear();
+        assert_eq!(check(&[bare]).len(), 1);
+    }
+}
