@@ -122,7 +122,7 @@ impl Recorder {
 
         let mut rings = Vec::new();
         let mut threads = Vec::new();
-        let mut spawn = |name: String, cpu: Option<usize>, body: Box<dyn FnOnce() + Send>| {
+        let spawn = |name: String, cpu: Option<usize>, body: Box<dyn FnOnce() + Send>| {
             spawn_thread(name, cpu, &live, body).map_err(system("a thread"))
         };
         let mut receive_threads = Vec::new();

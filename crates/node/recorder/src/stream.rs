@@ -53,13 +53,6 @@ pub(crate) struct Stream {
     current: Option<Buffer>,
 }
 
-impl Stream {
-    /// Bytes streamed so far.
-    pub(crate) fn position(&self) -> u64 {
-        self.position
-    }
-}
-
 impl<T> Jobs<T> {
     pub(crate) fn new(disk: Disk, buffer_bytes: usize) -> Self {
         Self {

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use catchment_builder::Cut;
-use catchment_disk::{Completion, CompletionKind, Disk, DiskConfig};
+use catchment_disk::{Completion, CompletionKind, Disk, DiskConfig, FileId};
 use catchment_frame::{FrameInfo, FrameKind, Schema, encode_ledger_increment};
 use catchment_model::{Entry, Ledger, RunId, SourceId};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -241,23 +241,12 @@ impl Write {
 
     /// A job has ended, and all older ones have.
     fn job_ended(&mut self, job: Job<What>) {
-        let what = job.what.expect("an ended job");
-        let error = job.error;
-        let in_closing = self.closing.iter().position(|file| file.id == job.file);
-        let file = match in_closing {
-            Some(index) => &mut self.closing[index],
-            None => self.current.as_mut().expect("a job's file is current or closing"),
-        };
-        if let (Some(error), false) = (&error, file.failed) {
-            file.failed = true;
-            let reason = format!("cannot write {}: {error}", file.path.display());
-            if in_closing.is_none() {
-                self.closing.extend(self.current.take());
-            }
-            self.fault(reason);
-            return self.job_ended(Job { file: job.file, what: Some(what), error: None, ..job });
+        if let Some(error) = &job.error {
+            self.fail(job.file, error);
         }
-        match what {
+        let mut files = self.closing.iter_mut().chain(&mut self.current);
+        let file = files.find(|file| file.id == job.file).expect("a job's file is open");
+        match job.what.expect("an ended job") {
             What::Header => file.header_recorded = !file.failed,
             What::Frame(frame) if file.failed => {
                 self.carried.add(&frame.increment);
@@ -282,9 +271,23 @@ impl Write {
             What::Toc { file_bytes } => {
                 // Without its TOC the file is one that a killed writer left: readable, and repair
                 // can close it.
-                let end = if error.is_some() { file.recorded_end } else { file_bytes };
+                let end = if job.error.is_some() { file.recorded_end } else { file_bytes };
                 self.jobs.disk.finish(job.file, end);
             }
+        }
+    }
+
+    /// A write to that file has failed: it gets no more frames, and what follows in it is lost.
+    fn fail(&mut self, id: FileId, error: &str) {
+        if self.current.as_ref().is_some_and(|file| file.id == id) {
+            self.closing.extend(self.current.take());
+        }
+        let file = self.closing.iter_mut().find(|file| file.id == id);
+        let file = file.expect("a job's file is open");
+        if !file.failed {
+            file.failed = true;
+            let reason = format!("cannot write {}: {error}", file.path.display());
+            self.fault(reason);
         }
     }
 
