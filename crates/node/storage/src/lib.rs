@@ -1,1 +1,26 @@
 //! Recorded runs on disk: open, read, verify, repair and audit them.
+//!
+//! A [`Run`] is a folder of frame files, or one of them, read as one sequence of events. It reads
+//! whatever is there: closed files by their TOC, others by walking from frame to frame, so that a
+//! run whose recorder was killed reads as well as one that ended. [`verify`] checks every checksum,
+//! [`audit`] does the books again from the columns, [`repair`] closes what a killed recorder left.
+//!
+//! Everything a file says is checked before it is believed; what is wrong comes back as a
+//! [`StorageError`] that names file, frame, column and source.
+
+mod audit;
+mod cache;
+mod column;
+mod error;
+mod open;
+mod repair;
+mod run;
+mod verify;
+
+pub use audit::{AuditReport, Closing, Difference, Open, Verdict, audit, recompute};
+pub use column::{FragmentColumn, FragmentRows, FrameEvents, Validity};
+pub use error::StorageError;
+pub use open::{EXTENSION, FileProblem};
+pub use repair::{FileRepair, Outcome, RepairReport, repair};
+pub use run::{EventCounts, FileInfo, Frame, Run};
+pub use verify::{Problem, Progress, VerifyReport, verify};

@@ -1,0 +1,286 @@
+//! The books of a run, done again from its columns and compared with what its recorder wrote.
+//!
+//! The ledger's increments in the frames say what came in and what was dropped; the frames
+//! themselves say what is recorded and what is missing. Their sum is the *recomputed* ledger. For a
+//! run that was ended in order it must equal the TOC's total, entry by entry, and balance. Otherwise
+//! fragments may be in flight: those that came in before the last frame and were to be in a later
+//! one.
+
+use catchment_frame::TocFlags;
+use catchment_model::{Balance, Entry, Ledger};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use crate::error::StorageError;
+use crate::run::Run;
+use crate::verify::{Problem, frames_missing, of_folder, problem_in};
+
+/// What an audit comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Everything is explained, and nothing was lost.
+    Balanced,
+    /// Everything is explained; something that was sent is in no file, or can no longer be read.
+    DataLost,
+    /// What the columns say is not what the recorder wrote, or something is unexplained.
+    NotBalanced,
+}
+
+/// How the run was closed, which is what the books are held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Closing {
+    /// Its recorder ended it: the books must balance to the last fragment.
+    Ended,
+    /// A recorder was killed, and `repair` closed the last file: what was in flight is lost.
+    Repaired,
+    /// It is being recorded, or its recorder was killed: fragments are in flight.
+    NotClosed,
+    /// The file that was opened is not the whole run: it is not compared with the total.
+    Part,
+}
+
+/// An entry in which the TOC's total and the columns differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The source's name.
+    pub source: String,
+    /// The entry's name.
+    pub entry: &'static str,
+    /// What the TOC's total says.
+    pub recorded: u64,
+    /// What increments and columns give.
+    pub recomputed: u64,
+}
+
+/// What one source's books leave open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Open {
+    /// The source's name.
+    pub source: String,
+    /// Fragments that came in and are neither recorded nor counted as dropped; negative: more are
+    /// recorded than came in.
+    pub fragments: i128,
+    /// Packets that came in and are neither accepted nor malformed.
+    pub packets: i128,
+}
+
+/// What an audit found.
+#[derive(Clone, Debug, Serialize)]
+pub struct AuditReport {
+    /// What it comes to.
+    pub verdict: Verdict,
+    /// How the run was closed.
+    pub closing: Closing,
+    /// Events in the files.
+    pub events: u64,
+    /// Frames with events.
+    pub frames: u64,
+    /// Frames that are missing, by the numbers of those that are there.
+    pub frames_missing: u64,
+    /// The last file's TOC says that data were lost.
+    pub flagged_lost: bool,
+    /// The total in the last file's TOC; none if it has no TOC or counts that file alone.
+    #[serde(serialize_with = "optional_ledger")]
+    pub recorded: Option<Ledger>,
+    /// The books as increments and columns give them.
+    #[serde(serialize_with = "ledger")]
+    pub recomputed: Ledger,
+    /// Losses by the recomputed books.
+    #[serde(serialize_with = "losses")]
+    pub balance: Balance,
+    /// Where recorded and recomputed differ.
+    pub differences: Vec<Difference>,
+    /// What is in flight, or unexplained, by source.
+    pub open: Vec<Open>,
+    /// Columns and files that could not be read; what they would have said is not in the books.
+    pub problems: Vec<Problem>,
+    /// Names of the sources, in the order of the ledgers.
+    pub sources: Vec<String>,
+}
+
+impl AuditReport {
+    /// Whether everything is explained.
+    pub fn is_balanced(&self) -> bool {
+        self.verdict != Verdict::NotBalanced
+    }
+
+    /// Whether something that was sent is in no file, or can no longer be read.
+    pub fn lost_data(&self) -> bool {
+        let repaired = self.closing == Closing::Repaired;
+        self.balance.lost_data()
+            || self.flagged_lost
+            || self.frames_missing > 0
+            || !self.problems.is_empty()
+            || (repaired && self.open.iter().any(|open| open.fragments > 0 || open.packets > 0))
+    }
+}
+
+/// Does the books again from increments and columns, and names what could not be read. Reads
+/// lengths, validity and increments of every frame, no payload.
+pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
+    let mut ledger = Ledger::new(run.sources().len());
+    let mut problems = Vec::new();
+    for problem in run.problems().iter().filter(|problem| problem.is_damage()) {
+        problems.push(of_folder(run, problem.to_string()));
+    }
+    for file in run.run_files() {
+        for frame in 0..file.reader.frames().len() {
+            let (added, errors) = file.reader.frame_ledger(frame);
+            ledger.add(&added);
+            let left = PROBLEMS_MAX.saturating_sub(problems.len());
+            let errors = errors.into_iter().take(left);
+            problems.extend(errors.map(|error| problem_in(file, Some(frame), error)));
+        }
+        let damage = file.reader.skipped().iter().filter(|skipped| skipped.reason.is_damage());
+        problems.extend(damage.map(|skipped| Problem {
+            file: file.path.clone(),
+            frame: None,
+            column: None,
+            source: None,
+            problem: skipped.to_string(),
+        }));
+    }
+    for source in &mut ledger.sources {
+        // What can be read back is on the disk.
+        source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
+    }
+    (ledger, problems)
+}
+
+/// Does the books of a run again and compares them with what its recorder wrote.
+///
+/// # Errors
+/// If the ledger in the last file's TOC cannot be read. Damage elsewhere is part of the report.
+pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
+    let (recomputed, problems) = recompute(run);
+    let recorded = run.recorded_ledger()?.cloned();
+    let closing = closing(run);
+    let sources: Vec<String> = run.sources().iter().map(|source| source.name.clone()).collect();
+    let differences = match &recorded {
+        Some(recorded) if closing == Closing::Ended => differences(&sources, recorded, &recomputed),
+        _ => Vec::new(),
+    };
+    let mut report = AuditReport {
+        verdict: Verdict::Balanced,
+        closing,
+        events: run.event_count(),
+        frames: run.frames().len() as u64,
+        frames_missing: frames_missing(run),
+        flagged_lost: last_flags(run).is_some_and(|flags| flags.data_lost),
+        balance: recomputed.balance(),
+        differences,
+        open: if closing == Closing::Part { Vec::new() } else { open(&sources, &recomputed) },
+        recorded,
+        recomputed,
+        problems,
+        sources,
+    };
+    report.verdict = verdict(&report);
+    Ok(report)
+}
+
+fn verdict(report: &AuditReport) -> Verdict {
+    let at_rest = report.closing == Closing::Ended;
+    if at_rest && !(report.differences.is_empty() && report.open.is_empty()) {
+        Verdict::NotBalanced
+    } else if report.lost_data() {
+        Verdict::DataLost
+    } else {
+        Verdict::Balanced
+    }
+}
+
+fn closing(run: &Run) -> Closing {
+    let first_index = run.header().file_index;
+    // The beginning of a folder's run may be missing, which is damage; that of a file is elsewhere.
+    if first_index > 0 && run.problems().is_empty() {
+        return Closing::Part;
+    }
+    match last_flags(run) {
+        None => Closing::NotClosed,
+        Some(flags) if flags.run_ended => Closing::Ended,
+        Some(flags) if flags.repaired => Closing::Repaired,
+        Some(_) if run.path().is_file() => Closing::Part,
+        Some(_) => Closing::NotClosed,
+    }
+}
+
+fn last_flags(run: &Run) -> Option<TocFlags> {
+    run.files().last().and_then(|file| file.flags)
+}
+
+fn differences(names: &[String], recorded: &Ledger, recomputed: &Ledger) -> Vec<Difference> {
+    let mut found = Vec::new();
+    let pairs = recorded.sources.iter().zip(&recomputed.sources);
+    for (name, (recorded, recomputed)) in names.iter().zip(pairs) {
+        for &entry in Entry::ALL {
+            let (then, now) = (recorded[entry], recomputed[entry]);
+            // The TOC is written before the last sync, so that it may say fewer are durable.
+            let fits = if entry == Entry::FragmentsDurable { then <= now } else { then == now };
+            if !fits {
+                let (source, entry) = (name.clone(), entry.name());
+                found.push(Difference { source, entry, recorded: then, recomputed: now });
+            }
+        }
+    }
+    found
+}
+
+fn open(names: &[String], ledger: &Ledger) -> Vec<Open> {
+    let balances = names.iter().zip(&ledger.sources).map(|(name, source)| (name, source.balance()));
+    let unexplained = balances.filter(|(_, balance)| !balance.holds());
+    unexplained
+        .map(|(name, balance)| Open {
+            source: name.clone(),
+            fragments: balance.fragments_in_flight,
+            packets: balance.packets_in_flight,
+        })
+        .collect()
+}
+
+/// One map per source, of the entries that are not zero.
+fn ledger<S: Serializer>(ledger: &Ledger, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(ledger.sources.iter().map(|source| {
+        let counts = source.iter().filter(|(_, count)| *count != 0);
+        counts.map(|(entry, count)| (entry.name(), count)).collect::<Counts>()
+    }))
+}
+
+fn optional_ledger<S: Serializer>(
+    value: &Option<Ledger>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => ledger(value, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn losses<S: Serializer>(balance: &Balance, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(5))?;
+    map.serialize_entry("fragments_lost", &balance.fragments_lost)?;
+    map.serialize_entry("fragments_dropped", &balance.fragments_dropped)?;
+    map.serialize_entry("packets_malformed", &balance.packets_malformed)?;
+    map.serialize_entry("fragments_in_flight", &balance.fragments_in_flight)?;
+    map.serialize_entry("packets_in_flight", &balance.packets_in_flight)?;
+    map.end()
+}
+
+/// Names and counts, in the order of the entries.
+struct Counts(Vec<(&'static str, u64)>);
+
+impl FromIterator<(&'static str, u64)> for Counts {
+    fn from_iter<I: IntoIterator<Item = (&'static str, u64)>>(counts: I) -> Self {
+        Self(counts.into_iter().collect())
+    }
+}
+
+impl Serialize for Counts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
+}
+
+const PROBLEMS_MAX: usize = 10_000;

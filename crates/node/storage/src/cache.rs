@@ -1,0 +1,136 @@
+//! Decoded columns that may be wanted again, bounded in bytes.
+//!
+//! What has not been used for the longest time goes first. An item that is larger than the whole
+//! bound is handed out and not kept. Whoever holds an item keeps it alive, also after it went.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use std::hash::Hash;
+
+/// Something that the cache can keep: cheap to clone, and of known size.
+pub(crate) trait Cached: Clone {
+    /// Bytes that it holds in memory.
+    fn bytes(&self) -> usize;
+}
+
+/// A map that forgets.
+pub(crate) struct Cache<K, V> {
+    state: Mutex<State<K, V>>,
+    bytes_max: usize,
+}
+
+struct State<K, V> {
+    items: HashMap<K, (V, u64)>,
+    /// Keys by the time of their last use.
+    by_use: BTreeMap<u64, K>,
+    clock: u64,
+    bytes: usize,
+}
+
+impl<K: Copy + Eq + Hash, V: Cached> Cache<K, V> {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        let (items, by_use) = (HashMap::new(), BTreeMap::new());
+        Self { state: Mutex::new(State { items, by_use, clock: 0, bytes: 0 }), bytes_max }
+    }
+
+    /// The item of that key, made by `make` if it is not here. No lock is held meanwhile, so that
+    /// two threads may make the same item; the first one stays.
+    pub(crate) fn get_or_make<E>(
+        &self,
+        key: K,
+        make: impl FnOnce() -> Result<V, E>,
+    ) -> Result<V, E> {
+        if let Some(value) = self.lock().touch(key) {
+            return Ok(value);
+        }
+        let value = make()?;
+        let mut state = self.lock();
+        if let Some(first) = state.touch(key) {
+            return Ok(first);
+        }
+        state.insert(key, value.clone(), self.bytes_max);
+        Ok(value)
+    }
+
+    /// A panic elsewhere cannot leave the map half changed in a way that matters: at worst an item
+    /// is made again.
+    fn lock(&self) -> MutexGuard<'_, State<K, V>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Copy + Eq + Hash, V: Cached> State<K, V> {
+    fn touch(&mut self, key: K) -> Option<V> {
+        let (value, used) = self.items.get_mut(&key)?;
+        self.by_use.remove(used);
+        self.clock += 1;
+        *used = self.clock;
+        self.by_use.insert(self.clock, key);
+        Some(value.clone())
+    }
+
+    fn insert(&mut self, key: K, value: V, bytes_max: usize) {
+        let bytes = value.bytes();
+        if bytes > bytes_max {
+            return;
+        }
+        self.clock += 1;
+        self.items.insert(key, (value, self.clock));
+        self.by_use.insert(self.clock, key);
+        self.bytes += bytes;
+        while self.bytes > bytes_max {
+            let Some((_, oldest)) = self.by_use.pop_first() else { break };
+            if let Some((value, _)) = self.items.remove(&oldest) {
+                self.bytes -= value.bytes();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+
+    use super::*;
+
+    impl Cached for Arc<Vec<u8>> {
+        fn bytes(&self) -> usize {
+            self.len()
+        }
+    }
+
+    fn get(cache: &Cache<u32, Arc<Vec<u8>>>, key: u32, bytes: usize) -> (Arc<Vec<u8>>, bool) {
+        let mut made = false;
+        let value = cache.get_or_make(key, || {
+            made = true;
+            Ok::<_, Infallible>(Arc::new(vec![key as u8; bytes]))
+        });
+        let Ok(value) = value;
+        (value, made)
+    }
+
+    #[test]
+    fn what_was_used_least_recently_goes_first_and_the_bound_holds() {
+        let cache = Cache::new(100);
+        get(&cache, 1, 40);
+        get(&cache, 2, 40);
+        assert!(!get(&cache, 1, 40).1);
+        get(&cache, 3, 40);
+        assert!(!get(&cache, 1, 40).1);
+        assert!(!get(&cache, 3, 40).1);
+        assert!(get(&cache, 2, 40).1);
+        let state = cache.lock();
+        assert_eq!((state.bytes, state.items.len(), state.by_use.len()), (80, 2, 2));
+    }
+
+    #[test]
+    fn an_item_beyond_the_bound_is_handed_out_and_not_kept() {
+        let cache = Cache::new(100);
+        get(&cache, 1, 40);
+        assert_eq!(get(&cache, 2, 101).0.len(), 101);
+        assert!(get(&cache, 2, 101).1);
+        assert!(!get(&cache, 1, 40).1);
+    }
+}

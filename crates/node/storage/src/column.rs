@@ -1,0 +1,291 @@
+//! The columns of one frame, decoded: its events, and one source's fragments.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use catchment_model::EventFlags;
+
+/// The events of one frame, in the order in which they were recorded.
+#[derive(Debug)]
+pub struct FrameEvents {
+    keys: Vec<u64>,
+    times_ns: Vec<u64>,
+    flags: Vec<u32>,
+    /// Whether keys rise from row to row, as a recorder writes them.
+    ordered: bool,
+}
+
+impl FrameEvents {
+    /// Checked: the three are of the same length.
+    pub(crate) fn new(keys: Vec<u64>, times_ns: Vec<u64>, flags: Vec<u32>) -> Self {
+        assert!(keys.len() == times_ns.len() && keys.len() == flags.len(), "columns of one frame");
+        let ordered = keys.is_sorted();
+        Self { keys, times_ns, flags, ordered }
+    }
+
+    /// How many events there are.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// What each event's fragments were matched by.
+    pub fn keys(&self) -> &[u64] {
+        &self.keys
+    }
+
+    /// When each event's first fragment arrived: nanoseconds since 1970, UTC.
+    pub fn times_ns(&self) -> &[u64] {
+        &self.times_ns
+    }
+
+    /// Bits of [`EventFlags`], one `u32` per event.
+    pub fn flags(&self) -> &[u32] {
+        &self.flags
+    }
+
+    /// How many events lack a source that was required.
+    pub fn incomplete(&self) -> u64 {
+        let incomplete = |&&flags: &&u32| EventFlags(flags).contains(EventFlags::INCOMPLETE);
+        self.flags.iter().filter(incomplete).count() as u64
+    }
+
+    /// The row of the event with that key; the first, should there be several.
+    pub fn row_of(&self, key: u64) -> Option<usize> {
+        if self.ordered {
+            let row = self.keys.partition_point(|&k| k < key);
+            return (self.keys.get(row) == Some(&key)).then_some(row);
+        }
+        self.keys.iter().position(|&k| k == key)
+    }
+
+    /// The rows with keys from `first` to `last`, both included: one range, or several where keys
+    /// do not rise.
+    pub fn rows_between(&self, first: u64, last: u64) -> Vec<Range<usize>> {
+        if first > last {
+            return Vec::new();
+        }
+        if self.ordered {
+            let start = self.keys.partition_point(|&k| k < first);
+            let end = self.keys.partition_point(|&k| k <= last);
+            return std::iter::once(start..end).filter(|rows| !rows.is_empty()).collect();
+        }
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        for (row, key) in self.keys.iter().enumerate() {
+            if (first..=last).contains(key) {
+                match ranges.last_mut() {
+                    Some(range) if range.end == row => range.end = row + 1,
+                    _ => ranges.push(row..row + 1),
+                }
+            }
+        }
+        ranges
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        8 * self.keys.capacity() + 8 * self.times_ns.capacity() + 4 * self.flags.capacity()
+    }
+}
+
+/// Which rows of a frame have a source's fragment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Validity {
+    /// All of them.
+    All,
+    /// None of them.
+    None,
+    /// Bit *i* mod 8 of byte *i* / 8 is row *i*.
+    Bits(Vec<u8>),
+}
+
+impl Validity {
+    /// Whether that row, which must be below the frame's rows, has the fragment.
+    pub fn is_set(&self, row: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::None => false,
+            Self::Bits(bits) => bits[row / 8] & (1 << (row % 8)) != 0,
+        }
+    }
+
+    /// How many of the frame's rows have it.
+    pub fn count(&self, rows: u64) -> u64 {
+        match self {
+            Self::All => rows,
+            Self::None => 0,
+            // Spare bits are zero by the specification, and were checked when the column was read.
+            Self::Bits(bits) => bits.iter().map(|byte| u64::from(byte.count_ones())).sum(),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        if let Self::Bits(bits) = self { bits.capacity() } else { 0 }
+    }
+}
+
+/// What one source put into one frame.
+#[derive(Debug)]
+pub struct FragmentColumn {
+    events: Arc<FrameEvents>,
+    offsets: Vec<u64>,
+    validity: Arc<Validity>,
+    payload: Vec<u8>,
+}
+
+impl FragmentColumn {
+    /// Checks that the columns fit each other.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub(crate) fn new(
+        events: Arc<FrameEvents>,
+        lengths: &[u32],
+        validity: Arc<Validity>,
+        payload: Vec<u8>,
+    ) -> Result<Self, &'static str> {
+        let rows = events.len();
+        if !lengths.is_empty() && lengths.len() != rows {
+            return Err("there are not as many lengths as events");
+        }
+        let mut offsets = Vec::with_capacity(rows + 1);
+        offsets.push(0);
+        let mut end = 0u64;
+        for (row, &length) in lengths.iter().enumerate() {
+            if length != 0 && !validity.is_set(row) {
+                return Err("a fragment that is missing has a length");
+            }
+            end += u64::from(length);
+            offsets.push(end);
+        }
+        offsets.resize(rows + 1, end);
+        if end != payload.len() as u64 {
+            return Err("the lengths do not add up to the payload");
+        }
+        Ok(Self { events, offsets, validity, payload })
+    }
+
+    /// The events of the frame, row by row the same as here.
+    pub fn events(&self) -> &Arc<FrameEvents> {
+        &self.events
+    }
+
+    /// Rows: events of the frame, whether this source is in them or not.
+    pub fn rows(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Where each row's fragment begins in the payload; one more than rows, the last is the end.
+    pub fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+
+    /// Which rows have the fragment.
+    pub fn validity(&self) -> &Arc<Validity> {
+        &self.validity
+    }
+
+    /// The fragments of all rows, one behind the other.
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// The bytes that a row takes in the payload; empty where the fragment is missing.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn range(&self, row: usize) -> Range<usize> {
+        self.offsets[row] as usize..self.offsets[row + 1] as usize
+    }
+
+    /// The fragment of that row; `None` if it is missing.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn fragment(&self, row: usize) -> Option<&[u8]> {
+        self.validity.is_set(row).then(|| &self.payload[self.range(row)])
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        // The events are in the cache themselves.
+        8 * self.offsets.capacity() + self.validity.bytes() + self.payload.capacity()
+    }
+}
+
+/// Rows of one frame, and the column that they are of: a part of a range of events.
+#[derive(Clone, Debug)]
+pub struct FragmentRows {
+    /// The frame.
+    pub frame: usize,
+    /// The rows.
+    pub rows: Range<usize>,
+    /// The source's column in that frame.
+    pub column: Arc<FragmentColumn>,
+}
+
+impl FragmentRows {
+    /// The keys of these rows.
+    pub fn keys(&self) -> &[u64] {
+        &self.column.events.keys[self.rows.clone()]
+    }
+
+    /// Where the rows' fragments stand in the column's payload.
+    pub fn range(&self) -> Range<usize> {
+        let offsets = &self.column.offsets;
+        offsets[self.rows.start] as usize..offsets[self.rows.end] as usize
+    }
+
+    /// The rows' fragments, one behind the other.
+    pub fn payload(&self) -> &[u8] {
+        &self.column.payload[self.range()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(keys: &[u64]) -> Arc<FrameEvents> {
+        let times = vec![0; keys.len()];
+        Arc::new(FrameEvents::new(keys.to_vec(), times, vec![0; keys.len()]))
+    }
+
+    #[test]
+    fn rows_are_found_whether_keys_rise_or_not() {
+        let rising = events(&[3, 5, 7, 9]);
+        assert_eq!((rising.row_of(7), rising.row_of(6)), (Some(2), None));
+        assert!(rising.rows_between(4, 9).into_iter().flatten().eq(1..4));
+        assert_eq!(rising.rows_between(8, 4), []);
+        assert_eq!(rising.rows_between(10, u64::MAX), []);
+        let mixed = events(&[5, 3, 9, 4]);
+        assert_eq!((mixed.row_of(9), mixed.row_of(6)), (Some(2), None));
+        assert_eq!(mixed.rows_between(3, 5), [0..2, 3..4]);
+    }
+
+    #[test]
+    fn an_empty_fragment_is_not_a_missing_one() {
+        let validity = Arc::new(Validity::Bits(vec![0b011]));
+        let column = FragmentColumn::new(events(&[1, 2, 3]), &[2, 0, 0], validity, vec![8, 9])
+            .expect("columns fit");
+        assert_eq!(column.fragment(0), Some(&[8, 9][..]));
+        assert_eq!(column.fragment(1), Some(&[][..]));
+        assert_eq!(column.fragment(2), None);
+        assert_eq!(column.validity().count(3), 2);
+    }
+
+    #[test]
+    fn columns_that_contradict_each_other_are_refused() {
+        let column = |lengths: &[u32], validity, payload: usize| {
+            let validity = Arc::new(validity);
+            FragmentColumn::new(events(&[1, 2]), lengths, validity, vec![0; payload])
+        };
+        assert!(column(&[1, 2], Validity::All, 3).is_ok());
+        assert!(column(&[1, 2], Validity::All, 4).is_err());
+        assert!(column(&[1], Validity::All, 1).is_err());
+        assert!(column(&[1, 2], Validity::Bits(vec![0b01]), 3).is_err());
+        assert!(column(&[], Validity::None, 0).is_ok());
+    }
+}

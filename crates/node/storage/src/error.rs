@@ -1,0 +1,136 @@
+//! What can go wrong with a recorded run, said with the file that it concerns.
+
+use std::path::PathBuf;
+
+use catchment_disk::DiskError;
+use catchment_frame::FrameError;
+use catchment_model::RunId;
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// The system refused to open, list, write or sync.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// A file that is damaged, cut short, or no frame file.
+    #[error("{}: {source}", path.display())]
+    Frame {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: FrameError,
+    },
+    /// The system could not read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file that was made ahead and never begun.
+    #[error("{}: nothing was ever recorded in this file", path.display())]
+    Blank {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A folder without a readable `.catch` file.
+    #[error("{}: no .catch file with a header in this folder", path.display())]
+    NoFiles {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A folder that holds files of two runs.
+    #[error("{} is of run {got}, but {} is of run {expected}", path.display(), first.display())]
+    ForeignFile {
+        /// The file that does not belong.
+        path: PathBuf,
+        /// Its run.
+        got: RunId,
+        /// The run's file that it was compared with.
+        first: PathBuf,
+        /// That file's run.
+        expected: RunId,
+    },
+    /// Two files of a run that do not describe the same sources and columns.
+    #[error("{} and {} are of one run but have different schemas", path.display(), first.display())]
+    SchemaDiffers {
+        /// One file.
+        path: PathBuf,
+        /// The other.
+        first: PathBuf,
+    },
+    /// Two files that say they are the same part of the run.
+    #[error("{} and {} are both file {index} of their run", path.display(), first.display())]
+    IndexTwice {
+        /// The index.
+        index: u32,
+        /// One file.
+        path: PathBuf,
+        /// The other.
+        first: PathBuf,
+    },
+    /// A column that cannot be read, or columns that contradict each other; the rest of the run can
+    /// be read.
+    #[error("{}: frame {frame}, {kind}{}: {problem}", path.display(), of_source(source_name))]
+    Column {
+        /// The file.
+        path: PathBuf,
+        /// The frame's place in that file, from 0.
+        frame: usize,
+        /// What the column means.
+        kind: String,
+        /// The source that it belongs to, if to one.
+        source_name: Option<String>,
+        /// What is wrong.
+        problem: String,
+    },
+    /// An event that is in no frame of the run.
+    #[error("there is no event {key} in this run")]
+    NoEvent {
+        /// The key that was asked for.
+        key: u64,
+    },
+    /// A source that the run does not have.
+    #[error("there is no source {id}: the run has {count}")]
+    NoSource {
+        /// The number that was asked for.
+        id: u32,
+        /// How many there are.
+        count: usize,
+    },
+    /// A frame that the run does not have.
+    #[error("there is no frame {index}: the run has {count}")]
+    NoFrame {
+        /// The number that was asked for.
+        index: usize,
+        /// How many there are.
+        count: usize,
+    },
+}
+
+impl StorageError {
+    /// Whether the cause is what stands in a file, not the request and not the system.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Frame { source, .. } => {
+                !matches!(source, FrameError::Read { .. } | FrameError::Length(_))
+            }
+            Self::Column { .. }
+            | Self::ForeignFile { .. }
+            | Self::SchemaDiffers { .. }
+            | Self::IndexTwice { .. } => true,
+            Self::Disk(_)
+            | Self::Read { .. }
+            | Self::Blank { .. }
+            | Self::NoFiles { .. }
+            | Self::NoEvent { .. }
+            | Self::NoSource { .. }
+            | Self::NoFrame { .. } => false,
+        }
+    }
+}
+
+fn of_source(name: &Option<String>) -> String {
+    name.as_ref().map_or_else(String::new, |name| format!(" of source {name}"))
+}

@@ -1,0 +1,199 @@
+//! Finding a run's files and putting them in order.
+
+use std::path::{Path, PathBuf};
+
+use catchment_disk::{ReadFile, list_folder};
+use catchment_frame::{FileHeader, FileReader, FrameError, FrameRef, ReadAt};
+
+use crate::error::StorageError;
+
+/// Extension of frame files.
+pub const EXTENSION: &str = "catch";
+
+/// One file of a run.
+#[derive(Debug)]
+pub(crate) struct RunFile {
+    pub path: PathBuf,
+    pub reader: FileReader<Pread>,
+}
+
+impl RunFile {
+    pub(crate) fn header(&self) -> &FileHeader {
+        self.reader.header()
+    }
+
+    /// The error with the names of file, column and source.
+    pub(crate) fn error(&self, source: FrameError) -> StorageError {
+        let path = self.path.clone();
+        match source {
+            FrameError::Column { frame: FrameRef::Index(frame), column, problem } => {
+                let (kind, source_name) = self.names(column);
+                let problem = problem.to_string();
+                StorageError::Column { path, frame, kind, source_name, problem }
+            }
+            source => StorageError::Frame { path, source },
+        }
+    }
+
+    /// What a column means, and the name of its source.
+    pub(crate) fn names(&self, column: u32) -> (String, Option<String>) {
+        let schema = &self.header().schema;
+        let Some(info) = schema.columns.iter().find(|info| info.id == column) else {
+            return (format!("column {column}"), None);
+        };
+        let source = info.source.and_then(|source| schema.sources.get(source as usize));
+        (info.kind.name().to_owned(), source.map(|source| source.name.clone()))
+    }
+}
+
+/// A file that is read by `pread`, as the frame crate wants it.
+#[derive(Debug)]
+pub(crate) struct Pread(pub ReadFile);
+
+impl ReadAt for Pread {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read_at(offset, buffer)
+    }
+
+    fn bytes(&self) -> std::io::Result<u64> {
+        self.0.bytes()
+    }
+}
+
+/// Something about a run's files that is not as it should be, and does not keep the rest from being
+/// read.
+#[derive(Debug)]
+pub enum FileProblem {
+    /// A file of the run that is not in the folder, between or before others that are.
+    Missing {
+        /// Its index.
+        index: u32,
+    },
+    /// A file that was made ahead and never begun: empty, or zeros where its header should be.
+    Blank {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file whose header cannot be read.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: FrameError,
+    },
+}
+
+impl FileProblem {
+    /// Whether data may be lost by it.
+    pub fn is_damage(&self) -> bool {
+        !matches!(self, Self::Blank { .. })
+    }
+}
+
+impl std::fmt::Display for FileProblem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Missing { index } => write!(f, "file {index} of the run is missing"),
+            Self::Blank { path } => {
+                write!(f, "{}: made ahead and never begun", path.display())
+            }
+            Self::Unreadable { path, error } => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+/// The files of a run by rising index, at least one, and what is not in order about them.
+pub(crate) fn files(path: &Path) -> Result<(Vec<RunFile>, Vec<FileProblem>), StorageError> {
+    if !path.is_dir() {
+        let file = open_file(path)?.map_err(|error| match error {
+            FileProblem::Unreadable { path, error } => StorageError::Frame { path, source: error },
+            _ => StorageError::Blank { path: path.to_owned() },
+        })?;
+        return Ok((vec![file], Vec::new()));
+    }
+    let (mut files, mut problems) = (Vec::new(), Vec::new());
+    for path in paths(path)? {
+        match open_file(&path)? {
+            Ok(file) => files.push(file),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if files.is_empty() {
+        // One file that is there and damaged says more than that there is none.
+        let unreadable = problems.into_iter().find_map(|problem| match problem {
+            FileProblem::Unreadable { path, error } => {
+                Some(StorageError::Frame { path, source: error })
+            }
+            _ => None,
+        });
+        return Err(unreadable.unwrap_or_else(|| StorageError::NoFiles { path: path.to_owned() }));
+    }
+    files.sort_by_key(|file| file.header().file_index);
+    check_together(&files)?;
+    // A file that is there but unreadable says nothing of its index: it is then named twice.
+    let mut expected = 0u32;
+    for file in &files {
+        let index = file.header().file_index;
+        // Bounded, because an index is 32 bits that anyone can write.
+        let missing = expected..index.min(expected.saturating_add(MISSING_NAMED_MAX));
+        problems.extend(missing.map(|index| FileProblem::Missing { index }));
+        expected = index.saturating_add(1);
+    }
+    Ok((files, problems))
+}
+
+/// The paths of a folder's frame files, by name.
+pub(crate) fn paths(folder: &Path) -> Result<Vec<PathBuf>, StorageError> {
+    let entries = list_folder(folder)?.into_iter();
+    let is_frame_file = |path: &PathBuf| path.extension().is_some_and(|ext| ext == EXTENSION);
+    Ok(entries.filter(|e| !e.is_folder).map(|e| e.path).filter(is_frame_file).collect())
+}
+
+/// Whether a file has not been begun: nothing in it, or zeros where its header should be.
+pub(crate) fn is_blank(file: &ReadFile) -> std::io::Result<bool> {
+    let mut block = [0; catchment_frame::BLOCK_BYTES as usize];
+    let filled = file.read_at(0, &mut block)?;
+    Ok(block[..filled].iter().all(|&byte| byte == 0))
+}
+
+/// The file, or why it cannot be part of a run; an error if the system refuses.
+fn open_file(path: &Path) -> Result<Result<RunFile, FileProblem>, StorageError> {
+    let path = path.to_owned();
+    let file = ReadFile::open(&path)?;
+    let blank =
+        is_blank(&file).map_err(|source| StorageError::Read { path: path.clone(), source })?;
+    Ok(match FileReader::open(Pread(file)) {
+        Ok(reader) => Ok(RunFile { path, reader }),
+        // A blank beginning alone is no verdict: a damaged header is read from the TOC's copy.
+        Err(_) if blank => Err(FileProblem::Blank { path }),
+        Err(error) => Err(FileProblem::Unreadable { path, error }),
+    })
+}
+
+fn check_together(files: &[RunFile]) -> Result<(), StorageError> {
+    let first = &files[0];
+    for pair in files.windows(2) {
+        let (before, file) = (&pair[0], &pair[1]);
+        let header = file.header();
+        let path = file.path.clone();
+        if header.run != first.header().run {
+            let (got, expected) = (header.run, first.header().run);
+            return Err(StorageError::ForeignFile {
+                path,
+                got,
+                first: first.path.clone(),
+                expected,
+            });
+        }
+        if header.schema != first.header().schema {
+            return Err(StorageError::SchemaDiffers { path, first: first.path.clone() });
+        }
+        let index = header.file_index;
+        if index == before.header().file_index {
+            return Err(StorageError::IndexTwice { index, path, first: before.path.clone() });
+        }
+    }
+    Ok(())
+}
+
+const MISSING_NAMED_MAX: u32 = 1_000;

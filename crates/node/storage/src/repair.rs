@@ -1,0 +1,221 @@
+//! Closing what a killed recorder left: a TOC and a trailer behind the last whole frame.
+//!
+//! A file that is closed and whole is never opened for writing. In any other, only what stands
+//! behind the last whole frame is overwritten, and the file is cut there; no frame is ever touched.
+//! A repair that is cut short can be run again.
+
+use std::path::{Path, PathBuf};
+
+use catchment_disk::{EditFile, ReadFile};
+use catchment_frame::FileReader;
+use catchment_model::Ledger;
+use serde::Serialize;
+
+use crate::error::StorageError;
+use crate::open::{self, Pread};
+
+/// What was done with a run's files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RepairReport {
+    /// One for each file, in the order of the run.
+    pub files: Vec<FileRepair>,
+}
+
+/// What was done with one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileRepair {
+    /// The file.
+    pub path: PathBuf,
+    /// What was done.
+    pub outcome: Outcome,
+    /// Frames that are whole.
+    pub frames: u64,
+    /// Events in these.
+    pub events: u64,
+    /// Bytes that are neither frames nor zeros: what was lost or damaged.
+    pub skipped_bytes: u64,
+    /// Frames that are missing between those found, by their numbers.
+    pub frames_missing: u64,
+    /// Columns that cannot be read; they stay where they are.
+    pub damaged: Vec<String>,
+    /// The file's length before.
+    pub bytes_before: u64,
+    /// The file's length now.
+    pub bytes_after: u64,
+}
+
+/// What was done with a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Nothing: it is closed and its index whole.
+    Intact,
+    /// It was closed behind its last whole frame.
+    Closed,
+    /// Nothing: it was made ahead and never begun, and can be deleted.
+    Blank,
+    /// Nothing can be done: its header cannot be read.
+    Unreadable(String),
+}
+
+impl RepairReport {
+    /// How many files were closed.
+    pub fn closed(&self) -> usize {
+        self.files.iter().filter(|file| file.outcome == Outcome::Closed).count()
+    }
+
+    /// Whether something in the files is damaged or missing.
+    pub fn found_damage(&self) -> bool {
+        self.files.iter().any(|file| {
+            file.skipped_bytes > 0
+                || file.frames_missing > 0
+                || !file.damaged.is_empty()
+                || matches!(file.outcome, Outcome::Unreadable(_))
+        })
+    }
+}
+
+/// Closes every file of a run (a folder, or one file) that is not closed, or whose index is
+/// damaged. The run must not be recorded meanwhile.
+///
+/// # Errors
+/// A system that refuses to read, write or sync. Files before the one concerned are done.
+pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
+    let path = path.as_ref();
+    let paths = if path.is_dir() { open::paths(path)? } else { vec![path.to_owned()] };
+    if paths.is_empty() {
+        return Err(StorageError::NoFiles { path: path.to_owned() });
+    }
+    let (mut report, mut found) = (RepairReport::default(), Vec::new());
+    for path in paths {
+        match Found::open(path)? {
+            Ok(file) => found.push(file),
+            Err(hopeless) => report.files.push(hopeless),
+        }
+    }
+    found.sort_by_key(|file| file.reader.header().file_index);
+    let hopeless = std::mem::take(&mut report.files);
+    let last_open = found.iter().rposition(|file| !file.is_intact());
+    // What the frames of all files so far add up to, while none is missing. The totals in their TOCs
+    // will not do: they were taken while the recorder counted on.
+    let mut before = Some(Ledger::default());
+    for (place, file) in found.into_iter().enumerate() {
+        let header = file.reader.header();
+        let sources = header.schema.sources.len();
+        let so_far = before.take().filter(|_| header.file_index as usize == place);
+        let so_far = if place == 0 { so_far.map(|_| Ledger::new(sources)) } else { so_far };
+        let so_far = so_far.filter(|ledger| ledger.sources.len() == sources);
+        if file.is_intact() {
+            if last_open.is_some_and(|last| place < last) {
+                before = so_far.map(|ledger| file.add_frames(ledger));
+            }
+            report.files.push(file.untouched());
+        } else {
+            let (done, ledger) = file.close(so_far.as_ref())?;
+            report.files.push(done);
+            before = so_far.and(Some(ledger));
+        }
+    }
+    report.files.extend(hopeless);
+    Ok(report)
+}
+
+/// A file with a header.
+struct Found {
+    path: PathBuf,
+    reader: FileReader<Pread>,
+}
+
+impl Found {
+    /// Opens a file; one without a readable header is done already.
+    fn open(path: PathBuf) -> Result<Result<Self, FileRepair>, StorageError> {
+        let file = ReadFile::open(&path)?;
+        let read_error = |source| StorageError::Read { path: path.clone(), source };
+        let blank = open::is_blank(&file).map_err(read_error)?;
+        let bytes = file.bytes().map_err(read_error)?;
+        let outcome = match FileReader::open(Pread(file)) {
+            Ok(reader) => return Ok(Ok(Self { path, reader })),
+            Err(_) if blank => Outcome::Blank,
+            Err(error) => Outcome::Unreadable(error.to_string()),
+        };
+        Ok(Err(FileRepair {
+            path,
+            outcome,
+            frames: 0,
+            events: 0,
+            skipped_bytes: 0,
+            frames_missing: 0,
+            damaged: Vec::new(),
+            bytes_before: bytes,
+            bytes_after: bytes,
+        }))
+    }
+
+    /// Closed, and its TOC whole. A damaged file header alone is left as it is: the TOC has its
+    /// copy, and readers take that.
+    fn is_intact(&self) -> bool {
+        self.reader.closed() && self.reader.verify_index().is_empty()
+    }
+
+    fn add_frames(&self, mut ledger: Ledger) -> Ledger {
+        for frame in 0..self.reader.frames().len() {
+            ledger.add(&self.reader.frame_ledger(frame).0);
+        }
+        ledger
+    }
+
+    fn untouched(self) -> FileRepair {
+        let bytes = self.reader.file_bytes();
+        let rows = self.reader.frames().iter().map(|frame| frame.info.rows);
+        FileRepair {
+            outcome: Outcome::Intact,
+            frames: self.reader.frames().len() as u64,
+            events: rows.fold(0, u64::saturating_add),
+            skipped_bytes: 0,
+            frames_missing: 0,
+            damaged: Vec::new(),
+            bytes_before: bytes,
+            bytes_after: bytes,
+            path: self.path,
+        }
+    }
+
+    /// Closes the file behind its last whole frame. Returns also the total in its new TOC.
+    fn close(self, before: Option<&Ledger>) -> Result<(FileRepair, Ledger), StorageError> {
+        let Self { path, reader } = self;
+        let bytes_before = reader.file_bytes();
+        drop(reader);
+        let file = Pread(ReadFile::open(&path)?);
+        let frame_error = |source| StorageError::Frame { path: path.clone(), source };
+        let plan = catchment_frame::repair(&file, before).map_err(frame_error)?;
+        drop(file);
+        let mut bytes_after = bytes_before;
+        let mut outcome = Outcome::Intact;
+        if let Some(closing) = &plan.closing {
+            let file = EditFile::open(&path)?;
+            file.write_at(closing.offset, &closing.bytes)?;
+            // TOC and trailer are safe before anything behind them is given up.
+            file.sync()?;
+            file.truncate(closing.file_bytes())?;
+            file.sync()?;
+            bytes_after = closing.file_bytes();
+            outcome = Outcome::Closed;
+        }
+        let damage = plan.skipped.iter().filter(|skipped| skipped.reason.is_damage());
+        let rows = plan.frames.iter().map(|frame| frame.info.rows);
+        let done = FileRepair {
+            outcome,
+            frames: plan.frames.len() as u64,
+            events: rows.fold(0, u64::saturating_add),
+            skipped_bytes: damage.fold(0, |sum: u64, hole| sum.saturating_add(hole.bytes)),
+            frames_missing: plan.frames_missing,
+            damaged: plan.damaged.iter().take(DAMAGED_MAX).map(ToString::to_string).collect(),
+            bytes_before,
+            bytes_after,
+            path,
+        };
+        Ok((done, plan.ledger))
+    }
+}
+
+const DAMAGED_MAX: usize = 1_000;

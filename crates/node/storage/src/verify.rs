@@ -1,0 +1,153 @@
+//! Every checksum of a run, and what is broken.
+
+use std::path::PathBuf;
+
+use catchment_frame::{Condition, FrameError, FrameRef};
+use serde::Serialize;
+
+use crate::open::RunFile;
+use crate::run::Run;
+
+/// Something broken, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The file; the run's folder where a whole file is concerned.
+    pub file: PathBuf,
+    /// The frame's place in that file, from 0.
+    pub frame: Option<usize>,
+    /// What the column means, by the specification's name.
+    pub column: Option<String>,
+    /// The source that the column belongs to.
+    pub source: Option<String>,
+    /// What is wrong.
+    pub problem: String,
+}
+
+/// How far a verification has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of frames that are checked.
+    pub done_bytes: u64,
+    /// Bytes of all frames.
+    pub total_bytes: u64,
+}
+
+/// What a verification found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct VerifyReport {
+    /// Files that were read.
+    pub files: u64,
+    /// Frames in them, without the TOCs.
+    pub frames: u64,
+    /// Columns in these.
+    pub columns: u64,
+    /// Bytes of these frames.
+    pub bytes: u64,
+    /// Files without a TOC: being recorded, or left by a recorder that was killed. No damage.
+    pub unclosed: Vec<PathBuf>,
+    /// Frames that are missing, by the numbers of those that are there. A recorder whose disk failed
+    /// leaves such gaps, and counts in the ledger what was to be in them.
+    pub frames_missing: u64,
+    /// What is broken: the first 10,000 of it.
+    pub problems: Vec<Problem>,
+    /// How much is broken.
+    pub problem_count: u64,
+}
+
+impl VerifyReport {
+    /// Whether everything that is there is as it was written.
+    pub fn is_intact(&self) -> bool {
+        self.problem_count == 0
+    }
+
+    fn add(&mut self, problem: Problem) {
+        self.problem_count += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem);
+        }
+    }
+}
+
+/// Reads the whole run and checks every checksum, and that columns fit each other. `progress` is
+/// called after every frame.
+pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
+    let mut report = VerifyReport::default();
+    let mut at = Progress { done_bytes: 0, total_bytes: frame_bytes(run) };
+    for problem in run.problems().iter().filter(|problem| problem.is_damage()) {
+        report.add(of_folder(run, problem.to_string()));
+    }
+    report.frames_missing = frames_missing(run);
+    for file in run.run_files() {
+        report.files += 1;
+        verify_index(file, &mut report);
+        for (index, frame) in file.reader.frames().iter().enumerate() {
+            for error in file.reader.verify_frame(index) {
+                report.add(problem_in(file, Some(index), error));
+            }
+            report.frames += 1;
+            report.columns += u64::from(frame.column_count);
+            report.bytes = report.bytes.saturating_add(frame.frame_bytes);
+            at.done_bytes = report.bytes;
+            progress(at);
+        }
+    }
+    report
+}
+
+/// Numbers that are missing between a run's frames.
+pub(crate) fn frames_missing(run: &Run) -> u64 {
+    let frames = run.run_files().iter().flat_map(|file| file.reader.frames());
+    let mut missing = 0u64;
+    let mut expected = None;
+    for frame in frames {
+        let sequence = frame.info.sequence;
+        let gap = expected.map_or(0, |expected| sequence.saturating_sub(expected));
+        missing = missing.saturating_add(gap);
+        expected = Some(sequence.saturating_add(1));
+    }
+    missing
+}
+
+/// A frame's error with the names of what it concerns.
+pub(crate) fn problem_in(file: &RunFile, frame: Option<usize>, error: FrameError) -> Problem {
+    let path = file.path.clone();
+    let FrameError::Column { frame: FrameRef::Index(frame), column, problem } = error else {
+        let problem = error.to_string();
+        return Problem { file: path, frame, column: None, source: None, problem };
+    };
+    let (kind, source) = file.names(column);
+    let problem = problem.to_string();
+    Problem { file: path, frame: Some(frame), column: Some(kind), source, problem }
+}
+
+pub(crate) fn of_folder(run: &Run, problem: String) -> Problem {
+    Problem { file: run.path().to_owned(), frame: None, column: None, source: None, problem }
+}
+
+/// File header, TOC, and what a walk came across.
+fn verify_index(file: &RunFile, report: &mut VerifyReport) {
+    if let Some(error) = file.reader.header_problem() {
+        let problem = format!("{error} (read from the TOC's copy)");
+        report.add(plain(file, problem));
+    }
+    for error in file.reader.verify_index() {
+        report.add(problem_in(file, None, error));
+    }
+    if let Condition::Unclosed(_) = file.reader.condition() {
+        report.unclosed.push(file.path.clone());
+    }
+    for skipped in file.reader.skipped().iter().filter(|skipped| skipped.reason.is_damage()) {
+        report.add(plain(file, skipped.to_string()));
+    }
+}
+
+fn plain(file: &RunFile, problem: String) -> Problem {
+    Problem { file: file.path.clone(), frame: None, column: None, source: None, problem }
+}
+
+fn frame_bytes(run: &Run) -> u64 {
+    let frames = run.run_files().iter().flat_map(|file| file.reader.frames());
+    frames.fold(0, |sum, frame| sum.saturating_add(frame.frame_bytes))
+}
+
+const PROBLEMS_MAX: usize = 10_000;
