@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use catchment_model::{Entry, SourceId};
-use catchment_wire::sequence::{Step, Unwrapper};
+use catchment_wire::sequence::{REORDER_MAX, Step, Unwrapper};
 
 use crate::progress::{PERIODS, Progress};
 use crate::seen::Seen;
@@ -303,6 +303,8 @@ impl Builder {
         let late = key < self.window.base;
         if step == Step::Restart {
             self.tally.add(index, Entry::NumberingRestarts, 1);
+            // It may be the one that the others make, too.
+            source.state.clear(State::OUT_OF_STEP);
         }
         source.state.clear(State::NEW);
         source.state.clear(State::AWAY);
@@ -312,6 +314,8 @@ impl Builder {
             if self.seen.contains(index, key) {
                 self.discard(index, fragment, Entry::FragmentsDuplicate);
             } else {
+                let reordered = key < self.progress.reached(index);
+                self.tally.add(index, Entry::FragmentsReordered, u64::from(reordered));
                 self.accept(index, key, fragment, self.now_ns);
             }
         } else if source.state.has(State::OUT_OF_STEP) {
@@ -336,6 +340,7 @@ impl Builder {
         if state.has(State::NEW) {
             source.unwrapper.realign(self.window.newest);
         }
+        let before = source.unwrapper.newest().unwrap_or(0);
         let (key, step) = source.unwrapper.unwrap(number);
         if self.window.contains(key) && !state.has(State::AWAY) {
             return (key, step);
@@ -352,9 +357,11 @@ impl Builder {
             return (key, step);
         }
         // Does the number fit to the others' now? A source that runs on beyond the window must not
-        // be asked: it may have restarted, and the others be about to.
-        let jumped_back = state.has(State::AHEAD) && step != Step::Forward;
-        if state.has(State::AWAY) || state.has(State::OUT_OF_STEP) || jumped_back {
+        // be asked: it may have restarted, and the others be about to. One that jumps again may: the
+        // number before was garbled.
+        let runs_on = step == Step::Forward && key - before <= REORDER_MAX;
+        let jumped = state.has(State::AHEAD) && !runs_on;
+        if state.has(State::AWAY) || state.has(State::OUT_OF_STEP) || jumped {
             let fits = self.window.key_of(number, bits);
             if let Some(key) = fits.filter(|&key| !self.seen.contains(index, key)) {
                 source.unwrapper.realign(key);
@@ -378,7 +385,6 @@ impl Builder {
             source.state.clear(State::SILENT);
         }
         let reached = self.progress.reached(index);
-        self.tally.add(index, Entry::FragmentsReordered, u64::from(key < reached));
         self.tally.add(index, Entry::FragmentsWrongTag, u64::from(!same_tag));
         self.tally.add(index, Entry::FragmentsFlaggedError, u64::from(fragment.is_flagged()));
         self.progress.set(index, reached.max(key + 1), source.is_waited_for());
@@ -391,8 +397,9 @@ impl Builder {
         source.state.set(State::AHEAD);
         source.state.clear(State::SILENT);
         source.last_ns = self.now_ns;
-        let reached = self.progress.reached(index).max(key + 1);
-        self.progress.set(index, reached, source.is_waited_for());
+        let reached = self.progress.reached(index);
+        self.progress.set(index, reached.max(key + 1), source.is_waited_for());
+        self.tally.add(index, Entry::FragmentsReordered, u64::from(key < reached));
         if source.parked.len() >= self.config.parked_max {
             return self.discard(index, fragment, Entry::FragmentsOutOfRange);
         }

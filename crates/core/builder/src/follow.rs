@@ -112,15 +112,27 @@ impl Builder {
         }
         self.status.restarts_followed += 1;
         self.place_window(base);
-        let took = self.take_parked();
-        // Whoever is in a later turn counted a restart too many: its numbers say where it is.
         for index in 0..self.sources.len() {
-            let first = self.sources[index].parked.front();
-            if first.is_some_and(|first| first.key >> bits > lowest >> bits) {
-                self.set_out_of_step(index);
-            }
+            self.bring_to_turn(index, lowest >> bits);
         }
-        took
+        self.take_parked()
+    }
+
+    // A source whose parked fragments are in a later turn counted a restart too many (it restarted
+    // alone before, or an old number came between the new ones). All restarted now: this is its turn.
+    fn bring_to_turn(&mut self, index: usize, turn: u64) {
+        let bits = self.config.number_bits;
+        let source = &mut self.sources[index];
+        let first = source.parked.front().map_or(0, |first| first.key >> bits);
+        if first <= turn {
+            return;
+        }
+        let back = (first - turn) << bits;
+        source.parked.iter_mut().for_each(|parked| parked.key -= back);
+        let newest = source.unwrapper.newest().unwrap_or(0);
+        let newest = newest.saturating_sub(back);
+        source.unwrapper.realign(newest);
+        self.progress.set(index, newest + 1, source.is_waited_for());
     }
 
     // Gives up what has been parked for a time-out and is so far away that the window will not get

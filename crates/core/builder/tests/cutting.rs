@@ -1,0 +1,186 @@
+//! How frames are cut.
+
+mod support;
+
+use catchment_builder::{
+    Builder, BuilderConfig, ConfigError, Fragment, IncompletePolicy, SourceRole, Span,
+};
+use catchment_model::Entry;
+use support::{MS, Random, Rig, S};
+
+#[test]
+fn a_frame_exceeds_its_size_by_less_than_one_event() {
+    let mut config = BuilderConfig::new(vec![SourceRole::Required; 3]);
+    config.frame_bytes = 10_000;
+    let mut rig = Rig::new(config);
+    rig.send_all(0, 0..3, 0..1_000);
+    rig.poll(0);
+    rig.finish(0);
+    let (last, full) = rig.frame_bytes.split_last().unwrap();
+    assert!(full.iter().all(|bytes| (10_000..10_300).contains(bytes)), "{full:?}");
+    assert!(*last <= 10_300);
+    assert_eq!(rig.frame_bytes.iter().sum::<u64>(), 300_000);
+    assert!(rig.end_seen);
+}
+
+#[test]
+fn a_small_frame_is_cut_when_its_time_has_come() {
+    let mut rig = Rig::required(2);
+    rig.send_all(0, 0..2, 0..10);
+    rig.poll(0);
+    rig.poll(999 * MS);
+    assert!(rig.frame_rows.is_empty());
+    rig.poll(S);
+    assert_eq!(rig.frame_rows, [10]);
+    rig.poll(5 * S);
+    assert_eq!(rig.frame_rows, [10]);
+}
+
+#[test]
+fn neighbours_are_one_span_and_gaps_divide() {
+    let mut builder = Builder::new(BuilderConfig::new(vec![SourceRole::Required; 2])).unwrap();
+    let of = |source, number, offset, bytes| Fragment::new(source, number, offset, bytes);
+    builder.push(0, &[of(0, 0, 40, 10), of(0, 1, 50, 0), of(0, 2, 50, 6), of(0, 3, 90, 4)]);
+    builder.push(0, &[of(1, 0, 0, 8), of(1, 3, 16, 8), of(1, 2, 8, 8)]);
+    builder.finish(0);
+    let cut = builder.cut(0, None).unwrap();
+    assert_eq!(cut.keys, [0, 1, 2, 3]);
+    let [first, second] = &cut.columns[..] else { panic!("two columns") };
+    assert_eq!(first.lengths, [10, 0, 6, 4]);
+    assert_eq!(first.spans, [Span { offset: 40, bytes: 16 }, Span { offset: 90, bytes: 4 }]);
+    assert_eq!(first.validity, None);
+    assert_eq!(second.lengths, [8, 0, 8, 8]);
+    assert_eq!(second.validity, Some(vec![0b1101]));
+    assert_eq!(second.spans, [Span { offset: 0, bytes: 24 }]);
+    assert_eq!((second.missing, second.fragments, second.payload_bytes), (1, 3, 24));
+    assert!(cut.end_of_run);
+}
+
+#[test]
+fn fragments_without_bytes_are_rows_like_others() {
+    let mut rig = Rig::required(2);
+    for source in 0..2 {
+        let fragments: Vec<Fragment> =
+            (0..100).map(|number| rig.fragment(source, number, 0)).collect();
+        rig.push(0, &fragments);
+    }
+    rig.finish(0);
+    assert_eq!((rig.rows.len(), rig.complete()), (100, 100));
+    assert_eq!(rig.frame_bytes, [0]);
+}
+
+#[test]
+fn one_huge_fragment_per_1000_events_on_each_of_90_sources_delays_nobody() {
+    for huge_bytes in [100_000, 10_000_000] {
+        let mut rig = Rig::required(90);
+        let mut random = Random::new(2_008);
+        let (mut huge, mut open_max) = (0, 0);
+        for step in 0..50 {
+            let now = step * 10 * MS;
+            for source in 0..90 {
+                let mut fragments = Vec::new();
+                for number in step * 100..(step + 1) * 100 {
+                    let is_huge = random.chance(1);
+                    huge += u64::from(is_huge);
+                    let bytes = if is_huge { huge_bytes } else { 116 };
+                    fragments.push(rig.fragment(source, number, bytes));
+                }
+                rig.push(now, &fragments);
+            }
+            rig.poll(now);
+            open_max = open_max.max(rig.builder.status().open_events);
+        }
+        assert!(huge > 300);
+        assert_eq!(open_max, 0, "every event closes in the cycle in which it came");
+        rig.finish(S);
+        assert_eq!((rig.rows.len(), rig.complete()), (5_000, 5_000));
+        let (last, full) = rig.frame_bytes.split_last().unwrap();
+        let event_max = u64::from(huge_bytes) * 10;
+        assert!(full.iter().all(|bytes| (32 << 20..(32 << 20) + event_max).contains(bytes)));
+        assert!(*last < (32 << 20) + event_max);
+    }
+}
+
+#[test]
+fn a_fragment_of_64_mib_is_built() {
+    let mut rig = Rig::required(3);
+    for source in 0..3 {
+        let fragments = [0, 1, 2].map(|number| rig.fragment(source, number, 64 << 20));
+        rig.push(0, &fragments);
+    }
+    rig.poll(0);
+    assert_eq!(rig.frame_rows, [1, 1, 1]);
+    rig.finish(0);
+    assert_eq!(rig.complete(), 3);
+}
+
+#[test]
+fn events_that_nobody_cuts_are_held_up_and_not_piled_up() {
+    let mut config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+    (config.window_events, config.reorder_events, config.parked_max) = (1_024, 100, 200);
+    let mut rig = Rig::new(config);
+    for step in 0..100 {
+        rig.send_all(step * MS, 0..2, step * 100..(step + 1) * 100);
+        rig.builder.poll(step * MS);
+        let status = rig.builder.status();
+        assert!(status.released_events <= 2 * 1_024 && status.fragments_held <= 2 * (3 * 1_024));
+    }
+    rig.collect(S);
+    rig.finish(2 * S);
+    assert!(rig.lost() > 0);
+    assert!(rig.frame_rows.iter().all(|&rows| rows <= 1_024));
+}
+
+#[test]
+fn a_run_of_dropped_events_only_makes_no_frame() {
+    let mut config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+    config.incomplete = IncompletePolicy::Drop;
+    let mut rig = Rig::new(config);
+    for step in 0..300 {
+        rig.send(step * 10 * MS, 0, step * 10..(step + 1) * 10);
+        rig.poll(step * 10 * MS);
+        rig.poll(step * 10 * MS + MS);
+    }
+    rig.finish(10 * S);
+    assert_eq!(rig.rows.len(), 0);
+    assert_eq!(rig.count(0, Entry::FragmentsDiscardedIncomplete), 3_000);
+    assert_eq!(rig.count(1, Entry::FragmentsMissingUnrecorded), 3_000);
+}
+
+#[test]
+fn a_cut_given_back_is_used_again() {
+    let mut config = BuilderConfig::new(vec![SourceRole::Required]);
+    config.frame_bytes = 1_000;
+    let mut builder = Builder::new(config).unwrap();
+    let fragments: Vec<Fragment> = (0..20).map(|n| Fragment::new(0, n, 0, 100)).collect();
+    builder.push(0, &fragments[..10]);
+    builder.poll(0);
+    let first = builder.cut(0, None).unwrap();
+    let memory = first.keys.as_ptr();
+    assert!(builder.cut(0, Some(first)).is_none());
+    builder.push(0, &fragments[10..]);
+    builder.poll(0);
+    assert_eq!(builder.cut(0, None).unwrap().keys.as_ptr(), memory);
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused() {
+    use SourceRole::{Disabled, Required};
+    let sound = || BuilderConfig::new(vec![Required; 2]);
+    let refused = |change: fn(&mut BuilderConfig)| {
+        let mut config = sound();
+        change(&mut config);
+        Builder::new(config).map(|_| ()).expect_err("refused")
+    };
+    assert!(Builder::new(sound()).is_ok());
+    assert_eq!(refused(|c| c.sources.clear()), ConfigError::Sources { got: 0 });
+    assert_eq!(refused(|c| c.sources = vec![Required; 5_000]), ConfigError::Sources { got: 5_000 });
+    assert_eq!(refused(|c| c.sources = vec![Disabled]), ConfigError::AllDisabled);
+    assert_eq!(refused(|c| c.number_bits = 8), ConfigError::NumberBits { got: 8 });
+    assert!(matches!(refused(|c| c.window_events = 1_000), ConfigError::Window { .. }));
+    assert!(matches!(refused(|c| c.window_events = 1 << 23), ConfigError::Window { .. }));
+    assert!(matches!(refused(|c| c.reorder_events = 1 << 20), ConfigError::Reorder { .. }));
+    assert_eq!(refused(|c| c.timeout_ns = 0), ConfigError::Timeout { got: 0 });
+    assert_eq!(refused(|c| c.frame_bytes = 0), ConfigError::FrameBytes);
+    assert_eq!(refused(|c| c.parked_max = 0), ConfigError::Parked { got: 0 });
+}

@@ -1,0 +1,287 @@
+//! Sources that run ahead, wrap, restart together or alone, or send a garbled number.
+
+mod support;
+
+use catchment_builder::{BuilderConfig, SourceRole};
+use catchment_model::Entry;
+use support::{MS, Rig, S};
+
+const TURN: u64 = 1 << 24;
+
+#[test]
+fn a_source_100000_events_ahead_is_kept_until_the_others_come() {
+    for source_count in [2, 4] {
+        let mut rig = Rig::required(source_count);
+        rig.send(0, 0, 0..100_000);
+        // The others follow at 4 kHz: they come to the last event 25 s after it was sent.
+        for step in 0..1_250 {
+            let now = 10 * MS + step * 20 * MS;
+            let events = step * 80..(step + 1) * 80;
+            rig.send(now, 0, events.start + 100_000..events.end + 100_000);
+            rig.send_all(now, 1..source_count, events);
+            rig.poll(now);
+        }
+        assert_eq!(rig.builder.status().events_complete, 100_000, "{source_count} sources");
+        rig.send_all(26 * S, 1..source_count, 100_000..200_000);
+        rig.poll(26 * S);
+        rig.finish(26 * S);
+        assert_eq!((rig.rows.len(), rig.complete()), (200_000, 200_000));
+    }
+}
+
+#[test]
+fn a_source_ahead_beyond_the_window_is_parked_and_stops_nobody() {
+    let mut config = BuilderConfig::new(vec![SourceRole::Required; 3]);
+    (config.window_events, config.reorder_events) = (4_096, 256);
+    let mut rig = Rig::new(config);
+    rig.send(0, 0, 0..7_000);
+    for step in 0..70 {
+        rig.send_all(step * MS, 1..3, step * 100..(step + 1) * 100);
+        rig.poll(step * MS);
+    }
+    rig.finish(S);
+    assert_eq!((rig.rows.len(), rig.complete()), (7_000, 7_000));
+}
+
+#[test]
+fn what_is_too_far_ahead_is_counted_out_of_range() {
+    let mut config = BuilderConfig::new(vec![SourceRole::Required; 3]);
+    (config.window_events, config.reorder_events, config.parked_max) = (1_024, 256, 500);
+    let mut rig = Rig::new(config);
+    rig.send_all(0, 0..3, 0..10);
+    rig.send(0, 0, 10..4_000);
+    rig.poll(0);
+    // The window was 0..1,024 when they came; 500 are parked.
+    rig.send_all(MS, 1..3, 10..4_000);
+    for step in 2..20 {
+        rig.poll(step * MS);
+    }
+    rig.finish(S);
+    assert_eq!(rig.count(0, Entry::FragmentsOutOfRange), 4_000 - 1_024 - 500);
+    assert_eq!(rig.count(0, Entry::FragmentsRecorded), 1_524);
+}
+
+#[test]
+fn the_window_follows_when_most_sources_have_moved_on() {
+    let mut config = BuilderConfig::new(vec![SourceRole::Required; 3]);
+    (config.window_events, config.reorder_events) = (4_096, 256);
+    let mut rig = Rig::new(config);
+    rig.send_all(0, 0..3, 0..100);
+    // Nothing of 3,000,000 events came from anybody; one source still says that it is alive.
+    rig.send_all(10 * MS, 0..2, 3_000_000..3_001_000);
+    rig.send(10 * MS, 2, 100..110);
+    for step in 1..70 {
+        rig.send(step * 10 * MS, 2, 100 + step * 10..110 + step * 10);
+        rig.poll(step * 10 * MS);
+    }
+    rig.send(S, 2, 3_000_000..3_001_000);
+    rig.poll(S);
+    rig.finish(2 * S);
+    assert_eq!(rig.complete(), 1_100);
+    assert_eq!(rig.builder.status().restarts_followed, 0);
+    let missing =
+        rig.count(0, Entry::FragmentsMissingUnrecorded) + rig.count(0, Entry::FragmentsMissing);
+    assert_eq!(missing, 3_000_000 - 100, "every event that did not come is missed");
+}
+
+#[test]
+fn numbers_wrap_without_a_trace() {
+    let mut rig = Rig::required(3);
+    for step in 0..200 {
+        for source in 0..3 {
+            // Up to 2,000 events between them.
+            let first = TURN - 10_000 + step * 100 + source as u64 * 1_000;
+            rig.send(step * MS, source, first..first + 100);
+        }
+        rig.poll(step * MS);
+    }
+    rig.finish(S);
+    assert_eq!(rig.rows.len(), 22_000);
+    assert_eq!(rig.complete(), 18_000);
+    assert!(rig.rows.contains_key(&(TURN + 1)));
+    assert_eq!(rig.lost() + rig.total(Entry::NumberingRestarts), 0);
+}
+
+#[test]
+fn all_sources_restart_at_slightly_different_times_and_nothing_is_lost() {
+    for last_event in [4_200, 20_000, 300_000] {
+        for silence_ns in [0, 5 * S] {
+            restart_together(5, last_event, silence_ns);
+        }
+    }
+}
+
+fn restart_together(source_count: usize, last_event: u64, silence_ns: u64) {
+    let mut rig = Rig::required(source_count);
+    let mut now = 0;
+    for first in (0..last_event).step_by(500) {
+        rig.send_all(now, 0..source_count, first..(first + 500).min(last_event));
+        rig.poll(now);
+        now += 10 * MS;
+    }
+    for _ in 0..silence_ns / (100 * MS) {
+        now += 100 * MS;
+        rig.poll(now);
+    }
+    // Source 0 begins anew 80 ms before source 4, which meanwhile delivers the end of what was.
+    let mut sent = vec![0; source_count];
+    for step in 0..400 {
+        for (source, sent) in sent.iter_mut().enumerate() {
+            if step < source * 2 {
+                let number = last_event + step as u64;
+                rig.send(now, source, [number]);
+            } else {
+                rig.send(now, source, *sent..*sent + 50);
+                *sent += 50;
+            }
+        }
+        rig.poll(now);
+        now += 10 * MS;
+    }
+    rig.finish(now);
+    let restarts = rig.total(Entry::NumberingRestarts);
+    assert_eq!(restarts, source_count as u64, "{last_event} {silence_ns}");
+    assert_eq!(rig.total(Entry::FragmentsReordered), 0);
+    assert_eq!(rig.lost(), 0, "{last_event} {silence_ns}: {:?}", rig.ledger.total());
+    assert_eq!(rig.builder.status().restarts_followed, 1);
+    let after: Vec<_> = rig.rows.range(TURN..).collect();
+    assert!((0..source_count).all(|s| rig.count(s, Entry::FragmentsMissingUnrecorded) == 0));
+    assert_eq!(after.len() as u64, sent[0]);
+    let complete = after.iter().filter(|(_, row)| row.present() == source_count).count();
+    assert_eq!(complete as u64, sent[source_count - 1]);
+}
+
+#[test]
+fn a_restart_after_a_silence_is_seen_however_few_events_there_were() {
+    let mut rig = Rig::required(3);
+    rig.send_all(0, 0..3, 0..1_000);
+    for step in 0..30 {
+        rig.poll(step * 100 * MS);
+    }
+    for step in 0..20 {
+        let now = 3 * S + step * 10 * MS;
+        rig.send_all(now, 0..3, step * 100..(step + 1) * 100);
+        rig.poll(now);
+    }
+    rig.finish(4 * S);
+    assert_eq!((rig.rows.len(), rig.complete()), (3_000, 3_000));
+    assert_eq!(rig.total(Entry::NumberingRestarts), 3);
+}
+
+#[test]
+fn a_single_source_restarts_as_often_as_it_likes() {
+    let mut rig = Rig::required(1);
+    for turn in 0..5 {
+        for step in 0..100 {
+            let now = turn * S + step * 10 * MS;
+            rig.send(now, 0, 1 + step * 60..1 + (step + 1) * 60);
+            rig.poll(now);
+        }
+    }
+    rig.finish(5 * S);
+    assert_eq!((rig.rows.len(), rig.complete()), (30_000, 30_000));
+    assert_eq!(rig.count(0, Entry::NumberingRestarts), 4);
+    assert_eq!(rig.count(0, Entry::FragmentsMissingUnrecorded), 0);
+}
+
+#[test]
+fn one_source_that_restarts_alone_stops_nobody_and_each_of_its_fragments_is_counted() {
+    for source_count in [2, 5] {
+        let mut rig = Rig::required(source_count);
+        let mut restarted = 0;
+        for step in 0..600 {
+            let (now, events) = (step * 10 * MS, step * 200..(step + 1) * 200);
+            rig.send_all(now, 1..source_count, events.clone());
+            if step < 100 {
+                rig.send(now, 0, events);
+            } else {
+                rig.send(now, 0, (step - 100) * 200..(step - 99) * 200);
+                restarted += 200;
+            }
+            rig.poll(now);
+        }
+        assert!(rig.builder.status().sources[0].out_of_step);
+        rig.finish(6 * S);
+        assert_eq!((rig.rows.len(), rig.complete()), (120_000, 20_000));
+        let not_used =
+            rig.count(0, Entry::FragmentsOutOfRange) + rig.count(0, Entry::FragmentsLate);
+        assert_eq!((not_used, rig.lost()), (restarted, restarted), "{source_count} sources");
+        assert_eq!(rig.count(0, Entry::NumberingRestarts), 1);
+        assert_eq!(rig.count(0, Entry::FragmentsMissing), 100_000);
+        assert!((1..source_count).all(|source| rig.count(source, Entry::FragmentsMissing) == 0));
+    }
+}
+
+#[test]
+fn a_source_out_of_step_is_back_when_the_others_restart_too() {
+    let mut rig = Rig::required(4);
+    for step in 0..600 {
+        let now = step * 10 * MS;
+        // Source 3 restarts at step 100, alone; all restart at step 400.
+        for source in 0..4 {
+            let since = if step >= 400 {
+                400
+            } else if source == 3 && step >= 100 {
+                100
+            } else {
+                0
+            };
+            rig.send(now, source, (step - since) * 200..(step - since + 1) * 200);
+        }
+        rig.poll(now);
+    }
+    assert!(!rig.builder.status().sources[3].out_of_step);
+    rig.finish(6 * S);
+    assert_eq!(rig.complete(), 20_000 + 40_000);
+    assert_eq!(rig.lost(), 60_000, "what it sent while it was out of step");
+}
+
+#[test]
+fn a_source_that_was_away_for_more_than_half_a_turn_finds_back() {
+    let mut rig = Rig::required(3);
+    let numbers = |step: u64| step * 60_000..step * 60_000 + 200;
+    // Only some events of each step are sent, so that 10,000,000 go by in 1,000 steps or less.
+    for step in 0..400 {
+        let now = step * 50 * MS;
+        rig.send_all(now, 0..2, numbers(step));
+        if !(100..300).contains(&step) {
+            rig.send(now, 2, numbers(step));
+        }
+        rig.poll(now);
+    }
+    rig.finish(30 * S);
+    assert_eq!((rig.rows.len(), rig.complete()), (80_000, 40_000));
+    assert_eq!(rig.lost(), 0);
+}
+
+#[test]
+fn a_garbled_number_costs_one_fragment() {
+    for source_count in [1, 2, 3] {
+        for garbled in [5_000_000, 12_000_000, 3] {
+            let mut rig = Rig::required(source_count);
+            for step in 0..300 {
+                let (now, events) = (step * 10 * MS, 100_000 + step * 100..100_100 + step * 100);
+                rig.send_all(now, 1..source_count, events.clone());
+                rig.send(now, 0, events.map(|n| if n == 110_099 { garbled } else { n }));
+                rig.poll(now);
+            }
+            rig.finish(3 * S);
+            assert_eq!(rig.lost(), 1, "{source_count} sources, {garbled}");
+            let complete = rig.rows.range(..TURN).filter(|(_, row)| row.present() == source_count);
+            assert_eq!(complete.count(), 29_999, "{source_count} sources, {garbled}");
+        }
+    }
+}
+
+#[test]
+fn sources_that_begin_at_different_places_of_the_first_window_are_aligned() {
+    let mut rig = Rig::required(3);
+    rig.send(0, 0, TURN - 10..TURN + 20_000);
+    rig.send(0, 1, TURN - 5_000..TURN + 20_000);
+    rig.send(MS, 2, TURN + 5..TURN + 20_000);
+    rig.poll(MS);
+    rig.finish(2 * MS);
+    assert_eq!(rig.rows.len(), 25_000);
+    assert_eq!(rig.complete(), 20_000 - 5);
+    assert_eq!(rig.lost(), 0);
+}

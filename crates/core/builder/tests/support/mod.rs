@@ -1,0 +1,244 @@
+//! A builder with everything around it that a recorder has: segments, books, and what came out.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::BTreeMap;
+
+use catchment_builder::{Builder, BuilderConfig, Cut, Discard, Fragment, SourceRole};
+use catchment_model::ledger::Role;
+use catchment_model::{Entry, EventFlags, Ledger};
+
+pub const MS: u64 = 1_000_000;
+pub const S: u64 = 1_000 * MS;
+
+/// One event as it came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub time_ns: u64,
+    pub flags: EventFlags,
+    /// Per source: offset and bytes. The offset of a fragment without bytes is 0.
+    pub fragments: Vec<Option<(u64, u32)>>,
+}
+
+impl Row {
+    pub fn present(&self) -> usize {
+        self.fragments.iter().flatten().count()
+    }
+}
+
+pub struct Rig {
+    pub builder: Builder,
+    pub rows: BTreeMap<u64, Row>,
+    pub ledger: Ledger,
+    pub discards: Vec<Discard>,
+    pub frame_bytes: Vec<u64>,
+    pub frame_rows: Vec<usize>,
+    pub end_seen: bool,
+    roles: Vec<SourceRole>,
+    ends: Vec<u64>,
+    spare: Option<Cut>,
+    no_source: u64,
+}
+
+impl Rig {
+    pub fn new(config: BuilderConfig) -> Self {
+        let count = config.sources.len();
+        Self {
+            roles: config.sources.clone(),
+            builder: Builder::new(config).expect("settings that can be"),
+            rows: BTreeMap::new(),
+            ledger: Ledger::new(count),
+            discards: Vec::new(),
+            frame_bytes: Vec::new(),
+            frame_rows: Vec::new(),
+            end_seen: false,
+            ends: vec![0; count],
+            spare: None,
+            no_source: 0,
+        }
+    }
+
+    pub fn required(count: usize) -> Self {
+        Self::new(BuilderConfig::new(vec![SourceRole::Required; count]))
+    }
+
+    /// A fragment at the end of its source's segment.
+    pub fn fragment(&mut self, source: usize, number: u64, bytes: u32) -> Fragment {
+        let number = (number & 0xff_ffff) as u32;
+        let Some(end) = self.ends.get_mut(source) else {
+            return Fragment::new(source as u32, number, 0, bytes);
+        };
+        let offset = std::mem::replace(end, *end + u64::from(bytes));
+        Fragment::new(source as u32, number, offset, bytes)
+    }
+
+    pub fn push(&mut self, now_ns: u64, fragments: &[Fragment]) {
+        for fragment in fragments {
+            match self.ledger.sources.get_mut(fragment.source as usize) {
+                Some(source) => source[Entry::FragmentsReceived] += 1,
+                None => self.no_source += 1,
+            }
+        }
+        self.builder.push(now_ns, fragments);
+    }
+
+    /// Pushes one fragment of 100 bytes for each number.
+    pub fn send(&mut self, now_ns: u64, source: usize, numbers: impl IntoIterator<Item = u64>) {
+        let fragments: Vec<Fragment> =
+            numbers.into_iter().map(|number| self.fragment(source, number, 100)).collect();
+        self.push(now_ns, &fragments);
+    }
+
+    /// Pushes the same events for several sources.
+    pub fn send_all(
+        &mut self,
+        now_ns: u64,
+        sources: impl IntoIterator<Item = usize>,
+        numbers: std::ops::Range<u64>,
+    ) {
+        sources.into_iter().for_each(|source| self.send(now_ns, source, numbers.clone()));
+    }
+
+    pub fn poll(&mut self, now_ns: u64) {
+        self.builder.poll(now_ns);
+        self.collect(now_ns);
+    }
+
+    pub fn finish(&mut self, now_ns: u64) {
+        self.builder.finish(now_ns);
+        self.collect(now_ns);
+        assert_eq!(self.builder.status().fragments_held, 0, "all is out at the end");
+        for (index, source) in self.ledger.sources.iter().enumerate() {
+            assert!(source.balance().holds(), "source {index}: {source:?}");
+        }
+    }
+
+    /// Takes all cuts, counts and discards, and checks the books.
+    pub fn collect(&mut self, now_ns: u64) {
+        while let Some(cut) = self.builder.cut(now_ns, self.spare.take()) {
+            self.take(&cut);
+            self.spare = Some(cut);
+        }
+        self.builder.discarded(&mut self.discards);
+        let Self { builder, ledger, .. } = self;
+        builder.counts(|source, entry, count| ledger.sources[source.index()][entry] += count);
+        self.check_books();
+    }
+
+    pub fn check_books(&self) {
+        let held = i128::from(self.builder.status().fragments_held);
+        let total = self.ledger.total();
+        let books = total.sum(Role::FragmentsOut) + total.sum(Role::FragmentsLost);
+        let received = i128::from(total[Entry::FragmentsReceived]);
+        assert_eq!(received - i128::from(books), held, "{total:?}");
+        let not_used = books - total[Entry::FragmentsRecorded];
+        assert_eq!(not_used + self.no_source, self.discards.len() as u64);
+        assert_eq!(self.builder.status().fragments_of_no_source, self.no_source);
+    }
+
+    pub fn count(&self, source: usize, entry: Entry) -> u64 {
+        self.ledger.sources[source][entry]
+    }
+
+    pub fn total(&self, entry: Entry) -> u64 {
+        self.ledger.total()[entry]
+    }
+
+    /// Fragments that came and are in no row, other than repeated ones.
+    pub fn lost(&self) -> u64 {
+        self.ledger.total().sum(Role::FragmentsLost)
+    }
+
+    pub fn complete(&self) -> usize {
+        self.rows.values().filter(|row| row.flags == EventFlags::default()).count()
+    }
+
+    fn take(&mut self, cut: &Cut) {
+        assert!(!cut.keys.is_empty());
+        assert!(!self.end_seen, "nothing comes after the end");
+        self.end_seen = cut.end_of_run;
+        assert_eq!(cut.columns.len(), self.roles.len());
+        assert!(cut.times_ns.len() == cut.keys.len() && cut.flags.len() == cut.keys.len());
+        let first = self.rows.len();
+        for (row, &key) in cut.keys.iter().enumerate() {
+            let last = self.rows.last_key_value().map(|(&last, _)| last);
+            assert!(last.is_none_or(|last| last < key), "keys ascend: {last:?}, {key}");
+            let (time_ns, flags) = (cut.times_ns[row], EventFlags(cut.flags[row]));
+            self.rows.insert(key, Row { time_ns, flags, fragments: Vec::new() });
+        }
+        assert_eq!(self.rows.len(), first + cut.keys.len());
+        for index in 0..cut.columns.len() {
+            self.take_column(cut, index);
+        }
+        let bytes: u64 = cut.columns.iter().map(|column| column.payload_bytes).sum();
+        assert_eq!(bytes, cut.payload_bytes);
+        self.frame_bytes.push(bytes);
+        self.frame_rows.push(cut.keys.len());
+    }
+
+    fn take_column(&mut self, cut: &Cut, index: usize) {
+        let column = &cut.columns[index];
+        assert_eq!(column.lengths.len(), cut.keys.len());
+        let mut spans = column.spans.iter().copied();
+        let mut span = spans.next();
+        let mut present = 0;
+        for (row, (&key, &bytes)) in cut.keys.iter().zip(&column.lengths).enumerate() {
+            let valid = column.validity.as_ref().is_none_or(|v| v[row / 8] >> (row % 8) & 1 == 1);
+            assert!(valid || bytes == 0);
+            let mut offset = 0;
+            if bytes > 0 {
+                let here = span.as_mut().expect("a span for every byte");
+                offset = here.offset;
+                here.offset += u64::from(bytes);
+                here.bytes = here.bytes.checked_sub(u64::from(bytes)).expect("a fragment whole");
+                if here.bytes == 0 {
+                    span = spans.next();
+                }
+            }
+            present += u64::from(valid);
+            let row = self.rows.get_mut(&key).expect("a row");
+            row.fragments.push(valid.then_some((offset, bytes)));
+        }
+        assert_eq!(span, None, "no byte without a fragment");
+        if let Some(validity) = &column.validity {
+            let bits: u64 = validity.iter().map(|byte| u64::from(byte.count_ones())).sum();
+            assert_eq!(validity.len(), cut.keys.len().div_ceil(8));
+            assert_eq!(bits, present, "no bit beyond the rows");
+            assert!(present < cut.keys.len() as u64, "a bitmap only where something is missing");
+        }
+        let missing = cut.keys.len() as u64 - present;
+        let required = self.roles[index] == SourceRole::Required;
+        assert_eq!(column.missing, if required { missing } else { 0 });
+        assert_eq!(column.fragments, present);
+        let lengths: u64 = column.lengths.iter().map(|&bytes| u64::from(bytes)).sum();
+        assert_eq!(column.payload_bytes, lengths);
+        let source = &mut self.ledger.sources[index];
+        source[Entry::FragmentsRecorded] += present;
+        source[Entry::FragmentsMissing] += column.missing;
+    }
+}
+
+/// Random numbers from a seed.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    // SplitMix64.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    pub fn chance(&mut self, per_thousand: u64) -> bool {
+        self.below(1_000) < per_thousand
+    }
+}
