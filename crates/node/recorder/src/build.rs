@@ -88,6 +88,9 @@ impl Build {
         let mut taken = 0;
         for (ring, fill) in &mut self.rings {
             let available = ring.slots().min(BATCH_FRAGMENTS_MAX);
+            if available == 0 {
+                continue;
+            }
             let Ok(chunk) = ring.read_chunk(available) else { continue };
             let (first, second) = chunk.as_slices();
             for part in [first, second] {

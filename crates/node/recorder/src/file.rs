@@ -18,6 +18,7 @@ use crate::write::{FrameJob, RunIdentity, What};
 pub(crate) struct OpenFile {
     pub(crate) id: FileId,
     pub(crate) path: PathBuf,
+    index: u32,
     /// The random number in its header and in all its frames.
     pub(crate) file_id: u64,
     pub(crate) opened_ns: u64,
@@ -169,10 +170,14 @@ impl FileMaker {
         self.next(jobs, live, now_ns).map_err(|error| error.to_string())
     }
 
-    /// Deletes a file in which nothing was recorded.
-    pub(crate) fn remove(&self, path: &Path, live: &Live) {
+    /// Deletes a file that did not get as far as its header, so that the next one takes its number.
+    pub(crate) fn remove(&mut self, file: &OpenFile, live: &Live) {
+        let path = &file.path;
         match std::fs::remove_file(path) {
-            Ok(()) => live.remove_file(path),
+            Ok(()) => {
+                live.remove_file(path);
+                self.next_index = file.index;
+            }
             Err(error) => live.warn_once(format!("cannot delete {}: {error}", path.display())),
         }
     }
@@ -212,6 +217,7 @@ impl FileMaker {
         Ok(OpenFile {
             id,
             path,
+            index: header.file_index,
             file_id,
             opened_ns: now_ns,
             end: header_bytes,

@@ -73,7 +73,8 @@ impl ChunkPool {
             // SAFETY: the offset is within the mapping, which nobody else knows yet.
             unsafe { memory.add(offset).write_volatile(0) };
         }
-        let share = (u64::from(count) * 8 / source_count.max(1) as u64).max(4).min(u64::from(count));
+        let share =
+            (u64::from(count) * 8 / source_count.max(1) as u64).max(4).min(u64::from(count));
         Ok(Self {
             memory,
             memory_bytes,

@@ -250,6 +250,11 @@ impl Write {
             What::Header => file.header_recorded = !file.failed,
             What::Frame(frame) if file.failed => {
                 self.carried.add(&frame.increment);
+                if self.current.is_none() {
+                    // Nothing newer was begun: the next frame takes its number.
+                    let number = frame.written.summary.info.sequence;
+                    self.sequence = self.sequence.min(number);
+                }
                 self.discard(&frame.counts);
             }
             What::Frame(frame) => {
@@ -309,6 +314,10 @@ impl Write {
     }
 
     fn retry(&mut self, now_ns: u64) {
+        if self.closing.iter().any(|file| file.toc_begun && !file.header_recorded) {
+            // It will be deleted, and its number be free again.
+            return;
+        }
         match self.maker.retry(&mut self.jobs, &self.live, now_ns) {
             Ok(file) => {
                 self.current = Some(file);
@@ -388,7 +397,7 @@ impl Write {
             }
         }
         if !file.header_recorded {
-            self.maker.remove(&file.path, &self.live);
+            self.maker.remove(&file, &self.live);
         }
     }
 

@@ -42,8 +42,9 @@ fn sub_events_of_a_file_made_here_are_built_into_the_same_events() {
         };
         // Across the wrap of the trigger number.
         let numbers = (0xff_ffb0..0x100_0050).map(|number| number & 0xff_ffff);
-        let events: Vec<Event> =
-            numbers.map(|number| (0..3).map(|source| sub_event(number, source)).collect()).collect();
+        let events: Vec<Event> = numbers
+            .map(|number| (0..3).map(|source| sub_event(number, source)).collect())
+            .collect();
         let file = write_hld(&events);
         assert_eq!(read_hld(&file), events);
         assert_rebuilt(&events, 3);

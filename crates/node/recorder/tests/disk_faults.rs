@@ -1,0 +1,305 @@
+//! Disks that fail: recording goes into fault loudly, nothing crashes, what was written stays
+//! readable, discards are counted, and recording goes on when the disk is well again.
+
+mod support;
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+
+use catchment_disk::{EngineChoice, FaultPlan};
+use catchment_model::Entry;
+use catchment_recorder::{Recorder, RecorderConfig, RunSummary, State};
+use catchment_storage::{Run, Verdict, audit, verify};
+use catchment_wire::hadtu::ByteOrder;
+use support::{config, packet, senders, total};
+
+const PAYLOAD_BYTES: usize = 8_000;
+
+/// Two sources that send the same events, as fast as the recorder takes them up.
+struct Detector {
+    recorder: Recorder,
+    sockets: Vec<UdpSocket>,
+    next_event: u32,
+}
+
+impl Detector {
+    fn start(config: RecorderConfig) -> Self {
+        let recorder = Recorder::start(config).unwrap();
+        let sockets = senders(&recorder);
+        Self { recorder, sockets, next_event: 1 }
+    }
+
+    /// Sends events and waits until they are recorded or discarded, so that it is never memory that
+    /// runs out first.
+    fn send(&mut self, events: u32) {
+        self.send_on(events);
+        self.wait(|r| r.snapshot().ledger.balance().fragments_in_flight == 0);
+    }
+
+    /// Sends events and waits until the recorder has received them.
+    fn send_on(&mut self, events: u32) {
+        let payload = vec![0x5a; PAYLOAD_BYTES];
+        for _ in 0..events {
+            for (source, socket) in self.sockets.iter().enumerate() {
+                let number = self.next_event & 0xff_ffff;
+                let packet = packet(source as u32, ByteOrder::Big, &[(number, &payload)]);
+                socket.send(&packet).unwrap();
+            }
+            self.next_event += 1;
+        }
+        let sent = u64::from(self.next_event - 1) * 2;
+        self.wait(|recorder| received(recorder) == sent);
+    }
+
+    /// Sends on until the recorder is in that state.
+    fn send_until(&mut self, reached: impl Fn(&State) -> bool) {
+        while !reached(&self.recorder.snapshot().state) {
+            self.send(20);
+        }
+    }
+
+    fn wait(&self, reached: impl Fn(&Recorder) -> bool) {
+        while !reached(&self.recorder) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn stop(self) -> RunSummary {
+        let sent = u64::from(self.next_event - 1) * 2;
+        let summary = self.recorder.stop().unwrap();
+        assert_eq!(total(&summary, Entry::FragmentsReceived), sent);
+        let balance = summary.last.ledger.balance();
+        assert!(balance.holds(), "{balance:?}");
+        summary
+    }
+}
+
+fn received(recorder: &Recorder) -> u64 {
+    recorder.snapshot().ledger.total()[Entry::FragmentsReceived]
+}
+
+fn in_fault(state: &State) -> bool {
+    matches!(state, State::Fault { .. })
+}
+
+fn small_frames(folder: &Path, plan: Option<FaultPlan>) -> RecorderConfig {
+    let mut config = config(folder, 2);
+    config.frame.bytes = 256 << 10;
+    config.frame.time_ns = 20_000_000;
+    config.write.buffer_bytes = 64 << 10;
+    config.write.preallocate_bytes = 1 << 20;
+    config.write.faults = plan;
+    config
+}
+
+/// Everything in the files reads back, and the books of the files are those of the summary.
+fn assert_readable(summary: &RunSummary, verdict: Verdict) {
+    let run = Run::open(&summary.folder).unwrap();
+    let report = verify(&run, |_| {});
+    assert!(report.is_intact(), "{report:?}");
+    let audit = audit(&run).unwrap();
+    assert_eq!(audit.verdict, verdict, "{audit:?}");
+    let recorded = total(summary, Entry::FragmentsRecorded);
+    assert_eq!(audit.recomputed.total()[Entry::FragmentsRecorded], recorded);
+    assert_eq!(summary.last.files.len(), run.files().len());
+}
+
+#[test]
+fn a_full_disk_discards_countedly_and_recording_goes_on_when_there_is_space() {
+    let Some(disk) = SmallDisk::mount("size=12m") else { return };
+    let filler = disk.path().join("filler");
+    std::fs::write(&filler, vec![0; 6 << 20]).unwrap();
+    let mut detector = Detector::start(small_frames(disk.path(), None));
+    detector.send_until(in_fault);
+    let State::Fault { reason } = detector.recorder.snapshot().state else { panic!("in fault") };
+    assert!(reason.contains("space") || reason.contains("full"), "{reason}");
+    detector.send(50);
+    std::fs::remove_file(&filler).unwrap();
+    detector.send_until(|state| *state == State::Recording);
+    let before = detector.recorder.snapshot().counts.frames_recorded;
+    detector.send(20);
+    detector.wait(|recorder| recorder.snapshot().counts.frames_recorded > before);
+    let summary = detector.stop();
+    assert!(total(&summary, Entry::FragmentsDiscardedDisk) > 0);
+    assert!(summary.last.files.len() >= 2, "{:?}", summary.last.files);
+    assert_readable(&summary, Verdict::DataLost);
+}
+
+#[test]
+fn a_failed_write_costs_its_file_the_rest_and_the_next_file_goes_on() {
+    for (attempt, error) in [(3, libc::EIO), (17, libc::ENOSPC), (18, libc::EIO)] {
+        for engine in [EngineChoice::Auto, EngineChoice::Portable] {
+            let folder = tempfile::tempdir().unwrap();
+            let plan = FaultPlan { write_errors: vec![(attempt, error)], ..FaultPlan::default() };
+            let mut config = small_frames(folder.path(), Some(plan));
+            config.write.engine = engine;
+            let mut detector = Detector::start(config);
+            while detector.recorder.snapshot().faults == 0 {
+                detector.send(20);
+            }
+            detector.send_until(|state| *state == State::Recording);
+            detector.send(40);
+            let summary = detector.stop();
+            let recorded = total(&summary, Entry::FragmentsRecorded);
+            let discarded = total(&summary, Entry::FragmentsDiscardedDisk);
+            assert_eq!(recorded + discarded, total(&summary, Entry::FragmentsReceived));
+            assert!(discarded > 0 && recorded > 0);
+            assert_readable(&summary, Verdict::DataLost);
+        }
+    }
+}
+
+#[test]
+fn a_first_write_that_fails_leaves_no_empty_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = FaultPlan { write_errors: vec![(0, libc::EIO)], ..FaultPlan::default() };
+    let mut detector = Detector::start(small_frames(folder.path(), Some(plan)));
+    detector.wait(|recorder| recorder.snapshot().faults == 1);
+    detector.send_until(|state| *state == State::Recording);
+    detector.send(30);
+    let summary = detector.stop();
+    assert_eq!(summary.last.files.len(), 1, "{:?}", summary.last.files);
+    assert!(summary.last.files[0].is_file());
+    assert!(total(&summary, Entry::FragmentsRecorded) > 0);
+    let run = Run::open(&summary.folder).unwrap();
+    assert!(verify(&run, |_| {}).is_intact());
+}
+
+#[test]
+fn a_failed_sync_begins_a_new_file_and_what_was_written_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = FaultPlan { sync_errors: vec![(0, libc::EIO)], ..FaultPlan::default() };
+    let mut config = small_frames(folder.path(), Some(plan));
+    config.write.sync_interval_ns = 1;
+    let mut detector = Detector::start(config);
+    while detector.recorder.snapshot().faults == 0 {
+        detector.send(20);
+    }
+    detector.send_until(|state| *state == State::Recording);
+    detector.send(40);
+    let summary = detector.stop();
+    assert!(
+        total(&summary, Entry::FragmentsDurable) < total(&summary, Entry::FragmentsRecorded),
+        "what the sync that failed was for is not durable"
+    );
+    let run = Run::open(&summary.folder).unwrap();
+    assert!(verify(&run, |_| {}).is_intact());
+}
+
+#[test]
+fn a_folder_that_refuses_the_next_file_is_a_fault_until_it_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = FaultPlan::default();
+    let control = plan.control.clone();
+    let mut config = small_frames(folder.path(), Some(plan));
+    config.write.file_bytes = 1 << 20;
+    let mut detector = Detector::start(config);
+    detector.send(10);
+    control.refuse_opens(Some(libc::EROFS));
+    detector.send_until(in_fault);
+    control.refuse_opens(None);
+    detector.send_until(|state| *state == State::Recording);
+    detector.send(100);
+    let summary = detector.stop();
+    assert!(total(&summary, Entry::FragmentsDiscardedDisk) > 0);
+    assert!(summary.last.files.len() >= 2);
+    assert_readable(&summary, Verdict::DataLost);
+}
+
+#[test]
+fn a_run_does_not_start_where_it_cannot_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("not-a-folder");
+    std::fs::write(&file, "").unwrap();
+    let error = Recorder::start(config(&file, 1)).unwrap_err().to_string();
+    assert!(error.contains("not-a-folder"), "{error}");
+}
+
+#[test]
+fn a_disk_that_stalls_spends_the_memory_and_what_comes_then_is_discarded_countedly() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = FaultPlan::default();
+    let control = plan.control.clone();
+    let mut config = small_frames(folder.path(), Some(plan));
+    config.write.buffer_count = 4;
+    config.memory_bytes = 8 << 20;
+    let mut detector = Detector::start(config);
+    detector.send(10);
+    control.stall(true);
+    let spent = |recorder: &Recorder| {
+        recorder.snapshot().ledger.total()[Entry::FragmentsDiscardedMemory] > 0
+    };
+    while !spent(&detector.recorder) {
+        detector.send_on(20);
+    }
+    assert_eq!(detector.recorder.snapshot().state, State::Recording, "a slow disk is no fault");
+    control.stall(false);
+    let recorded = |r: &Recorder| r.snapshot().ledger.total()[Entry::FragmentsRecorded];
+    let before = recorded(&detector.recorder);
+    while recorded(&detector.recorder) < before + 200 {
+        detector.send_on(5);
+    }
+    let summary = detector.stop();
+    assert!(total(&summary, Entry::FragmentsDiscardedMemory) > 0);
+    assert_eq!(summary.last.ledger.balance().fragments_lost, 0, "nothing was the network's");
+    assert_readable(&summary, Verdict::DataLost);
+}
+
+#[test]
+fn files_are_switched_by_size_and_by_time_and_nothing_is_lost() {
+    for by_time in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = small_frames(folder.path(), None);
+        if by_time {
+            config.write.file_time_ns = Some(50_000_000);
+        } else {
+            config.write.file_bytes = 2 << 20;
+        }
+        let mut detector = Detector::start(config);
+        while detector.recorder.snapshot().files.len() < 4 {
+            detector.send(20);
+        }
+        let summary = detector.stop();
+        assert!(!summary.last.ledger.balance().lost_data());
+        let durable = total(&summary, Entry::FragmentsDurable);
+        assert_eq!(durable, total(&summary, Entry::FragmentsRecorded));
+        assert_readable(&summary, Verdict::Balanced);
+        let bytes = summary.last.files.iter().map(|file| std::fs::metadata(file).unwrap().len());
+        assert!(by_time || bytes.max().unwrap() <= (2 << 20) + (256 << 10));
+    }
+}
+
+/// A file system in memory, unmounted at the end.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// None, with the reason printed, where mounting is not permitted.
+    fn mount(options: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, options) = (c_text(folder.path()), std::ffi::CString::new(options).unwrap());
+        let kind = c"tmpfs".as_ptr();
+        // SAFETY: all texts end with a zero byte and live through the call.
+        let result = unsafe { libc::mount(kind, path.as_ptr(), kind, 0, options.as_ptr().cast()) };
+        if result != 0 {
+            println!("not run: cannot mount: {}", std::io::Error::last_os_error());
+            return None;
+        }
+        Some(Self(folder))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // SAFETY: the text ends with a zero byte and lives through the call.
+        let result = unsafe { libc::umount2(c_text(self.path()).as_ptr(), libc::MNT_DETACH) };
+        assert_eq!(result, 0, "unmounted");
+    }
+}
+
+fn c_text(path: &Path) -> std::ffi::CString {
+    std::ffi::CString::new(PathBuf::from(path).into_os_string().into_encoded_bytes()).unwrap()
+}
