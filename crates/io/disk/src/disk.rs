@@ -221,8 +221,10 @@ impl Disk {
             Ahead::None | Ahead::Failed(_) => {}
         }
         let path = path.to_owned();
-        self.ahead = Ahead::Opening(path.clone());
-        self.helpers.send(Job::Open { path, preallocate_bytes: self.preallocate_bytes })
+        let job = Job::Open { path: path.clone(), preallocate_bytes: self.preallocate_bytes };
+        self.helpers.send(job)?;
+        self.ahead = Ahead::Opening(path);
+        Ok(())
     }
 
     /// The file opened ahead; `None` while it is not there, or when none was asked for. The answer
@@ -402,6 +404,13 @@ impl Disk {
         self.begin_syncs(completions);
         self.begin_finishes(completions);
         self.engine.submit();
+    }
+
+    /// Nothing is under way, with the kernel or with a helper.
+    fn is_idle(&self) -> bool {
+        let opening = matches!(self.ahead, Ahead::Opening(_));
+        let preallocating = self.files.iter().any(|open| open.preallocating);
+        self.pending() == 0 && !opening && !preallocating
     }
 
     fn sleep(&self, timeout: Duration) {
@@ -602,22 +611,18 @@ impl Drop for Disk {
         self.engine.let_go();
         let mut completions = Vec::new();
         let deadline = Instant::now() + DROP_WAIT_MAX;
-        let unbegun = |disk: &Self| {
-            disk.files.iter().any(|open| matches!(open.state, FileState::Closing(_)))
-                || !disk.syncs.is_empty()
-                || disk.slots.busy() > 0
-        };
         self.pump(&mut completions);
-        while unbegun(self) && Instant::now() < deadline {
-            self.wait(Duration::from_millis(100), &mut completions);
+        while !self.is_idle() && Instant::now() < deadline {
+            self.sleep(DROP_WAIT_MAX);
+            self.pump(&mut completions);
         }
         if self.slots.busy() > 0 {
-            // The kernel may still read from these buffers: keep their memory for ever.
+            // The kernel may still read from these buffers: keep their memory and files for ever.
             std::mem::forget(std::mem::replace(&mut self.slots, Slots::new(0)));
+            self.engine.abandon();
         }
-        self.helpers.stop();
-        while let Some(reply) = self.helpers.reply() {
-            self.take_reply(reply, &mut completions);
+        if !self.is_idle() {
+            self.helpers.abandon();
         }
         if let Ahead::Opened(Created { handle, path, .. }) =
             std::mem::replace(&mut self.ahead, Ahead::None)
@@ -635,5 +640,5 @@ fn error_number(error: &io::Error) -> i32 {
 
 /// The longest sleep while an engine holds something back without an event to come.
 const IMPATIENT: Duration = Duration::from_millis(1);
-/// The longest that dropping a disk waits for the kernel.
+/// The longest that dropping a disk waits for one that hangs.
 const DROP_WAIT_MAX: Duration = Duration::from_secs(60);

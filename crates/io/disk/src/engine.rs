@@ -60,6 +60,9 @@ pub(crate) trait Engine: Send {
 
     /// The disk is being dropped: what is held back on purpose must come now.
     fn let_go(&mut self) {}
+
+    /// The disk hangs and will not be waited for: what is under way is left to itself.
+    fn abandon(&mut self) {}
 }
 
 /// An engine, and why it is not a better one.

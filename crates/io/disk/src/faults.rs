@@ -262,6 +262,10 @@ impl Engine for Faulty {
         self.plan.control.stall(false);
         self.inner.let_go();
     }
+
+    fn abandon(&mut self) {
+        self.inner.abandon();
+    }
 }
 
 fn error_of(number: i32) -> io::Result<()> {

@@ -76,20 +76,20 @@ impl Helpers {
         self.replies.try_recv().ok()
     }
 
-    /// Does the jobs that are left, and ends the threads.
-    pub(crate) fn stop(&mut self) {
+    /// Lets the threads end when they can, instead of waiting for them.
+    pub(crate) fn abandon(&mut self) {
+        self.threads.clear();
+    }
+}
+
+impl Drop for Helpers {
+    fn drop(&mut self) {
         self.ahead = None;
         self.finish = None;
         for thread in self.threads.drain(..) {
             // The threads do nothing that can panic; if one did, there is nobody left to tell.
             let _ended = thread.join();
         }
-    }
-}
-
-impl Drop for Helpers {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 

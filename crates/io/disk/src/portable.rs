@@ -67,6 +67,10 @@ impl Engine for Portable {
     fn reap(&mut self, done: &mut Vec<Done>) {
         done.extend(self.done.try_iter());
     }
+
+    fn abandon(&mut self) {
+        self.threads.clear();
+    }
 }
 
 impl Drop for Portable {

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use catchment_frame::ReadAt;
+
 use crate::error::DiskError;
 use crate::files;
 
@@ -55,6 +57,16 @@ impl ReadFile {
     /// What the system says.
     pub fn bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+}
+
+impl ReadAt for ReadFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        Self::read_at(self, offset, buffer)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        Self::bytes(self)
     }
 }
 

@@ -173,10 +173,20 @@ fn a_buffer_dropped_unused_is_free_again_wherever_it_was() {
         }
         std::thread::scope(|scope| {
             scope.spawn(|| drop(buffers));
-            assert!(disk.buffer(Duration::from_secs(60), &mut completions).is_some());
+            // Were the buffer's return not noticed, the test would not end.
+            let long = Duration::from_secs(100_000);
+            assert!(disk.buffer(long, &mut completions).is_some());
         });
         assert_eq!(disk.buffers_free(), 4);
     });
+}
+
+#[test]
+fn a_disk_and_its_buffers_can_move_to_other_threads() {
+    fn is_send<T: Send>() {}
+    is_send::<Disk>();
+    is_send::<catchment_disk::Buffer>();
+    is_send::<catchment_disk::Waker>();
 }
 
 #[test]
