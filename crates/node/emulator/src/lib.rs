@@ -1,1 +1,19 @@
 //! Emulated detectors whose every byte can be proved.
+//!
+//! [`Emulator`] sends what the boards of a detector would send: hadtu packets on UDP, one port per
+//! source. What a fragment holds is a pure function of seed, source and event ([`Content`]), so that
+//! a reader can compute every recorded byte again. Faults are made on request, drawn from the same
+//! seed, and reported exactly ([`EmulatorReport`]).
+
+mod config;
+mod content;
+mod emulator;
+mod faults;
+mod outlet;
+mod pace;
+mod report;
+
+pub use config::{ConfigError, EmulatedSource, EmulatorConfig, Faults, hades_90, preset};
+pub use content::Content;
+pub use emulator::{Emulator, EmulatorError};
+pub use report::{EmulatorLive, EmulatorReport, SourceReport};

@@ -1,0 +1,99 @@
+//! How fast the emulator sends to a receiver that throws everything away, each on a CPU of its own:
+//! `send_rate [seconds] [case]`. A figure of this machine, not a test.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use catchment_emulator::{Emulator, EmulatorConfig, EmulatorLive, hades_90};
+use catchment_net::{ReceiverConfig, UdpReceiver, Work};
+use catchment_telemetry::ThreadTimes;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let seconds = arguments.next().map_or(Ok(2.0), |text| text.parse::<f64>())?;
+    let only = arguments.next();
+    let base = || EmulatorConfig { sources: hades_90(), ..EmulatorConfig::default() };
+    let cases = [
+        ("mark-32k-max", base()),
+        ("mark-32k-63k", EmulatorConfig { rate_hz: Some(63e3), ..base() }),
+        ("mark-32k-huge", EmulatorConfig { huge_every: 1_000, rate_hz: Some(50e3), ..base() }),
+        (
+            "alone-equal-64-max",
+            EmulatorConfig { water_mark_bytes: 0, equal_bursts: Some(64), ..base() },
+        ),
+        (
+            "alone-equal-32-20k",
+            EmulatorConfig {
+                water_mark_bytes: 0,
+                equal_bursts: Some(32),
+                rate_hz: Some(20e3),
+                ..base()
+            },
+        ),
+        ("alone-drawn-max", EmulatorConfig { water_mark_bytes: 0, ..base() }),
+        ("alone-drawn-4k", EmulatorConfig { water_mark_bytes: 0, rate_hz: Some(4e3), ..base() }),
+    ];
+    println!("case                  kHz   Mpkt/s  Mfrag/s  GB/s  send%  receive%  pkt/call  lost");
+    for (name, config) in cases {
+        if only.as_ref().is_none_or(|only| *only == name) {
+            one(name, EmulatorConfig { seconds: Some(seconds), cpu: Some(1), ..config })?;
+        }
+    }
+    Ok(())
+}
+
+fn one(name: &str, config: EmulatorConfig) -> Result<(), Box<dyn std::error::Error>> {
+    let any: SocketAddr = "127.0.0.1:0".parse()?;
+    let receiver_config = ReceiverConfig {
+        coalesce_us: std::env::var("COALESCE_US").map_or(Ok(500), |text| text.parse())?,
+        spin_us: std::env::var("SPIN_US").map_or(Ok(0), |text| text.parse())?,
+        arena_messages: std::env::var("ARENA").map_or(Ok(16), |text| text.parse())?,
+        ..ReceiverConfig::default()
+    };
+    let mut receiver = UdpReceiver::bind(&vec![any; config.sources.len()], receiver_config)?;
+    let targets = (0..receiver.socket_count()).map(|index| receiver.local_addr(index)).collect();
+    let emulator = Emulator::new(EmulatorConfig { targets, ..config })?;
+    let (stop, ended, live) =
+        (AtomicBool::new(false), AtomicBool::new(false), EmulatorLive::default());
+    let times = ThreadTimes::default();
+    let (report, work, drops) = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let _guard = times.register("receive");
+            catchment_net::pin_to_cpu(0)?;
+            let mut total = Work::default();
+            loop {
+                let last = ended.load(Relaxed);
+                let work = receiver.poll(Duration::from_millis(2), |_, datagram| {
+                    std::hint::black_box(datagram);
+                })?;
+                total.add(&work);
+                if last && work.datagrams == 0 {
+                    break;
+                }
+            }
+            let mut drops = 0;
+            receiver.refresh_drops();
+            receiver.take_drops(|_, count| drops += count);
+            Ok::<_, catchment_net::NetError>((total, drops))
+        });
+        let report = emulator.run(&stop, &live);
+        ended.store(true, Relaxed);
+        let (work, drops) = thread.join().expect("the receiver does not panic")?;
+        Ok::<_, Box<dyn std::error::Error>>((report?, work, drops))
+    })?;
+    let total = report.total();
+    println!(
+        "{name:20} {:5.1} {:8.3} {:8.2} {:5.2} {:6.1} {:9.1} {:9.1} {:5} ({drops} drops, {} refused)",
+        report.events as f64 / report.seconds / 1e3,
+        total.packets_sent as f64 / report.seconds / 1e6,
+        total.fragments_sent as f64 / report.seconds / 1e6,
+        total.bytes_sent as f64 / report.seconds / 1e9,
+        report.cpu_ns as f64 / report.seconds / 1e7,
+        times.read()[0].cpu_ns as f64 / report.seconds / 1e7,
+        work.datagrams as f64 / work.calls.max(1) as f64,
+        total.packets_sent - work.datagrams,
+        report.refused,
+    );
+    Ok(())
+}

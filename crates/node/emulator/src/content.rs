@@ -1,0 +1,257 @@
+//! What fragments hold: a pure function of seed, source and event.
+//!
+//! Word *i* (little-endian, 64 bits) of a payload is `TABLE[i mod 8192] ^ h`: the table is 64 KiB of
+//! random numbers from the seed, *h* one number from seed, source and event. As *h* differs in every
+//! fragment, nothing repeats that a codec could use, and a fragment that is exchanged for another one
+//! does not pass. The length is a Gaussian draw from the same numbers, rounded to 4 bytes (a HADES
+//! word), at least 8.
+
+use catchment_wire::hadtu::PAYLOAD_BYTES_MAX;
+
+use crate::config::{EmulatedSource, EmulatorConfig};
+
+/// The lengths and the bytes of all fragments of one emulated detector.
+#[derive(Clone, Debug)]
+pub struct Content {
+    table: Box<[u64; TABLE_WORDS]>,
+    // Lengths at equal steps of probability, one list per mean and sigma.
+    lengths: Vec<Box<[u16; QUANTILES]>>,
+    sources: Vec<Source>,
+    tag_base: u64,
+    // Huge if the low bits of `h` are below this.
+    huge_below: u64,
+    huge_bytes: usize,
+    burst: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    base: u64,
+    lengths: usize,
+}
+
+/// One fragment, drawn: its number `h` and its length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draw {
+    pub h: u64,
+    pub bytes: usize,
+}
+
+impl Content {
+    /// The content of what an emulator with these settings sends.
+    ///
+    /// # Panics
+    /// Huge payloads beyond what a datagram carries.
+    pub fn new(
+        seed: u64,
+        sources: &[EmulatedSource],
+        huge_every: u64,
+        huge_bytes: usize,
+        equal_bursts: Option<u32>,
+    ) -> Self {
+        assert!(huge_bytes <= PAYLOAD_BYTES_MAX, "{huge_bytes} bytes fit into no datagram");
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_add(GOLDEN);
+            mix(state)
+        };
+        let table = (0..TABLE_WORDS).map(|_| next()).collect::<Box<[u64]>>();
+        let tag_base = next();
+        let mut classes: Vec<(f64, f64)> = Vec::new();
+        let sources = sources
+            .iter()
+            .map(|source| {
+                let class = (source.mean_bytes, source.sigma);
+                let lengths = classes.iter().position(|known| *known == class);
+                let lengths = lengths.unwrap_or_else(|| {
+                    classes.push(class);
+                    classes.len() - 1
+                });
+                Source { base: next(), lengths }
+            })
+            .collect();
+        Self {
+            table: table.try_into().expect("the length is the array's"),
+            lengths: classes.iter().map(|&(mean, sigma)| quantiles(mean, sigma)).collect(),
+            sources,
+            tag_base,
+            huge_below: HUGE_RANGE.checked_div(huge_every).unwrap_or(0),
+            huge_bytes,
+            burst: u64::from(equal_bursts.unwrap_or(1).max(1)),
+        }
+    }
+
+    /// The content of what an emulator with this configuration sends.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new).
+    pub fn of(config: &EmulatorConfig) -> Self {
+        Self::new(
+            config.seed,
+            &config.sources,
+            config.huge_every,
+            config.huge_bytes,
+            config.equal_bursts,
+        )
+    }
+
+    /// How many sources it has.
+    pub fn source_count(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Bytes of the payload of that source in that event.
+    ///
+    /// # Panics
+    /// A source beyond those it was made for, as everywhere here.
+    #[inline]
+    pub fn payload_bytes(&self, source: u32, event: u64) -> usize {
+        self.draw(source, event).bytes
+    }
+
+    /// Whether that fragment is one of the huge ones.
+    #[inline]
+    pub fn is_huge(&self, source: u32, event: u64) -> bool {
+        self.h(source, event) & (HUGE_RANGE - 1) < self.huge_below
+    }
+
+    /// The trigger tag of an event, the same from all sources.
+    #[inline]
+    pub fn tag(&self, event: u64) -> u8 {
+        mix(self.tag_base.wrapping_add(event.wrapping_mul(GOLDEN))) as u8
+    }
+
+    /// Writes the first `out.len()` bytes of a payload.
+    pub fn fill(&self, source: u32, event: u64, out: &mut [u8]) {
+        let h = self.h(source, event);
+        for block in out.chunks_mut(TABLE_WORDS * 8) {
+            let (words, rest) = block.as_chunks_mut::<8>();
+            for (word, entry) in words.iter_mut().zip(self.table.iter()) {
+                *word = (entry ^ h).to_le_bytes();
+            }
+            let last = (self.table[words.len() % TABLE_WORDS] ^ h).to_le_bytes();
+            rest.copy_from_slice(&last[..rest.len()]);
+        }
+    }
+
+    /// Whether a payload is, in length and in every byte, what that source sent for that event.
+    pub fn verify(&self, source: u32, event: u64, payload: &[u8]) -> bool {
+        let Draw { h, bytes } = self.draw(source, event);
+        if payload.len() != bytes {
+            return false;
+        }
+        // Differences are collected, not branched on: the loop then works on whole vectors.
+        let (chunks, rest) = payload.as_chunks::<64>();
+        let (table, _) = self.table.as_chunks::<8>();
+        let mut differences = [0_u64; 8];
+        for (chunk, entries) in chunks.iter().zip(table) {
+            let (words, _) = chunk.as_chunks::<8>();
+            for lane in 0..8 {
+                differences[lane] |= u64::from_le_bytes(words[lane]) ^ entries[lane] ^ h;
+            }
+        }
+        let mut difference = differences.iter().fold(0, |all, lane| all | lane);
+        for (piece, entry) in rest.chunks(8).zip(&self.table[chunks.len() * 8..]) {
+            let mut word = (entry ^ h).to_le_bytes();
+            word[..piece.len()].copy_from_slice(piece);
+            difference |= u64::from_le_bytes(word) ^ entry ^ h;
+        }
+        difference == 0
+    }
+
+    #[inline]
+    pub(crate) fn draw(&self, source: u32, event: u64) -> Draw {
+        let entry = self.sources[source as usize];
+        let h = h_of(entry.base, event);
+        if h & (HUGE_RANGE - 1) < self.huge_below {
+            return Draw { h, bytes: self.huge_bytes };
+        }
+        let drawn = if self.burst == 1 { h } else { h_of(!entry.base, event / self.burst) };
+        let quantile = drawn >> (64 - QUANTILES.ilog2());
+        Draw { h, bytes: usize::from(self.lengths[entry.lengths][quantile as usize]) }
+    }
+
+    /// Writes a drawn payload, in whole vectors: up to [`OVERSHOOT_BYTES`] more than it has.
+    #[inline]
+    pub(crate) fn fill_beyond(&self, draw: Draw, room: &mut [u8]) {
+        let (chunks, _) = room.as_chunks_mut::<OVERSHOOT_BYTES>();
+        let (table, _) = self.table.as_chunks::<{ OVERSHOOT_BYTES / 8 }>();
+        let count = draw.bytes.div_ceil(OVERSHOOT_BYTES);
+        for (chunk, entries) in chunks[..count].iter_mut().zip(table) {
+            let words = entries.map(|entry| (entry ^ draw.h).to_le_bytes());
+            chunk.copy_from_slice(words.as_flattened());
+        }
+    }
+
+    #[inline]
+    fn h(&self, source: u32, event: u64) -> u64 {
+        h_of(self.sources[source as usize].base, event)
+    }
+}
+
+/// Payloads are written in pieces of so many bytes, the last of which may reach beyond the end.
+pub(crate) const OVERSHOOT_BYTES: usize = 32;
+
+#[inline]
+fn h_of(base: u64, event: u64) -> u64 {
+    mix(base.wrapping_add(event.wrapping_mul(GOLDEN)))
+}
+
+/// SplitMix64's output function: every bit of the result depends on every bit of `x`.
+#[inline]
+pub(crate) fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Lengths in the middle of equal steps of probability.
+fn quantiles(mean: f64, sigma: f64) -> Box<[u16; QUANTILES]> {
+    let mut lengths = Box::new([0; QUANTILES]);
+    for (index, length) in lengths.iter_mut().enumerate() {
+        let z = normal_quantile((index as f64 + 0.5) / QUANTILES as f64);
+        let words = (mean * (1.0 + sigma * z) / 4.0).round();
+        *length = (words * 4.0).clamp(PAYLOAD_BYTES_MIN as f64, PAYLOAD_BYTES_MAX as f64) as u16;
+    }
+    lengths
+}
+
+/// The number below which a normal variable lies with probability `p`. Found by halving an interval
+/// around the answer, with the error function's series: a thousand times at start, so that plain is
+/// better than fast.
+fn normal_quantile(p: f64) -> f64 {
+    let (mut low, mut high) = (-6.0_f64, 6.0_f64);
+    for _ in 0..50 {
+        let middle = f64::midpoint(low, high);
+        if normal_cumulative(middle) < p { low = middle } else { high = middle }
+    }
+    f64::midpoint(low, high)
+}
+
+/// The probability that a normal variable is below `z`: 1/2 + phi(z) (z + z^3/3 + z^5/15 + ...).
+fn normal_cumulative(z: f64) -> f64 {
+    let mut term = z;
+    let mut sum = z;
+    let mut n = 3.0;
+    while term.abs() > sum.abs() * 1e-15 {
+        term *= z * z / n;
+        sum += term;
+        n += 2.0;
+    }
+    0.5 + sum * (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
+}
+
+const TABLE_WORDS: usize = 8_192;
+const QUANTILES: usize = 4_096;
+const PAYLOAD_BYTES_MIN: usize = 8;
+/// 2^64 divided by the golden ratio: SplitMix64's step.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+/// The low bits that decide on huge ones; the high bits decide on the length.
+const HUGE_RANGE: u64 = 1 << 52;
+
+const _: () = {
+    assert!(QUANTILES.is_power_of_two() && 52 + QUANTILES.ilog2() <= 64);
+    // One table covers the longest payload, and its length fits into 16 bits.
+    assert!(PAYLOAD_BYTES_MAX + OVERSHOOT_BYTES <= TABLE_WORDS * 8);
+    assert!(PAYLOAD_BYTES_MAX <= u16::MAX as usize);
+};

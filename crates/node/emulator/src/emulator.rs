@@ -1,0 +1,306 @@
+//! The emulator's thread: tick, make, send, sleep.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
+
+use catchment_model::limits::DATAGRAM_BYTES_MAX;
+use catchment_net::{Datagram, NetError, pin_to_cpu};
+use catchment_wire::hadtu::{
+    PACKET_BYTES_MIN, PACKET_HEADER_BYTES, PacketEncoder, SUB_EVENT_DECODING,
+    SUB_EVENT_HEADER_BYTES, SubEventHeader,
+};
+
+use crate::config::{ConfigError, EmulatorConfig};
+use crate::content::{Content, OVERSHOOT_BYTES};
+use crate::outlet::Outlet;
+use crate::pace::Pace;
+use crate::report::{EmulatorLive, EmulatorReport};
+
+/// Why an emulator did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum EmulatorError {
+    /// Its configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Its sockets could not be made, or its CPU not be had.
+    #[error(transparent)]
+    Net(#[from] NetError),
+}
+
+/// An emulated detector, checked and ready to run.
+#[derive(Clone, Debug)]
+pub struct Emulator {
+    config: EmulatorConfig,
+    content: Content,
+}
+
+impl Emulator {
+    /// Checks the configuration and computes the tables.
+    ///
+    /// # Errors
+    /// A configuration that cannot be run.
+    pub fn new(config: EmulatorConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        let content = Content::of(&config);
+        Ok(Self { config, content })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &EmulatorConfig {
+        &self.config
+    }
+
+    /// What it sends.
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// Sends on the calling thread until the configured end, or until `stop` is set.
+    ///
+    /// # Errors
+    /// Sockets that cannot be made, or a CPU that cannot be had. What the kernel refuses later is
+    /// counted in the report.
+    pub fn run(
+        &self,
+        stop: &AtomicBool,
+        live: &EmulatorLive,
+    ) -> Result<EmulatorReport, EmulatorError> {
+        if let Some(cpu) = self.config.cpu {
+            pin_to_cpu(cpu)?;
+        }
+        let outlet = Outlet::new(&self.config)?;
+        let mut run = Run::new(self, outlet);
+        let mut pace = Pace::new(&self.config);
+        let (mut events, mut refused) = (0, 0);
+        let cpu_before_ns = thread_cpu_ns();
+        let start = Instant::now();
+        while !stop.load(Relaxed) {
+            let now = start.elapsed();
+            let Some(due) = pace.due(now) else { break };
+            run.make(self.config.first_event + events, due, now.as_nanos() as u64);
+            run.flush(now.as_nanos() as u64);
+            events += due;
+            let sent = run.outlet.take_sent();
+            refused += sent.refused;
+            live.add(due, sent.datagrams, sent.bytes, sent.refused);
+            pace.sleep(start);
+        }
+        run.finish();
+        let sent = run.outlet.take_sent();
+        live.add(0, sent.datagrams, sent.bytes, sent.refused);
+        Ok(EmulatorReport {
+            seed: self.config.seed,
+            first_event: self.config.first_event,
+            events,
+            seconds: start.elapsed().as_secs_f64(),
+            cpu_ns: thread_cpu_ns() - cpu_before_ns,
+            refused: refused + sent.refused,
+            sources: run.outlet.into_reports(),
+        })
+    }
+}
+
+/// What a run needs beside what it was told.
+struct Run<'a> {
+    config: &'a EmulatorConfig,
+    content: &'a Content,
+    outlet: Outlet,
+    // With a water mark, one queue per source.
+    queues: Vec<Queue>,
+    // Without, packets of one source at a time, one behind the other.
+    batch: Box<[u8]>,
+    packets: Vec<Datagram>,
+    tags: Vec<u8>,
+}
+
+/// A source's packet in the making.
+struct Queue {
+    buffer: Box<[u8]>,
+    used: usize,
+    fragments: u64,
+    since_ns: u64,
+}
+
+impl Queue {
+    fn new() -> Self {
+        let buffer = vec![0; DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES].into();
+        Self { buffer, used: PACKET_HEADER_BYTES, fragments: 0, since_ns: 0 }
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(emulator: &'a Emulator, outlet: Outlet) -> Self {
+        let config = &emulator.config;
+        let alone = config.water_mark_bytes == 0;
+        let queues = if alone { 0 } else { config.sources.len() };
+        Self {
+            config,
+            content: &emulator.content,
+            outlet,
+            queues: (0..queues).map(|_| Queue::new()).collect(),
+            batch: vec![0; if alone { BATCH_BYTES } else { 0 }].into(),
+            packets: Vec::new(),
+            tags: Vec::new(),
+        }
+    }
+
+    /// Makes `count` events, source by source, and sends what is ready.
+    fn make(&mut self, first: u64, count: u64, now_ns: u64) {
+        self.tags.clear();
+        self.tags.extend((first..first + count).map(|event| self.content.tag(event)));
+        for source in 0..self.config.sources.len() as u32 {
+            // A killed source ends, a restarted one counts anew, in the midst of a tick too.
+            let end = match self.config.faults.kill {
+                Some((killed, event)) if killed == source => event.clamp(first, first + count),
+                _ => first + count,
+            };
+            let anew = match self.config.faults.restart {
+                Some((restarted, event)) if restarted == source => event.clamp(first, end),
+                _ => end,
+            };
+            let restart_at = self.config.faults.restart.map_or(0, |(_, event)| event);
+            for (events, zero) in [(first..anew, 0), (anew..end, restart_at)] {
+                if events.is_empty() {
+                    continue;
+                }
+                let tags = (events.start - first) as usize..(events.end - first) as usize;
+                let span = Span { source, first: events.start, zero, tags };
+                match self.queues.is_empty() {
+                    true => self.alone(&span),
+                    false => self.queued(&span, now_ns),
+                }
+            }
+            let report = self.outlet.report(source);
+            report.fragments_made += end - first;
+            report.fragments_restarted += end - anew;
+            report.fragments_killed += first + count - end;
+            if end < first + count {
+                self.flush_one(source);
+                self.outlet.release(source);
+            }
+        }
+    }
+
+    /// Appends sub-events to their source's queue, and ships it whenever it is full.
+    fn queued(&mut self, span: &Span, now_ns: u64) {
+        let order = self.config.byte_order;
+        let queue = &mut self.queues[span.source as usize];
+        let mut header = span.header(self.config);
+        for (index, &tag) in self.tags[span.tags.clone()].iter().enumerate() {
+            let event = span.first + index as u64;
+            let draw = self.content.draw(span.source, event);
+            header.trigger_number = (event - span.zero) as u32;
+            header.trigger_tag = tag;
+            loop {
+                let mut encoder = PacketEncoder::resume(&mut queue.buffer, order, queue.used);
+                let fill = |room: &mut [u8]| self.content.fill_beyond(draw, room);
+                if encoder.push_with(&header, draw.bytes, fill) {
+                    queue.used = encoder.used();
+                    break;
+                }
+                // Every payload fits into an empty packet, so that this happens once.
+                ship(&mut self.outlet, span.source, queue, self.config);
+            }
+            if queue.fragments == 0 {
+                queue.since_ns = now_ns;
+            }
+            queue.fragments += 1;
+            if queue.used >= self.config.water_mark_bytes {
+                ship(&mut self.outlet, span.source, queue, self.config);
+            }
+        }
+    }
+
+    /// Makes a packet of every sub-event, and ships them together.
+    fn alone(&mut self, span: &Span) {
+        let mut header = span.header(self.config);
+        let mut used = 0;
+        for (index, &tag) in self.tags[span.tags.clone()].iter().enumerate() {
+            let event = span.first + index as u64;
+            let draw = self.content.draw(span.source, event);
+            header.trigger_number = (event - span.zero) as u32;
+            header.trigger_tag = tag;
+            let bytes_max = PACKET_BYTES_MIN + SUB_EVENT_HEADER_BYTES + draw.bytes + 7;
+            if used + bytes_max + OVERSHOOT_BYTES > self.batch.len() {
+                self.outlet.ship(span.source, &self.batch, &self.packets, 1);
+                self.packets.clear();
+                used = 0;
+            }
+            let room = &mut self.batch[used..];
+            let mut encoder = PacketEncoder::begin(room, self.config.byte_order);
+            let fill = |room: &mut [u8]| self.content.fill_beyond(draw, room);
+            assert!(encoder.push_with(&header, draw.bytes, fill), "there is room for it");
+            let bytes = encoder.finish();
+            self.packets.push(Datagram { offset: used as u32, bytes: bytes as u32 });
+            used += bytes;
+        }
+        self.outlet.ship(span.source, &self.batch, &self.packets, 1);
+        self.packets.clear();
+    }
+
+    /// Ships every queue whose oldest sub-event has waited long enough.
+    fn flush(&mut self, now_ns: u64) {
+        for source in 0..self.queues.len() {
+            let queue = &self.queues[source];
+            if queue.fragments > 0 && now_ns - queue.since_ns >= self.config.flush_ns {
+                self.flush_one(source as u32);
+            }
+        }
+    }
+
+    fn flush_one(&mut self, source: u32) {
+        if let Some(queue) = self.queues.get_mut(source as usize).filter(|q| q.fragments > 0) {
+            ship(&mut self.outlet, source, queue, self.config);
+        }
+    }
+
+    fn finish(&mut self) {
+        for source in 0..self.config.sources.len() as u32 {
+            self.flush_one(source);
+            self.outlet.release(source);
+        }
+    }
+}
+
+fn ship(outlet: &mut Outlet, source: u32, queue: &mut Queue, config: &EmulatorConfig) {
+    let encoder = PacketEncoder::resume(&mut queue.buffer, config.byte_order, queue.used);
+    let packet = Datagram { offset: 0, bytes: encoder.finish() as u32 };
+    outlet.ship(source, &queue.buffer, &[packet], queue.fragments);
+    queue.used = PACKET_HEADER_BYTES;
+    queue.fragments = 0;
+}
+
+/// Events of one source that count their trigger numbers from the same zero.
+struct Span {
+    source: u32,
+    first: u64,
+    zero: u64,
+    tags: std::ops::Range<usize>,
+}
+
+impl Span {
+    fn header(&self, config: &EmulatorConfig) -> SubEventHeader {
+        SubEventHeader {
+            decoding: SUB_EVENT_DECODING,
+            id: config.sources[self.source as usize].sub_event_id,
+            error: false,
+            trigger_number: 0,
+            trigger_tag: 0,
+        }
+    }
+}
+
+/// User and system time of the calling thread.
+fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid place to write to.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    assert_eq!(result, 0, "every thread has a CPU clock");
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Room for a source's packets of one tick, sent together; with the table, within a second-level
+/// cache.
+const BATCH_BYTES: usize = 256 * 1024;
+
+const _: () = assert!(DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES + 8 <= BATCH_BYTES);

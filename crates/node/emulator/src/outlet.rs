@@ -1,0 +1,155 @@
+//! Where packets leave: faults are made here, and what becomes of each packet is counted.
+
+use catchment_net::{Datagram, NetError, Sent, UdpSender};
+use catchment_wire::hadtu::TRAILER_BYTES;
+
+use crate::config::EmulatorConfig;
+use crate::faults::{Fault, FaultPlan};
+use crate::report::SourceReport;
+
+/// One sender for all sources, with their counts.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    sender: UdpSender,
+    plan: Option<FaultPlan>,
+    sources: Vec<Source>,
+    // Packets of one batch on their way, while faults are made.
+    queue: Vec<Datagram>,
+    spare: Vec<u8>,
+    sent: Sent,
+}
+
+#[derive(Debug, Default)]
+struct Source {
+    report: SourceReport,
+    packets_made: u64,
+    // A packet that waits for the source's next one to go first.
+    held: Option<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    bytes: Vec<u8>,
+    fragments: u64,
+}
+
+impl Outlet {
+    pub fn new(config: &EmulatorConfig) -> Result<Self, NetError> {
+        Ok(Self {
+            sender: UdpSender::connect(&config.targets)?,
+            plan: FaultPlan::new(config.seed, &config.faults),
+            sources: config.sources.iter().map(|_| Source::default()).collect(),
+            queue: Vec::new(),
+            spare: Vec::new(),
+            sent: Sent::default(),
+        })
+    }
+
+    /// Sends packets that stand in `buffer`, each with that many fragments, but for the faults.
+    pub fn ship(&mut self, source: u32, buffer: &[u8], packets: &[Datagram], fragments: u64) {
+        if self.plan.is_none() {
+            self.send(source, buffer, packets, fragments);
+            return;
+        }
+        let mut queue = std::mem::take(&mut self.queue);
+        for &packet in packets {
+            let bytes = &buffer[packet.offset as usize..][..packet.bytes as usize];
+            match self.draw(source) {
+                Fault::None => queue.push(packet),
+                Fault::Duplicate => {
+                    queue.extend([packet, packet]);
+                    let report = &mut self.sources[source as usize].report;
+                    report.packets_duplicated += 1;
+                    report.fragments_duplicated += fragments;
+                }
+                Fault::Lose => {
+                    let report = &mut self.sources[source as usize].report;
+                    report.packets_lost += 1;
+                    report.fragments_lost += fragments;
+                }
+                Fault::Reorder => {
+                    let held = Held { bytes: bytes.to_vec(), fragments };
+                    self.sources[source as usize].held = Some(held);
+                    continue;
+                }
+                Fault::Corrupt(bit) => {
+                    self.send(source, buffer, &queue, fragments);
+                    queue.clear();
+                    self.send_corrupted(source, bytes, bit, fragments);
+                }
+            }
+            if let Some(held) = self.sources[source as usize].held.take() {
+                self.send(source, buffer, &queue, fragments);
+                queue.clear();
+                let report = &mut self.sources[source as usize].report;
+                report.packets_reordered += 1;
+                report.fragments_reordered += held.fragments;
+                self.send_whole(source, &held.bytes, held.fragments);
+            }
+        }
+        self.send(source, buffer, &queue, fragments);
+        queue.clear();
+        self.queue = queue;
+    }
+
+    /// Sends the packet of that source, if there is one, that no other will overtake any more.
+    pub fn release(&mut self, source: u32) {
+        if let Some(held) = self.sources[source as usize].held.take() {
+            self.send_whole(source, &held.bytes, held.fragments);
+        }
+    }
+
+    /// What was sent since the last call, all sources together.
+    pub fn take_sent(&mut self) -> Sent {
+        std::mem::take(&mut self.sent)
+    }
+
+    pub fn report(&mut self, source: u32) -> &mut SourceReport {
+        &mut self.sources[source as usize].report
+    }
+
+    pub fn into_reports(self) -> Vec<SourceReport> {
+        self.sources.into_iter().map(|source| source.report).collect()
+    }
+
+    fn draw(&mut self, source: u32) -> Fault {
+        let state = &mut self.sources[source as usize];
+        let number = state.packets_made;
+        state.packets_made += 1;
+        // The packet that goes before a held one has had its part in a fault.
+        match &self.plan {
+            Some(plan) if state.held.is_none() => plan.draw(source, number),
+            _ => Fault::None,
+        }
+    }
+
+    fn send_corrupted(&mut self, source: u32, bytes: &[u8], bit: usize, fragments: u64) {
+        let mut spare = std::mem::take(&mut self.spare);
+        spare.clear();
+        spare.extend_from_slice(bytes);
+        let place = bit / 8;
+        let at =
+            if place < TRAILER_BYTES { place } else { bytes.len() + place - 2 * TRAILER_BYTES };
+        spare[at] ^= 1 << (bit % 8);
+        let report = &mut self.sources[source as usize].report;
+        report.packets_corrupted += 1;
+        report.fragments_corrupted += fragments;
+        self.send_whole(source, &spare, fragments);
+        self.spare = spare;
+    }
+
+    fn send_whole(&mut self, source: u32, bytes: &[u8], fragments: u64) {
+        self.send(source, bytes, &[Datagram { offset: 0, bytes: bytes.len() as u32 }], fragments);
+    }
+
+    fn send(&mut self, source: u32, buffer: &[u8], packets: &[Datagram], fragments: u64) {
+        let sent = self.sender.send(source as usize, buffer, packets);
+        let report = &mut self.sources[source as usize].report;
+        report.packets_sent += sent.datagrams;
+        report.fragments_sent += sent.datagrams * fragments;
+        report.bytes_sent += sent.bytes;
+        report.packets_unsent += sent.unsent;
+        report.fragments_unsent += sent.unsent * fragments;
+        self.sent.add(&sent);
+    }
+}

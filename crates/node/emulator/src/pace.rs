@@ -1,0 +1,171 @@
+//! When which events are due.
+
+use std::time::{Duration, Instant};
+
+use crate::config::EmulatorConfig;
+
+/// Divides a run into ticks: how many events to make now, and how long to sleep after.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    rate_hz: Option<f64>,
+    tick: Duration,
+    // Events per tick at most, about.
+    tick_events: u64,
+    // Ticks end where bursts of so many events end; the first event is so far within its burst.
+    burst: u64,
+    phase: u64,
+    // Events in the whole run, and the time that ends it where no number does.
+    events_max: u64,
+    time_max: Option<Duration>,
+    done: u64,
+    next_tick: Duration,
+}
+
+impl Pace {
+    pub fn new(config: &EmulatorConfig) -> Self {
+        let burst = u64::from(config.equal_bursts.unwrap_or(1));
+        // Large batches are cheap for sender and receiver; beyond this they fall out of the cache,
+        // and a burst of all sources should stay small beside the sockets' buffers.
+        let burst_events = TICK_BYTES / config.event_bytes();
+        let (tick, tick_events) = match config.rate_hz {
+            None => (Duration::ZERO, burst_events.clamp(1.0, TICK_EVENTS_MAX)),
+            Some(rate_hz) => {
+                let seconds = (burst_events / rate_hz).clamp(TICK_MIN_S, TICK_MAX_S);
+                // At low rates an event per tick, but often enough to see the flush timer.
+                let seconds = seconds.max((1.0 / rate_hz).min(TICK_IDLE_S));
+                // Four ticks' worth lets a thread that was held up catch up, in steps.
+                (Duration::from_secs_f64(seconds), (rate_hz * seconds * 4.0).max(1.0))
+            }
+        };
+        let by_time = match (config.rate_hz, config.seconds) {
+            (Some(rate_hz), Some(seconds)) => (rate_hz * seconds).round() as u64,
+            _ => u64::MAX,
+        };
+        Self {
+            rate_hz: config.rate_hz,
+            tick,
+            tick_events: (tick_events as u64).next_multiple_of(burst),
+            burst,
+            phase: config.first_event % burst,
+            events_max: config.events.unwrap_or(u64::MAX).min(by_time),
+            time_max: match config.rate_hz {
+                None => config.seconds.map(Duration::from_secs_f64),
+                Some(_) => None,
+            },
+            done: 0,
+            next_tick: Duration::ZERO,
+        }
+    }
+
+    /// How many events to make at `elapsed` after the start; none ends the run.
+    pub fn due(&mut self, elapsed: Duration) -> Option<u64> {
+        let over = self.time_max.is_some_and(|time_max| elapsed >= time_max);
+        let left = self.events_max - self.done;
+        if left == 0 || over {
+            return None;
+        }
+        let due = match self.rate_hz {
+            None => self.tick_events,
+            Some(rate_hz) => ((elapsed.as_secs_f64() * rate_hz) as u64)
+                .saturating_sub(self.done)
+                .min(self.tick_events),
+        };
+        // The end of the run has no whole burst to wait for.
+        let due = if due >= left {
+            left
+        } else {
+            let begun = (self.phase + self.done) % self.burst;
+            ((begun + due) / self.burst * self.burst).saturating_sub(begun)
+        };
+        self.done += due;
+        Some(due)
+    }
+
+    /// Sleeps until the next tick; at once if it has begun, or if there is no rate to keep.
+    pub fn sleep(&mut self, start: Instant) {
+        if self.rate_hz.is_none() {
+            return;
+        }
+        let elapsed = start.elapsed();
+        // Deadlines are multiples of the tick, so that a late one moves none of those that follow.
+        self.next_tick += self.tick;
+        if self.next_tick < elapsed {
+            let behind = (elapsed - self.next_tick).as_nanos() / self.tick.as_nanos().max(1);
+            self.next_tick += self.tick * behind.min(u128::from(u32::MAX)) as u32;
+        } else {
+            std::thread::sleep(self.next_tick - elapsed);
+        }
+    }
+}
+
+/// Bytes of all sources in one tick, as far as the limits below allow.
+const TICK_BYTES: f64 = 1e6;
+const TICK_EVENTS_MAX: f64 = 128.0;
+const TICK_MIN_S: f64 = 200e-6;
+const TICK_MAX_S: f64 = 1e-3;
+const TICK_IDLE_S: f64 = 20e-3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::hades_90;
+
+    fn config() -> EmulatorConfig {
+        EmulatorConfig { sources: hades_90(), ..EmulatorConfig::default() }
+    }
+
+    #[test]
+    fn a_rate_and_a_time_make_an_exact_number_of_events() {
+        let config = EmulatorConfig { rate_hz: Some(4_000.0), seconds: Some(0.5), ..config() };
+        let mut pace = Pace::new(&config);
+        let mut events = 0;
+        let mut elapsed = Duration::ZERO;
+        while let Some(due) = pace.due(elapsed) {
+            assert!(due <= 16);
+            events += due;
+            elapsed += Duration::from_micros(777);
+        }
+        assert_eq!(events, 2_000);
+    }
+
+    #[test]
+    fn bursts_stay_whole_except_the_last() {
+        let config = EmulatorConfig {
+            rate_hz: Some(10_000.0),
+            equal_bursts: Some(32),
+            events: Some(1_000),
+            ..config()
+        };
+        let mut pace = Pace::new(&config);
+        let mut dues = Vec::new();
+        let mut elapsed = Duration::ZERO;
+        while let Some(due) = pace.due(elapsed) {
+            dues.push(due);
+            elapsed += Duration::from_millis(1);
+        }
+        assert_eq!(dues.iter().sum::<u64>(), 1_000);
+        // Event 1, the first, is the second of its burst.
+        let mut at = 1;
+        for due in &dues[..dues.len() - 1] {
+            at += due;
+            assert_eq!(at % 32, if *due == 0 { at % 32 } else { 0 }, "{dues:?}");
+        }
+    }
+
+    #[test]
+    fn a_late_tick_catches_up_in_bounded_steps() {
+        let mut pace = Pace::new(&EmulatorConfig { rate_hz: Some(10_000.0), ..config() });
+        let step = pace.due(Duration::from_secs(1)).unwrap();
+        assert!((10..=40).contains(&step), "{step}");
+    }
+
+    #[test]
+    fn without_a_rate_every_tick_is_full_until_the_time_is_over() {
+        let config = EmulatorConfig { seconds: Some(1.0), ..config() };
+        let mut pace = Pace::new(&config);
+        let full = pace.due(Duration::ZERO).unwrap();
+        assert!((16..=128).contains(&full), "{full}");
+        assert_eq!(pace.due(Duration::from_millis(999)), Some(full));
+        assert_eq!(pace.due(Duration::from_secs(1)), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! What was sent, and what was done to it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use serde::Serialize;
+
+/// Counts to look at while an emulator runs; added to once per tick.
+#[derive(Debug, Default)]
+pub struct EmulatorLive {
+    /// Events that all sources have made.
+    pub events: AtomicU64,
+    /// Datagrams that the kernel took.
+    pub packets: AtomicU64,
+    /// Bytes of those datagrams.
+    pub bytes: AtomicU64,
+    /// Times that the kernel refused and was asked again.
+    pub refused: AtomicU64,
+}
+
+impl EmulatorLive {
+    pub(crate) fn add(&self, events: u64, packets: u64, bytes: u64, refused: u64) {
+        self.events.fetch_add(events, Relaxed);
+        self.packets.fetch_add(packets, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.refused.fetch_add(refused, Relaxed);
+    }
+}
+
+/// What one source sent. Without unsent packets,
+/// `fragments_sent = fragments_made - fragments_lost + fragments_duplicated`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SourceReport {
+    /// Fragments made: one per event, except for a source that was killed.
+    pub fragments_made: u64,
+    /// Datagrams that the kernel took, every kind of fault included except those lost on purpose.
+    pub packets_sent: u64,
+    /// Fragments in them.
+    pub fragments_sent: u64,
+    /// Bytes of those datagrams.
+    pub bytes_sent: u64,
+    /// Datagrams that the kernel refused to the end.
+    pub packets_unsent: u64,
+    /// Fragments in them.
+    pub fragments_unsent: u64,
+    /// Packets not sent on purpose.
+    pub packets_lost: u64,
+    /// Fragments in them.
+    pub fragments_lost: u64,
+    /// Packets sent a second time on purpose.
+    pub packets_duplicated: u64,
+    /// Fragments in them.
+    pub fragments_duplicated: u64,
+    /// Packets sent after their source's next one on purpose.
+    pub packets_reordered: u64,
+    /// Fragments in them.
+    pub fragments_reordered: u64,
+    /// Packets sent with a bit turned over.
+    pub packets_corrupted: u64,
+    /// Fragments in them.
+    pub fragments_corrupted: u64,
+    /// Events from the one on at which this source was killed.
+    pub fragments_killed: u64,
+    /// Fragments made from the event on at which its trigger numbers began again.
+    pub fragments_restarted: u64,
+}
+
+/// What an emulator did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EmulatorReport {
+    /// The seed that repeats it.
+    pub seed: u64,
+    /// The first event.
+    pub first_event: u64,
+    /// How many events it made.
+    pub events: u64,
+    /// From the first packet's making to the last one's sending.
+    pub seconds: f64,
+    /// CPU time of its thread, in the kernel's part of sending too.
+    pub cpu_ns: u64,
+    /// Times that the kernel refused a packet and was asked again.
+    pub refused: u64,
+    /// Each source, in the order of their numbers.
+    pub sources: Vec<SourceReport>,
+}
+
+impl EmulatorReport {
+    /// All sources together.
+    pub fn total(&self) -> SourceReport {
+        let mut total = SourceReport::default();
+        for source in &self.sources {
+            total.add(source);
+        }
+        total
+    }
+}
+
+impl SourceReport {
+    fn add(&mut self, other: &Self) {
+        self.fragments_made += other.fragments_made;
+        self.packets_sent += other.packets_sent;
+        self.fragments_sent += other.fragments_sent;
+        self.bytes_sent += other.bytes_sent;
+        self.packets_unsent += other.packets_unsent;
+        self.fragments_unsent += other.fragments_unsent;
+        self.packets_lost += other.packets_lost;
+        self.fragments_lost += other.fragments_lost;
+        self.packets_duplicated += other.packets_duplicated;
+        self.fragments_duplicated += other.fragments_duplicated;
+        self.packets_reordered += other.packets_reordered;
+        self.fragments_reordered += other.fragments_reordered;
+        self.packets_corrupted += other.packets_corrupted;
+        self.fragments_corrupted += other.fragments_corrupted;
+        self.fragments_killed += other.fragments_killed;
+        self.fragments_restarted += other.fragments_restarted;
+    }
+}
