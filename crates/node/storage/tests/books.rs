@@ -1,0 +1,240 @@
+//! Verification, audit and repair.
+
+mod common;
+
+use catchment_frame::Codec;
+use catchment_model::{Entry, Ledger};
+use catchment_storage::{Closing, Outcome, Run, Verdict, audit, recompute, repair, verify};
+use common::{Made, Recipe};
+
+fn audited(made: &Made) -> catchment_storage::AuditReport {
+    audit(&Run::open(made.path()).expect("opens")).expect("audits")
+}
+
+/// Replaces the total in the last file's TOC.
+fn with_total(recipe: &Recipe, change: impl Fn(&mut Ledger)) -> Made {
+    let mut made = recipe.make();
+    let last = made.files.len() - 1;
+    let bytes = std::fs::read(&made.files[last]).expect("reads");
+    let header = common::header(recipe.sources, last as u32).encode();
+    let mut toc = catchment_frame::TocBuilder::new(&header);
+    for (summary, entries) in &made.frames[last] {
+        toc.add_frame(*summary, entries);
+    }
+    let end = made.frames[last].last().map(|(f, _)| f.offset + f.frame_bytes).expect("a frame");
+    change(&mut made.ledger);
+    let flags = catchment_frame::TocFlags { run_ended: true, ..Default::default() };
+    let mut changed = bytes[..end as usize].to_vec();
+    changed.extend_from_slice(&toc.finish(end, &made.ledger, flags));
+    std::fs::write(&made.files[last], changed).expect("writes");
+    made
+}
+
+#[test]
+fn a_whole_run_verifies_and_progress_ends_at_its_bytes() {
+    let made = Recipe { codec: Codec::Lz4, ..Recipe::default() }.make();
+    let run = Run::open(made.path()).expect("opens");
+    let mut last = None;
+    let report = verify(&run, |progress| last = Some(progress));
+    assert!(report.is_intact(), "{report:?}");
+    assert_eq!((report.files, report.frames, report.frames_missing), (2, 3, 0));
+    let last = last.expect("progress");
+    assert_eq!((last.done_bytes, last.total_bytes), (report.bytes, report.bytes));
+}
+
+#[test]
+fn every_damaged_column_is_found_by_file_frame_and_source() {
+    let made = Recipe::default().make();
+    let places = [(0, 0, 0u32), (0, 1, 9), (1, 0, 4)];
+    for (file, frame, column) in places {
+        made.damage(file, made.offset(file, frame, column));
+    }
+    let run = Run::open(made.path()).expect("opens");
+    let report = verify(&run, |_| ());
+    assert!(!report.is_intact());
+    assert_eq!(report.problem_count, 3);
+    let expected = [
+        (0, 0, "event_key", None),
+        (0, 1, "fragment_payload", Some("board-1")),
+        (1, 0, "fragment_lengths", Some("board-0")),
+    ];
+    for (problem, (file, frame, column, source)) in report.problems.iter().zip(expected) {
+        assert_eq!(problem.file, made.files[file]);
+        assert_eq!(problem.frame, Some(frame));
+        assert_eq!(problem.column.as_deref(), Some(column));
+        assert_eq!(problem.source.as_deref(), source);
+    }
+}
+
+#[test]
+fn a_run_without_loss_balances() {
+    for codec in [Codec::None, Codec::Lz4] {
+        let made = Recipe { codec, ..Recipe::default() }.make();
+        let report = audited(&made);
+        assert_eq!((report.verdict, report.closing), (Verdict::Balanced, Closing::Ended));
+        assert_eq!(report.recomputed, made.ledger);
+        assert_eq!(report.recorded.as_ref(), Some(&made.ledger));
+        assert_eq!(report.events, 16);
+    }
+}
+
+#[test]
+fn increments_of_a_last_frame_without_events_count() {
+    let made = Recipe { files: vec![vec![4, 0]], ..Recipe::default() }.make();
+    let run = Run::open(made.path()).expect("opens");
+    assert_eq!(run.frames().len(), 1);
+    assert_eq!(audited(&made).verdict, Verdict::Balanced);
+}
+
+#[test]
+fn a_gap_of_a_required_source_is_a_loss_and_of_an_optional_one_is_not() {
+    let made = Recipe { missing: |source, event| source == 2 && event > 3, ..Recipe::default() };
+    assert_eq!(audited(&made.make()).verdict, Verdict::Balanced);
+    let made = Recipe { missing: |source, event| source == 1 && event > 3, ..Recipe::default() };
+    let report = audited(&made.make());
+    assert_eq!(report.verdict, Verdict::DataLost);
+    assert!(report.flagged_lost && report.differences.is_empty());
+    assert_eq!(report.recomputed.sources[1][Entry::FragmentsMissing], 12);
+    assert_eq!(report.balance.fragments_lost, 12);
+}
+
+#[test]
+fn a_total_that_is_not_what_the_columns_say_is_named_by_source_and_entry() {
+    let made = with_total(&Recipe::default(), |ledger| {
+        ledger.sources[1][Entry::FragmentsRecorded] += 1;
+        ledger.sources[1][Entry::FragmentsReceived] += 1;
+    });
+    let report = audited(&made);
+    assert_eq!(report.verdict, Verdict::NotBalanced);
+    let found: Vec<_> = report.differences.iter().map(|d| (d.source.as_str(), d.entry)).collect();
+    let name = |entry: Entry| entry.name();
+    let expected =
+        [Entry::FragmentsReceived, Entry::FragmentsRecorded].map(|e| ("board-1", name(e)));
+    assert_eq!(found, expected);
+    assert_eq!(report.differences[0].recorded, report.differences[0].recomputed + 1);
+}
+
+#[test]
+fn fragments_that_vanished_within_the_recorder_do_not_balance() {
+    let made = Recipe { in_flight: 2, ..Recipe::default() }.make();
+    let report = audited(&made);
+    assert_eq!(report.verdict, Verdict::NotBalanced);
+    assert_eq!((report.open.len(), report.open[0].fragments), (3, 2));
+    assert!(report.differences.is_empty());
+}
+
+#[test]
+fn a_lost_frame_does_not_balance_and_a_lost_file_is_named() {
+    let made = Recipe { files: vec![vec![2], vec![2], vec![2]], ..Recipe::default() }.make();
+    std::fs::remove_file(&made.files[1]).expect("deletes");
+    let report = audited(&made);
+    assert_eq!((report.verdict, report.frames_missing), (Verdict::NotBalanced, 1));
+    assert!(report.problems[0].problem.contains("file 1"), "{:?}", report.problems);
+}
+
+#[test]
+fn an_unclosed_run_may_have_fragments_in_flight() {
+    let made = Recipe { in_flight: 2, unclosed: true, ..Recipe::default() }.make();
+    let report = audited(&made);
+    assert_eq!((report.verdict, report.closing), (Verdict::Balanced, Closing::NotClosed));
+    assert_eq!(report.open[0].fragments, 2);
+    assert!(report.recorded.is_none());
+}
+
+#[test]
+fn one_file_of_several_is_not_held_to_the_total() {
+    let made = Recipe { in_flight: 2, ..Recipe::default() }.make();
+    for file in &made.files {
+        let report = audit(&Run::open(file).expect("opens")).expect("audits");
+        assert_eq!((report.verdict, report.closing), (Verdict::Balanced, Closing::Part));
+    }
+}
+
+#[test]
+fn repair_closes_the_open_file_and_leaves_the_others_alone() {
+    let made = Recipe { in_flight: 1, unclosed: true, ..Recipe::default() }.make();
+    let first = std::fs::read(&made.files[0]).expect("reads");
+    let frames_end = {
+        let (last, _) = made.frames[1].last().expect("a frame");
+        (last.offset + last.frame_bytes) as usize
+    };
+    let before = std::fs::read(&made.files[1]).expect("reads");
+    let report = repair(made.path()).expect("repairs");
+    assert_eq!((report.files.len(), report.closed(), report.found_damage()), (2, 1, false));
+    assert_eq!(report.files[0].outcome, Outcome::Intact);
+    let file = &report.files[1];
+    assert_eq!((&file.outcome, file.frames, file.events), (&Outcome::Closed, 1, 4));
+    assert!(file.bytes_after < file.bytes_before);
+    assert_eq!(std::fs::read(&made.files[0]).expect("reads"), first);
+    let after = std::fs::read(&made.files[1]).expect("reads");
+    assert_eq!(after[..frames_end], before[..frames_end]);
+    assert_eq!(after.len() as u64, file.bytes_after);
+
+    let run = Run::open(made.path()).expect("opens");
+    assert!(run.closed() && !run.ended());
+    assert!(verify(&run, |_| ()).is_intact());
+    // The total of the whole run, although only its last file was repaired.
+    assert_eq!(run.recorded_ledger().expect("reads"), Some(&recompute(&run).0));
+    let audited = audit(&run).expect("audits");
+    // What was in flight when the recorder was killed is lost now.
+    assert_eq!((audited.verdict, audited.closing), (Verdict::DataLost, Closing::Repaired));
+    assert_eq!(repair(made.path()).expect("repairs").closed(), 0);
+}
+
+#[test]
+fn repair_keeps_the_frames_around_a_damaged_one() {
+    let recipe = Recipe { files: vec![vec![3, 3, 3]], unclosed: true, ..Recipe::default() };
+    let made = recipe.make();
+    made.damage(0, made.frames[0][1].0.offset + 20);
+    let report = repair(made.path()).expect("repairs");
+    let file = &report.files[0];
+    assert_eq!((file.frames, file.events, file.frames_missing), (2, 6, 1));
+    assert_eq!(file.skipped_bytes, made.frames[0][1].0.frame_bytes);
+    assert!(report.found_damage());
+    let report = audited(&made);
+    assert_eq!((report.verdict, report.frames_missing), (Verdict::DataLost, 1));
+    assert!(report.flagged_lost);
+}
+
+#[test]
+fn repair_of_a_file_cut_in_its_last_frame_keeps_those_before() {
+    let recipe = Recipe { files: vec![vec![3, 3]], unclosed: true, ..Recipe::default() };
+    let made = recipe.make();
+    let cut = made.frames[0][1].0.offset + made.frames[0][1].0.frame_bytes - 1;
+    let bytes = std::fs::read(&made.files[0]).expect("reads");
+    std::fs::write(&made.files[0], &bytes[..cut as usize]).expect("writes");
+    let report = repair(&made.files[0]).expect("repairs");
+    assert_eq!((report.files[0].frames, report.files[0].events), (1, 3));
+    assert!(report.found_damage());
+    assert!(Run::open(&made.files[0]).expect("opens").closed());
+}
+
+#[test]
+fn repair_leaves_files_without_a_header_alone() {
+    let made = Recipe { unclosed: true, ..Recipe::default() }.make();
+    let blank = made.path().join("run-00002.catch");
+    let other = made.path().join("run-00003.catch");
+    std::fs::write(&blank, vec![0; 8192]).expect("writes");
+    std::fs::write(&other, b"something else").expect("writes");
+    let report = repair(made.path()).expect("repairs");
+    let outcomes: Vec<_> = report.files.iter().map(|file| &file.outcome).collect();
+    assert!(matches!(
+        outcomes[..],
+        [Outcome::Intact, Outcome::Closed, Outcome::Blank, Outcome::Unreadable(_)]
+    ));
+    assert_eq!(std::fs::read(&blank).expect("reads"), vec![0; 8192]);
+    assert_eq!(std::fs::read(&other).expect("reads"), b"something else");
+}
+
+#[test]
+fn reports_are_json() {
+    let made = Recipe { missing: |source, _| source == 1, ..Recipe::default() }.make();
+    let json = serde_json::to_value(audited(&made)).expect("serialises");
+    assert_eq!(json["verdict"], "data_lost");
+    assert_eq!(json["closing"], "ended");
+    assert_eq!(json["recomputed"][1]["fragments_missing"], 16);
+    assert_eq!(json["sources"][1], "board-1");
+    let run = Run::open(made.path()).expect("opens");
+    let json = serde_json::to_value(verify(&run, |_| ())).expect("serialises");
+    assert_eq!(json["problem_count"], 0);
+}

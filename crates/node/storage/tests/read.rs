@@ -1,0 +1,158 @@
+//! Reading runs back.
+
+mod common;
+
+use catchment_frame::Codec;
+use catchment_model::SourceId;
+use catchment_storage::{FileProblem, Run, StorageError};
+use common::{Recipe, fragment, key, time_ns};
+
+#[test]
+fn every_fragment_of_every_file_reads_back_with_its_key() {
+    for codec in [Codec::None, Codec::Lz4] {
+        let missing = |source, event| source == 1 && event % 3 == 0 || source == 2 && event < 5;
+        let made = Recipe { codec, missing, ..Recipe::default() }.make();
+        let run = Run::open(made.path()).expect("opens");
+        assert!(run.closed() && run.ended() && run.problems().is_empty());
+        assert_eq!((run.files().len(), run.frames().len(), run.event_count()), (2, 3, 16));
+        for event in 0..16 {
+            let (frame, row) = run.find(key(event)).expect("reads").expect("is there");
+            assert_eq!(run.events(frame).expect("reads").times_ns()[row], time_ns(event));
+            assert_eq!(run.find(key(event) + 1).expect("reads"), None);
+            for source in 0..3 {
+                let column = run.fragments(frame, SourceId(source)).expect("reads");
+                let expected = (!missing(source, event)).then(|| fragment(source, event));
+                assert_eq!(column.fragment(row), expected.as_deref());
+            }
+        }
+        let counts = run.event_counts().expect("reads");
+        assert_eq!((counts.events, counts.incomplete), (16, 6));
+    }
+}
+
+#[test]
+fn a_range_of_keys_comes_frame_by_frame_without_the_others() {
+    let made = Recipe::default().make();
+    let run = Run::open(made.path()).expect("opens");
+    let parts: Result<Vec<_>, _> = run.fragments_between(SourceId(1), key(3), key(12)).collect();
+    let parts = parts.expect("reads");
+    assert_eq!(parts.iter().map(|part| part.frame).collect::<Vec<_>>(), [0, 1, 2]);
+    let keys: Vec<_> = parts.iter().flat_map(|part| part.keys()).copied().collect();
+    assert_eq!(keys, (3..=12).map(key).collect::<Vec<_>>());
+    let bytes: Vec<_> = parts.iter().flat_map(|part| part.payload()).copied().collect();
+    assert_eq!(bytes, (3..=12).flat_map(|event| fragment(1, event)).collect::<Vec<_>>());
+    assert_eq!(run.fragments_between(SourceId(1), key(16), u64::MAX).count(), 0);
+    assert_eq!(run.fragments_between(SourceId(1), key(4), key(3)).count(), 0);
+}
+
+#[test]
+fn only_required_sources_are_said_to_be_missing() {
+    let missing = |source, event| event == 6 && source > 0;
+    let made = Recipe { missing, ..Recipe::default() }.make();
+    let run = Run::open(made.path()).expect("opens");
+    let (frame, row) = run.find(key(6)).expect("reads").expect("is there");
+    assert_eq!(run.missing(frame, row).expect("reads"), [SourceId(1)]);
+    assert!(run.fragments(frame, SourceId(2)).expect("reads").fragment(row).is_none());
+    assert!(run.missing(frame, row + 1).expect("reads").is_empty());
+}
+
+#[test]
+fn a_single_file_of_a_run_opens_alone() {
+    let made = Recipe::default().make();
+    let run = Run::open(&made.files[1]).expect("opens");
+    assert_eq!((run.event_count(), run.header().file_index), (4, 1));
+    assert_eq!(run.find(key(12)).expect("reads"), Some((0, 0)));
+    assert_eq!(run.find(key(0)).expect("reads"), None);
+}
+
+#[test]
+fn an_unclosed_run_reads_as_far_as_it_was_written() {
+    let made = Recipe { unclosed: true, ..Recipe::default() }.make();
+    let run = Run::open(made.path()).expect("opens");
+    assert!(!run.closed() && !run.ended());
+    assert_eq!(run.event_count(), 16);
+    assert!(run.recorded_ledger().expect("reads").is_none());
+}
+
+#[test]
+fn a_missing_file_a_blank_one_and_a_broken_one_are_named_and_the_rest_reads() {
+    let made = Recipe { files: vec![vec![2], vec![2], vec![2]], ..Recipe::default() }.make();
+    std::fs::remove_file(&made.files[1]).expect("deletes");
+    std::fs::write(made.path().join("run-00003.catch"), vec![0; 8192]).expect("writes");
+    std::fs::write(made.path().join("run-00004.catch"), b"no frame file").expect("writes");
+    std::fs::write(made.path().join("notes.txt"), b"not looked at").expect("writes");
+    let run = Run::open(made.path()).expect("opens");
+    assert_eq!(run.event_count(), 4);
+    let problems = run.problems();
+    let has = |wanted: fn(&FileProblem) -> bool| problems.iter().any(wanted);
+    assert_eq!(problems.len(), 3);
+    assert!(has(|problem| matches!(problem, FileProblem::Missing { index: 1 })));
+    assert!(has(|problem| matches!(problem, FileProblem::Blank { .. }) && !problem.is_damage()));
+    assert!(has(|problem| matches!(problem, FileProblem::Unreadable { .. })));
+}
+
+#[test]
+fn files_of_another_run_are_an_error_that_names_them() {
+    let made = Recipe::default().make();
+    let mut header = common::header(3, 2);
+    header.run.0[0] ^= 1;
+    let foreign = made.path().join("stranger.catch");
+    std::fs::write(&foreign, header.encode()).expect("writes");
+    match Run::open(made.path()) {
+        Err(StorageError::ForeignFile { path, .. }) => assert_eq!(path, foreign),
+        other => panic!("{other:?}"),
+    }
+    std::fs::write(&foreign, common::header(4, 2).encode()).expect("writes");
+    assert!(matches!(Run::open(made.path()), Err(StorageError::SchemaDiffers { .. })));
+    std::fs::write(&foreign, common::header(3, 1).encode()).expect("writes");
+    assert!(matches!(Run::open(made.path()), Err(StorageError::IndexTwice { index: 1, .. })));
+}
+
+#[test]
+fn nothing_to_read_is_an_error_that_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    assert!(matches!(Run::open(folder.path()), Err(StorageError::NoFiles { .. })));
+    let absent = Run::open(folder.path().join("absent"));
+    assert!(matches!(&absent, Err(error @ StorageError::Disk(_)) if !error.is_damage()));
+    let path = folder.path().join("a.catch");
+    std::fs::write(&path, b"something else").expect("writes");
+    let error = Run::open(&path).expect_err("is no frame file");
+    assert!(error.is_damage() && error.to_string().contains("a.catch"), "{error}");
+    std::fs::write(&path, []).expect("writes");
+    assert!(matches!(Run::open(&path), Err(StorageError::Blank { .. })));
+}
+
+#[test]
+fn a_damaged_column_is_named_and_costs_nothing_else() {
+    let made = Recipe::default().make();
+    // Columns of source 1: lengths 7, validity 8, payload 9.
+    made.damage(0, made.offset(0, 1, 9));
+    let run = Run::open(made.path()).expect("opens");
+    let error = run.fragments(1, SourceId(1)).expect_err("is damaged");
+    assert!(error.is_damage());
+    let text = error.to_string();
+    for part in ["run-00000.catch", "frame 1", "fragment_payload", "board-1", "checksum"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(run.fragments(1, SourceId(0)).is_ok() && run.fragments(2, SourceId(1)).is_ok());
+}
+
+#[test]
+fn many_threads_read_one_run_with_a_cache_that_holds_nothing() {
+    let missing = |source, event| source == 0 && event % 2 == 0;
+    let made = Recipe { missing, codec: Codec::Lz4, ..Recipe::default() }.make();
+    let run = Run::open_with_cache(made.path(), 0).expect("opens");
+    std::thread::scope(|scope| {
+        for source in 0..3 {
+            let run = &run;
+            scope.spawn(move || {
+                for event in 0..16 {
+                    let (frame, row) = run.find(key(event)).expect("reads").expect("is there");
+                    let column = run.fragments(frame, SourceId(source)).expect("reads");
+                    let expected = (!missing(source, event)).then(|| fragment(source, event));
+                    assert_eq!(column.fragment(row), expected.as_deref());
+                }
+            });
+        }
+    });
+}
