@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use catchment_disk::{ReadFile, list_folder};
-use catchment_frame::{FileHeader, FileReader, FrameError, FrameRef, ReadAt};
+use catchment_frame::{FileHeader, FileReader, FrameError, FrameRef};
 
 use crate::error::StorageError;
 
@@ -14,7 +14,7 @@ pub const EXTENSION: &str = "catch";
 #[derive(Debug)]
 pub(crate) struct RunFile {
     pub path: PathBuf,
-    pub reader: FileReader<Pread>,
+    pub reader: FileReader<ReadFile>,
 }
 
 impl RunFile {
@@ -43,20 +43,6 @@ impl RunFile {
         };
         let source = info.source.and_then(|source| schema.sources.get(source as usize));
         (info.kind.name().to_owned(), source.map(|source| source.name.clone()))
-    }
-}
-
-/// A file that is read by `pread`, as the frame crate wants it.
-#[derive(Debug)]
-pub(crate) struct Pread(pub ReadFile);
-
-impl ReadAt for Pread {
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.0.read_at(offset, buffer)
-    }
-
-    fn bytes(&self) -> std::io::Result<u64> {
-        self.0.bytes()
     }
 }
 
@@ -162,7 +148,7 @@ fn open_file(path: &Path) -> Result<Result<RunFile, FileProblem>, StorageError> 
     let file = ReadFile::open(&path)?;
     let blank =
         is_blank(&file).map_err(|source| StorageError::Read { path: path.clone(), source })?;
-    Ok(match FileReader::open(Pread(file)) {
+    Ok(match FileReader::open(file) {
         Ok(reader) => Ok(RunFile { path, reader }),
         // A blank beginning alone is no verdict: a damaged header is read from the TOC's copy.
         Err(_) if blank => Err(FileProblem::Blank { path }),

@@ -12,7 +12,7 @@ use catchment_model::Ledger;
 use serde::Serialize;
 
 use crate::error::StorageError;
-use crate::open::{self, Pread};
+use crate::open;
 
 /// What was done with a run's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -123,7 +123,7 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
 /// A file with a header.
 struct Found {
     path: PathBuf,
-    reader: FileReader<Pread>,
+    reader: FileReader<ReadFile>,
 }
 
 impl Found {
@@ -133,7 +133,7 @@ impl Found {
         let read_error = |source| StorageError::Read { path: path.clone(), source };
         let blank = open::is_blank(&file).map_err(read_error)?;
         let bytes = file.bytes().map_err(read_error)?;
-        let outcome = match FileReader::open(Pread(file)) {
+        let outcome = match FileReader::open(file) {
             Ok(reader) => return Ok(Ok(Self { path, reader })),
             Err(_) if blank => Outcome::Blank,
             Err(error) => Outcome::Unreadable(error.to_string()),
@@ -185,7 +185,7 @@ impl Found {
         let Self { path, reader } = self;
         let bytes_before = reader.file_bytes();
         drop(reader);
-        let file = Pread(ReadFile::open(&path)?);
+        let file = ReadFile::open(&path)?;
         let frame_error = |source| StorageError::Frame { path: path.clone(), source };
         let plan = catchment_frame::repair(&file, before).map_err(frame_error)?;
         drop(file);
