@@ -100,8 +100,9 @@ impl<R: ReadAt> FileReader<R> {
         let (header, encoded_header, first_frame) =
             match (FileHeader::read(&reader, file_bytes), &closed) {
                 (Ok(header), _) => header,
-                // A header that is damaged is read from the TOC's copy.
-                (Err(error), Ok(toc)) if !matches!(error, FrameError::Version { .. }) => {
+                // A header that is damaged is read from the TOC's copy. The trailer has a version of
+                // its own, so that a file of a later version does not come here.
+                (Err(error), Ok(toc)) => {
                     let Ok(copy) = header_from_toc(&reader, toc) else { return Err(error) };
                     header_problem = Some(error);
                     copy
@@ -436,6 +437,7 @@ pub(crate) fn check_entry(
             entry.offset.is_multiple_of(COLUMN_ALIGN_BYTES),
         ),
         ("offset", entry.offset, "behind the header", entry.offset >= FIXED_BYTES as u64),
+        ("offset", entry.offset, "within the frame", entry.offset <= summary.frame_bytes),
         (
             "stored_bytes",
             entry.stored_bytes,

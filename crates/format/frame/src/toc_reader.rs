@@ -3,7 +3,6 @@
 use catchment_model::Ledger;
 use catchment_model::limits::FRAME_BYTES_MAX;
 
-use crate::BLOCK_BYTES;
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::checksum::{crc32c, crc32c_around};
 use crate::codec::Codec;
@@ -19,6 +18,7 @@ use crate::toc::{
     INDEX_BLOCKS, INDEX_RECORD_BYTES, LEDGER, LIST_RECORD_BYTES, LISTS, TRAILER_BYTES,
     TRAILER_CRC_AT, TRAILER_MAGIC, TocFlags,
 };
+use crate::{BLOCK_BYTES, VERSION_MAJOR};
 
 /// Where one column stands in one frame: the frame's index, and the entry.
 pub(crate) type Place = (u32, ColumnEntry);
@@ -52,6 +52,10 @@ impl Trailer {
             (u32_at(&block, TRAILER_CRC_AT), crc32c_around(&block, TRAILER_CRC_AT));
         if got != expected {
             return Err(FrameError::Checksum { part, expected, got });
+        }
+        let (major, minor) = (u16_at(&block, 8), u16_at(&block, 10));
+        if major != VERSION_MAJOR {
+            return Err(FrameError::Version { major, minor });
         }
         let trailer = Self {
             file_id: u64_at(&block, 16),
@@ -232,6 +236,11 @@ impl Toc {
             self.frames.push(frame);
         }
         self.frame_count = self.frames.len();
+        if self.frame_count as u64 != self.summary.info.rows {
+            let (field, expected) = ("rows", "the TOC's rows");
+            let problem = ColumnProblem::Field { field, expected, got: self.frame_count as u64 };
+            return Err(FrameError::column(FrameRef::Toc, FRAMES, problem));
+        }
         Ok(())
     }
 

@@ -110,45 +110,43 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
                 }
                 Err(Rejected::Trailer) => break,
                 Err(Rejected::Because(reason)) => {
-                    let (next, zeros) = self.search(offset, &mut window, &mut effort_bytes);
+                    let found = self.search(offset, &mut window, &mut effort_bytes);
                     let reason = match reason {
-                        SkippedReason::NoHeader if zeros => SkippedReason::Zeros,
+                        SkippedReason::NoHeader if found.zeros => SkippedReason::Zeros,
                         other => other,
                     };
-                    walk.skipped.push(Skipped {
-                        offset,
-                        bytes: next.unwrap_or(self.file_bytes) - offset,
-                        reason,
-                    });
-                    let Some(next) = next else { break };
-                    offset = next;
+                    walk.skipped.push(Skipped { offset, bytes: found.end - offset, reason });
+                    if !found.frame {
+                        break;
+                    }
+                    offset = found.end;
                 }
             }
         }
         walk
     }
 
-    /// The next border after `hole` with a frame, and whether all before it is zero. `None` if
-    /// there is none within the bound.
-    fn search(&self, hole: u64, window: &mut Window, effort: &mut u64) -> (Option<u64>, bool) {
-        let end = self.file_bytes.min(hole.saturating_add(self.search_bytes_max));
+    /// Searches for the next border after `hole` where the walk can go on.
+    fn search(&self, hole: u64, window: &mut Window, effort: &mut u64) -> Search {
+        let bound = hole.saturating_add(self.search_bytes_max.max(BLOCK_BYTES));
+        let end = self.file_bytes.min(bound);
         let mut zeros = is_zero(window.block(self, hole));
         let mut offset = hole + BLOCK_BYTES;
         while offset < end {
             let block = window.block(self, offset);
             if block.starts_with(&MAGIC) {
-                match self.accept(offset, effort) {
-                    Ok(_) => return (Some(offset), zeros),
-                    Err(_) => zeros = false,
+                if self.accept(offset, effort).is_ok() {
+                    return Search { end: offset, zeros, frame: true };
                 }
+                zeros = false;
             } else if block.starts_with(&TRAILER_MAGIC) && offset + BLOCK_BYTES == self.file_bytes {
-                return (Some(offset), zeros);
+                return Search { end: offset, zeros, frame: true };
             } else {
                 zeros = zeros && is_zero(block);
             }
             offset += BLOCK_BYTES;
         }
-        (None, zeros)
+        Search { end, zeros, frame: false }
     }
 
     /// The frame at `offset`, if there is a whole one.
@@ -227,6 +225,16 @@ impl Walk {
 }
 
 type Frame = (FrameSummary, Vec<ColumnEntry>);
+
+/// What a search found.
+struct Search {
+    /// Where the hole ends, or the search did.
+    end: u64,
+    /// Whether all before is zero.
+    zeros: bool,
+    /// Whether a frame, or the trailer, stands at the end.
+    frame: bool,
+}
 
 enum Rejected {
     /// The trailer stands here: the end.

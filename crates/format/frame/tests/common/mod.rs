@@ -1,0 +1,378 @@
+//! Files made from a simple model: what a test put in is what it must get out.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use catchment_frame::{
+    Codec, ColumnEncoder, ColumnEntry, ColumnKind, Dtype, EntryNames, FileHeader, FileReader,
+    FrameInfo, FrameKind, FrameLayout, FrameSummary, ReadAt, Schema, SourceInfo, TocBuilder,
+    TocFlags, crc32c, encode_ledger_increment, write_frame,
+};
+use catchment_model::{Entry, Ledger, RunId};
+
+/// One column as it was put in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    pub id: u32,
+    pub codec: Codec,
+    pub dtype: Dtype,
+    pub rows: u64,
+    pub raw: Vec<u8>,
+}
+
+impl Column {
+    /// A column that the schema does not have.
+    pub fn opaque(id: u32, codec: Codec, raw: Vec<u8>) -> Self {
+        Self { id, codec, dtype: Dtype::Opaque, rows: raw.len() as u64, raw }
+    }
+}
+
+/// One frame as it was put in.
+#[derive(Clone, Debug, Default)]
+pub struct Frame {
+    pub columns: Vec<Column>,
+    pub keys: (u64, u64),
+    pub times: (u64, u64),
+    pub rows: u64,
+}
+
+/// A whole file as it was put in.
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub header: FileHeader,
+    pub frames: Vec<Frame>,
+    pub ledger: Ledger,
+    pub flags: TocFlags,
+}
+
+/// The bytes of a model, and where its frames are.
+#[derive(Clone, Debug)]
+pub struct Encoded {
+    /// Header and frames, without TOC and trailer.
+    pub unclosed: Vec<u8>,
+    /// The whole file.
+    pub closed: Vec<u8>,
+    pub frames: Vec<FrameSummary>,
+    pub entries: Vec<Vec<ColumnEntry>>,
+}
+
+pub const FILE_ID: u64 = 0x1234_5678_9abc_def0;
+
+pub fn header(source_count: u32) -> FileHeader {
+    let source = |id: u32| SourceInfo {
+        id,
+        name: format!("board-{id}"),
+        group: "boards".into(),
+        protocol: "hadtu".into(),
+        required: id != 2,
+    };
+    FileHeader {
+        run: RunId(*b"catchment-golden"),
+        run_number: 7,
+        file_index: 0,
+        file_id: FILE_ID,
+        created_ns: 1_750_000_000_000_000_000,
+        writer: "catchment test".into(),
+        config: "[run]\nname = \"golden\"\n".into(),
+        schema: Schema::events((0..source_count).map(source).collect()),
+        ledger_entries: EntryNames::default(),
+    }
+}
+
+impl Model {
+    pub fn new(source_count: u32) -> Self {
+        Self {
+            header: header(source_count),
+            frames: Vec::new(),
+            ledger: Ledger::new(source_count as usize),
+            flags: TocFlags::default(),
+        }
+    }
+
+    /// Encodes the file; frames in turn as a recorder streams them and as tools make them.
+    pub fn encode(&self) -> Encoded {
+        let mut file = self.header.encode();
+        let mut toc = TocBuilder::new(&file);
+        let mut encoder = ColumnEncoder::new();
+        let mut all_entries = Vec::new();
+        for (index, frame) in self.frames.iter().enumerate() {
+            let offset = file.len() as u64;
+            let columns: Vec<(ColumnEntry, Vec<u8>)> = frame
+                .columns
+                .iter()
+                .map(|column| {
+                    let encoded = encoder.encode(column.codec, &column.raw);
+                    (entry_of(column, encoded.codec, encoded.stored), encoded.stored.to_vec())
+                })
+                .collect();
+            let info = self.info(index);
+            let (bytes, summary, entries) = if index % 2 == 0 {
+                stream_frame(info, offset, &columns)
+            } else {
+                let columns: Vec<_> = columns.iter().map(|(e, b)| (*e, b.as_slice())).collect();
+                write_frame(info, offset, &columns)
+            };
+            toc.add_frame(summary, &entries);
+            all_entries.push(entries);
+            file.extend_from_slice(&bytes);
+        }
+        let tail = toc.finish(file.len() as u64, &self.ledger, self.flags);
+        let mut closed = file.clone();
+        closed.extend_from_slice(&tail);
+        let frames = toc.frames().to_vec();
+        Encoded { unclosed: file, closed, frames, entries: all_entries }
+    }
+
+    fn info(&self, index: usize) -> FrameInfo {
+        let frame = &self.frames[index];
+        FrameInfo {
+            kind: FrameKind::Events,
+            flags: 0,
+            file_id: self.header.file_id,
+            sequence: index as u64,
+            time_first_ns: frame.times.0,
+            time_last_ns: frame.times.1,
+            key_first: frame.keys.0,
+            key_last: frame.keys.1,
+            rows: frame.rows,
+        }
+    }
+}
+
+fn entry_of(column: &Column, codec: Codec, stored: &[u8]) -> ColumnEntry {
+    ColumnEntry {
+        id: column.id,
+        codec,
+        dtype: column.dtype,
+        flags: 0,
+        crc32c: crc32c(stored),
+        offset: 0,
+        stored_bytes: stored.len() as u64,
+        raw_bytes: column.raw.len() as u64,
+        rows: column.rows,
+    }
+}
+
+/// As a recorder does: columns to their offsets, the header last, more space than was needed.
+fn stream_frame(
+    info: FrameInfo,
+    offset: u64,
+    columns: &[(ColumnEntry, Vec<u8>)],
+) -> (Vec<u8>, FrameSummary, Vec<ColumnEntry>) {
+    let mut layout = FrameLayout::begin(info, columns.len() + 3);
+    let mut frame = vec![0; layout.header_space()];
+    for (entry, stored) in columns {
+        frame.resize(layout.next_offset() as usize, 0);
+        frame.extend_from_slice(stored);
+        layout.push(*entry);
+    }
+    frame.resize(layout.frame_bytes() as usize, 0);
+    let summary = layout.finish(offset, &mut frame);
+    (frame, summary, layout.entries().to_vec())
+}
+
+/// Events as they were put in: per source and row, the fragment or nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Events {
+    pub keys: Vec<u64>,
+    pub times_ns: Vec<u64>,
+    pub flags: Vec<u32>,
+    pub fragments: Vec<Vec<Option<Vec<u8>>>>,
+    pub increment: Option<Ledger>,
+}
+
+impl Events {
+    /// The frame of these events, as the specification's section 5 says.
+    pub fn frame(&self, schema: &Schema, codec: Codec) -> Frame {
+        let rows = self.keys.len() as u64;
+        let columns = catchment_frame::EventColumns::of(schema);
+        let mut frame = Frame { rows, ..Frame::default() };
+        let mut push = |id: Option<u32>, dtype, rows, raw| {
+            let id = id.expect("a standard column");
+            frame.columns.push(Column { id, codec, dtype, rows, raw });
+        };
+        if rows > 0 {
+            push(columns.key, Dtype::U64, rows, le_bytes(&self.keys));
+            push(columns.time, Dtype::U64, rows, le_bytes(&self.times_ns));
+            let flags = self.flags.iter().flat_map(|flags| flags.to_le_bytes()).collect();
+            push(columns.flags, Dtype::U32, rows, flags);
+        }
+        for (source, fragments) in columns.sources.iter().zip(&self.fragments) {
+            if fragments.iter().all(Option::is_none) {
+                continue;
+            }
+            let lengths = fragments.iter().map(|f| f.as_ref().map_or(0, Vec::len) as u32);
+            let lengths = lengths.flat_map(u32::to_le_bytes).collect();
+            push(source.lengths, Dtype::U32, rows, lengths);
+            if fragments.iter().any(Option::is_none) {
+                let mut bits = vec![0u8; fragments.len().div_ceil(8)];
+                for (row, _) in fragments.iter().enumerate().filter(|(_, f)| f.is_some()) {
+                    bits[row / 8] |= 1 << (row % 8);
+                }
+                push(source.validity, Dtype::Bits, rows, bits);
+            }
+            let payload: Vec<u8> = fragments.iter().flatten().flatten().copied().collect();
+            if !payload.is_empty() {
+                push(source.payload, Dtype::U8, payload.len() as u64, payload);
+            }
+        }
+        if let Some(increment) = &self.increment {
+            let mut raw = Vec::new();
+            encode_ledger_increment(increment, &mut raw);
+            push(columns.ledger_increment, Dtype::Record, raw.len() as u64 / 16, raw);
+        }
+        let range = |all: &[u64]| {
+            let (first, last) = (all.iter().min(), all.iter().max());
+            (first.copied().unwrap_or(0), last.copied().unwrap_or(0))
+        };
+        frame.keys = range(&self.keys);
+        frame.times = range(&self.times_ns);
+        frame
+    }
+
+    /// What these events add to the ledger.
+    pub fn ledger(&self, schema: &Schema) -> Ledger {
+        let mut ledger =
+            self.increment.clone().unwrap_or_else(|| Ledger::new(schema.sources.len()));
+        for (source, info) in schema.sources.iter().enumerate() {
+            let fragments = self.fragments.get(source).map_or(&[][..], Vec::as_slice);
+            let recorded = fragments.iter().flatten().count() as u64;
+            let counts = &mut ledger.sources[source];
+            counts[Entry::FragmentsRecorded] = recorded;
+            counts[Entry::FragmentBytesRecorded] =
+                fragments.iter().flatten().map(|f| f.len() as u64).sum();
+            if info.required {
+                counts[Entry::FragmentsMissing] = self.keys.len() as u64 - recorded;
+            }
+        }
+        ledger
+    }
+}
+
+fn le_bytes(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+/// Asserts that a file holds exactly what was put in, up to `frame_count` frames.
+pub fn assert_holds<R: ReadAt>(file: &FileReader<R>, model: &Model, frame_count: usize) {
+    assert_eq!(file.header(), &model.header);
+    assert_eq!(file.frames().len(), frame_count);
+    let mut bytes = Vec::new();
+    for (index, frame) in model.frames.iter().take(frame_count).enumerate() {
+        let found = file.columns(index).expect("a directory");
+        assert!(found.iter().map(|e| e.id).eq(frame.columns.iter().map(|c| c.id)));
+        for column in &frame.columns {
+            assert!(file.read(index, column.id, &mut bytes).expect("a column"));
+            assert_eq!(bytes, column.raw, "frame {index}, column {}", column.id);
+        }
+        assert!(!file.read(index, u32::MAX, &mut bytes).expect("no error"));
+    }
+}
+
+/// A small deterministic generator (xorshift64*).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    /// Bytes that compress, more or less.
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count)
+            .map(|_| if self.next().is_multiple_of(4) { self.next() as u8 } else { 7 })
+            .collect()
+    }
+}
+
+/// Some events of three sources: fragments of all sizes, missing ones, a source that is silent in
+/// every second frame, increments.
+pub fn some_events(random: &mut Random, frame: usize, rows: usize) -> Events {
+    let first = 1_000 * frame as u64;
+    let mut events = Events {
+        keys: (0..rows as u64).map(|row| first + row).collect(),
+        times_ns: (0..rows as u64).map(|row| 1_750_000_001_000_000_000 + 500 * row).collect(),
+        flags: vec![0; rows],
+        fragments: Vec::new(),
+        increment: None,
+    };
+    let mut increment = Ledger::new(3);
+    for source in 0..3 {
+        let mut fragments = Vec::new();
+        for row in 0..rows {
+            let silent = source == 2 && frame % 2 == 1;
+            let missing = silent || (source == 1 && random.next().is_multiple_of(5));
+            if missing && source != 2 {
+                events.flags[row] |= 1;
+            }
+            let bytes = random.below(40);
+            fragments.push((!missing).then(|| random.bytes(bytes)));
+        }
+        increment.sources[source][Entry::FragmentsReceived] =
+            fragments.iter().flatten().count() as u64;
+        events.fragments.push(fragments);
+    }
+    events.increment = Some(increment);
+    events
+}
+
+/// A model of `frame_count` frames of [`some_events`], with the right ledger.
+pub fn some_model(seed: u64, frame_count: usize, rows: usize, codec: Codec) -> Model {
+    let mut random = Random(seed);
+    let mut model = Model::new(3);
+    for frame in 0..frame_count {
+        let events = some_events(&mut random, frame, rows);
+        model.ledger.add(&events.ledger(&model.header.schema));
+        model.frames.push(events.frame(&model.header.schema, codec));
+    }
+    for source in &mut model.ledger.sources {
+        source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
+    }
+    model.flags = TocFlags { run_ended: true, data_lost: true, ..TocFlags::default() };
+    model
+}
+
+/// Counts what is read from the bytes within.
+pub struct Counted<R> {
+    pub inner: R,
+    pub bytes_read: AtomicU64,
+    pub reads: AtomicU64,
+    pub longest_read: AtomicU64,
+}
+
+impl<R> Counted<R> {
+    pub fn new(inner: R) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { inner, bytes_read: zero(), reads: zero(), longest_read: zero() }
+    }
+
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+}
+
+impl<R: ReadAt> ReadAt for Counted<R> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.inner.read_at(offset, buffer)?;
+        self.bytes_read.fetch_add(count as u64, Ordering::Relaxed);
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.longest_read.fetch_max(buffer.len() as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    fn bytes(&self) -> std::io::Result<u64> {
+        self.inner.bytes()
+    }
+}
+
+/// The kind of a schema's column, for descriptions.
+pub fn kind_of(schema: &Schema, id: u32) -> Option<&ColumnKind> {
+    schema.columns.iter().find(|column| column.id == id).map(|column| &column.kind)
+}
