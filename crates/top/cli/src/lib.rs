@@ -1,1 +1,102 @@
-//! The command line: the one binary, catchment.
+//! The command line `catchment`, as a library, so that the Python package starts the same program.
+//!
+//! Every command has a file in `commands/`. `config/` reads configuration files, `session.rs` records,
+//! `view.rs` shows a recorder at work, `prove.rs` compares what was recorded with what was sent,
+//! `bench/` measures.
+//!
+//! Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 done, with loss.
+
+mod bench;
+mod commands;
+mod config;
+mod machine;
+mod npy;
+mod output;
+mod preset;
+mod prove;
+mod session;
+mod signals;
+mod view;
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+use output::{Exit, Out, UsageError, complain};
+
+/// Records what detectors send: every fragment built into events, on disk, and accounted for.
+#[derive(Debug, Parser)]
+#[command(name = "catchment", version, max_term_width = 100, after_help = EXIT_CODES)]
+struct Cli {
+    /// One JSON object on stdout instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Record an emulated HADES-like detector of 90 sources, and prove every byte
+    Demo(commands::demo::Arguments),
+    /// Record what a configuration file describes, until stopped
+    Run(commands::run::Arguments),
+    /// Send what emulated sources send, by a configuration file or a preset
+    Emulate(commands::emulate::Arguments),
+    /// Show a file's or a run's header, frames and ledger
+    Inspect(commands::inspect::Arguments),
+    /// Read events and fragments to .npy, CSV or raw bytes
+    Read(commands::read::Arguments),
+    /// Close files that a killed recorder left open
+    Repair(commands::repair::Arguments),
+    /// Recompute a run's ledger from its files
+    Audit(commands::audit::Arguments),
+    /// Measure, beside published figures
+    Bench(bench::Arguments),
+}
+
+/// Runs a command; the first argument is the program's name. Returns the process's exit code.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nobody is left to be told that stdout or stderr is closed.
+            error.print().ok();
+            return error.exit_code();
+        }
+    };
+    let mut out = Out::stdout(cli.json);
+    let result = dispatch(cli.command, &mut out).and_then(|exit| {
+        out.flush()?;
+        Ok(exit)
+    });
+    match result {
+        Ok(exit) => exit as i32,
+        Err(error) => {
+            out.flush().ok();
+            complain(format_args!("{error:#}"));
+            let usage = error.chain().any(|cause| {
+                cause.is::<UsageError>()
+                    || cause.is::<config::ConfigFileError>()
+                    || cause.is::<catchment_recorder::ConfigError>()
+            });
+            (if usage { Exit::Usage } else { Exit::Failed }) as i32
+        }
+    }
+}
+
+fn dispatch(command: Command, out: &mut Out) -> anyhow::Result<Exit> {
+    match command {
+        Command::Demo(arguments) => commands::demo::run(arguments, out),
+        Command::Run(arguments) => commands::run::run(arguments, out),
+        Command::Emulate(arguments) => commands::emulate::run(arguments, out),
+        Command::Inspect(arguments) => commands::inspect::run(arguments, out),
+        Command::Read(arguments) => commands::read::run(arguments, out),
+        Command::Repair(arguments) => commands::repair::run(arguments, out),
+        Command::Audit(arguments) => commands::audit::run(arguments, out),
+        Command::Bench(arguments) => bench::run(arguments, out),
+    }
+}
+
+const EXIT_CODES: &str =
+    "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 done, with loss.";

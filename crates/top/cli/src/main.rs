@@ -1,2 +1,4 @@
 //! The binary `catchment`.
-fn main() {}
+fn main() {
+    std::process::exit(catchment_cli::run(std::env::args_os()));
+}

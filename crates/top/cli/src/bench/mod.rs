@@ -1,0 +1,99 @@
+//! `catchment bench`: published tables, measured here, beside the published figures.
+
+mod builder;
+mod discard;
+mod hades;
+mod limits;
+mod point;
+mod report;
+mod search;
+
+use std::path::PathBuf;
+
+use crate::output::{Exit, Out};
+use crate::signals::Stop;
+
+/// Measures this machine and prints a table; writes it as JSON and Markdown too.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// What to measure
+    #[arg(value_enum)]
+    name: Name,
+    /// Seconds instead of minutes, each figure once: shows that the bench works, not what is possible
+    #[arg(long)]
+    quick: bool,
+    /// Where NAME.json and NAME.md go
+    #[arg(long, value_name = "FOLDER", default_value = "bench/results")]
+    out: PathBuf,
+    /// Where runs are recorded; they are deleted afterwards
+    #[arg(long, value_name = "FOLDER", default_value = "runs")]
+    scratch: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Name {
+    /// What the machine can do: receive and discard, direct write, memory copy, builder alone
+    Limits,
+    /// The tests of HADES' event builder, and the highest rates without loss
+    Hades,
+}
+
+/// What every bench needs.
+pub(crate) struct Bench<'a> {
+    pub(crate) quick: bool,
+    pub(crate) scratch: PathBuf,
+    pub(crate) stop: Stop,
+    pub(crate) out: &'a mut Out,
+    bar: indicatif::ProgressBar,
+    /// Runs whose books did not balance, or whose events were not as they were sent.
+    pub(crate) broken: Vec<String>,
+}
+
+impl Bench<'_> {
+    /// How often each figure is measured.
+    pub(crate) fn repeats(&self) -> usize {
+        if self.quick { 1 } else { 3 }
+    }
+
+    /// How long one measurement lasts.
+    pub(crate) fn seconds(&self) -> f64 {
+        if self.quick { 0.4 } else { 5.0 }
+    }
+
+    /// Says on a terminal what is being measured.
+    pub(crate) fn now(&self, what: impl Into<String>) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.stop.asked(), "stopped before the end; nothing was written");
+        self.bar.set_message(what.into());
+        self.bar.tick();
+        Ok(())
+    }
+}
+
+pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+    let bar = if out.json {
+        indicatif::ProgressBar::hidden()
+    } else {
+        indicatif::ProgressBar::new_spinner()
+    };
+    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    let mut bench = Bench {
+        quick: arguments.quick,
+        scratch: arguments.scratch,
+        stop: Stop::listen()?,
+        out,
+        bar,
+        broken: Vec::new(),
+    };
+    let result = match arguments.name {
+        Name::Limits => limits::run(&mut bench),
+        Name::Hades => hades::run(&mut bench),
+    };
+    bench.bar.finish_and_clear();
+    let report = result?;
+    for broken in &bench.broken {
+        crate::output::complain(broken);
+    }
+    let exit = if bench.broken.is_empty() { Exit::Done } else { Exit::Failed };
+    report.finish(&arguments.out, bench.out)?;
+    Ok(exit)
+}

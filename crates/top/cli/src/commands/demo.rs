@@ -1,0 +1,130 @@
+//! `catchment demo`: the whole chain on this machine, proved byte by byte.
+
+use std::path::PathBuf;
+
+use catchment_emulator::{EmulatorReport, SourceReport};
+use serde::Serialize;
+
+use crate::commands::emulate::Fault;
+use crate::commands::report::{Summary, exit_of};
+use crate::config::{CodecLow, Rate, Size};
+use crate::machine::need_space;
+use crate::output::{Exit, Out, grouped};
+use crate::preset::Hades90;
+use crate::prove::{Proof, prove};
+use crate::session::{Ends, Recording, record};
+use crate::signals::Stop;
+use crate::view::View;
+
+/// Records an emulated HADES-like detector (90 sources on 90 UDP ports of this machine), reads
+/// everything back and compares every byte with what was sent.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// How long to record
+    #[arg(long, default_value = "20", value_parser = super::run::seconds)]
+    seconds: f64,
+    /// Events per second: "4 kHz", 4000, or max
+    #[arg(long, default_value = "4 kHz")]
+    rate: Rate,
+    /// Bytes that a packet gathers before it is sent; 0 sends every sub-event alone
+    #[arg(long, value_name = "SIZE", default_value = "32 kB")]
+    water_mark: Size,
+    /// One sub-event of 60 kB per so many events and source, at random; 0 for none
+    #[arg(long, value_name = "EVENTS", default_value_t = 1_000)]
+    huge_every: u64,
+    /// Let so many events in a row have one size per source, so that the sender can batch them
+    #[arg(long, value_name = "EVENTS")]
+    equal_bursts: Option<u32>,
+    /// What payloads are drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How columns are compressed
+    #[arg(long, value_enum, default_value = "none")]
+    codec: CodecLow,
+    /// The folder in which the run makes a folder of its own, which is kept
+    #[arg(long, value_name = "FOLDER", default_value = "runs")]
+    out: PathBuf,
+    /// A fault on purpose, may be repeated: lose=1e-3, duplicate=, reorder=, corrupt= (share of the
+    /// packets), kill=SOURCE@EVENT
+    #[arg(long, value_name = "FAULT")]
+    fault: Vec<Fault>,
+}
+
+/// What a program is told.
+#[derive(Serialize)]
+struct Object<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    sent: Sent,
+    proof: &'a Proof,
+}
+
+#[derive(Serialize)]
+struct Sent {
+    seed: u64,
+    events: u64,
+    seconds: f64,
+    #[serde(flatten)]
+    total: SourceReport,
+}
+
+pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+    let preset = Hades90 {
+        folder: arguments.out.clone(),
+        rate: arguments.rate,
+        water_mark_bytes: arguments.water_mark.0,
+        huge_every: arguments.huge_every,
+        equal_bursts: arguments.equal_bursts,
+        seed: arguments.seed,
+        codec: arguments.codec,
+    };
+    need_space(&preset.folder, preset.bytes_for(arguments.seconds))?;
+    let high = preset.high()?;
+    let mut emulator = high.emulator.expect("the preset has an emulator");
+    emulator.seconds = Some(arguments.seconds);
+    for fault in &arguments.fault {
+        fault.apply(&mut emulator)?;
+    }
+    let stop = Stop::listen()?;
+    out.say(format_args!(
+        "Recording hades-90 to {}: 90 sources, rate {}, water mark {} bytes, seed {}.",
+        arguments.out.display(),
+        arguments.rate,
+        arguments.water_mark.0,
+        arguments.seed
+    ))?;
+    out.flush()?;
+    let mut view = View::new(out);
+    let described = emulator.clone();
+    let recording = record(high.recorder, Some(emulator), Ends::default(), &stop, out, &mut view)?;
+    let sent = recording.sent.as_ref().expect("a recording beside an emulator");
+    let proof = prove(&recording, sent, &described, &stop, out)?;
+    tell(&recording, sent, &proof, out)?;
+    let exit = exit_of(&recording);
+    Ok(if proof.holds() { exit } else { Exit::Failed })
+}
+
+fn tell(
+    recording: &Recording,
+    sent: &EmulatorReport,
+    proof: &Proof,
+    out: &mut Out,
+) -> anyhow::Result<()> {
+    let summary = Summary::of(recording);
+    let total = sent.total();
+    let totals = Sent { seed: sent.seed, events: sent.events, seconds: sent.seconds, total };
+    if out.json {
+        return out.object(&Object { summary: &summary, sent: totals, proof });
+    }
+    out.line(format_args!(
+        "\nSent {} events as {} packets in {:.1} s, seed {}.",
+        grouped(totals.events),
+        grouped(total.packets_sent),
+        sent.seconds,
+        totals.seed
+    ))?;
+    summary.say(recording, out)?;
+    proof.say(out)?;
+    out.line(format_args!("\nLook at it with: catchment inspect {}", summary.folder))?;
+    Ok(())
+}

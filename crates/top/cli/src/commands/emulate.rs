@@ -1,0 +1,230 @@
+//! `catchment emulate`: sources that send, to a recorder anywhere.
+
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use catchment_emulator::{EmulatorConfig, EmulatorReport};
+use catchment_model::units::{Bytes, Count};
+
+use crate::config::{
+    self, Address, RATE_HZ_DEFAULT, Rate, Size, SourceEvent, counted_up, near_matches,
+};
+use crate::output::{Exit, Out, UsageError, grouped};
+use crate::session::Sender;
+use crate::signals::Stop;
+
+/// Sends what the sources of a configuration file or of a preset send.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// A configuration file with an [emulator] section, or a preset: hades-90
+    #[arg(value_name = "CONFIG|PRESET")]
+    what: String,
+    /// Where the first source sends to; the others follow, a port each
+    #[arg(long, value_name = "IP:PORT")]
+    to: Option<Address>,
+    /// Events per second: "4 kHz", 4000, or max
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// Bytes that a packet gathers before it is sent; 0 sends every sub-event alone
+    #[arg(long, value_name = "SIZE")]
+    water_mark: Option<Size>,
+    /// One huge sub-event per so many events and source, at random; 0 for none
+    #[arg(long, value_name = "EVENTS")]
+    huge_every: Option<u64>,
+    /// Let so many events in a row have one size per source
+    #[arg(long, value_name = "EVENTS")]
+    equal_bursts: Option<u32>,
+    /// Stop after so many seconds
+    #[arg(long, value_parser = super::run::seconds)]
+    seconds: Option<f64>,
+    /// Stop after so many events
+    #[arg(long)]
+    events: Option<u64>,
+    /// What payloads are drawn from
+    #[arg(long)]
+    seed: Option<u64>,
+    /// A fault on purpose, may be repeated: lose=1e-3, duplicate=, reorder=, corrupt= (share of the
+    /// packets), kill=SOURCE@EVENT, restart=SOURCE@EVENT
+    #[arg(long, value_name = "FAULT")]
+    fault: Vec<Fault>,
+}
+
+/// One `--fault`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fault {
+    Lose(f64),
+    Duplicate(f64),
+    Reorder(f64),
+    Corrupt(f64),
+    Kill(SourceEvent),
+    Restart(SourceEvent),
+}
+
+impl std::str::FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE such as lose=1e-3")?;
+        let share = || match value.parse::<f64>() {
+            Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+            _ => Err(format!("expected a share of the packets, 0 to 1, got {value:?}")),
+        };
+        let place = || {
+            let parts = value.split_once('@');
+            let parsed = parts.and_then(|(source, event)| {
+                Some(SourceEvent { source: source.parse().ok()?, event: event.parse().ok()? })
+            });
+            parsed.ok_or_else(|| format!("expected SOURCE@EVENT such as 3@1000, got {value:?}"))
+        };
+        match name {
+            "lose" => share().map(Self::Lose),
+            "duplicate" => share().map(Self::Duplicate),
+            "reorder" => share().map(Self::Reorder),
+            "corrupt" => share().map(Self::Corrupt),
+            "kill" => place().map(Self::Kill),
+            "restart" => place().map(Self::Restart),
+            _ => Err(format!(
+                "expected lose, duplicate, reorder, corrupt, kill or restart, got {name:?}"
+            )),
+        }
+    }
+}
+
+impl Fault {
+    /// Adds this fault to an emulator's.
+    pub(crate) fn apply(self, config: &mut EmulatorConfig) -> Result<(), UsageError> {
+        let sources = config.sources.len();
+        let place = |target: SourceEvent| {
+            if target.source as usize >= sources {
+                let message = format!("expected a source below {sources}, got {}", target.source);
+                return Err(UsageError(message));
+            }
+            Ok(Some((target.source, target.event)))
+        };
+        match self {
+            Self::Lose(share) => config.faults.lose = share,
+            Self::Duplicate(share) => config.faults.duplicate = share,
+            Self::Reorder(share) => config.faults.reorder = share,
+            Self::Corrupt(share) => config.faults.corrupt = share,
+            Self::Kill(target) => config.faults.kill = place(target)?,
+            Self::Restart(target) => config.faults.restart = place(target)?,
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+    let config = configure(&arguments)?;
+    let stop = Stop::listen()?;
+    let start = Instant::now();
+    let sender = Sender::start(config)?;
+    let mut shown = start;
+    while !sender.ended() && !stop.asked() {
+        std::thread::sleep(Duration::from_millis(20));
+        if shown.elapsed() >= Duration::from_secs(1) {
+            shown = Instant::now();
+            say_live(&sender, start, out)?;
+        }
+    }
+    let report = sender.finish()?;
+    say_report(&report, out)?;
+    Ok(Exit::Done)
+}
+
+fn configure(arguments: &Arguments) -> anyhow::Result<EmulatorConfig> {
+    let path = Path::new(&arguments.what);
+    let mut config = if path.exists() || arguments.what.ends_with(".toml") {
+        let high = config::load(path)?;
+        high.emulator.with_context(|| {
+            UsageError(format!("{}: expected an [emulator] section, got none", path.display()))
+        })?
+    } else if let Some(sources) = catchment_emulator::preset(&arguments.what) {
+        EmulatorConfig { sources, rate_hz: Some(RATE_HZ_DEFAULT), ..EmulatorConfig::default() }
+    } else {
+        let known = ["hades-90"];
+        let near = near_matches(&arguments.what, &known).join("");
+        let hint = if near.is_empty() { String::new() } else { format!("; did you mean {near}?") };
+        let what = &arguments.what;
+        anyhow::bail!(UsageError(format!(
+            "expected a file or a preset (hades-90), got {what:?}{hint}"
+        )));
+    };
+    if let Some(Address(first)) = arguments.to {
+        config.targets = (0..config.sources.len() as u32)
+            .map(|index| counted_up(first, index))
+            .collect::<Option<_>>()
+            .ok_or_else(|| UsageError(format!("--to {first}: there are not enough ports above")))?;
+    }
+    if config.targets.is_empty() || config.targets.iter().any(|target| target.port() == 0) {
+        anyhow::bail!(UsageError("expected --to IP:PORT, the first source's target".into()));
+    }
+    override_by(&mut config, arguments)?;
+    Ok(config)
+}
+
+fn override_by(config: &mut EmulatorConfig, arguments: &Arguments) -> Result<(), UsageError> {
+    if let Some(rate) = arguments.rate {
+        config.rate_hz = rate.0;
+    }
+    if let Some(size) = arguments.water_mark {
+        config.water_mark_bytes = usize::try_from(size.0).unwrap_or(usize::MAX);
+    }
+    config.huge_every = arguments.huge_every.unwrap_or(config.huge_every);
+    config.equal_bursts = arguments.equal_bursts.or(config.equal_bursts);
+    config.seconds = arguments.seconds.or(config.seconds);
+    config.events = arguments.events.or(config.events);
+    config.seed = arguments.seed.unwrap_or(config.seed);
+    arguments.fault.iter().try_for_each(|fault| fault.apply(config))
+}
+
+fn say_live(sender: &Sender, start: Instant, out: &mut Out) -> anyhow::Result<()> {
+    let live = &sender.live;
+    let seconds = start.elapsed().as_secs_f64();
+    let events = live.events.load(Relaxed);
+    out.say(format_args!(
+        "{seconds:.1} s  {} events  {} packets  {}  {} events/s",
+        grouped(events),
+        grouped(live.packets.load(Relaxed)),
+        Bytes(live.bytes.load(Relaxed)),
+        Count(events as f64 / seconds)
+    ))?;
+    Ok(out.flush()?)
+}
+
+fn say_report(report: &EmulatorReport, out: &mut Out) -> anyhow::Result<()> {
+    if out.json {
+        return out.object(report);
+    }
+    let total = report.total();
+    out.line(format_args!(
+        "Sent {} events in {:.1} s ({} events/s), seed {}, {:.0} % of a CPU.",
+        grouped(report.events),
+        report.seconds,
+        Count(report.events as f64 / report.seconds.max(1e-9)),
+        report.seed,
+        report.cpu_ns as f64 / 1e7 / report.seconds.max(1e-9)
+    ))?;
+    out.line(format_args!(
+        "  {} packets, {} fragments, {}",
+        grouped(total.packets_sent),
+        grouped(total.fragments_sent),
+        Bytes(total.bytes_sent)
+    ))?;
+    for (what, packets, fragments) in [
+        ("not taken by the kernel", total.packets_unsent, total.fragments_unsent),
+        ("lost on purpose", total.packets_lost, total.fragments_lost),
+        ("sent twice", total.packets_duplicated, total.fragments_duplicated),
+        ("sent out of order", total.packets_reordered, total.fragments_reordered),
+        ("sent corrupt", total.packets_corrupted, total.fragments_corrupted),
+        ("not made by a killed source", 0, total.fragments_killed),
+        ("numbered anew", 0, total.fragments_restarted),
+    ] {
+        if fragments > 0 {
+            let (packets, fragments) = (grouped(packets), grouped(fragments));
+            out.line(format_args!("  {what}: {packets} packets, {fragments} fragments"))?;
+        }
+    }
+    Ok(())
+}

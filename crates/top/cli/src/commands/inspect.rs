@@ -1,0 +1,246 @@
+//! `catchment inspect`: what stands in a file or a run.
+
+use std::path::PathBuf;
+
+use catchment_model::units::{Bytes, Count};
+use catchment_storage::{FileInfo, Run, VerifyReport, verify};
+use serde_json::{Value, json};
+
+use crate::commands::report::{Books, entries};
+use crate::output::{Exit, Out, Table, grouped, progress};
+use crate::view::loss_reasons;
+
+/// Shows header, files, frames, sources and ledger of a run. --verify reads everything and exits with
+/// 1 if anything is broken.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// A run's folder, or a .catch file
+    #[arg(value_name = "FILE|RUN")]
+    path: PathBuf,
+    /// Check every checksum, and that columns fit each other
+    #[arg(long)]
+    verify: bool,
+    /// Show every frame
+    #[arg(long)]
+    frames: bool,
+    /// Show every source
+    #[arg(long)]
+    sources: bool,
+    /// Show the configuration that was run, and nothing else
+    #[arg(long)]
+    config: bool,
+}
+
+pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+    let run = Run::open(&arguments.path)?;
+    if arguments.config && !out.json {
+        out.bytes(run.config().as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    let verified = arguments.verify.then(|| verify_with_bar(&run, out));
+    let intact = verified.as_ref().is_none_or(VerifyReport::is_intact);
+    if out.json {
+        out.object(&object(&run, verified.as_ref())?)?;
+    } else {
+        say_run(&run, out)?;
+        if arguments.sources {
+            say_sources(&run, out)?;
+        }
+        if arguments.frames {
+            say_frames(&run, out)?;
+        }
+        if let Some(report) = &verified {
+            say_verified(report, out)?;
+        }
+    }
+    Ok(if intact { Exit::Done } else { Exit::Failed })
+}
+
+fn verify_with_bar(run: &Run, out: &Out) -> VerifyReport {
+    let bar = progress(out, "verifying", 0);
+    let report = verify(run, |at| {
+        bar.set_length(at.total_bytes);
+        bar.set_position(at.done_bytes);
+    });
+    bar.finish_and_clear();
+    report
+}
+
+fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
+    let header = run.header();
+    out.line(format_args!("{}", run.path().display()))?;
+    out.line(format_args!("  run      {} (number {})", header.run, header.run_number))?;
+    out.line(format_args!("  written  by {}", header.writer))?;
+    let groups = groups(run);
+    let groups: Vec<String> =
+        groups.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    out.line(format_args!("  sources  {} ({})", run.sources().len(), groups.join(", ")))?;
+    let seconds = seconds(run);
+    let events = run.event_count();
+    out.line(format_args!(
+        "  events   {} in {} frames over {seconds:.1} s, {}/s",
+        grouped(events),
+        grouped(run.frames().len() as u64),
+        Count(if seconds > 0.0 { events as f64 / seconds } else { 0.0 })
+    ))?;
+    for file in run.files() {
+        let (bytes, state) = (Bytes(file.bytes), closing(&file));
+        out.line(format_args!("  file     {} {bytes}, {state}", file.path.display()))?;
+    }
+    for problem in run.problems() {
+        out.line(format_args!("  problem  {problem}"))?;
+    }
+    match run.recorded_ledger()? {
+        None => out.line("  ledger   none: the run is not closed; audit does the books")?,
+        Some(ledger) => {
+            let total = ledger.total();
+            let balance = ledger.balance();
+            for (entry, count) in total.iter().filter(|&(_, count)| count > 0) {
+                out.line(format_args!("  {:<32} {:>18}", entry.name(), grouped(count)))?;
+            }
+            let reasons = loss_reasons(&total);
+            out.line(match (balance.holds(), reasons.is_empty()) {
+                (false, _) => "  THE BOOKS DO NOT BALANCE".to_owned(),
+                (true, true) => "  nothing was lost".to_owned(),
+                (true, false) => format!("  lost: {reasons}"),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn say_sources(run: &Run, out: &mut Out) -> anyhow::Result<()> {
+    let mut table = Table::new(&["source", "number", "group", "protocol", "required", "recorded"]);
+    let ledger = run.recorded_ledger()?;
+    for source in run.sources() {
+        let counts = ledger.and_then(|ledger| ledger.sources.get(source.id as usize));
+        let recorded = counts.map(|counts| counts[catchment_model::Entry::FragmentsRecorded]);
+        table.row([
+            source.name.clone(),
+            source.id.to_string(),
+            source.group.clone(),
+            source.protocol.clone(),
+            if source.required { "yes" } else { "no" }.to_owned(),
+            recorded.map_or("-".to_owned(), grouped),
+        ]);
+    }
+    table.lines().iter().try_for_each(|line| out.line(line))?;
+    Ok(())
+}
+
+fn say_frames(run: &Run, out: &mut Out) -> anyhow::Result<()> {
+    let mut table =
+        Table::new(&["frame", "file", "offset", "bytes", "columns", "events", "first", "last"]);
+    for (index, frame) in run.frames().iter().enumerate() {
+        let (summary, info) = (&frame.summary, &frame.summary.info);
+        table.row([
+            index.to_string(),
+            frame.file.to_string(),
+            summary.offset.to_string(),
+            summary.frame_bytes.to_string(),
+            summary.column_count.to_string(),
+            info.rows.to_string(),
+            info.key_first.to_string(),
+            info.key_last.to_string(),
+        ]);
+    }
+    table.lines().iter().try_for_each(|line| out.line(line))?;
+    Ok(())
+}
+
+fn say_verified(report: &VerifyReport, out: &mut Out) -> anyhow::Result<()> {
+    out.line(format_args!(
+        "  verified {} columns of {} frames in {} file(s), {}: {}",
+        grouped(report.columns),
+        grouped(report.frames),
+        report.files,
+        Bytes(report.bytes),
+        if report.is_intact() { "all intact" } else { "NOT INTACT" }
+    ))?;
+    for problem in report.problems.iter().take(20) {
+        let place: Vec<String> = [
+            problem.frame.map(|frame| format!("frame {frame}")),
+            problem.column.clone(),
+            problem.source.as_ref().map(|source| format!("source {source}")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let (file, place) = (problem.file.display(), place.join(", "));
+        out.line(format_args!("  broken   {file}: {place}: {}", problem.problem))?;
+    }
+    if report.frames_missing > 0 {
+        out.line(format_args!("  missing  {} frames", grouped(report.frames_missing)))?;
+    }
+    Ok(())
+}
+
+fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
+    let header = run.header();
+    let ledger = run.recorded_ledger()?;
+    let sources: Vec<Value> = run
+        .sources()
+        .iter()
+        .map(|source| {
+            let counts = ledger.and_then(|ledger| ledger.sources.get(source.id as usize));
+            json!({
+                "name": source.name, "group": source.group, "protocol": source.protocol,
+                "required": source.required, "ledger": counts.map(entries),
+            })
+        })
+        .collect();
+    let files: Vec<Value> = run
+        .files()
+        .map(|file| {
+            json!({
+                "path": file.path, "bytes": file.bytes, "frames": file.frames,
+                "closed": file.closed, "data_lost": file.flags.map(|flags| flags.data_lost),
+            })
+        })
+        .collect();
+    Ok(json!({
+        "path": run.path(),
+        "run": header.run.to_string(),
+        "run_number": header.run_number,
+        "writer": header.writer,
+        "created_ns": header.created_ns,
+        "config": run.config(),
+        "closed": run.closed(),
+        "ended": run.ended(),
+        "events": run.event_count(),
+        "frames": run.frames().len(),
+        "files": files,
+        "sources": sources,
+        "books": ledger.map(Books::of),
+        "problems": run.problems().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "verified": verified,
+    }))
+}
+
+fn groups(run: &Run) -> Vec<(&str, usize)> {
+    let mut groups: Vec<(&str, usize)> = Vec::new();
+    for source in run.sources() {
+        match groups.iter_mut().find(|(name, _)| *name == source.group) {
+            Some((_, count)) => *count += 1,
+            None => groups.push((&source.group, 1)),
+        }
+    }
+    groups
+}
+
+/// From the first event's arrival to the last one's.
+fn seconds(run: &Run) -> f64 {
+    let infos = || run.frames().iter().map(|frame| &frame.summary.info);
+    let first = infos().map(|info| info.time_first_ns).min().unwrap_or(0);
+    let last = infos().map(|info| info.time_last_ns).max().unwrap_or(0);
+    last.saturating_sub(first) as f64 / 1e9
+}
+
+fn closing(file: &FileInfo<'_>) -> &'static str {
+    match file.flags {
+        None => "not closed",
+        Some(flags) if flags.repaired => "closed by repair",
+        Some(flags) if flags.run_ended => "closed, the run's end",
+        Some(_) => "closed",
+    }
+}

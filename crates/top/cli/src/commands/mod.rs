@@ -1,0 +1,10 @@
+//! The commands, a file each.
+
+pub(crate) mod audit;
+pub(crate) mod demo;
+pub(crate) mod emulate;
+pub(crate) mod inspect;
+pub(crate) mod read;
+pub(crate) mod repair;
+pub(crate) mod report;
+pub(crate) mod run;

@@ -1,0 +1,154 @@
+//! What is said of a recording when it has ended, for people and for programs.
+
+use catchment_model::units::{Bytes, Count};
+use catchment_model::{Entry, Ledger, SourceLedger};
+use catchment_recorder::{Counts, Fill, State};
+use serde::Serialize;
+
+use crate::output::{Exit, Out, grouped};
+use crate::session::{Recording, fault};
+use crate::view::{loss_reasons, percent_of};
+
+/// A recording in figures.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    pub(crate) run: String,
+    pub(crate) folder: String,
+    pub(crate) files: Vec<String>,
+    pub(crate) engine: &'static str,
+    pub(crate) seconds: f64,
+    pub(crate) state: State,
+    pub(crate) faults: u64,
+    pub(crate) counts: Counts,
+    pub(crate) events_per_second: f64,
+    pub(crate) bytes_per_second: f64,
+    pub(crate) books: Books,
+    pub(crate) cpu_percent: serde_json::Map<String, serde_json::Value>,
+    pub(crate) fills: Vec<Fill>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A ledger's totals and what they mean.
+#[derive(Debug, Serialize)]
+pub(crate) struct Books {
+    /// Whether everything is explained.
+    pub(crate) balanced: bool,
+    /// Whether anything that was sent is in no file.
+    pub(crate) lost_data: bool,
+    pub(crate) fragments_lost: u64,
+    pub(crate) fragments_dropped: u64,
+    pub(crate) packets_malformed: u64,
+    /// Every entry of the ledger, summed over the sources.
+    pub(crate) total: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Books {
+    pub(crate) fn of(ledger: &Ledger) -> Self {
+        let balance = ledger.balance();
+        Self {
+            balanced: balance.holds(),
+            lost_data: balance.lost_data(),
+            fragments_lost: balance.fragments_lost,
+            fragments_dropped: balance.fragments_dropped,
+            packets_malformed: balance.packets_malformed,
+            total: entries(&ledger.total()),
+        }
+    }
+}
+
+/// A ledger's entries by name.
+pub(crate) fn entries(ledger: &SourceLedger) -> serde_json::Map<String, serde_json::Value> {
+    ledger.iter().map(|(entry, count)| (entry.name().to_owned(), count.into())).collect()
+}
+
+impl Summary {
+    pub(crate) fn of(recording: &Recording) -> Self {
+        let last = &recording.summary.last;
+        let total = last.ledger.total();
+        let events = last.counts.events_complete + last.counts.events_incomplete;
+        let seconds = recording.seconds.max(1e-9);
+        let percent = |(name, percent): &(String, f64)| {
+            (name.clone(), serde_json::Value::from((percent * 10.0).round() / 10.0))
+        };
+        Self {
+            run: recording.summary.run.to_string(),
+            folder: recording.summary.folder.display().to_string(),
+            files: last.files.iter().map(|file| file.display().to_string()).collect(),
+            engine: last.engine,
+            seconds: recording.seconds,
+            state: last.state.clone(),
+            faults: last.faults,
+            counts: last.counts,
+            events_per_second: events as f64 / seconds,
+            bytes_per_second: total[Entry::FragmentBytesRecorded] as f64 / seconds,
+            books: Books::of(&last.ledger),
+            cpu_percent: recording.busy.iter().map(percent).collect(),
+            fills: last.fills.clone(),
+            warnings: last.warnings.clone(),
+        }
+    }
+
+    /// The same in words.
+    pub(crate) fn say(&self, recording: &Recording, out: &mut Out) -> std::io::Result<()> {
+        let total = recording.summary.last.ledger.total();
+        let counts = &self.counts;
+        out.say(format_args!(
+            "  events     {} complete, {} incomplete, {} on disk, {}/s",
+            grouped(counts.events_complete),
+            grouped(counts.events_incomplete),
+            grouped(counts.events_recorded),
+            Count(self.events_per_second)
+        ))?;
+        out.say(format_args!(
+            "  fragments  {} received, {} recorded, {} durable",
+            grouped(total[Entry::FragmentsReceived]),
+            grouped(total[Entry::FragmentsRecorded]),
+            grouped(total[Entry::FragmentsDurable])
+        ))?;
+        out.say(format_args!(
+            "  bytes      {} of fragments, {} in {} file(s), {}/s, {}",
+            Bytes(total[Entry::FragmentBytesRecorded]),
+            Bytes(counts.bytes_written),
+            self.files.len(),
+            Bytes(self.bytes_per_second as u64),
+            self.engine
+        ))?;
+        let busy: Vec<String> =
+            recording.busy.iter().map(|(name, share)| format!("{name} {share:.0} %")).collect();
+        out.say(format_args!("  CPU        {}", busy.join(", ")))?;
+        let fills: Vec<String> = self
+            .fills
+            .iter()
+            .map(|fill| format!("{} {} %", fill.name, percent_of(fill.highest, fill.capacity)))
+            .collect();
+        out.say(format_args!("  highest    {}", fills.join(", ")))?;
+        let reasons = loss_reasons(&total);
+        let reasons = if reasons.is_empty() { "none" } else { &reasons };
+        out.say(format_args!("  losses     {reasons}"))?;
+        if !self.books.balanced {
+            let balance = recording.balance();
+            out.say(format_args!(
+                "  books      DO NOT BALANCE: {} fragments and {} packets are unexplained",
+                balance.fragments_in_flight, balance.packets_in_flight
+            ))?;
+        }
+        if let Some(reason) = fault(&self.state) {
+            out.say(format_args!("  fault      {reason}"))?;
+        }
+        for warning in &self.warnings {
+            out.say(format_args!("  warning    {warning}"))?;
+        }
+        out.say(format_args!("  folder     {}", self.folder))
+    }
+}
+
+/// What a recording's exit code is: books that do not balance are a failure, losses are losses.
+pub(crate) fn exit_of(recording: &Recording) -> Exit {
+    if !recording.balance().holds() {
+        Exit::Failed
+    } else if recording.lost() {
+        Exit::Loss
+    } else {
+        Exit::Done
+    }
+}

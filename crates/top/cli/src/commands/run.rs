@@ -1,0 +1,57 @@
+//! `catchment run`: the recorder that a file describes.
+
+use std::path::PathBuf;
+
+use crate::commands::report::{Summary, exit_of};
+use crate::config;
+use crate::output::{Exit, Out};
+use crate::session::{Ends, record};
+use crate::signals::Stop;
+use crate::view::View;
+
+/// Records what CONFIG describes until Ctrl-C, --seconds or --events.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The configuration file (TOML); see examples/
+    config: PathBuf,
+    /// Stop after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Stop after so many built events
+    #[arg(long, value_name = "COUNT")]
+    events: Option<u64>,
+    /// Only check the configuration
+    #[arg(long)]
+    check: bool,
+}
+
+/// A time of at least a millisecond.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (1e-3..=1e7).contains(&seconds) => Ok(seconds),
+        _ => Err("expected a number of seconds such as 20 or 0.5".into()),
+    }
+}
+
+pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+    let high = config::load(&arguments.config)?;
+    if arguments.check {
+        let sources = high.recorder.sources.len();
+        if out.json {
+            out.object(&serde_json::json!({ "sources": sources }))?;
+        }
+        out.say(format_args!("{}: {sources} sources, no fault", arguments.config.display()))?;
+        return Ok(Exit::Done);
+    }
+    let stop = Stop::listen()?;
+    let ends = Ends { seconds: arguments.seconds, events: arguments.events };
+    let mut view = View::new(out);
+    let recording = record(high.recorder, None, ends, &stop, out, &mut view)?;
+    let summary = Summary::of(&recording);
+    if out.json {
+        out.object(&summary)?;
+    }
+    out.say(format_args!("Recorded {:.1} s.", recording.seconds))?;
+    summary.say(&recording, out)?;
+    Ok(exit_of(&recording))
+}

@@ -1,0 +1,174 @@
+//! Where in a file something stands, and messages that say so.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+/// A configuration that cannot be used, and where: `run.toml:12:9: frame.bytes: expected ...`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConfigFileError {
+    /// The file.
+    pub(crate) file: PathBuf,
+    /// Line and column, from 1; none where the fault is that something is not there.
+    pub(crate) place: Option<(usize, usize)>,
+    /// What is wrong.
+    pub(crate) message: String,
+}
+
+impl fmt::Display for ConfigFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let Some((line, column)) = self.place {
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for ConfigFileError {}
+
+/// A file's text, with the way to the places in it.
+pub(crate) struct Located<'a> {
+    file: &'a Path,
+    text: &'a str,
+    root: toml::Spanned<DeTable<'a>>,
+}
+
+impl<'a> Located<'a> {
+    /// Reads the text as TOML.
+    ///
+    /// # Errors
+    /// The place where it is none.
+    pub(crate) fn parse(file: &'a Path, text: &'a str) -> Result<Self, ConfigFileError> {
+        match DeTable::parse(text) {
+            Ok(root) => Ok(Self { file, text, root }),
+            Err(error) => Err(from_toml(file, text, &error)),
+        }
+    }
+
+    /// Reads a typed value from it.
+    ///
+    /// # Errors
+    /// The place of the first key or value that does not fit.
+    pub(crate) fn read<T: serde::de::DeserializeOwned>(&self) -> Result<T, ConfigFileError> {
+        toml::from_str(self.text).map_err(|error| from_toml(self.file, self.text, &error))
+    }
+
+    /// An error about the value at a path such as `sources[3].address`, or, where it is not
+    /// written, about the innermost table of its path that is.
+    pub(crate) fn error(&self, path: &str, message: impl fmt::Display) -> ConfigFileError {
+        ConfigFileError {
+            file: self.file.to_owned(),
+            place: self.find(path).map(|span| place(self.text, span.start)),
+            message: format!("{path}: {message}"),
+        }
+    }
+
+    fn find(&self, path: &str) -> Option<Range<usize>> {
+        let mut parts = path.split('.');
+        let mut value = lookup(self.root.get_ref(), parts.next()?)?;
+        for part in parts {
+            match value.get_ref().as_table().and_then(|table| lookup(table, part)) {
+                Some(inner) => value = inner,
+                None => break,
+            }
+        }
+        Some(value.span())
+    }
+}
+
+/// `name` or `name[index]` in a table.
+fn lookup<'t, 'a>(table: &'t DeTable<'a>, part: &str) -> Option<&'t toml::Spanned<DeValue<'a>>> {
+    let (name, index) = match part.split_once('[') {
+        Some((name, index)) => (name, index.strip_suffix(']')?.parse::<usize>().ok()),
+        None => (part, None),
+    };
+    let value = table.get(name)?;
+    match index {
+        Some(index) => value.get_ref().as_array()?.get(index),
+        None => Some(value),
+    }
+}
+
+fn place(text: &str, offset: usize) -> (usize, usize) {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    (line, String::from_utf8_lossy(&before[start..]).chars().count() + 1)
+}
+
+fn from_toml(file: &Path, text: &str, error: &toml::de::Error) -> ConfigFileError {
+    ConfigFileError {
+        file: file.to_owned(),
+        place: error.span().map(|span| place(text, span.start)),
+        message: reword(error.message()),
+    }
+}
+
+/// Serde's words for an unknown key or choice, in ours, with what was probably meant.
+fn reword(message: &str) -> String {
+    let message = message.trim_end().replace('\n', ", ");
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let (what, got, known) = match quoted.split_first() {
+        Some((got, known)) if message.starts_with("unknown field") => ("key", *got, known),
+        Some((got, known)) if message.starts_with("unknown variant") => ("value", *got, known),
+        Some((got, _)) if message.starts_with("missing field") => {
+            return format!("the key {got:?} is missing here");
+        }
+        _ => return message,
+    };
+    let near = near_matches(got, known);
+    let mut text = format!("unknown {what} {got:?}");
+    if !near.is_empty() {
+        text += &format!("; did you mean {}?", near.join(" or "));
+    }
+    if !known.is_empty() {
+        text += &format!(" (known here: {})", known.join(", "));
+    }
+    text
+}
+
+/// The names that a misspelt one may have meant, nearest first.
+pub(crate) fn near_matches<'n>(got: &str, known: &[&'n str]) -> Vec<&'n str> {
+    let within = (got.chars().count() / 3).max(2);
+    let mut near: Vec<(usize, &str)> = known
+        .iter()
+        .map(|&name| {
+            let part = got.len() >= 3 && (name.contains(got) || got.contains(name));
+            (if part { 1 } else { edit_distance(got, name) }, name)
+        })
+        .filter(|&(distance, name)| distance <= within && distance < name.len())
+        .collect();
+    near.sort();
+    near.into_iter().take(3).map(|(_, name)| name).collect()
+}
+
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (index, left) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, &right) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(left != right);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_key_is_told_what_it_may_have_meant() {
+        assert_eq!(near_matches("treads", &["threads", "spin", "cpus"]), ["threads"]);
+        assert_eq!(near_matches("socket", &["socket_buffer", "spin"]), ["socket_buffer"]);
+        assert!(near_matches("colour", &["threads", "spin"]).is_empty());
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+    }
+}

@@ -1,0 +1,172 @@
+use super::*;
+
+const TWO: &str = r#"
+[[source_groups]]
+group = "small"
+count = 2
+address = "127.0.0.1:50000"
+first_sub_event_id = 0x8000
+"#;
+
+fn message(text: &str) -> String {
+    check(Path::new("run.toml"), text).expect_err("a configuration with a fault").to_string()
+}
+
+#[test]
+fn a_group_of_sources_counts_its_ports_and_ids_up() {
+    let high = check(Path::new("run.toml"), TWO).unwrap();
+    let sources = high.recorder.sources;
+    assert_eq!(sources.len(), 2);
+    assert_eq!((sources[1].name.as_str(), sources[1].group.as_str()), ("small-001", "small"));
+    assert_eq!(sources[1].address, "127.0.0.1:50001".parse().unwrap());
+    assert_eq!(sources[1].sub_event_id, Some(0x8001));
+    assert!(high.emulator.is_none());
+}
+
+#[test]
+fn every_section_reaches_the_recorder() {
+    let text = format!(
+        r#"
+[run]
+folder = "/data"
+number = 7
+[memory]
+budget = "2 GiB"
+[receive]
+threads = 2
+cpus = [1]
+spin = "50 us"
+coalesce = "1 ms"
+socket_buffer = "8 MiB"
+[build]
+timeout = "2 s"
+window_events = 65536
+reorder_events = 128
+incomplete = "drop"
+cpu = 1
+[frame]
+bytes = 1048576
+time = "500 ms"
+codec = "lz4"
+[write]
+file_bytes = "1 GiB"
+file_time = "1 min"
+sync_interval = "100 ms"
+engine = "portable"
+buffer_bytes = "1 MiB"
+buffer_count = 4
+preallocate_bytes = "64 MiB"
+cpu = 0
+{TWO}"#
+    );
+    let config = check(Path::new("run.toml"), &text).unwrap().recorder;
+    assert_eq!((config.folder.as_path(), config.run_number), (Path::new("/data"), 7));
+    assert_eq!(config.memory_bytes, 2 << 30);
+    assert_eq!((config.receive.threads, config.receive.cpus), (2, vec![1]));
+    assert_eq!((config.receive.spin_us, config.receive.coalesce_us), (50, 1_000));
+    assert_eq!(config.receive.socket_buffer_bytes, 8 << 20);
+    assert_eq!((config.build.timeout_ns, config.build.window_events), (2_000_000_000, 65_536));
+    assert_eq!((config.build.reorder_events, config.build.cpu), (128, Some(1)));
+    assert!(matches!(config.build.incomplete, IncompletePolicy::Drop));
+    assert_eq!((config.frame.bytes, config.frame.time_ns), (1 << 20, 500_000_000));
+    assert!(matches!(config.frame.codec, Codec::Lz4));
+    assert_eq!(
+        (config.write.file_bytes, config.write.file_time_ns),
+        (1 << 30, Some(60_000_000_000))
+    );
+    assert_eq!((config.write.sync_interval_ns, config.write.buffer_count), (100_000_000, 4));
+    assert!(matches!(config.write.engine, EngineChoice::Portable));
+    assert_eq!((config.write.buffer_bytes, config.write.preallocate_bytes), (1 << 20, 64 << 20));
+    assert_eq!(config.text, text);
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_place_and_what_was_meant() {
+    assert_eq!(
+        message("[receive]\ntreads = 2\n"),
+        "run.toml:2:1: unknown key \"treads\"; did you mean threads? \
+         (known here: threads, cpus, spin, coalesce, socket_buffer)"
+    );
+    assert!(
+        message("[recieve]\n")
+            .starts_with("run.toml:1:2: unknown key \"recieve\"; did you mean receive?")
+    );
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_is_told_what_was_expected() {
+    assert_eq!(
+        message("[frame]\nbytes = \"32 mib\"\n"),
+        "run.toml:2:9: expected a size such as \"32 MiB\" or \"1.5 GB\", got \"32 mib\""
+    );
+    assert_eq!(
+        message("[build]\ntimeout = 5\n"),
+        "run.toml:2:11: invalid value: integer `5`, expected a duration with its unit, such as \"500 ms\""
+    );
+    assert_eq!(
+        message("[frame]\ncodec = \"zst\"\n"),
+        "run.toml:2:9: unknown value \"zst\" (known here: none, lz4)"
+    );
+    assert_eq!(
+        message("[[sources]]\nname = \"a\"\naddress = \"localhost:1\"\n"),
+        "run.toml:3:11: expected an IP address and a port such as \"127.0.0.1:50000\", got \"localhost:1\""
+    );
+}
+
+#[test]
+fn a_value_out_of_bounds_is_found_where_it_is_written() {
+    assert_eq!(
+        message(&format!("[build]\nwindow_events = 1000\n{TWO}")),
+        "run.toml:2:17: build.window_events: expected a power of two, 1024 to 16777216, got 1000"
+    );
+    let text = format!("{TWO}[[sources]]\nname = \"small-001\"\naddress = \"127.0.0.1:40000\"\n");
+    assert_eq!(
+        message(&text),
+        "run.toml:2:1: source_groups[0].name: expected a name used once, got \"small-001\" again"
+    );
+    let text = TWO.replace("50000", "65535");
+    assert_eq!(
+        message(&text),
+        "run.toml:5:11: source_groups[0].address: expected 2 ports up from here, got 127.0.0.1:65535"
+    );
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    assert_eq!(
+        message(""),
+        "run.toml: sources: expected [[sources]] or [[source_groups]], got none"
+    );
+    assert_eq!(
+        message("[[sources]]\nname = \"a\"\n"),
+        "run.toml:1:1: the key \"address\" is missing here"
+    );
+    assert!(message("[run\n").starts_with("run.toml:1:"));
+}
+
+#[test]
+fn an_emulator_takes_its_sizes_from_a_preset_or_from_the_file() {
+    let preset = format!("[emulator]\npreset = \"hades-90\"\nrate = \"2 kHz\"\n{TWO}");
+    let emulator = check(Path::new("run.toml"), &preset).unwrap().emulator.unwrap();
+    assert_eq!(emulator.sources[1].mean_bytes, 116.0);
+    assert_eq!((emulator.rate_hz, emulator.targets.len()), (Some(2_000.0), 2));
+    let own =
+        "[emulator]\n[[emulator.sizes]]\ngroup = \"small\"\nmean = \"1 kB\"\n".to_owned() + TWO;
+    let emulator = check(Path::new("run.toml"), &own).unwrap().emulator.unwrap();
+    assert_eq!(emulator.sources[0].mean_bytes, 1_000.0);
+    assert!(message(&format!("[emulator]\n{TWO}")).starts_with("run.toml:1:1: emulator: expected"));
+    let fault = format!("[emulator]\npreset = \"hades-90\"\nfaults.lose = 2.0\n{TWO}");
+    assert_eq!(
+        message(&fault),
+        "run.toml:3:15: emulator.faults.lose: expected a share of the packets, 0 to 1, got 2"
+    );
+}
+
+#[test]
+fn names_have_one_place_for_their_number() {
+    assert_eq!(numbered("hades-{:03}", 7).as_deref(), Some("hades-007"));
+    assert_eq!(numbered("{}", 12).as_deref(), Some("12"));
+    for bad in ["hades", "{", "{}{}", "{:x}", "a}{}", "{:0999}"] {
+        assert_eq!(numbered(bad, 1), None, "{bad}");
+    }
+}

@@ -1,0 +1,218 @@
+//! What a command says: on stdout for people or programs, on stderr when it failed.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+/// What a command ends with; the number is the process's exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It did what was asked.
+    Done = 0,
+    /// It could not.
+    Failed = 1,
+    /// What was asked makes no sense.
+    Usage = 2,
+    /// It did, but data were lost.
+    Loss = 3,
+}
+
+/// An option or argument that makes no sense; exit code 2.
+#[derive(Debug)]
+pub(crate) struct UsageError(pub(crate) String);
+
+impl std::fmt::Display for UsageError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// Stdout. Once its reader has gone (`catchment audit RUN | head`), what follows is dropped: the
+/// command still ends with the exit code that it earned.
+pub(crate) struct Out {
+    stream: Box<dyn Write>,
+    gone: bool,
+    /// One JSON object instead of text.
+    pub(crate) json: bool,
+    /// Somebody is looking.
+    pub(crate) terminal: bool,
+    /// Colours are welcome.
+    pub(crate) colour: bool,
+}
+
+impl Out {
+    pub(crate) fn stdout(json: bool) -> Self {
+        let terminal = io::stdout().is_terminal();
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self {
+            stream: Box::new(io::BufWriter::new(io::stdout())),
+            gone: false,
+            json,
+            terminal,
+            colour: terminal && !plain,
+        }
+    }
+
+    /// Writes bytes as they are.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.gone {
+            return Ok(());
+        }
+        let result = self.stream.write_all(bytes);
+        self.forgive(result)
+    }
+
+    /// Writes one line.
+    pub(crate) fn line(&mut self, line: impl std::fmt::Display) -> io::Result<()> {
+        self.bytes(format!("{line}\n").as_bytes())
+    }
+
+    /// Writes one line for people; nothing when a program reads.
+    pub(crate) fn say(&mut self, line: impl std::fmt::Display) -> io::Result<()> {
+        if self.json { Ok(()) } else { self.line(line) }
+    }
+
+    /// Writes the object that a program asked for.
+    pub(crate) fn object(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
+        let text = serde_json::to_string_pretty(value)?;
+        Ok(self.line(text)?)
+    }
+
+    /// Hands over what was written so far.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        if self.gone {
+            return Ok(());
+        }
+        let result = self.stream.flush();
+        self.forgive(result)
+    }
+
+    fn forgive(&mut self, result: io::Result<()>) -> io::Result<()> {
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.gone = true;
+                self.stream = Box::new(io::sink());
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}
+
+/// Says on stderr why a command failed. A stderr that is closed is nobody to tell.
+pub(crate) fn complain(message: impl std::fmt::Display) {
+    writeln!(io::stderr(), "catchment: {message}").ok();
+}
+
+/// A table of text: the first column left, the others right.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) head: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(head: &[&str]) -> Self {
+        Self { head: head.iter().map(|&cell| cell.into()).collect(), rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// Lines for a terminal.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let widths = self.widths();
+        self.all()
+            .map(|row| {
+                let cells = row.iter().zip(&widths).enumerate().map(|(index, (cell, &width))| {
+                    if index == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+                });
+                format!("  {}", cells.collect::<Vec<_>>().join("  ")).trim_end().to_owned()
+            })
+            .collect()
+    }
+
+    /// Lines for a Markdown page.
+    pub(crate) fn markdown(&self) -> Vec<String> {
+        let line = |row: &Vec<String>| format!("| {} |", row.join(" | "));
+        let mut lines = vec![line(&self.head)];
+        let rule = (0..self.head.len()).map(|index| if index == 0 { "---" } else { "--:" });
+        lines.push(format!("| {} |", rule.collect::<Vec<_>>().join(" | ")));
+        lines.extend(self.rows.iter().map(line));
+        lines
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Vec<String>> {
+        std::iter::once(&self.head).chain(&self.rows)
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let mut widths = vec![0; self.head.len()];
+        for row in self.all() {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        widths
+    }
+}
+
+/// A whole number with its thousands apart: `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A bar of progress on stderr; invisible where that is no terminal.
+pub(crate) fn progress(out: &Out, what: &'static str, total: u64) -> indicatif::ProgressBar {
+    if out.json {
+        return indicatif::ProgressBar::hidden();
+    }
+    let style = indicatif::ProgressStyle::with_template("{msg} [{bar:30}] {percent} %  {eta} left")
+        .expect("a template that tests show to be right")
+        .progress_chars("##.");
+    indicatif::ProgressBar::new(total).with_style(style).with_message(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_of_a_table_stand_below_one_another() {
+        let mut table = Table::new(&["group", "MB/s"]);
+        table.row(["small", "7"]);
+        table.row(["large ones", "12,345"]);
+        assert_eq!(
+            table.lines(),
+            ["  group         MB/s", "  small            7", "  large ones  12,345"]
+        );
+        assert_eq!(table.markdown()[1], "| --- | --: |");
+    }
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_000), "1,000");
+        assert_eq!(grouped(12_345_678), "12,345,678");
+    }
+
+    #[test]
+    fn the_progress_bar_has_a_template_that_parses() {
+        let mut out = Out::stdout(false);
+        out.json = false;
+        progress(&out, "reading", 10).finish_and_clear();
+    }
+}

@@ -1,0 +1,111 @@
+//! `hades-90` as a configuration text: what `demo` and `bench` record, and what `run` could again.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::config::{self, CodecLow, ConfigFileError, High, Rate};
+use crate::machine;
+
+/// The choices that a HADES-like detector leaves.
+#[derive(Clone, Debug)]
+pub(crate) struct Hades90 {
+    pub(crate) folder: PathBuf,
+    pub(crate) rate: Rate,
+    pub(crate) water_mark_bytes: u64,
+    pub(crate) huge_every: u64,
+    pub(crate) equal_bursts: Option<u32>,
+    pub(crate) seed: u64,
+    pub(crate) codec: CodecLow,
+}
+
+impl Hades90 {
+    /// The configuration file that says the same. Ports are chosen by the system.
+    pub(crate) fn text(&self) -> String {
+        let mut text =
+            String::from("# hades-90: 60, 20 and 10 sources of mean 116, 338 and 1170 bytes.\n");
+        let codec = match self.codec {
+            CodecLow::None => "none",
+            CodecLow::Lz4 => "lz4",
+        };
+        let folder = toml::Value::String(self.folder.display().to_string());
+        let mut line = |arguments: std::fmt::Arguments<'_>| {
+            text.write_fmt(arguments).expect("a String takes all");
+            text.push('\n');
+        };
+        line(format_args!("[run]\nfolder = {folder}\n"));
+        // The sender and the receive thread each get a CPU, if there are two: on one they would take
+        // turns, and packets be lost in between.
+        let cpus = machine::cpus();
+        let pins = (cpus.len() > 1).then(|| (cpus[0], cpus[1]));
+        if let Some((receive, _)) = pins {
+            line(format_args!("[receive]\ncpus = [{receive}]\n"));
+        }
+        line(format_args!("[frame]\ncodec = \"{codec}\"\n"));
+        line(format_args!("[emulator]\npreset = \"hades-90\"\nseed = {}", self.seed));
+        match self.rate.0 {
+            None => line(format_args!("rate = \"max\"")),
+            Some(hz) => line(format_args!("rate = \"{hz} Hz\"")),
+        }
+        line(format_args!("water_mark = {}", self.water_mark_bytes));
+        line(format_args!("huge_every = {}", self.huge_every));
+        if let Some(events) = self.equal_bursts {
+            line(format_args!("equal_bursts = {events}"));
+        }
+        if let Some((_, emulator)) = pins {
+            line(format_args!("cpu = {emulator}"));
+        }
+        let mut id = 0x8000;
+        for (group, count) in [("small", 60), ("medium", 20), ("large", 10)] {
+            line(format_args!("\n[[source_groups]]\ngroup = \"{group}\"\ncount = {count}"));
+            line(format_args!("name = \"{group}-{{:02}}\"\naddress = \"127.0.0.1:0\""));
+            line(format_args!("first_sub_event_id = {id:#x}"));
+            id += count;
+        }
+        text
+    }
+
+    /// The checked configuration.
+    ///
+    /// # Errors
+    /// A choice out of bounds.
+    pub(crate) fn high(&self) -> Result<High, ConfigFileError> {
+        config::check(Path::new("hades-90"), &self.text())
+    }
+
+    /// What the recorder will write in that time, with a fifth to spare.
+    pub(crate) fn bytes_for(&self, seconds: f64) -> u64 {
+        const EVENT_BYTES: f64 = 60.0 * 132.0 + 20.0 * 354.0 + 10.0 * 1_186.0;
+        let huge = if self.huge_every == 0 { 0.0 } else { 90.0 * 60e3 / self.huge_every as f64 };
+        let per_second = match self.rate.0 {
+            Some(hz) => hz * (EVENT_BYTES + huge),
+            None => 2e9,
+        };
+        (per_second * seconds * 1.2) as u64 + (64 << 20)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_preset_is_a_configuration_of_90_sources() {
+        let preset = Hades90 {
+            folder: "a \"quoted\" folder".into(),
+            rate: Rate(Some(4_000.0)),
+            water_mark_bytes: 32_000,
+            huge_every: 1_000,
+            equal_bursts: None,
+            seed: 7,
+            codec: CodecLow::Lz4,
+        };
+        let high = preset.high().unwrap();
+        assert_eq!(high.recorder.folder, preset.folder);
+        assert_eq!(high.recorder.sources.len(), 90);
+        let emulator = high.emulator.unwrap();
+        let mean: f64 = emulator.sources.iter().map(|source| source.mean_bytes).sum();
+        assert_eq!(mean, 60.0 * 116.0 + 20.0 * 338.0 + 10.0 * 1_170.0);
+        assert_eq!((emulator.seed, emulator.huge_every), (7, 1_000));
+        assert!(preset.bytes_for(20.0) > 2_000_000_000);
+    }
+}
