@@ -1,6 +1,6 @@
 //! What the disk gives: aligned writes through each engine, beside plain O_DIRECT `pwrite`.
 //!
-//! `cargo bench -p catchment-disk -- [FOLDER] [MiB per run] [rounds]`. Files are deleted at once.
+//! `cargo bench -p catchment-disk --bench write -- [FOLDER] [MiB per run] [rounds]`. Files are deleted at once.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::OpenOptions;
@@ -17,7 +17,10 @@ fn main() {
     // Small unless asked, so that it can run with the tests.
     let mebibytes: u64 = words.get(1).map_or(64, |text| text.parse().expect("MiB per run"));
     let rounds: usize = words.get(2).map_or(1, |text| text.parse().expect("rounds"));
-    println!("{mebibytes} MiB per run in {}, best of {rounds} last", folder.display());
+    println!(
+        "{mebibytes} MiB per run in {}: rate and CPU of one core, {rounds} runs, best last",
+        folder.display()
+    );
     for (engine, name) in
         [(EngineChoice::Auto, "io_uring"), (EngineChoice::Portable, "pwrite thread")]
     {

@@ -256,12 +256,14 @@ impl Disk {
         self.pool.take()
     }
 
-    /// A free buffer; polls and sleeps until there is one, or the time is over.
+    /// A free buffer; polls once, so that what was written before is under way, and then sleeps until
+    /// there is one, or the time is over.
     pub fn buffer(
         &mut self,
         timeout: Duration,
         completions: &mut Vec<Completion>,
     ) -> Option<Buffer> {
+        self.pump(completions);
         if let Some(buffer) = self.pool.take() {
             return Some(buffer);
         }
