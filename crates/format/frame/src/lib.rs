@@ -14,6 +14,75 @@
 //!
 //! Whatever a file says is checked before it is believed: no size from a file is allocated, and no
 //! count is looped over, before it was compared with the file's own length and the limits below.
+//!
+//! ```
+//! use catchment_frame::*;
+//! use catchment_model::{Ledger, RunId};
+//!
+//! let schema = Schema::events(vec![SourceInfo {
+//!     id: 0,
+//!     name: "board-0".into(),
+//!     group: String::new(),
+//!     protocol: "hadtu".into(),
+//!     required: true,
+//! }]);
+//! let columns = EventColumns::of(&schema);
+//! let header = FileHeader {
+//!     run: RunId([1; 16]),
+//!     run_number: 1,
+//!     file_index: 0,
+//!     file_id: 0x1234_5678,
+//!     created_ns: 0,
+//!     writer: "example".into(),
+//!     config: String::new(),
+//!     schema,
+//!     ledger_entries: EntryNames::default(),
+//! };
+//! let mut file = header.encode();
+//! let mut toc = TocBuilder::new(&file);
+//!
+//! // A frame of one column. A recorder streams the bytes to the disk; here they go to memory.
+//! let info = FrameInfo {
+//!     kind: FrameKind::Events,
+//!     flags: 0,
+//!     file_id: header.file_id,
+//!     sequence: 0,
+//!     time_first_ns: 0,
+//!     time_last_ns: 0,
+//!     key_first: 41,
+//!     key_last: 42,
+//!     rows: 2,
+//! };
+//! let keys = [41u64.to_le_bytes(), 42u64.to_le_bytes()].concat();
+//! let mut layout = FrameLayout::begin(info, 1);
+//! let mut frame = vec![0; layout.header_space()];
+//! frame.resize(layout.next_offset() as usize, 0);
+//! frame.extend_from_slice(&keys);
+//! layout.push(ColumnEntry {
+//!     id: columns.key.unwrap(),
+//!     codec: Codec::None,
+//!     dtype: Dtype::U64,
+//!     flags: 0,
+//!     crc32c: crc32c(&keys),
+//!     offset: 0,
+//!     stored_bytes: 16,
+//!     raw_bytes: 16,
+//!     rows: 2,
+//! });
+//! frame.resize(layout.frame_bytes() as usize, 0);
+//! let summary = layout.finish(file.len() as u64, &mut frame); // The header comes last.
+//! toc.add_frame(summary, layout.entries());
+//! file.extend_from_slice(&frame);
+//! let closing = toc.finish(file.len() as u64, &Ledger::new(1), TocFlags::default());
+//! file.extend_from_slice(&closing);
+//!
+//! let reader = FileReader::open(&file)?;
+//! let mut bytes = Vec::new();
+//! assert!(reader.closed());
+//! assert!(reader.read(0, reader.event_columns().key.unwrap(), &mut bytes)?);
+//! assert_eq!(bytes, keys);
+//! # Ok::<(), FrameError>(())
+//! ```
 
 mod bytes;
 mod checksum;
