@@ -1,8 +1,9 @@
 //! Streams of bytes into disk buffers: a file header, a frame or a table of contents, piece by piece.
 //!
 //! What is streamed is a *job*: its full buffers are written while it grows, all but the first, which
-//! is written last of all, since it holds the header that makes the rest valid. Jobs are kept in the
-//! order in which they were begun, until the thread that owns them has seen their end.
+//! holds the header that makes the rest valid: it is written when all others have completed, so that
+//! a killed recorder leaves no header without its columns. Jobs are kept in the order in which they
+//! were begun, until the thread that owns them has seen their end.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -33,21 +34,22 @@ pub(crate) struct Job<T> {
     /// The first error that a write of it met.
     pub(crate) error: Option<String>,
     writes_left: u32,
+    start: u64,
+    /// The first buffer and its length, until the others are written.
+    first: Option<(Buffer, usize)>,
 }
 
 impl<T> Job<T> {
     /// Whether all of it was streamed, and its writes have completed.
     pub(crate) fn ended(&self) -> bool {
-        self.what.is_some() && self.writes_left == 0
+        self.what.is_some() && self.writes_left == 0 && self.first.is_none()
     }
 }
 
 /// The place in a job's bytes. Ended by [`Jobs::finish`], or else never written.
 #[must_use]
 pub(crate) struct Stream {
-    file: FileId,
     token: u64,
-    start: u64,
     position: u64,
     first: Option<Buffer>,
     current: Option<Buffer>,
@@ -69,8 +71,8 @@ impl<T> Jobs<T> {
     pub(crate) fn begin(&mut self, file: FileId, start: u64) -> Stream {
         let token = self.next_token;
         self.next_token += 1;
-        self.queue.push_back(Job { file, what: None, error: None, writes_left: 0 });
-        Stream { file, token, start, position: 0, first: None, current: None }
+        self.queue.push_back(Job { file, what: None, error: None, writes_left: 0, start, first: None });
+        Stream { token, position: 0, first: None, current: None }
     }
 
     /// Appends bytes.
@@ -130,10 +132,11 @@ impl<T> Jobs<T> {
             self.put_away(&mut stream, rest);
         }
         let first_bytes = stream.position.min(self.buffer_bytes as u64) as usize;
-        if let Some(first) = stream.first.take() {
-            self.submit(&stream, 0, first, first_bytes);
-        }
-        self.job(stream.token).what = Some(what);
+        let job = self.job(stream.token);
+        job.what = Some(what);
+        job.first = stream.first.take().map(|first| (first, first_bytes));
+        self.write_first(stream.token);
+        self.poll_disk();
     }
 
     /// The oldest job.
@@ -153,8 +156,7 @@ impl<T> Jobs<T> {
 
     /// Takes up completions without waiting; hands those of syncs and finished files out.
     pub(crate) fn poll(&mut self) -> std::vec::Drain<'_, Completion> {
-        self.disk.poll(&mut self.completions);
-        self.book();
+        self.poll_disk();
         self.others.drain(..)
     }
 
@@ -197,13 +199,33 @@ impl<T> Jobs<T> {
         if begin == 0 {
             stream.first = Some(buffer);
         } else {
-            self.submit(stream, begin, buffer, bytes);
+            self.write(stream.token, begin, buffer, bytes);
+            self.poll_disk();
         }
     }
 
-    fn submit(&mut self, stream: &Stream, begin: u64, buffer: Buffer, bytes: usize) {
-        self.disk.write(stream.file, stream.start + begin, buffer, bytes, stream.token);
-        self.job(stream.token).writes_left += 1;
+    /// Writes a job's first buffer, if it was streamed to its end and nothing else of it is left. Where
+    /// another write of it has failed the header stays away.
+    fn write_first(&mut self, token: u64) {
+        let job = self.job(token);
+        if job.what.is_none() || job.writes_left > 0 {
+            return;
+        }
+        if let Some((buffer, bytes)) = job.first.take()
+            && job.error.is_none()
+        {
+            self.write(token, 0, buffer, bytes);
+        }
+    }
+
+    fn write(&mut self, token: u64, begin: u64, buffer: Buffer, bytes: usize) {
+        let job = self.job(token);
+        job.writes_left += 1;
+        let (file, offset) = (job.file, job.start + begin);
+        self.disk.write(file, offset, buffer, bytes, token);
+    }
+
+    fn poll_disk(&mut self) {
         self.disk.poll(&mut self.completions);
         self.book();
     }
@@ -225,6 +247,7 @@ impl<T> Jobs<T> {
             if let Err(error) = completion.result {
                 job.error.get_or_insert_with(|| error.to_string());
             }
+            self.write_first(completion.token);
         }
         self.completions = completions;
     }
