@@ -3,7 +3,9 @@
 //! [`hadtu`]: the packets of HADES' read-out boards. [`sequence`]: short numbers that wrap, made long.
 //! Nothing here allocates, panics or loops by a number that came from outside and was not checked.
 
-#[doc(hidden)]
-pub mod fuzzing;
+mod fuzzing;
 pub mod hadtu;
 pub mod sequence;
+
+#[doc(hidden)]
+pub use fuzzing::fuzz_packet;

@@ -1,6 +1,6 @@
 //! Packets as they should be: encode, decode, compare.
 
-use catchment_wire::fuzzing::fuzz_packet;
+use catchment_wire::fuzz_packet;
 use catchment_wire::hadtu::{
     ByteOrder, PACKET_BYTES_MIN, PAYLOAD_BYTES_MAX, Packet, PacketEncoder, SUB_EVENT_DECODING,
     SubEventHeader,

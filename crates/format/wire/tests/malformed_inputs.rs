@@ -1,7 +1,7 @@
 //! Datagrams as they should not be: an error that names the reason, never a panic.
 
 use catchment_model::Entry;
-use catchment_wire::fuzzing::fuzz_packet;
+use catchment_wire::fuzz_packet;
 use catchment_wire::hadtu::{
     ByteOrder, Packet, PacketEncoder, PacketError, SUB_EVENT_DECODING, SubEventHeader,
 };
@@ -216,4 +216,17 @@ fn a_packet_larger_than_any_datagram_is_no_defect() {
     bytes.copy_within(..32, 100_008);
     fuzz_packet(&bytes);
     assert_eq!(Packet::parse(&bytes).unwrap().sub_events().next().unwrap().bytes.len(), 100_000);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the fuzz target's seeds are files")]
+fn the_seeds_of_the_fuzz_target_never_break_the_decoder() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../fuzz/corpus/hadtu_packet");
+    let (mut accepted, mut refused) = (0, 0);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        fuzz_packet(&bytes);
+        if Packet::parse(&bytes).is_ok() { accepted += 1 } else { refused += 1 }
+    }
+    assert!(accepted >= 6 && refused >= 6, "{accepted} accepted, {refused} refused");
 }

@@ -70,9 +70,13 @@ impl Content {
                 Source { base: next(), lengths }
             })
             .collect();
+        let quantiles = normal_quantiles();
         Self {
             table: table.try_into().expect("the length is the array's"),
-            lengths: classes.iter().map(|&(mean, sigma)| quantiles(mean, sigma)).collect(),
+            lengths: classes
+                .iter()
+                .map(|&(mean, sigma)| lengths(mean, sigma, &quantiles))
+                .collect(),
             sources,
             tag_base,
             huge_below: HUGE_RANGE.checked_div(huge_every).unwrap_or(0),
@@ -206,26 +210,34 @@ pub(crate) fn mix(x: u64) -> u64 {
 }
 
 /// Lengths in the middle of equal steps of probability.
-fn quantiles(mean: f64, sigma: f64) -> Box<[u16; QUANTILES]> {
+fn lengths(mean: f64, sigma: f64, quantiles: &[f64]) -> Box<[u16; QUANTILES]> {
     let mut lengths = Box::new([0; QUANTILES]);
-    for (index, length) in lengths.iter_mut().enumerate() {
-        let z = normal_quantile((index as f64 + 0.5) / QUANTILES as f64);
+    for (length, z) in lengths.iter_mut().zip(quantiles) {
         let words = (mean * (1.0 + sigma * z) / 4.0).round();
         *length = (words * 4.0).clamp(PAYLOAD_BYTES_MIN as f64, PAYLOAD_BYTES_MAX as f64) as u16;
     }
     lengths
 }
 
-/// The number below which a normal variable lies with probability `p`. Found by halving an interval
-/// around the answer, with the error function's series: a thousand times at start, so that plain is
-/// better than fast.
-fn normal_quantile(p: f64) -> f64 {
-    let (mut low, mut high) = (-6.0_f64, 6.0_f64);
-    for _ in 0..50 {
-        let middle = f64::midpoint(low, high);
-        if normal_cumulative(middle) < p { low = middle } else { high = middle }
+/// The normal distribution's quantiles in the middle of equal steps of probability. Upwards from 0
+/// by Newton's method: the distribution is concave there, so that no step goes too far, and the
+/// answer to one is a good begin for the next. The lower half mirrors the upper.
+fn normal_quantiles() -> Box<[f64]> {
+    let mut quantiles = vec![0.0; QUANTILES].into_boxed_slice();
+    let mut z = 0.0_f64;
+    for index in QUANTILES / 2..QUANTILES {
+        let p = (index as f64 + 0.5) / QUANTILES as f64;
+        for _ in 0..8 {
+            z += (p - normal_cumulative(z)) / normal_density(z);
+        }
+        quantiles[index] = z;
+        quantiles[QUANTILES - 1 - index] = -z;
     }
-    f64::midpoint(low, high)
+    quantiles
+}
+
+fn normal_density(z: f64) -> f64 {
+    (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
 }
 
 /// The probability that a normal variable is below `z`: 1/2 + phi(z) (z + z^3/3 + z^5/15 + ...).
@@ -238,7 +250,7 @@ fn normal_cumulative(z: f64) -> f64 {
         sum += term;
         n += 2.0;
     }
-    0.5 + sum * (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
+    0.5 + sum * normal_density(z)
 }
 
 const TABLE_WORDS: usize = 8_192;
