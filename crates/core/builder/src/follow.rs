@@ -9,6 +9,8 @@
 //!   because sources that restart together do not do so at the same instant;
 //! - neither, and it is more than another window away: then the source is out of step. Its parked fragments are out of range, nobody waits for
 //!   it, and it is back as soon as its numbers fall into the window.
+//!
+//! docs/decisions/0032 says why.
 
 use catchment_model::{CloseReason, Entry};
 

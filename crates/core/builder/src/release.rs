@@ -9,7 +9,7 @@
 //! - the run ends.
 //!
 //! A source is not waited for while it is silent or out of step, so that a dead one costs one
-//! time-out and not one per event.
+//! time-out and not one per event. docs/decisions/0031 says why.
 
 use catchment_model::{CloseReason, EventFlags};
 
@@ -51,15 +51,17 @@ impl Builder {
 
     /// Closes the heads that need not wait.
     pub(crate) fn release(&mut self) {
-        let slowest = self.progress.slowest().unwrap_or(0);
-        // Keys below it are behind every source that is waited for.
-        let overtaken_below = slowest.saturating_sub(self.config.reorder_events);
         let opened_before_ns = self.now_ns.checked_sub(self.config.timeout_ns);
-        let mut timed_out_below = None;
+        // Both bounds ask every source: only when needed, and once.
+        let (mut overtaken_below, mut timed_out_below) = (None, None);
         while (self.rows.len() as u64) < self.window.events() {
             let Some((key, slot)) = self.window.head() else { break };
-            let in_order = key == self.window.base || key <= overtaken_below;
-            let reason = if slot.weight == self.weight_all && in_order {
+            if slot.weight == self.weight_all && key == self.window.base {
+                self.close_head(key, slot, CloseReason::Complete);
+                continue;
+            }
+            let overtaken_below = *overtaken_below.get_or_insert_with(|| self.overtaken_below());
+            let reason = if slot.weight == self.weight_all && key <= overtaken_below {
                 CloseReason::Complete
             } else if key < overtaken_below {
                 CloseReason::Overtaken
@@ -75,6 +77,11 @@ impl Builder {
             self.close_head(key, slot, reason);
         }
         self.seen.cover(self.window.end());
+    }
+
+    // Every source that is waited for is past the keys below it, and past what it may reorder.
+    fn overtaken_below(&self) -> u64 {
+        self.progress.slowest().unwrap_or(0).saturating_sub(self.config.reorder_events)
     }
 
     /// Closes all open events below `end`.

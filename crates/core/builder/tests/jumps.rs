@@ -41,6 +41,7 @@ fn a_source_ahead_beyond_the_window_is_parked_and_stops_nobody() {
     }
     rig.finish(S);
     assert_eq!((rig.rows.len(), rig.complete()), (7_000, 7_000));
+    assert!(rig.rows.values().all(|row| row.time_ns == 0), "when the first fragment came");
 }
 
 #[test]
