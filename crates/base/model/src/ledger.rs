@@ -206,7 +206,9 @@ impl SourceLedger {
 
     /// The sum of all entries that have that role.
     pub fn sum(&self, role: Role) -> u64 {
-        self.iter().filter(|(entry, _)| entry.role() == role).map(|(_, count)| count).sum()
+        // Counts may come from a damaged file: they saturate.
+        let counts = self.iter().filter(|(entry, _)| entry.role() == role).map(|(_, count)| count);
+        counts.fold(0, u64::saturating_add)
     }
 
     /// Adds another ledger's counts to this one's.
@@ -227,10 +229,11 @@ impl SourceLedger {
 
     /// Losses and balance of these counts.
     pub fn balance(&self) -> Balance {
-        let gaps = self[Entry::FragmentsMissing] + self[Entry::FragmentsMissingUnrecorded];
+        let gaps =
+            self[Entry::FragmentsMissing].saturating_add(self[Entry::FragmentsMissingUnrecorded]);
         let arrived_in_vain = self[Entry::FragmentsLate]
-            + self[Entry::FragmentsOutOfRange]
-            + self[Entry::FragmentsDiscardedMemory];
+            .saturating_add(self[Entry::FragmentsOutOfRange])
+            .saturating_add(self[Entry::FragmentsDiscardedMemory]);
         let fragments_dropped = self.sum(Role::FragmentsLost);
         Balance {
             fragments_lost: gaps.saturating_sub(arrived_in_vain),
@@ -289,9 +292,9 @@ impl Ledger {
     pub fn balance(&self) -> Balance {
         self.sources.iter().map(SourceLedger::balance).fold(Balance::default(), |sum, one| {
             Balance {
-                fragments_lost: sum.fragments_lost + one.fragments_lost,
-                fragments_dropped: sum.fragments_dropped + one.fragments_dropped,
-                packets_malformed: sum.packets_malformed + one.packets_malformed,
+                fragments_lost: sum.fragments_lost.saturating_add(one.fragments_lost),
+                fragments_dropped: sum.fragments_dropped.saturating_add(one.fragments_dropped),
+                packets_malformed: sum.packets_malformed.saturating_add(one.packets_malformed),
                 // Magnitudes, so that one source's surplus cannot hide another's deficit.
                 fragments_in_flight: sum.fragments_in_flight + one.fragments_in_flight.abs(),
                 packets_in_flight: sum.packets_in_flight + one.packets_in_flight.abs(),
@@ -333,6 +336,18 @@ mod tests {
         assert!(balance.holds());
         assert_eq!((balance.fragments_lost, balance.fragments_dropped), (2, 1));
         assert!(balance.lost_data());
+    }
+
+    #[test]
+    fn forged_counts_saturate() {
+        let mut ledger = Ledger::new(2);
+        for source in &mut ledger.sources {
+            for &entry in Entry::ALL {
+                source[entry] = u64::MAX;
+            }
+        }
+        assert!(!ledger.balance().holds());
+        assert!(ledger.balance().lost_data());
     }
 
     #[test]

@@ -71,7 +71,14 @@ impl<T> Jobs<T> {
     pub(crate) fn begin(&mut self, file: FileId, start: u64) -> Stream {
         let token = self.next_token;
         self.next_token += 1;
-        self.queue.push_back(Job { file, what: None, error: None, writes_left: 0, start, first: None });
+        self.queue.push_back(Job {
+            file,
+            what: None,
+            error: None,
+            writes_left: 0,
+            start,
+            first: None,
+        });
         Stream { token, position: 0, first: None, current: None }
     }
 
