@@ -110,6 +110,12 @@ pub(crate) fn record(
     let folder = config.folder.clone();
     let recorder = Recorder::start(config)
         .with_context(|| format!("cannot start recording to {}", folder.display()))?;
+    if view.speaks() {
+        let count = groups.iter().map(|group| group.sources.len()).sum::<usize>();
+        let folder = recorder.folder().display();
+        out.say(format_args!("Recording {count} sources to {folder}; Ctrl-C ends it in order."))?;
+        out.flush()?;
+    }
     let name = recorder.folder().file_name().unwrap_or_default().to_string_lossy().into_owned();
     let planned = ends.seconds.or(emulator.as_ref().and_then(|emulator| emulator.seconds));
     let subject = Subject { name, groups, seconds_planned: planned };

@@ -2,6 +2,7 @@
 //!
 //! [`text`] and [`line`] are pure: two moments in, words out. [`View`] puts them where they belong.
 
+use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -58,7 +59,9 @@ pub(crate) struct View {
     next: Option<Instant>,
     lines_drawn: usize,
     mode: Mode,
-    before: Option<Moment>,
+    /// The moments of the last few seconds: rates are over these, since counts that move once per
+    /// frame would jump otherwise.
+    before: VecDeque<Moment>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,13 +78,18 @@ impl View {
             (_, true) => (Mode::InPlace, Duration::from_millis(500)),
             (_, false) => (Mode::Lines, Duration::from_secs(1)),
         };
-        Self { every, next: None, lines_drawn: 0, mode, before: None }
+        Self { every, next: None, lines_drawn: 0, mode, before: VecDeque::new() }
     }
 
     /// One that shows nothing.
     pub(crate) fn silent() -> Self {
         let every = Duration::from_secs(1);
-        Self { every, next: None, lines_drawn: 0, mode: Mode::Silent, before: None }
+        Self { every, next: None, lines_drawn: 0, mode: Mode::Silent, before: VecDeque::new() }
+    }
+
+    /// Whether it shows anything.
+    pub(crate) fn speaks(&self) -> bool {
+        self.mode != Mode::Silent
     }
 
     /// Whether it is time to show the next moment.
@@ -95,8 +103,15 @@ impl View {
 
     /// Shows a moment.
     pub(crate) fn show(&mut self, out: &mut Out, subject: &Subject, now: Moment) -> io::Result<()> {
+        while self
+            .before
+            .get(1)
+            .is_some_and(|second| now.seconds - second.seconds >= SMOOTH_SECONDS)
+        {
+            self.before.pop_front();
+        }
         // The first has nothing to be compared with.
-        if let Some(before) = &self.before {
+        if let Some(before) = self.before.front() {
             match self.mode {
                 Mode::Silent => {}
                 Mode::Lines => out.line(line(before, &now))?,
@@ -107,7 +122,7 @@ impl View {
             }
             out.flush()?;
         }
-        self.before = Some(now);
+        self.before.push_back(now);
         Ok(())
     }
 }
@@ -281,13 +296,19 @@ impl Rates {
 
 /// The share of one CPU that each thread took between two readings, in percent.
 pub(crate) fn busy(before: &[ThreadTime], now: &[ThreadTime], seconds: f64) -> Vec<(String, f64)> {
-    now.iter()
+    let mut busy: Vec<(String, f64)> = now
+        .iter()
         .map(|thread| {
             let then = before.iter().find(|other| other.name == thread.name);
             let spent = thread.cpu_ns.saturating_sub(then.map_or(0, |other| other.cpu_ns));
             (thread.name.clone(), spent as f64 / 1e7 / seconds.max(1e-9))
         })
-        .collect()
+        .collect();
+    // In the order in which data flow; they started in any.
+    let order = ["emulate", "receive", "build", "write"];
+    let place = |name: &str| order.iter().position(|first| name.starts_with(first));
+    busy.sort_by_key(|(name, _)| place(name).unwrap_or(order.len()));
+    busy
 }
 
 fn group_table(subject: &Subject, before: &Moment, now: &Moment, paint: Paint) -> Vec<String> {
@@ -368,6 +389,9 @@ fn percent_now(fill: &Fill) -> u64 {
 pub(crate) fn percent_of(part: u64, whole: u64) -> u64 {
     (u128::from(part) * 100).div_ceil(u128::from(whole.max(1))).min(100) as u64
 }
+
+/// Rates are over at least so long, once recording has gone on that long.
+const SMOOTH_SECONDS: f64 = 2.0;
 
 #[derive(Clone, Copy)]
 struct Paint(bool);

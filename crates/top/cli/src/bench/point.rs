@@ -68,7 +68,10 @@ pub(crate) struct Point {
     pub(crate) write_percent: f64,
     pub(crate) emulate_percent: f64,
     pub(crate) fills: Vec<Fill>,
-    pub(crate) fill_percent: u64,
+    /// The memory that payload waits in, at its fullest.
+    pub(crate) segments_percent: u64,
+    /// The queue from the receive to the build thread, at its fullest.
+    pub(crate) descriptors_percent: u64,
     /// The emulator sent at the rate that was asked for.
     pub(crate) rate_kept: bool,
     /// Nothing lost, every event complete, books balanced.
@@ -146,14 +149,15 @@ fn point(recording: &Recording, rate: Rate) -> Point {
         build_percent: recording.busy_of("build"),
         write_percent: recording.busy_of("write"),
         emulate_percent: recording.busy_of("emulate"),
-        fill_percent: last
-            .fills
-            .iter()
-            .map(|fill| percent_of(fill.highest, fill.capacity))
-            .max()
-            .unwrap_or(0),
+        segments_percent: highest_fill(&last.fills, "segments"),
+        descriptors_percent: highest_fill(&last.fills, "descriptors"),
         fills: last.fills.clone(),
         rate_kept: rate.0.is_none_or(|hz| sent_hz >= hz * 0.99) && wire.packets_unsent == 0,
         whole: !recording.lost() && recording.balance().holds() && missed == 0,
     }
+}
+
+fn highest_fill(fills: &[Fill], name: &str) -> u64 {
+    let named = fills.iter().filter(|fill| fill.name.starts_with(name));
+    named.map(|fill| percent_of(fill.highest, fill.capacity)).max().unwrap_or(0)
 }

@@ -105,7 +105,7 @@ mod tests {
         let figures = serde_json::json!([1, 2]);
         let report = Report { name: "hades", quick: true, sections: vec![section], figures };
         let folder = tempfile::tempdir().unwrap();
-        report.finish(folder.path(), &mut Out::stdout(true)).unwrap();
+        report.finish(folder.path(), &mut Out::nowhere(true)).unwrap();
         let json = std::fs::read(folder.path().join("hades-quick.json")).unwrap();
         let object: serde_json::Value = serde_json::from_slice(&json).unwrap();
         assert_eq!((&object["figures"][1], &object["quick"]), (&2.into(), &true.into()));

@@ -87,11 +87,8 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     }
     let stop = Stop::listen()?;
     out.say(format_args!(
-        "Recording hades-90 to {}: 90 sources, rate {}, water mark {} bytes, seed {}.",
-        arguments.out.display(),
-        arguments.rate,
-        arguments.water_mark.0,
-        arguments.seed
+        "hades-90: rate {}, water mark {} bytes, one huge sub-event per {} events, seed {}.",
+        arguments.rate, arguments.water_mark.0, arguments.huge_every, arguments.seed
     ))?;
     out.flush()?;
     let mut view = View::new(out);

@@ -57,7 +57,11 @@ pub(crate) fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     let sources = sources(&located, &low)?;
     let recorder = recorder(&low, sources, text);
     if let Err(error) = recorder.check() {
-        let key = if error.key == "memory" { "memory.budget" } else { &error.key };
+        let key = match error.key.as_str() {
+            "memory" => "memory.budget",
+            "cpu" => misplaced_cpu(&recorder),
+            key => key,
+        };
         let message = format!("expected {}, got {}", error.expected, error.got);
         return Err(located.error(key, message));
     }
@@ -66,6 +70,18 @@ pub(crate) fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
         None => None,
     };
     Ok(High { recorder, emulator })
+}
+
+/// Where the CPU stands that a recorder refuses.
+fn misplaced_cpu(config: &RecorderConfig) -> &'static str {
+    let wrong = |cpu: &usize| *cpu >= 1_024;
+    if config.receive.cpus.iter().any(wrong) {
+        "receive.cpus"
+    } else if config.build.cpu.iter().any(wrong) {
+        "build.cpu"
+    } else {
+        "write.cpu"
+    }
 }
 
 fn recorder(low: &Low, sources: Vec<SourceConfig>, text: &str) -> RecorderConfig {

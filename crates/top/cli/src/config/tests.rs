@@ -119,6 +119,10 @@ fn a_value_out_of_bounds_is_found_where_it_is_written() {
         message(&format!("[build]\nwindow_events = 1000\n{TWO}")),
         "run.toml:2:17: build.window_events: expected a power of two, 1024 to 16777216, got 1000"
     );
+    assert!(
+        message(&format!("[receive]\ncpus = [0, 4096]\n{TWO}"))
+            .starts_with("run.toml:2:8: receive.cpus: expected a CPU number")
+    );
     let text = format!("{TWO}[[sources]]\nname = \"small-001\"\naddress = \"127.0.0.1:40000\"\n");
     assert_eq!(
         message(&text),

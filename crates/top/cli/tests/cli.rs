@@ -1,0 +1,281 @@
+//! The real binary, end to end: exit codes, JSON, and what a stranger would try.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A command that runs in a folder of its own, so that what it records goes there.
+fn catchment(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_catchment"));
+    command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+fn output(folder: &Path, arguments: &[&str]) -> Output {
+    catchment(folder, arguments).output().expect("the binary starts")
+}
+
+/// Runs it, asserts its exit code and returns its stdout.
+fn stdout(folder: &Path, arguments: &[&str], code: i32) -> String {
+    let output = output(folder, arguments);
+    let text = String::from_utf8(output.stdout).expect("text");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{text}\n{errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
+    text
+}
+
+fn json(folder: &Path, arguments: &[&str], code: i32) -> Value {
+    let text = stdout(folder, arguments, code);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}\n{text}"))
+}
+
+fn stderr(folder: &Path, arguments: &[&str], code: i32) -> String {
+    let output = output(folder, arguments);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+    String::from_utf8(output.stderr).expect("text")
+}
+
+fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples").join(name);
+    path.to_str().expect("a path in text").to_owned()
+}
+
+/// Starts a command and returns it once it said a line that contains that word.
+fn started(folder: &Path, arguments: &[&str], word: &str) -> (Child, BufReader<impl Read>) {
+    let mut child = catchment(folder, arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .expect("the binary starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.contains(word) {
+        line.clear();
+        let read = lines.read_line(&mut line).expect("text");
+        assert!(read > 0, "{arguments:?} ended without saying {word:?}");
+    }
+    (child, lines)
+}
+
+/// The only run in a folder's `runs`.
+fn only_run(folder: &Path) -> PathBuf {
+    let mut runs = std::fs::read_dir(folder.join("runs")).expect("a folder of runs");
+    let run = runs.next().expect("a run").expect("a run").path();
+    assert!(runs.next().is_none(), "one run");
+    run
+}
+
+#[test]
+fn every_command_explains_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let help = stdout(folder.path(), &["--help"], 0);
+    assert!(help.contains("Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 done"));
+    for command in ["demo", "run", "emulate", "inspect", "read", "repair", "audit", "bench"] {
+        assert!(help.contains(command), "{command}");
+        let own = stdout(folder.path(), &[command, "--help"], 0);
+        assert!(own.contains("Usage: catchment"), "{own}");
+        assert!(own.contains("--json"), "{own}");
+    }
+    assert!(stdout(folder.path(), &["--version"], 0).starts_with("catchment 0."));
+}
+
+#[test]
+fn bad_usage_ends_with_2_and_says_what_was_expected() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, expected) in [
+        (vec![], "Usage: catchment"),
+        (vec!["dmeo"], "demo"),
+        (vec!["demo", "--rate", "4 khz"], "expected a rate such as \"4 kHz\""),
+        (vec!["demo", "--seconds", "0"], "expected a number of seconds"),
+        (vec!["demo", "--fault", "loose=1"], "expected lose, duplicate"),
+        (vec!["demo", "--fault", "kill=90@5"], "expected a source below 90, got 90"),
+        (vec!["emulate", "hades-09"], "did you mean hades-90?"),
+        (vec!["emulate", "hades-90"], "expected --to IP:PORT"),
+        (vec!["bench", "everything"], "limits"),
+        (vec!["run", "missing.toml"], "missing.toml: cannot be read"),
+    ] {
+        let errors = stderr(folder.path(), &arguments, 2);
+        assert!(errors.contains(expected), "{arguments:?}: {errors}");
+    }
+}
+
+#[test]
+fn a_wrong_configuration_ends_with_2_and_names_file_line_and_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "[receive]\ntreads = 2\n";
+    std::fs::write(folder.path().join("wrong.toml"), text).unwrap();
+    let errors = stderr(folder.path(), &["run", "wrong.toml"], 2);
+    let expected = "catchment: wrong.toml:2:1: unknown key \"treads\"; did you mean threads?";
+    assert!(errors.starts_with(expected), "{errors}");
+    assert!(!folder.path().join("runs").exists(), "nothing was started");
+}
+
+#[test]
+fn what_is_no_run_ends_with_1() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("text.catch"), "no frame file").unwrap();
+    for command in ["inspect", "read", "audit", "repair"] {
+        for path in ["text.catch", "missing", "."] {
+            let output = output(folder.path(), &[command, path]);
+            let code = output.status.code();
+            assert_eq!(code, Some(1), "{command} {path}");
+        }
+    }
+}
+
+#[test]
+fn a_demo_is_recorded_verified_and_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let demo = ["demo", "--seconds", "1", "--rate", "500", "--codec", "lz4", "--json"];
+    let summary = json(folder, &demo, 0);
+    assert_eq!(summary["proof"]["problem_count"], 0, "{summary}");
+    assert_eq!(summary["proof"]["events"], 500);
+    assert_eq!(summary["proof"]["fragments"], 500 * 90);
+    assert_eq!(summary["books"]["balanced"], true);
+    assert_eq!(summary["books"]["total"]["fragments_recorded"], 500 * 90);
+    let run = only_run(folder);
+    assert_eq!(
+        run.canonicalize().unwrap(),
+        folder.join(summary["folder"].as_str().unwrap()).canonicalize().unwrap()
+    );
+    let run = run.to_str().unwrap();
+
+    let audit = json(folder, &["audit", run, "--json"], 0);
+    assert_eq!((&audit["verdict"], &audit["events"]), (&"balanced".into(), &500.into()));
+    let inspected = json(folder, &["inspect", run, "--verify", "--json"], 0);
+    assert_eq!(inspected["verified"]["problem_count"], 0);
+    assert_eq!(inspected["sources"].as_array().unwrap().len(), 90);
+    let told = stdout(folder, &["inspect", run, "--sources", "--frames"], 0);
+    assert!(told.contains("90 (60 small, 20 medium, 10 large)"), "{told}");
+
+    let events = stdout(folder, &["read", run, "--events", "10..13"], 0);
+    let lines: Vec<&str> = events.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (4, "event,time_ns,flags"));
+    assert!(lines[1].starts_with("10,") && lines[3].ends_with(",complete"), "{events}");
+    let csv = stdout(folder, &["read", run, "--source", "large-09", "--events", "10..11"], 0);
+    let raw = ["read", run, "--source", "89", "--events", "10..11", "--format", "raw"];
+    let raw = output(folder, &raw).stdout;
+    let hex: String = raw.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(csv, format!("event,bytes,fragment\n10,{},{hex}\n", raw.len()));
+    let npy = ["read", run, "--source", "0", "--format", "npy", "--output", "small", "--json"];
+    assert_eq!(json(folder, &npy, 0)["files"].as_array().unwrap().len(), 3);
+    assert!(std::fs::read(folder.join("small.keys.npy")).unwrap().starts_with(b"\x93NUMPY"));
+    let near = stderr(folder, &["read", run, "--source", "smal-00"], 2);
+    assert!(near.contains("did you mean small-00"), "{near}");
+
+    // The configuration that was run is in the file, and can be run again.
+    std::fs::write(folder.join("again.toml"), stdout(folder, &["inspect", run, "--config"], 0))
+        .unwrap();
+    stdout(folder, &["run", "again.toml", "--check"], 0);
+}
+
+#[test]
+fn injected_losses_end_with_3_and_are_counted_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let demo = ["demo", "--seconds", "1", "--rate", "1000", "--water-mark", "2 kB", "--json"];
+    let faults = ["--fault", "lose=0.01", "--fault", "corrupt=0.01"];
+    let summary = json(folder, &[&demo[..], &faults[..]].concat(), 3);
+    let (books, sent) = (&summary["books"], &summary["sent"]);
+    assert_eq!(books["balanced"], true, "{summary}");
+    assert_eq!(summary["proof"]["problem_count"], 0, "{summary}");
+    assert!(sent["fragments_lost"].as_u64() > Some(0), "{summary}");
+    // A corrupt packet is dropped whole: what it held is missing from its events, too.
+    let lost =
+        sent["fragments_lost"].as_u64().unwrap() + sent["fragments_corrupted"].as_u64().unwrap();
+    assert_eq!(books["fragments_lost"].as_u64(), Some(lost), "{summary}");
+    assert_eq!(books["packets_malformed"], sent["packets_corrupted"], "{summary}");
+    let run = only_run(folder);
+    let audit = json(folder, &["audit", run.to_str().unwrap(), "--json"], 3);
+    assert_eq!(audit["verdict"], "data_lost");
+}
+
+#[test]
+fn a_killed_recording_is_repaired_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let demo = ["demo", "--seconds", "600", "--rate", "500"];
+    let (mut child, mut lines) = started(folder, &demo, "recording");
+    // Until a frame is on disk.
+    let mut line = String::new();
+    while line.is_empty() || line.contains("  0 B/s to disk") {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it goes on");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let run = only_run(folder);
+    let run = run.to_str().unwrap();
+    let before = json(folder, &["inspect", run, "--json"], 0);
+    assert_eq!(before["closed"], false);
+    let report = json(folder, &["repair", run, "--json"], 0);
+    assert_eq!(report["files"][0]["outcome"], "closed", "{report}");
+    let after = json(folder, &["inspect", run, "--verify", "--json"], 0);
+    assert_eq!((&after["closed"], &after["verified"]["problem_count"]), (&true.into(), &0.into()));
+    assert_eq!(after["events"], before["events"]);
+    assert!(after["events"].as_u64() > Some(0));
+    assert_eq!(json(folder, &["repair", run, "--json"], 0)["files"][0]["outcome"], "intact");
+}
+
+#[test]
+fn the_examples_run_and_their_sources_reach_the_recorder() {
+    for (name, events) in [("minimal.toml", "400"), ("hades-90.toml", "800")] {
+        let folder = tempfile::tempdir().unwrap();
+        let (folder, path) = (folder.path(), example(name));
+        stdout(folder, &["run", &path, "--check"], 0);
+        let recorder = ["run", &path, "--events", events];
+        let (mut child, mut lines) = started(folder, &recorder, "Recording");
+        let sent = json(folder, &["emulate", &path, "--events", events, "--json"], 0);
+        assert_eq!(sent["events"].to_string(), events);
+        let mut rest = String::new();
+        lines.read_to_string(&mut rest).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+        let expected = format!("{events} complete, 0 incomplete, {events} on disk");
+        assert!(rest.contains(&expected), "{rest}");
+    }
+}
+
+#[test]
+fn a_run_without_sources_ends_by_time_and_by_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let text = "[[sources]]\nname = \"silent\"\naddress = \"127.0.0.1:0\"\n";
+    std::fs::write(folder.join("silent.toml"), text).unwrap();
+    let summary = json(folder, &["run", "silent.toml", "--seconds", "0.1", "--json"], 0);
+    assert_eq!(summary["counts"]["events_complete"], 0);
+    let (mut child, mut lines) = started(folder, &["run", "silent.toml"], "Recording");
+    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}");
+    assert!(rest.contains("0 complete"), "{rest}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    json(folder, &["demo", "--seconds", "0.5", "--rate", "2000", "--json"], 0);
+    let run = only_run(folder);
+    let arguments = ["read", run.to_str().unwrap(), "--source", "0"];
+    let (mut child, lines) = started(folder, &arguments, "event,bytes,fragment");
+    drop(lines);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_quick_benches_run_and_leave_nothing_but_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for name in ["limits", "hades"] {
+        let results = json(folder, &["bench", name, "--quick", "--json"], 0);
+        assert_eq!((&results["bench"], &results["quick"]), (&name.into(), &true.into()));
+        assert!(folder.join(format!("bench/results/{name}-quick.md")).exists());
+        assert!(!folder.join("runs").exists(), "{name} deleted what it recorded");
+    }
+}
