@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 
 use crate::error::StorageError;
 use crate::run::Run;
-use crate::verify::{Problem, frames_missing, of_folder, problem_in};
+use crate::verify::{Problem, frames_missing, holes, of_folder, problem_in};
 
 /// What an audit comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -133,8 +133,7 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
             let errors = errors.into_iter().take(left);
             problems.extend(errors.map(|error| problem_in(file, Some(frame), error)));
         }
-        let damage = file.reader.skipped().iter().filter(|skipped| skipped.reason.is_damage());
-        problems.extend(damage.map(|skipped| Problem {
+        problems.extend(holes(file).map(|skipped| Problem {
             file: file.path.clone(),
             frame: None,
             column: None,

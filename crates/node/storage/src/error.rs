@@ -1,6 +1,7 @@
 //! What can go wrong with a recorded run, said with the file that it concerns.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use catchment_disk::DiskError;
 use catchment_frame::FrameError;
@@ -26,7 +27,7 @@ pub enum StorageError {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// A file that was made ahead and never begun.
     #[error("{}: nothing was ever recorded in this file", path.display())]
@@ -110,6 +111,19 @@ pub enum StorageError {
 }
 
 impl StorageError {
+    /// What the system said, and of which file, where it refused to do something.
+    pub fn system(&self) -> Option<(&Path, &io::Error)> {
+        match self {
+            Self::Disk(
+                DiskError::Path { path, source, .. } | DiskError::Create { path, source },
+            )
+            | Self::Read { path, source }
+            | Self::Frame { path, source: FrameError::Read { source, .. } }
+            | Self::Frame { path, source: FrameError::Length(source) } => Some((path, source)),
+            _ => None,
+        }
+    }
+
     /// Whether the cause is what stands in a file, not the request and not the system.
     pub fn is_damage(&self) -> bool {
         match self {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use catchment_frame::{Condition, FrameError, FrameRef};
+use catchment_frame::{Condition, FrameError, FrameRef, Skipped, SkippedReason};
 use serde::Serialize;
 
 use crate::open::RunFile;
@@ -136,9 +136,21 @@ fn verify_index(file: &RunFile, report: &mut VerifyReport) {
     if let Condition::Unclosed(_) = file.reader.condition() {
         report.unclosed.push(file.path.clone());
     }
-    for skipped in file.reader.skipped().iter().filter(|skipped| skipped.reason.is_damage()) {
+    for skipped in holes(file) {
         report.add(plain(file, skipped.to_string()));
     }
+}
+
+/// Where a file without a TOC has neither a frame nor zeros, though it should have. Its end is where
+/// a frame was under way: its header would have come last, so that none there is no damage.
+pub(crate) fn holes(file: &RunFile) -> impl Iterator<Item = &Skipped> {
+    let file_bytes = file.reader.file_bytes();
+    file.reader.skipped().iter().filter(move |skipped| {
+        let at_end = skipped.offset.saturating_add(skipped.bytes) >= file_bytes;
+        let under_way =
+            matches!(skipped.reason, SkippedReason::NoHeader | SkippedReason::OtherFile { .. });
+        skipped.reason.is_damage() && !(at_end && under_way)
+    })
 }
 
 fn plain(file: &RunFile, problem: String) -> Problem {

@@ -142,6 +142,26 @@ fn an_unclosed_run_may_have_fragments_in_flight() {
 }
 
 #[test]
+fn a_frame_that_was_under_way_is_no_damage_and_one_that_was_whole_is() {
+    let recipe = Recipe { files: vec![vec![3, 3]], unclosed: true, ..Recipe::default() };
+    let made = recipe.make();
+    let last = made.frames[0][1].0;
+    let whole = std::fs::read(&made.files[0]).expect("reads");
+    // Its columns are there, its header, which is written last, is not.
+    let mut under_way = whole.clone();
+    under_way[last.offset as usize..][..4096].fill(0);
+    std::fs::write(&made.files[0], under_way).expect("writes");
+    let report = verify(&Run::open(made.path()).expect("opens"), |_| ());
+    assert!(report.is_intact() && report.unclosed == made.files, "{report:?}");
+    assert_eq!(audited(&made).verdict, Verdict::Balanced);
+    // Its header is there and the file ends within it.
+    let cut = (last.offset + last.frame_bytes - 1) as usize;
+    std::fs::write(&made.files[0], &whole[..cut]).expect("writes");
+    assert!(!verify(&Run::open(made.path()).expect("opens"), |_| ()).is_intact());
+    assert_eq!(audited(&made).verdict, Verdict::DataLost);
+}
+
+#[test]
 fn one_file_of_several_is_not_held_to_the_total() {
     let made = Recipe { in_flight: 2, ..Recipe::default() }.make();
     for file in &made.files {
