@@ -33,6 +33,8 @@ struct Highest {
     load: &'static str,
     /// The recordings at that rate, none if no rate was reached.
     rounds: Vec<Point>,
+    /// The lowest rate above it that was tried and not reached.
+    failed: Option<Point>,
 }
 
 /// The whole chain beside the slower of its ends.
@@ -89,15 +91,36 @@ fn highest_of(bench: &mut Bench<'_>, load: Load, start_hz: f64) -> anyhow::Resul
         // One step of the search: that it works, not how far it goes.
         bench.now(format!("{name}, 1000 Hz"))?;
         let point = measure(bench, load, Rate(Some(1_000.0)), bench.seconds())?;
-        return Ok(Highest { load: name, rounds: vec![point] });
+        return Ok(Highest { load: name, rounds: vec![point], failed: None });
     }
     let plan = Plan { start_hz, step: 1.2, halvings: 3, confirmations: bench.repeats() as u32 };
+    let mut failures: Vec<Point> = Vec::new();
     let found = highest(plan, |hz| {
         bench.now(format!("highest rate, {name}, {hz:.0} Hz"))?;
         let point = measure(bench, load, Rate(Some(hz)), 4.0)?;
-        anyhow::Ok(Try { reached: point.whole && point.rate_kept, value: point })
+        let reached = point.whole && point.rate_kept;
+        if !reached {
+            failures.push(point.clone());
+        }
+        anyhow::Ok(Try { reached, value: point })
     })?;
-    Ok(Highest { load: name, rounds: found.map_or_else(Vec::new, |(_, rounds)| rounds) })
+    let reached_hz = found.as_ref().map(|&(hz, _)| hz);
+    let failed = failures
+        .into_iter()
+        .filter(|point| point.rate_hz > reached_hz)
+        .min_by(|a, b| a.rate_hz.partial_cmp(&b.rate_hz).expect("rates are numbers"));
+    let rounds = found.map_or_else(Vec::new, |(_, rounds)| rounds);
+    Ok(Highest { load: name, rounds, failed })
+}
+
+/// What kept the next rate from being reached.
+fn limit(found: &Highest) -> &'static str {
+    match &found.failed {
+        None => "-",
+        Some(point) if point.whole => "sender",
+        Some(point) if point.rate_kept => "loss",
+        Some(_) => "loss, sender",
+    }
 }
 
 fn end_to_end(bench: &mut Bench<'_>, full: &Highest) -> anyhow::Result<EndToEnd> {
@@ -186,6 +209,7 @@ fn highest_section(bench: &Bench<'_>, figures: &Figures) -> Section {
         "emulate",
         "memory",
         "queue",
+        "limit",
         "DABC 2.11",
     ];
     let mut table = Table::new(&head);
@@ -213,6 +237,7 @@ fn highest_section(bench: &Bench<'_>, figures: &Figures) -> Section {
             format!("{:.0} %", of(|point| point.emulate_percent)),
             format!("{:.0} %", of(|point| point.segments_percent as f64)),
             format!("{:.0} %", of(|point| point.descriptors_percent as f64)),
+            limit(found).to_owned(),
             dabc.to_owned(),
         ]);
     }
@@ -220,7 +245,8 @@ fn highest_section(bench: &Bench<'_>, figures: &Figures) -> Section {
         "Quick: one short recording at a low rate, not the highest."
     } else {
         "Raised until something was lost, halved back, then reached three times in a row: all sent, \
-         every event complete, nothing lost, books balanced."
+         every event complete, nothing lost, books balanced. Limit: what failed at the next rate \
+         tried: the sender did not keep it, or something was lost."
     };
     let title = if bench.quick { "Loss-free at a low rate" } else { "Highest rate without loss" };
     Section { title: title.into(), notes: vec![how.into()], table }
