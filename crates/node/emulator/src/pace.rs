@@ -31,8 +31,10 @@ impl Pace {
             None => (Duration::ZERO, burst_events.clamp(1.0, TICK_EVENTS_MAX)),
             Some(rate_hz) => {
                 let seconds = (burst_events / rate_hz).clamp(TICK_MIN_S, TICK_MAX_S);
-                // At low rates an event per tick, but often enough to see the flush timer.
-                let seconds = seconds.max((1.0 / rate_hz).min(TICK_IDLE_S));
+                // At lower rates wait a little for more events, as every system call for one packet
+                // costs as much as for ten; at the lowest, look at the flush timer.
+                let batch = (TICK_EVENTS_WANTED / rate_hz).min(TICK_LONG_S);
+                let seconds = seconds.max(batch).max((1.0 / rate_hz).min(TICK_IDLE_S));
                 // Four ticks' worth lets a thread that was held up catch up, in steps.
                 (Duration::from_secs_f64(seconds), (rate_hz * seconds * 4.0).max(1.0))
             }
@@ -99,10 +101,12 @@ impl Pace {
 }
 
 /// Bytes of all sources in one tick, as far as the limits below allow.
-const TICK_BYTES: f64 = 1e6;
+const TICK_BYTES: f64 = 2e6;
 const TICK_EVENTS_MAX: f64 = 128.0;
 const TICK_MIN_S: f64 = 200e-6;
 const TICK_MAX_S: f64 = 1e-3;
+const TICK_EVENTS_WANTED: f64 = 16.0;
+const TICK_LONG_S: f64 = 4e-3;
 const TICK_IDLE_S: f64 = 20e-3;
 
 #[cfg(test)]
@@ -121,7 +125,7 @@ mod tests {
         let mut events = 0;
         let mut elapsed = Duration::ZERO;
         while let Some(due) = pace.due(elapsed) {
-            assert!(due <= 16);
+            assert!(due <= 64);
             events += due;
             elapsed += Duration::from_micros(777);
         }
