@@ -1,21 +1,78 @@
 //! The Python package catchment: its native module.
+//!
+//! `run.rs` is a run and its sources, `events.rs`, `frames.rs` and `fragments.rs` what they hold,
+//! `ledger.rs` the books; `views.rs` is the one place where memory becomes a numpy array. The
+//! interpreter's lock is released while files are read and columns decompressed.
+
+mod errors;
+mod events;
+mod fragments;
+mod frames;
+mod ledger;
+mod run;
+mod views;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::{CatchmentError, python_error};
 
 /// What `catchment._native` holds; the package's Python files give it its public names.
 #[pymodule]
 mod _native {
     use super::*;
 
+    #[pymodule_export]
+    use crate::events::{Event, Events};
+    #[pymodule_export]
+    use crate::fragments::Fragments;
+    #[pymodule_export]
+    use crate::frames::{Frame, Frames};
+    #[pymodule_export]
+    use crate::ledger::{Counts, RunLedger};
+    #[pymodule_export]
+    use crate::run::{Header, PyRun, Source, Sources, open};
+
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", env!("CARGO_PKG_VERSION"))
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        let flags = PyDict::new(module.py());
+        for (flag, name) in catchment_model::EventFlags::NAMES {
+            flags.set_item(name, flag.0)?;
+        }
+        module.add("event_flags", flags)
     }
 
     /// Runs the command line with `args`, the program's name first, and returns its exit code.
     #[pyfunction]
-    fn run_command(args: Vec<String>) -> PyResult<i32> {
-        let _ = args;
-        Err(pyo3::exceptions::PyNotImplementedError::new_err("the command line is not wired yet"))
+    fn run_command(py: Python<'_>, args: Vec<OsString>) -> i32 {
+        py.detach(|| catchment_cli::run(args))
+    }
+
+    /// The report of an audit, as JSON.
+    #[pyfunction]
+    fn audit_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+        let report = py.detach(|| {
+            let run = catchment_storage::Run::open(&path)?;
+            catchment_storage::audit(&run)
+        });
+        serde_json::to_string(&report.map_err(python_error)?).map_err(json_error)
+    }
+
+    /// The report of a verification, as JSON.
+    #[pyfunction]
+    fn verify_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+        let report = py.detach(|| {
+            let run = catchment_storage::Run::open(&path)?;
+            Ok(catchment_storage::verify(&run, |_| ()))
+        });
+        serde_json::to_string(&report.map_err(python_error)?).map_err(json_error)
+    }
+
+    fn json_error(error: serde_json::Error) -> PyErr {
+        CatchmentError::new_err(error.to_string())
     }
 }

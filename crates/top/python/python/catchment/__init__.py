@@ -1,5 +1,78 @@
-"""Read what Catchment recorded."""
+"""Read what Catchment recorded.
 
-from catchment._native import __version__
+    import catchment
 
-__all__ = ["__version__"]
+    with catchment.open("run-20260101-120000-2f8a41c3") as run:
+        print(run.sources, run.ledger)
+        adc = run["rich-017"].event(4711)          # one fragment, numpy uint8, no copy
+        for frame in run.frames():                 # some megabytes at a time
+            fragments = frame["rich-017"]
+            fragments.data, fragments.offsets, frame.keys
+
+Arrays are read-only views of the memory that a column was read into; they keep it alive. Only the
+columns that are asked for are read, and each one's checksum is checked.
+"""
+
+from catchment._errors import (
+    CatchmentError,
+    DamageWarning,
+    FileError,
+    RunClosedError,
+    UnknownEventError,
+    UnknownSourceError,
+)
+from catchment._flags import EventFlag
+from catchment._native import (
+    Event,
+    Events,
+    Fragments,
+    Frame,
+    Frames,
+    Header,
+    Ledger,
+    Run,
+    Source,
+    SourceLedger,
+    Sources,
+    __version__,
+    open,  # noqa: A004 (as gzip.open and numpy's: always written catchment.open)
+)
+from catchment._reports import (
+    AuditReport,
+    Difference,
+    Problem,
+    Unexplained,
+    VerifyReport,
+    audit,
+    verify,
+)
+
+__all__ = [
+    "AuditReport",
+    "CatchmentError",
+    "DamageWarning",
+    "Difference",
+    "Event",
+    "EventFlag",
+    "Events",
+    "FileError",
+    "Fragments",
+    "Frame",
+    "Frames",
+    "Header",
+    "Ledger",
+    "Problem",
+    "Run",
+    "RunClosedError",
+    "Source",
+    "SourceLedger",
+    "Sources",
+    "Unexplained",
+    "UnknownEventError",
+    "UnknownSourceError",
+    "VerifyReport",
+    "__version__",
+    "audit",
+    "open",
+    "verify",
+]

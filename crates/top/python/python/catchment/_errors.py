@@ -1,0 +1,34 @@
+"""What can go wrong, as exceptions. What the system refuses is an `OSError`, as everywhere."""
+
+
+class CatchmentError(Exception):
+    """The base of this package's own exceptions."""
+
+
+class FileError(CatchmentError):
+    """A file that is damaged, cut short or no frame file, or files that do not belong together.
+
+    The message names the file and, where it is known, frame, column and source. Whatever else is in
+    the files can still be read.
+    """
+
+
+class RunClosedError(CatchmentError, ValueError):
+    """The run was closed by `close` or at the end of its `with` block."""
+
+
+class _UnknownError(CatchmentError, KeyError):
+    # A KeyError shows its message in quotes; this one is a sentence.
+    __str__ = Exception.__str__
+
+
+class UnknownEventError(_UnknownError):
+    """The run has no event with that key."""
+
+
+class UnknownSourceError(_UnknownError):
+    """The run has no source of that name or number."""
+
+
+class DamageWarning(UserWarning):
+    """Something that could not be read is left out of a result."""

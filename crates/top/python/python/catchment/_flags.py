@@ -1,0 +1,20 @@
+"""Conditions of events."""
+
+import enum
+
+
+class EventFlag(enum.IntFlag):
+    """Conditions of one event, a bit each. An event without any is complete."""
+
+    INCOMPLETE = 1
+    """At least one required source is missing."""
+    TIMED_OUT = 2
+    """It was closed because its time-out passed."""
+    OVERTAKEN = 4
+    """It was closed because the sources, or the window, had moved on."""
+    TAG_MISMATCH = 8
+    """Its fragments do not all carry the same trigger tag."""
+    SENDER_ERROR = 16
+    """A source marked its own data as broken."""
+    RUN_ENDED = 32
+    """It was closed because the run ended."""

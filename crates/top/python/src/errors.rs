@@ -1,0 +1,47 @@
+//! From this program's errors to Python's exceptions, which `_errors.py` defines.
+
+use std::io;
+use std::path::Path;
+
+use catchment_storage::StorageError;
+use pyo3::PyErr;
+use pyo3::exceptions::PyOSError;
+
+pyo3::import_exception!(catchment._errors, CatchmentError);
+pyo3::import_exception!(catchment._errors, FileError);
+pyo3::import_exception!(catchment._errors, RunClosedError);
+pyo3::import_exception!(catchment._errors, UnknownEventError);
+pyo3::import_exception!(catchment._errors, UnknownSourceError);
+
+/// The exception that says the same. What the system refused is an `OSError`, as everywhere in
+/// Python.
+pub(crate) fn python_error(error: StorageError) -> PyErr {
+    if let Some((path, source)) = error.system() {
+        return os_error(path, source);
+    }
+    match error {
+        error @ (StorageError::NoEvent { .. } | StorageError::NoFrame { .. }) => {
+            UnknownEventError::new_err(error.to_string())
+        }
+        error @ StorageError::NoSource { .. } => UnknownSourceError::new_err(error.to_string()),
+        error @ (StorageError::Frame { .. }
+        | StorageError::Column { .. }
+        | StorageError::NoFiles { .. }
+        | StorageError::Blank { .. }
+        | StorageError::ForeignFile { .. }
+        | StorageError::SchemaDiffers { .. }
+        | StorageError::IndexTwice { .. }) => FileError::new_err(error.to_string()),
+        error @ (StorageError::Disk(_) | StorageError::Read { .. }) => {
+            CatchmentError::new_err(error.to_string())
+        }
+    }
+}
+
+/// `OSError` makes itself a `FileNotFoundError` or whatever its number says.
+fn os_error(path: &Path, source: &io::Error) -> PyErr {
+    let path = path.display().to_string();
+    match source.raw_os_error() {
+        Some(number) => PyOSError::new_err((number, source.to_string(), path)),
+        None => PyOSError::new_err(format!("{path}: {source}")),
+    }
+}

@@ -1,0 +1,413 @@
+//! A run and its sources.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use catchment_model::SourceId;
+use catchment_storage::Run;
+use numpy::PyArray1;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyAny, PyDict, PyIterator, PyList};
+
+use crate::errors::{RunClosedError, UnknownSourceError, python_error};
+use crate::events::{Events, unknown};
+use crate::fragments::Fragments;
+use crate::frames::Frames;
+use crate::ledger::{RunLedger, of_run};
+use crate::views::{Kept, Memory};
+
+/// A recorded run, open for reading: a mapping from source names (or numbers) to sources.
+///
+/// `catchment.open` makes it. Data are read when they are asked for. Arrays stay valid after the
+/// run was closed, because they keep what they show.
+#[pyclass(name = "Run", frozen, mapping, module = "catchment")]
+pub(crate) struct PyRun {
+    path: PathBuf,
+    run: Mutex<Option<Arc<Run>>>,
+    events: PyOnceLock<Py<Events>>,
+    ledger: PyOnceLock<Py<RunLedger>>,
+    config: PyOnceLock<Py<PyDict>>,
+}
+
+impl PyRun {
+    /// The run, unless it was closed.
+    fn run(&self) -> PyResult<Arc<Run>> {
+        let run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = || RunClosedError::new_err(format!("{} was closed", self.path.display()));
+        run.as_ref().map(Arc::clone).ok_or_else(closed)
+    }
+}
+
+#[pymethods]
+impl PyRun {
+    /// The path that was opened.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// Identity of the run, and its files.
+    #[getter]
+    fn header(&self) -> PyResult<Header> {
+        Ok(Header::new(&*self.run()?))
+    }
+
+    /// How the run stands: "ended" by its recorder; "closed", every file has its table of contents
+    /// but the run was not ended, as after a repair; "open", it is being recorded, or its recorder
+    /// was killed.
+    #[getter]
+    fn status(&self) -> PyResult<&'static str> {
+        Ok(status(&*self.run()?))
+    }
+
+    /// What is wrong with the run's files and does not keep the rest from being read: files that are
+    /// missing, unreadable, or were never begun.
+    #[getter]
+    fn problems(&self) -> PyResult<Vec<String>> {
+        Ok(self.run()?.problems().iter().map(ToString::to_string).collect())
+    }
+
+    /// The sources, by name or number.
+    #[getter]
+    fn sources(&self) -> PyResult<Sources> {
+        Ok(Sources { run: self.run()? })
+    }
+
+    /// The events.
+    #[getter]
+    fn events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Events>> {
+        let run = self.run()?;
+        let events = self.events.get_or_try_init(py, || Py::new(py, Events::new(run)))?;
+        Ok(events.bind(py).clone())
+    }
+
+    /// What became of everything that the sources sent. The recorder's own total where the last file
+    /// has one; otherwise it is counted from the frames.
+    #[getter]
+    fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, RunLedger>> {
+        let run = self.run()?;
+        let ledger = self.ledger.get_or_try_init(py, || Py::new(py, of_run(py, &run)?))?;
+        Ok(ledger.bind(py).clone())
+    }
+
+    /// The configuration that the run was recorded with, as a dict.
+    #[getter]
+    fn config<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let run = self.run()?;
+        let config = self.config.get_or_try_init(py, || {
+            let config = py.import("tomllib")?.call_method1("loads", (run.config(),))?;
+            Ok::<_, PyErr>(config.cast_into::<PyDict>()?.unbind())
+        })?;
+        Ok(config.bind(py).clone())
+    }
+
+    /// The configuration as it was written: TOML.
+    #[getter]
+    fn config_text(&self) -> PyResult<String> {
+        Ok(self.run()?.config().to_owned())
+    }
+
+    /// The frames: what the run was written in, some megabytes each. The way to read much.
+    fn frames(&self) -> PyResult<Frames> {
+        Ok(Frames::new(self.run()?))
+    }
+
+    /// Closes the files. What was read stays.
+    fn close(&self) {
+        self.run.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        slf.get().run()?;
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyAny>) {
+        self.close();
+    }
+
+    fn __getitem__(&self, source: SourceKey) -> PyResult<Source> {
+        let run = self.run()?;
+        let id = find_source(&run, &source)?;
+        Ok(Source { run, id })
+    }
+
+    fn __contains__(&self, source: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let run = self.run()?;
+        Ok(source.extract().is_ok_and(|source: SourceKey| find_source(&run, &source).is_ok()))
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(self.run()?.sources().len())
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        names(py, &*self.run()?)?.try_iter()
+    }
+
+    fn __repr__(&self) -> String {
+        let Ok(run) = self.run() else {
+            return format!("<catchment.Run {}: closed for reading>", self.path.display());
+        };
+        let files = run.files().len();
+        format!(
+            "<catchment.Run {} at {}: {} sources, {} events in {} frames, {files} {}, {}>",
+            run.header().run_number,
+            self.path.display(),
+            run.sources().len(),
+            run.event_count(),
+            run.frames().len(),
+            if files == 1 { "file" } else { "files" },
+            status(&run)
+        )
+    }
+}
+
+/// Opens a file or a run's folder for reading.
+///
+/// Works on files that are being recorded and on those of a recorder that was killed; `status` says
+/// so. `cache_bytes` bounds the decoded columns that are kept in case they are wanted again.
+///
+/// Raises FileError if there is nothing that can be read, or files do not belong together; OSError
+/// if the system refuses.
+#[pyfunction]
+#[pyo3(signature = (path, *, cache_bytes = None))]
+pub(crate) fn open(py: Python<'_>, path: PathBuf, cache_bytes: Option<usize>) -> PyResult<PyRun> {
+    let opened = py.detach(|| match cache_bytes {
+        Some(bytes) => Run::open_with_cache(&path, bytes),
+        None => Run::open(&path),
+    });
+    let run = Mutex::new(Some(Arc::new(opened.map_err(python_error)?)));
+    let (events, ledger, config) = (PyOnceLock::new(), PyOnceLock::new(), PyOnceLock::new());
+    Ok(PyRun { path, run, events, ledger, config })
+}
+
+/// A source by its name or its number.
+#[derive(FromPyObject)]
+pub(crate) enum SourceKey {
+    Name(String),
+    Number(i64),
+}
+
+/// The number of a source, if the run has it.
+pub(crate) fn find_source(run: &Run, source: &SourceKey) -> PyResult<SourceId> {
+    let count = run.sources().len();
+    let found = match source {
+        SourceKey::Name(name) => run.source(name),
+        SourceKey::Number(number) => {
+            let number = u32::try_from(*number).ok();
+            number.filter(|number| (*number as usize) < count).map(SourceId)
+        }
+    };
+    found.ok_or_else(|| {
+        let source = match source {
+            SourceKey::Name(name) => format!("'{name}'"),
+            SourceKey::Number(number) => number.to_string(),
+        };
+        UnknownSourceError::new_err(format!("there is no source {source}: the run has {count}"))
+    })
+}
+
+/// The sources of a run: a mapping from names (or numbers) to sources.
+#[pyclass(frozen, mapping, module = "catchment")]
+pub(crate) struct Sources {
+    run: Arc<Run>,
+}
+
+impl Sources {
+    fn source(&self, index: usize) -> Source {
+        Source { run: Arc::clone(&self.run), id: SourceId(index as u32) }
+    }
+}
+
+#[pymethods]
+impl Sources {
+    fn __getitem__(&self, source: SourceKey) -> PyResult<Source> {
+        let id = find_source(&self.run, &source)?;
+        Ok(Source { run: Arc::clone(&self.run), id })
+    }
+
+    fn __contains__(&self, source: &Bound<'_, PyAny>) -> bool {
+        source.extract().is_ok_and(|source: SourceKey| find_source(&self.run, &source).is_ok())
+    }
+
+    fn __len__(&self) -> usize {
+        self.run.sources().len()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        names(py, &self.run)?.try_iter()
+    }
+
+    /// The names, in the order of the numbers.
+    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        names(py, &self.run)
+    }
+
+    /// The sources, in the order of their numbers.
+    fn values(&self) -> Vec<Source> {
+        (0..self.run.sources().len()).map(|index| self.source(index)).collect()
+    }
+
+    /// Names and sources.
+    fn items(&self) -> Vec<(String, Source)> {
+        let sources = self.run.sources().iter().enumerate();
+        sources.map(|(index, info)| (info.name.clone(), self.source(index))).collect()
+    }
+
+    fn __repr__(&self) -> String {
+        let sources = self.run.sources();
+        let shown: Vec<_> = sources.iter().take(6).map(|source| source.name.as_str()).collect();
+        let more = if sources.len() > shown.len() { ", ..." } else { "" };
+        format!("<catchment.Sources: {} ({}{more})>", sources.len(), shown.join(", "))
+    }
+}
+
+/// One source of a run. Reads its data when asked.
+#[pyclass(frozen, module = "catchment")]
+pub(crate) struct Source {
+    run: Arc<Run>,
+    id: SourceId,
+}
+
+impl Source {
+    fn info(&self) -> &catchment_frame::SourceInfo {
+        &self.run.sources()[self.id.index()]
+    }
+}
+
+#[pymethods]
+impl Source {
+    /// Its name, unique in the run.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.info().name
+    }
+
+    /// Its number: its place in the run, from 0.
+    #[getter]
+    fn number(&self) -> u32 {
+        self.id.0
+    }
+
+    /// The group that it belongs to; may be empty.
+    #[getter]
+    fn group(&self) -> &str {
+        &self.info().group
+    }
+
+    /// What its fragments were received as, for example "hadtu".
+    #[getter]
+    fn protocol(&self) -> &str {
+        &self.info().protocol
+    }
+
+    /// Whether an event without it is incomplete.
+    #[getter]
+    fn required(&self) -> bool {
+        self.info().required
+    }
+
+    /// Its fragment of the event with that key, shape (bytes,), uint8, read-only, without a copy.
+    ///
+    /// None if the event has no fragment of this source. Raises UnknownEventError if the run has no
+    /// such event.
+    fn event<'py>(&self, py: Python<'py>, key: u64) -> PyResult<Option<Bound<'py, PyArray1<u8>>>> {
+        let found = py.detach(|| match self.run.find(key)? {
+            Some((frame, row)) => {
+                self.run.fragments(frame, self.id).map(|column| Some((column, row)))
+            }
+            None => Ok(None),
+        });
+        let (column, row) = found.map_err(python_error)?.ok_or_else(|| unknown(key))?;
+        if !column.validity().is_set(row) {
+            return Ok(None);
+        }
+        let range = column.range(row);
+        let memory = Memory::new(py, Kept::Column(column))?;
+        Ok(Some(Memory::data(memory.bind(py), range)))
+    }
+
+    /// Its fragments of the events with keys from `first` to `last`, both included.
+    ///
+    /// Views without a copy where the events are of one frame; otherwise they are joined by one
+    /// copy. Without bounds: of all events of the run, which may be large; `Run.frames` gives them a
+    /// frame at a time.
+    #[pyo3(signature = (first = None, last = None))]
+    fn fragments(
+        &self,
+        py: Python<'_>,
+        first: Option<u64>,
+        last: Option<u64>,
+    ) -> PyResult<Fragments> {
+        let bounds = (first.unwrap_or(0), last.unwrap_or(u64::MAX));
+        Fragments::between(py, &self.run, self.id, bounds)
+    }
+
+    fn __repr__(&self) -> String {
+        let info = self.info();
+        let role = if info.required { "required" } else { "optional" };
+        format!("<catchment.Source {} '{}' of '{}': {role}>", info.id, info.name, info.group)
+    }
+}
+
+/// Identity of a run, and its files.
+#[pyclass(frozen, module = "catchment")]
+pub(crate) struct Header {
+    /// The run's identity: 32 hexadecimal digits.
+    #[pyo3(get)]
+    run_id: String,
+    /// What people call the run.
+    #[pyo3(get)]
+    run_number: u64,
+    /// When its first file was begun: nanoseconds since 1970, UTC.
+    #[pyo3(get)]
+    created_ns: u64,
+    /// Program and version that recorded it.
+    #[pyo3(get)]
+    writer: String,
+    /// Its files, in order.
+    #[pyo3(get)]
+    files: Vec<PathBuf>,
+    /// Bytes of these files together.
+    #[pyo3(get)]
+    file_bytes: u64,
+}
+
+impl Header {
+    fn new(run: &Run) -> Self {
+        let header = run.header();
+        Self {
+            run_id: header.run.to_string(),
+            run_number: header.run_number,
+            created_ns: header.created_ns,
+            writer: header.writer.clone(),
+            files: run.files().map(|file| file.path.to_owned()).collect(),
+            file_bytes: run.files().fold(0, |sum: u64, file| sum.saturating_add(file.bytes)),
+        }
+    }
+}
+
+#[pymethods]
+impl Header {
+    fn __repr__(&self) -> String {
+        format!(
+            "<catchment.Header of run {} ({}) by {}>",
+            self.run_number, self.run_id, self.writer
+        )
+    }
+}
+
+fn names<'py>(py: Python<'py>, run: &Run) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, run.sources().iter().map(|source| &source.name))
+}
+
+fn status(run: &Run) -> &'static str {
+    match (run.ended(), run.closed()) {
+        (true, true) => "ended",
+        (_, false) => "open",
+        (false, true) => "closed",
+    }
+}
