@@ -27,11 +27,14 @@ const STATUS_INTERVAL_NS: u64 = 100_000_000;
 /// Descriptors taken from one ring per cycle.
 const BATCH_FRAGMENTS_MAX: usize = 1 << 16;
 
+/// Descriptors from one receive thread, and how full their ring is.
+pub(crate) type Ring = (Consumer<Fragment>, Arc<FillLevel>);
+
 /// The build thread's state.
 pub(crate) struct Build {
     pub(crate) builder: Builder,
     pub(crate) clock: Clock,
-    pub(crate) rings: Vec<(Consumer<Fragment>, Arc<FillLevel>)>,
+    pub(crate) rings: Vec<Ring>,
     pub(crate) chunk_use: ChunkUse,
     pub(crate) pool: Arc<ChunkPool>,
     pub(crate) live: Arc<Live>,

@@ -10,7 +10,9 @@
 //! has published, and read only at published places until the chunk is given back.
 
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use catchment_telemetry::FillLevel;
@@ -18,8 +20,10 @@ use catchment_telemetry::FillLevel;
 /// The smallest chunk: two of the largest datagrams.
 pub(crate) const CHUNK_BYTES_MIN: usize = 128 << 10;
 const CHUNK_BYTES_MAX: usize = 256 << 10;
-/// Touched when the pool is made, so that a run does not begin with page faults.
-const TOUCHED_BYTES: usize = 256 << 20;
+/// Populated when the pool is made; chunks are handed out from here first.
+const POPULATED_BYTES: usize = 256 << 20;
+/// Populated at a time later.
+const POPULATE_STEP_BYTES: usize = 8 << 20;
 
 const _: () = assert!(CHUNK_BYTES_MIN >= catchment_model::limits::DATAGRAM_BYTES_MAX);
 
@@ -69,20 +73,48 @@ impl ChunkPool {
         let memory = NonNull::new(address.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: the range is the mapping just made. Advice only: a refusal costs speed, no more.
         unsafe { libc::madvise(address, memory_bytes, libc::MADV_HUGEPAGE) };
-        for offset in (0..memory_bytes.min(TOUCHED_BYTES)).step_by(4_096) {
-            // SAFETY: the offset is within the mapping, which nobody else knows yet.
-            unsafe { memory.add(offset).write_volatile(0) };
-        }
         let share =
             (u64::from(count) * 8 / source_count.max(1) as u64).max(4).min(u64::from(count));
-        Ok(Self {
+        let pool = Self {
             memory,
             memory_bytes,
             chunk_bytes,
             share: share as u32,
             free: Mutex::new((0..count).rev().collect()),
             fill: Arc::new(FillLevel::new("segments", memory_bytes as u64)),
-        })
+        };
+        pool.populate(0..memory_bytes.min(POPULATED_BYTES))?;
+        Ok(pool)
+    }
+
+    /// Has the system provide the pages that were not needed at the start, step by step, until it is
+    /// done or told to stop. A page that is first touched by a receive thread costs it more than the
+    /// data that go there.
+    pub(crate) fn populate_rest(&self, stop: &AtomicBool) -> io::Result<()> {
+        let mut begin = self.memory_bytes.min(POPULATED_BYTES);
+        while begin < self.memory_bytes && !stop.load(Relaxed) {
+            let end = self.memory_bytes.min(begin + POPULATE_STEP_BYTES);
+            self.populate(begin..end)?;
+            begin = end;
+        }
+        Ok(())
+    }
+
+    fn populate(&self, range: Range<usize>) -> io::Result<()> {
+        assert!(range.start <= range.end && range.end <= self.memory_bytes);
+        // SAFETY: the range is within the mapping. Populating does not change what is there.
+        let result = unsafe {
+            let begin = self.memory.add(range.start).as_ptr().cast();
+            libc::madvise(begin, range.len(), libc::MADV_POPULATE_WRITE)
+        };
+        match result {
+            0 => Ok(()),
+            _ => match io::Error::last_os_error() {
+                // Before Linux 5.14: pages come when they are touched.
+                error if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+                error => Err(error),
+            },
+        }
     }
 
     /// Bytes of one chunk; a power of two.
@@ -183,23 +215,23 @@ pub(crate) struct ChunkUse {
 
 /// How many chunks each source holds: counted up by receive threads, down by the build thread.
 #[derive(Debug)]
-pub(crate) struct Held(Box<[std::sync::atomic::AtomicU32]>);
+pub(crate) struct Held(Box<[AtomicU32]>);
 
 impl Held {
     pub(crate) fn new(source_count: usize) -> Self {
-        Self((0..source_count).map(|_| std::sync::atomic::AtomicU32::new(0)).collect())
+        Self((0..source_count).map(|_| AtomicU32::new(0)).collect())
     }
 
     pub(crate) fn of(&self, source: u32) -> u32 {
-        self.0[source as usize].load(std::sync::atomic::Ordering::Relaxed)
+        self.0[source as usize].load(Relaxed)
     }
 
     pub(crate) fn took(&self, source: u32) {
-        self.0[source as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.0[source as usize].fetch_add(1, Relaxed);
     }
 
     fn gave(&self, source: u32) {
-        self.0[source as usize].fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        self.0[source as usize].fetch_sub(1, Relaxed);
     }
 }
 

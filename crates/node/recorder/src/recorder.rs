@@ -15,8 +15,8 @@ use catchment_net::{NetError, ReceiverConfig, UdpReceiver};
 use catchment_telemetry::FillLevel;
 use rtrb::RingBuffer;
 
-use crate::build::Build;
-use crate::clock::{Clock, pin, random};
+use crate::build::{Build, Ring};
+use crate::clock::{Clock, pin, random, run_when_idle};
 use crate::config::{ConfigError, RecorderConfig, SourceConfig};
 use crate::live::{Live, RunSummary, Snapshot, State};
 use crate::pool::{ChunkPool, ChunkUse, Held};
@@ -120,47 +120,55 @@ impl Recorder {
         let waiting_fill = Arc::new(FillLevel::new("frames waiting", pool.fill().capacity()));
         live.add_fill(Arc::clone(&waiting_fill));
 
-        let mut rings = Vec::new();
-        let mut threads = Vec::new();
-        let spawn = |name: String, cpu: Option<usize>, body: Box<dyn FnOnce() + Send>| {
-            spawn_thread(name, cpu, &live, body).map_err(system("a thread"))
-        };
-        let mut receive_threads = Vec::new();
-        for (thread, receiver) in receivers.into_iter().enumerate() {
-            let (producer, consumer) = RingBuffer::new(RING_FRAGMENTS);
-            let bytes = RING_FRAGMENTS * size_of::<catchment_builder::Fragment>();
-            let fill = Arc::new(FillLevel::new(format!("descriptors {thread}"), bytes as u64));
-            live.add_fill(Arc::clone(&fill));
-            rings.push((consumer, Arc::clone(&fill)));
-            let sources = dealt_to(thread, &config)
-                .map(|id| (SourceId(id as u32), config.sources[id].sub_event_id))
-                .collect::<Vec<_>>();
-            let shared = (&pool, &held, &live, &stop);
-            let receive = Receive::new(receiver, sources.into_iter(), producer, fill, shared);
-            let cpus = &config.receive.cpus;
-            let cpu = (!cpus.is_empty()).then(|| cpus[thread % cpus.len()]);
-            receive_threads.push((format!("receive-{thread}"), cpu, receive));
-        }
+        let shared = Shared { pool, held, live, stop };
+        let (receives, rings) = receives(&config, receivers, &shared);
         let build = Build {
             builder,
             clock,
             rings,
-            chunk_use: ChunkUse::new(&pool, source_count, held),
-            pool,
-            live: Arc::clone(&live),
+            chunk_use: ChunkUse::new(&shared.pool, source_count, Arc::clone(&shared.held)),
+            pool: Arc::clone(&shared.pool),
+            live: Arc::clone(&shared.live),
             frames: frames_in,
             done: done_out,
             waiting_fill,
         };
-        // Started from the last to the first. If one cannot be started, the others end by themselves:
-        // their inputs are gone.
-        let write_thread = spawn("write".into(), config.write.cpu, Box::new(|| write.run()))?;
-        let build_thread = spawn("build".into(), config.build.cpu, Box::new(|| build.run()))?;
-        for (name, cpu, receive) in receive_threads {
-            threads.push(spawn(name, cpu, Box::new(|| receive.run()))?);
+        let Shared { pool, live, stop, .. } = shared;
+        let threads = Vec::new();
+        let mut recorder =
+            Self { run, folder, addresses, granted_bytes, clock, live, stop, threads };
+        // If one thread cannot be started, dropping the recorder ends those that were.
+        recorder.spawn("write".into(), config.write.cpu, || write.run())?;
+        recorder.spawn("build".into(), config.build.cpu, || build.run())?;
+        let cpus = &config.receive.cpus;
+        for (thread, receive) in receives.into_iter().enumerate() {
+            let cpu = (!cpus.is_empty()).then(|| cpus[thread % cpus.len()]);
+            recorder.spawn(format!("receive-{thread}"), cpu, || receive.run())?;
         }
-        threads.extend([build_thread, write_thread]);
-        Ok(Self { run, folder, addresses, granted_bytes, clock, live, stop, threads })
+        let (live, stop) = (Arc::clone(&recorder.live), Arc::clone(&recorder.stop));
+        recorder.spawn("memory".into(), None, move || populate(&pool, &live, &stop))?;
+        // They end in the order in which data flow.
+        recorder.threads.reverse();
+        Ok(recorder)
+    }
+
+    fn spawn(
+        &mut self,
+        name: String,
+        cpu: Option<usize>,
+        body: impl FnOnce() + Send + 'static,
+    ) -> Result<(), RecorderError> {
+        let live = Arc::clone(&self.live);
+        let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
+            if let Some(Err(error)) = cpu.map(pin) {
+                live.warn_once(format!("{name} runs unpinned: {error}"));
+            }
+            let _guard = live.threads.register(name);
+            body();
+        });
+        let thread = thread.map_err(|source| RecorderError::System { what: "a thread", source })?;
+        self.threads.push(thread);
+        Ok(())
     }
 
     /// The run's identity.
@@ -271,6 +279,43 @@ fn builder_config(config: &RecorderConfig) -> BuilderConfig {
     }
 }
 
+/// What the threads share.
+struct Shared {
+    pool: Arc<ChunkPool>,
+    held: Arc<Held>,
+    live: Arc<Live>,
+    stop: Arc<AtomicBool>,
+}
+
+/// The receive threads' states, and the rings that lead from them.
+fn receives(
+    config: &RecorderConfig,
+    receivers: Vec<UdpReceiver>,
+    shared: &Shared,
+) -> (Vec<Receive>, Vec<Ring>) {
+    let mut receives = Vec::new();
+    let mut rings = Vec::new();
+    for (thread, receiver) in receivers.into_iter().enumerate() {
+        let (producer, consumer) = RingBuffer::new(RING_FRAGMENTS);
+        let bytes = RING_FRAGMENTS * size_of::<catchment_builder::Fragment>();
+        let fill = Arc::new(FillLevel::new(format!("descriptors {thread}"), bytes as u64));
+        shared.live.add_fill(Arc::clone(&fill));
+        rings.push((consumer, Arc::clone(&fill)));
+        let sources = dealt_to(thread, config)
+            .map(|id| (SourceId(id as u32), config.sources[id].sub_event_id));
+        let parts = (&shared.pool, &shared.held, &shared.live, &shared.stop);
+        receives.push(Receive::new(receiver, sources, producer, fill, parts));
+    }
+    (receives, rings)
+}
+
+/// Fetches the pool's pages in the background.
+fn populate(pool: &ChunkPool, live: &Live, stop: &AtomicBool) {
+    if let Err(error) = run_when_idle().and_then(|()| pool.populate_rest(stop)) {
+        live.warn_once(format!("the memory budget cannot be had in full: {error}"));
+    }
+}
+
 fn schema(config: &RecorderConfig) -> Schema {
     let source = |(id, source): (usize, &SourceConfig)| SourceInfo {
         id: id as u32,
@@ -280,20 +325,4 @@ fn schema(config: &RecorderConfig) -> Schema {
         required: source.role == SourceRole::Required,
     };
     Schema::events(config.sources.iter().enumerate().map(source).collect())
-}
-
-fn spawn_thread(
-    name: String,
-    cpu: Option<usize>,
-    live: &Arc<Live>,
-    body: Box<dyn FnOnce() + Send>,
-) -> io::Result<JoinHandle<()>> {
-    let live = Arc::clone(live);
-    std::thread::Builder::new().name(name.clone()).spawn(move || {
-        if let Some(Err(error)) = cpu.map(pin) {
-            live.warn_once(format!("{name} runs unpinned: {error}"));
-        }
-        let _guard = live.threads.register(name);
-        body();
-    })
 }
