@@ -33,6 +33,8 @@ pub(crate) fn create(
         .create_new(true)
         .open(path)
         .map_err(|e| create_error(path, e))?;
+    // So that repair keeps off while it is written. Where locks are not supported it goes without.
+    let _locked = handle.try_lock();
     // Asked for afterwards, because an open that refuses O_DIRECT has made the file already.
     let direct = set_direct(&handle, true).is_ok();
     if let Err(error) = sync_folder_of(path) {

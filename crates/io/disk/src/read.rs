@@ -1,6 +1,6 @@
 //! Positioned reads, and what repair and readers need of files and folders.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -86,6 +86,10 @@ impl EditFile {
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         let file = OpenOptions::new().read(true).write(true).open(path);
         let file = file.map_err(|e| DiskError::path("open for repair", path, e))?;
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            let busy = io::Error::new(io::ErrorKind::ResourceBusy, "it is being written");
+            return Err(DiskError::path("open for repair", path, busy));
+        }
         Ok(Self { file, path: path.to_owned() })
     }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use catchment_disk::{DiskError, EditFile, ReadFile, list_folder, sync_folder};
+use catchment_disk::{Disk, DiskConfig, DiskError, EditFile, ReadFile, list_folder, sync_folder};
 use common::path;
 
 #[test]
@@ -60,4 +60,17 @@ fn a_folder_is_listed_in_order() {
     let listed: Vec<_> = entries.iter().map(|e| (e.name.as_str(), e.bytes, e.is_folder)).collect();
     assert_eq!(listed, [("a.catch", 5, false), ("b.catch", 3, false), ("c", 0, true)]);
     assert_eq!(entries[0].path, path(folder.path(), "a.catch"));
+}
+
+#[test]
+fn a_file_that_is_being_written_cannot_be_edited() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = path(folder.path(), "a");
+    let config = DiskConfig { buffer_bytes: 4096, buffer_count: 2, ..DiskConfig::default() };
+    let mut disk = Disk::new(config).expect("a disk");
+    disk.create(&path).expect("a file");
+    let error = EditFile::open(&path).expect_err("it is busy").to_string();
+    assert!(error.contains("being written"), "{error}");
+    drop(disk);
+    assert!(EditFile::open(&path).is_ok(), "its writer is gone");
 }

@@ -118,7 +118,7 @@ impl Default for ReceiveConfig {
             threads: 1,
             cpus: Vec::new(),
             spin_us: 0,
-            coalesce_us: 200,
+            coalesce_us: 500,
             socket_buffer_bytes: 16 << 20,
         }
     }

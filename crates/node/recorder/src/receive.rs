@@ -30,6 +30,8 @@ const WAIT_MAX: Duration = Duration::from_millis(20);
 const DRAIN_QUIET: Duration = Duration::from_millis(50);
 /// How often the kernel is asked for its drop counts.
 const REFRESH_DROPS_EVERY: Duration = Duration::from_secs(1);
+/// How long sources that go on sending after the stop can hold it up.
+const DRAIN_MAX: Duration = Duration::from_secs(1);
 /// Malformed packets of one source are shown at most this often.
 const MALFORMED_SHOWN_EVERY: Duration = Duration::from_secs(1);
 
@@ -93,10 +95,11 @@ impl Receive {
         Self { receiver, output, stop: Arc::clone(stop) }
     }
 
-    /// Receives until told to stop and the sockets are empty. Dropping the ring's end tells the build
+    /// Receives until told to stop and the sockets are empty, or not empty for too long. Dropping the ring's end tells the build
     /// thread.
     pub(crate) fn run(mut self) {
         let mut quiet_since: Option<Instant> = None;
+        let mut stopping_since: Option<Instant> = None;
         let mut refreshed = Instant::now();
         loop {
             // Datagrams that a socket drops last are not told of by any later datagram.
@@ -106,6 +109,9 @@ impl Receive {
             }
             let stopping = self.stop.load(Relaxed);
             let datagrams = self.cycle(if stopping { Duration::from_millis(1) } else { WAIT_MAX });
+            if stopping && stopping_since.get_or_insert_with(Instant::now).elapsed() >= DRAIN_MAX {
+                break;
+            }
             if !stopping || datagrams > 0 {
                 quiet_since = None;
             } else if quiet_since.get_or_insert_with(Instant::now).elapsed() >= DRAIN_QUIET {

@@ -252,6 +252,8 @@ fn bind(config: &RecorderConfig, live: &Live) -> Result<Vec<UdpReceiver>, Record
         socket_buffer_bytes: receive.socket_buffer_bytes,
         ..ReceiverConfig::default()
     };
+    // A socket per source, and the files beside them.
+    catchment_net::raise_open_files();
     let threads = receive.threads.min(config.sources.len());
     let mut receivers = Vec::with_capacity(threads);
     for thread in 0..threads {
