@@ -73,16 +73,3 @@ pub(crate) fn pin(cpu: usize) -> io::Result<()> {
         _ => Err(io::Error::last_os_error()),
     }
 }
-
-/// Lets the calling thread run only when no other wants the CPU.
-///
-/// # Errors
-/// The system's.
-pub(crate) fn run_when_idle() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the parameters live through the call; 0 is the calling thread.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}

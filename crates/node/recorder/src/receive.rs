@@ -28,6 +28,8 @@ const BATCH_FRAGMENTS: usize = 4_096;
 const WAIT_MAX: Duration = Duration::from_millis(20);
 /// After the stop, sockets must have been empty for this long before they count as drained.
 const DRAIN_QUIET: Duration = Duration::from_millis(50);
+/// How long to leave a full ring to the build thread.
+const RING_FULL_SLEEP: Duration = Duration::from_micros(200);
 /// How often the kernel is asked for its drop counts.
 const REFRESH_DROPS_EVERY: Duration = Duration::from_secs(1);
 /// How long sources that go on sending after the stop can hold it up.
@@ -224,7 +226,8 @@ impl Output {
         while !rest.is_empty() && !self.ring.is_abandoned() {
             let room = self.ring.slots().min(rest.len());
             if room == 0 {
-                std::thread::yield_now();
+                // Not a spin: the build thread may need this very CPU.
+                std::thread::sleep(RING_FULL_SLEEP);
                 continue;
             }
             let (now, later) = rest.split_at(room);

@@ -16,7 +16,7 @@ use catchment_telemetry::FillLevel;
 use rtrb::RingBuffer;
 
 use crate::build::{Build, Ring};
-use crate::clock::{Clock, pin, random, run_when_idle};
+use crate::clock::{Clock, pin, random};
 use crate::config::{ConfigError, RecorderConfig, SourceConfig};
 use crate::live::{Live, RunSummary, Snapshot, State};
 use crate::pool::{ChunkPool, ChunkUse, Held};
@@ -133,7 +133,7 @@ impl Recorder {
             done: done_out,
             waiting_fill,
         };
-        let Shared { pool, live, stop, .. } = shared;
+        let Shared { live, stop, .. } = shared;
         let threads = Vec::new();
         let mut recorder =
             Self { run, folder, addresses, granted_bytes, clock, live, stop, threads };
@@ -145,8 +145,6 @@ impl Recorder {
             let cpu = (!cpus.is_empty()).then(|| cpus[thread % cpus.len()]);
             recorder.spawn(format!("receive-{thread}"), cpu, || receive.run())?;
         }
-        let (live, stop) = (Arc::clone(&recorder.live), Arc::clone(&recorder.stop));
-        recorder.spawn("memory".into(), None, move || populate(&pool, &live, &stop))?;
         // They end in the order in which data flow.
         recorder.threads.reverse();
         Ok(recorder)
@@ -309,13 +307,6 @@ fn receives(
         receives.push(Receive::new(receiver, sources, producer, fill, parts));
     }
     (receives, rings)
-}
-
-/// Fetches the pool's pages in the background.
-fn populate(pool: &ChunkPool, live: &Live, stop: &AtomicBool) {
-    if let Err(error) = run_when_idle().and_then(|()| pool.populate_rest(stop)) {
-        live.warn_once(format!("the memory budget cannot be had in full: {error}"));
-    }
 }
 
 fn schema(config: &RecorderConfig) -> Schema {
