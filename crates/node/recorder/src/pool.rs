@@ -10,9 +10,11 @@
 //! has published, and read only at published places until the chunk is given back.
 
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use catchment_telemetry::FillLevel;
 
@@ -20,8 +22,12 @@ use catchment_telemetry::FillLevel;
 pub(crate) const CHUNK_BYTES_MIN: usize = 128 << 10;
 const CHUNK_BYTES_MAX: usize = 256 << 10;
 /// Populated when the pool is made; chunks are handed out from here first. More would make the start
-/// slow: where memory comes from a host, its first touch runs at about 1 GB/s.
+/// slow: where a host lends the memory, its first touch may run at 0.4 GB/s.
 const POPULATED_BYTES: usize = 1 << 30;
+/// Populated at a time later: a huge page, so that the lock on the process' memory is not held long.
+const POPULATE_STEP_BYTES: usize = 2 << 20;
+/// For every step, pauses of so many times its length: a fifth of a CPU, until it is done.
+const POPULATE_PAUSES: u32 = 4;
 
 const _: () = assert!(CHUNK_BYTES_MIN >= catchment_model::limits::DATAGRAM_BYTES_MAX);
 
@@ -81,17 +87,35 @@ impl ChunkPool {
             free: Mutex::new((0..count).rev().collect()),
             fill: Arc::new(FillLevel::new("segments", memory_bytes as u64)),
         };
-        pool.populate()?;
+        pool.populate(0..memory_bytes.min(POPULATED_BYTES))?;
         Ok(pool)
     }
 
-    /// Has the system provide the first pages now: one that is first touched by a receive thread costs
-    /// it more than the data that go there.
-    fn populate(&self) -> io::Result<()> {
-        let bytes = self.memory_bytes.min(POPULATED_BYTES);
+    /// Has the system provide the pages that the start did not, step by step, until it is done or told
+    /// to stop. A page that is first touched by a receive thread costs it more than the data that go
+    /// there, and that is when the disk is slow and memory is needed.
+    ///
+    /// # Errors
+    /// The system's, where it has less memory than was promised.
+    pub(crate) fn populate_rest(&self, stop: &AtomicBool) -> io::Result<()> {
+        let mut begin = self.memory_bytes.min(POPULATED_BYTES);
+        while begin < self.memory_bytes && !stop.load(Relaxed) {
+            let end = self.memory_bytes.min(begin + POPULATE_STEP_BYTES);
+            let start = Instant::now();
+            self.populate(begin..end)?;
+            std::thread::sleep(start.elapsed() * POPULATE_PAUSES);
+            begin = end;
+        }
+        Ok(())
+    }
+
+    fn populate(&self, range: Range<usize>) -> io::Result<()> {
+        assert!(range.start <= range.end && range.end <= self.memory_bytes, "within the pool");
         // SAFETY: the range is within the mapping. Populating does not change what is there.
-        let result =
-            unsafe { libc::madvise(self.memory.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
+        let result = unsafe {
+            let begin = self.memory.add(range.start).as_ptr().cast();
+            libc::madvise(begin, range.len(), libc::MADV_POPULATE_WRITE)
+        };
         match result {
             0 => Ok(()),
             _ => match io::Error::last_os_error() {

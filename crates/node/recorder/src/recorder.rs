@@ -133,7 +133,7 @@ impl Recorder {
             done: done_out,
             waiting_fill,
         };
-        let Shared { live, stop, .. } = shared;
+        let Shared { pool, live, stop, .. } = shared;
         let threads = Vec::new();
         let mut recorder =
             Self { run, folder, addresses, granted_bytes, clock, live, stop, threads };
@@ -145,6 +145,8 @@ impl Recorder {
             let cpu = (!cpus.is_empty()).then(|| cpus[thread % cpus.len()]);
             recorder.spawn(format!("receive-{thread}"), cpu, || receive.run())?;
         }
+        let (live, stop) = (Arc::clone(&recorder.live), Arc::clone(&recorder.stop));
+        recorder.spawn("memory".into(), None, move || populate(&pool, &live, &stop))?;
         // They end in the order in which data flow.
         recorder.threads.reverse();
         Ok(recorder)
@@ -307,6 +309,13 @@ fn receives(
         receives.push(Receive::new(receiver, sources, producer, fill, parts));
     }
     (receives, rings)
+}
+
+/// Fetches the pool's pages in the background.
+fn populate(pool: &ChunkPool, live: &Live, stop: &AtomicBool) {
+    if let Err(error) = pool.populate_rest(stop) {
+        live.warn_once(format!("the memory budget cannot be had in full: {error}"));
+    }
 }
 
 fn schema(config: &RecorderConfig) -> Schema {
