@@ -179,6 +179,9 @@ pub struct Balance {
     pub fragments_dropped: u64,
     /// Packets that were dropped as malformed.
     pub packets_malformed: u64,
+    /// Packets that the kernel dropped. Where they leave gaps in events these count as lost too;
+    /// at the end of a run, or of an optional source, this is their only trace.
+    pub packets_dropped_by_kernel: u64,
     /// Fragments received and neither recorded nor counted as dropped: 0 at the end of a run.
     /// Negative: more came out than went in, which is a defect.
     pub fragments_in_flight: i128,
@@ -194,7 +197,10 @@ impl Balance {
 
     /// Whether anything that was sent is in no file.
     pub fn lost_data(&self) -> bool {
-        self.fragments_lost > 0 || self.fragments_dropped > 0 || self.packets_malformed > 0
+        self.fragments_lost > 0
+            || self.fragments_dropped > 0
+            || self.packets_malformed > 0
+            || self.packets_dropped_by_kernel > 0
     }
 }
 
@@ -239,6 +245,7 @@ impl SourceLedger {
             fragments_lost: gaps.saturating_sub(arrived_in_vain),
             fragments_dropped,
             packets_malformed: self.sum(Role::PacketsLost),
+            packets_dropped_by_kernel: self[Entry::PacketsDroppedByKernel],
             fragments_in_flight: i128::from(self.sum(Role::FragmentsIn))
                 - i128::from(self.sum(Role::FragmentsOut))
                 - i128::from(fragments_dropped),
@@ -295,6 +302,9 @@ impl Ledger {
                 fragments_lost: sum.fragments_lost.saturating_add(one.fragments_lost),
                 fragments_dropped: sum.fragments_dropped.saturating_add(one.fragments_dropped),
                 packets_malformed: sum.packets_malformed.saturating_add(one.packets_malformed),
+                packets_dropped_by_kernel: sum
+                    .packets_dropped_by_kernel
+                    .saturating_add(one.packets_dropped_by_kernel),
                 // Magnitudes, so that one source's surplus cannot hide another's deficit.
                 fragments_in_flight: sum.fragments_in_flight + one.fragments_in_flight.abs(),
                 packets_in_flight: sum.packets_in_flight + one.packets_in_flight.abs(),

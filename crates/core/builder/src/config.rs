@@ -44,13 +44,16 @@ pub struct BuilderConfig {
     pub frame_bytes: u64,
     /// Time after which a frame is cut whatever its size.
     pub frame_time_ns: u64,
+    /// Payload that open events, and fragments beyond the window, may hold together. Beyond it the
+    /// oldest events close, whoever is missing: what has come is worth more than what may come.
+    pub waiting_bytes_max: u64,
     /// How many fragments of one source are kept while they are beyond the window.
     pub parked_max: usize,
 }
 
 impl BuilderConfig {
     /// The defaults, for these sources: 24-bit numbers, 1 s time-out, a window of 262,144 events,
-    /// reordering by up to 4,096 events, frames of 32 MiB or 1 s, incomplete events kept.
+    /// reordering by up to 4,096 events, 1 GiB waiting, frames of 32 MiB or 1 s, incomplete events kept.
     pub fn new(sources: Vec<SourceRole>) -> Self {
         Self {
             sources,
@@ -61,6 +64,7 @@ impl BuilderConfig {
             incomplete: IncompletePolicy::Keep,
             frame_bytes: FRAME_TARGET_BYTES_DEFAULT,
             frame_time_ns: 1_000_000_000,
+            waiting_bytes_max: 1 << 30,
             parked_max: 65_536,
         }
     }

@@ -6,6 +6,7 @@
 //! - every source that is waited for is past it by more than `reorder_events`: *overtaken*;
 //! - its time-out has passed, and more than half of the sources that are waited for were past it a
 //!   time-out ago: *timed out*;
+//! - open events hold more than `waiting_bytes_max`: *overtaken* too;
 //! - the run ends.
 //!
 //! A source is not waited for while it is silent or out of step, so that a dead one costs one
@@ -63,7 +64,9 @@ impl Builder {
             let overtaken_below = *overtaken_below.get_or_insert_with(|| self.overtaken_below());
             let reason = if slot.weight == self.weight_all && key <= overtaken_below {
                 CloseReason::Complete
-            } else if key < overtaken_below {
+            } else if key < overtaken_below
+                || self.status.waiting_bytes > self.config.waiting_bytes_max
+            {
                 CloseReason::Overtaken
             } else if opened_before_ns.is_some_and(|before| slot.first_ns <= before) {
                 let below = *timed_out_below.get_or_insert_with(|| self.progress.passed_long_ago());

@@ -333,3 +333,25 @@ fn fragments_in_random_order_within_the_limit_are_all_built() {
         assert_eq!(lost_or_repeated, 0);
     }
 }
+
+#[test]
+fn events_close_early_when_those_that_wait_hold_too_much() {
+    let config = BuilderConfig {
+        waiting_bytes_max: 20_000,
+        ..BuilderConfig::new(vec![SourceRole::Required; 3])
+    };
+    let mut rig = Rig::new(config);
+    // Two of three deliver; nothing times out in no time at all.
+    for event in 0..1_000 {
+        rig.send_all(0, 0..2, event..event + 1);
+        rig.poll(0);
+        assert!(rig.builder.status().waiting_bytes <= 20_000);
+    }
+    assert_eq!(rig.builder.status().open_events, 100);
+    rig.send_all(0, 2..3, 900..1_000);
+    rig.finish(0);
+    assert_eq!((rig.rows.len(), rig.complete()), (1_000, 100));
+    assert!(rig.rows[&0].flags.contains(EventFlags::OVERTAKEN));
+    assert_eq!(rig.count(2, Entry::FragmentsMissing), 900);
+    rig.check_books();
+}

@@ -58,7 +58,11 @@ impl DiskConfig {
         self.buffer_bytes as u64 * self.buffer_count as u64
     }
 
-    pub(crate) fn check(&self) -> Result<(), DiskError> {
+    /// Checks every value against its bounds.
+    ///
+    /// # Errors
+    /// The first that is out of range.
+    pub fn check(&self) -> Result<(), DiskError> {
         let wrong = |field, expected, got: u64| Err(DiskError::Config { field, expected, got });
         let aligned = |bytes: u64| bytes.is_multiple_of(DISK_ALIGN_BYTES as u64);
         let bytes = self.buffer_bytes;

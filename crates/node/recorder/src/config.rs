@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use catchment_builder::{IncompletePolicy, SourceRole};
-use catchment_disk::{EngineChoice, FaultPlan};
+use catchment_builder::{BuilderConfig, IncompletePolicy, SourceRole};
+use catchment_disk::{DiskConfig, DiskError, EngineChoice, FaultPlan};
 use catchment_frame::Codec;
 use catchment_model::limits::{
     FILE_BYTES_DEFAULT, FRAGMENT_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX,
@@ -158,12 +158,17 @@ impl Default for WriteConfig {
     }
 }
 
-/// A quarter of the machine's memory: what a recorder uses unless told otherwise.
+/// A quarter of the machine's memory, or of the container's: what a recorder uses unless told
+/// otherwise.
 pub fn default_memory_bytes() -> u64 {
+    let limit = |file| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     // SAFETY: sysconf takes no pointers.
     let (pages, page) =
         unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page).unwrap_or(0)) / 4
+    let machine =
+        u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page).unwrap_or(0));
+    limits.into_iter().filter_map(limit).fold(machine, u64::min) / 4
 }
 
 /// A configuration that no recorder can run.
@@ -220,6 +225,13 @@ impl RecorderConfig {
         require(reorder <= half, "build.reorder_events", format_args!("at most {half}"), reorder)?;
         let timeout = self.build.timeout_ns;
         require(timeout > 0, "build.timeout", "more than 0", timeout)?;
+        self.check_builder()?;
+        if let Err(DiskError::Config { field, expected, got }) = disk_config(&self.write).check() {
+            require(false, &format!("write.{field}"), expected, got)?;
+        }
+        require(self.frame.time_ns > 0, "frame.time", "more than 0", self.frame.time_ns)?;
+        let file_time = self.write.file_time_ns;
+        require(file_time != Some(0), "write.file_time", "more than 0", 0)?;
         let frame = self.frame.bytes;
         let frame_fits = (4_096..=512 << 20).contains(&frame);
         require(frame_fits, "frame.bytes", "4 KiB to 512 MiB", frame)?;
@@ -258,6 +270,26 @@ impl RecorderConfig {
         buffers + (segments + 2 * self.frame.bytes) / 3 * 4 + 4
     }
 
+    /// What the builder would refuse, by the keys of the configuration file.
+    fn check_builder(&self) -> Result<(), ConfigError> {
+        use catchment_builder::ConfigError as Refused;
+        let Err(refused) = builder_config(self).check() else { return Ok(()) };
+        let key = match refused {
+            Refused::Sources { .. } => "sources",
+            Refused::AllDisabled => "sources.role",
+            Refused::Window { .. } => "build.window_events",
+            Refused::Reorder { .. } => "build.reorder_events",
+            Refused::Timeout { .. } => "build.timeout",
+            Refused::FrameBytes => "frame.bytes",
+            Refused::NumberBits { .. } | Refused::Parked { .. } => "build",
+        };
+        // Its sentence says what was expected and, but for one, what it got.
+        let text = refused.to_string();
+        let text = text.strip_prefix("expected ").unwrap_or("a source that is not disabled");
+        let (expected, got) = text.rsplit_once(", got ").unwrap_or((text, "none"));
+        require(false, key, expected, got)
+    }
+
     fn check_sources(&self) -> Result<(), ConfigError> {
         let count = self.sources.len();
         let expected = format_args!("1 to {SOURCES_MAX}");
@@ -272,6 +304,34 @@ impl RecorderConfig {
             require(own, "sources.address", "a port used once", source.address)?;
         }
         Ok(())
+    }
+}
+
+/// The builder's part of the configuration.
+pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
+    BuilderConfig {
+        number_bits: catchment_wire::hadtu::TRIGGER_NUMBER_BITS,
+        timeout_ns: config.build.timeout_ns,
+        window_events: config.build.window_events,
+        reorder_events: config.build.reorder_events,
+        incomplete: config.build.incomplete,
+        waiting_bytes_max: config.segment_bytes() / 4,
+        frame_bytes: config.frame.bytes,
+        frame_time_ns: config.frame.time_ns,
+        ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
+    }
+}
+
+/// The disk's part of the configuration.
+pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
+    DiskConfig {
+        buffer_bytes: write.buffer_bytes,
+        buffer_count: write.buffer_count,
+        preallocate_bytes: write.preallocate_bytes,
+        engine: write.engine,
+        sync_interval_ns: write.sync_interval_ns,
+        threads: None,
+        faults: write.faults.clone(),
     }
 }
 

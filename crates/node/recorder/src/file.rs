@@ -14,6 +14,11 @@ use crate::live::Live;
 use crate::stream::Jobs;
 use crate::write::{FrameJob, RunIdentity, What};
 
+/// A file's TOC when the next file is begun.
+const TOC_BYTES_MAX: u64 = 64 << 20;
+/// What a frame, or a column of it, takes in the TOC.
+const TOC_ENTRY_BYTES: u64 = 64;
+
 /// A file that is written to, or being closed.
 pub(crate) struct OpenFile {
     pub(crate) id: FileId,
@@ -31,6 +36,8 @@ pub(crate) struct OpenFile {
     pub(crate) failed: bool,
     pub(crate) toc_begun: bool,
     header_bytes: u64,
+    /// What the TOC has come to, about.
+    toc_bytes: u64,
     toc: TocBuilder,
     // Recorded fragments by source: those that no sync covers yet, those that the one under way does.
     not_durable: Vec<u64>,
@@ -42,11 +49,23 @@ impl OpenFile {
         self.end > self.header_bytes
     }
 
+    /// Whether its TOC has grown to where another file is better: it is kept in memory until then.
+    pub(crate) fn toc_is_full(&self) -> bool {
+        self.toc_bytes >= TOC_BYTES_MAX
+    }
+
+    /// Makes a file that failed ready for what can still be written behind its last recorded frame.
+    pub(crate) fn reopen(&mut self) {
+        self.failed = false;
+        self.end = self.recorded_end;
+    }
+
     /// A frame's writes have completed.
     pub(crate) fn recorded(&mut self, frame: &FrameJob) {
         let summary = frame.written.summary;
         assert_eq!(summary.offset, self.recorded_end, "frames are recorded in their order");
         self.recorded_end += summary.frame_bytes;
+        self.toc_bytes += (1 + frame.written.entries.len() as u64) * TOC_ENTRY_BYTES;
         self.toc.add_frame(summary, &frame.written.entries);
         for (sum, counts) in self.not_durable.iter_mut().zip(&frame.counts) {
             *sum += counts.fragments;
@@ -97,7 +116,8 @@ pub(crate) struct FileMaker {
     schema: Schema,
     frame_bytes: u64,
     next_index: u32,
-    ahead: Option<PathBuf>,
+    /// Path and number of the file that is made ahead.
+    ahead: Option<(PathBuf, u32)>,
 }
 
 impl FileMaker {
@@ -120,18 +140,28 @@ impl FileMaker {
         live: &Live,
         now_ns: u64,
     ) -> Result<OpenFile, DiskError> {
-        let path = self.next_path();
-        let id = jobs.disk.create(&path)?;
-        self.begin(jobs, live, (id, path), now_ns)
+        loop {
+            let (path, index) = self.next_path();
+            match jobs.disk.create(&path) {
+                Ok(id) => return self.begin(jobs, live, (id, path, index), now_ns),
+                // The rest of a file that failed and could not be deleted.
+                Err(DiskError::Exists { .. }) if index < u32::MAX => {}
+                Err(error) => {
+                    self.next_index = index;
+                    return Err(error);
+                }
+            }
+        }
     }
 
     /// Has the next file made in the background, once.
     pub(crate) fn open_ahead(&mut self, jobs: &mut Jobs<What>) {
         if self.ahead.is_none() {
-            let path = self.next_path();
+            let (path, index) = self.next_path();
             // Without it the next file is made when it is needed, or fails then.
-            if jobs.disk.open_ahead(&path).is_ok() {
-                self.ahead = Some(path);
+            match jobs.disk.open_ahead(&path) {
+                Ok(()) => self.ahead = Some((path, index)),
+                Err(_) => self.next_index = index,
             }
         }
     }
@@ -145,8 +175,9 @@ impl FileMaker {
     ) -> Result<OpenFile, DiskError> {
         while self.ahead.is_some() {
             if let Some(opened) = jobs.disk.take_opened() {
-                let path = self.ahead.take().expect("just seen");
-                return self.begin(jobs, live, (opened?, path), now_ns);
+                let (path, index) = self.ahead.take().expect("just seen");
+                let id = opened.inspect_err(|_| self.next_index = index)?;
+                return self.begin(jobs, live, (id, path, index), now_ns);
             }
             // Asked for, and not there yet: the helper is making it now.
             jobs.wait_for_helper();
@@ -176,21 +207,27 @@ impl FileMaker {
         match std::fs::remove_file(path) {
             Ok(()) => {
                 live.remove_file(path);
-                self.next_index = file.index;
+                if self.next_index == file.index + 1 {
+                    self.next_index = file.index;
+                }
             }
             Err(error) => live.warn_once(format!("cannot delete {}: {error}", path.display())),
         }
     }
 
-    fn next_path(&self) -> PathBuf {
-        self.identity.folder.join(format!("{}-{:05}.catch", self.identity.name, self.next_index))
+    /// The next file's path, and its number, which is then taken.
+    fn next_path(&mut self) -> (PathBuf, u32) {
+        let index = self.next_index;
+        self.next_index += 1;
+        let name = format!("{}-{index:05}.catch", self.identity.name);
+        (self.identity.folder.join(name), index)
     }
 
     fn begin(
         &mut self,
         jobs: &mut Jobs<What>,
         live: &Live,
-        (id, path): (FileId, PathBuf),
+        (id, path, index): (FileId, PathBuf, u32),
         now_ns: u64,
     ) -> Result<OpenFile, DiskError> {
         let random = random::<8>();
@@ -199,7 +236,7 @@ impl FileMaker {
         let header = FileHeader {
             run: self.identity.run,
             run_number: self.run_number,
-            file_index: self.next_index,
+            file_index: index,
             file_id,
             created_ns: now_ns,
             writer: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -207,7 +244,6 @@ impl FileMaker {
             schema: self.schema.clone(),
             ledger_entries: EntryNames::default(),
         };
-        self.next_index += 1;
         let encoded = header.encode();
         let mut stream = jobs.begin(id, 0);
         jobs.append(&mut stream, &encoded);
@@ -217,7 +253,7 @@ impl FileMaker {
         Ok(OpenFile {
             id,
             path,
-            index: header.file_index,
+            index,
             file_id,
             opened_ns: now_ns,
             end: header_bytes,
@@ -226,6 +262,7 @@ impl FileMaker {
             failed: false,
             toc_begun: false,
             header_bytes,
+            toc_bytes: 0,
             toc: TocBuilder::new(&encoded),
             not_durable: vec![0; self.schema.sources.len()],
             syncing: None,

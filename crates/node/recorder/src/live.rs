@@ -27,7 +27,7 @@ pub enum State {
 /// What the threads of a recorder write and displays read.
 pub(crate) struct Live {
     pub(crate) ledger: LiveLedger,
-    pub(crate) threads: ThreadTimes,
+    pub(crate) threads: Arc<ThreadTimes>,
     pub(crate) fills: Mutex<Vec<Arc<FillLevel>>>,
     pub(crate) counters: Counters,
     state: Mutex<Reported>,
@@ -136,7 +136,7 @@ impl Live {
     pub(crate) fn new(source_count: usize) -> Self {
         Self {
             ledger: LiveLedger::new(source_count),
-            threads: ThreadTimes::default(),
+            threads: Arc::default(),
             fills: Mutex::default(),
             counters: Counters::default(),
             state: Mutex::new(Reported {

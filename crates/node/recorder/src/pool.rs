@@ -154,7 +154,7 @@ impl ChunkPool {
     }
 
     /// Gives chunks back. Nobody may use an offset within them any more.
-    pub(crate) fn give_back(&self, ids: &[u32]) {
+    fn give_back(&self, ids: &[u32]) {
         if ids.is_empty() {
             return;
         }

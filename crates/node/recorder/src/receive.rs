@@ -16,7 +16,7 @@ use catchment_builder::{Fragment, FragmentFlags};
 use catchment_model::{Entry, SourceId, SourceLedger};
 use catchment_net::UdpReceiver;
 use catchment_telemetry::FillLevel;
-use catchment_wire::hadtu::{Packet, SubEvent};
+use catchment_wire::hadtu::{Packet, PacketError, SubEvent};
 use rtrb::Producer;
 
 use crate::live::{Live, MalformedPacket};
@@ -135,7 +135,6 @@ impl Receive {
             output.live.warn_once(format!("source {source}: receiving: {error}"));
         }
         output.pass_on();
-        output.flush_counts();
         match result {
             Ok(work) => work.datagrams,
             Err(error) => {
@@ -157,26 +156,21 @@ impl Output {
             Ok(packet) => packet,
             Err(error) => {
                 counts[error.entry()] += 1;
-                self.show_malformed(socket, error.to_string(), bytes);
+                self.show_malformed(socket, &error, bytes);
                 return;
             }
         };
         counts[Entry::PacketsAccepted] += 1;
-        let mut fragments = 0;
-        let mut fragment_bytes = 0;
         for sub_event in packet.sub_events() {
-            fragments += 1;
-            fragment_bytes += sub_event.bytes.len() as u64;
             self.fragment(socket, &sub_event);
         }
-        let counts = &mut self.sources[socket].counts;
-        counts[Entry::FragmentsReceived] += fragments;
-        counts[Entry::FragmentBytesReceived] += fragment_bytes;
     }
 
     #[inline]
     fn fragment(&mut self, socket: usize, sub_event: &SubEvent<'_>) {
         let source = &mut self.sources[socket];
+        source.counts[Entry::FragmentsReceived] += 1;
+        source.counts[Entry::FragmentBytesReceived] += sub_event.bytes.len() as u64;
         if source.sub_event_id.is_some_and(|expected| expected != sub_event.id) {
             source.counts[Entry::FragmentsUnknownSource] += 1;
             return;
@@ -200,6 +194,7 @@ impl Output {
         });
         if self.batch.len() == BATCH_FRAGMENTS {
             self.pass_on();
+            self.mark(socket);
         }
     }
 
@@ -220,8 +215,9 @@ impl Output {
     }
 
     /// Passes the batch on to the build thread, which never waits for anybody, so that a full ring
-    /// drains soon.
+    /// drains soon. The counts go first: nothing is recorded before it was received.
     fn pass_on(&mut self) {
+        self.flush_counts();
         let mut rest = &self.batch[..];
         while !rest.is_empty() && !self.ring.is_abandoned() {
             let room = self.ring.slots().min(rest.len());
@@ -265,7 +261,7 @@ impl Output {
     }
 
     #[cold]
-    fn show_malformed(&mut self, socket: usize, reason: String, bytes: &[u8]) {
+    fn show_malformed(&mut self, socket: usize, error: &PacketError, bytes: &[u8]) {
         let source = &mut self.sources[socket];
         if source.malformed_shown.is_some_and(|shown| shown.elapsed() < MALFORMED_SHOWN_EVERY) {
             return;
@@ -273,7 +269,7 @@ impl Output {
         source.malformed_shown = Some(Instant::now());
         self.live.show_malformed(MalformedPacket {
             source: source.id,
-            reason,
+            reason: error.to_string(),
             first_bytes: bytes[..bytes.len().min(64)].to_vec(),
         });
     }

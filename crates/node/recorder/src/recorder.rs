@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
-use catchment_builder::{Builder, BuilderConfig, SourceRole};
+use catchment_builder::{Builder, SourceRole};
 use catchment_disk::DiskError;
 use catchment_frame::{Schema, SourceInfo};
 use catchment_model::{RunId, SourceId};
@@ -17,7 +17,7 @@ use rtrb::RingBuffer;
 
 use crate::build::{Build, Ring};
 use crate::clock::{Clock, pin, random};
-use crate::config::{ConfigError, RecorderConfig, SourceConfig};
+use crate::config::{ConfigError, RecorderConfig, SourceConfig, builder_config};
 use crate::live::{Live, RunSummary, Snapshot, State};
 use crate::pool::{ChunkPool, ChunkUse, Held};
 use crate::receive::Receive;
@@ -163,7 +163,8 @@ impl Recorder {
             if let Some(Err(error)) = cpu.map(pin) {
                 live.warn_once(format!("{name} runs unpinned: {error}"));
             }
-            let _guard = live.threads.register(name);
+            let _failure = Failure { live: &live, name: &name };
+            let _guard = live.threads.register(name.clone());
             body();
         });
         let thread = thread.map_err(|source| RecorderError::System { what: "a thread", source })?;
@@ -268,16 +269,18 @@ fn bind(config: &RecorderConfig, live: &Live) -> Result<Vec<UdpReceiver>, Record
     Ok(receivers)
 }
 
-fn builder_config(config: &RecorderConfig) -> BuilderConfig {
-    BuilderConfig {
-        number_bits: catchment_wire::hadtu::TRIGGER_NUMBER_BITS,
-        timeout_ns: config.build.timeout_ns,
-        window_events: config.build.window_events,
-        reorder_events: config.build.reorder_events,
-        incomplete: config.build.incomplete,
-        frame_bytes: config.frame.bytes,
-        frame_time_ns: config.frame.time_ns,
-        ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
+/// Tells of a thread that panics: a defect, and no reason to go on as if nothing had happened.
+struct Failure<'a> {
+    live: &'a Live,
+    name: &'a str,
+}
+
+impl Drop for Failure<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let reason = format!("the thread {} failed; stop the run and repair it", self.name);
+            self.live.set_state(State::Fault { reason });
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::clock::Clock;
 use crate::columns::{FrameWriter, WrittenFrame};
-use crate::config::RecorderConfig;
+use crate::config::{RecorderConfig, disk_config};
 use crate::file::{FileMaker, OpenFile};
 use crate::live::{Live, State};
 use crate::pool::ChunkPool;
@@ -103,13 +103,8 @@ impl Write {
         (frames, done): (Receiver<Cut>, Sender<Cut>),
     ) -> Result<Self, RecorderError> {
         let disk = Disk::new(DiskConfig {
-            buffer_bytes: config.write.buffer_bytes,
-            buffer_count: config.write.buffer_count,
-            preallocate_bytes: config.write.preallocate_bytes,
-            engine: config.write.engine,
-            sync_interval_ns: config.write.sync_interval_ns,
-            faults: config.write.faults.clone(),
-            ..DiskConfig::default()
+            threads: Some(Arc::clone(&live.threads)),
+            ..disk_config(&config.write)
         })?;
         live.add_disk(disk.stats());
         if let Some(note) = disk.engine_note() {
@@ -232,7 +227,11 @@ impl Write {
         let mut index = 0;
         while index < self.closing.len() {
             let file = &self.closing[index];
-            if !file.toc_begun && self.jobs.iter().all(|job| job.file != file.id) {
+            // A file that failed waits for the next one, or for the run's end: should there be no next
+            // one, it gets the run's last books.
+            let last = file.failed && file.header_recorded && self.current.is_none();
+            let ready = !file.toc_begun && (!last || self.ending);
+            if ready && self.jobs.iter().all(|job| job.file != file.id) {
                 self.begin_toc(index);
             }
             index += 1;
@@ -314,7 +313,7 @@ impl Write {
     }
 
     fn retry(&mut self, now_ns: u64) {
-        if self.closing.iter().any(|file| file.toc_begun && !file.header_recorded) {
+        if self.closing.iter().any(|file| file.failed && !file.header_recorded) {
             // It will be deleted, and its number be free again.
             return;
         }
@@ -330,7 +329,7 @@ impl Write {
     fn switch_if_due(&mut self, now_ns: u64) {
         let Some(file) = &self.current else { return };
         let old = self.file_time_ns.is_some_and(|time| now_ns - file.opened_ns >= time);
-        let full = file.end + self.frame_bytes > self.file_bytes_max;
+        let full = file.end + self.frame_bytes > self.file_bytes_max || file.toc_is_full();
         // A file without frames is not left for its age alone.
         if file.has_frames() && (old || full) {
             self.closing.extend(self.current.take());
@@ -351,7 +350,7 @@ impl Write {
             return;
         }
         let ledger = self.live.ledger.snapshot();
-        let run_ended = self.ending && !file.failed;
+        let run_ended = self.ending;
         let toc = file.encode_toc(&ledger, run_ended);
         let start = file.recorded_end;
         let mut stream = self.jobs.begin(file.id, start);
@@ -392,8 +391,8 @@ impl Write {
         match &completion.result {
             Ok(()) => self.durable(&file.close_done()),
             Err(error) => {
-                let path = file.path.display();
-                self.live.warn_once(format!("cannot close {path}: {error}"));
+                let reason = format!("cannot close {}: {error}", file.path.display());
+                self.fault(reason);
             }
         }
         if !file.header_recorded {
@@ -410,8 +409,21 @@ impl Write {
     /// Closes the run. All other threads have ended, so that the ledger is at rest.
     fn end(&mut self) {
         self.look_after_disk();
+        while self.jobs.oldest().is_some() {
+            let done: Vec<_> = self.jobs.wait().collect();
+            self.take_up(done);
+        }
         if self.current.is_none() {
             self.retry(self.clock.now_ns());
+        }
+        if self.current.is_none() {
+            // No next file: the last one that failed gets what can still be written.
+            let waiting = |file: &OpenFile| file.failed && file.header_recorded && !file.toc_begun;
+            if let Some(index) = self.closing.iter().rposition(waiting) {
+                let mut file = self.closing.remove(index);
+                file.reopen();
+                self.current = Some(file);
+            }
         }
         self.ending = true;
         let mut rest = self.live.ledger.snapshot().since(&self.encoded);

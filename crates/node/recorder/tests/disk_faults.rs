@@ -126,6 +126,22 @@ fn a_full_disk_discards_countedly_and_recording_goes_on_when_there_is_space() {
 }
 
 #[test]
+fn a_run_that_is_stopped_in_fault_has_its_losses_in_its_last_file() {
+    let Some(disk) = SmallDisk::mount("size=8m") else { return };
+    let mut detector = Detector::start(small_frames(disk.path(), None));
+    detector.send_until(in_fault);
+    detector.send(300);
+    let summary = detector.stop();
+    assert!(in_fault(&summary.last.state));
+    let discarded = total(&summary, Entry::FragmentsDiscardedDisk);
+    assert!(discarded > 0);
+    assert_readable(&summary, Verdict::DataLost);
+    let run = Run::open(&summary.folder).unwrap();
+    let books = run.recorded_ledger().unwrap().unwrap().total();
+    assert_eq!(books[Entry::FragmentsDiscardedDisk], discarded);
+}
+
+#[test]
 fn a_failed_write_costs_its_file_the_rest_and_the_next_file_goes_on() {
     for (attempt, error) in [(3, libc::EIO), (17, libc::ENOSPC), (18, libc::EIO)] {
         for engine in [EngineChoice::Auto, EngineChoice::Portable] {
