@@ -4,7 +4,8 @@
 //! themselves say what is recorded and what is missing. Their sum is the *recomputed* ledger. For a
 //! run that was ended in order it must equal the TOC's total, entry by entry, and balance. Otherwise
 //! fragments may be in flight: those that came in before the last frame and were to be in a later
-//! one.
+//! one. A recorder at work, which holds its file locked, will write them; what was in flight when a
+//! recorder was killed is lost.
 
 use catchment_frame::TocFlags;
 use catchment_model::{Balance, Entry, Ledger};
@@ -13,7 +14,7 @@ use serde::{Serialize, Serializer};
 
 use crate::error::StorageError;
 use crate::run::Run;
-use crate::verify::{Problem, frames_missing, holes, of_folder, problem_in};
+use crate::verify::{Problem, frames_missing, holes, of_folder, problem_in, under_way_bytes};
 
 /// What an audit comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -35,8 +36,10 @@ pub enum Closing {
     Ended,
     /// A recorder was killed, and `repair` closed the last file: what was in flight is lost.
     Repaired,
-    /// It is being recorded, or its recorder was killed: fragments are in flight.
-    NotClosed,
+    /// It is being recorded: a recorder holds its files. Fragments are in flight.
+    Recording,
+    /// Its recorder was killed, and nothing closed it since: what was in flight is lost.
+    Killed,
     /// The file that was opened is not the whole run: it is not compared with the total.
     Part,
 }
@@ -79,6 +82,8 @@ pub struct AuditReport {
     pub frames: u64,
     /// Frames that are missing, by the numbers of those that are there.
     pub frames_missing: u64,
+    /// Bytes behind the last whole frame, where one is under way.
+    pub under_way_bytes: u64,
     /// The last file's TOC says that data were lost.
     pub flagged_lost: bool,
     /// The total in the last file's TOC; none if it has no TOC or counts that file alone.
@@ -108,12 +113,19 @@ impl AuditReport {
 
     /// Whether something that was sent is in no file, or can no longer be read.
     pub fn lost_data(&self) -> bool {
-        let repaired = self.closing == Closing::Repaired;
+        let killed = matches!(self.closing, Closing::Killed | Closing::Repaired);
+        let in_flight = self.open.iter().any(|open| open.fragments > 0 || open.packets > 0);
         self.balance.lost_data()
             || self.flagged_lost
             || self.frames_missing > 0
             || !self.problems.is_empty()
-            || (repaired && self.open.iter().any(|open| open.fragments > 0 || open.packets > 0))
+            || (killed && (in_flight || self.under_way_bytes > 0))
+    }
+
+    /// Fragments that came in and are neither recorded nor counted as dropped.
+    pub fn fragments_in_flight(&self) -> u64 {
+        let positive = self.open.iter().map(|open| u64::try_from(open.fragments).unwrap_or(0));
+        positive.fold(0, u64::saturating_add)
     }
 }
 
@@ -167,6 +179,7 @@ pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
         events: run.event_count(),
         frames: run.frames().len() as u64,
         frames_missing: frames_missing(run),
+        under_way_bytes: run.run_files().last().map_or(0, under_way_bytes),
         flagged_lost: last_flags(run).is_some_and(|flags| flags.data_lost),
         balance: recomputed.balance(),
         differences,
@@ -197,12 +210,13 @@ fn closing(run: &Run) -> Closing {
     if first_index > 0 && run.problems().is_empty() {
         return Closing::Part;
     }
+    let unfinished = if run.being_recorded() { Closing::Recording } else { Closing::Killed };
     match last_flags(run) {
-        None => Closing::NotClosed,
+        None => unfinished,
         Some(flags) if flags.run_ended => Closing::Ended,
         Some(flags) if flags.repaired => Closing::Repaired,
         Some(_) if run.path().is_file() => Closing::Part,
-        Some(_) => Closing::NotClosed,
+        Some(_) => unfinished,
     }
 }
 
@@ -258,10 +272,11 @@ fn optional_ledger<S: Serializer>(
 }
 
 fn losses<S: Serializer>(balance: &Balance, serializer: S) -> Result<S::Ok, S::Error> {
-    let mut map = serializer.serialize_map(Some(5))?;
+    let mut map = serializer.serialize_map(Some(6))?;
     map.serialize_entry("fragments_lost", &balance.fragments_lost)?;
     map.serialize_entry("fragments_dropped", &balance.fragments_dropped)?;
     map.serialize_entry("packets_malformed", &balance.packets_malformed)?;
+    map.serialize_entry("packets_dropped_by_kernel", &balance.packets_dropped_by_kernel)?;
     map.serialize_entry("fragments_in_flight", &balance.fragments_in_flight)?;
     map.serialize_entry("packets_in_flight", &balance.packets_in_flight)?;
     map.end()

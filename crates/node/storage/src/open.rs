@@ -1,5 +1,6 @@
 //! Finding a run's files and putting them in order.
 
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use catchment_disk::{ReadFile, list_folder};
@@ -15,6 +16,8 @@ pub const EXTENSION: &str = "catch";
 pub(crate) struct RunFile {
     pub path: PathBuf,
     pub reader: FileReader<ReadFile>,
+    /// A recorder or a repair was writing it when it was opened.
+    pub locked: bool,
 }
 
 impl RunFile {
@@ -59,6 +62,8 @@ pub enum FileProblem {
     Blank {
         /// The file.
         path: PathBuf,
+        /// A recorder holds it, to write to it next.
+        locked: bool,
     },
     /// A file whose header cannot be read.
     Unreadable {
@@ -80,7 +85,7 @@ impl std::fmt::Display for FileProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Missing { index } => write!(f, "file {index} of the run is missing"),
-            Self::Blank { path } => {
+            Self::Blank { path, .. } => {
                 write!(f, "{}: made ahead and never begun", path.display())
             }
             Self::Unreadable { path, error } => write!(f, "{}: {error}", path.display()),
@@ -142,16 +147,25 @@ pub(crate) fn is_blank(file: &ReadFile) -> std::io::Result<bool> {
     Ok(block[..filled].iter().all(|&byte| byte == 0))
 }
 
+/// Whether a recorder, or a repair, holds a file: it is locked while it is written. Where locks are
+/// not supported nobody seems to hold it. The probe shares the lock, so that two do not meet.
+fn is_locked(path: &Path) -> bool {
+    let probe = File::open(path).map(|file| file.try_lock_shared());
+    matches!(probe, Ok(Err(TryLockError::WouldBlock)))
+}
+
 /// The file, or why it cannot be part of a run; an error if the system refuses.
 fn open_file(path: &Path) -> Result<Result<RunFile, FileProblem>, StorageError> {
     let path = path.to_owned();
+    // Before anything is read: what is not held then is not written any more, and is read as it stays.
+    let locked = is_locked(&path);
     let file = ReadFile::open(&path)?;
     let blank =
         is_blank(&file).map_err(|source| StorageError::Read { path: path.clone(), source })?;
     Ok(match FileReader::open(file) {
-        Ok(reader) => Ok(RunFile { path, reader }),
+        Ok(reader) => Ok(RunFile { path, reader, locked }),
         // A blank beginning alone is no verdict: a damaged header is read from the TOC's copy.
-        Err(_) if blank => Err(FileProblem::Blank { path }),
+        Err(_) if blank => Err(FileProblem::Blank { path, locked }),
         Err(error) => Err(FileProblem::Unreadable { path, error }),
     })
 }

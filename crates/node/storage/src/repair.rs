@@ -7,12 +7,13 @@
 use std::path::{Path, PathBuf};
 
 use catchment_disk::{EditFile, ReadFile};
-use catchment_frame::FileReader;
+use catchment_frame::{FileReader, Skipped};
 use catchment_model::Ledger;
 use serde::Serialize;
 
 use crate::error::StorageError;
 use crate::open;
+use crate::verify::is_under_way;
 
 /// What was done with a run's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -32,8 +33,10 @@ pub struct FileRepair {
     pub frames: u64,
     /// Events in these.
     pub events: u64,
-    /// Bytes that are neither frames nor zeros: what was lost or damaged.
+    /// Bytes that are neither frames nor zeros, nor a frame that was under way: what is damaged.
     pub skipped_bytes: u64,
+    /// Bytes behind the last whole frame, where one was under way when the recorder was killed.
+    pub under_way_bytes: u64,
     /// Frames that are missing between those found, by their numbers.
     pub frames_missing: u64,
     /// Columns that cannot be read; they stay where they are.
@@ -144,6 +147,7 @@ impl Found {
             frames: 0,
             events: 0,
             skipped_bytes: 0,
+            under_way_bytes: 0,
             frames_missing: 0,
             damaged: Vec::new(),
             bytes_before: bytes,
@@ -172,6 +176,7 @@ impl Found {
             frames: self.reader.frames().len() as u64,
             events: rows.fold(0, u64::saturating_add),
             skipped_bytes: 0,
+            under_way_bytes: 0,
             frames_missing: 0,
             damaged: Vec::new(),
             bytes_before: bytes,
@@ -201,13 +206,20 @@ impl Found {
             bytes_after = closing.file_bytes();
             outcome = Outcome::Closed;
         }
+        let last = plan.frames.last();
         let damage = plan.skipped.iter().filter(|skipped| skipped.reason.is_damage());
+        let (under_way, damage): (Vec<_>, Vec<_>) =
+            damage.partition(|skipped| is_under_way(skipped, last));
+        let bytes = |holes: &[&Skipped]| {
+            holes.iter().fold(0u64, |sum, hole| sum.saturating_add(hole.bytes))
+        };
         let rows = plan.frames.iter().map(|frame| frame.info.rows);
         let done = FileRepair {
             outcome,
             frames: plan.frames.len() as u64,
             events: rows.fold(0, u64::saturating_add),
-            skipped_bytes: damage.fold(0, |sum: u64, hole| sum.saturating_add(hole.bytes)),
+            skipped_bytes: bytes(&damage),
+            under_way_bytes: bytes(&under_way),
             frames_missing: plan.frames_missing,
             damaged: plan.damaged.iter().take(DAMAGED_MAX).map(ToString::to_string).collect(),
             bytes_before,

@@ -60,6 +60,8 @@ pub struct FileInfo<'a> {
     pub closed: bool,
     /// What the TOC says of its closing.
     pub flags: Option<TocFlags>,
+    /// Whether it was being written when it was opened.
+    pub locked: bool,
 }
 
 /// How many events there are.
@@ -132,6 +134,7 @@ impl Run {
             frames: file.reader.frames().len(),
             closed: file.reader.closed(),
             flags: file.reader.flags(),
+            locked: file.locked,
         })
     }
 
@@ -143,6 +146,13 @@ impl Run {
     /// Whether every file has its TOC and trailer. A run that is being recorded is not closed.
     pub fn closed(&self) -> bool {
         self.files.iter().all(|file| file.reader.closed())
+    }
+
+    /// Whether a recorder was at work on the run when it was opened: it locks the files it writes.
+    pub fn being_recorded(&self) -> bool {
+        let ahead =
+            |problem: &FileProblem| matches!(problem, FileProblem::Blank { locked: true, .. });
+        self.files.iter().any(|file| file.locked) || self.problems.iter().any(ahead)
     }
 
     /// Whether the run was ended in order: its last file says so.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use catchment_frame::{Condition, FrameError, FrameRef, Skipped, SkippedReason};
+use catchment_frame::{Condition, FrameError, FrameRef, FrameSummary, Skipped, SkippedReason};
 use serde::Serialize;
 
 use crate::open::RunFile;
@@ -144,13 +144,25 @@ fn verify_index(file: &RunFile, report: &mut VerifyReport) {
 /// Where a file without a TOC has neither a frame nor zeros, though it should have. Its end is where
 /// a frame was under way: its header would have come last, so that none there is no damage.
 pub(crate) fn holes(file: &RunFile) -> impl Iterator<Item = &Skipped> {
-    let file_bytes = file.reader.file_bytes();
-    file.reader.skipped().iter().filter(move |skipped| {
-        let at_end = skipped.offset.saturating_add(skipped.bytes) >= file_bytes;
-        let under_way =
-            matches!(skipped.reason, SkippedReason::NoHeader | SkippedReason::OtherFile { .. });
-        skipped.reason.is_damage() && !(at_end && under_way)
-    })
+    let last = file.reader.frames().last();
+    file.reader
+        .skipped()
+        .iter()
+        .filter(move |skipped| skipped.reason.is_damage() && !is_under_way(skipped, last))
+}
+
+/// Bytes of the frame that was under way at a file's end.
+pub(crate) fn under_way_bytes(file: &RunFile) -> u64 {
+    let last = file.reader.frames().last();
+    let under_way = file.reader.skipped().iter().filter(|skipped| is_under_way(skipped, last));
+    under_way.fold(0, |sum, skipped| sum.saturating_add(skipped.bytes))
+}
+
+/// Whether a hole behind the last whole frame is where one was under way.
+pub(crate) fn is_under_way(skipped: &Skipped, last: Option<&FrameSummary>) -> bool {
+    let end = last.map_or(0, |last| last.offset.saturating_add(last.frame_bytes));
+    skipped.offset >= end
+        && matches!(skipped.reason, SkippedReason::NoHeader | SkippedReason::OtherFile { .. })
 }
 
 fn plain(file: &RunFile, problem: String) -> Problem {

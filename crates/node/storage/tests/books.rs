@@ -133,12 +133,36 @@ fn a_lost_frame_does_not_balance_and_a_lost_file_is_named() {
 }
 
 #[test]
-fn an_unclosed_run_may_have_fragments_in_flight() {
+fn what_is_in_flight_is_a_loss_once_the_recorder_is_gone() {
     let made = Recipe { in_flight: 2, unclosed: true, ..Recipe::default() }.make();
+    let recorder = std::fs::File::open(&made.files[1]).expect("opens");
+    recorder.try_lock().expect("nobody else has it");
     let report = audited(&made);
-    assert_eq!((report.verdict, report.closing), (Verdict::Balanced, Closing::NotClosed));
-    assert_eq!(report.open[0].fragments, 2);
+    assert_eq!((report.verdict, report.closing), (Verdict::Balanced, Closing::Recording));
+    assert_eq!((report.open[0].fragments, report.fragments_in_flight()), (2, 6));
     assert!(report.recorded.is_none());
+    drop(recorder);
+    let report = audited(&made);
+    assert_eq!((report.verdict, report.closing), (Verdict::DataLost, Closing::Killed));
+    assert_eq!(report.fragments_in_flight(), 6);
+}
+
+#[test]
+fn a_killed_run_with_nothing_in_flight_lost_nothing_that_is_known() {
+    let made = Recipe { unclosed: true, ..Recipe::default() }.make();
+    let report = audited(&made);
+    assert_eq!((report.verdict, report.closing), (Verdict::Balanced, Closing::Killed));
+    assert_eq!(report.fragments_in_flight(), 0);
+}
+
+#[test]
+fn a_file_that_was_made_ahead_and_is_held_says_that_the_run_goes_on() {
+    let made = Recipe { in_flight: 2, unclosed: true, ..Recipe::default() }.make();
+    let ahead = std::fs::File::create(made.path().join("run-00002.catch")).expect("creates");
+    ahead.try_lock().expect("nobody else has it");
+    assert_eq!(audited(&made).closing, Closing::Recording);
+    drop(ahead);
+    assert_eq!(audited(&made).closing, Closing::Killed);
 }
 
 #[test]
@@ -149,15 +173,32 @@ fn a_frame_that_was_under_way_is_no_damage_and_one_that_was_whole_is() {
     let whole = std::fs::read(&made.files[0]).expect("reads");
     // Its columns are there, its header, which is written last, is not.
     let mut under_way = whole.clone();
-    under_way[last.offset as usize..][..4096].fill(0);
+    under_way[last.offset as usize..][..64].fill(0);
     std::fs::write(&made.files[0], under_way).expect("writes");
     let report = verify(&Run::open(made.path()).expect("opens"), |_| ());
     assert!(report.is_intact() && report.unclosed == made.files, "{report:?}");
-    assert_eq!(audited(&made).verdict, Verdict::Balanced);
+    let report = audited(&made);
+    assert_eq!((report.verdict, report.problems.len()), (Verdict::DataLost, 0));
+    assert!(report.under_way_bytes > 0);
     // Its header is there and the file ends within it.
     let cut = (last.offset + last.frame_bytes - 1) as usize;
     std::fs::write(&made.files[0], &whole[..cut]).expect("writes");
     assert!(!verify(&Run::open(made.path()).expect("opens"), |_| ()).is_intact());
+    assert_eq!(audited(&made).verdict, Verdict::DataLost);
+}
+
+#[test]
+fn repair_names_a_frame_that_was_under_way_and_calls_it_no_damage() {
+    let recipe = Recipe { files: vec![vec![3, 3]], unclosed: true, ..Recipe::default() };
+    let made = recipe.make();
+    let last = made.frames[0][1].0;
+    let mut bytes = std::fs::read(&made.files[0]).expect("reads");
+    bytes[last.offset as usize..][..64].fill(0);
+    std::fs::write(&made.files[0], bytes).expect("writes");
+    let report = repair(made.path()).expect("repairs");
+    assert!(report.files[0].under_way_bytes > 0, "{report:?}");
+    assert_eq!((report.files[0].skipped_bytes, report.found_damage()), (0, false));
+    // What was in that frame is lost nevertheless.
     assert_eq!(audited(&made).verdict, Verdict::DataLost);
 }
 

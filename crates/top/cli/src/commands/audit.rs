@@ -36,7 +36,8 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
     let closing = match report.closing {
         Closing::Ended => "ended in order",
         Closing::Repaired => "closed by repair",
-        Closing::NotClosed => "not closed: still recording, or its recorder was killed",
+        Closing::Recording => "still being recorded",
+        Closing::Killed => "not closed: its recorder was killed",
         Closing::Part => "part of a run",
     };
     out.line(format_args!("{} ({closing})", run.path().display()))?;
@@ -63,11 +64,13 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
             grouped(difference.recomputed)
         ))?;
     }
-    for open in report.open.iter().take(TOLD) {
-        out.line(format_args!(
-            "  {}: {} fragments and {} packets are unexplained",
-            open.source, open.fragments, open.packets
-        ))?;
+    if report.verdict == Verdict::NotBalanced {
+        for open in report.open.iter().take(TOLD) {
+            out.line(format_args!(
+                "  {}: {} fragments and {} packets are unexplained",
+                open.source, open.fragments, open.packets
+            ))?;
+        }
     }
     if report.frames_missing > 0 {
         out.line(format_args!("  {} frames are missing", grouped(report.frames_missing)))?;
@@ -75,15 +78,45 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
     for problem in report.problems.iter().take(TOLD) {
         out.line(format_args!("  {}: {}", problem.file.display(), problem.problem))?;
     }
-    let reasons = loss_reasons(&total);
-    let verdict = match report.verdict {
-        Verdict::Balanced => "The books balance; nothing was lost.".to_owned(),
-        Verdict::DataLost if reasons.is_empty() => "The books balance; data were lost.".to_owned(),
-        Verdict::DataLost => format!("The books balance; data were lost: {reasons}."),
-        Verdict::NotBalanced => "THE BOOKS DO NOT BALANCE.".to_owned(),
-    };
-    out.line(verdict)?;
+    for sentence in conclusions(report) {
+        out.line(sentence)?;
+    }
     Ok(())
+}
+
+/// What the audit comes to, in sentences.
+fn conclusions(report: &AuditReport) -> Vec<String> {
+    let in_flight = grouped(report.fragments_in_flight());
+    let mut said = Vec::new();
+    match report.closing {
+        Closing::Recording => {
+            said.push(format!("It is still being recorded; {in_flight} fragments in flight."));
+        }
+        Closing::Killed | Closing::Repaired => {
+            let killed = "when the recorder was killed";
+            said.push(format!("{in_flight} fragments were in flight {killed}."));
+            if report.under_way_bytes > 0 {
+                said.push(format!("A frame was under way {killed}."));
+            }
+            said.push("What reached it after its last frame is in no books.".to_owned());
+        }
+        Closing::Ended | Closing::Part => {}
+    }
+    let reasons = loss_reasons(&report.recomputed.total());
+    said.push(match (report.verdict, report.closing) {
+        (Verdict::NotBalanced, _) => "THE BOOKS DO NOT BALANCE.".to_owned(),
+        (Verdict::DataLost, _) if reasons.is_empty() => "Data were lost.".to_owned(),
+        (Verdict::DataLost, _) => format!("Data were lost: {reasons}."),
+        (Verdict::Balanced, Closing::Ended) => "The books balance; nothing was lost.".to_owned(),
+        (Verdict::Balanced, Closing::Part) => "Nothing in this part was lost.".to_owned(),
+        (Verdict::Balanced, Closing::Recording) => {
+            "Nothing else is unaccounted for so far.".to_owned()
+        }
+        (Verdict::Balanced, Closing::Killed | Closing::Repaired) => {
+            "The books balance up to the last frame.".to_owned()
+        }
+    });
+    said
 }
 
 /// Lines of each kind of trouble that are told; `--json` has all.

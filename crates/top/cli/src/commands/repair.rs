@@ -37,6 +37,10 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         if file.skipped_bytes > 0 {
             out.say(format_args!("  {} were neither frames nor zeros", Bytes(file.skipped_bytes)))?;
         }
+        if file.under_way_bytes > 0 {
+            let bytes = Bytes(file.under_way_bytes);
+            out.say(format_args!("  a frame that was under way is given up ({bytes} at the end)"))?;
+        }
         if file.frames_missing > 0 {
             out.say(format_args!("  {} frames are missing", grouped(file.frames_missing)))?;
         }

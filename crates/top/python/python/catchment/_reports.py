@@ -57,7 +57,7 @@ class AuditReport:
 
     verdict: Literal["balanced", "data_lost", "not_balanced"]
     """What it comes to. "data_lost": everything is explained, and something is in no file."""
-    closing: Literal["ended", "repaired", "not_closed", "part"]
+    closing: Literal["ended", "repaired", "recording", "killed", "part"]
     """How the run was closed; only "ended" must balance to the last fragment."""
     events: int
     frames: int
