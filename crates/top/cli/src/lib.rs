@@ -74,7 +74,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
         Ok(exit) => exit as i32,
         Err(error) => {
             out.flush().ok();
-            complain(format_args!("{error:#}"));
+            complain(output::chain(&error));
             let usage = error.chain().any(|cause| {
                 cause.is::<UsageError>()
                     || cause.is::<config::ConfigFileError>()

@@ -114,6 +114,19 @@ pub(crate) fn complain(message: impl std::fmt::Display) {
     writeln!(io::stderr(), "catchment: {message}").ok();
 }
 
+/// An error and its causes, without those that it names itself.
+pub(crate) fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 /// A table of text: the first column left, the others right.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use catchment_emulator::{Emulator, EmulatorConfig, EmulatorLive, EmulatorReport};
-use catchment_model::{Balance, Entry};
+use catchment_model::units::Bytes;
+use catchment_model::{Balance, SourceId};
 use catchment_recorder::{Recorder, RecorderConfig, RunSummary, State};
 use catchment_telemetry::{ThreadTime, ThreadTimes};
 
@@ -28,6 +29,10 @@ pub(crate) struct Ends {
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub(crate) summary: RunSummary,
+    /// The sources' names.
+    names: Vec<String>,
+    /// The socket buffers, in bytes.
+    pub(crate) sockets: Sockets,
     /// What the emulator beside it sent.
     pub(crate) sent: Option<EmulatorReport>,
     /// From the start until the sources stopped or were left.
@@ -36,19 +41,31 @@ pub(crate) struct Recording {
     pub(crate) busy: Vec<(String, f64)>,
 }
 
+/// Bytes that each source's socket can hold.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub(crate) struct Sockets {
+    /// The smallest that the system granted.
+    pub(crate) granted_bytes_min: usize,
+    /// What was asked for.
+    pub(crate) asked_bytes: usize,
+}
+
 impl Recording {
+    /// A source's name.
+    pub(crate) fn source_name(&self, source: SourceId) -> String {
+        let name = self.names.get(source.0 as usize);
+        name.cloned().unwrap_or_else(|| format!("source {}", source.0))
+    }
+
     /// The books of the whole run.
     pub(crate) fn balance(&self) -> Balance {
         self.summary.last.ledger.balance()
     }
 
-    /// Whether anything was lost on the way from the sources to the files.
+    /// Whether anything was lost on the way from the sources to the files: what an audit of these
+    /// would say, or that files could not be written to the end.
     pub(crate) fn lost(&self) -> bool {
-        let last = &self.summary.last;
-        self.balance().lost_data()
-            || last.faults > 0
-            || last.ledger.total()[Entry::PacketsDroppedByKernel] > 0
-            || last.counts.events_incomplete > 0
+        self.balance().lost_data() || fault(&self.summary.last.state).is_some()
     }
 
     /// The share of one CPU of the threads whose names begin so, in percent.
@@ -108,12 +125,18 @@ pub(crate) fn record(
 ) -> anyhow::Result<Recording> {
     let groups = groups(&config.sources);
     let folder = config.folder.clone();
+    let names = config.sources.iter().map(|source| source.name.clone()).collect();
+    let asked_bytes = config.receive.socket_buffer_bytes;
     let recorder = Recorder::start(config)
         .with_context(|| format!("cannot start recording to {}", folder.display()))?;
+    let granted = recorder.granted_socket_bytes().iter().copied();
+    let sockets = Sockets { granted_bytes_min: granted.min().unwrap_or(0), asked_bytes };
     if view.speaks() {
         let count = groups.iter().map(|group| group.sources.len()).sum::<usize>();
         let folder = recorder.folder().display();
         out.say(format_args!("Recording {count} sources to {folder}; Ctrl-C ends it in order."))?;
+        let (least, asked) = (Bytes(sockets.granted_bytes_min as u64), Bytes(asked_bytes as u64));
+        out.say(format_args!("Socket buffers of at least {least} each, {asked} asked for."))?;
         out.flush()?;
     }
     let name = recorder.folder().file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -152,7 +175,7 @@ pub(crate) fn record(
         &subject,
         Moment { seconds: seconds_shown, snapshot: summary.last.clone(), threads },
     )?;
-    Ok(Recording { summary, sent, seconds, busy })
+    Ok(Recording { summary, names, sockets, sent, seconds, busy })
 }
 
 fn ended(

@@ -226,12 +226,13 @@ pub(crate) fn line(before: &Moment, now: &Moment) -> String {
     let balance = now.snapshot.ledger.balance();
     let memory = now.snapshot.fills.first().map_or(0, percent_now);
     format!(
-        "{:.1} s  {}  {} events/s  {} incomplete  {}/s in  {}/s to disk  {} lost  {} dropped  \
+        "{:.1} s  {}  {} events/s  {} incomplete  {} on disk  {}/s in  {}/s to disk  {} lost  {} dropped  \
          memory {memory} %  {}",
         now.seconds,
         state(&now.snapshot.state, Paint(false)),
         Count(rates.events),
         grouped(counts.events_incomplete),
+        grouped(counts.events_recorded),
         Bytes(rates.bytes_in as u64),
         Bytes(rates.disk_bytes as u64),
         grouped(balance.fragments_lost),

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FOLDER", default_value = "runs")]
     out: PathBuf,
     /// A fault on purpose, may be repeated: lose=1e-3, duplicate=, reorder=, corrupt= (share of the
-    /// packets), kill=SOURCE@EVENT
+    /// packets), kill=SOURCE@EVENT, restart=SOURCE@EVENT
     #[arg(long, value_name = "FAULT")]
     fault: Vec<Fault>,
 }

@@ -99,10 +99,17 @@ fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
                 out.line(format_args!("  {:<32} {:>18}", entry.name(), grouped(count)))?;
             }
             let reasons = loss_reasons(&total);
+            // Only the end of the run has all that came in behind it.
+            let judged = run.ended();
+            if !judged {
+                let in_flight = balance.fragments_in_flight;
+                out.line(format_args!("  {in_flight} fragments in flight: not the run's end"))?;
+            }
             out.line(match (balance.holds(), reasons.is_empty()) {
-                (false, _) => "  THE BOOKS DO NOT BALANCE".to_owned(),
-                (true, true) => "  nothing was lost".to_owned(),
-                (true, false) => format!("  lost: {reasons}"),
+                (false, _) if judged => "  THE BOOKS DO NOT BALANCE".to_owned(),
+                (_, true) if judged => "  nothing was lost".to_owned(),
+                (_, true) => "  no other loss is counted".to_owned(),
+                (_, false) => format!("  lost: {reasons}"),
             })?;
         }
     }
@@ -157,6 +164,10 @@ fn say_verified(report: &VerifyReport, out: &mut Out) -> anyhow::Result<()> {
         Bytes(report.bytes),
         if report.is_intact() { "all intact" } else { "NOT INTACT" }
     ))?;
+    for path in &report.unclosed {
+        let file = path.display();
+        out.line(format_args!("  unclosed {file}: read up to its last whole frame"))?;
+    }
     for problem in report.problems.iter().take(20) {
         let place: Vec<String> = [
             problem.frame.map(|frame| format!("frame {frame}")),
@@ -211,7 +222,7 @@ fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
         "frames": run.frames().len(),
         "files": files,
         "sources": sources,
-        "books": ledger.map(Books::of),
+        "books": ledger.map(|ledger| Books { judged: run.ended(), ..Books::of(ledger) }),
         "problems": run.problems().iter().map(ToString::to_string).collect::<Vec<_>>(),
         "verified": verified,
     }))
@@ -238,7 +249,8 @@ fn seconds(run: &Run) -> f64 {
 
 fn closing(file: &FileInfo<'_>) -> &'static str {
     match file.flags {
-        None => "not closed",
+        None if file.locked => "not closed: it is being recorded",
+        None => "NOT CLOSED: its recorder was killed or it was cut; `catchment repair` closes it",
         Some(flags) if flags.repaired => "closed by repair",
         Some(flags) if flags.run_ended => "closed, the run's end",
         Some(_) => "closed",

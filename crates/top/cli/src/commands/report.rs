@@ -6,7 +6,7 @@ use catchment_recorder::{Counts, Fill, State};
 use serde::Serialize;
 
 use crate::output::{Exit, Out, grouped};
-use crate::session::{Recording, fault};
+use crate::session::{Recording, Sockets, fault};
 use crate::view::{loss_reasons, percent_of};
 
 /// A recording in figures.
@@ -26,11 +26,25 @@ pub(crate) struct Summary {
     pub(crate) cpu_percent: serde_json::Map<String, serde_json::Value>,
     pub(crate) fills: Vec<Fill>,
     pub(crate) warnings: Vec<String>,
+    pub(crate) sockets: Sockets,
+    /// The malformed packet that was last kept.
+    pub(crate) malformed: Option<Malformed>,
+}
+
+/// A packet that was dropped, for diagnosis.
+#[derive(Debug, Serialize)]
+pub(crate) struct Malformed {
+    pub(crate) source: String,
+    pub(crate) reason: String,
+    /// In hexadecimal.
+    pub(crate) first_bytes: String,
 }
 
 /// A ledger's totals and what they mean.
 #[derive(Debug, Serialize)]
 pub(crate) struct Books {
+    /// Whether the run has ended: before, what is in flight keeps the books from balancing.
+    pub(crate) judged: bool,
     /// Whether everything is explained.
     pub(crate) balanced: bool,
     /// Whether anything that was sent is in no file.
@@ -46,6 +60,7 @@ impl Books {
     pub(crate) fn of(ledger: &Ledger) -> Self {
         let balance = ledger.balance();
         Self {
+            judged: true,
             balanced: balance.holds(),
             lost_data: balance.lost_data(),
             fragments_lost: balance.fragments_lost,
@@ -85,6 +100,12 @@ impl Summary {
             cpu_percent: recording.busy.iter().map(percent).collect(),
             fills: last.fills.clone(),
             warnings: last.warnings.clone(),
+            sockets: recording.sockets,
+            malformed: last.malformed.as_ref().map(|packet| Malformed {
+                source: recording.source_name(packet.source),
+                reason: packet.reason.clone(),
+                first_bytes: packet.first_bytes.iter().map(|b| format!("{b:02x}")).collect(),
+            }),
         }
     }
 
@@ -125,6 +146,11 @@ impl Summary {
         let reasons = loss_reasons(&total);
         let reasons = if reasons.is_empty() { "none" } else { &reasons };
         out.say(format_args!("  losses     {reasons}"))?;
+        if let Some(packet) = &self.malformed {
+            let Malformed { source, reason, first_bytes } = packet;
+            out.say(format_args!("  malformed  the last one kept, from {source}: {reason}"))?;
+            out.say(format_args!("             {first_bytes}"))?;
+        }
         if !self.books.balanced {
             let balance = recording.balance();
             out.say(format_args!(

@@ -54,12 +54,12 @@ pub(crate) fn load(path: &Path) -> anyhow::Result<High> {
 pub(crate) fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     let located = Located::parse(path, text)?;
     let low: Low = located.read()?;
+    check_times_and_cpus(&located, &low)?;
     let sources = sources(&located, &low)?;
     let recorder = recorder(&low, sources, text);
     if let Err(error) = recorder.check() {
         let key = match error.key.as_str() {
             "memory" => "memory.budget",
-            "cpu" => misplaced_cpu(&recorder),
             key => key,
         };
         let message = format!("expected {}, got {}", error.expected, error.got);
@@ -72,16 +72,29 @@ pub(crate) fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     Ok(High { recorder, emulator })
 }
 
-/// Where the CPU stands that a recorder refuses.
-fn misplaced_cpu(config: &RecorderConfig) -> &'static str {
-    let wrong = |cpu: &usize| *cpu >= 1_024;
-    if config.receive.cpus.iter().any(wrong) {
-        "receive.cpus"
-    } else if config.build.cpu.iter().any(wrong) {
-        "build.cpu"
-    } else {
-        "write.cpu"
+/// Times that may not be zero, and CPUs that this machine must have.
+fn check_times_and_cpus(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
+    for (key, time) in [("frame.time", low.frame.time), ("write.file_time", low.write.file_time)] {
+        if time.is_some_and(|time| time.0 == 0) {
+            return Err(located.error(key, "expected a time above zero, got 0"));
+        }
     }
+    let there = crate::machine::cpus();
+    let receive = low.receive.cpus.iter().flatten().map(|&cpu| ("receive.cpus", cpu));
+    let others = [
+        ("build.cpu", low.build.cpu),
+        ("write.cpu", low.write.cpu),
+        ("emulator.cpu", low.emulator.as_ref().and_then(|emulator| emulator.cpu)),
+    ];
+    let others = others.into_iter().filter_map(|(key, cpu)| Some((key, cpu?)));
+    for (key, cpu) in receive.chain(others) {
+        if !there.contains(&cpu) {
+            let there: Vec<String> = there.iter().map(ToString::to_string).collect();
+            let expected = format!("expected a CPU of this machine ({})", there.join(", "));
+            return Err(located.error(key, format!("{expected}, got {cpu}")));
+        }
+    }
+    Ok(())
 }
 
 fn recorder(low: &Low, sources: Vec<SourceConfig>, text: &str) -> RecorderConfig {
@@ -162,6 +175,11 @@ fn sources(located: &Located<'_>, low: &Low) -> Result<Vec<SourceConfig>, Config
             return Err(
                 located.error(&format!("sources[{index}].name"), "expected a name, got \"\"")
             );
+        }
+        // Bit 31 is the error bit.
+        if let Some(id) = source.sub_event_id.filter(|id| id >> 31 != 0) {
+            let message = format!("expected an id below 0x80000000, got {id:#x}");
+            return Err(located.error(&format!("sources[{index}].sub_event_id"), message));
         }
         sources.push(SourceConfig {
             name: source.name.clone(),

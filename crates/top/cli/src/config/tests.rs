@@ -34,7 +34,7 @@ number = 7
 budget = "2 GiB"
 [receive]
 threads = 2
-cpus = [1]
+cpus = [0]
 spin = "50 us"
 coalesce = "1 ms"
 socket_buffer = "8 MiB"
@@ -43,7 +43,7 @@ timeout = "2 s"
 window_events = 65536
 reorder_events = 128
 incomplete = "drop"
-cpu = 1
+cpu = 0
 [frame]
 bytes = 1048576
 time = "500 ms"
@@ -62,11 +62,11 @@ cpu = 0
     let config = check(Path::new("run.toml"), &text).unwrap().recorder;
     assert_eq!((config.folder.as_path(), config.run_number), (Path::new("/data"), 7));
     assert_eq!(config.memory_bytes, 2 << 30);
-    assert_eq!((config.receive.threads, config.receive.cpus), (2, vec![1]));
+    assert_eq!((config.receive.threads, config.receive.cpus), (2, vec![0]));
     assert_eq!((config.receive.spin_us, config.receive.coalesce_us), (50, 1_000));
     assert_eq!(config.receive.socket_buffer_bytes, 8 << 20);
     assert_eq!((config.build.timeout_ns, config.build.window_events), (2_000_000_000, 65_536));
-    assert_eq!((config.build.reorder_events, config.build.cpu), (128, Some(1)));
+    assert_eq!((config.build.reorder_events, config.build.cpu), (128, Some(0)));
     assert!(matches!(config.build.incomplete, IncompletePolicy::Drop));
     assert_eq!((config.frame.bytes, config.frame.time_ns), (1 << 20, 500_000_000));
     assert!(matches!(config.frame.codec, Codec::Lz4));
@@ -121,7 +121,21 @@ fn a_value_out_of_bounds_is_found_where_it_is_written() {
     );
     assert!(
         message(&format!("[receive]\ncpus = [0, 4096]\n{TWO}"))
-            .starts_with("run.toml:2:8: receive.cpus: expected a CPU number")
+            .starts_with("run.toml:2:8: receive.cpus: expected a CPU of this machine (")
+    );
+    assert!(message(&format!("[write]\ncpu = 1023\n{TWO}")).ends_with(", got 1023"));
+    assert_eq!(
+        message(&format!("[frame]\ntime = \"0 s\"\n{TWO}")),
+        "run.toml:2:8: frame.time: expected a time above zero, got 0"
+    );
+    assert_eq!(
+        message(&format!("[write]\nfile_time = \"0 s\"\n{TWO}")),
+        "run.toml:2:13: write.file_time: expected a time above zero, got 0"
+    );
+    let id = "[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:1\"\nsub_event_id = 0x80000001\n";
+    assert_eq!(
+        message(id),
+        "run.toml:4:16: sources[0].sub_event_id: expected an id below 0x80000000, got 0x80000001"
     );
     let text = format!("{TWO}[[sources]]\nname = \"small-001\"\naddress = \"127.0.0.1:40000\"\n");
     assert_eq!(
