@@ -148,7 +148,10 @@ pub(crate) fn holes(file: &RunFile) -> impl Iterator<Item = &Skipped> {
     file.reader
         .skipped()
         .iter()
-        .filter(move |skipped| skipped.reason.is_damage() && !is_under_way(skipped, last))
+        .filter(|skipped| skipped.reason.is_damage())
+        // While a file is written, headers may be complete in another order than their frames stand.
+        .filter(|skipped| !(file.locked && has_no_header(skipped)))
+        .filter(move |skipped| !is_under_way(skipped, last))
 }
 
 /// Bytes of the frame that was under way at a file's end.
@@ -161,8 +164,11 @@ pub(crate) fn under_way_bytes(file: &RunFile) -> u64 {
 /// Whether a hole behind the last whole frame is where one was under way.
 pub(crate) fn is_under_way(skipped: &Skipped, last: Option<&FrameSummary>) -> bool {
     let end = last.map_or(0, |last| last.offset.saturating_add(last.frame_bytes));
-    skipped.offset >= end
-        && matches!(skipped.reason, SkippedReason::NoHeader | SkippedReason::OtherFile { .. })
+    skipped.offset >= end && has_no_header(skipped)
+}
+
+fn has_no_header(skipped: &Skipped) -> bool {
+    matches!(skipped.reason, SkippedReason::NoHeader | SkippedReason::OtherFile { .. })
 }
 
 fn plain(file: &RunFile, problem: String) -> Problem {

@@ -148,6 +148,22 @@ fn what_is_in_flight_is_a_loss_once_the_recorder_is_gone() {
 }
 
 #[test]
+fn a_hole_between_frames_is_a_loss_only_once_the_recorder_is_gone() {
+    let recipe = Recipe { files: vec![vec![3, 3, 3]], unclosed: true, ..Recipe::default() };
+    let made = recipe.make();
+    let mut bytes = std::fs::read(&made.files[0]).expect("reads");
+    bytes[made.frames[0][1].0.offset as usize..][..64].fill(0);
+    std::fs::write(&made.files[0], bytes).expect("writes");
+    let recorder = std::fs::File::open(&made.files[0]).expect("opens");
+    recorder.try_lock().expect("nobody else has it");
+    let report = audited(&made);
+    assert_eq!((report.verdict, report.frames_missing), (Verdict::Balanced, 0), "{report:?}");
+    drop(recorder);
+    let report = audited(&made);
+    assert_eq!((report.verdict, report.frames_missing), (Verdict::DataLost, 1));
+}
+
+#[test]
 fn a_killed_run_with_nothing_in_flight_lost_nothing_that_is_known() {
     let made = Recipe { unclosed: true, ..Recipe::default() }.make();
     let report = audited(&made);
