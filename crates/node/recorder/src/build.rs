@@ -22,6 +22,8 @@ use crate::pool::{ChunkPool, ChunkUse};
 /// How long the thread sleeps when there was nothing to do. Descriptors gather meanwhile, which makes
 /// the next cycle cheaper.
 const IDLE_SLEEP: Duration = Duration::from_micros(1_000);
+/// Frames kept for reuse: after a stall, as many as waited then need no new memory.
+const REUSE_MAX: usize = 64;
 /// How often displays get new counts of events.
 const STATUS_INTERVAL_NS: u64 = 100_000_000;
 /// Descriptors taken from one ring per cycle.
@@ -155,7 +157,7 @@ impl Build {
                 self.chunk_use.done(&self.pool, span.offset, span.bytes);
             }
             self.waiting_fill.take(cut.payload_bytes);
-            if reuse.len() < 4 {
+            if reuse.len() < REUSE_MAX {
                 reuse.push(cut);
             }
             taken += 1;

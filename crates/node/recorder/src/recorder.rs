@@ -16,7 +16,7 @@ use catchment_telemetry::FillLevel;
 use rtrb::RingBuffer;
 
 use crate::build::{Build, Ring};
-use crate::clock::{Clock, pin, random};
+use crate::clock::{Clock, pin, prefer, random};
 use crate::config::{ConfigError, RecorderConfig, SourceConfig, builder_config};
 use crate::live::{Live, RunSummary, Snapshot, State};
 use crate::pool::{ChunkPool, ChunkUse, Held};
@@ -24,7 +24,9 @@ use crate::receive::Receive;
 use crate::write::{RunIdentity, Write};
 
 /// Descriptors between a receive thread and the build thread.
-const RING_FRAGMENTS: usize = 1 << 18;
+const RING_FRAGMENTS: usize = 1 << 19;
+/// Threads that go before others where the system allows it.
+const PREFERRED: [&str; 3] = ["receive", "build", "write"];
 /// Frames between the build and the write thread; what more there is waits in the build thread.
 const FRAMES_QUEUED: usize = 2;
 
@@ -162,6 +164,9 @@ impl Recorder {
         let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
             if let Some(Err(error)) = cpu.map(pin) {
                 live.warn_once(format!("{name} runs unpinned: {error}"));
+            }
+            if PREFERRED.iter().any(|preferred| name.starts_with(preferred)) {
+                prefer();
             }
             let _failure = Failure { live: &live, name: &name };
             let _guard = live.threads.register(name.clone());
