@@ -1,8 +1,9 @@
 //! Streams of bytes into disk buffers: a file header, a frame or a table of contents, piece by piece.
 //!
 //! What is streamed is a *job*: its full buffers are written while it grows, all but the first, which
-//! holds the header that makes the rest valid: it is written when all others have completed, so that
-//! a killed recorder leaves no header without its columns. Jobs are kept in the order in which they
+//! holds the header that makes the rest valid: it is written when all others have completed, and all
+//! older jobs of the file too, so that a killed recorder leaves no header without its columns and no
+//! hole between frames. Jobs are kept in the order in which they
 //! were begun, until the thread that owns them has seen their end.
 
 use std::collections::VecDeque;
@@ -214,7 +215,12 @@ impl<T> Jobs<T> {
     /// Writes a job's first buffer, if it was streamed to its end and nothing else of it is left. Where
     /// another write of it has failed the header stays away.
     fn write_first(&mut self, token: u64) {
-        let job = self.job(token);
+        let index = (token - self.oldest_token()) as usize;
+        let file = self.queue[index].file;
+        if self.queue.iter().take(index).any(|older| older.file == file && !older.ended()) {
+            return;
+        }
+        let job = &mut self.queue[index];
         if job.what.is_none() || job.writes_left > 0 {
             return;
         }
@@ -238,8 +244,12 @@ impl<T> Jobs<T> {
     }
 
     fn job(&mut self, token: u64) -> &mut Job<T> {
-        let oldest = self.next_token - self.queue.len() as u64;
-        &mut self.queue[(token - oldest) as usize]
+        let index = token - self.oldest_token();
+        &mut self.queue[index as usize]
+    }
+
+    fn oldest_token(&self) -> u64 {
+        self.next_token - self.queue.len() as u64
     }
 
     fn book(&mut self) {
@@ -254,8 +264,10 @@ impl<T> Jobs<T> {
             if let Err(error) = completion.result {
                 job.error.get_or_insert_with(|| error.to_string());
             }
-            self.write_first(completion.token);
         }
         self.completions = completions;
+        for token in self.oldest_token()..self.next_token {
+            self.write_first(token);
+        }
     }
 }
