@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -152,6 +153,21 @@ pub fn list_folder(folder: &Path) -> Result<Vec<FolderEntry>, DiskError> {
     }
     entries.sort();
     Ok(entries)
+}
+
+/// What a folder's file system has left for this process, in bytes.
+///
+/// # Errors
+/// What the system says, or a path with a zero byte.
+pub fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let path = std::ffi::CString::new(folder.as_os_str().as_bytes())?;
+    // SAFETY: statvfs is plain integers, for which zero is a value.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with a zero byte, and the place is valid.
+    match unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } {
+        0 => Ok(stat.f_bavail.saturating_mul(stat.f_frsize)),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Makes the names in a folder durable: after folders or files were made in it.

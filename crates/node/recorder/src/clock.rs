@@ -54,32 +54,3 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
     if got == N as isize { Ok(bytes) } else { Err(io::Error::last_os_error()) }
 }
-
-/// Pins the calling thread to a CPU.
-///
-/// # Errors
-/// The system's, where the CPU is not there or not allowed.
-pub(crate) fn pin(cpu: usize) -> io::Result<()> {
-    // SAFETY: cpu_set_t is an array of integers, for which zero is a value.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    if cpu >= libc::CPU_SETSIZE as usize {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    // SAFETY: the CPU is below the set's size.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: the set lives through the call; 0 is the calling thread.
-    match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Lets the calling thread go before others, where the system allows it: data that cannot wait meet
-/// senders and other programs that can.
-pub(crate) fn prefer() {
-    // SAFETY: no pointers; 0 is the calling thread. Refused without the right to (CAP_SYS_NICE), and
-    // then all threads are equal.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
-}
-
-const NICE: i32 = -10;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use catchment_builder::{ColumnCut, Cut};
 use catchment_disk::FileId;
 use catchment_frame::{
-    Codec, ColumnEncoder, ColumnEntry, ColumnKind, Crc32c, Dtype, FrameInfo, FrameKind,
-    FrameLayout, FrameSummary, Schema, encode_ledger_increment,
+    Codec, ColumnEncoder, ColumnEntry, Crc32c, Dtype, EventColumns, FrameInfo, FrameKind,
+    FrameLayout, FrameSummary, Schema, SourceColumns, encode_ledger_increment,
 };
-use catchment_model::{Ledger, SourceId};
+use catchment_model::Ledger;
 
 use crate::pool::ChunkPool;
 use crate::stream::{Jobs, Stream};
@@ -62,25 +62,20 @@ impl FrameWriter {
     /// # Panics
     /// If the schema is not one that [`Schema::events`] made.
     pub(crate) fn new(schema: &Schema, pool: Arc<ChunkPool>, codec: Codec) -> Self {
-        let id = |source, kind| schema.column(source, &kind).expect("a column of every schema");
-        let of_source = |source: u32| {
-            let source = Some(SourceId(source));
-            [
-                id(source, ColumnKind::FragmentLengths),
-                id(source, ColumnKind::FragmentValidity),
-                id(source, ColumnKind::FragmentPayload),
-            ]
-        };
+        let columns = EventColumns::of(schema);
+        let id = |id: Option<u32>| id.expect("a column of every schema of events");
+        let of_source =
+            |source: &SourceColumns| [source.lengths, source.validity, source.payload].map(id);
         Self {
             pool,
             codec,
             encoder: ColumnEncoder::new(),
             layout: FrameLayout::begin(NO_FRAME, 0),
-            keys: id(None, ColumnKind::EventKey),
-            times: id(None, ColumnKind::EventTime),
-            flags: id(None, ColumnKind::EventFlags),
-            ledger: id(None, ColumnKind::LedgerIncrement),
-            sources: schema.sources.iter().map(|source| of_source(source.id)).collect(),
+            keys: id(columns.key),
+            times: id(columns.time),
+            flags: id(columns.flags),
+            ledger: id(columns.ledger_increment),
+            sources: columns.sources.iter().map(of_source).collect(),
             bytes: Vec::new(),
         }
     }

@@ -1,10 +1,8 @@
 //! The files of a run: made, named, and closed with what they hold.
 
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use catchment_disk::{DiskError, FileId};
+use catchment_disk::{DiskError, FileId, free_bytes};
 use catchment_frame::{EntryNames, FileHeader, Schema, TocBuilder, TocFlags};
 use catchment_model::Ledger;
 
@@ -54,7 +52,7 @@ impl OpenFile {
         self.toc_bytes >= TOC_BYTES_MAX
     }
 
-    /// Makes a file that failed ready for what can still be written behind its last recorded frame.
+    /// Makes a file that was left ready for what can still be written behind its last recorded frame.
     pub(crate) fn reopen(&mut self) {
         self.failed = false;
         self.end = self.recorded_end;
@@ -268,14 +266,4 @@ impl FileMaker {
             syncing: None,
         })
     }
-}
-
-/// What the file system of a folder has left for this process, in bytes.
-fn free_bytes(folder: &Path) -> Option<u64> {
-    let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
-    // SAFETY: statvfs is plain integers, for which zero is a value.
-    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends with a zero byte, and the place is valid.
-    let result = unsafe { libc::statvfs(path.as_ptr(), &mut stat) };
-    (result == 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))
 }

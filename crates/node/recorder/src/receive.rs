@@ -1,7 +1,8 @@
 //! The receive thread: from datagrams to fragments in segments.
 //!
 //! For every datagram: decode, copy each sub-event to the end of its source's chunk, and pass a
-//! 24-byte descriptor on. Counts are gathered per source and added to the ledger once per cycle.
+//! 24-byte descriptor on. Counts are gathered per source and added to the ledger before
+//! the descriptors are passed on.
 //!
 //! Rules when something is full: without a free chunk (or with the source's share of chunks spent)
 //! the sub-event is dropped and counted as `fragments_discarded_memory`; without room for descriptors
@@ -97,8 +98,8 @@ impl Receive {
         Self { receiver, output, stop: Arc::clone(stop) }
     }
 
-    /// Receives until told to stop and the sockets are empty, or not empty for too long. Dropping the ring's end tells the build
-    /// thread.
+    /// Receives until told to stop and the sockets are empty, or not empty for too long. Dropping the
+    /// ring's end tells the build thread.
     pub(crate) fn run(mut self) {
         let mut quiet_since: Option<Instant> = None;
         let mut stopping_since: Option<Instant> = None;

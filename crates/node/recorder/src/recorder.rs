@@ -10,13 +10,13 @@ use std::thread::JoinHandle;
 use catchment_builder::{Builder, SourceRole};
 use catchment_disk::DiskError;
 use catchment_frame::{Schema, SourceInfo};
-use catchment_model::{RunId, SourceId};
-use catchment_net::{NetError, ReceiverConfig, UdpReceiver};
+use catchment_model::{Entry, RunId, SourceId};
+use catchment_net::{NetError, ReceiverConfig, UdpReceiver, pin_to_cpu};
 use catchment_telemetry::FillLevel;
 use rtrb::RingBuffer;
 
 use crate::build::{Build, Ring};
-use crate::clock::{Clock, pin, prefer, random};
+use crate::clock::{Clock, random};
 use crate::config::{ConfigError, RecorderConfig, SourceConfig, builder_config};
 use crate::live::{Live, RunSummary, Snapshot, State};
 use crate::pool::{ChunkPool, ChunkUse, Held};
@@ -27,6 +27,8 @@ use crate::write::{RunIdentity, Write};
 const RING_FRAGMENTS: usize = 1 << 19;
 /// Threads that go before others where the system allows it.
 const PREFERRED: [&str; 3] = ["receive", "build", "write"];
+/// Their nice value.
+const PREFERRED_NICE: i32 = -10;
 /// Frames between the build and the write thread; what more there is waits in the build thread.
 const FRAMES_QUEUED: usize = 2;
 
@@ -162,7 +164,7 @@ impl Recorder {
     ) -> Result<(), RecorderError> {
         let live = Arc::clone(&self.live);
         let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
-            if let Some(Err(error)) = cpu.map(pin) {
+            if let Some(Err(error)) = cpu.map(pin_to_cpu) {
                 live.warn_once(format!("{name} runs unpinned: {error}"));
             }
             if PREFERRED.iter().any(|preferred| name.starts_with(preferred)) {
@@ -220,8 +222,15 @@ impl Recorder {
             return Err(RecorderError::Thread { name });
         }
         let seconds = self.clock.elapsed_ns() as f64 / 1e9;
-        if self.live.snapshot().state == State::Recording {
-            self.live.set_state(State::Stopped);
+        let last = self.live.snapshot();
+        if last.state == State::Recording {
+            let total = last.ledger.total();
+            let recorded = total[Entry::FragmentsRecorded];
+            let unsure = recorded.saturating_sub(total[Entry::FragmentsDurable]);
+            self.live.set_state(match unsure {
+                0 => State::Stopped,
+                _ => State::Fault { reason: format!("{unsure} fragments may not be durable") },
+            });
         }
         let last = self.live.snapshot();
         Ok(RunSummary { run: self.run, folder: self.folder.clone(), seconds, last })
@@ -272,6 +281,13 @@ fn bind(config: &RecorderConfig, live: &Live) -> Result<Vec<UdpReceiver>, Record
         receivers.push(receiver);
     }
     Ok(receivers)
+}
+
+/// Lets the calling thread go before others: data cannot wait, and most other programs can.
+fn prefer() {
+    // SAFETY: no pointers; 0 is the calling thread. Without the right to (CAP_SYS_NICE) it is refused,
+    // and all threads are equal.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, PREFERRED_NICE) };
 }
 
 /// Tells of a thread that panics: a defect, and no reason to go on as if nothing had happened.

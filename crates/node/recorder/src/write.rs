@@ -4,9 +4,10 @@
 //! while the next are filled. A frame counts as recorded when all its writes have completed, in the
 //! order of the frames; it counts as durable when a later fdatasync has completed.
 //!
-//! When a write, a sync or an open fails, recording is in fault: the file is closed behind its last
-//! whole frame, frames are discarded countedly, and once a second the next file is tried, when the
-//! folder's disk has room for two frames.
+//! When a write, a sync or an open fails, recording is in fault: the file gets no more frames, frames
+//! are discarded countedly, and once a second the next file is tried, when the folder's disk has room
+//! for two frames. The file is closed behind its last whole frame when there is a next one, or with the
+//! run's last books at its end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -227,9 +228,9 @@ impl Write {
         let mut index = 0;
         while index < self.closing.len() {
             let file = &self.closing[index];
-            // A file that failed waits for the next one, or for the run's end: should there be no next
-            // one, it gets the run's last books.
-            let last = file.failed && file.header_recorded && self.current.is_none();
+            // In fault, a file waits for the next one or for the run's end: should there be no next one,
+            // it gets the run's last books.
+            let last = file.header_recorded && self.current.is_none();
             let ready = !file.toc_begun && (!last || self.ending);
             if ready && self.jobs.iter().all(|job| job.file != file.id) {
                 self.begin_toc(index);
@@ -417,8 +418,8 @@ impl Write {
             self.retry(self.clock.now_ns());
         }
         if self.current.is_none() {
-            // No next file: the last one that failed gets what can still be written.
-            let waiting = |file: &OpenFile| file.failed && file.header_recorded && !file.toc_begun;
+            // No next file: the last one gets what can still be written.
+            let waiting = |file: &OpenFile| file.header_recorded && !file.toc_begun;
             if let Some(index) = self.closing.iter().rposition(waiting) {
                 let mut file = self.closing.remove(index);
                 file.reopen();

@@ -61,14 +61,7 @@ pub(crate) fn cpus() -> Vec<usize> {
 pub(crate) fn free_bytes(folder: &Path) -> std::io::Result<u64> {
     let existing = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
     let existing = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
-    let path = std::ffi::CString::new(existing.as_os_str().as_encoded_bytes())?;
-    // SAFETY: statvfs is plain numbers, for which all zeros is a value.
-    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends in a zero byte and the target is valid for one statvfs.
-    if unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } != 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    catchment_disk::free_bytes(existing)
 }
 
 /// Refuses what the disk has no room for.
