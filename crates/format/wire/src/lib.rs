@@ -1,10 +1,12 @@
 //! Wire protocols, one file each: pure functions from bytes to fragments and back.
 //!
-//! [`hadtu`]: the packets of HADES' read-out boards. [`sequence`]: short numbers that wrap, made long.
+//! [`hadtu`]: the packets of HADES' read-out boards. [`link`]: Catchment's own packets of continuous
+//! channels. [`sequence`]: short numbers that wrap, made long.
 //! Nothing here allocates, panics or loops by a number that came from outside and was not checked.
 
 mod fuzzing;
 pub mod hadtu;
+pub mod link;
 pub mod sequence;
 
 #[doc(hidden)]

@@ -1,0 +1,366 @@
+//! `link`: Catchment's own protocol for continuous channels, parts of one slice of time in one UDP
+//! datagram. The specification is docs/spec/link.md.
+//!
+//! ```text
+//! offset  bytes
+//!      0      4  magic "CTLK"
+//!      4      1  version, 1
+//!      5      1  kind: 1 samples, 2 heartbeat
+//!      6      2  flags, 0
+//!      8      4  link: the sender's number
+//!     12      2  entry count n
+//!     14      2  reserved
+//!     16      8  sequence: packets of samples that the link sent before
+//!     24      8  slice
+//!     32      8  slice_ns: the slice is the time from slice * slice_ns, slice_ns long
+//!     40      8  reserved
+//!     48   16 n  entries: channel u32, first sample u32, bytes u32, reserved u32
+//!      .      .  each entry's samples, in the entries' order, padded with zeros to 8 bytes
+//! ```
+//!
+//! All numbers are little-endian, and so are the samples.
+
+use catchment_model::{Entry as LedgerEntry, limits::DATAGRAM_BYTES_MAX};
+
+/// Bytes of a packet's header, which is all of a heartbeat.
+pub const HEADER_BYTES: usize = 48;
+/// Bytes of an entry in a packet's table.
+pub const ENTRY_BYTES: usize = 16;
+/// Bytes of samples that one entry can carry in one datagram.
+pub const SAMPLES_BYTES_MAX: usize = (DATAGRAM_BYTES_MAX - HEADER_BYTES - ENTRY_BYTES) & !7;
+/// Nanoseconds of the longest slice: an hour.
+pub const SLICE_NS_MAX: u64 = 3_600_000_000_000;
+/// Nanoseconds of a slice unless somebody says otherwise: a quarter of a second.
+pub const SLICE_NS_DEFAULT: u64 = 250_000_000;
+/// What every packet begins with.
+pub const MAGIC: [u8; 4] = *b"CTLK";
+/// The version of the protocol.
+pub const VERSION: u8 = 1;
+
+/// What a packet is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// It carries samples.
+    Samples = 1,
+    /// It only says how far its sender is.
+    Heartbeat = 2,
+}
+
+/// What a packet's header says beside the number of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// Samples or a heartbeat.
+    pub kind: Kind,
+    /// The sender's number.
+    pub link: u32,
+    /// How many packets of samples the link sent before this one. A heartbeat takes no number.
+    pub sequence: u64,
+    /// The slice that the samples belong to; of a heartbeat the first one not yet sent to its end.
+    pub slice: u64,
+    /// Nanoseconds per slice.
+    pub slice_ns: u64,
+}
+
+/// What stands in a packet's table for one channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EntryHeader {
+    /// The channel's number within its link.
+    pub channel: u32,
+    /// Samples of the channel in this slice that come before the entry's first.
+    pub first_sample: u32,
+    /// Bytes of samples; 0 says that the channel has none in this slice.
+    pub bytes: u32,
+}
+
+/// One channel's part of one slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The channel's number within its link.
+    pub channel: u32,
+    /// Samples of the channel in this slice that come before the first one here.
+    pub first_sample: u32,
+    /// The samples, padding excluded.
+    pub samples: &'a [u8],
+}
+
+/// Why a datagram is no packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketError {
+    /// Shorter than a header.
+    #[error("a packet has at least {HEADER_BYTES} bytes, got {got}")]
+    Short {
+        /// Bytes of the datagram.
+        got: usize,
+    },
+    /// Another protocol, another version, or a kind of packet that this version does not have.
+    #[error("a packet begins with {MAGIC:02x?}, version {VERSION} and kind 1 or 2, got {got:02x?}")]
+    Foreign {
+        /// The datagram's first six bytes.
+        got: [u8; 6],
+    },
+    /// Slices that have no time.
+    #[error(
+        "a slice has 1 to {SLICE_NS_MAX} ns and ends within 2^63 ns, got slice {slice} of {slice_ns} ns"
+    )]
+    Slice {
+        /// The slice's number.
+        slice: u64,
+        /// Nanoseconds per slice.
+        slice_ns: u64,
+    },
+    /// The entries need another length.
+    #[error("the entries say a datagram of {expected} bytes, got {got}")]
+    Length {
+        /// Bytes that a datagram with these entries has.
+        expected: usize,
+        /// Bytes of the datagram.
+        got: usize,
+    },
+    /// An entry's samples reach beyond the datagram.
+    #[error("entry {index} has {left} bytes for its samples, got {bytes}")]
+    Entry {
+        /// Which one.
+        index: usize,
+        /// How many bytes it says.
+        bytes: u32,
+        /// How many there are.
+        left: usize,
+    },
+}
+
+impl PacketError {
+    /// The ledger's line that counts such a datagram.
+    pub fn entry(&self) -> LedgerEntry {
+        match self {
+            Self::Short { .. } => LedgerEntry::PacketsMalformedShort,
+            Self::Foreign { .. } | Self::Slice { .. } => LedgerEntry::PacketsMalformedDecoding,
+            Self::Length { .. } => LedgerEntry::PacketsMalformedLength,
+            Self::Entry { .. } => LedgerEntry::PacketsMalformedFragment,
+        }
+    }
+}
+
+/// A datagram that was checked from end to end.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    header: Header,
+    table: &'a [[u8; ENTRY_BYTES]],
+    samples: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Checks the header and every entry's length before anything is handed out: what is malformed
+    /// anywhere is dropped whole. That a channel exists and that the bytes are whole samples is for
+    /// the receiver to check, who knows the channels.
+    ///
+    /// # Errors
+    /// A datagram that is no packet; see [`PacketError`].
+    #[inline]
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, PacketError> {
+        let got = datagram.len();
+        let Some((head, body)) = datagram.split_first_chunk::<HEADER_BYTES>() else {
+            return Err(PacketError::Short { got });
+        };
+        let kind = match (head[..4] == MAGIC, head[4], head[5]) {
+            (true, VERSION, 1) => Kind::Samples,
+            (true, VERSION, 2) => Kind::Heartbeat,
+            _ => return Err(PacketError::Foreign { got: bytes_at(head, 0) }),
+        };
+        let slice = u64::from_le_bytes(bytes_at(head, 24));
+        let slice_ns = u64::from_le_bytes(bytes_at(head, 32));
+        if !is_slice(slice, slice_ns) {
+            return Err(PacketError::Slice { slice, slice_ns });
+        }
+        let count = usize::from(u16::from_le_bytes(bytes_at(head, 12)));
+        let table_bytes = count * ENTRY_BYTES;
+        let Some((table, samples)) = body.split_at_checked(table_bytes) else {
+            return Err(PacketError::Length { expected: HEADER_BYTES + table_bytes, got });
+        };
+        let (table, _) = table.as_chunks::<ENTRY_BYTES>();
+        let mut used = 0;
+        for (index, entry) in table.iter().enumerate() {
+            let bytes = u32::from_le_bytes(bytes_at(entry, 8));
+            let left = samples.len() - used;
+            let padded = (u64::from(bytes) + 7) & !7;
+            if padded > left as u64 {
+                return Err(PacketError::Entry { index, bytes, left });
+            }
+            used += padded as usize;
+        }
+        if used != samples.len() || (kind == Kind::Heartbeat && count != 0) {
+            let entries = if kind == Kind::Heartbeat { 0 } else { table_bytes + used };
+            return Err(PacketError::Length { expected: HEADER_BYTES + entries, got });
+        }
+        let link = u32::from_le_bytes(bytes_at(head, 8));
+        let sequence = u64::from_le_bytes(bytes_at(head, 16));
+        Ok(Self { header: Header { kind, link, sequence, slice, slice_ns }, table, samples })
+    }
+
+    /// What its header says.
+    #[inline]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Its entries, in the order in which they stand; none in a heartbeat.
+    #[inline]
+    pub fn entries(&self) -> Entries<'a> {
+        Entries { table: self.table.iter(), samples: self.samples }
+    }
+
+    /// How many entries it has.
+    #[inline]
+    pub fn entry_count(&self) -> usize {
+        self.table.len()
+    }
+}
+
+/// The entries of a packet.
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    table: std::slice::Iter<'a, [u8; ENTRY_BYTES]>,
+    samples: &'a [u8],
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Entry<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Entry<'a>> {
+        let entry = self.table.next()?;
+        let channel = u32::from_le_bytes(bytes_at(entry, 0));
+        let first_sample = u32::from_le_bytes(bytes_at(entry, 4));
+        let bytes = u32::from_le_bytes(bytes_at(entry, 8)) as usize;
+        // Neither fails after Packet::parse; `?` instead of a panic costs nothing.
+        let samples = self.samples.get(..bytes)?;
+        self.samples = self.samples.get((bytes + 7) & !7..)?;
+        Some(Entry { channel, first_sample, samples })
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.table.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Entries<'_> {}
+
+/// Writes one packet into a buffer of the caller's: begin, push the entries, finish with their
+/// samples. The table stands before the samples, so that all entries are pushed before any samples
+/// are written.
+#[derive(Debug)]
+pub struct PacketEncoder<'b> {
+    buffer: &'b mut [u8],
+    count: usize,
+    // Bytes of the samples so far, padding included.
+    samples_bytes: usize,
+}
+
+impl<'b> PacketEncoder<'b> {
+    /// A packet without entries at the begin of `buffer`.
+    ///
+    /// # Panics
+    /// A buffer shorter than [`HEADER_BYTES`], or slices that [`Packet::parse`] would refuse.
+    #[inline]
+    pub fn begin(buffer: &'b mut [u8], header: &Header) -> Self {
+        assert!(is_slice(header.slice, header.slice_ns), "{header:?} has no time");
+        let head = buffer.first_chunk_mut::<HEADER_BYTES>().expect("a buffer holds a header");
+        head.fill(0);
+        head[..4].copy_from_slice(&MAGIC);
+        head[4] = VERSION;
+        head[5] = header.kind as u8;
+        head[8..12].copy_from_slice(&header.link.to_le_bytes());
+        head[16..24].copy_from_slice(&header.sequence.to_le_bytes());
+        head[24..32].copy_from_slice(&header.slice.to_le_bytes());
+        head[32..40].copy_from_slice(&header.slice_ns.to_le_bytes());
+        Self { buffer, count: 0, samples_bytes: 0 }
+    }
+
+    /// Bytes of the datagram with the entries so far.
+    #[inline]
+    pub fn packet_bytes(&self) -> usize {
+        HEADER_BYTES + self.count * ENTRY_BYTES + self.samples_bytes
+    }
+
+    /// How many entries were pushed.
+    #[inline]
+    pub fn entry_count(&self) -> usize {
+        self.count
+    }
+
+    /// Appends an entry whose samples [`finish_with`](Self::finish_with) will ask for; false, and
+    /// nothing done, if it does not fit into the buffer and into one datagram.
+    ///
+    /// # Panics
+    /// An entry in a heartbeat.
+    #[inline]
+    pub fn push(&mut self, entry: &EntryHeader) -> bool {
+        assert_eq!(self.buffer[5], Kind::Samples as u8, "a heartbeat has no entries");
+        let room = self.buffer.len().min(DATAGRAM_BYTES_MAX) - self.packet_bytes();
+        let padded = (u64::from(entry.bytes) + 7) & !7;
+        if padded + ENTRY_BYTES as u64 > room as u64 {
+            return false;
+        }
+        let offset = HEADER_BYTES + self.count * ENTRY_BYTES;
+        let words = [entry.channel, entry.first_sample, entry.bytes, 0].map(u32::to_le_bytes);
+        self.buffer[offset..offset + ENTRY_BYTES].copy_from_slice(words.as_flattened());
+        self.count += 1;
+        self.samples_bytes += padded as usize;
+        true
+    }
+
+    /// Has `fill` write each entry's samples in place, in the entries' order, and returns the bytes
+    /// of the datagram, which stands at the buffer's begin.
+    #[inline]
+    pub fn finish_with(self, mut fill: impl FnMut(&EntryHeader, &mut [u8])) -> usize {
+        let packet_bytes = self.packet_bytes();
+        self.buffer[12..14].copy_from_slice(&(self.count as u16).to_le_bytes());
+        let table_end = HEADER_BYTES + self.count * ENTRY_BYTES;
+        let (front, mut rest) = self.buffer[..packet_bytes].split_at_mut(table_end);
+        let (table, _) = front[HEADER_BYTES..].as_chunks::<ENTRY_BYTES>();
+        for entry in table {
+            let entry = EntryHeader {
+                channel: u32::from_le_bytes(bytes_at(entry, 0)),
+                first_sample: u32::from_le_bytes(bytes_at(entry, 4)),
+                bytes: u32::from_le_bytes(bytes_at(entry, 8)),
+            };
+            let bytes = entry.bytes as usize;
+            let (area, behind) = rest.split_at_mut((bytes + 7) & !7);
+            area[bytes..].fill(0);
+            fill(&entry, &mut area[..bytes]);
+            rest = behind;
+        }
+        packet_bytes
+    }
+}
+
+/// Writes a heartbeat to the begin of `buffer` and returns its bytes.
+///
+/// # Panics
+/// As [`PacketEncoder::begin`].
+pub fn encode_heartbeat(buffer: &mut [u8], header: &Header) -> usize {
+    let header = Header { kind: Kind::Heartbeat, ..*header };
+    PacketEncoder::begin(buffer, &header).packet_bytes()
+}
+
+/// Whether the slice's end can be told as nanoseconds in 63 bits.
+#[inline]
+fn is_slice(slice: u64, slice_ns: u64) -> bool {
+    let begin = u128::from(slice) * u128::from(slice_ns);
+    (1..=SLICE_NS_MAX).contains(&slice_ns) && begin + u128::from(slice_ns) <= i64::MAX as u128
+}
+
+#[inline]
+fn bytes_at<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&bytes[offset..offset + N]);
+    out
+}
+
+const _: () = {
+    assert!(SAMPLES_BYTES_MAX == 65_440);
+    // As many entries as a datagram has room for can be counted in 16 bits.
+    assert!((DATAGRAM_BYTES_MAX - HEADER_BYTES) / ENTRY_BYTES <= u16::MAX as usize);
+    assert!(SLICE_NS_DEFAULT <= SLICE_NS_MAX);
+};
