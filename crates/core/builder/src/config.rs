@@ -44,6 +44,9 @@ pub struct BuilderConfig {
     pub frame_bytes: u64,
     /// Time after which a frame is cut whatever its size.
     pub frame_time_ns: u64,
+    /// Frames are cut at multiples of this key, counted within one turn of the event numbers, and a
+    /// frame ends where the numbers begin anew. None: size and time alone cut.
+    pub frame_keys_multiple: Option<u64>,
     /// Payload that open events, and fragments beyond the window, may hold together. Beyond it the
     /// oldest events close, whoever is missing: what has come is worth more than what may come.
     pub waiting_bytes_max: u64,
@@ -64,6 +67,7 @@ impl BuilderConfig {
             incomplete: IncompletePolicy::Keep,
             frame_bytes: FRAME_TARGET_BYTES_DEFAULT,
             frame_time_ns: 1_000_000_000,
+            frame_keys_multiple: None,
             waiting_bytes_max: 1 << 30,
             parked_max: 65_536,
         }
@@ -98,6 +102,9 @@ impl BuilderConfig {
         }
         if self.frame_bytes == 0 {
             return Err(ConfigError::FrameBytes);
+        }
+        if self.frame_keys_multiple == Some(0) {
+            return Err(ConfigError::FrameKeys);
         }
         if self.parked_max == 0 || self.parked_max > PARKED_MAX {
             return Err(ConfigError::Parked { got: self.parked_max });
@@ -149,6 +156,9 @@ pub enum ConfigError {
     /// The frame's size.
     #[error("expected frames of at least 1 byte, got 0")]
     FrameBytes,
+    /// The multiple of keys at which frames are cut.
+    #[error("expected frames of at least 1 key, got 0")]
+    FrameKeys,
     /// The fragments kept beyond the window.
     #[error("expected 1 to {PARKED_MAX} fragments kept beyond the window, got {got}")]
     Parked {

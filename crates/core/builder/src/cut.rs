@@ -60,7 +60,8 @@ impl Builder {
     /// returns none. `reuse` is an earlier cut whose memory may be used; it is kept until needed.
     ///
     /// A frame has at least one row, at most as many as the window, and its payload exceeds
-    /// `frame_bytes` by less than one event.
+    /// `frame_bytes` by less than one event. Where `frame_keys_multiple` is set, its keys lie between
+    /// two multiples.
     pub fn cut(&mut self, now_ns: u64, reuse: Option<Cut>) -> Option<Cut> {
         self.advance_time(now_ns);
         self.spare = reuse.or(self.spare.take());
@@ -80,7 +81,25 @@ impl Builder {
             && (self.finished
                 || self.status.released_bytes >= self.config.frame_bytes
                 || rows >= self.window.events()
+                || self.has_whole_block()
                 || self.now_ns - self.rows_since_ns >= self.config.frame_time_ns)
+    }
+
+    // Whether released rows reach the multiple of keys at which the first one's frame ends.
+    fn has_whole_block(&self) -> bool {
+        if self.config.frame_keys_multiple.is_none() {
+            return false;
+        }
+        let (Some(first), Some(last)) = (self.rows.front(), self.rows.back()) else { return false };
+        self.block_of(first.key) != self.block_of(last.key + 1)
+    }
+
+    // Which frame a key belongs to where frames end at multiples: a turn of the numbers, and the
+    // multiple within it.
+    fn block_of(&self, key: u64) -> (u64, u64) {
+        let Some(multiple) = self.config.frame_keys_multiple else { return (0, 0) };
+        let bits = self.config.number_bits;
+        (key >> bits, (key & ((1 << bits) - 1)) / multiple)
     }
 
     fn cut_rows(&mut self) -> Cut {
@@ -116,8 +135,10 @@ impl Builder {
     fn rows_of_one_frame(&self) -> (usize, u64, bool) {
         let rows_max = self.window.events() as usize;
         let (mut count, mut bytes, mut some_dropped) = (0, 0, false);
+        let block = self.rows.front().map(|row| self.block_of(row.key));
         for row in self.rows.iter().take(rows_max) {
-            if bytes >= self.config.frame_bytes {
+            let ended = Some(self.block_of(row.key)) != block;
+            if bytes >= self.config.frame_bytes || ended {
                 break;
             }
             count += 1;

@@ -57,6 +57,38 @@ fn neighbours_are_one_span_and_gaps_divide() {
 }
 
 #[test]
+fn frames_end_at_multiples_of_a_key_and_where_numbers_begin_anew() {
+    let mut config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+    (config.number_bits, config.window_events, config.reorder_events) = (16, 1_024, 16);
+    config.frame_keys_multiple = Some(40);
+    config.frame_bytes = 100 << 20;
+    let mut rig = Rig::new(config);
+    let first = 65_536 - 70;
+    rig.send_all(0, 0..2, first..65_536 - 10);
+    rig.poll(0);
+    // 65,480 is the only multiple of 40 so far: what is behind it waits.
+    assert_eq!(rig.frame_rows, [14, 40]);
+    rig.send_all(0, 0..2, 65_536 - 10..65_536 + 45);
+    rig.poll(0);
+    assert_eq!(rig.frame_rows, [14, 40, 16, 40]);
+    rig.finish(0);
+    assert_eq!(rig.frame_rows, [14, 40, 16, 40, 5]);
+    assert_eq!(rig.complete(), 115);
+}
+
+#[test]
+fn a_frame_of_a_multiple_of_keys_is_still_cut_by_its_size() {
+    let mut config = BuilderConfig::new(vec![SourceRole::Required]);
+    config.frame_keys_multiple = Some(100);
+    config.frame_bytes = 6_000;
+    let mut rig = Rig::new(config);
+    rig.send_all(0, 0..1, 0..230);
+    rig.poll(0);
+    rig.finish(0);
+    assert_eq!(rig.frame_rows, [60, 40, 60, 40, 30]);
+}
+
+#[test]
 fn fragments_without_bytes_are_rows_like_others() {
     let mut rig = Rig::required(2);
     for source in 0..2 {
@@ -182,5 +214,6 @@ fn settings_that_cannot_be_are_refused() {
     assert!(matches!(refused(|c| c.reorder_events = 1 << 20), ConfigError::Reorder { .. }));
     assert_eq!(refused(|c| c.timeout_ns = 0), ConfigError::Timeout { got: 0 });
     assert_eq!(refused(|c| c.frame_bytes = 0), ConfigError::FrameBytes);
+    assert_eq!(refused(|c| c.frame_keys_multiple = Some(0)), ConfigError::FrameKeys);
     assert_eq!(refused(|c| c.parked_max = 0), ConfigError::Parked { got: 0 });
 }

@@ -280,7 +280,7 @@ impl RecorderConfig {
             Refused::Window { .. } => "build.window_events",
             Refused::Reorder { .. } => "build.reorder_events",
             Refused::Timeout { .. } => "build.timeout",
-            Refused::FrameBytes => "frame.bytes",
+            Refused::FrameBytes | Refused::FrameKeys => "frame.bytes",
             Refused::NumberBits { .. } | Refused::Parked { .. } => "build",
         };
         // Its sentence says what was expected and, but for one, what it got.
