@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::codec::Codec;
+use catchment_codec::{Codec, CodecError};
+
 use crate::header::SchemaError;
 
 /// Which frame of a file is spoken of.
@@ -92,6 +93,16 @@ pub enum ColumnProblem {
         /// What does not fit.
         reason: &'static str,
     },
+}
+
+impl From<CodecError> for ColumnProblem {
+    fn from(error: CodecError) -> Self {
+        match error {
+            CodecError::Unknown(codec) => Self::Codec(codec),
+            CodecError::Field { field, expected, got } => Self::Field { field, expected, got },
+            CodecError::Decode { reason } => Self::Decode { reason },
+        }
+    }
 }
 
 /// What is wrong with a file, or with reading it.

@@ -16,11 +16,11 @@
 //! +----+-------+-------+-------+--------+--------+--------------+-----------+------+----------+
 //! ```
 
+use catchment_codec::Codec;
 use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
 
 use crate::bytes::{align_up, put, u16_at, u32_at, u64_at};
 use crate::checksum::{crc32c, crc32c_around};
-use crate::codec::Codec;
 use crate::error::{FrameError, Part};
 use crate::kinds::{Dtype, FrameKind};
 use crate::{BLOCK_BYTES, COLUMN_ALIGN_BYTES, FRAME_HEADER_BYTES_MAX};

@@ -86,7 +86,6 @@
 
 mod bytes;
 mod checksum;
-mod codec;
 mod error;
 mod events;
 mod frame;
@@ -101,8 +100,8 @@ mod toc;
 mod toc_reader;
 mod walk;
 
+pub use catchment_codec::{Codec, CodecError, ColumnEncoder, Encoded, decode_column};
 pub use checksum::{Crc32c, crc32c};
-pub use codec::{Codec, ColumnEncoder, Encoded, decode_column};
 pub use error::{ColumnProblem, FrameError, FrameRef, Part};
 pub use events::{EventColumns, SourceColumns};
 pub use frame::{ColumnEntry, FrameInfo, FrameLayout, FrameSummary, write_frame};

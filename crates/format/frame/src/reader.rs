@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use catchment_codec::{Codec, check_sizes, decode_into};
 use catchment_model::Ledger;
 use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
 
 use crate::checksum::{Crc32c, crc32c};
-use crate::codec::{Codec, check_sizes, decode_into};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::events::EventColumns;
 use crate::frame::{ColumnEntry, FIXED_BYTES, FrameSummary, Head};
@@ -494,7 +494,8 @@ pub(crate) fn read_stored_column<R: ReadAt + ?Sized>(
 ) -> Result<(), FrameError> {
     let fail = |problem| FrameError::column(frame, entry.id, problem);
     check_entry(summary, entry).map_err(fail)?;
-    check_sizes(entry.codec, entry.stored_bytes, entry.raw_bytes).map_err(fail)?;
+    check_sizes(entry.codec, entry.stored_bytes, entry.raw_bytes)
+        .map_err(|error| fail(error.into()))?;
     let raw_bytes = entry.raw_bytes as usize;
     // Encoded bytes are read behind the place where the decoded ones go: one buffer, kept by the
     // caller.
@@ -526,7 +527,7 @@ fn fill_column<R: ReadAt + ?Sized>(
     if entry.codec == Codec::None {
         return Ok(());
     }
-    decode_into(entry.codec, stored, raw).map_err(fail)
+    decode_into(entry.codec, stored, raw).map_err(|error| fail(error.into()))
 }
 
 /// Checks the checksum of a column's stored bytes, a piece at a time.

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use catchment_codec::{Codec, ColumnEncoder};
 use catchment_model::Ledger;
 
 use crate::bytes::put;
 use crate::checksum::{crc32c, crc32c_around};
-use crate::codec::{Codec, ColumnEncoder};
 use crate::frame::{ColumnEntry, FrameInfo, FrameSummary, write_frame};
 use crate::kinds::{Dtype, FrameKind};
 use crate::ledger::{RECORD_BYTES, encode_ledger_total};

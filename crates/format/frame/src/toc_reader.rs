@@ -1,11 +1,11 @@
 //! Trailer and TOC, read: the root when a file is opened, a column's list when it is asked for.
 
+use catchment_codec::Codec;
 use catchment_model::Ledger;
 use catchment_model::limits::FRAME_BYTES_MAX;
 
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::checksum::{crc32c, crc32c_around};
-use crate::codec::Codec;
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::frame::{ColumnEntry, FrameInfo, FrameSummary};
 use crate::header::FileHeader;

@@ -11,9 +11,7 @@ use lz4_flex::block::{
     CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
 };
 
-use crate::bytes::u32_at;
-use crate::error::ColumnProblem;
-use crate::read_at::set_len;
+use crate::error::CodecError;
 
 /// How a column is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -172,11 +170,10 @@ impl fmt::Debug for ColumnEncoder {
 }
 
 /// Checks what an entry says of its sizes, before anything is allocated by them.
-pub(crate) fn check_sizes(
-    codec: Codec,
-    stored_bytes: u64,
-    raw_bytes: u64,
-) -> Result<(), ColumnProblem> {
+///
+/// # Errors
+/// A codec that this version does not know, and sizes that cannot be.
+pub fn check_sizes(codec: Codec, stored_bytes: u64, raw_bytes: u64) -> Result<(), CodecError> {
     let (expected, fits) = match codec {
         Codec::None => ("stored_bytes", raw_bytes == stored_bytes),
         Codec::Lz4 => (
@@ -185,12 +182,21 @@ pub(crate) fn check_sizes(
                 && raw_bytes <= LZ4_RAW_BYTES_MAX as u64
                 && raw_bytes <= stored_bytes.saturating_mul(255),
         ),
-        other => return Err(ColumnProblem::Codec(other)),
+        other => return Err(CodecError::Unknown(other)),
     };
     if fits {
         return Ok(());
     }
-    Err(ColumnProblem::Field { field: "raw_bytes", expected, got: raw_bytes })
+    Err(CodecError::Field { field: "raw_bytes", expected, got: raw_bytes })
+}
+
+/// Makes `buffer` exactly `bytes` long without writing zeros over what it had.
+fn set_len(buffer: &mut Vec<u8>, bytes: usize) {
+    if buffer.len() < bytes {
+        buffer.resize(bytes, 0);
+    } else {
+        buffer.truncate(bytes);
+    }
 }
 
 /// Decodes `stored` into `out`, which becomes exactly `raw_bytes` long. Allocates `raw_bytes` at
@@ -203,35 +209,36 @@ pub fn decode_column(
     stored: &[u8],
     raw_bytes: u64,
     out: &mut Vec<u8>,
-) -> Result<(), ColumnProblem> {
+) -> Result<(), CodecError> {
     check_sizes(codec, stored.len() as u64, raw_bytes)?;
     set_len(out, raw_bytes as usize);
     decode_into(codec, stored, out)
 }
 
-/// Decodes into a slice of exactly the raw size. Sizes have been checked.
-pub(crate) fn decode_into(
-    codec: Codec,
-    stored: &[u8],
-    out: &mut [u8],
-) -> Result<(), ColumnProblem> {
+/// Decodes into a slice of exactly the raw size.
+///
+/// # Errors
+/// A codec that this version does not know, sizes that cannot be, bytes that do not decode.
+pub fn decode_into(codec: Codec, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+    check_sizes(codec, stored.len() as u64, out.len() as u64)?;
     match codec {
         Codec::None => out.copy_from_slice(stored),
         Codec::Lz4 => {
-            let prefix = u64::from(u32_at(stored, 0));
+            let prefix =
+                u64::from(u32::from_le_bytes([stored[0], stored[1], stored[2], stored[3]]));
             if prefix != out.len() as u64 {
                 let expected = "raw_bytes";
-                return Err(ColumnProblem::Field { field: "LZ4 raw size", expected, got: prefix });
+                return Err(CodecError::Field { field: "LZ4 raw size", expected, got: prefix });
             }
             let decoded = decompress_into(&stored[PREFIX_BYTES..], out)
-                .map_err(|error| ColumnProblem::Decode { reason: error.to_string() })?;
+                .map_err(|error| CodecError::Decode { reason: error.to_string() })?;
             if decoded != out.len() {
                 let expected = "raw_bytes";
                 let got = decoded as u64;
-                return Err(ColumnProblem::Field { field: "decoded bytes", expected, got });
+                return Err(CodecError::Field { field: "decoded bytes", expected, got });
             }
         }
-        other => return Err(ColumnProblem::Codec(other)),
+        other => return Err(CodecError::Unknown(other)),
     }
     Ok(())
 }
@@ -301,14 +308,14 @@ mod tests {
     #[test]
     fn lying_sizes_are_refused_before_anything_is_allocated() {
         let mut out = Vec::new();
-        let field = |result| matches!(result, Err(ColumnProblem::Field { .. }));
+        let field = |result| matches!(result, Err(CodecError::Field { .. }));
         assert!(field(decode_column(Codec::Lz4, &[0; 3], 0, &mut out)));
         assert!(field(decode_column(Codec::Lz4, &[0; 8], 1 << 60, &mut out)));
         assert!(field(decode_column(Codec::None, &[0; 8], 9, &mut out)));
         assert!(field(decode_column(Codec::Lz4, &[9, 0, 0, 0, 0], 8, &mut out)));
         assert_eq!(
             decode_column(Codec::Unknown(77), &[], 0, &mut out),
-            Err(ColumnProblem::Codec(Codec::Unknown(77)))
+            Err(CodecError::Unknown(Codec::Unknown(77)))
         );
         assert!(out.capacity() < 100);
     }
