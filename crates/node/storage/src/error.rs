@@ -29,6 +29,22 @@ pub enum StorageError {
         /// What the system said.
         source: io::Error,
     },
+    /// The system could not write.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Something that cannot be written, because it does not fit the schema, or itself.
+    #[error("{what} cannot be written: {problem}")]
+    Unwritable {
+        /// What.
+        what: String,
+        /// Why.
+        problem: String,
+    },
     /// A file that was made ahead and never begun.
     #[error("{}: nothing was ever recorded in this file", path.display())]
     Blank {
@@ -118,6 +134,7 @@ impl StorageError {
                 DiskError::Path { path, source, .. } | DiskError::Create { path, source },
             )
             | Self::Read { path, source }
+            | Self::Write { path, source }
             | Self::Frame { path, source: FrameError::Read { source, .. } }
             | Self::Frame { path, source: FrameError::Length(source) } => Some((path, source)),
             _ => None,
@@ -136,6 +153,8 @@ impl StorageError {
             | Self::IndexTwice { .. } => true,
             Self::Disk(_)
             | Self::Read { .. }
+            | Self::Write { .. }
+            | Self::Unwritable { .. }
             | Self::Blank { .. }
             | Self::NoFiles { .. }
             | Self::NoEvent { .. }

@@ -16,6 +16,7 @@ mod open;
 mod repair;
 mod run;
 mod verify;
+mod write;
 
 pub use audit::{AuditReport, Closing, Difference, Open, Verdict, audit, recompute};
 pub use column::{FragmentColumn, FragmentRows, FrameEvents, Validity};
@@ -24,3 +25,7 @@ pub use open::{EXTENSION, FileProblem};
 pub use repair::{FileRepair, Outcome, RepairReport, repair};
 pub use run::{EventCounts, FileInfo, Frame, Run};
 pub use verify::{Problem, Progress, VerifyReport, verify};
+pub use write::{
+    ColumnData, ColumnHook, Ending, EventFrame, EventSource, Make, MakeBytes, NewRun, RunWriter,
+    Span, StoredColumn, WriteOptions, WriteReport,
+};

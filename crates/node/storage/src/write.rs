@@ -1,0 +1,645 @@
+//! Writing a run's files without a recorder: for what is generated, reduced, re-framed, converted.
+//!
+//! ```text
+//! columns ──► encoded side by side, in order (write/encode.rs) ──► aligned buffers ──► disk
+//! ```
+//!
+//! A frame is laid out when all its columns are encoded, so that its header is written in its place,
+//! before them: nobody sees the file before it is whole. It has a temporary name until it is closed
+//! and durable. The caller's thread encodes too, and waits for the disk only when all buffers are
+//! under way.
+
+mod encode;
+mod output;
+
+use std::path::{Path, PathBuf};
+
+use catchment_disk::DiskConfig;
+use catchment_frame::{
+    Codec, ColumnEntry, ColumnInfo, Dtype, EntryNames, EventColumns, FileHeader, FrameInfo,
+    FrameKind, FrameLayout, Schema, TocBuilder, TocFlags, encode_ledger_increment,
+};
+use catchment_model::limits::COLUMN_BYTES_MAX;
+use catchment_model::{Entry, Ledger, RunId, SourceId};
+
+use crate::error::StorageError;
+use crate::open::EXTENSION;
+use encode::{Encoded, Encoders, Job};
+use output::Output;
+
+/// A run that is to be written.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    /// The folder of its files; made if it is not there.
+    pub folder: PathBuf,
+    /// What its files' names begin with: `NAME-00000.catch`.
+    pub name: String,
+    /// Its identity.
+    pub run: RunId,
+    /// What people call it.
+    pub run_number: u64,
+    /// The configuration that it came from: TOML.
+    pub config: String,
+    /// Sources and columns.
+    pub schema: Schema,
+}
+
+impl NewRun {
+    /// A run with an identity drawn at random.
+    ///
+    /// # Errors
+    /// A system that has no random bits.
+    pub fn new(
+        folder: impl Into<PathBuf>,
+        name: impl Into<String>,
+        schema: Schema,
+    ) -> Result<Self, StorageError> {
+        let run = RunId(random()?);
+        let (folder, name) = (folder.into(), name.into());
+        Ok(Self { folder, name, run, run_number: 0, config: String::new(), schema })
+    }
+}
+
+/// How a run is written.
+#[derive(Clone, Debug)]
+pub struct WriteOptions {
+    /// Bytes of a file before the next is begun.
+    pub file_bytes: u64,
+    /// Time of data, in nanoseconds, in one file before the next is begun.
+    pub file_time_ns: Option<u64>,
+    /// Threads that encode, the caller's included. 0: as many as there are CPUs.
+    pub threads: usize,
+    /// Bytes of one buffer of the disk.
+    pub buffer_bytes: usize,
+    /// Buffers of the disk.
+    pub buffers: usize,
+    /// Number of the first frame.
+    pub first_sequence: u64,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self {
+            file_bytes: catchment_model::limits::FILE_BYTES_DEFAULT,
+            file_time_ns: None,
+            threads: 0,
+            buffer_bytes: 4 << 20,
+            buffers: 8,
+            first_sequence: 0,
+        }
+    }
+}
+
+impl WriteOptions {
+    /// For runs of small frames: less memory.
+    pub fn small() -> Self {
+        Self { buffer_bytes: 256 << 10, buffers: 4, threads: 1, ..Self::default() }
+    }
+}
+
+/// A column's bytes, and who has them.
+pub enum ColumnData<'a> {
+    /// Raw bytes.
+    Raw(&'a [u8]),
+    /// Raw bytes that are made when their turn comes, on the thread that encodes them.
+    Make(Make<'a>),
+    /// Stored bytes of another file, to be written as they are.
+    Stored(StoredColumn<'a>),
+}
+
+/// Raw bytes yet to be made.
+pub struct Make<'a> {
+    /// How many.
+    pub raw_bytes: usize,
+    /// Fills exactly those; what was there before is undefined.
+    pub make: &'a MakeBytes<'a>,
+}
+
+/// What makes a column's bytes.
+pub type MakeBytes<'a> = dyn Fn(&mut [u8]) -> Result<(), StorageError> + Sync + 'a;
+
+/// A column that is encoded already.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredColumn<'a> {
+    /// How.
+    pub codec: Codec,
+    /// CRC-32C of the stored bytes.
+    pub crc32c: u32,
+    /// Bytes as decoded.
+    pub raw_bytes: u64,
+    /// The stored bytes.
+    pub bytes: &'a [u8],
+}
+
+impl ColumnData<'_> {
+    pub(crate) fn raw_bytes(&self) -> usize {
+        match self {
+            Self::Raw(raw) => raw.len(),
+            Self::Make(make) => make.raw_bytes,
+            Self::Stored(stored) => stored.raw_bytes as usize,
+        }
+    }
+}
+
+/// From `row` of a frame's column on, samples are numbered from `sample`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first row of the piece.
+    pub row: u64,
+    /// Its sample's number.
+    pub sample: u64,
+}
+
+/// Sees every channel's raw bytes on the thread that encodes them, while they are in its cache.
+/// Columns that are copied in their stored form are not seen.
+pub trait ColumnHook: Send + Sync {
+    /// One column of one frame. Several threads call at once, in any order of the columns; all
+    /// columns of a frame have been seen before the next frame's.
+    fn raw(&self, column: u32, first_sample: u64, spans: &[Span], raw: &[u8]);
+}
+
+/// Built events, as a frame holds them.
+pub struct EventFrame<'a> {
+    /// Keys of the events.
+    pub keys: &'a [u64],
+    /// Their times: nanoseconds UTC.
+    pub times_ns: &'a [u64],
+    /// Their flags.
+    pub flags: &'a [u32],
+    /// Those sources that have a fragment here.
+    pub sources: Vec<EventSource<'a>>,
+    /// What the ledger counted beside what the frame itself says.
+    pub increments: Option<&'a Ledger>,
+}
+
+/// One source's fragments in a frame.
+pub struct EventSource<'a> {
+    /// The source.
+    pub source: SourceId,
+    /// Bytes of each row's fragment.
+    pub lengths: &'a [u32],
+    /// Which rows have one, a bit each; `None`: all.
+    pub validity: Option<&'a [u8]>,
+    /// The fragments, one behind the other.
+    pub payload: ColumnData<'a>,
+}
+
+/// How a run ends.
+#[derive(Clone, Debug, Default)]
+pub struct Ending {
+    /// The ledger's total; `None`: what the frames and their increments add up to.
+    pub ledger: Option<Ledger>,
+    /// Whether this is the run's end, and not that of a part.
+    pub run_ended: bool,
+    /// Whether data were lost that the ledger does not show.
+    pub data_lost: bool,
+}
+
+/// What was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteReport {
+    /// The files, in order.
+    pub files: Vec<PathBuf>,
+    /// Frames in them.
+    pub frames: u64,
+    /// Bytes of the columns, raw.
+    pub raw_bytes: u64,
+    /// Bytes of the columns as stored.
+    pub stored_bytes: u64,
+    /// Bytes of the files.
+    pub file_bytes: u64,
+}
+
+/// Writes a run's files, frame by frame. Dropped without [`RunWriter::finish`], it deletes the file
+/// that it was writing; files before stay.
+pub struct RunWriter {
+    run: NewRun,
+    options: WriteOptions,
+    columns: EventColumns,
+    output: Output,
+    encoders: Encoders,
+    layout: FrameLayout,
+    hook: Option<Box<dyn ColumnHook>>,
+    file: Option<OpenFile>,
+    next_index: u32,
+    sequence: u64,
+    ledger: Ledger,
+    report: WriteReport,
+}
+
+struct OpenFile {
+    file_id: u64,
+    header_bytes: u64,
+    toc: TocBuilder,
+    toc_bytes: u64,
+    first_time_ns: Option<u64>,
+}
+
+/// A column of the frame that is being written.
+struct Column<'a> {
+    id: u32,
+    dtype: Dtype,
+    rows: u64,
+    data: ColumnData<'a>,
+}
+
+impl RunWriter {
+    /// Makes the folder and begins the first file.
+    ///
+    /// # Errors
+    /// A file of that name is there, or the system refuses.
+    pub fn create(run: NewRun, options: WriteOptions) -> Result<Self, StorageError> {
+        run.schema.check().map_err(|problem| StorageError::Unwritable {
+            what: "schema".to_owned(),
+            problem: problem.to_string(),
+        })?;
+        std::fs::create_dir_all(&run.folder)
+            .map_err(|source| StorageError::Write { path: run.folder.clone(), source })?;
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = if options.threads == 0 { cpus } else { options.threads };
+        let disk = DiskConfig {
+            buffer_bytes: options.buffer_bytes,
+            buffer_count: options.buffers,
+            preallocate_bytes: PREALLOCATE_BYTES.min(options.file_bytes.next_multiple_of(4_096)),
+            ..DiskConfig::default()
+        };
+        let mut writer = Self {
+            columns: EventColumns::of(&run.schema),
+            ledger: Ledger::new(run.schema.sources.len()),
+            output: Output::new(disk)?,
+            encoders: Encoders::new(threads),
+            layout: FrameLayout::begin(NO_FRAME, 0),
+            hook: None,
+            file: None,
+            next_index: 0,
+            sequence: options.first_sequence,
+            report: WriteReport::default(),
+            run,
+            options,
+        };
+        writer.begin_file()?;
+        Ok(writer)
+    }
+
+    /// Shows every channel's raw bytes to a hook.
+    pub fn set_hook(&mut self, hook: Box<dyn ColumnHook>) {
+        self.hook = Some(hook);
+    }
+
+    /// The run as it was given.
+    pub fn run(&self) -> &NewRun {
+        &self.run
+    }
+
+    /// What was written so far. Files come in when they have their final name.
+    pub fn report(&self) -> &WriteReport {
+        &self.report
+    }
+
+    /// What the frames so far and their increments add up to.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Writes a frame of events.
+    ///
+    /// # Errors
+    /// Columns that do not fit each other or the schema, or a disk that refuses.
+    pub fn write_events(&mut self, frame: EventFrame<'_>) -> Result<(), StorageError> {
+        let rows = frame.keys.len() as u64;
+        let increment = self.count_events(&frame)?;
+        let mut records = Vec::new();
+        encode_ledger_increment(&increment, &mut records);
+        let ids = self.columns.clone();
+        let (keys, times) = (bytes_of(frame.keys), bytes_of(frame.times_ns));
+        let flags = bytes_of(frame.flags);
+        let mut columns = Vec::with_capacity(4 + 3 * frame.sources.len());
+        let raw = |id, dtype, rows, bytes| Column { id, dtype, rows, data: ColumnData::Raw(bytes) };
+        if rows > 0 {
+            columns.push(raw(present(ids.key, "event_key")?, Dtype::U64, rows, &keys));
+            columns.push(raw(present(ids.time, "event_time")?, Dtype::U64, rows, &times));
+            columns.push(raw(present(ids.flags, "event_flags")?, Dtype::U32, rows, &flags));
+        }
+        if !records.is_empty() {
+            let id = present(ids.ledger_increment, "ledger_increment")?;
+            columns.push(raw(id, Dtype::Record, (records.len() / 16) as u64, &records));
+        }
+        let lengths: Vec<_> = frame.sources.iter().map(|one| bytes_of(one.lengths)).collect();
+        for (source, lengths) in frame.sources.into_iter().zip(&lengths) {
+            let ids = ids.sources[source.source.index()];
+            let id = present(ids.lengths, "fragment_lengths")?;
+            columns.push(raw(id, Dtype::U32, rows, lengths));
+            if let Some(bits) = source.validity {
+                let id = present(ids.validity, "fragment_validity")?;
+                columns.push(raw(id, Dtype::Bits, rows, bits));
+            }
+            if source.payload.raw_bytes() > 0 {
+                let id = present(ids.payload, "fragment_payload")?;
+                let (dtype, rows) = self.rows_of(id, source.payload.raw_bytes() as u64)?;
+                columns.push(Column { id, dtype, rows, data: source.payload });
+            }
+        }
+        let info = FrameInfo {
+            kind: FrameKind::Events,
+            time_first_ns: frame.times_ns.iter().copied().min().unwrap_or(0),
+            time_last_ns: frame.times_ns.iter().copied().max().unwrap_or(0),
+            key_first: frame.keys.iter().copied().min().unwrap_or(0),
+            key_last: frame.keys.iter().copied().max().unwrap_or(0),
+            rows,
+            ..NO_FRAME
+        };
+        self.write_frame(info, columns)
+    }
+
+    /// Ends the run: closes its last file and waits until every file has its final name.
+    ///
+    /// # Errors
+    /// A disk that refuses. Files that are closed stay.
+    pub fn finish(mut self, ending: Ending) -> Result<WriteReport, StorageError> {
+        let ledger = ending.ledger.unwrap_or_else(|| self.ledger.clone());
+        let flags = TocFlags {
+            run_ended: ending.run_ended,
+            data_lost: ending.data_lost || ledger.balance().lost_data(),
+            ..TocFlags::default()
+        };
+        self.close_file(&ledger, flags)?;
+        self.report.files.extend(self.output.wait()?);
+        self.report.files.sort();
+        Ok(self.report)
+    }
+
+    /// What the frame adds to the ledger, its own counts included; those are added to the total.
+    fn count_events(&mut self, frame: &EventFrame<'_>) -> Result<Ledger, StorageError> {
+        let rows = frame.keys.len();
+        let source_count = self.run.schema.sources.len();
+        let mut increment = Ledger::new(source_count);
+        if let Some(counted) = frame.increments {
+            if counted.sources.len() != source_count {
+                return Err(unwritable("ledger", "it has another number of sources"));
+            }
+            increment.add(counted);
+        }
+        if frame.times_ns.len() != rows || frame.flags.len() != rows {
+            return Err(unwritable("event columns", "keys, times and flags are of one length"));
+        }
+        let mut fragments = vec![(0, 0); source_count];
+        for source in &frame.sources {
+            let index = source.source.index();
+            let bits = source.validity.map(<[u8]>::len);
+            let fits = index < source_count
+                && source.lengths.len() == rows
+                && bits.is_none_or(|bits| bits == rows.div_ceil(8));
+            let sum: u64 = source.lengths.iter().map(|&length| u64::from(length)).sum();
+            if !fits || sum != source.payload.raw_bytes() as u64 {
+                let what = format!("columns of source {index}");
+                let problem = "lengths and validity have the frame's rows, payload their sum";
+                return Err(unwritable(&what, problem));
+            }
+            let ones = |bits: &[u8]| bits.iter().map(|byte| u64::from(byte.count_ones())).sum();
+            fragments[index] = (source.validity.map_or(rows as u64, ones), sum);
+        }
+        let mut counted = increment.clone();
+        for (index, (count, bytes)) in fragments.into_iter().enumerate() {
+            let source = &mut counted.sources[index];
+            source[Entry::FragmentsRecorded] = count;
+            source[Entry::FragmentBytesRecorded] = bytes;
+            source[Entry::FragmentsDurable] = count;
+            if self.run.schema.sources[index].required {
+                source[Entry::FragmentsMissing] = rows as u64 - count.min(rows as u64);
+            }
+        }
+        self.ledger.add(&counted);
+        Ok(increment)
+    }
+
+    /// Type and rows of a column of the schema with that many raw bytes.
+    fn rows_of(&self, id: u32, raw_bytes: u64) -> Result<(Dtype, u64), StorageError> {
+        let info = self.column_info(id)?;
+        let elements = info.shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n));
+        let row_bytes = elements.and_then(|elements| info.dtype.bytes_of(elements));
+        match row_bytes {
+            Some(bytes) if bytes > 0 && raw_bytes.is_multiple_of(bytes) => {
+                Ok((info.dtype, raw_bytes / bytes))
+            }
+            None => Ok((info.dtype, raw_bytes)),
+            Some(_) => Err(unwritable(&format!("column {id}"), "it is not whole rows")),
+        }
+    }
+
+    fn column_info(&self, id: u32) -> Result<&ColumnInfo, StorageError> {
+        let found = self.run.schema.columns.iter().find(|info| info.id == id);
+        found.ok_or_else(|| unwritable(&format!("column {id}"), "the schema does not have it"))
+    }
+
+    /// Encodes and writes a frame; file id and number are set here.
+    fn write_frame(
+        &mut self,
+        info: FrameInfo,
+        columns: Vec<Column<'_>>,
+    ) -> Result<(), StorageError> {
+        for column in &columns {
+            if column.data.raw_bytes() as u64 > COLUMN_BYTES_MAX {
+                return Err(unwritable(&format!("column {}", column.id), "it passes 1 GiB"));
+            }
+        }
+        let jobs = columns.iter().map(|column| Job {
+            id: column.id,
+            coding: Codec::None,
+            data: &column.data,
+            first_sample: 0,
+            spans: &[],
+            channel: false,
+        });
+        let encoded = self.encoders.encode(jobs.collect(), self.hook.as_deref())?;
+        self.lay_out(info, &columns, &encoded)?;
+        if self.is_full(&info) {
+            let ledger = self.ledger.clone();
+            self.close_file(&ledger, TocFlags::default())?;
+            self.begin_file()?;
+            self.lay_out(info, &columns, &encoded)?;
+        }
+        self.stream(&columns, &encoded)?;
+        self.encoders.recycle(encoded);
+        self.sequence += 1;
+        Ok(())
+    }
+
+    /// Sets the layout to the frame's.
+    fn lay_out(
+        &mut self,
+        info: FrameInfo,
+        columns: &[Column<'_>],
+        encoded: &[Encoded],
+    ) -> Result<(), StorageError> {
+        let file_id = self.file.as_ref().map_or(0, |file| file.file_id);
+        let info = FrameInfo { file_id, sequence: self.sequence, ..info };
+        let stored: u64 = encoded.iter().map(|one| one.stored_bytes.next_multiple_of(64)).sum();
+        if stored + 64 * columns.len() as u64 + 8_192 > catchment_model::limits::FRAME_BYTES_MAX {
+            return Err(unwritable("frame", "it passes 4 GiB"));
+        }
+        self.layout.restart(info, columns.len());
+        for (column, encoded) in columns.iter().zip(encoded) {
+            self.layout.push(ColumnEntry {
+                id: column.id,
+                codec: encoded.codec,
+                dtype: column.dtype,
+                flags: 0,
+                crc32c: encoded.crc32c,
+                offset: 0,
+                stored_bytes: encoded.stored_bytes,
+                raw_bytes: encoded.raw_bytes,
+                rows: column.rows,
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether the frame that was laid out belongs into another file.
+    fn is_full(&self, info: &FrameInfo) -> bool {
+        let Some(file) = &self.file else { return false };
+        let at = self.output.position();
+        let toc_bytes = file.toc_bytes + TOC_ENTRY_BYTES * (1 + self.layout.entries().len() as u64);
+        let bytes = at + self.layout.frame_bytes() + toc_bytes;
+        let begin = file.first_time_ns.unwrap_or(info.time_first_ns);
+        let time_ns = info.time_first_ns.saturating_sub(begin);
+        let old = self.options.file_time_ns.is_some_and(|most| time_ns >= most);
+        at > file.header_bytes
+            && (bytes > self.options.file_bytes || old || toc_bytes > TOC_BYTES_MAX)
+    }
+
+    fn stream(&mut self, columns: &[Column<'_>], encoded: &[Encoded]) -> Result<(), StorageError> {
+        let start = self.output.position();
+        let mut header = vec![0; self.layout.header_space()];
+        let summary = self.layout.finish(start, &mut header);
+        self.output.append(&header)?;
+        let entries = self.layout.entries();
+        for ((column, encoded), entry) in columns.iter().zip(encoded).zip(entries) {
+            self.output.pad_to(start + entry.offset)?;
+            self.output.append(encoded.stored(&column.data))?;
+            self.report.raw_bytes += entry.raw_bytes;
+            self.report.stored_bytes += entry.stored_bytes;
+        }
+        self.output.pad_to(start + summary.frame_bytes)?;
+        if let Some(file) = &mut self.file {
+            file.toc.add_frame(summary, entries);
+            file.toc_bytes += TOC_ENTRY_BYTES * (1 + entries.len() as u64);
+            if summary.info.rows > 0 {
+                file.first_time_ns.get_or_insert(summary.info.time_first_ns);
+            }
+        }
+        self.report.frames += 1;
+        Ok(())
+    }
+
+    fn begin_file(&mut self) -> Result<(), StorageError> {
+        let index = self.next_index;
+        let path = self.run.folder.join(format!("{}-{index:05}.{EXTENSION}", self.run.name));
+        let file_id = u64::from_le_bytes(random()?);
+        let header = FileHeader {
+            run: self.run.run,
+            run_number: self.run.run_number,
+            file_index: index,
+            file_id,
+            created_ns: now_ns(),
+            writer: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
+            config: self.run.config.clone(),
+            schema: self.run.schema.clone(),
+            ledger_entries: EntryNames::default(),
+        };
+        let encoded = header.encode();
+        self.output.create(path)?;
+        self.output.append(&encoded)?;
+        self.next_index += 1;
+        self.file = Some(OpenFile {
+            file_id,
+            header_bytes: encoded.len() as u64,
+            toc: TocBuilder::new(&encoded),
+            toc_bytes: encoded.len() as u64,
+            first_time_ns: None,
+        });
+        Ok(())
+    }
+
+    fn close_file(&mut self, ledger: &Ledger, flags: TocFlags) -> Result<(), StorageError> {
+        let Some(file) = self.file.take() else { return Ok(()) };
+        let data_lost = flags.data_lost || ledger.balance().lost_data();
+        let at = self.output.position();
+        let closing = file.toc.finish(at, ledger, TocFlags { data_lost, ..flags });
+        self.output.append(&closing)?;
+        self.report.file_bytes += self.output.position();
+        self.output.close()
+    }
+}
+
+impl std::fmt::Debug for RunWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunWriter")
+            .field("folder", &self.run.folder)
+            .field("report", &self.report)
+            .finish_non_exhaustive()
+    }
+}
+
+fn present(id: Option<u32>, kind: &str) -> Result<u32, StorageError> {
+    id.ok_or_else(|| unwritable(kind, "the schema does not have this column"))
+}
+
+pub(crate) fn unwritable(what: &str, problem: &str) -> StorageError {
+    StorageError::Unwritable { what: what.to_owned(), problem: problem.to_owned() }
+}
+
+/// The bytes of numbers, as a file has them.
+fn bytes_of<T: Number>(numbers: &[T]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(size_of_val(numbers));
+    numbers.iter().for_each(|number| number.put(&mut bytes));
+    bytes
+}
+
+trait Number {
+    fn put(&self, bytes: &mut Vec<u8>);
+}
+
+impl Number for u64 {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.to_le_bytes());
+    }
+}
+
+impl Number for u32 {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.to_le_bytes());
+    }
+}
+
+fn now_ns() -> u64 {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since_1970.unwrap_or_default().as_nanos() as u64
+}
+
+/// Random bytes from the system, for identities.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], StorageError> {
+    use std::io::Read;
+    let path = Path::new("/dev/urandom");
+    let mut bytes = [0; N];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|source| StorageError::Read { path: path.to_owned(), source })?;
+    Ok(bytes)
+}
+
+const NO_FRAME: FrameInfo = FrameInfo {
+    kind: FrameKind::Events,
+    flags: 0,
+    file_id: 0,
+    sequence: 0,
+    time_first_ns: 0,
+    time_last_ns: 0,
+    key_first: 0,
+    key_last: 0,
+    rows: 0,
+};
+/// What a frame, or a column of it, takes in the TOC.
+const TOC_ENTRY_BYTES: u64 = 80;
+/// A file's TOC when the next file is begun: it is kept in memory until then.
+const TOC_BYTES_MAX: u64 = 64 << 20;
+/// Blocks asked for at a time.
+const PREALLOCATE_BYTES: u64 = 256 << 20;
