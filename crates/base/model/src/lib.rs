@@ -6,8 +6,12 @@ pub mod event;
 pub mod ids;
 pub mod ledger;
 pub mod limits;
+pub mod rate;
+pub mod time_scale;
 pub mod units;
 
 pub use event::{CloseReason, EventFlags};
 pub use ids::{RunId, SourceId};
 pub use ledger::{Balance, Entry, Ledger, SourceLedger};
+pub use rate::{RateError, SampleRate};
+pub use time_scale::{LEAP_SECONDS_KNOWN_UNTIL_UTC_NS, TimeScale, TimeScaleError};
