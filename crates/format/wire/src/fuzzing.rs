@@ -4,6 +4,7 @@
 use crate::hadtu::{
     ByteOrder, PACKET_BYTES_MIN, Packet, PacketEncoder, SUB_EVENT_HEADER_BYTES, SubEventHeader,
 };
+use crate::link;
 
 /// Parses `data` as a hadtu packet and checks what must hold of any packet that is accepted: the
 /// sub-events lie within it, without overlap, and they make a packet again that has the same ones.
@@ -45,4 +46,38 @@ pub fn fuzz_packet(data: &[u8]) {
         (a.id, a.error, a.trigger_number, a.trigger_tag, a.decoding, a.payload())
             == (b.id, b.error, b.trigger_number, b.trigger_tag, b.decoding, b.payload())
     }));
+}
+
+/// Parses `data` as a packet of a channel link and checks what must hold of any packet that is
+/// accepted: the entries fill it without overlap, and they make a packet again that has the same ones.
+///
+/// # Panics
+/// A defect of the decoder or the encoder.
+pub fn fuzz_link(data: &[u8]) {
+    let Ok(packet) = link::Packet::parse(data) else { return };
+    let mut offset = link::HEADER_BYTES + packet.entry_count() * link::ENTRY_BYTES;
+    let mut count = 0;
+    for entry in packet.entries() {
+        assert_eq!(entry.samples.as_ptr() as usize, data.as_ptr() as usize + offset);
+        offset += entry.samples.len().next_multiple_of(8);
+        count += 1;
+    }
+    assert_eq!((count, offset), (packet.entry_count(), data.len()));
+    if data.len() > 65_507 {
+        return;
+    }
+    let mut buffer = vec![0xee; data.len()];
+    let mut encoder = link::PacketEncoder::begin(&mut buffer, packet.header());
+    for link::Entry { channel, first_sample, samples } in packet.entries() {
+        let bytes = samples.len() as u32;
+        assert!(encoder.push(&link::EntryHeader { channel, first_sample, bytes }));
+    }
+    let mut entries = packet.entries();
+    let bytes = encoder.finish_with(|_, out| {
+        out.copy_from_slice(entries.next().expect("as many as were pushed").samples);
+    });
+    assert_eq!(bytes, data.len());
+    let again = link::Packet::parse(&buffer).expect("an encoded packet is one");
+    assert_eq!(again.header(), packet.header());
+    assert!(again.entries().eq(packet.entries()));
 }

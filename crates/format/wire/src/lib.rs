@@ -1,7 +1,7 @@
 //! Wire protocols, one file each: pure functions from bytes to fragments and back.
 //!
 //! [`hadtu`]: the packets of HADES' read-out boards. [`link`]: Catchment's own packets of continuous
-//! channels. [`sequence`]: short numbers that wrap, made long.
+//! channels. [`sequence`]: numbers that wrap, and gaps in those that do not.
 //! Nothing here allocates, panics or loops by a number that came from outside and was not checked.
 
 mod fuzzing;
@@ -10,4 +10,4 @@ pub mod link;
 pub mod sequence;
 
 #[doc(hidden)]
-pub use fuzzing::fuzz_packet;
+pub use fuzzing::{fuzz_link, fuzz_packet};
