@@ -93,6 +93,7 @@ mod fuzz;
 mod header;
 mod kinds;
 mod ledger;
+mod pieces;
 mod read_at;
 mod reader;
 mod repair;

@@ -343,9 +343,45 @@ impl<R: ReadAt> FileReader<R> {
         self.first_frame
     }
 
-    fn summary(&self, frame: usize) -> Result<&FrameSummary, FrameError> {
+    /// What is being read.
+    pub(crate) fn reader(&self) -> &R {
+        &self.reader
+    }
+
+    /// Holds an entry's type and rows against the schema.
+    pub(crate) fn check_rows(&self, entry: &ColumnEntry) -> Result<(), ColumnProblem> {
+        check_rows(entry, self.rows.get(&entry.id))
+    }
+
+    pub(crate) fn summary(&self, frame: usize) -> Result<&FrameSummary, FrameError> {
         let frames = self.frames.len();
         self.frames.get(frame).ok_or(FrameError::NoFrame { index: frame, frames })
+    }
+
+    /// In which frames a column stands, and where, as the TOC or the walk says it: by rising place of
+    /// the frame.
+    ///
+    /// # Errors
+    /// If the TOC's list cannot be read. The frames' own headers may still say it:
+    /// [`FileReader::find`].
+    pub fn places(&self, column: u32) -> Result<Arc<[(u32, ColumnEntry)]>, FrameError> {
+        let (toc, lists) = match &self.places {
+            Places::Walked { lists, .. } => {
+                return Ok(lists.get(&column).map(Vec::as_slice).unwrap_or_default().into());
+            }
+            Places::Toc { toc, lists } => (toc, lists),
+        };
+        let known = lists.lock().unwrap_or_else(PoisonError::into_inner).get(&column).cloned();
+        if let Some(list) = known {
+            return Ok(list);
+        }
+        let list: Arc<[Place]> = toc.list(&self.reader, column)?.unwrap_or_default().into();
+        // Only columns that the schema names are kept, so that asking cannot fill the memory.
+        if self.rows.contains_key(&column) {
+            let kept = Arc::clone(&list);
+            lists.lock().unwrap_or_else(PoisonError::into_inner).insert(column, kept);
+        }
+        Ok(list)
     }
 
     /// What the TOC or the walk says of a column's place in a frame.
@@ -354,21 +390,10 @@ impl<R: ReadAt> FileReader<R> {
             let at = list.binary_search_by_key(&(frame as u32), |(index, _)| *index).ok()?;
             Some(list[at].1)
         };
-        let (toc, lists) = match &self.places {
-            Places::Walked { lists, .. } => return Ok(lists.get(&column).and_then(|l| find(l))),
-            Places::Toc { toc, lists } => (toc, lists),
-        };
-        let known = lists.lock().unwrap_or_else(PoisonError::into_inner).get(&column).cloned();
-        if let Some(list) = known {
-            return Ok(find(&list));
+        if let Places::Walked { lists, .. } = &self.places {
+            return Ok(lists.get(&column).and_then(|list| find(list)));
         }
-        let list: Arc<[Place]> = toc.list(&self.reader, column)?.unwrap_or_default().into();
-        let entry = find(&list);
-        // Only columns that the schema names are kept, so that asking cannot fill the memory.
-        if self.rows.contains_key(&column) {
-            lists.lock().unwrap_or_else(PoisonError::into_inner).insert(column, list);
-        }
-        Ok(entry)
+        Ok(find(&self.places(column)?))
     }
 
     /// A frame's directory as the frame itself has it.

@@ -1,0 +1,88 @@
+//! Parts of columns, for readers that plan their reads themselves: several columns at once, or some
+//! rows of one.
+//!
+//! [`FileReader::check_column`] comes first: it holds an entry against its frame and the schema, so
+//! that nothing is allocated or read by what cannot be.
+
+use catchment_codec::{Codec, check_sizes, decode_into};
+
+use crate::checksum::crc32c;
+use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
+use crate::frame::ColumnEntry;
+use crate::read_at::{ReadAt, read_exact};
+use crate::reader::{FileReader, check_entry};
+
+impl<R: ReadAt> FileReader<R> {
+    /// Checks what an entry says against its frame, the schema and its codec's limits, without
+    /// reading anything.
+    ///
+    /// # Errors
+    /// With frame and column, what cannot be.
+    pub fn check_column(&self, frame: usize, entry: &ColumnEntry) -> Result<(), FrameError> {
+        let summary = self.summary(frame)?;
+        let checked = check_entry(summary, entry)
+            .and_then(|()| {
+                check_sizes(entry.codec, entry.stored_bytes, entry.raw_bytes).map_err(Into::into)
+            })
+            .and_then(|()| self.check_rows(entry));
+        checked.map_err(|problem| FrameError::column(FrameRef::Index(frame), entry.id, problem))
+    }
+
+    /// Fills `out` with bytes of the file from `offset` on; errors name that column.
+    ///
+    /// # Errors
+    /// A system that refuses, or a file that ends before.
+    pub fn read_bytes(
+        &self,
+        frame: usize,
+        column: u32,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), FrameError> {
+        let part = Part::Column(FrameRef::Index(frame), column);
+        read_exact(self.reader(), part, offset, out)
+    }
+
+    /// Checks the checksum of a column's stored bytes.
+    ///
+    /// # Errors
+    /// Bytes that are not those that were written.
+    pub fn check_stored(
+        &self,
+        frame: usize,
+        entry: &ColumnEntry,
+        stored: &[u8],
+    ) -> Result<(), FrameError> {
+        let (expected, got) = (entry.crc32c, crc32c(stored));
+        if got == expected && stored.len() as u64 == entry.stored_bytes {
+            return Ok(());
+        }
+        let problem = ColumnProblem::Checksum { expected, got };
+        Err(FrameError::column(FrameRef::Index(frame), entry.id, problem))
+    }
+
+    /// Checks a column's stored bytes and decodes them into `out`, which has exactly its raw bytes.
+    ///
+    /// # Errors
+    /// Bytes that are not those that were written, or do not decode.
+    pub fn decode_stored(
+        &self,
+        frame: usize,
+        entry: &ColumnEntry,
+        stored: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), FrameError> {
+        self.check_stored(frame, entry, stored)?;
+        let fail = |problem| FrameError::column(FrameRef::Index(frame), entry.id, problem);
+        if entry.codec == Codec::None {
+            if out.len() != stored.len() {
+                let (field, expected) = ("raw_bytes", "stored_bytes");
+                let got = out.len() as u64;
+                return Err(fail(ColumnProblem::Field { field, expected, got }));
+            }
+            out.copy_from_slice(stored);
+            return Ok(());
+        }
+        decode_into(entry.codec, stored, out).map_err(|error| fail(error.into()))
+    }
+}
