@@ -121,6 +121,11 @@ entries! {
     FragmentsFlaggedError = "fragments_flagged_error", Note;
     /// Times the source began its event numbers anew.
     NumberingRestarts = "numbering_restarts", Note;
+    /// Numbers that are missing between a channel link's packets: what the network lost.
+    PacketsMissing = "packets_missing", Note;
+    /// Raw bytes that were recorded with less compression than was asked for, because there was no
+    /// time for it.
+    BytesCompressionLowered = "bytes_compression_lowered", Note;
 }
 
 impl Entry {
@@ -182,6 +187,9 @@ pub struct Balance {
     /// Packets that the kernel dropped. Where they leave gaps in events these count as lost too;
     /// at the end of a run, or of an optional source, this is their only trace.
     pub packets_dropped_by_kernel: u64,
+    /// Packets whose numbers are missing between those that came. Where they leave gaps in recorded
+    /// slices these count as lost too; at the end of a run this is their only trace.
+    pub packets_missing: u64,
     /// Fragments received and neither recorded nor counted as dropped: 0 at the end of a run.
     /// Negative: more came out than went in, which is a defect.
     pub fragments_in_flight: i128,
@@ -201,6 +209,7 @@ impl Balance {
             || self.fragments_dropped > 0
             || self.packets_malformed > 0
             || self.packets_dropped_by_kernel > 0
+            || self.packets_missing > 0
     }
 }
 
@@ -246,6 +255,7 @@ impl SourceLedger {
             fragments_dropped,
             packets_malformed: self.sum(Role::PacketsLost),
             packets_dropped_by_kernel: self[Entry::PacketsDroppedByKernel],
+            packets_missing: self[Entry::PacketsMissing],
             fragments_in_flight: i128::from(self.sum(Role::FragmentsIn))
                 - i128::from(self.sum(Role::FragmentsOut))
                 - i128::from(fragments_dropped),
@@ -305,6 +315,7 @@ impl Ledger {
                 packets_dropped_by_kernel: sum
                     .packets_dropped_by_kernel
                     .saturating_add(one.packets_dropped_by_kernel),
+                packets_missing: sum.packets_missing.saturating_add(one.packets_missing),
                 // Magnitudes, so that one source's surplus cannot hide another's deficit.
                 fragments_in_flight: sum.fragments_in_flight + one.fragments_in_flight.abs(),
                 packets_in_flight: sum.packets_in_flight + one.packets_in_flight.abs(),
