@@ -4,7 +4,7 @@ use std::fmt;
 
 use catchment_codec::{Codec, CodecError};
 
-use crate::header::SchemaError;
+use crate::schema::SchemaError;
 
 /// Which frame of a file is spoken of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +13,8 @@ pub enum FrameRef {
     Index(usize),
     /// The table of contents.
     Toc,
+    /// The checkpoint at that offset.
+    Checkpoint(u64),
 }
 
 impl fmt::Display for FrameRef {
@@ -20,6 +22,7 @@ impl fmt::Display for FrameRef {
         match self {
             Self::Index(index) => write!(f, "frame {index}"),
             Self::Toc => f.write_str("the TOC"),
+            Self::Checkpoint(offset) => write!(f, "the checkpoint at offset {offset}"),
         }
     }
 }

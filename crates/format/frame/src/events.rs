@@ -4,11 +4,11 @@ use catchment_model::{Entry, Ledger};
 
 use crate::bytes::u32_at;
 use crate::error::{ColumnProblem, FrameError, FrameRef};
-use crate::header::Schema;
 use crate::kinds::{ColumnKind, FrameKind};
 use crate::ledger::{decode_ledger, is_derived};
 use crate::read_at::ReadAt;
 use crate::reader::FileReader;
+use crate::schema::Schema;
 
 /// The ids of the columns of events; `None` for a column that the schema does not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,21 +63,24 @@ impl EventColumns {
 impl<R: ReadAt> FileReader<R> {
     /// What one frame adds to the ledger: its increments, and what its columns themselves say of
     /// recorded and missing fragments. A column that cannot be read, or that contradicts another,
-    /// is named, and what it would have said is left out. Frames that hold no events add nothing.
+    /// is named, and what it would have said is left out. Frames of channels say everything in their
+    /// increments; frames of other kinds add nothing.
     pub fn frame_ledger(&self, frame: usize) -> (Ledger, Vec<FrameError>) {
         let mut ledger = Ledger::new(self.header().schema.sources.len());
         let mut problems = Vec::new();
         let Some(summary) = self.frames().get(frame) else { return (ledger, problems) };
-        if summary.info.kind != FrameKind::Events {
+        let kind = summary.info.kind;
+        if !matches!(kind, FrameKind::Events | FrameKind::Channels) {
             return (ledger, problems);
         }
         let mut bytes = Vec::new();
-        match self.increments(frame, &mut bytes) {
+        match self.increments(frame, kind, &mut bytes) {
             Ok(Some(increments)) => ledger = increments,
             Ok(None) => {}
             Err(error) => problems.push(error),
         }
-        for source in 0..ledger.sources.len() {
+        let counted = if kind == FrameKind::Events { ledger.sources.len() } else { 0 };
+        for source in 0..counted {
             match self.count_source(frame, source, summary.info.rows, &mut bytes) {
                 Ok(counted) => {
                     let counts = &mut ledger.sources[source];
@@ -93,7 +96,12 @@ impl<R: ReadAt> FileReader<R> {
         (ledger, problems)
     }
 
-    fn increments(&self, frame: usize, bytes: &mut Vec<u8>) -> Result<Option<Ledger>, FrameError> {
+    fn increments(
+        &self,
+        frame: usize,
+        kind: FrameKind,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Option<Ledger>, FrameError> {
         let Some(column) = self.event_columns().ledger_increment else { return Ok(None) };
         if !self.read(frame, column, bytes)? {
             return Ok(None);
@@ -102,7 +110,7 @@ impl<R: ReadAt> FileReader<R> {
         let mut ledger = decode_ledger(bytes, names, self.header().schema.sources.len())
             .map_err(|problem| FrameError::column(FrameRef::Index(frame), column, problem))?;
         for counts in &mut ledger.sources {
-            for &entry in Entry::ALL.iter().filter(|&&entry| is_derived(entry)) {
+            for &entry in Entry::ALL.iter().filter(|&&entry| is_derived(kind, entry)) {
                 counts[entry] = 0;
             }
         }

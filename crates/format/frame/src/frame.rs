@@ -7,13 +7,17 @@
 //! +-------+--------------+---------------+------+-------+-------------+-------------+--------------+-------+
 //!  32            40        48         56              64             72          80         88     96  ..128
 //! +-------------+---------+----------+---------------+--------------+-----------+----------+------+--------+
-//! | frame_bytes | file_id | sequence | time_first_ns | time_last_ns | key_first | key_last | rows | zeros  |
+//! | frame_bytes | file_id | sequence | time_first_ns | time_last_ns | key_first | key_last | rows | more   |
 //! +-------------+---------+----------+---------------+--------------+-----------+----------+------+--------+
+//!  96         104    ..128
+//! +----------+----------+
+//! | previous | zeros    |
+//! +----------+----------+
 //! then column_count entries of 64 bytes:
-//!  0    4       6       8       12       16       24             32          40     48   ..64
-//! +----+-------+-------+-------+--------+--------+--------------+-----------+------+----------+
-//! | id | codec | dtype | flags | crc32c | offset | stored_bytes | raw_bytes | rows | zeros    |
-//! +----+-------+-------+-------+--------+--------+--------------+-----------+------+----------+
+//!  0    4       6       8       12       16       24             32          40     48         56    ..64
+//! +----+-------+-------+-------+--------+--------+--------------+-----------+------+----------+--------------+
+//! | id | codec | dtype | flags | crc32c | offset | stored_bytes | raw_bytes | rows | start_ns | first_sample |
+//! +----+-------+-------+-------+--------+--------+--------------+-----------+------+----------+--------------+
 //! ```
 
 use catchment_codec::Codec;
@@ -30,21 +34,21 @@ use crate::{BLOCK_BYTES, COLUMN_ALIGN_BYTES, FRAME_HEADER_BYTES_MAX};
 pub struct FrameInfo {
     /// What it holds.
     pub kind: FrameKind,
-    /// By kind; zero for events.
+    /// By kind; zero for events and channels.
     pub flags: u16,
     /// The file header's.
     pub file_id: u64,
     /// Number of the frame within the run, from 0.
     pub sequence: u64,
-    /// Smallest time, nanoseconds UTC.
+    /// Smallest time, nanoseconds UTC. Channels: where the frame begins, in their time scale.
     pub time_first_ns: u64,
-    /// Largest time, nanoseconds UTC.
+    /// Largest time, nanoseconds UTC. Channels: where the frame ends and the next may begin.
     pub time_last_ns: u64,
-    /// Smallest key.
+    /// Smallest key. Channels: number of the first slice, or 0.
     pub key_first: u64,
-    /// Largest key.
+    /// Largest key. Channels: number of the last slice, or 0.
     pub key_last: u64,
-    /// Events.
+    /// Events. Channels: samples of all columns together.
     pub rows: u64,
 }
 
@@ -69,6 +73,10 @@ pub struct ColumnEntry {
     pub raw_bytes: u64,
     /// Length of the first axis.
     pub rows: u64,
+    /// Channels: time of the first sample in nanoseconds; zero elsewhere.
+    pub start_ns: u64,
+    /// Channels: number of the first sample; zero elsewhere.
+    pub first_sample: u64,
 }
 
 /// A frame in a file: its place, and what its header says.
@@ -95,6 +103,8 @@ pub struct FrameSummary {
 #[derive(Debug)]
 pub struct FrameLayout {
     info: FrameInfo,
+    /// Checkpoints: where the one before stands.
+    previous: u64,
     header_space: u64,
     column_capacity: usize,
     entries: Vec<ColumnEntry>,
@@ -108,7 +118,8 @@ impl FrameLayout {
     /// If the directory would pass 64 MiB.
     pub fn begin(info: FrameInfo, column_capacity: usize) -> Self {
         let entries = Vec::with_capacity(column_capacity);
-        let mut layout = Self { info, header_space: 0, column_capacity, entries, next_offset: 0 };
+        let mut layout =
+            Self { info, previous: 0, header_space: 0, column_capacity, entries, next_offset: 0 };
         layout.restart(info, column_capacity);
         layout
     }
@@ -144,8 +155,7 @@ impl FrameLayout {
     /// If there are more columns than `begin` was told, or column or frame pass their limits.
     pub fn push(&mut self, entry: ColumnEntry) -> u64 {
         let offset = self.next_offset;
-        let limit =
-            if self.info.kind == FrameKind::Toc { FRAME_BYTES_MAX } else { COLUMN_BYTES_MAX };
+        let limit = column_bytes_max(self.info.kind);
         assert!(self.entries.len() < self.column_capacity, "more columns than were announced");
         assert!(entry.stored_bytes <= limit && entry.raw_bytes <= limit, "column: {entry:?}");
         self.next_offset = align_up(offset + entry.stored_bytes, COLUMN_ALIGN_BYTES);
@@ -179,7 +189,7 @@ impl FrameLayout {
         let header = &mut header[..self.header_space as usize];
         header.fill(0);
         let used = header_bytes(self.entries.len()) as usize;
-        encode_header(&self.info, self.frame_bytes(), &self.entries, &mut header[..used]);
+        encode_header(self, &mut header[..used]);
         FrameSummary {
             offset,
             frame_bytes: self.frame_bytes(),
@@ -201,7 +211,18 @@ pub fn write_frame(
     offset: u64,
     columns: &[(ColumnEntry, &[u8])],
 ) -> (Vec<u8>, FrameSummary, Vec<ColumnEntry>) {
+    write_frame_behind(info, 0, offset, columns)
+}
+
+/// As [`write_frame`], for a checkpoint with one before it.
+pub(crate) fn write_frame_behind(
+    info: FrameInfo,
+    previous: u64,
+    offset: u64,
+    columns: &[(ColumnEntry, &[u8])],
+) -> (Vec<u8>, FrameSummary, Vec<ColumnEntry>) {
     let mut layout = FrameLayout::begin(info, columns.len());
+    layout.previous = previous;
     let mut frame = vec![0; layout.header_space()];
     for (entry, stored) in columns {
         frame.resize(layout.next_offset() as usize, 0);
@@ -217,6 +238,8 @@ pub fn write_frame(
 /// The fixed part of a frame's header, its counts checked against each other.
 pub(crate) struct Head {
     pub summary: FrameSummary,
+    /// Checkpoints: where the one before stands, 0 for none.
+    pub previous: u64,
     pub fixed_bytes: usize,
     pub entry_bytes: usize,
 }
@@ -285,7 +308,7 @@ impl Head {
             },
         };
         let (fixed_bytes, entry_bytes) = (usize::from(fixed_bytes), usize::from(entry_bytes));
-        Ok(Self { summary, fixed_bytes, entry_bytes })
+        Ok(Self { summary, previous: u64_at(bytes, 96), fixed_bytes, entry_bytes })
     }
 
     /// Checks the whole header's checksum. `header` is exactly `header_bytes` long.
@@ -314,6 +337,8 @@ impl Head {
             stored_bytes: u64_at(entry, 24),
             raw_bytes: u64_at(entry, 32),
             rows: u64_at(entry, 40),
+            start_ns: u64_at(entry, 48),
+            first_sample: u64_at(entry, 56),
         })
     }
 }
@@ -322,7 +347,16 @@ fn header_bytes(column_count: usize) -> u64 {
     FIXED_BYTES as u64 + column_count as u64 * ENTRY_BYTES as u64
 }
 
-fn encode_header(info: &FrameInfo, frame_bytes: u64, entries: &[ColumnEntry], header: &mut [u8]) {
+/// The longest column that a frame of that kind may have.
+pub(crate) fn column_bytes_max(kind: FrameKind) -> u64 {
+    match kind {
+        FrameKind::Toc | FrameKind::Checkpoint => FRAME_BYTES_MAX,
+        _ => COLUMN_BYTES_MAX,
+    }
+}
+
+fn encode_header(layout: &FrameLayout, header: &mut [u8]) {
+    let (info, entries) = (&layout.info, &layout.entries);
     put(header, 0, MAGIC);
     put(header, 8, (header.len() as u32).to_le_bytes());
     put(header, 16, info.kind.number().to_le_bytes());
@@ -330,7 +364,7 @@ fn encode_header(info: &FrameInfo, frame_bytes: u64, entries: &[ColumnEntry], he
     put(header, 20, (FIXED_BYTES as u16).to_le_bytes());
     put(header, 22, (ENTRY_BYTES as u16).to_le_bytes());
     put(header, 24, (entries.len() as u32).to_le_bytes());
-    put(header, 32, frame_bytes.to_le_bytes());
+    put(header, 32, layout.frame_bytes().to_le_bytes());
     put(header, 40, info.file_id.to_le_bytes());
     put(header, 48, info.sequence.to_le_bytes());
     put(header, 56, info.time_first_ns.to_le_bytes());
@@ -338,6 +372,7 @@ fn encode_header(info: &FrameInfo, frame_bytes: u64, entries: &[ColumnEntry], he
     put(header, 72, info.key_first.to_le_bytes());
     put(header, 80, info.key_last.to_le_bytes());
     put(header, 88, info.rows.to_le_bytes());
+    put(header, 96, layout.previous.to_le_bytes());
     for (entry, bytes) in entries.iter().zip(header[FIXED_BYTES..].chunks_exact_mut(ENTRY_BYTES)) {
         put(bytes, 0, entry.id.to_le_bytes());
         put(bytes, 4, entry.codec.number().to_le_bytes());
@@ -348,6 +383,8 @@ fn encode_header(info: &FrameInfo, frame_bytes: u64, entries: &[ColumnEntry], he
         put(bytes, 24, entry.stored_bytes.to_le_bytes());
         put(bytes, 32, entry.raw_bytes.to_le_bytes());
         put(bytes, 40, entry.rows.to_le_bytes());
+        put(bytes, 48, entry.start_ns.to_le_bytes());
+        put(bytes, 56, entry.first_sample.to_le_bytes());
     }
     let crc = crc32c_around(header, CRC_AT);
     put(header, CRC_AT, crc.to_le_bytes());
@@ -391,6 +428,8 @@ mod tests {
             stored_bytes,
             raw_bytes,
             rows: raw_bytes,
+            start_ns: 0,
+            first_sample: 0,
         }
     }
 

@@ -7,7 +7,8 @@ use crate::repair::repair;
 /// Errors are fine; panics, endless loops and memory beyond what the bytes can give are not.
 pub fn fuzz_file(data: &[u8]) {
     for ignore_toc in [false, true] {
-        let options = OpenOptions { search_bytes_max: 1 << 20, ignore_toc };
+        let options =
+            OpenOptions { search_bytes_max: 1 << 20, ignore_toc, ..OpenOptions::default() };
         let Ok(file) = FileReader::open_with(data, &options) else { continue };
         let mut bytes = Vec::new();
         let _ = file.ledger();

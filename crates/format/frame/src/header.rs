@@ -7,22 +7,20 @@
 //! +--------+-------+-------+--------------+----------------+--------+---------+---------+------+-----+
 //! ```
 
-use std::collections::HashSet;
-
-use catchment_model::limits::SOURCES_MAX;
-use catchment_model::{RunId, SourceId};
+use catchment_model::RunId;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::{align_up, put, u16_at, u32_at, u64_at};
+use crate::checkpoint::LOCATOR_BYTES;
 use crate::checksum::crc32c_around;
 use crate::error::{FrameError, Part};
-use crate::kinds::{ColumnKind, Dtype};
 use crate::ledger::EntryNames;
 use crate::read_at::{ReadAt, read_exact};
-use crate::{BLOCK_BYTES, FILE_HEADER_BYTES_MAX, SCHEMA_COLUMNS_MAX, VERSION_MAJOR, VERSION_MINOR};
+use crate::schema::Schema;
+use crate::{BLOCK_BYTES, FILE_HEADER_BYTES_MAX, VERSION_MAJOR, VERSION_MINOR};
 
 /// What a file says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FileHeader {
     /// The run that it belongs to.
     pub run: RunId,
@@ -42,109 +40,9 @@ pub struct FileHeader {
     pub schema: Schema,
     /// Names of the ledger's entries by their numbers in this file.
     pub ledger_entries: EntryNames,
-}
-
-/// Sources and columns of a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Schema {
-    /// The sources; a source's id is its place.
-    #[serde(default)]
-    pub sources: Vec<SourceInfo>,
-    /// The columns that frames may have.
-    #[serde(default)]
-    pub columns: Vec<ColumnInfo>,
-}
-
-/// One source.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourceInfo {
-    /// Its number, which is its place in the schema.
-    pub id: u32,
-    /// Its name, unique in the run.
-    pub name: String,
-    /// The group that it belongs to; may be empty.
-    #[serde(default)]
-    pub group: String,
-    /// What its fragments were received as, for example `hadtu`.
-    #[serde(default)]
-    pub protocol: String,
-    /// Whether an event without it is incomplete.
-    #[serde(default = "required_by_default")]
-    pub required: bool,
-}
-
-/// One column.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ColumnInfo {
-    /// Its id in directories.
-    pub id: u32,
-    /// What it means.
-    pub kind: ColumnKind,
-    /// The source that it belongs to, if to one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<u32>,
-    /// The type of its elements.
-    pub dtype: Dtype,
-    /// The shape of one row; empty for scalars.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub shape: Vec<u64>,
-    /// Its name, where it has one of its own.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub name: String,
-    /// The unit of its values, if any.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub unit: String,
-}
-
-/// A schema that contradicts itself.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SchemaError {
-    /// Too many sources or columns.
-    #[error("{count} {what}, at most {max}")]
-    TooMany {
-        /// Of what.
-        what: &'static str,
-        /// How many.
-        count: usize,
-        /// How many there may be.
-        max: usize,
-    },
-    /// A source's id is not its place.
-    #[error("the source at place {place} has id {got}")]
-    SourceId {
-        /// Its place.
-        place: usize,
-        /// Its id.
-        got: u32,
-    },
-    /// Two columns have the same id.
-    #[error("column id {id} occurs twice")]
-    ColumnTwice {
-        /// The id.
-        id: u32,
-    },
-    /// A column whose kind has another element type.
-    #[error("column {id} is {kind:?}, which is {expected}, not {got}")]
-    ColumnDtype {
-        /// The column.
-        id: u32,
-        /// Its kind.
-        kind: &'static str,
-        /// The type that this kind has.
-        expected: &'static str,
-        /// The type that the schema says.
-        got: &'static str,
-    },
-    /// A column names a source that there is not.
-    #[error("column {id} belongs to source {got}, but there are {sources} sources")]
-    ColumnSource {
-        /// The column.
-        id: u32,
-        /// The source that it names.
-        got: u32,
-        /// How many there are.
-        sources: usize,
-    },
+    /// Whether the header ends with room for a locator of the newest checkpoint
+    /// ([`crate::locator_offset`]).
+    pub locator: bool,
 }
 
 impl FileHeader {
@@ -165,10 +63,12 @@ impl FileHeader {
             config: self.config.clone(),
             ledger_entries: self.ledger_entries.0.clone(),
             schema: self.schema.clone(),
+            locator: self.locator,
         };
         let json = serde_json::to_vec(&metadata).expect("strings and numbers are valid JSON");
         let used = FIXED_BYTES + json.len();
-        let header_bytes = align_up(used as u64, BLOCK_BYTES);
+        let locator_bytes = if self.locator { LOCATOR_BYTES } else { 0 };
+        let header_bytes = align_up(used as u64, BLOCK_BYTES) + locator_bytes;
         assert!(header_bytes <= FILE_HEADER_BYTES_MAX, "file header of {header_bytes} bytes");
 
         let mut header = vec![0; header_bytes as usize];
@@ -221,6 +121,9 @@ impl FileHeader {
             config: metadata.config,
             schema: metadata.schema,
             ledger_entries: EntryNames(metadata.ledger_entries),
+            // Without room for one there is none, whatever the key says.
+            locator: metadata.locator
+                && fixed.used_bytes as u64 + LOCATOR_BYTES <= fixed.header_bytes,
         };
         Ok((header, fixed.header_bytes))
     }
@@ -248,93 +151,6 @@ impl FileHeader {
     }
 }
 
-impl Schema {
-    /// The columns of built events: key, time, flags, ledger increments, and lengths, validity and
-    /// payload of each source.
-    ///
-    /// # Panics
-    /// If a source's id is not its place.
-    pub fn events(sources: Vec<SourceInfo>) -> Self {
-        let column = |id, kind: ColumnKind, dtype, unit: &str, source| ColumnInfo {
-            id,
-            kind,
-            source,
-            dtype,
-            shape: Vec::new(),
-            name: String::new(),
-            unit: unit.to_owned(),
-        };
-        let mut columns = vec![
-            column(0, ColumnKind::EventKey, Dtype::U64, "", None),
-            column(1, ColumnKind::EventTime, Dtype::U64, "ns", None),
-            column(2, ColumnKind::EventFlags, Dtype::U32, "", None),
-            column(3, ColumnKind::LedgerIncrement, Dtype::Record, "", None),
-        ];
-        for source in 0..sources.len() as u32 {
-            let id = 4 + 3 * source;
-            let source = Some(source);
-            columns.push(column(id, ColumnKind::FragmentLengths, Dtype::U32, "B", source));
-            columns.push(column(id + 1, ColumnKind::FragmentValidity, Dtype::Bits, "", source));
-            columns.push(column(id + 2, ColumnKind::FragmentPayload, Dtype::U8, "", source));
-        }
-        let schema = Self { sources, columns };
-        if let Err(error) = schema.check() {
-            panic!("{error}");
-        }
-        schema
-    }
-
-    /// The id of the column of that kind, and of that source where columns belong to one.
-    pub fn column(&self, source: Option<SourceId>, kind: &ColumnKind) -> Option<u32> {
-        let source = source.map(|source| source.0);
-        self.columns.iter().find(|c| c.source == source && c.kind == *kind).map(|c| c.id)
-    }
-
-    /// Whether ids and references are right.
-    ///
-    /// # Errors
-    /// The first contradiction found.
-    pub fn check(&self) -> Result<(), SchemaError> {
-        let bounds = [
-            ("sources", self.sources.len(), SOURCES_MAX),
-            ("columns", self.columns.len(), SCHEMA_COLUMNS_MAX),
-        ];
-        if let Some((what, count, max)) = bounds.into_iter().find(|(_, count, max)| count > max) {
-            return Err(SchemaError::TooMany { what, count, max });
-        }
-        for (place, source) in self.sources.iter().enumerate() {
-            if source.id as usize != place {
-                return Err(SchemaError::SourceId { place, got: source.id });
-            }
-        }
-        let mut ids = HashSet::with_capacity(self.columns.len());
-        let sources = self.sources.len();
-        for column in &self.columns {
-            if !ids.insert(column.id) {
-                return Err(SchemaError::ColumnTwice { id: column.id });
-            }
-            column.check_dtype()?;
-            if let Some(got) = column.source.filter(|&source| source as usize >= sources) {
-                return Err(SchemaError::ColumnSource { id: column.id, got, sources });
-            }
-        }
-        Ok(())
-    }
-}
-
-impl ColumnInfo {
-    /// Payload may be of any type; the other known kinds have theirs.
-    fn check_dtype(&self) -> Result<(), SchemaError> {
-        let known = ColumnKind::KNOWN.iter().find(|(kind, _, _)| *kind == self.kind);
-        let Some((kind, name, dtype)) = known else { return Ok(()) };
-        if *kind == ColumnKind::FragmentPayload || self.dtype == *dtype && self.shape.is_empty() {
-            return Ok(());
-        }
-        let (id, expected, got) = (self.id, dtype.name(), self.dtype.name());
-        Err(SchemaError::ColumnDtype { id, kind: name, expected, got })
-    }
-}
-
 /// The JSON object. Its keys are the specification's.
 #[derive(Serialize, Deserialize)]
 struct Metadata {
@@ -350,6 +166,8 @@ struct Metadata {
     ledger_entries: Vec<String>,
     #[serde(default)]
     schema: Schema,
+    #[serde(default, skip_serializing_if = "is_false")]
+    locator: bool,
 }
 
 struct Fixed {
@@ -403,8 +221,9 @@ pub(crate) fn used_bytes(encoded: &[u8]) -> usize {
     FIXED_BYTES + u32_at(encoded, 16) as usize
 }
 
-fn required_by_default() -> bool {
-    true
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 const MAGIC: [u8; 8] = *b"\x89CATCH\r\n";
@@ -415,6 +234,7 @@ const PART: Part = Part::FileHeader;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::SourceInfo;
 
     fn header(config: &str) -> FileHeader {
         let source = |id: u32| SourceInfo {
@@ -434,6 +254,7 @@ mod tests {
             config: config.into(),
             schema: Schema::events((0..2).map(source).collect()),
             ledger_entries: EntryNames::default(),
+            locator: false,
         }
     }
 
@@ -467,23 +288,5 @@ mod tests {
         let crc = crc32c_around(&bytes[..FIXED_BYTES + json.len()], CRC_AT);
         put(&mut bytes, CRC_AT, crc.to_le_bytes());
         assert_eq!(FileHeader::decode(&bytes).expect("decodes").0, header(""));
-    }
-
-    #[test]
-    fn schemas_that_contradict_themselves_are_refused() {
-        let good = header("").schema;
-        assert_eq!(good.check(), Ok(()));
-        let mut bad = good.clone();
-        bad.sources[1].id = 5;
-        assert_eq!(bad.check(), Err(SchemaError::SourceId { place: 1, got: 5 }));
-        let mut bad = good.clone();
-        bad.columns[3].id = 2;
-        assert_eq!(bad.check(), Err(SchemaError::ColumnTwice { id: 2 }));
-        let mut bad = good.clone();
-        bad.columns[4].source = Some(2);
-        assert!(matches!(bad.check(), Err(SchemaError::ColumnSource { got: 2, .. })));
-        assert_eq!(good.column(Some(SourceId(1)), &ColumnKind::FragmentPayload), Some(9));
-        assert_eq!(good.column(None, &ColumnKind::EventFlags), Some(2));
-        assert_eq!(good.column(None, &ColumnKind::FragmentPayload), None);
     }
 }

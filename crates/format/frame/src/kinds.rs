@@ -1,17 +1,20 @@
 //! What numbers and names in a file stand for: frame kinds, element types, column kinds.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameKind {
     /// Built events.
     Events,
-    /// Continuous channels (reserved).
+    /// Continuous channels.
     Channels,
     /// The table of contents.
     Toc,
-    /// A table of contents so far (reserved).
+    /// A table of contents of the frames since the checkpoint before; not counted as a frame.
     Checkpoint,
     /// A kind of a later version; readers pass over it.
     Unknown(u16),
@@ -55,8 +58,7 @@ impl FrameKind {
 macro_rules! dtypes {
     ($($(#[doc = $doc:literal])* $variant:ident = $number:literal, $name:literal, $bits:literal;)*) => {
         /// The type of a column's elements.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[serde(from = "String", into = "String")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Dtype {
             $($(#[doc = $doc])* $variant,)*
             /// A type of a later version.
@@ -132,27 +134,31 @@ impl Dtype {
         matches!(self, Self::Unknown(_))
     }
 
+    /// Whether elements are numbers, complex ones included.
+    pub fn is_number(self) -> bool {
+        (Self::U8.number()..=Self::C128.number()).contains(&self.number())
+    }
+
     /// Bytes of `rows` elements; `None` where the type does not say or 64 bits do not hold it.
     pub fn bytes_of(self, rows: u64) -> Option<u64> {
         self.bits()?.checked_mul(rows).map(|bits| bits.div_ceil(8))
     }
 }
 
-impl From<String> for Dtype {
-    fn from(name: String) -> Self {
-        Self::from_name(&name)
+impl Serialize for Dtype {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
     }
 }
 
-impl From<Dtype> for String {
-    fn from(dtype: Dtype) -> Self {
-        dtype.name().to_owned()
+impl<'de> Deserialize<'de> for Dtype {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Name(Self::from_name))
     }
 }
 
 /// What a column means. Its name stands in the schema.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ColumnKind {
     /// Keys of the events, `u64`.
     EventKey,
@@ -164,17 +170,22 @@ pub enum ColumnKind {
     FragmentLengths,
     /// Which rows have the fragment, a bit each.
     FragmentValidity,
-    /// The fragments themselves, `u8`.
+    /// The fragments themselves, `u8` or what their source says.
     FragmentPayload,
     /// What the ledger counted since the frame before, records of 16 bytes.
     LedgerIncrement,
+    /// Samples of a channel, any number type.
+    Channel,
+    /// Where a frame's channels have gaps, records of 24 bytes.
+    ChannelSpans,
     /// A kind of a later version, by its name.
     Unknown(String),
 }
 
 impl ColumnKind {
-    /// The kinds that this version knows, with name and element type.
-    pub const KNOWN: [(Self, &'static str, Dtype); 7] = [
+    /// The kinds that this version knows, with name and element type; for payload and channels the
+    /// schema may say another.
+    pub const KNOWN: [(Self, &'static str, Dtype); 9] = [
         (Self::EventKey, "event_key", Dtype::U64),
         (Self::EventTime, "event_time", Dtype::U64),
         (Self::EventFlags, "event_flags", Dtype::U32),
@@ -182,6 +193,8 @@ impl ColumnKind {
         (Self::FragmentValidity, "fragment_validity", Dtype::Bits),
         (Self::FragmentPayload, "fragment_payload", Dtype::U8),
         (Self::LedgerIncrement, "ledger_increment", Dtype::Record),
+        (Self::Channel, "channel", Dtype::F64),
+        (Self::ChannelSpans, "channel_spans", Dtype::Record),
     ];
 
     /// The name in the schema.
@@ -196,19 +209,38 @@ impl ColumnKind {
     }
 }
 
-impl From<String> for ColumnKind {
-    fn from(name: String) -> Self {
+impl From<&str> for ColumnKind {
+    fn from(name: &str) -> Self {
         let found = Self::KNOWN.into_iter().find(|(_, known, _)| *known == name);
-        found.map_or(Self::Unknown(name), |(kind, _, _)| kind)
+        found.map_or_else(|| Self::Unknown(name.to_owned()), |(kind, _, _)| kind)
     }
 }
 
-impl From<ColumnKind> for String {
-    fn from(kind: ColumnKind) -> Self {
-        match kind {
-            ColumnKind::Unknown(name) => name,
-            known => known.name().to_owned(),
-        }
+impl Serialize for ColumnKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for ColumnKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Name(|name: &str| Self::from(name)))
+    }
+}
+
+/// What a name stands for, without a copy of the name: schemas have one or two for each of many
+/// columns.
+struct Name<F>(F);
+
+impl<T, F: Fn(&str) -> T> Visitor<'_> for Name<F> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<T, E> {
+        Ok(self.0(name))
     }
 }
 
@@ -227,10 +259,10 @@ mod tests {
             }
         }
         for (kind, name, _) in ColumnKind::KNOWN {
-            assert_eq!(ColumnKind::from(name.to_owned()), kind);
+            assert_eq!(ColumnKind::from(name), kind);
             assert_eq!(kind.name(), name);
         }
-        let later = ColumnKind::from("later".to_owned());
+        let later = ColumnKind::from("later");
         assert_eq!(later.name(), "later");
     }
 

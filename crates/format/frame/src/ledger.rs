@@ -11,6 +11,7 @@ use catchment_model::{Entry, Ledger};
 
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::error::ColumnProblem;
+use crate::kinds::FrameKind;
 
 /// Names of ledger entries by their numbers in a file, so that a reader of another version maps
 /// them by name.
@@ -31,21 +32,26 @@ impl EntryNames {
     }
 }
 
-/// Whether an entry can be derived from the frames themselves, so that it is in no increment.
-pub(crate) fn is_derived(entry: Entry) -> bool {
-    matches!(
+/// Whether an entry is in no increment of a frame of that kind: because the frame itself says it, or
+/// because it cannot be known when a frame is written.
+pub(crate) fn is_derived(kind: FrameKind, entry: Entry) -> bool {
+    let said_by_events = matches!(
         entry,
-        Entry::FragmentsRecorded
-            | Entry::FragmentBytesRecorded
-            | Entry::FragmentsMissing
-            | Entry::FragmentsDurable
-    )
+        Entry::FragmentsRecorded | Entry::FragmentBytesRecorded | Entry::FragmentsMissing
+    );
+    entry == Entry::FragmentsDurable || said_by_events && kind == FrameKind::Events
 }
 
-/// Appends what a frame's ledger increment column holds: every entry of `delta` that is not zero,
-/// but for those that the frame itself says.
+/// Appends what the ledger increment column of a frame of events holds: every entry of `delta` that
+/// is not zero, but for those that the frame itself says.
 pub fn encode_ledger_increment(delta: &Ledger, out: &mut Vec<u8>) {
-    encode(delta, |entry| !is_derived(entry), out);
+    encode(delta, |entry| !is_derived(FrameKind::Events, entry), out);
+}
+
+/// As [`encode_ledger_increment`] for a frame of channels, whose rows say nothing of fragments:
+/// every entry that is not zero but `fragments_durable`.
+pub fn encode_channel_increment(delta: &Ledger, out: &mut Vec<u8>) {
+    encode(delta, |entry| !is_derived(FrameKind::Channels, entry), out);
 }
 
 /// Appends what a TOC's ledger column holds: every entry that is not zero.

@@ -37,6 +37,7 @@
 //!     config: String::new(),
 //!     schema,
 //!     ledger_entries: EntryNames::default(),
+//!     locator: false,
 //! };
 //! let mut file = header.encode();
 //! let mut toc = TocBuilder::new(&file);
@@ -68,6 +69,8 @@
 //!     stored_bytes: 16,
 //!     raw_bytes: 16,
 //!     rows: 2,
+//!     start_ns: 0,
+//!     first_sample: 0,
 //! });
 //! frame.resize(layout.frame_bytes() as usize, 0);
 //! let summary = layout.finish(file.len() as u64, &mut frame); // The header comes last.
@@ -85,6 +88,8 @@
 //! ```
 
 mod bytes;
+mod channels;
+mod checkpoint;
 mod checksum;
 mod error;
 mod events;
@@ -94,32 +99,43 @@ mod header;
 mod kinds;
 mod ledger;
 mod pieces;
+mod places;
 mod read_at;
 mod reader;
 mod repair;
+mod schema;
+mod stored;
 mod toc;
 mod toc_reader;
 mod walk;
 
 pub use catchment_codec::{Codec, CodecError, ColumnEncoder, Encoded, decode_column};
+pub use channels::{
+    ChannelColumns, ChannelInfo, SampleRun, Span, Spans, decode_spans, encode_spans,
+};
+pub use checkpoint::{encode_locator, locator_offset};
 pub use checksum::{Crc32c, crc32c};
 pub use error::{ColumnProblem, FrameError, FrameRef, Part};
 pub use events::{EventColumns, SourceColumns};
 pub use frame::{ColumnEntry, FrameInfo, FrameLayout, FrameSummary, write_frame};
 pub use fuzz::fuzz_file;
-pub use header::{ColumnInfo, FileHeader, Schema, SchemaError, SourceInfo};
+pub use header::FileHeader;
 pub use kinds::{ColumnKind, Dtype, FrameKind};
-pub use ledger::{EntryNames, decode_ledger, encode_ledger_increment, encode_ledger_total};
+pub use ledger::{
+    EntryNames, decode_ledger, encode_channel_increment, encode_ledger_increment,
+    encode_ledger_total,
+};
 pub use read_at::ReadAt;
 pub use reader::{Condition, FileReader, OpenOptions};
 pub use repair::{Closing, RepairPlan, repair};
+pub use schema::{ColumnInfo, FieldInfo, PayloadType, Schema, SchemaError, SourceInfo};
 pub use toc::{TocBuilder, TocFlags};
 pub use walk::{Skipped, SkippedReason};
 
 /// Major version of the format that this crate reads and writes.
 pub const VERSION_MAJOR: u16 = 1;
 /// Minor version of the format that this crate writes.
-pub const VERSION_MINOR: u16 = 0;
+pub const VERSION_MINOR: u16 = 1;
 /// Files, frames and the trailer stand on multiples of this.
 pub const BLOCK_BYTES: u64 = catchment_model::limits::DISK_ALIGN_BYTES as u64;
 /// Columns stand on multiples of this within their frame.

@@ -10,7 +10,8 @@ use crate::checksum::crc32c;
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::frame::ColumnEntry;
 use crate::read_at::{ReadAt, read_exact};
-use crate::reader::{FileReader, check_entry};
+use crate::reader::FileReader;
+use crate::stored::check_entry;
 
 impl<R: ReadAt> FileReader<R> {
     /// Checks what an entry says against its frame, the schema and its codec's limits, without

@@ -2,26 +2,26 @@
 //!
 //! A closed file is opened by its trailer and the TOC's root; a column's list of places is read
 //! when first asked for, and kept. Any other file is walked. Damage costs what it hit and no more:
-//! places are taken from the TOC or from the frames' own headers, whichever is whole.
+//! places are taken from the TOC or from the frames' own headers, whichever is whole. A file that is
+//! still being written is opened by its checkpoints, and followed by [`FileReader::refresh`].
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
-use catchment_codec::{Codec, check_sizes, decode_into};
 use catchment_model::Ledger;
-use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
 
-use crate::checksum::{Crc32c, crc32c};
+use crate::channels::ChannelColumns;
+use crate::checkpoint::{read_chain, read_checkpoint};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::events::EventColumns;
-use crate::frame::{ColumnEntry, FIXED_BYTES, FrameSummary, Head};
+use crate::frame::{ColumnEntry, FrameSummary};
 use crate::header::FileHeader;
-use crate::kinds::{Dtype, FrameKind};
-use crate::read_at::{ReadAt, read_exact, set_len};
+use crate::kinds::FrameKind;
+use crate::places::Places;
+use crate::read_at::ReadAt;
+use crate::stored::{RowShape, check_rows, check_stored, read_frame_header, read_stored_column};
 use crate::toc::TocFlags;
-use crate::toc_reader::{Place, Toc, Trailer, header_from_toc};
+use crate::toc_reader::{Toc, Trailer, header_from_toc};
 use crate::walk::{Skipped, Walker};
-use crate::{BLOCK_BYTES, COLUMN_ALIGN_BYTES};
 
 /// How a file that is not closed is opened.
 #[derive(Clone, Copy, Debug)]
@@ -29,13 +29,15 @@ pub struct OpenOptions {
     /// How far a hole is searched for the next frame. 0: the walk stops at the first border without
     /// a frame, as for a file that is growing.
     pub search_bytes_max: u64,
-    /// Walk even if there is a TOC.
+    /// Walk even if there is a TOC; checkpoints are not looked at either.
     pub ignore_toc: bool,
+    /// Walk a file that is not closed from its beginning even if there are checkpoints.
+    pub ignore_checkpoints: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { search_bytes_max: 256 * 1024 * 1024, ignore_toc: false }
+        Self { search_bytes_max: 256 * 1024 * 1024, ignore_toc: false, ignore_checkpoints: false }
     }
 }
 
@@ -44,7 +46,8 @@ impl Default for OpenOptions {
 pub enum Condition {
     /// Trailer and TOC are in order.
     Closed,
-    /// There is no trailer, or it or the TOC is damaged: the frames were found by walking.
+    /// There is no trailer, or it or the TOC is damaged: the frames were found by checkpoints and
+    /// by walking.
     Unclosed(FrameError),
 }
 
@@ -61,22 +64,14 @@ pub struct FileReader<R> {
     frames: Vec<FrameSummary>,
     places: Places,
     condition: Condition,
+    options: OpenOptions,
+    /// Where the next frame of a file will stand that is not closed.
+    next: u64,
     columns: EventColumns,
-    /// For each column of the schema: its type, and elements of one row.
-    rows: HashMap<u32, RowShape>,
+    channels: OnceLock<ChannelColumns>,
+    /// For each column of the schema by rising id: what its rows are.
+    rows: Vec<(u32, RowShape)>,
     ledger: OnceLock<Ledger>,
-}
-
-#[derive(Debug)]
-enum Places {
-    Toc { toc: Toc, lists: Mutex<HashMap<u32, Arc<[Place]>>> },
-    Walked { lists: HashMap<u32, Vec<Place>>, skipped: Vec<Skipped> },
-}
-
-#[derive(Clone, Copy, Debug)]
-struct RowShape {
-    dtype: Dtype,
-    elements: u64,
 }
 
 impl<R: ReadAt> FileReader<R> {
@@ -95,7 +90,7 @@ impl<R: ReadAt> FileReader<R> {
     pub fn open_with(reader: R, options: &OpenOptions) -> Result<Self, FrameError> {
         let file_bytes = reader.bytes().map_err(FrameError::Length)?;
         let closed = Trailer::read(&reader, file_bytes)
-            .and_then(|trailer| Toc::read(&reader, &trailer, file_bytes));
+            .and_then(|trailer| Toc::of_trailer(&reader, &trailer, file_bytes));
         let mut header_problem = None;
         let (header, encoded_header, first_frame) =
             match (FileHeader::read(&reader, file_bytes), &closed) {
@@ -110,44 +105,116 @@ impl<R: ReadAt> FileReader<R> {
                 (Err(error), _) => return Err(error),
             };
         let closed = closed.and_then(|toc| toc_of_this_file(toc, &header, first_frame));
-        let (frames, places, condition) = match closed {
-            Ok(mut toc) if !options.ignore_toc => {
-                let frames = std::mem::take(&mut toc.frames);
-                (frames, Places::Toc { toc, lists: Mutex::default() }, Condition::Closed)
-            }
-            closed => {
-                let file_id = header.file_id;
-                let search_bytes_max = options.search_bytes_max;
-                let walker = Walker { reader: &reader, file_bytes, file_id, search_bytes_max };
-                let walk = walker.walk(first_frame);
-                let condition = closed.err().map_or(Condition::Closed, Condition::Unclosed);
-                let places = Places::Walked { lists: walk.lists, skipped: walk.skipped };
-                (walk.frames, places, condition)
-            }
-        };
         let columns = EventColumns::of(&header.schema);
         let infos = header.schema.columns.iter();
-        let rows = infos.map(|info| {
-            let product = |product: u64, &n: &u64| product.saturating_mul(n);
-            let elements = info.shape.iter().fold(1, product);
-            (info.id, RowShape { dtype: info.dtype, elements })
-        });
-        let rows = rows.collect();
-        let ledger = OnceLock::new();
-        Ok(Self {
+        let mut rows: Vec<_> = infos.map(|info| (info.id, RowShape::of(info))).collect();
+        rows.sort_unstable_by_key(|(id, _)| *id);
+        let mut file = Self {
             reader,
             file_bytes,
             header,
             encoded_header,
             header_problem,
             first_frame,
-            frames,
-            places,
-            condition,
+            frames: Vec::new(),
+            places: Places::default(),
+            condition: Condition::Closed,
+            options: *options,
+            next: first_frame,
             columns,
+            channels: OnceLock::new(),
             rows,
-            ledger,
-        })
+            ledger: OnceLock::new(),
+        };
+        match closed {
+            Ok(toc) if !options.ignore_toc => {
+                file.places = Places::of_tables(vec![toc], &mut file.frames);
+            }
+            closed => {
+                file.condition = closed.err().map_or(Condition::Closed, Condition::Unclosed);
+                file.find_frames();
+            }
+        }
+        Ok(file)
+    }
+
+    /// Finds the frames without a TOC: by checkpoints as far as they go, then by walking.
+    fn find_frames(&mut self) {
+        let by_checkpoints =
+            self.header.locator && !self.options.ignore_toc && !self.options.ignore_checkpoints;
+        let chain = if by_checkpoints {
+            read_chain(&self.reader, self.header.file_id, self.first_frame, self.file_bytes)
+        } else {
+            None
+        };
+        if let Some((tables, end)) = chain {
+            self.places = Places::of_tables(tables, &mut self.frames);
+            self.next = end;
+        }
+        let mut walk = self.walker(self.options.search_bytes_max).walk(self.next);
+        self.next = walk.end;
+        self.places.skipped = walk.skipped;
+        self.places.add_walked(walk.lists, self.frames.len());
+        self.frames.append(&mut walk.frames);
+    }
+
+    fn walker(&self, search_bytes_max: u64) -> Walker<'_, R> {
+        let (file_bytes, file_id) = (self.file_bytes, self.header.file_id);
+        Walker { reader: &self.reader, file_bytes, file_id, search_bytes_max }
+    }
+
+    /// Looks for what was written behind the last known frame since the file was opened, and
+    /// whether it was closed. Returns how many frames came to [`FileReader::frames`]; those known
+    /// keep their places. A file of which nothing new is there costs one read of 4 KiB.
+    ///
+    /// Only a frame directly behind the last one counts, so that a file is to be followed that was
+    /// opened with a `search_bytes_max` of 0. Should its TOC in the end list other frames than
+    /// those known, they are taken as the TOC has them.
+    ///
+    /// # Errors
+    /// If the system cannot say how long the file is. A header that cannot be read, or is not whole
+    /// yet, is looked for again the next time.
+    pub fn refresh(&mut self) -> Result<usize, FrameError> {
+        if self.closed() {
+            return Ok(0);
+        }
+        let file_bytes = self.reader.bytes().map_err(FrameError::Length)?;
+        let changed = file_bytes != self.file_bytes;
+        self.file_bytes = file_bytes;
+        let before = self.frames.len();
+        let mut walk = self.walker(0).follow(self.next);
+        if walk.end > self.next {
+            let next = self.next;
+            self.places.skipped.retain(|skipped| skipped.offset < next);
+        }
+        self.next = walk.end;
+        self.places.add_walked(walk.lists, before);
+        self.frames.append(&mut walk.frames);
+        for offset in walk.checkpoints {
+            let (reader, file_id) = (&self.reader, self.header.file_id);
+            if let Ok(toc) = read_checkpoint(reader, offset, file_id, file_bytes) {
+                self.places.add_checkpoint(toc, &self.frames);
+            }
+        }
+        if (walk.toc || changed) && !self.options.ignore_toc {
+            self.take_toc();
+        }
+        Ok(self.frames.len().saturating_sub(before))
+    }
+
+    /// Goes by the TOC if there is one by now.
+    fn take_toc(&mut self) {
+        let toc = Trailer::read(&self.reader, self.file_bytes)
+            .and_then(|trailer| Toc::of_trailer(&self.reader, &trailer, self.file_bytes))
+            .and_then(|toc| toc_of_this_file(toc, &self.header, self.first_frame));
+        match toc {
+            Ok(toc) => {
+                self.frames.clear();
+                self.places = Places::of_tables(vec![toc], &mut self.frames);
+                self.condition = Condition::Closed;
+            }
+            Err(error) => self.condition = Condition::Unclosed(error),
+        }
     }
 
     /// What the file says of itself.
@@ -182,18 +249,13 @@ impl<R: ReadAt> FileReader<R> {
 
     /// What the TOC says of how the file was closed; `None` without a TOC.
     pub fn flags(&self) -> Option<TocFlags> {
-        match &self.places {
-            Places::Toc { toc, .. } => Some(toc.flags),
-            Places::Walked { .. } => None,
-        }
+        self.places.toc().map(|toc| toc.flags)
     }
 
-    /// Ranges without frames that a walk came across; empty when opened by the TOC.
+    /// Ranges without frames that a walk came across; empty when opened by the TOC, and for what
+    /// checkpoints list.
     pub fn skipped(&self) -> &[Skipped] {
-        match &self.places {
-            Places::Toc { .. } => &[],
-            Places::Walked { skipped, .. } => skipped,
-        }
+        &self.places.skipped
     }
 
     /// Which columns of the schema hold events.
@@ -201,18 +263,35 @@ impl<R: ReadAt> FileReader<R> {
         &self.columns
     }
 
+    /// Which columns of the schema hold channels.
+    pub fn channel_columns(&self) -> &ChannelColumns {
+        self.channels.get_or_init(|| ChannelColumns::of(&self.header.schema))
+    }
+
     /// The TOC's ledger: the total at the file's close. `None` without a TOC.
     ///
     /// # Errors
     /// If that column of the TOC cannot be read.
     pub fn ledger(&self) -> Result<Option<&Ledger>, FrameError> {
-        let Places::Toc { toc, .. } = &self.places else { return Ok(None) };
+        let Some(toc) = self.places.toc() else { return Ok(None) };
         if let Some(ledger) = self.ledger.get() {
             return Ok(Some(ledger));
         }
         let names = &self.header.ledger_entries;
         let ledger = toc.ledger(&self.reader, names, self.header.schema.sources.len())?;
         Ok(Some(self.ledger.get_or_init(|| ledger)))
+    }
+
+    /// For a file that was opened by checkpoints: how many frames the newest one and those before
+    /// it list, and the ledger's total as it was then.
+    ///
+    /// # Errors
+    /// If that column of the checkpoint cannot be read.
+    pub fn ledger_at_checkpoint(&self) -> Result<Option<(usize, Ledger)>, FrameError> {
+        let Some(toc) = self.places.newest_checkpoint() else { return Ok(None) };
+        let names = &self.header.ledger_entries;
+        let ledger = toc.ledger(&self.reader, names, self.header.schema.sources.len())?;
+        Ok(Some((self.places.tabled(), ledger)))
     }
 
     /// The directory of a frame, read from the frame itself; if its header is damaged, what the
@@ -225,7 +304,7 @@ impl<R: ReadAt> FileReader<R> {
             Ok(entries) => return Ok(entries),
             Err(error) => error,
         };
-        if matches!(self.places, Places::Walked { .. }) || frame >= self.frames.len() {
+        if !self.places.has_table_of(frame) {
             return Err(error);
         }
         let mut entries = Vec::new();
@@ -260,8 +339,7 @@ impl<R: ReadAt> FileReader<R> {
         out: &mut Vec<u8>,
     ) -> Result<(), FrameError> {
         let summary = self.summary(frame)?;
-        let shape = self.rows.get(&entry.id);
-        check_rows(entry, shape)
+        self.check_rows(entry)
             .map_err(|problem| FrameError::column(FrameRef::Index(frame), entry.id, problem))?;
         read_stored_column(&self.reader, FrameRef::Index(frame), summary, entry, out)
     }
@@ -303,27 +381,22 @@ impl<R: ReadAt> FileReader<R> {
             };
             problems.extend(result.err());
         }
-        if problems.is_empty() && summary.info.kind == FrameKind::Events {
+        if problems.is_empty() {
             problems.extend(self.frame_ledger(frame).1);
+        }
+        if problems.is_empty() && summary.info.kind == FrameKind::Channels {
+            problems.extend(self.check_channels(frame, &entries));
         }
         problems
     }
 
-    /// Everything that is wrong beside the frames: file header, trailer, TOC, holes in a file
-    /// without one.
+    /// Everything that is wrong with the TOC, or with the checkpoints that a file was opened by.
     pub fn verify_index(&self) -> Vec<FrameError> {
-        match &self.places {
-            Places::Toc { toc, .. } => toc.verify(&self.reader),
-            Places::Walked { .. } => Vec::new(),
-        }
+        self.places.tables().flat_map(|toc| toc.verify(&self.reader)).collect()
     }
 
     pub(crate) fn into_frames_and_skipped(self) -> (Vec<FrameSummary>, Vec<Skipped>) {
-        let skipped = match self.places {
-            Places::Toc { .. } => Vec::new(),
-            Places::Walked { skipped, .. } => skipped,
-        };
-        (self.frames, skipped)
+        (self.frames, self.places.skipped)
     }
 
     /// The file header's bytes without padding.
@@ -350,7 +423,7 @@ impl<R: ReadAt> FileReader<R> {
 
     /// Holds an entry's type and rows against the schema.
     pub(crate) fn check_rows(&self, entry: &ColumnEntry) -> Result<(), ColumnProblem> {
-        check_rows(entry, self.rows.get(&entry.id))
+        check_rows(entry, self.shape(entry.id))
     }
 
     pub(crate) fn summary(&self, frame: usize) -> Result<&FrameSummary, FrameError> {
@@ -365,35 +438,18 @@ impl<R: ReadAt> FileReader<R> {
     /// If the TOC's list cannot be read. The frames' own headers may still say it:
     /// [`FileReader::find`].
     pub fn places(&self, column: u32) -> Result<Arc<[(u32, ColumnEntry)]>, FrameError> {
-        let (toc, lists) = match &self.places {
-            Places::Walked { lists, .. } => {
-                return Ok(lists.get(&column).map(Vec::as_slice).unwrap_or_default().into());
-            }
-            Places::Toc { toc, lists } => (toc, lists),
-        };
-        let known = lists.lock().unwrap_or_else(PoisonError::into_inner).get(&column).cloned();
-        if let Some(list) = known {
-            return Ok(list);
-        }
-        let list: Arc<[Place]> = toc.list(&self.reader, column)?.unwrap_or_default().into();
-        // Only columns that the schema names are kept, so that asking cannot fill the memory.
-        if self.rows.contains_key(&column) {
-            let kept = Arc::clone(&list);
-            lists.lock().unwrap_or_else(PoisonError::into_inner).insert(column, kept);
-        }
-        Ok(list)
+        self.places.all(&self.reader, column, self.shape(column).is_some())
     }
 
-    /// What the TOC or the walk says of a column's place in a frame.
+    /// What a table or the walk says of a column's place in a frame.
     fn listed(&self, frame: usize, column: u32) -> Result<Option<ColumnEntry>, FrameError> {
-        let find = |list: &[Place]| {
-            let at = list.binary_search_by_key(&(frame as u32), |(index, _)| *index).ok()?;
-            Some(list[at].1)
-        };
-        if let Places::Walked { lists, .. } = &self.places {
-            return Ok(lists.get(&column).and_then(|list| find(list)));
-        }
-        Ok(find(&self.places(column)?))
+        // Only columns that the schema names are kept, so that asking cannot fill the memory.
+        self.places.find(&self.reader, frame, column, self.shape(column).is_some())
+    }
+
+    fn shape(&self, column: u32) -> Option<RowShape> {
+        let at = self.rows.binary_search_by_key(&column, |(id, _)| *id).ok()?;
+        Some(self.rows[at].1)
     }
 
     /// A frame's directory as the frame itself has it.
@@ -422,160 +478,3 @@ fn toc_of_this_file(toc: Toc, header: &FileHeader, first_frame: u64) -> Result<T
         _ => Ok(toc),
     }
 }
-
-/// Reads and checks the header of the frame at `offset`.
-pub(crate) fn read_frame_header<R: ReadAt + ?Sized>(
-    reader: &R,
-    offset: u64,
-    file_bytes: u64,
-) -> Result<(Head, Vec<u8>), FrameError> {
-    let part = Part::FrameHeader(offset);
-    let available = file_bytes.saturating_sub(offset);
-    let mut header = vec![0; available.min(BLOCK_BYTES) as usize];
-    read_exact(reader, part, offset, &mut header)?;
-    let head = Head::decode(offset, &header)?;
-    let header_bytes = u64::from(head.summary.header_bytes);
-    if head.summary.frame_bytes > available {
-        let (expected, got) = (head.summary.frame_bytes, available);
-        return Err(FrameError::Truncated { part, offset, expected, got });
-    }
-    let first = header.len().min(header_bytes as usize);
-    header.resize(header_bytes as usize, 0);
-    read_exact(reader, part, offset + first as u64, &mut header[first..])?;
-    head.check(&header)?;
-    Ok((head, header))
-}
-
-/// Checks an entry against its frame, before anything is allocated or read by it.
-pub(crate) fn check_entry(
-    summary: &FrameSummary,
-    entry: &ColumnEntry,
-) -> Result<(), ColumnProblem> {
-    let is_toc = summary.info.kind == FrameKind::Toc;
-    let bytes_max = if is_toc { FRAME_BYTES_MAX } else { COLUMN_BYTES_MAX };
-    let end = entry.offset.checked_add(entry.stored_bytes);
-    let checks = [
-        (
-            "offset",
-            entry.offset,
-            "a multiple of 64",
-            entry.offset.is_multiple_of(COLUMN_ALIGN_BYTES),
-        ),
-        ("offset", entry.offset, "behind the header", entry.offset >= FIXED_BYTES as u64),
-        ("offset", entry.offset, "within the frame", entry.offset <= summary.frame_bytes),
-        (
-            "stored_bytes",
-            entry.stored_bytes,
-            "within the frame",
-            end.is_some_and(|end| end <= summary.frame_bytes),
-        ),
-        ("stored_bytes", entry.stored_bytes, "at most 1 GiB", entry.stored_bytes <= bytes_max),
-        ("raw_bytes", entry.raw_bytes, "at most 1 GiB", entry.raw_bytes <= bytes_max),
-    ];
-    match checks.into_iter().find(|(_, _, _, fits)| !fits) {
-        Some((field, got, expected, _)) => Err(ColumnProblem::Field { field, expected, got }),
-        None => Ok(()),
-    }
-}
-
-/// Checks that the type is the schema's, and that `raw_bytes` is what rows, type and shape give. For
-/// columns that the schema does not have, any whole number of elements per row will do.
-fn check_rows(entry: &ColumnEntry, shape: Option<&RowShape>) -> Result<(), ColumnProblem> {
-    let field = |field, expected, got| Err(ColumnProblem::Field { field, expected, got });
-    if entry.dtype.is_unknown() {
-        return Ok(());
-    }
-    if shape.is_some_and(|shape| !shape.dtype.is_unknown() && shape.dtype != entry.dtype) {
-        return field("dtype", "the schema's", u64::from(entry.dtype.number()));
-    }
-    if entry.dtype.bits().is_none() {
-        return Ok(());
-    }
-    let fits = match (entry.dtype, shape) {
-        (Dtype::Bits, None) => true,
-        (dtype, Some(shape)) => {
-            let count = entry.rows.checked_mul(shape.elements);
-            count.and_then(|count| dtype.bytes_of(count)) == Some(entry.raw_bytes)
-        }
-        (dtype, None) => match dtype.bytes_of(entry.rows) {
-            Some(0) => entry.raw_bytes == 0,
-            Some(bytes) => entry.raw_bytes.is_multiple_of(bytes),
-            None => false,
-        },
-    };
-    if fits {
-        return Ok(());
-    }
-    field("raw_bytes", "what rows, dtype and shape give", entry.raw_bytes)
-}
-
-/// Reads, checks and decodes the column that an entry describes.
-pub(crate) fn read_stored_column<R: ReadAt + ?Sized>(
-    reader: &R,
-    frame: FrameRef,
-    summary: &FrameSummary,
-    entry: &ColumnEntry,
-    out: &mut Vec<u8>,
-) -> Result<(), FrameError> {
-    let fail = |problem| FrameError::column(frame, entry.id, problem);
-    check_entry(summary, entry).map_err(fail)?;
-    check_sizes(entry.codec, entry.stored_bytes, entry.raw_bytes)
-        .map_err(|error| fail(error.into()))?;
-    let raw_bytes = entry.raw_bytes as usize;
-    // Encoded bytes are read behind the place where the decoded ones go: one buffer, kept by the
-    // caller.
-    let read_at = if entry.codec == Codec::None { 0 } else { raw_bytes };
-    set_len(out, read_at + entry.stored_bytes as usize);
-    let result = fill_column(reader, frame, summary, entry, &mut out[..]);
-    // Nothing of a column that is wrong is handed out.
-    out.truncate(if result.is_ok() { raw_bytes } else { 0 });
-    result
-}
-
-/// Reads the stored bytes to the end of `buffer`, checks them, and decodes them to its beginning.
-fn fill_column<R: ReadAt + ?Sized>(
-    reader: &R,
-    frame: FrameRef,
-    summary: &FrameSummary,
-    entry: &ColumnEntry,
-    buffer: &mut [u8],
-) -> Result<(), FrameError> {
-    let fail = |problem| FrameError::column(frame, entry.id, problem);
-    let stored_at = buffer.len() - entry.stored_bytes as usize;
-    let (raw, stored) = buffer.split_at_mut(stored_at);
-    let offset = summary.offset + entry.offset;
-    read_exact(reader, Part::Column(frame, entry.id), offset, stored)?;
-    let (expected, got) = (entry.crc32c, crc32c(stored));
-    if got != expected {
-        return Err(fail(ColumnProblem::Checksum { expected, got }));
-    }
-    if entry.codec == Codec::None {
-        return Ok(());
-    }
-    decode_into(entry.codec, stored, raw).map_err(|error| fail(error.into()))
-}
-
-/// Checks the checksum of a column's stored bytes, a piece at a time.
-pub(crate) fn check_stored<R: ReadAt + ?Sized>(
-    reader: &R,
-    frame: FrameRef,
-    summary: &FrameSummary,
-    entry: &ColumnEntry,
-) -> Result<(), FrameError> {
-    let fail = |problem| FrameError::column(frame, entry.id, problem);
-    check_entry(summary, entry).map_err(fail)?;
-    let mut piece = vec![0; entry.stored_bytes.min(PIECE_BYTES) as usize];
-    let mut crc = Crc32c::new();
-    let mut done = 0;
-    while done < entry.stored_bytes {
-        let bytes = (entry.stored_bytes - done).min(PIECE_BYTES) as usize;
-        let offset = summary.offset + entry.offset + done;
-        read_exact(reader, Part::Column(frame, entry.id), offset, &mut piece[..bytes])?;
-        crc.update(&piece[..bytes]);
-        done += bytes as u64;
-    }
-    let (expected, got) = (entry.crc32c, crc.finish());
-    if got == expected { Ok(()) } else { Err(fail(ColumnProblem::Checksum { expected, got })) }
-}
-
-const PIECE_BYTES: u64 = 1024 * 1024;

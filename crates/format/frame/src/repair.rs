@@ -86,7 +86,8 @@ pub fn repair<R: ReadAt>(
     if file.closed() && file.verify_index().is_empty() {
         return untouched(&file, file_header);
     }
-    let options = OpenOptions { search_bytes_max: u64::MAX, ignore_toc: true };
+    let options =
+        OpenOptions { search_bytes_max: u64::MAX, ignore_toc: true, ignore_checkpoints: true };
     let walked = FileReader::open_with(&reader, &options)?;
 
     let source_count = walked.header().schema.sources.len();

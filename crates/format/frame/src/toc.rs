@@ -2,7 +2,8 @@
 //!
 //! The TOC is a frame whose columns are: 1 the frames, 2 the blocks of the column index, 3 the
 //! column index, 4 one list per column, 5 the ledger's total, 6 a copy of the file header. Finding
-//! a column needs 1, 2, one block of 3 and one list of 4.
+//! a column needs 1, 2, one block of 3 and one list of 4. A checkpoint has the same columns but the
+//! last, for the frames since the checkpoint before.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use catchment_model::Ledger;
 
 use crate::bytes::put;
 use crate::checksum::{crc32c, crc32c_around};
-use crate::frame::{ColumnEntry, FrameInfo, FrameSummary, write_frame};
+use crate::frame::{ColumnEntry, FrameInfo, FrameSummary, write_frame_behind};
 use crate::kinds::{Dtype, FrameKind};
 use crate::ledger::{RECORD_BYTES, encode_ledger_total};
 use crate::{BLOCK_BYTES, VERSION_MAJOR, VERSION_MINOR};
@@ -50,6 +51,12 @@ pub struct TocBuilder {
     frames: Vec<FrameSummary>,
     /// For each column: in which frame, and where.
     lists: BTreeMap<u32, Vec<(u32, ColumnEntry)>>,
+    /// How many of the frames are in checkpoints.
+    checkpointed: usize,
+    /// Where the newest checkpoint stands, 0 for none.
+    checkpoint: u64,
+    /// Where the last frame or checkpoint ends.
+    end: u64,
 }
 
 impl TocBuilder {
@@ -67,6 +74,9 @@ impl TocBuilder {
             file_id: header.file_id,
             frames: Vec::new(),
             lists: BTreeMap::new(),
+            checkpointed: 0,
+            checkpoint: 0,
+            end: 0,
         }
     }
 
@@ -76,8 +86,8 @@ impl TocBuilder {
     /// If it is another file's, or stands before the one added last.
     pub fn add_frame(&mut self, summary: FrameSummary, columns: &[ColumnEntry]) {
         assert_eq!(summary.info.file_id, self.file_id, "a frame of another file");
-        let end = self.frames.last().map_or(0, |last| last.offset + last.frame_bytes);
-        assert!(summary.offset >= end, "frames in the order of the file");
+        assert!(summary.offset >= self.end, "frames in the order of the file");
+        self.end = summary.offset + summary.frame_bytes;
         let index = self.frames.len() as u32;
         self.frames.push(summary);
         for column in columns {
@@ -94,31 +104,64 @@ impl TocBuilder {
         &self.frames
     }
 
+    /// A checkpoint of the frames since the last one, to be written at `offset`, on a 4 KiB border
+    /// behind the last frame. `sequence` is the number that the next frame will have, `ledger` the
+    /// total so far. The locator ([`crate::encode_locator`]) is to name it once it is written.
+    ///
+    /// # Panics
+    /// If `offset` is not such a border.
+    pub fn checkpoint(
+        &mut self,
+        offset: u64,
+        sequence: u64,
+        ledger: &Ledger,
+    ) -> (Vec<u8>, FrameSummary) {
+        let first = self.checkpointed;
+        let info =
+            FrameInfo { sequence, ..self.info(FrameKind::Checkpoint, first, TocFlags::default()) };
+        let (bytes, summary) = self.table(info, first, offset, ledger);
+        self.checkpointed = self.frames.len();
+        self.checkpoint = offset;
+        self.end = offset + summary.frame_bytes;
+        (bytes, summary)
+    }
+
     /// TOC and trailer, to be written at `offset`, on a 4 KiB border behind the last frame. The
     /// file ends with them.
     ///
     /// # Panics
     /// If `offset` is not such a border.
     pub fn finish(&self, offset: u64, ledger_total: &Ledger, flags: TocFlags) -> Vec<u8> {
-        let end = self.frames.last().map_or(0, |last| last.offset + last.frame_bytes);
-        assert!(offset >= end && offset.is_multiple_of(BLOCK_BYTES), "a TOC at {offset}");
-        let (blocks, index, lists) = self.column_index();
-        let frames = self.frame_records();
+        let info = self.info(FrameKind::Toc, 0, flags);
+        let (mut bytes, summary) = self.table(info, 0, offset, ledger_total);
+        bytes.extend_from_slice(&trailer(self.file_id, offset, summary.frame_bytes));
+        bytes
+    }
+
+    /// The table of the frames from `first` on: a TOC or a checkpoint.
+    fn table(
+        &self,
+        info: FrameInfo,
+        first: usize,
+        offset: u64,
+        ledger_total: &Ledger,
+    ) -> (Vec<u8>, FrameSummary) {
+        assert!(offset >= self.end && offset.is_multiple_of(BLOCK_BYTES), "a table at {offset}");
+        let (blocks, index, lists, list_count) = self.column_index(first as u32);
+        let frames = self.frame_records(first);
         let mut ledger = Vec::new();
         encode_ledger_total(ledger_total, &mut ledger);
 
-        let record = |id, raw: &[u8], record_bytes: usize| {
-            entry(id, Codec::None, raw.len(), raw.len() / record_bytes)
-        };
+        let record = |id, raw: &[u8], rows: usize| entry(id, Codec::None, raw.len(), rows);
         let (mut ledger_encoder, mut header_encoder) = (ColumnEncoder::new(), ColumnEncoder::new());
         let ledger_stored = ledger_encoder.encode(Codec::Lz4, &ledger);
         let header_stored = header_encoder.encode(Codec::Lz4, &self.file_header);
         let header_bytes = self.file_header.len();
         let columns: [(ColumnEntry, &[u8]); 6] = [
-            (record(FRAMES, &frames, FRAME_RECORD_BYTES), &frames),
-            (record(INDEX_BLOCKS, &blocks, BLOCK_RECORD_BYTES), &blocks),
-            (record(INDEX, &index, INDEX_RECORD_BYTES), &index),
-            (record(LISTS, &lists, LIST_RECORD_BYTES), &lists),
+            (record(FRAMES, &frames, frames.len() / FRAME_RECORD_BYTES), &frames),
+            (record(INDEX_BLOCKS, &blocks, blocks.len() / BLOCK_RECORD_BYTES), &blocks),
+            (record(INDEX, &index, index.len() / INDEX_RECORD_BYTES), &index),
+            (record(LISTS, &lists, list_count), &lists),
             (
                 entry(LEDGER, ledger_stored.codec, ledger.len(), ledger.len() / RECORD_BYTES),
                 ledger_stored.stored,
@@ -128,15 +171,20 @@ impl TocBuilder {
                 header_stored.stored,
             ),
         ];
-        let (mut bytes, summary, _) = write_frame(self.info(flags), offset, &columns);
-        bytes.extend_from_slice(&trailer(self.file_id, offset, summary.frame_bytes));
-        bytes
+        let is_toc = info.kind == FrameKind::Toc;
+        let previous = if is_toc { 0 } else { self.checkpoint };
+        // A checkpoint needs no copy of the file header: it is found through that header.
+        let count = if is_toc { columns.len() } else { columns.len() - 1 };
+        let (bytes, summary, _) = write_frame_behind(info, previous, offset, &columns[..count]);
+        (bytes, summary)
     }
 
-    fn info(&self, flags: TocFlags) -> FrameInfo {
-        let with_rows = || self.frames.iter().map(|frame| &frame.info).filter(|i| i.rows > 0);
+    /// What a table of the frames from `first` on says of itself.
+    fn info(&self, kind: FrameKind, first: usize, flags: TocFlags) -> FrameInfo {
+        let frames = &self.frames[first..];
+        let with_rows = || frames.iter().map(|frame| &frame.info).filter(|i| i.rows > 0);
         FrameInfo {
-            kind: FrameKind::Toc,
+            kind,
             flags: flags.bits(),
             file_id: self.file_id,
             sequence: self.frames.last().map_or(0, |last| last.info.sequence.wrapping_add(1)),
@@ -144,13 +192,14 @@ impl TocBuilder {
             time_last_ns: with_rows().map(|info| info.time_last_ns).max().unwrap_or(0),
             key_first: with_rows().map(|info| info.key_first).min().unwrap_or(0),
             key_last: with_rows().map(|info| info.key_last).max().unwrap_or(0),
-            rows: self.frames.len() as u64,
+            rows: frames.len() as u64,
         }
     }
 
-    fn frame_records(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.frames.len() * FRAME_RECORD_BYTES];
-        for (frame, record) in self.frames.iter().zip(bytes.chunks_exact_mut(FRAME_RECORD_BYTES)) {
+    fn frame_records(&self, first: usize) -> Vec<u8> {
+        let frames = &self.frames[first..];
+        let mut bytes = vec![0; frames.len() * FRAME_RECORD_BYTES];
+        for (frame, record) in frames.iter().zip(bytes.chunks_exact_mut(FRAME_RECORD_BYTES)) {
             put(record, 0, frame.offset.to_le_bytes());
             put(record, 8, frame.frame_bytes.to_le_bytes());
             put(record, 16, frame.info.sequence.to_le_bytes());
@@ -168,24 +217,35 @@ impl TocBuilder {
         bytes
     }
 
-    /// The index's blocks, the index, and the lists.
-    fn column_index(&self) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    /// The index's blocks, the index, the lists, and how many records all lists have. Frames are
+    /// counted from `first`.
+    fn column_index(&self, first: u32) -> (Vec<u8>, Vec<u8>, Vec<u8>, usize) {
         let mut lists = Vec::new();
+        let mut list_count = 0;
         let mut index = Vec::with_capacity(self.lists.len() * INDEX_RECORD_BYTES);
         for (&column, list) in &self.lists {
+            let list = &list[list.partition_point(|(frame, _)| *frame < first)..];
+            if list.is_empty() {
+                continue;
+            }
             let start = lists.len();
+            // Channels need the last two fields of a record; everything else is as in version 1.0.
+            let timed =
+                list.iter().any(|(_, entry)| (entry.start_ns, entry.first_sample) != (0, 0));
+            let bytes = if timed { CHANNEL_RECORD_BYTES } else { LIST_RECORD_BYTES };
             for (frame, entry) in list {
-                let mut record = [0; LIST_RECORD_BYTES];
-                encode_list_record(*frame, entry, &mut record);
-                lists.extend_from_slice(&record);
+                let mut record = [0; CHANNEL_RECORD_BYTES];
+                encode_list_record(frame - first, entry, &mut record);
+                lists.extend_from_slice(&record[..bytes]);
             }
             let mut record = [0; INDEX_RECORD_BYTES];
             put(&mut record, 0, column.to_le_bytes());
             put(&mut record, 4, crc32c(&lists[start..]).to_le_bytes());
             put(&mut record, 8, (start as u64).to_le_bytes());
             put(&mut record, 16, (list.len() as u32).to_le_bytes());
-            put(&mut record, 20, (LIST_RECORD_BYTES as u16).to_le_bytes());
+            put(&mut record, 20, (bytes as u16).to_le_bytes());
             index.extend_from_slice(&record);
+            list_count += list.len();
         }
         let mut blocks = Vec::new();
         for block in index.chunks(INDEX_BLOCK_RECORDS * INDEX_RECORD_BYTES) {
@@ -195,7 +255,7 @@ impl TocBuilder {
             put(&mut record, 8, crc32c(block).to_le_bytes());
             blocks.extend_from_slice(&record);
         }
-        (blocks, index, lists)
+        (blocks, index, lists, list_count)
     }
 }
 
@@ -209,6 +269,8 @@ fn encode_list_record(frame: u32, entry: &ColumnEntry, record: &mut [u8]) {
     put(record, 24, entry.stored_bytes.to_le_bytes());
     put(record, 32, entry.raw_bytes.to_le_bytes());
     put(record, 40, entry.rows.to_le_bytes());
+    put(record, 48, entry.start_ns.to_le_bytes());
+    put(record, 56, entry.first_sample.to_le_bytes());
 }
 
 /// A column of the TOC itself. [`write_frame`] sets what is left at zero.
@@ -224,6 +286,8 @@ fn entry(id: u32, codec: Codec, raw_bytes: usize, rows: usize) -> ColumnEntry {
         stored_bytes: 0,
         raw_bytes: raw_bytes as u64,
         rows: rows as u64,
+        start_ns: 0,
+        first_sample: 0,
     }
 }
 
@@ -266,5 +330,7 @@ pub(crate) const FRAME_RECORD_BYTES: usize = 80;
 pub(crate) const BLOCK_RECORD_BYTES: usize = 16;
 pub(crate) const INDEX_RECORD_BYTES: usize = 32;
 pub(crate) const LIST_RECORD_BYTES: usize = 48;
+/// With start time and first sample.
+pub(crate) const CHANNEL_RECORD_BYTES: usize = 64;
 /// Records in one block of the column index.
 pub(crate) const INDEX_BLOCK_RECORDS: usize = 128;

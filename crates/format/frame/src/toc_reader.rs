@@ -12,11 +12,11 @@ use crate::header::FileHeader;
 use crate::kinds::{Dtype, FrameKind};
 use crate::ledger::{EntryNames, decode_ledger};
 use crate::read_at::{ReadAt, read_exact};
-use crate::reader::{read_frame_header, read_stored_column};
+use crate::stored::{check_entry, check_stored, read_frame_header, read_stored_column};
 use crate::toc::{
-    BLOCK_RECORD_BYTES, FILE_HEADER, FRAME_RECORD_BYTES, FRAMES, INDEX, INDEX_BLOCK_RECORDS,
-    INDEX_BLOCKS, INDEX_RECORD_BYTES, LEDGER, LIST_RECORD_BYTES, LISTS, TRAILER_BYTES,
-    TRAILER_CRC_AT, TRAILER_MAGIC, TocFlags,
+    BLOCK_RECORD_BYTES, CHANNEL_RECORD_BYTES, FILE_HEADER, FRAME_RECORD_BYTES, FRAMES, INDEX,
+    INDEX_BLOCK_RECORDS, INDEX_BLOCKS, INDEX_RECORD_BYTES, LEDGER, LIST_RECORD_BYTES, LISTS,
+    TRAILER_BYTES, TRAILER_CRC_AT, TRAILER_MAGIC, TocFlags,
 };
 use crate::{BLOCK_BYTES, VERSION_MAJOR};
 
@@ -78,13 +78,25 @@ impl Trailer {
     }
 }
 
-/// The TOC's root, and how to get the rest.
+/// Where a TOC or a checkpoint is said to stand.
+pub(crate) struct TocPlace {
+    pub frame: FrameRef,
+    pub kind: FrameKind,
+    pub offset: u64,
+    pub file_id: u64,
+}
+
+/// The root of a TOC or of a checkpoint, and how to get the rest.
 #[derive(Debug)]
 pub(crate) struct Toc {
     pub flags: TocFlags,
+    /// Checkpoints: where the one before stands, 0 for none.
+    pub previous: u64,
     /// The frames, until the reader takes them.
     pub frames: Vec<FrameSummary>,
-    frame_count: usize,
+    pub frame_count: usize,
+    /// What it is called in errors.
+    frame: FrameRef,
     summary: FrameSummary,
     columns: Vec<ColumnEntry>,
     blocks: Vec<IndexBlock>,
@@ -99,29 +111,53 @@ struct IndexBlock {
 }
 
 impl Toc {
-    /// Reads the TOC frame's header, the list of frames and the blocks of the column index.
-    pub(crate) fn read<R: ReadAt + ?Sized>(
+    /// Reads the TOC that the trailer names.
+    pub(crate) fn of_trailer<R: ReadAt + ?Sized>(
         reader: &R,
         trailer: &Trailer,
         file_bytes: u64,
     ) -> Result<Self, FrameError> {
-        let (head, header) = read_frame_header(reader, trailer.toc_offset, file_bytes)?;
+        let place = TocPlace {
+            frame: FrameRef::Toc,
+            kind: FrameKind::Toc,
+            offset: trailer.toc_offset,
+            file_id: trailer.file_id,
+        };
+        let toc = Self::read(reader, &place, file_bytes)?;
+        if toc.summary.frame_bytes != trailer.toc_bytes {
+            let (field, expected) = ("frame_bytes", "the trailer's toc_bytes");
+            let (part, got) = (Part::FrameHeader(trailer.toc_offset), toc.summary.frame_bytes);
+            return Err(FrameError::Field { part, field, expected, got });
+        }
+        Ok(toc)
+    }
+
+    /// Reads the frame's header, the list of frames and the blocks of the column index.
+    pub(crate) fn read<R: ReadAt + ?Sized>(
+        reader: &R,
+        place: &TocPlace,
+        file_bytes: u64,
+    ) -> Result<Self, FrameError> {
+        let (head, header) = read_frame_header(reader, place.offset, file_bytes)?;
         let summary = head.summary;
-        let part = Part::FrameHeader(trailer.toc_offset);
+        let part = Part::FrameHeader(place.offset);
         let field = |field, expected, got| Err(FrameError::Field { part, field, expected, got });
-        if summary.info.file_id != trailer.file_id {
+        if summary.info.file_id != place.file_id {
             return field("file_id", "the file header's", summary.info.file_id);
         }
-        if summary.info.kind != FrameKind::Toc {
-            return field("kind", "3 (TOC)", u64::from(summary.info.kind.number()));
-        }
-        if summary.frame_bytes != trailer.toc_bytes {
-            return field("frame_bytes", "the trailer's toc_bytes", summary.frame_bytes);
+        if summary.info.kind != place.kind {
+            let expected = match place.kind {
+                FrameKind::Toc => "3 (TOC)",
+                _ => "4 (checkpoint)",
+            };
+            return field("kind", expected, u64::from(summary.info.kind.number()));
         }
         let mut toc = Self {
             flags: TocFlags::from_bits(summary.info.flags),
+            previous: head.previous,
             frames: Vec::new(),
             frame_count: 0,
+            frame: place.frame,
             summary,
             columns: head.entries(&header).collect(),
             blocks: Vec::new(),
@@ -136,6 +172,26 @@ impl Toc {
     /// The id of the file that it is the TOC of.
     pub(crate) fn file_id(&self) -> u64 {
         self.summary.info.file_id
+    }
+
+    /// Whether it is a TOC, not a checkpoint.
+    pub(crate) fn is_toc(&self) -> bool {
+        self.summary.info.kind == FrameKind::Toc
+    }
+
+    /// Where it stands in the file.
+    pub(crate) fn offset(&self) -> u64 {
+        self.summary.offset
+    }
+
+    /// Where it ends in the file.
+    pub(crate) fn end(&self) -> u64 {
+        self.summary.offset + self.summary.frame_bytes
+    }
+
+    /// Where the first frame stands that it lists, before they are taken.
+    pub(crate) fn frames_begin(&self) -> Option<u64> {
+        self.frames.first().map(|frame| frame.offset)
     }
 
     /// The TOC's copy of the file header, without padding.
@@ -158,7 +214,7 @@ impl Toc {
         let mut bytes = Vec::new();
         self.read_column(reader, LEDGER, &mut bytes)?;
         decode_ledger(&bytes, names, source_count)
-            .map_err(|problem| FrameError::column(FrameRef::Toc, LEDGER, problem))
+            .map_err(|problem| FrameError::column(self.frame, LEDGER, problem))
     }
 
     /// In which frames a column stands, and where; `None` if in no frame.
@@ -202,9 +258,7 @@ impl Toc {
     pub(crate) fn verify<R: ReadAt + ?Sized>(&self, reader: &R) -> Vec<FrameError> {
         let mut problems = Vec::new();
         for entry in &self.columns {
-            if let Err(error) =
-                crate::reader::check_stored(reader, FrameRef::Toc, &self.summary, entry)
-            {
+            if let Err(error) = check_stored(reader, self.frame, &self.summary, entry) {
                 problems.push(error);
             }
         }
@@ -228,18 +282,18 @@ impl Toc {
                 && u64::from(frame.header_bytes) <= frame.frame_bytes
                 && next.is_some_and(|next| next <= self.summary.offset);
             let Some(next) = next.filter(|_| fits) else {
-                let (field, expected) = ("a frame's offset", "frames in order before the TOC");
+                let (field, expected) = ("a frame's offset", "frames in order before their table");
                 let problem = ColumnProblem::Field { field, expected, got: frame.offset };
-                return Err(FrameError::column(FrameRef::Toc, FRAMES, problem));
+                return Err(FrameError::column(self.frame, FRAMES, problem));
             };
             end = next;
             self.frames.push(frame);
         }
         self.frame_count = self.frames.len();
         if self.frame_count as u64 != self.summary.info.rows {
-            let (field, expected) = ("rows", "the TOC's rows");
+            let (field, expected) = ("rows", "the table's rows");
             let problem = ColumnProblem::Field { field, expected, got: self.frame_count as u64 };
-            return Err(FrameError::column(FrameRef::Toc, FRAMES, problem));
+            return Err(FrameError::column(self.frame, FRAMES, problem));
         }
         Ok(())
     }
@@ -261,7 +315,7 @@ impl Toc {
         }
         let (field, expected) = ("first column", "rising, with at most 128 records a block");
         let problem = ColumnProblem::Field { field, expected, got: 0 };
-        Err(FrameError::column(FrameRef::Toc, INDEX_BLOCKS, problem))
+        Err(FrameError::column(self.frame, INDEX_BLOCKS, problem))
     }
 
     fn index_record<R: ReadAt + ?Sized>(
@@ -296,13 +350,13 @@ impl Toc {
         }
         let (field, expected) = ("raw_bytes", "rows times a record's size");
         let problem = ColumnProblem::Field { field, expected, got: entry.raw_bytes };
-        Err(FrameError::column(FrameRef::Toc, id, problem))
+        Err(FrameError::column(self.frame, id, problem))
     }
 
     fn entry(&self, id: u32) -> Result<&ColumnEntry, FrameError> {
         self.columns.iter().find(|entry| entry.id == id).ok_or_else(|| {
             let reason = "the TOC does not have this column";
-            FrameError::column(FrameRef::Toc, id, ColumnProblem::Content { reason })
+            FrameError::column(self.frame, id, ColumnProblem::Content { reason })
         })
     }
 
@@ -312,7 +366,7 @@ impl Toc {
         id: u32,
         out: &mut Vec<u8>,
     ) -> Result<(), FrameError> {
-        read_stored_column(reader, FrameRef::Toc, &self.summary, self.entry(id)?, out)
+        read_stored_column(reader, self.frame, &self.summary, self.entry(id)?, out)
     }
 
     /// Some bytes of a column that is stored as it is.
@@ -325,8 +379,8 @@ impl Toc {
         wanted: u64,
     ) -> Result<Vec<u8>, FrameError> {
         let entry = self.entry(id)?;
-        let fail = |problem| FrameError::column(FrameRef::Toc, id, problem);
-        crate::reader::check_entry(&self.summary, entry).map_err(fail)?;
+        let fail = |problem| FrameError::column(self.frame, id, problem);
+        check_entry(&self.summary, entry).map_err(fail)?;
         if entry.codec != Codec::None {
             return Err(fail(ColumnProblem::Codec(entry.codec)));
         }
@@ -377,6 +431,7 @@ fn decode_frame_record(record: &[u8], file_id: u64) -> FrameSummary {
 }
 
 fn decode_list_record(id: u32, record: &[u8]) -> Place {
+    let timed = record.len() >= CHANNEL_RECORD_BYTES;
     let entry = ColumnEntry {
         id,
         codec: Codec::from_number(u16_at(record, 4)),
@@ -387,6 +442,8 @@ fn decode_list_record(id: u32, record: &[u8]) -> Place {
         stored_bytes: u64_at(record, 24),
         raw_bytes: u64_at(record, 32),
         rows: u64_at(record, 40),
+        start_ns: if timed { u64_at(record, 48) } else { 0 },
+        first_sample: if timed { u64_at(record, 56) } else { 0 },
     };
     (u32_at(record, 0), entry)
 }

@@ -81,10 +81,18 @@ impl fmt::Display for Skipped {
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     pub frames: Vec<FrameSummary>,
-    /// For each column: in which frames, and where.
-    pub lists: HashMap<u32, Vec<Place>>,
+    pub lists: Lists,
     pub skipped: Vec<Skipped>,
+    /// Where checkpoints stand.
+    pub checkpoints: Vec<u64>,
+    /// Whether a TOC stands at the end.
+    pub toc: bool,
+    /// Where the last frame or checkpoint ends.
+    pub end: u64,
 }
+
+/// For each column: in which frames, and where.
+pub(crate) type Lists = HashMap<u32, Vec<Place>>;
 
 /// What is being walked, and how far.
 pub(crate) struct Walker<'a, R: ?Sized> {
@@ -98,8 +106,8 @@ pub(crate) struct Walker<'a, R: ?Sized> {
 impl<R: ReadAt + ?Sized> Walker<'_, R> {
     /// Finds all frames from `start` on, a 4 KiB border.
     pub(crate) fn walk(&self, start: u64) -> Walk {
-        let mut walk = Walk::default();
-        let mut effort_bytes = self.file_bytes.saturating_add(FRAME_HEADER_BYTES_MAX);
+        let mut walk = Walk { end: start, ..Walk::default() };
+        let mut effort_bytes = self.effort_bytes();
         let mut window = Window::default();
         let mut offset = start;
         while offset < self.file_bytes {
@@ -124,6 +132,22 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
             }
         }
         walk
+    }
+
+    /// Finds the frames from `start` on that follow each other directly. Ends where there is none
+    /// yet, and before a TOC.
+    pub(crate) fn follow(&self, start: u64) -> Walk {
+        let mut walk = Walk { end: start, ..Walk::default() };
+        let mut effort_bytes = self.effort_bytes();
+        while walk.end < self.file_bytes && !walk.toc {
+            let Ok((summary, entries)) = self.accept(walk.end, &mut effort_bytes) else { break };
+            walk.add(summary, entries);
+        }
+        walk
+    }
+
+    fn effort_bytes(&self) -> u64 {
+        self.file_bytes.saturating_add(FRAME_HEADER_BYTES_MAX)
     }
 
     /// Searches for the next border after `hole` where the walk can go on.
@@ -210,6 +234,12 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
 impl Walk {
     fn add(&mut self, summary: FrameSummary, entries: Vec<ColumnEntry>) {
         if summary.info.kind == FrameKind::Toc {
+            self.toc = true;
+            return;
+        }
+        self.end = summary.offset + summary.frame_bytes;
+        if summary.info.kind == FrameKind::Checkpoint {
+            self.checkpoints.push(summary.offset);
             return;
         }
         let index = self.frames.len() as u32;

@@ -1,8 +1,4 @@
-//! Golden files: made again they are the same bytes, and they hold what stands beside them.
-//!
-//! `CATCHMENT_GOLDEN_WRITE=1 cargo test -p catchment-frame --test golden` writes the files of the
-//! current version. Files of a released version are never written again. Should a newer LZ4 library
-//! choose other matches, the old file stays and only its comparison of bytes goes.
+//! Golden files of version 1.0: they hold what stands beside them. They are never written again.
 
 #![expect(clippy::disallowed_methods, reason = "golden files are read from the repository")]
 
@@ -19,7 +15,6 @@ struct Golden {
     name: &'static str,
     about: &'static str,
     model: Model,
-    events: Vec<Events>,
     codec: Codec,
     closed: bool,
 }
@@ -63,10 +58,7 @@ fn golden(name: &'static str, about: &'static str, codec: Codec, closed: bool) -
     }
     model.flags.run_ended = true;
     model.flags.data_lost = missing;
-    if !closed {
-        all.truncate(2);
-    }
-    Golden { name, about, model, events: all, codec, closed }
+    Golden { name, about, model, codec, closed }
 }
 
 fn some_events(random: &mut Random, frame: usize, rows: usize, missing: bool) -> Events {
@@ -102,40 +94,6 @@ fn some_events(random: &mut Random, frame: usize, rows: usize, missing: bool) ->
 }
 
 impl Golden {
-    fn bytes(&self) -> Vec<u8> {
-        let encoded = self.model.encode();
-        if self.closed {
-            return encoded.closed;
-        }
-        let mut bytes = encoded.unclosed;
-        let torn = encoded.frames[2].offset as usize;
-        bytes[torn..torn + encoded.frames[2].header_bytes as usize].fill(0);
-        bytes.resize(bytes.len() + 8_192, 0);
-        bytes
-    }
-
-    /// What stands beside the file, for readers in other languages.
-    fn description(&self) -> Value {
-        let schema = &self.model.header.schema;
-        let frames = self.events.iter().enumerate().map(|(sequence, events)| {
-            let named = schema.sources.iter().zip(&events.fragments);
-            let sources = named.map(|(info, fragments)| {
-                let fragments = fragments.iter().map(|f| f.as_deref().map(hex));
-                (info.name.clone(), fragments.collect::<Vec<_>>().into())
-            });
-            json!({
-                "sequence": sequence,
-                "keys": events.keys,
-                "times_ns": events.times_ns,
-                "flags": events.flags,
-                "fragments": sources.collect::<serde_json::Map<_, _>>(),
-                "ledger_increment": events.increment.as_ref().map(|l| ledger_json(l, &self.model)),
-            })
-        });
-        let frames = frames.collect();
-        self.describe(frames, self.closed.then(|| ledger_json(&self.model.ledger, &self.model)))
-    }
-
     fn describe(&self, frames: Vec<Value>, ledger: Option<Value>) -> Value {
         let header = &self.model.header;
         let sources = header.schema.sources.iter().map(|source| {
@@ -229,26 +187,6 @@ fn frame_as_read<R: ReadAt>(file: &FileReader<R>, frame: usize, model: &Model) -
         "fragments": fragments,
         "ledger_increment": ledger_json(&ledger, model),
     })
-}
-
-#[test]
-fn golden_files_are_made_again_byte_by_byte() {
-    for golden in goldens() {
-        let path = folder().join(golden.name);
-        let (file, description) = (path.with_extension("catch"), path.with_extension("json"));
-        let mut text = serde_json::to_string_pretty(&golden.description()).expect("JSON");
-        text.push('\n');
-        if std::env::var_os("CATCHMENT_GOLDEN_WRITE").is_some() {
-            std::fs::create_dir_all(folder()).expect("a folder");
-            std::fs::write(&file, golden.bytes()).expect("written");
-            std::fs::write(&description, &text).expect("written");
-        }
-        let bytes = std::fs::read(&file).expect("the golden file");
-        assert!(bytes.len() < 40_000, "{} has {} bytes", golden.name, bytes.len());
-        assert!(bytes == golden.bytes(), "{} is encoded differently", golden.name);
-        let there = std::fs::read_to_string(&description).expect("the description");
-        assert!(there == text, "{} is described differently", golden.name);
-    }
 }
 
 #[test]

@@ -82,6 +82,8 @@ fn later_toc(toc: &[u8], info: FrameInfo, offset: u64) -> Vec<u8> {
         stored_bytes: 0,
         raw_bytes: raw as u64,
         rows: rows as u64,
+        start_ns: 0,
+        first_sample: 0,
     };
     let copied = |place: usize| {
         let (stored, codec) = column(place);

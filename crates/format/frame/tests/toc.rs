@@ -42,13 +42,9 @@ fn long_file(column: u32, frame: u64, content: &[u8]) -> Sparse {
     // Few columns in the schema: this test is about the TOC.
     let mut header = header(1);
     header.schema.columns.push(ColumnInfo {
-        id: column,
-        kind: ColumnKind::Unknown("channel".into()),
-        source: None,
-        dtype: Dtype::U8,
-        shape: Vec::new(),
         name: "X1:CHANNEL".into(),
         unit: "V".into(),
+        ..ColumnInfo::new(column, ColumnKind::Unknown("later".into()), Dtype::U8)
     });
     let head = header.encode();
     let mut toc = TocBuilder::new(&head);
@@ -62,6 +58,8 @@ fn long_file(column: u32, frame: u64, content: &[u8]) -> Sparse {
         stored_bytes: content.len() as u64,
         raw_bytes: content.len() as u64,
         rows: content.len() as u64,
+        start_ns: 0,
+        first_sample: 0,
     };
     let entries: Vec<_> = (100..100 + COLUMNS).map(entry).collect();
     for index in 0..FRAMES {

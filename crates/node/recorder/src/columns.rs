@@ -195,5 +195,7 @@ fn entry(column: Column, codec: Codec, stored: u64, raw: u64, crc32c: u32) -> Co
         stored_bytes: stored,
         raw_bytes: raw,
         rows: column.rows,
+        start_ns: 0,
+        first_sample: 0,
     }
 }

@@ -241,6 +241,7 @@ impl FileMaker {
             config: self.text.clone(),
             schema: self.schema.clone(),
             ledger_entries: EntryNames::default(),
+            locator: false,
         };
         let encoded = header.encode();
         let mut stream = jobs.begin(id, 0);

@@ -489,6 +489,8 @@ impl RunWriter {
                 stored_bytes: encoded.stored_bytes,
                 raw_bytes: encoded.raw_bytes,
                 rows: column.rows,
+                start_ns: 0,
+                first_sample: 0,
             });
         }
         Ok(())
@@ -545,6 +547,7 @@ impl RunWriter {
             config: self.run.config.clone(),
             schema: self.run.schema.clone(),
             ledger_entries: EntryNames::default(),
+            locator: false,
         };
         let encoded = header.encode();
         self.output.create(path)?;

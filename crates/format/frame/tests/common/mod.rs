@@ -76,6 +76,7 @@ pub fn header(source_count: u32) -> FileHeader {
         config: "[run]\nname = \"golden\"\n".into(),
         schema: Schema::events((0..source_count).map(source).collect()),
         ledger_entries: EntryNames::default(),
+        locator: false,
     }
 }
 
@@ -150,6 +151,8 @@ fn entry_of(column: &Column, codec: Codec, stored: &[u8]) -> ColumnEntry {
         stored_bytes: stored.len() as u64,
         raw_bytes: column.raw.len() as u64,
         rows: column.rows,
+        start_ns: 0,
+        first_sample: 0,
     }
 }
 

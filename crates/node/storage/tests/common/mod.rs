@@ -100,6 +100,7 @@ pub fn header(sources: u32, file_index: u32) -> FileHeader {
         config: "[run]\nnumber = 42\n".into(),
         schema: Schema::events((0..sources).map(source).collect()),
         ledger_entries: EntryNames::default(),
+        locator: false,
     }
 }
 
@@ -244,6 +245,8 @@ impl Recipe {
                 stored_bytes: encoded.stored.len() as u64,
                 raw_bytes: raw.len() as u64,
                 rows,
+                start_ns: 0,
+                first_sample: 0,
             };
             stored.push((entry, encoded.stored.to_vec()));
         }

@@ -1,0 +1,368 @@
+//! Frames of channels: which columns there are, and how samples are numbered across gaps.
+
+use catchment_model::{SampleRate, TimeScale};
+
+use crate::bytes::{u32_at, u64_at};
+use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
+use crate::frame::ColumnEntry;
+use crate::kinds::{ColumnKind, Dtype, FrameKind};
+use crate::read_at::ReadAt;
+use crate::reader::FileReader;
+use crate::schema::{ColumnInfo, Schema};
+
+/// One channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChannelInfo {
+    /// The id of its column.
+    pub id: u32,
+    /// Its name, unique in the file.
+    pub name: String,
+    /// The type of its samples: a number.
+    pub dtype: Dtype,
+    /// The shape of one sample; empty for scalars.
+    pub shape: Vec<u64>,
+    /// Samples per second.
+    pub rate: SampleRate,
+    /// What its times and sample numbers count from; the same for all channels of a file.
+    pub time_scale: TimeScale,
+    /// The unit of its values.
+    pub unit: String,
+    /// A value is `raw * scale + offset`; `None`: 1.
+    pub scale: Option<f64>,
+    /// See `scale`; `None`: 0.
+    pub offset: Option<f64>,
+    /// The source (link) that delivers it.
+    pub source: Option<u32>,
+}
+
+impl ChannelInfo {
+    /// A channel of scalars in TAI, without unit, scale or source. Its id is set by
+    /// [`Schema::with_channels`].
+    pub fn new(name: impl Into<String>, dtype: Dtype, rate: SampleRate) -> Self {
+        Self {
+            id: 0,
+            name: name.into(),
+            dtype,
+            shape: Vec::new(),
+            rate,
+            time_scale: TimeScale::default(),
+            unit: String::new(),
+            scale: None,
+            offset: None,
+            source: None,
+        }
+    }
+
+    /// Bytes of one sample. The schema was checked: they fit into 64 bits.
+    pub fn sample_bytes(&self) -> u64 {
+        let elements = self.shape.iter().fold(1u64, |product, &n| product.saturating_mul(n));
+        elements.saturating_mul(self.dtype.bits().unwrap_or(0) / 8)
+    }
+
+    /// The channel that a column is, if it is one.
+    pub fn of(column: &ColumnInfo) -> Option<Self> {
+        if column.kind != ColumnKind::Channel {
+            return None;
+        }
+        Some(Self {
+            id: column.id,
+            name: column.name.clone(),
+            dtype: column.dtype,
+            shape: column.shape.clone(),
+            rate: column.rate?,
+            time_scale: column.time_scale,
+            unit: column.unit.clone(),
+            scale: column.scale,
+            offset: column.offset,
+            source: column.source,
+        })
+    }
+
+    /// As it stands in the schema.
+    pub(crate) fn column(self) -> ColumnInfo {
+        ColumnInfo {
+            source: self.source,
+            shape: self.shape,
+            name: self.name,
+            unit: self.unit,
+            rate: Some(self.rate),
+            time_scale: self.time_scale,
+            scale: self.scale,
+            offset: self.offset,
+            ..ColumnInfo::new(self.id, ColumnKind::Channel, self.dtype)
+        }
+    }
+}
+
+/// The columns of channels in a schema.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChannelColumns {
+    /// The id of [`ColumnKind::ChannelSpans`].
+    pub spans: Option<u32>,
+    /// The id of [`ColumnKind::LedgerIncrement`].
+    pub ledger_increment: Option<u32>,
+    /// The channels in the order of the schema.
+    pub channels: Vec<ChannelInfo>,
+}
+
+impl ChannelColumns {
+    /// The columns of channels in a schema that was checked.
+    pub fn of(schema: &Schema) -> Self {
+        Self {
+            spans: schema.column(None, &ColumnKind::ChannelSpans),
+            ledger_increment: schema.column(None, &ColumnKind::LedgerIncrement),
+            channels: schema.columns.iter().filter_map(ChannelInfo::of).collect(),
+        }
+    }
+
+    /// The channel of that name.
+    pub fn by_name(&self, name: &str) -> Option<&ChannelInfo> {
+        self.channels.iter().find(|channel| channel.name == name)
+    }
+
+    /// The channel whose column has that id.
+    pub fn by_id(&self, id: u32) -> Option<&ChannelInfo> {
+        self.channels.iter().find(|channel| channel.id == id)
+    }
+}
+
+/// From a row of a channel's column on, samples are numbered from `sample`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first row behind the gap.
+    pub row: u64,
+    /// Its sample number.
+    pub sample: u64,
+}
+
+/// Samples of one frame and channel that follow each other without a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampleRun {
+    /// Where in the column they begin.
+    pub row: u64,
+    /// How many there are, at least one.
+    pub rows: u64,
+    /// Number of the first one.
+    pub first_sample: u64,
+}
+
+/// Appends a column's gaps in a frame to what the frame's column of spans holds. Columns come by
+/// rising id, rows of a column rise.
+pub fn encode_spans(column: u32, spans: &[Span], out: &mut Vec<u8>) {
+    for span in spans {
+        out.extend_from_slice(&column.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&span.row.to_le_bytes());
+        out.extend_from_slice(&span.sample.to_le_bytes());
+    }
+}
+
+/// The gaps in a frame.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spans(Vec<(u32, Span)>);
+
+/// Reads a frame's column of spans.
+///
+/// # Errors
+/// A length that is no multiple of 24, or records that are not in order.
+pub fn decode_spans(bytes: &[u8]) -> Result<Spans, ColumnProblem> {
+    if !bytes.len().is_multiple_of(SPAN_BYTES) {
+        let (field, expected) = ("raw_bytes", "a multiple of 24");
+        return Err(ColumnProblem::Field { field, expected, got: bytes.len() as u64 });
+    }
+    let record = |record: &[u8]| {
+        let span = Span { row: u64_at(record, 8), sample: u64_at(record, 16) };
+        (u32_at(record, 0), span)
+    };
+    let spans: Vec<_> = bytes.chunks_exact(SPAN_BYTES).map(record).collect();
+    let rising = |w: &[(u32, Span)]| (w[0].0, w[0].1.row) < (w[1].0, w[1].1.row);
+    if spans.windows(2).all(rising) {
+        return Ok(Spans(spans));
+    }
+    Err(ColumnProblem::Content { reason: "spans are not in the order of columns and rows" })
+}
+
+impl Spans {
+    /// Whether the frame has no gaps.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The samples of a channel's column, run by run; none if the column has no rows.
+    ///
+    /// # Errors
+    /// Spans beyond the column, or that overlap; sample numbers beyond 64 bits.
+    pub fn runs(&self, entry: &ColumnEntry) -> Result<Vec<SampleRun>, ColumnProblem> {
+        let content = |reason| Err(ColumnProblem::Content { reason });
+        let start = self.0.partition_point(|(column, _)| *column < entry.id);
+        let spans = self.0[start..].iter().take_while(|(column, _)| *column == entry.id);
+        let mut runs = Vec::new();
+        let mut run = SampleRun { row: 0, rows: 0, first_sample: entry.first_sample };
+        for (_, span) in spans {
+            if span.row == 0 || span.row >= entry.rows {
+                return content("a span begins outside of the column's rows");
+            }
+            run.rows = span.row - run.row;
+            let Some(end) = run.first_sample.checked_add(run.rows) else {
+                return content("sample numbers pass 64 bits");
+            };
+            if span.sample <= end {
+                return content("a span's samples do not come after a gap");
+            }
+            runs.push(run);
+            run = SampleRun { row: span.row, rows: 0, first_sample: span.sample };
+        }
+        run.rows = entry.rows - run.row;
+        if run.first_sample.checked_add(run.rows).is_none() {
+            return content("sample numbers pass 64 bits");
+        }
+        if run.rows > 0 {
+            runs.push(run);
+        }
+        Ok(runs)
+    }
+
+    /// The columns that have gaps, by rising id.
+    pub fn columns(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.chunk_by(|a, b| a.0 == b.0).map(|spans| spans[0].0)
+    }
+}
+
+impl<R: ReadAt> FileReader<R> {
+    /// The gaps in a frame's channels.
+    ///
+    /// # Errors
+    /// If the column that says so cannot be read.
+    pub fn spans(&self, frame: usize) -> Result<Spans, FrameError> {
+        let mut bytes = Vec::new();
+        let Some(column) = self.channel_columns().spans else { return Ok(Spans::default()) };
+        if !self.read(frame, column, &mut bytes)? {
+            return Ok(Spans::default());
+        }
+        decode_spans(&bytes)
+            .map_err(|problem| FrameError::column(FrameRef::Index(frame), column, problem))
+    }
+
+    /// What a frame's channels say that cannot be: spans, start times, times outside of the frame.
+    pub(crate) fn check_channels(&self, frame: usize, entries: &[ColumnEntry]) -> Vec<FrameError> {
+        let Some(summary) = self.frames().get(frame) else { return Vec::new() };
+        let spans = match self.spans(frame) {
+            Ok(spans) => spans,
+            Err(error) => return vec![error],
+        };
+        let mut problems = Vec::new();
+        let info = &summary.info;
+        if info.kind == FrameKind::Channels && info.time_last_ns < info.time_first_ns {
+            let (part, field) = (Part::FrameHeader(summary.offset), "time_last_ns");
+            let (expected, got) = ("not before time_first_ns", info.time_last_ns);
+            problems.push(FrameError::Field { part, field, expected, got });
+        }
+        let channels = self.channel_columns();
+        for entry in entries {
+            let Some(channel) = channels.by_id(entry.id) else { continue };
+            let within = info.time_first_ns..info.time_last_ns;
+            if let Err(problem) = check_channel(channel, entry, &spans, within) {
+                problems.push(FrameError::column(FrameRef::Index(frame), entry.id, problem));
+            }
+        }
+        for column in spans.columns() {
+            let known = entries.iter().any(|entry| entry.id == column);
+            if !known || channels.by_id(column).is_none() {
+                let reason = "there are spans of it, but no samples";
+                let problem = ColumnProblem::Content { reason };
+                problems.push(FrameError::column(FrameRef::Index(frame), column, problem));
+            }
+        }
+        problems
+    }
+}
+
+fn check_channel(
+    channel: &ChannelInfo,
+    entry: &ColumnEntry,
+    spans: &Spans,
+    frame_ns: std::ops::Range<u64>,
+) -> Result<(), ColumnProblem> {
+    let runs = spans.runs(entry)?;
+    let Some(last) = runs.last() else { return Ok(()) };
+    let field = |field, expected, got| Err(ColumnProblem::Field { field, expected, got });
+    if entry.start_ns != channel.rate.time_ns(entry.first_sample) {
+        return field("start_ns", "the time of first_sample", entry.start_ns);
+    }
+    let last_ns = channel.rate.time_ns(last.first_sample + (last.rows - 1));
+    if !frame_ns.contains(&entry.start_ns) || !frame_ns.contains(&last_ns) {
+        return field("start_ns", "with all samples in the frame's time range", entry.start_ns);
+    }
+    Ok(())
+}
+
+/// Bytes of one record.
+const SPAN_BYTES: usize = 24;
+
+#[cfg(test)]
+mod tests {
+    use catchment_codec::Codec;
+
+    use super::*;
+
+    fn entry(id: u32, rows: u64, first_sample: u64) -> ColumnEntry {
+        ColumnEntry {
+            id,
+            codec: Codec::None,
+            dtype: Dtype::I16,
+            flags: 0,
+            crc32c: 0,
+            offset: 0,
+            stored_bytes: 2 * rows,
+            raw_bytes: 2 * rows,
+            rows,
+            start_ns: 0,
+            first_sample,
+        }
+    }
+
+    fn run(row: u64, rows: u64, first_sample: u64) -> SampleRun {
+        SampleRun { row, rows, first_sample }
+    }
+
+    fn spans(records: &[(u32, u64, u64)]) -> Result<Spans, ColumnProblem> {
+        let mut bytes = Vec::new();
+        for &(column, row, sample) in records {
+            encode_spans(column, &[Span { row, sample }], &mut bytes);
+        }
+        decode_spans(&bytes)
+    }
+
+    #[test]
+    fn samples_are_numbered_across_gaps() {
+        let spans = spans(&[(4, 10, 1_020), (7, 1, 5), (7, 3, 100)]).expect("spans");
+        assert_eq!(spans.runs(&entry(3, 50, 9)), Ok(vec![run(0, 50, 9)]));
+        let expected = vec![run(0, 10, 1_000), run(10, 40, 1_020)];
+        assert_eq!(spans.runs(&entry(4, 50, 1_000)), Ok(expected));
+        let expected = vec![run(0, 1, 0), run(1, 2, 5), run(3, 47, 100)];
+        assert_eq!(spans.runs(&entry(7, 50, 0)), Ok(expected));
+        assert_eq!(spans.runs(&entry(8, 0, 77)), Ok(Vec::new()));
+        assert_eq!(spans.columns().collect::<Vec<_>>(), [4, 7]);
+        assert!(Spans::default().is_empty() && !spans.is_empty());
+    }
+
+    #[test]
+    fn spans_that_cannot_be_are_refused() {
+        assert!(decode_spans(&[0; 23]).is_err());
+        assert!(spans(&[(4, 10, 1), (4, 10, 2)]).is_err());
+        assert!(spans(&[(4, 10, 1), (3, 10, 2)]).is_err());
+        for records in [
+            &[(4, 0, 2_000)][..],
+            &[(4, 50, 2_000)],
+            &[(4, 10, 1_010)],
+            &[(4, 10, 5)],
+            &[(4, 10, 1_020), (4, 20, 1_030)],
+            &[(4, 10, u64::MAX)],
+            &[(4, 10, u64::MAX - 30), (4, 45, u64::MAX)],
+        ] {
+            let spans = spans(records).expect("in order");
+            assert!(spans.runs(&entry(4, 50, 1_000)).is_err(), "{records:?}");
+        }
+        assert!(Spans::default().runs(&entry(4, 50, u64::MAX - 10)).is_err());
+    }
+}

@@ -1,0 +1,634 @@
+//! The schema: sources, and the columns that frames may have.
+
+use std::collections::HashSet;
+
+use catchment_model::limits::SOURCES_MAX;
+use catchment_model::{SampleRate, SourceId, TimeScale};
+use serde::{Deserialize, Serialize};
+
+use crate::SCHEMA_COLUMNS_MAX;
+use crate::channels::ChannelInfo;
+use crate::kinds::{ColumnKind, Dtype};
+
+/// Sources and columns of a file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Schema {
+    /// The sources; a source's id is its place.
+    #[serde(default)]
+    pub sources: Vec<SourceInfo>,
+    /// The columns that frames may have.
+    #[serde(default)]
+    pub columns: Vec<ColumnInfo>,
+}
+
+/// One source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceInfo {
+    /// Its number, which is its place in the schema.
+    pub id: u32,
+    /// Its name, unique in the run.
+    pub name: String,
+    /// The group that it belongs to; may be empty.
+    #[serde(default)]
+    pub group: String,
+    /// What its fragments were received as, for example `hadtu`.
+    #[serde(default)]
+    pub protocol: String,
+    /// Whether an event without it is incomplete.
+    #[serde(default = "required_by_default")]
+    pub required: bool,
+}
+
+/// One column. What does not apply to its kind has its default, which is also that of
+/// [`ColumnInfo::new`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ColumnInfo {
+    /// Its id in directories.
+    pub id: u32,
+    /// What it means.
+    pub kind: ColumnKind,
+    /// The source that it belongs to, if to one. For a channel: the link that delivers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<u32>,
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// The shape of one row (a sample of a channel); empty for scalars, and for payload.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shape: Vec<u64>,
+    /// Its name, where it has one of its own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The unit of its values, if any.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unit: String,
+    /// Channels: samples per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<SampleRate>,
+    /// Channels: what times and sample numbers count from.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub time_scale: TimeScale,
+    /// Channels: a value is `raw * scale + offset`; absent: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
+    /// Channels: see `scale`; absent: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<f64>,
+    /// Payload: the shape of one fragment's array; empty if fragments differ in length.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fragment_shape: Vec<u64>,
+    /// Payload: bytes at a fragment's start that are no part of its array.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub skip: u32,
+    /// Payload of records: bytes of one record.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub record_bytes: u32,
+    /// Payload of records: what a record consists of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<FieldInfo>,
+}
+
+/// One field of a record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldInfo {
+    /// Its name, unique in the record.
+    pub name: String,
+    /// The type of its elements: any with a whole number of bytes.
+    pub dtype: Dtype,
+    /// Its shape; empty for a scalar.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shape: Vec<u64>,
+    /// From the record's start.
+    pub offset: u64,
+}
+
+/// What a source says of its fragments, so that they can be read as arrays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PayloadType {
+    /// A number type; [`Dtype::Record`] with `fields`; [`Dtype::U8`] where nothing is known.
+    pub dtype: Dtype,
+    /// The shape of one fragment's array; empty if fragments differ in length.
+    pub shape: Vec<u64>,
+    /// Bytes at a fragment's start that are no part of its array, such as a protocol's header.
+    pub skip: u32,
+    /// Bytes of one record; 0 unless `dtype` is [`Dtype::Record`].
+    pub record_bytes: u32,
+    /// What a record consists of.
+    pub fields: Vec<FieldInfo>,
+}
+
+/// A schema that contradicts itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// Too many sources or columns.
+    #[error("{count} {what}, at most {max}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        count: usize,
+        /// How many there may be.
+        max: usize,
+    },
+    /// A source's id is not its place.
+    #[error("the source at place {place} has id {got}")]
+    SourceId {
+        /// Its place.
+        place: usize,
+        /// Its id.
+        got: u32,
+    },
+    /// Two columns have the same id.
+    #[error("column id {id} occurs twice")]
+    ColumnTwice {
+        /// The id.
+        id: u32,
+    },
+    /// A column whose kind has another element type.
+    #[error("column {id} is {kind:?}, which is {expected}, not {got}")]
+    ColumnDtype {
+        /// The column.
+        id: u32,
+        /// Its kind.
+        kind: &'static str,
+        /// The type that this kind has.
+        expected: &'static str,
+        /// The type that the schema says.
+        got: &'static str,
+    },
+    /// A column names a source that there is not.
+    #[error("column {id} belongs to source {got}, but there are {sources} sources")]
+    ColumnSource {
+        /// The column.
+        id: u32,
+        /// The source that it names.
+        got: u32,
+        /// How many there are.
+        sources: usize,
+    },
+    /// A key of a column that cannot be.
+    #[error("column {id}: {key} must be {expected}")]
+    ColumnKey {
+        /// The column.
+        id: u32,
+        /// The key.
+        key: &'static str,
+        /// What it could be.
+        expected: &'static str,
+    },
+    /// Two channels have the same name.
+    #[error("there are two channels {name:?}")]
+    ChannelTwice {
+        /// The name.
+        name: String,
+    },
+}
+
+impl Schema {
+    /// The sources alone, without columns yet.
+    pub fn new(sources: Vec<SourceInfo>) -> Self {
+        Self { sources, columns: Vec::new() }
+    }
+
+    /// The columns of built events: key, time, flags, ledger increments, and lengths, validity and
+    /// payload of each source.
+    ///
+    /// # Panics
+    /// If a source's id is not its place.
+    pub fn events(sources: Vec<SourceInfo>) -> Self {
+        let column = |id, kind: ColumnKind, dtype, unit: &str, source| ColumnInfo {
+            source,
+            unit: unit.to_owned(),
+            ..ColumnInfo::new(id, kind, dtype)
+        };
+        let mut columns = vec![
+            column(0, ColumnKind::EventKey, Dtype::U64, "", None),
+            column(1, ColumnKind::EventTime, Dtype::U64, "ns", None),
+            column(2, ColumnKind::EventFlags, Dtype::U32, "", None),
+            column(3, ColumnKind::LedgerIncrement, Dtype::Record, "", None),
+        ];
+        for source in 0..sources.len() as u32 {
+            let id = 4 + 3 * source;
+            let source = Some(source);
+            columns.push(column(id, ColumnKind::FragmentLengths, Dtype::U32, "B", source));
+            columns.push(column(id + 1, ColumnKind::FragmentValidity, Dtype::Bits, "", source));
+            columns.push(column(id + 2, ColumnKind::FragmentPayload, Dtype::U8, "", source));
+        }
+        let schema = Self { sources, columns };
+        if let Err(error) = schema.check() {
+            panic!("{error}");
+        }
+        schema
+    }
+
+    /// The columns of continuous channels alone: ledger increments, spans, and the channels in
+    /// their order.
+    ///
+    /// # Errors
+    /// As [`Schema::with_channels`].
+    pub fn channels(
+        sources: Vec<SourceInfo>,
+        channels: Vec<ChannelInfo>,
+    ) -> Result<Self, SchemaError> {
+        Self::new(sources).with_channels(channels)
+    }
+
+    /// This schema with channels as well. Their columns get ids behind those there are, in the
+    /// order given; [`ChannelInfo::id`] is not looked at. Columns for spans and for ledger
+    /// increments are added if there are none.
+    ///
+    /// # Errors
+    /// Whatever [`Schema::check`] finds.
+    pub fn with_channels(mut self, channels: Vec<ChannelInfo>) -> Result<Self, SchemaError> {
+        for kind in [ColumnKind::LedgerIncrement, ColumnKind::ChannelSpans] {
+            if self.columns.iter().all(|column| column.kind != kind) {
+                self.add(ColumnInfo::new(0, kind, Dtype::Record));
+            }
+        }
+        // The limit is looked at first, so that ids cannot run out.
+        let count = self.columns.len() + channels.len();
+        if count > SCHEMA_COLUMNS_MAX {
+            return Err(SchemaError::TooMany { what: "columns", count, max: SCHEMA_COLUMNS_MAX });
+        }
+        let next = self.next_id();
+        let columns =
+            channels.into_iter().zip(next..).map(|(channel, id)| ChannelInfo { id, ..channel });
+        self.columns.extend(columns.map(ChannelInfo::column));
+        self.check()?;
+        Ok(self)
+    }
+
+    /// This schema with what a source says of its fragments.
+    ///
+    /// # Errors
+    /// If the schema has no payload of that source, or the type cannot be.
+    pub fn with_payload_type(
+        mut self,
+        source: SourceId,
+        payload: PayloadType,
+    ) -> Result<Self, SchemaError> {
+        let sources = self.sources.len();
+        let of_source = |c: &&mut ColumnInfo| {
+            c.source == Some(source.0) && c.kind == ColumnKind::FragmentPayload
+        };
+        let Some(column) = self.columns.iter_mut().find(of_source) else {
+            return Err(SchemaError::ColumnSource { id: u32::MAX, got: source.0, sources });
+        };
+        column.dtype = payload.dtype;
+        column.fragment_shape = payload.shape;
+        column.skip = payload.skip;
+        column.record_bytes = payload.record_bytes;
+        column.fields = payload.fields;
+        self.check()?;
+        Ok(self)
+    }
+
+    fn next_id(&self) -> u32 {
+        self.columns.iter().map(|column| column.id.saturating_add(1)).max().unwrap_or(0)
+    }
+
+    fn add(&mut self, column: ColumnInfo) {
+        let id = self.next_id();
+        self.columns.push(ColumnInfo { id, ..column });
+    }
+
+    /// The id of the column of that kind, and of that source where columns belong to one.
+    pub fn column(&self, source: Option<SourceId>, kind: &ColumnKind) -> Option<u32> {
+        let source = source.map(|source| source.0);
+        self.columns.iter().find(|c| c.source == source && c.kind == *kind).map(|c| c.id)
+    }
+
+    /// Whether ids and references are right.
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    pub fn check(&self) -> Result<(), SchemaError> {
+        let bounds = [
+            ("sources", self.sources.len(), SOURCES_MAX),
+            ("columns", self.columns.len(), SCHEMA_COLUMNS_MAX),
+        ];
+        if let Some((what, count, max)) = bounds.into_iter().find(|(_, count, max)| count > max) {
+            return Err(SchemaError::TooMany { what, count, max });
+        }
+        for (place, source) in self.sources.iter().enumerate() {
+            if source.id as usize != place {
+                return Err(SchemaError::SourceId { place, got: source.id });
+            }
+        }
+        let mut ids = HashSet::with_capacity(self.columns.len());
+        let sources = self.sources.len();
+        for column in &self.columns {
+            if !ids.insert(column.id) {
+                return Err(SchemaError::ColumnTwice { id: column.id });
+            }
+            column.check()?;
+            if let Some(got) = column.source.filter(|&source| source as usize >= sources) {
+                return Err(SchemaError::ColumnSource { id: column.id, got, sources });
+            }
+        }
+        self.check_channels()
+    }
+
+    /// What holds among channels: names differ, one time scale, one column for spans.
+    fn check_channels(&self) -> Result<(), SchemaError> {
+        let channels = || self.columns.iter().filter(|c| c.kind == ColumnKind::Channel);
+        let mut names = HashSet::new();
+        let time_scale = channels().next().map(|first| first.time_scale);
+        for channel in channels() {
+            if !names.insert(channel.name.as_str()) {
+                return Err(SchemaError::ChannelTwice { name: channel.name.clone() });
+            }
+            if Some(channel.time_scale) != time_scale {
+                return channel.key("time_scale", "the same for all channels of a file");
+            }
+        }
+        let mut spans = self.columns.iter().filter(|c| c.kind == ColumnKind::ChannelSpans);
+        match spans.nth(1) {
+            Some(second) => second.key("kind", "channel_spans in one column only"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ColumnInfo {
+    /// A column of which no more is said.
+    pub fn new(id: u32, kind: ColumnKind, dtype: Dtype) -> Self {
+        Self {
+            id,
+            kind,
+            source: None,
+            dtype,
+            shape: Vec::new(),
+            name: String::new(),
+            unit: String::new(),
+            rate: None,
+            time_scale: TimeScale::default(),
+            scale: None,
+            offset: None,
+            fragment_shape: Vec::new(),
+            skip: 0,
+            record_bytes: 0,
+            fields: Vec::new(),
+        }
+    }
+
+    /// What is known of the fragments, if this is the payload of a source.
+    pub fn payload_type(&self) -> Option<PayloadType> {
+        (self.kind == ColumnKind::FragmentPayload).then(|| PayloadType {
+            dtype: self.dtype,
+            shape: self.fragment_shape.clone(),
+            skip: self.skip,
+            record_bytes: self.record_bytes,
+            fields: self.fields.clone(),
+        })
+    }
+
+    /// Bytes of one row: of a channel's sample, of an element or record of payload. `None` where
+    /// type and shape do not say, and for bits.
+    pub fn row_bytes(&self) -> Option<u64> {
+        if self.dtype == Dtype::Record {
+            return (self.record_bytes > 0).then_some(u64::from(self.record_bytes));
+        }
+        let bytes = self.dtype.bits().filter(|bits| bits.is_multiple_of(8))? / 8;
+        elements(&self.shape)?.checked_mul(bytes)
+    }
+
+    fn check(&self) -> Result<(), SchemaError> {
+        match &self.kind {
+            ColumnKind::Unknown(_) => Ok(()),
+            ColumnKind::Channel => self.check_channel(),
+            ColumnKind::FragmentPayload => self.check_payload(),
+            kind => {
+                let (_, name, dtype) = ColumnKind::KNOWN
+                    .iter()
+                    .find(|(known, _, _)| known == kind)
+                    .expect("every kind but Unknown is in KNOWN");
+                if self.dtype == *dtype && self.shape.is_empty() {
+                    return Ok(());
+                }
+                self.dtype_error(name, dtype.name())
+            }
+        }
+    }
+
+    fn check_channel(&self) -> Result<(), SchemaError> {
+        // A type of a later version makes the column unreadable, not the file.
+        if !self.dtype.is_number() && !self.dtype.is_unknown() {
+            return self.dtype_error("channel", "a number");
+        }
+        if self.rate.is_none() {
+            return self.key("rate", "there");
+        }
+        if self.name.is_empty() {
+            return self.key("name", "there");
+        }
+        if !elements(&self.shape).is_some_and(|n| (1..=SHAPE_ELEMENTS_MAX).contains(&n)) {
+            return self.key("shape", "of 1 to 2^32 elements");
+        }
+        if !self.scale.is_none_or(|scale| scale.is_finite() && scale != 0.0) {
+            return self.key("scale", "a finite number other than 0");
+        }
+        if !self.offset.is_none_or(f64::is_finite) {
+            return self.key("offset", "a finite number");
+        }
+        Ok(())
+    }
+
+    fn check_payload(&self) -> Result<(), SchemaError> {
+        if !self.shape.is_empty() {
+            return self.key("shape", "absent; a fragment's shape is fragment_shape");
+        }
+        let is_record = self.dtype == Dtype::Record;
+        if !self.dtype.is_number() && !self.dtype.is_unknown() && !is_record {
+            return self.dtype_error("fragment_payload", "a number or record");
+        }
+        if is_record != (self.record_bytes > 0) {
+            return self.key("record_bytes", "there for records and only for them");
+        }
+        let known = self.fragment_shape.is_empty()
+            || elements(&self.fragment_shape)
+                .is_some_and(|n| (1..=SHAPE_ELEMENTS_MAX).contains(&n));
+        if !known {
+            return self.key("fragment_shape", "of 1 to 2^32 elements");
+        }
+        if !is_record && !self.fields.is_empty() {
+            return self.key("fields", "absent but for records");
+        }
+        let mut names = HashSet::new();
+        let fits = self.fields.iter().all(|field| {
+            let bits = field.dtype.bits().filter(|bits| bits.is_multiple_of(8));
+            let bytes = elements(&field.shape).and_then(|n| n.checked_mul(bits? / 8));
+            let end = bytes.filter(|&b| b > 0).and_then(|b| b.checked_add(field.offset));
+            let within = end.is_some_and(|end| end <= u64::from(self.record_bytes));
+            (within || field.dtype.is_unknown()) && names.insert(&field.name)
+        });
+        if !fits {
+            return self.key("fields", "of whole bytes, within the record, of different names");
+        }
+        Ok(())
+    }
+
+    fn key(&self, key: &'static str, expected: &'static str) -> Result<(), SchemaError> {
+        Err(SchemaError::ColumnKey { id: self.id, key, expected })
+    }
+
+    fn dtype_error(&self, kind: &'static str, expected: &'static str) -> Result<(), SchemaError> {
+        let (id, got) = (self.id, self.dtype.name());
+        Err(SchemaError::ColumnDtype { id, kind, expected, got })
+    }
+}
+
+/// Elements of that shape; `None` if 64 bits do not hold the number.
+pub(crate) fn elements(shape: &[u64]) -> Option<u64> {
+    shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n))
+}
+
+fn required_by_default() -> bool {
+    true
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+const SHAPE_ELEMENTS_MAX: u64 = 1 << 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(id: u32) -> SourceInfo {
+        SourceInfo {
+            id,
+            name: format!("board-{id}"),
+            group: String::new(),
+            protocol: "hadtu".into(),
+            required: true,
+        }
+    }
+
+    fn events() -> Schema {
+        Schema::events((0..2).map(source).collect())
+    }
+
+    fn channel(name: &str) -> ChannelInfo {
+        let rate = SampleRate::new(16_384, 1).expect("a rate");
+        ChannelInfo::new(name, Dtype::F32, rate)
+    }
+
+    fn key_of(error: &SchemaError) -> &'static str {
+        match error {
+            SchemaError::ColumnKey { key, .. } => key,
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn schemas_that_contradict_themselves_are_refused() {
+        let good = events();
+        assert_eq!(good.check(), Ok(()));
+        let mut bad = good.clone();
+        bad.sources[1].id = 5;
+        assert_eq!(bad.check(), Err(SchemaError::SourceId { place: 1, got: 5 }));
+        let mut bad = good.clone();
+        bad.columns[3].id = 2;
+        assert_eq!(bad.check(), Err(SchemaError::ColumnTwice { id: 2 }));
+        let mut bad = good.clone();
+        bad.columns[4].source = Some(2);
+        assert!(matches!(bad.check(), Err(SchemaError::ColumnSource { got: 2, .. })));
+        assert_eq!(good.column(Some(SourceId(1)), &ColumnKind::FragmentPayload), Some(9));
+        assert_eq!(good.column(None, &ColumnKind::EventFlags), Some(2));
+        assert_eq!(good.column(None, &ColumnKind::FragmentPayload), None);
+    }
+
+    #[test]
+    fn events_and_channels_share_a_schema() {
+        let schema = events().with_channels(vec![channel("A"), channel("B")]).expect("a schema");
+        assert_eq!(schema.columns[..10], events().columns[..]);
+        assert_eq!(schema.column(None, &ColumnKind::ChannelSpans), Some(10));
+        let ids: Vec<_> = schema.columns.iter().map(|c| c.id).collect();
+        assert_eq!(ids, (0..13).collect::<Vec<_>>());
+        // A second call adds to them.
+        let more = schema.clone().with_channels(vec![channel("C")]).expect("a schema");
+        assert_eq!(more.columns.len(), 14);
+        let twice = schema.with_channels(vec![channel("A")]);
+        assert_eq!(twice, Err(SchemaError::ChannelTwice { name: "A".into() }));
+        let alone = Schema::channels(vec![source(0)], vec![channel("A")]).expect("a schema");
+        assert_eq!(alone.columns.iter().map(|c| c.id).collect::<Vec<_>>(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn channels_that_cannot_be_are_refused() {
+        let check = |change: &dyn Fn(&mut ChannelInfo)| {
+            let mut other = channel("B");
+            change(&mut other);
+            Schema::channels(Vec::new(), vec![channel("A"), other]).expect_err("refused")
+        };
+        let text = |error: SchemaError| error.to_string();
+        assert!(text(check(&|c| c.dtype = Dtype::Bits)).contains("a number, not bits"));
+        assert!(text(check(&|c| c.dtype = Dtype::Record)).contains("a number, not record"));
+        assert_eq!(key_of(&check(&|c| c.name.clear())), "name");
+        assert_eq!(key_of(&check(&|c| c.shape = vec![4, 0])), "shape");
+        assert_eq!(key_of(&check(&|c| c.shape = vec![1 << 40, 1 << 40])), "shape");
+        assert_eq!(key_of(&check(&|c| c.scale = Some(f64::NAN))), "scale");
+        assert_eq!(key_of(&check(&|c| c.scale = Some(0.0))), "scale");
+        assert_eq!(key_of(&check(&|c| c.offset = Some(f64::INFINITY))), "offset");
+        assert_eq!(key_of(&check(&|c| c.time_scale = TimeScale::Gps)), "time_scale");
+        assert!(matches!(check(&|c| c.source = Some(0)), SchemaError::ColumnSource { .. }));
+        let mut schema = Schema::channels(Vec::new(), vec![channel("A")]).expect("a schema");
+        schema.columns[2].rate = None;
+        assert_eq!(key_of(&schema.check().expect_err("refused")), "rate");
+        schema.columns[2] = ColumnInfo::new(9, ColumnKind::ChannelSpans, Dtype::Record);
+        assert_eq!(key_of(&schema.check().expect_err("refused")), "kind");
+    }
+
+    #[test]
+    fn what_a_source_says_of_its_fragments_is_checked() {
+        let field = |name: &str, dtype, offset| FieldInfo {
+            name: name.into(),
+            dtype,
+            shape: Vec::new(),
+            offset,
+        };
+        let array = PayloadType {
+            dtype: Dtype::I16,
+            shape: vec![1_024],
+            skip: 16,
+            record_bytes: 0,
+            fields: Vec::new(),
+        };
+        let records = PayloadType {
+            dtype: Dtype::Record,
+            shape: Vec::new(),
+            skip: 0,
+            record_bytes: 12,
+            fields: vec![field("time", Dtype::U64, 0), field("adc", Dtype::U16, 8)],
+        };
+        for good in [&array, &records] {
+            let schema = events().with_payload_type(SourceId(1), good.clone()).expect("a schema");
+            assert_eq!(schema.columns[9].payload_type().as_ref(), Some(good));
+            let json = serde_json::to_string(&schema).expect("JSON");
+            assert_eq!(serde_json::from_str::<Schema>(&json).expect("reads"), schema);
+        }
+        let check = |payload: PayloadType| {
+            events().with_payload_type(SourceId(0), payload).expect_err("refused")
+        };
+        let bits = PayloadType { dtype: Dtype::Bits, ..array.clone() };
+        assert!(matches!(check(bits), SchemaError::ColumnDtype { .. }));
+        let empty = PayloadType { shape: vec![0], ..array.clone() };
+        assert_eq!(key_of(&check(empty)), "fragment_shape");
+        let sized = PayloadType { record_bytes: 4, ..array.clone() };
+        assert_eq!(key_of(&check(sized)), "record_bytes");
+        let unsized_records = PayloadType { record_bytes: 0, ..records.clone() };
+        assert_eq!(key_of(&check(unsized_records)), "record_bytes");
+        for wrong in [
+            field("adc", Dtype::U64, 8),
+            field("adc", Dtype::U64, u64::MAX),
+            field("time", Dtype::U8, 8),
+            field("adc", Dtype::Bits, 8),
+        ] {
+            let fields = vec![field("time", Dtype::U64, 0), wrong];
+            assert_eq!(key_of(&check(PayloadType { fields, ..records.clone() })), "fields");
+        }
+        assert!(events().with_payload_type(SourceId(2), array).is_err());
+    }
+}
