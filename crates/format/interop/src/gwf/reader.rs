@@ -1,0 +1,512 @@
+//! Reading a file: its contents first, then a channel's part of a frame at a time.
+
+use std::collections::BTreeMap;
+
+use crate::ReadAt;
+use crate::gwf::checksum::{Cksum, cksum};
+use crate::gwf::error::{GwfError, Part};
+use crate::gwf::structures::{
+    ChannelData, ChannelKind, Class, Classes, FrameHeader, VECTOR_FRONT_BYTES_MAX, VectorBack,
+    VectorFront, fields,
+};
+use crate::gwf::toc::{Contents, Places};
+use crate::gwf::vector::{Compression, VectorType};
+use crate::gwf::walk::walk;
+use crate::gwf::window::{Head, Window, read_exact};
+use crate::gwf::{
+    CHECKSUM_BYTES, END_OF_FILE_BYTES, FILE_HEADER_BYTES, HEAD_BYTES, STRUCTURE_BYTES_MAX,
+    TOC_BYTES_MAX, header_start,
+};
+
+/// A GWF file, read through any [`ReadAt`].
+#[derive(Debug)]
+pub struct GwfFile<R> {
+    source: R,
+    bytes: u64,
+    classes: Classes,
+    frames: Vec<Frame>,
+    channels: Vec<Channel>,
+    by_name: BTreeMap<String, usize>,
+    /// Where everything that is known to begin somewhere begins, rising.
+    starts: Vec<u64>,
+    index: Index,
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// Walk the whole file even where it has an FrTOC.
+    pub ignore_toc: bool,
+}
+
+/// Where the list of frames and channels comes from.
+#[derive(Debug)]
+pub enum Index {
+    /// The file's FrTOC.
+    Toc,
+    /// Walking from structure to structure.
+    Walk {
+        /// Why the FrTOC was not used; none where that was asked for.
+        reason: Option<GwfError>,
+        /// What ended the walk before the file's end. What was found before it is whole.
+        ended: Option<GwfError>,
+    },
+}
+
+/// A frame: a stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Frame {
+    /// Its start: whole seconds since the GPS epoch, 1980-01-06.
+    pub gps_s: u32,
+    /// Its start: nanoseconds of the second.
+    pub gps_ns: u32,
+    /// Its length in seconds.
+    pub duration_s: f64,
+    /// The run's number.
+    pub run: i32,
+    /// The frame's number.
+    pub number: u32,
+    /// Bits that say what is wrong with the data, 0 for nothing.
+    pub data_quality: u32,
+    /// Where its FrameH stands in the file.
+    pub position: u64,
+}
+
+/// A channel of a file.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    /// Its name, such as `L1:STRAIN`.
+    pub name: String,
+    /// What it is.
+    pub kind: ChannelKind,
+    frames: Vec<(u32, u64)>,
+}
+
+/// What a file says of a channel's part of a frame.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChannelInfo {
+    /// What the samples are.
+    pub kind: VectorType,
+    /// How many there are.
+    pub samples: u64,
+    /// Seconds from one to the next, as written.
+    pub dx_s: f64,
+    /// Samples per second, where the channel states them besides.
+    pub sample_rate_hz: Option<f64>,
+    /// Seconds from the frame's start to the first sample.
+    pub start_s: f64,
+    /// The unit of the samples.
+    pub unit: String,
+    /// The unit of `dx_s`: `s` or empty for a time series.
+    pub unit_x: String,
+    /// Whether it is a series of samples in time, not a spectrum or an image.
+    pub time_series: bool,
+    /// A comment.
+    pub comment: String,
+    /// `(bias, slope)`: a physical value is `bias + slope * sample`; slope 0 means that the writer
+    /// states none. [`ChannelKind::Adc`] alone has them.
+    pub calibration: Option<(f32, f32)>,
+    /// What is wrong with the data, 0 for nothing.
+    pub data_valid: u16,
+    /// How the samples are stored.
+    pub compression: Compression,
+    /// Bytes of the samples as stored.
+    pub stored_bytes: u64,
+}
+
+impl<R: ReadAt> GwfFile<R> {
+    /// Opens a file: reads its header, its end and its FrTOC, and walks it where those do not do.
+    ///
+    /// # Errors
+    /// If it is no file that this program reads, or the system cannot read. A file that is cut or
+    /// damaged opens: [`GwfFile::index`] says what is wrong.
+    pub fn open(source: R) -> Result<Self, GwfError> {
+        Self::open_with(source, OpenOptions::default())
+    }
+
+    /// Opens a file in a stated way.
+    ///
+    /// # Errors
+    /// As [`GwfFile::open`].
+    pub fn open_with(source: R, options: OpenOptions) -> Result<Self, GwfError> {
+        let bytes = source.bytes().map_err(GwfError::Length)?;
+        check_header(&source, bytes)?;
+        let reason = if options.ignore_toc {
+            None
+        } else {
+            match read_toc(&source, bytes) {
+                Ok((contents, toc_at)) => {
+                    return Ok(Self::of(source, bytes, contents, toc_at, Index::Toc));
+                }
+                Err(error @ GwfError::Read { .. }) => return Err(error),
+                Err(error) => Some(error),
+            }
+        };
+        let walked = walk(&source, bytes);
+        if let Some(error @ GwfError::Read { .. }) = walked.ended {
+            return Err(error);
+        }
+        let index = Index::Walk { reason, ended: walked.ended };
+        Ok(Self::of(source, bytes, walked.contents, bytes, index))
+    }
+
+    /// The frames, as they stand in the file.
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// The channels of all frames.
+    pub fn channels(&self) -> &[Channel] {
+        &self.channels
+    }
+
+    /// The place of the channel of that name in [`GwfFile::channels`]; the first, if one name stands
+    /// for channels of several kinds.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Where the list of frames and channels comes from.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// What is read.
+    pub fn source(&self) -> &R {
+        &self.source
+    }
+
+    /// What the file says of a channel in a frame, without reading its samples; none where the
+    /// frame has not that channel. The vector's checksum, which covers the samples, is not checked.
+    ///
+    /// # Errors
+    /// If the system cannot read, or what stands there is no such channel.
+    ///
+    /// # Panics
+    /// If there is no such channel or frame.
+    pub fn info(&self, channel: usize, frame: usize) -> Result<Option<ChannelInfo>, GwfError> {
+        let Some(mut found) = self.look(channel, frame, INFO_AHEAD_BYTES)? else { return Ok(None) };
+        let part = found.vector.part("FrVect");
+        let back_at = found.vector.offset
+            + HEAD_BYTES as u64
+            + found.front.bytes
+            + found.front.stored.stored_bytes;
+        let back_bytes = found.vector.end() - CHECKSUM_BYTES as u64 - back_at;
+        check_length(part, back_bytes)?;
+        let back = found.window.at(part, back_at, back_bytes)?;
+        let mut cursor = crate::gwf::cursor::Cursor::new(part, back);
+        let back = VectorBack::parse(part, &mut cursor, found.front.stored.samples)?;
+        Ok(Some(found.info(back)))
+    }
+
+    /// Reads a channel's samples in a frame into `samples`, little-endian, and returns what the file
+    /// says of them; none where the frame has not that channel. Every checksum is checked.
+    ///
+    /// # Errors
+    /// If the system cannot read, or what stands there is damaged, or is of a kind that is not read.
+    ///
+    /// # Panics
+    /// If there is no such channel or frame.
+    pub fn read(
+        &self,
+        channel: usize,
+        frame: usize,
+        samples: &mut Vec<u8>,
+    ) -> Result<Option<ChannelInfo>, GwfError> {
+        samples.clear();
+        let Some(mut found) = self.look(channel, frame, READ_AHEAD_BYTES)? else { return Ok(None) };
+        let part = found.vector.part("FrVect");
+        let head = found.vector;
+        let bytes = found.window.at(part, head.offset, head.bytes)?;
+        let mut cursor = fields(&head, "FrVect", bytes)?;
+        cursor.skip(found.front.bytes, 1)?;
+        let stored = cursor.take(found.front.stored.stored_bytes as usize)?;
+        let back = VectorBack::parse(part, &mut cursor, found.front.stored.samples)?;
+        found.front.stored.decode(part, stored, samples)?;
+        Ok(Some(found.info(back)))
+    }
+
+    /// Reads the whole file and checks its checksum and that of its header.
+    ///
+    /// # Errors
+    /// If the system cannot read, the file is not whole, or a checksum does not fit.
+    pub fn verify(&self) -> Result<(), GwfError> {
+        let end = EndOfFile::read(&self.source, self.bytes)?;
+        let mut sum = Cksum::new();
+        let mut buffer = vec![0; VERIFY_BYTES];
+        let covered = self.bytes - CHECKSUM_BYTES as u64;
+        let mut at = 0;
+        while at < covered {
+            let count = (covered - at).min(VERIFY_BYTES as u64) as usize;
+            read_exact(&self.source, Part::File, at, &mut buffer[..count])?;
+            sum.update(&buffer[..count]);
+            at += count as u64;
+        }
+        same(Part::File, end.file_checksum, sum.finish())
+    }
+
+    /// `end` is where the frames end.
+    fn of(source: R, bytes: u64, contents: Contents, end: u64, index: Index) -> Self {
+        let mut starts: Vec<u64> = contents.frames.iter().map(|frame| frame.position).collect();
+        starts.push(end);
+        for channel in &contents.channels {
+            starts.extend(channel.frames.iter().map(|(_, position)| position));
+        }
+        starts.sort_unstable();
+        let channels: Vec<Channel> = contents.channels.into_iter().map(Channel::of).collect();
+        let mut by_name = BTreeMap::new();
+        for (index, channel) in channels.iter().enumerate() {
+            by_name.entry(channel.name.clone()).or_insert(index);
+        }
+        let (classes, frames) = (contents.classes, contents.frames);
+        Self { source, bytes, classes, frames, channels, by_name, starts, index }
+    }
+
+    /// Reads a channel's structure and finds its vector.
+    fn look(
+        &self,
+        channel: usize,
+        frame: usize,
+        ahead_bytes: u64,
+    ) -> Result<Option<Found<'_, R>>, GwfError> {
+        let channel = &self.channels[channel];
+        assert!(frame < self.frames.len(), "the file has {} frames", self.frames.len());
+        let Some(offset) = channel.position(frame) else { return Ok(None) };
+        let next = self.starts.partition_point(|start| *start <= offset);
+        let end = self.starts.get(next).copied().unwrap_or(self.bytes);
+        let mut window = Window::new(&self.source, self.bytes, end, ahead_bytes);
+
+        let head = window.head(offset)?;
+        let class = channel.kind.class();
+        let part = head.part(class);
+        if self.classes.class(head.class) != Some(Class::Channel(channel.kind)) {
+            let (field, expected) = ("class", "that of the channel's kind");
+            return Err(GwfError::Field { part, field, expected, got: head.class.into() });
+        }
+        check_length(part, head.bytes)?;
+        let bytes = window.at(part, offset, head.bytes)?;
+        let data = ChannelData::parse(channel.kind, &mut fields(&head, class, bytes)?)?;
+        if data.name != channel.name {
+            let expected = channel.name.clone();
+            return Err(GwfError::Name { part, expected, got: data.name });
+        }
+        if data.data.is_null() {
+            return Ok(None);
+        }
+        let Some(vector) = self.find_vector(&mut window, &head, &data)? else {
+            return Err(GwfError::MissingVector { part, instance: data.data.instance });
+        };
+
+        let fields_bytes = vector.bytes - (HEAD_BYTES + CHECKSUM_BYTES) as u64;
+        let part = vector.part("FrVect");
+        let front_bytes = fields_bytes.min(VECTOR_FRONT_BYTES_MAX);
+        // Names are short: the longest possible is read only where this one is long.
+        let likely = front_bytes.min(LIKELY_FRONT_BYTES);
+        let front_at = vector.offset + HEAD_BYTES as u64;
+        let front = match VectorFront::parse(part, window.at(part, front_at, likely)?, fields_bytes)
+        {
+            Err(GwfError::Truncated { .. }) if likely < front_bytes => {
+                VectorFront::parse(part, window.at(part, front_at, front_bytes)?, fields_bytes)?
+            }
+            front => front?,
+        };
+        Ok(Some(Found { window, data, vector, front }))
+    }
+
+    /// The vector that `data` names: behind it, in the same frame.
+    fn find_vector(
+        &self,
+        window: &mut Window<'_, R>,
+        channel: &Head,
+        data: &ChannelData,
+    ) -> Result<Option<Head>, GwfError> {
+        let mut at = channel.end();
+        while at < self.bytes {
+            let head = window.head(at)?;
+            let class = self.classes.class(head.class);
+            if u16::from(head.class) == data.data.class && head.instance == data.data.instance {
+                return Ok((class == Some(Class::Vector)).then_some(head));
+            }
+            if matches!(class, Some(Class::FrameHeader | Class::EndOfFrame | Class::Toc)) {
+                return Ok(None);
+            }
+            at = head.end();
+        }
+        Ok(None)
+    }
+}
+
+impl Frame {
+    pub(crate) fn of_header(header: &FrameHeader, position: u64) -> Self {
+        Self {
+            gps_s: header.gps_s,
+            gps_ns: header.gps_ns,
+            duration_s: header.duration_s,
+            run: header.run,
+            number: header.number,
+            data_quality: header.data_quality,
+            position,
+        }
+    }
+}
+
+impl Channel {
+    /// Whether that frame has this channel.
+    pub fn is_in(&self, frame: usize) -> bool {
+        self.position(frame).is_some()
+    }
+
+    fn of(places: Places) -> Self {
+        Self { name: places.name, kind: places.kind, frames: places.frames }
+    }
+
+    fn position(&self, frame: usize) -> Option<u64> {
+        let found = self.frames.binary_search_by_key(&frame, |(frame, _)| *frame as usize).ok()?;
+        Some(self.frames[found].1)
+    }
+}
+
+/// A channel's part of a frame, its vector found but not read.
+struct Found<'a, R> {
+    window: Window<'a, R>,
+    data: ChannelData,
+    vector: Head,
+    front: VectorFront,
+}
+
+impl<R> Found<'_, R> {
+    fn info(self, back: VectorBack) -> ChannelInfo {
+        let stored = self.front.stored;
+        let unit = match self.data.units {
+            Some(units) if back.unit_y.is_empty() => units,
+            _ => back.unit_y,
+        };
+        ChannelInfo {
+            kind: stored.kind,
+            samples: stored.samples,
+            dx_s: back.dx,
+            sample_rate_hz: self.data.sample_rate_hz,
+            start_s: self.data.time_offset_s + back.start_x,
+            unit,
+            time_series: self.data.series <= 1 && matches!(back.unit_x.as_str(), "s" | ""),
+            unit_x: back.unit_x,
+            comment: self.data.comment,
+            calibration: self.data.calibration,
+            data_valid: self.data.data_valid,
+            compression: stored.compression,
+            stored_bytes: stored.stored_bytes,
+        }
+    }
+}
+
+/// What a file ends with.
+struct EndOfFile {
+    toc_from_end: u64,
+    header_checksum: u32,
+    file_checksum: u32,
+}
+
+impl EndOfFile {
+    fn read<R: ReadAt>(source: &R, file_bytes: u64) -> Result<Self, GwfError> {
+        let part = Part::EndOfFile;
+        let mut bytes = [0; END_OF_FILE_BYTES];
+        let offset = file_bytes.saturating_sub(END_OF_FILE_BYTES as u64);
+        if offset < FILE_HEADER_BYTES as u64 {
+            let expected = END_OF_FILE_BYTES as u64;
+            return Err(GwfError::Truncated { part, offset, expected, got: 0 });
+        }
+        read_exact(source, part, offset, &mut bytes)?;
+        let head = crate::gwf::window::parse_head(offset, &bytes);
+        if head.bytes != END_OF_FILE_BYTES as u64 {
+            let expected = "46";
+            return Err(GwfError::Field { part, field: "length", expected, got: head.bytes });
+        }
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"));
+        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
+        if head.checksum_kind == 1 {
+            same(part, word(38), cksum(&bytes[..38]))?;
+        }
+        let stated = long(18);
+        if stated != file_bytes {
+            let expected = "the file's length";
+            return Err(GwfError::Field { part, field: "nBytes", expected, got: stated });
+        }
+        let end =
+            Self { toc_from_end: long(26), header_checksum: word(34), file_checksum: word(42) };
+        let mut header = [0; FILE_HEADER_BYTES];
+        read_exact(source, Part::Header, 0, &mut header)?;
+        same(Part::Header, end.header_checksum, cksum(&header))?;
+        Ok(end)
+    }
+}
+
+fn read_toc<R: ReadAt>(source: &R, file_bytes: u64) -> Result<(Contents, u64), GwfError> {
+    let end = EndOfFile::read(source, file_bytes)?;
+    let room = file_bytes - (FILE_HEADER_BYTES + END_OF_FILE_BYTES) as u64;
+    if end.toc_from_end <= END_OF_FILE_BYTES as u64
+        || end.toc_from_end - END_OF_FILE_BYTES as u64 > room
+    {
+        let (field, expected) = ("seekTOC", "a place in the file");
+        let got = end.toc_from_end;
+        return Err(GwfError::Field { part: Part::EndOfFile, field, expected, got });
+    }
+    let offset = file_bytes - end.toc_from_end;
+    let mut window = Window::new(source, file_bytes, file_bytes, end.toc_from_end.min(TOC_AHEAD));
+    let head = window.head(offset)?;
+    if head.bytes > TOC_BYTES_MAX {
+        let expected = "at most 256 MiB";
+        let part = Part::Toc;
+        return Err(GwfError::Field { part, field: "length", expected, got: head.bytes });
+    }
+    let bytes = window.at(Part::Toc, offset, head.bytes)?;
+    let contents = Contents::parse(&mut fields(&head, "FrTOC", bytes)?)?;
+    if contents.classes.class(head.class) != Some(Class::Toc) {
+        let (field, expected) = ("class", "that of FrTOC");
+        return Err(GwfError::Field { part: Part::Toc, field, expected, got: head.class.into() });
+    }
+    Ok((contents, offset))
+}
+
+fn check_header<R: ReadAt>(source: &R, file_bytes: u64) -> Result<(), GwfError> {
+    let mut header = [0; FILE_HEADER_BYTES];
+    let there = file_bytes.min(FILE_HEADER_BYTES as u64) as usize;
+    read_exact(source, Part::Header, 0, &mut header[..there])?;
+    if header[..5] != *b"IGWD\0" {
+        let got = header[..5].try_into().expect("five bytes");
+        return Err(GwfError::Magic { got });
+    }
+    if there < FILE_HEADER_BYTES {
+        let (expected, got) = (FILE_HEADER_BYTES as u64, there as u64);
+        return Err(GwfError::Truncated { part: Part::Header, offset: 0, expected, got });
+    }
+    if header[5] != 8 {
+        return Err(GwfError::Version { got: header[5] });
+    }
+    if header[..38] != header_start(header[6]) {
+        return Err(GwfError::Machine);
+    }
+    Ok(())
+}
+
+fn check_length(part: Part, bytes: u64) -> Result<(), GwfError> {
+    if bytes > STRUCTURE_BYTES_MAX {
+        let expected = "at most 16 MiB";
+        return Err(GwfError::Field { part, field: "length", expected, got: bytes });
+    }
+    Ok(())
+}
+
+fn same(part: Part, expected: u32, got: u32) -> Result<(), GwfError> {
+    if expected == got { Ok(()) } else { Err(GwfError::Checksum { part, expected, got }) }
+}
+
+/// What is read at a time when samples are wanted: a channel's structures in one piece, mostly.
+const READ_AHEAD_BYTES: u64 = 16 * 1024 * 1024;
+/// What is read at a time when samples are not wanted.
+const INFO_AHEAD_BYTES: u64 = 1024;
+/// Fields of an FrVect before its samples, mostly.
+const LIKELY_FRONT_BYTES: u64 = 256;
+/// What is read at a time to check a file's checksum.
+const VERIFY_BYTES: usize = 1024 * 1024;
+/// An FrTOC that is read in one piece with what stands behind it.
+const TOC_AHEAD: u64 = 1024 * 1024;

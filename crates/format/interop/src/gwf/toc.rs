@@ -1,0 +1,133 @@
+//! The table of contents, up to the channels; what follows it are events, which are not read.
+
+use crate::gwf::cursor::{Cursor, STRING_BYTES_MIN};
+use crate::gwf::error::GwfError;
+use crate::gwf::reader::Frame;
+use crate::gwf::structures::{ChannelKind, Classes};
+
+/// What a file holds and where, however it was found.
+pub(crate) struct Contents {
+    pub classes: Classes,
+    pub frames: Vec<Frame>,
+    pub channels: Vec<Places>,
+}
+
+/// Where a channel's structures stand.
+pub(crate) struct Places {
+    pub name: String,
+    pub kind: ChannelKind,
+    /// The frames that have it, rising, each with the structure's offset.
+    pub frames: Vec<(u32, u64)>,
+}
+
+impl Contents {
+    pub(crate) fn parse(cursor: &mut Cursor<'_>) -> Result<Self, GwfError> {
+        cursor.u16()?; // ULeapS
+        let frames = parse_frames(cursor)?;
+        let mut contents = Self { classes: Classes::new(), frames, channels: Vec::new() };
+        contents.parse_classes(cursor)?;
+        skip_detectors(cursor)?;
+        skip_static_data(cursor)?;
+        for kind in [ChannelKind::Adc, ChannelKind::Proc, ChannelKind::Sim] {
+            contents.parse_channels(cursor, kind)?;
+        }
+        Ok(contents)
+    }
+
+    fn parse_classes(&mut self, cursor: &mut Cursor<'_>) -> Result<(), GwfError> {
+        let stated = cursor.u32()?;
+        let count = cursor.check_count(stated.into(), 2 + STRING_BYTES_MIN)?;
+        let mut numbers = Vec::with_capacity(count);
+        for _ in 0..count {
+            numbers.push(cursor.u16()?);
+        }
+        for number in numbers {
+            self.classes.add(number, cursor.string_bytes()?);
+        }
+        Ok(())
+    }
+
+    fn parse_channels(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        kind: ChannelKind,
+    ) -> Result<(), GwfError> {
+        let stated = cursor.u32()?;
+        let count = cursor.check_count(stated.into(), STRING_BYTES_MIN)?;
+        let first = self.channels.len();
+        self.channels.reserve(count);
+        for _ in 0..count {
+            self.channels.push(Places { name: cursor.string()?, kind, frames: Vec::new() });
+        }
+        if kind == ChannelKind::Adc {
+            cursor.skip(count as u64, 8)?; // channelID, groupID
+        }
+        let places = count as u64 * self.frames.len() as u64; // Both below 2^32.
+        cursor.check_count(places, 8)?;
+        for channel in &mut self.channels[first..] {
+            for frame in 0..self.frames.len() as u32 {
+                let position = cursor.u64()?;
+                // Writers mark a channel that a frame has not with 0 or with all bits.
+                if position != 0 && position != u64::MAX {
+                    channel.frames.push((frame, position));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse_frames(cursor: &mut Cursor<'_>) -> Result<Vec<Frame>, GwfError> {
+    let stated = cursor.u32()?;
+    let count = cursor.check_count(stated.into(), FRAME_BYTES)?;
+    let mut frames = vec![Frame::default(); count];
+    for frame in &mut frames {
+        frame.data_quality = cursor.u32()?;
+    }
+    for frame in &mut frames {
+        frame.gps_s = cursor.u32()?;
+    }
+    for frame in &mut frames {
+        frame.gps_ns = cursor.u32()?;
+    }
+    for frame in &mut frames {
+        frame.duration_s = cursor.f64()?;
+    }
+    for frame in &mut frames {
+        frame.run = cursor.i32()?;
+    }
+    for frame in &mut frames {
+        frame.number = cursor.u32()?;
+    }
+    for frame in &mut frames {
+        frame.position = cursor.u64()?;
+    }
+    cursor.skip(count as u64, 4 * 8)?; // nFirstADC, nFirstSer, nFirstTable, nFirstMsg
+    Ok(frames)
+}
+
+fn skip_detectors(cursor: &mut Cursor<'_>) -> Result<(), GwfError> {
+    let count = cursor.u32()?;
+    skip_strings(cursor, count)?;
+    cursor.skip(count.into(), 8)
+}
+
+fn skip_static_data(cursor: &mut Cursor<'_>) -> Result<(), GwfError> {
+    let types = cursor.u32()?;
+    skip_strings(cursor, types)?;
+    skip_strings(cursor, types)?;
+    cursor.skip(types.into(), 4)?;
+    let total = cursor.u32()?;
+    cursor.skip(total.into(), 4 + 4 + 4 + 8)
+}
+
+fn skip_strings(cursor: &mut Cursor<'_>, count: u32) -> Result<(), GwfError> {
+    let count = cursor.check_count(count.into(), STRING_BYTES_MIN)?;
+    for _ in 0..count {
+        cursor.string_bytes()?;
+    }
+    Ok(())
+}
+
+/// Bytes of what the table says of a frame, besides its channels.
+const FRAME_BYTES: u64 = 4 + 4 + 4 + 8 + 4 + 4 + 8 + 4 * 8;
