@@ -40,5 +40,7 @@ pub use error::DiskError;
 pub use event::Waker;
 pub use faults::{FaultControl, FaultPlan};
 pub use measure::{WriteRate, measure_direct_write};
-pub use read::{EditFile, FolderEntry, ReadFile, free_bytes, list_folder, sync_folder};
+pub use read::{
+    EditFile, FolderEntry, ReadFile, free_bytes, list_folder, lower_io_priority, sync_folder,
+};
 pub use stats::DiskStats;

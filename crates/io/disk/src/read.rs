@@ -170,6 +170,23 @@ pub fn free_bytes(folder: &Path) -> io::Result<u64> {
     }
 }
 
+/// Has the calling thread's reads wait for those of others: the lowest best-effort I/O priority.
+///
+/// # Errors
+/// What the system says.
+pub fn lower_io_priority() -> io::Result<()> {
+    const IOPRIO_WHO_PROCESS: libc::c_int = 1;
+    const IOPRIO_CLASS_BEST_EFFORT: libc::c_int = 2;
+    const IOPRIO_CLASS_SHIFT: u32 = 13;
+    const LOWEST: libc::c_int = 7;
+    let priority = (IOPRIO_CLASS_BEST_EFFORT << IOPRIO_CLASS_SHIFT) | LOWEST;
+    // SAFETY: ioprio_set takes numbers only; 0 is the calling thread.
+    match unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, priority) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Makes the names in a folder durable: after folders or files were made in it.
 ///
 /// # Errors

@@ -150,6 +150,7 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
             frame: None,
             column: None,
             source: None,
+            channel: None,
             problem: skipped.to_string(),
         }));
     }

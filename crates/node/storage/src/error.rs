@@ -89,7 +89,7 @@ pub enum StorageError {
     },
     /// A column that cannot be read, or columns that contradict each other; the rest of the run can
     /// be read.
-    #[error("{}: frame {frame}, {kind}{}: {problem}", path.display(), of_source(source_name))]
+    #[error("{}: frame {frame}, {kind}{}: {problem}", path.display(), of(channel, source_name))]
     Column {
         /// The file.
         path: PathBuf,
@@ -99,6 +99,8 @@ pub enum StorageError {
         kind: String,
         /// The source that it belongs to, if to one.
         source_name: Option<String>,
+        /// The channel that it is, if it is one.
+        channel: Option<Box<str>>,
         /// What is wrong.
         problem: String,
     },
@@ -115,6 +117,20 @@ pub enum StorageError {
         id: u32,
         /// How many there are.
         count: usize,
+    },
+    /// A channel that the run does not have.
+    #[error("there is no channel {name} in this run")]
+    NoChannel {
+        /// What was asked for.
+        name: String,
+    },
+    /// A trend whose columns contradict each other.
+    #[error("{}: {what} does not have a number for each row of its trend", path.display())]
+    Trend {
+        /// The trend's folder.
+        path: PathBuf,
+        /// The column.
+        what: String,
     },
     /// A frame that the run does not have.
     #[error("there is no frame {index}: the run has {count}")]
@@ -148,6 +164,7 @@ impl StorageError {
                 !matches!(source, FrameError::Read { .. } | FrameError::Length(_))
             }
             Self::Column { .. }
+            | Self::Trend { .. }
             | Self::ForeignFile { .. }
             | Self::SchemaDiffers { .. }
             | Self::IndexTwice { .. } => true,
@@ -159,11 +176,17 @@ impl StorageError {
             | Self::NoFiles { .. }
             | Self::NoEvent { .. }
             | Self::NoSource { .. }
+            | Self::NoChannel { .. }
             | Self::NoFrame { .. } => false,
         }
     }
 }
 
-fn of_source(name: &Option<String>) -> String {
-    name.as_ref().map_or_else(String::new, |name| format!(" of source {name}"))
+fn of(channel: &Option<Box<str>>, source: &Option<String>) -> String {
+    match (channel, source) {
+        // Its kind is "channel".
+        (Some(name), _) => format!(" {name}"),
+        (None, Some(name)) => format!(" of source {name}"),
+        (None, None) => String::new(),
+    }
 }

@@ -10,22 +10,36 @@
 
 mod audit;
 mod cache;
+mod channels;
+mod coding;
 mod column;
+mod counted;
 mod error;
+mod fetch;
+mod follow;
+pub mod glob;
+mod growth;
 mod open;
 mod repair;
 mod run;
+mod trend;
 mod verify;
 mod write;
 
 pub use audit::{AuditReport, Closing, Difference, Open, Verdict, audit, recompute};
+pub use catchment_frame::{ChannelInfo, SampleRun, Span};
+pub use channels::{Channel, Piece, Segment, Select};
+pub use coding::{Codings, ColumnCoding};
 pub use column::{FragmentColumn, FragmentRows, FrameEvents, Validity};
 pub use error::StorageError;
+pub use follow::{Follow, Followed};
+pub use growth::Refreshed;
 pub use open::{EXTENSION, FileProblem};
 pub use repair::{FileRepair, Outcome, RepairReport, repair};
 pub use run::{EventCounts, FileInfo, Frame, Run};
+pub use trend::{TREND_SUFFIXES, Trend, TrendKind};
 pub use verify::{Problem, Progress, VerifyReport, verify};
 pub use write::{
-    ColumnData, ColumnHook, Ending, EventFrame, EventSource, Make, MakeBytes, NewRun, RunWriter,
-    Span, StoredColumn, WriteOptions, WriteReport,
+    ChannelColumn, ChannelFrame, ColumnData, ColumnHook, Ending, EventFrame, EventSource, Make,
+    MakeBytes, NewRun, RunWriter, StoredColumn, WriteOptions, WriteReport,
 };

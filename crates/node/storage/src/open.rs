@@ -2,10 +2,13 @@
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use catchment_disk::{ReadFile, list_folder};
-use catchment_frame::{FileHeader, FileReader, FrameError, FrameRef};
+use catchment_frame::{ColumnKind, FileHeader, FileReader, FrameError, FrameRef};
 
+use crate::counted::Counted;
 use crate::error::StorageError;
 
 /// Extension of frame files.
@@ -15,9 +18,16 @@ pub const EXTENSION: &str = "catch";
 #[derive(Debug)]
 pub(crate) struct RunFile {
     pub path: PathBuf,
-    pub reader: FileReader<ReadFile>,
+    pub reader: FileReader<Counted>,
     /// A recorder or a repair was writing it when it was opened.
     pub locked: bool,
+}
+
+/// What people call a column.
+pub(crate) struct Names {
+    pub kind: String,
+    pub source: Option<String>,
+    pub channel: Option<Box<str>>,
 }
 
 impl RunFile {
@@ -30,22 +40,27 @@ impl RunFile {
         let path = self.path.clone();
         match source {
             FrameError::Column { frame: FrameRef::Index(frame), column, problem } => {
-                let (kind, source_name) = self.names(column);
+                let Names { kind, source: source_name, channel } = self.names(column);
                 let problem = problem.to_string();
-                StorageError::Column { path, frame, kind, source_name, problem }
+                StorageError::Column { path, frame, kind, source_name, channel, problem }
             }
             source => StorageError::Frame { path, source },
         }
     }
 
-    /// What a column means, and the name of its source.
-    pub(crate) fn names(&self, column: u32) -> (String, Option<String>) {
+    /// What a column means, and whose it is.
+    pub(crate) fn names(&self, column: u32) -> Names {
         let schema = &self.header().schema;
         let Some(info) = schema.columns.iter().find(|info| info.id == column) else {
-            return (format!("column {column}"), None);
+            return Names { kind: format!("column {column}"), source: None, channel: None };
         };
         let source = info.source.and_then(|source| schema.sources.get(source as usize));
-        (info.kind.name().to_owned(), source.map(|source| source.name.clone()))
+        let is_channel = info.kind == ColumnKind::Channel;
+        Names {
+            kind: info.kind.name().to_owned(),
+            source: source.map(|source| source.name.clone()),
+            channel: is_channel.then(|| info.name.as_str().into()),
+        }
     }
 }
 
@@ -94,9 +109,12 @@ impl std::fmt::Display for FileProblem {
 }
 
 /// The files of a run by rising index, at least one, and what is not in order about them.
-pub(crate) fn files(path: &Path) -> Result<(Vec<RunFile>, Vec<FileProblem>), StorageError> {
+pub(crate) fn files(
+    path: &Path,
+    bytes_read: &Arc<AtomicU64>,
+) -> Result<(Vec<RunFile>, Vec<FileProblem>), StorageError> {
     if !path.is_dir() {
-        let file = open_file(path)?.map_err(|error| match error {
+        let file = open_file(path, bytes_read)?.map_err(|error| match error {
             FileProblem::Unreadable { path, error } => StorageError::Frame { path, source: error },
             _ => StorageError::Blank { path: path.to_owned() },
         })?;
@@ -104,7 +122,7 @@ pub(crate) fn files(path: &Path) -> Result<(Vec<RunFile>, Vec<FileProblem>), Sto
     }
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     for path in paths(path)? {
-        match open_file(&path)? {
+        match open_file(&path, bytes_read)? {
             Ok(file) => files.push(file),
             Err(problem) => problems.push(problem),
         }
@@ -119,18 +137,26 @@ pub(crate) fn files(path: &Path) -> Result<(Vec<RunFile>, Vec<FileProblem>), Sto
         });
         return Err(unreadable.unwrap_or_else(|| StorageError::NoFiles { path: path.to_owned() }));
     }
+    let missing = put_in_order(&mut files)?;
+    problems.extend(missing);
+    Ok((files, problems))
+}
+
+/// Sorts a run's files by their index, checks that they belong together, and names those missing.
+pub(crate) fn put_in_order(files: &mut [RunFile]) -> Result<Vec<FileProblem>, StorageError> {
     files.sort_by_key(|file| file.header().file_index);
-    check_together(&files)?;
+    check_together(files)?;
+    let mut problems = Vec::new();
     // A file that is there but unreadable says nothing of its index: it is then named twice.
     let mut expected = 0u32;
-    for file in &files {
+    for file in files {
         let index = file.header().file_index;
         // Bounded, because an index is 32 bits that anyone can write.
         let missing = expected..index.min(expected.saturating_add(MISSING_NAMED_MAX));
         problems.extend(missing.map(|index| FileProblem::Missing { index }));
         expected = index.saturating_add(1);
     }
-    Ok((files, problems))
+    Ok(problems)
 }
 
 /// The paths of a folder's frame files, by name.
@@ -149,20 +175,23 @@ pub(crate) fn is_blank(file: &ReadFile) -> std::io::Result<bool> {
 
 /// Whether a recorder, or a repair, holds a file: it is locked while it is written. Where locks are
 /// not supported nobody seems to hold it. The probe shares the lock, so that two do not meet.
-fn is_locked(path: &Path) -> bool {
+pub(crate) fn is_locked(path: &Path) -> bool {
     let probe = File::open(path).map(|file| file.try_lock_shared());
     matches!(probe, Ok(Err(TryLockError::WouldBlock)))
 }
 
 /// The file, or why it cannot be part of a run; an error if the system refuses.
-fn open_file(path: &Path) -> Result<Result<RunFile, FileProblem>, StorageError> {
+pub(crate) fn open_file(
+    path: &Path,
+    bytes_read: &Arc<AtomicU64>,
+) -> Result<Result<RunFile, FileProblem>, StorageError> {
     let path = path.to_owned();
     // Before anything is read: what is not held then is not written any more, and is read as it stays.
     let locked = is_locked(&path);
     let file = ReadFile::open(&path)?;
     let blank =
         is_blank(&file).map_err(|source| StorageError::Read { path: path.clone(), source })?;
-    Ok(match FileReader::open(file) {
+    Ok(match FileReader::open(Counted::new(file, bytes_read)) {
         Ok(reader) => Ok(RunFile { path, reader, locked }),
         // A blank beginning alone is no verdict: a damaged header is read from the TOC's copy.
         Err(_) if blank => Err(FileProblem::Blank { path, locked }),

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_frame::{
     Codec, ColumnEntry, ColumnKind, Dtype, FileHeader, FrameKind, FrameSummary, SourceColumns,
@@ -14,7 +15,9 @@ use catchment_model::{Ledger, SourceId};
 use crate::cache::{Cache, Cached};
 use crate::column::{FragmentColumn, FragmentRows, FrameEvents, Validity};
 use crate::error::StorageError;
+use crate::growth;
 use crate::open::{self, FileProblem, RunFile};
+use crate::trend::Trends;
 
 /// A recorded run, open for reading: one file, or all files of a folder.
 ///
@@ -27,19 +30,23 @@ pub struct Run {
     files: Vec<RunFile>,
     problems: Vec<FileProblem>,
     frames: Vec<Frame>,
+    channel_frames: Vec<Frame>,
     /// Whether the frames' key ranges rise and do not overlap, as a recorder writes them.
     ordered: bool,
     cache: Cache<(usize, Piece), Kept>,
+    cache_bytes_max: usize,
+    bytes_read: Arc<AtomicU64>,
+    trends: Trends,
 }
 
-/// A frame that holds events.
+/// A frame that holds events, or channels.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     /// Which of the run's files it is in: a place in [`Run::files`].
     pub file: usize,
     /// Its place among that file's frames.
     pub index: usize,
-    /// Events in the frames before it.
+    /// Events in the frames before it; 0 for frames of channels.
     pub first_row: u64,
     /// What its header says: place, ranges of key and time, rows.
     pub summary: FrameSummary,
@@ -91,17 +98,33 @@ impl Run {
         cache_bytes_max: usize,
     ) -> Result<Self, StorageError> {
         let path = path.as_ref().to_owned();
-        let (files, problems) = open::files(&path)?;
-        let frames = event_frames(&files);
-        let infos = || frames.iter().map(|frame| frame.summary.info);
-        let ordered = infos().all(|info| info.key_first <= info.key_last)
-            && infos().zip(infos().skip(1)).all(|(a, b)| a.key_last < b.key_first);
-        Ok(Self { path, files, problems, frames, ordered, cache: Cache::new(cache_bytes_max) })
+        let bytes_read = Arc::default();
+        let (files, problems) = open::files(&path, &bytes_read)?;
+        let (frames, channel_frames, ordered) = growth::frames_of(&files);
+        let cache = Cache::new(cache_bytes_max);
+        Ok(Self {
+            path,
+            files,
+            problems,
+            frames,
+            channel_frames,
+            ordered,
+            cache,
+            cache_bytes_max,
+            bytes_read,
+            trends: Trends::default(),
+        })
     }
 
     /// The path that was opened.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Bytes read from the run's files so far, what opening it took included. What the system read
+    /// ahead does not count.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Relaxed)
     }
 
     /// The header of the run's first file: identity, configuration, schema.
@@ -176,6 +199,11 @@ impl Run {
     /// The frames that hold events, in order.
     pub fn frames(&self) -> &[Frame] {
         &self.frames
+    }
+
+    /// The frames that hold channels, in order.
+    pub fn channel_frames(&self) -> &[Frame] {
+        &self.channel_frames
     }
 
     /// How many events there are. Reads nothing.
@@ -303,6 +331,37 @@ impl Run {
         &self.files
     }
 
+    pub(crate) fn bytes_read_counter(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.bytes_read)
+    }
+
+    pub(crate) fn trends(&self) -> &Trends {
+        &self.trends
+    }
+
+    /// The files, and what is not in order about them, to be changed by a refresh.
+    pub(crate) fn files_mut(&mut self) -> (&mut Vec<RunFile>, &mut Vec<FileProblem>) {
+        (&mut self.files, &mut self.problems)
+    }
+
+    /// Takes up what the files have now.
+    pub(crate) fn take_up(&mut self) {
+        let (frames, channel_frames, ordered) = growth::frames_of(&self.files);
+        let place = |frame: &Frame| (frame.file, frame.index);
+        let appended =
+            frames.iter().map(place).take(self.frames.len()).eq(self.frames.iter().map(place));
+        if !appended {
+            // What is kept is kept by the frame's place.
+            self.cache = Cache::new(self.cache_bytes_max);
+        }
+        (self.frames, self.channel_frames, self.ordered) = (frames, channel_frames, ordered);
+        self.trends = Trends::default();
+    }
+
+    pub(crate) fn first_file(&self) -> &RunFile {
+        &self.files[0]
+    }
+
     fn last(&self) -> &RunFile {
         self.files.last().expect("a run has a file")
     }
@@ -419,6 +478,7 @@ impl Run {
                 frame: place.index,
                 kind: kind.name().to_owned(),
                 source_name: None,
+                channel: None,
                 problem: "the frame does not have it".to_owned(),
             }),
         }
@@ -450,9 +510,15 @@ impl Run {
 
     fn content(&self, place: &Frame, column: Option<u32>, problem: &str) -> StorageError {
         let file = &self.files[place.file];
-        let (kind, source_name) = file.names(column.unwrap_or(u32::MAX));
-        let (path, problem) = (file.path.clone(), problem.to_owned());
-        StorageError::Column { path, frame: place.index, kind, source_name, problem }
+        let names = file.names(column.unwrap_or(u32::MAX));
+        StorageError::Column {
+            path: file.path.clone(),
+            frame: place.index,
+            kind: names.kind,
+            source_name: names.source,
+            channel: names.channel,
+            problem: problem.to_owned(),
+        }
     }
 }
 
@@ -466,7 +532,7 @@ impl std::fmt::Debug for Run {
     }
 }
 
-fn event_frames(files: &[RunFile]) -> Vec<Frame> {
+pub(crate) fn event_frames(files: &[RunFile]) -> Vec<Frame> {
     let mut frames = Vec::new();
     let mut first_row = 0u64;
     for (file, run_file) in files.iter().enumerate() {

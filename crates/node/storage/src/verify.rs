@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use catchment_frame::{Condition, FrameError, FrameRef, FrameSummary, Skipped, SkippedReason};
 use serde::Serialize;
 
-use crate::open::RunFile;
+use crate::open::{Names, RunFile};
 use crate::run::Run;
 
 /// Something broken, and where.
@@ -19,6 +19,8 @@ pub struct Problem {
     pub column: Option<String>,
     /// The source that the column belongs to.
     pub source: Option<String>,
+    /// The channel that the column is.
+    pub channel: Option<String>,
     /// What is wrong.
     pub problem: String,
 }
@@ -113,15 +115,23 @@ pub(crate) fn problem_in(file: &RunFile, frame: Option<usize>, error: FrameError
     let path = file.path.clone();
     let FrameError::Column { frame: FrameRef::Index(frame), column, problem } = error else {
         let problem = error.to_string();
-        return Problem { file: path, frame, column: None, source: None, problem };
+        return Problem { file: path, frame, column: None, source: None, channel: None, problem };
     };
-    let (kind, source) = file.names(column);
-    let problem = problem.to_string();
-    Problem { file: path, frame: Some(frame), column: Some(kind), source, problem }
+    let Names { kind, source, channel } = file.names(column);
+    let (frame, column, problem) = (Some(frame), Some(kind), problem.to_string());
+    let channel = channel.map(String::from);
+    Problem { file: path, frame, column, source, channel, problem }
 }
 
 pub(crate) fn of_folder(run: &Run, problem: String) -> Problem {
-    Problem { file: run.path().to_owned(), frame: None, column: None, source: None, problem }
+    Problem {
+        file: run.path().to_owned(),
+        frame: None,
+        column: None,
+        source: None,
+        channel: None,
+        problem,
+    }
 }
 
 /// File header, TOC, and what a walk came across.
@@ -172,7 +182,14 @@ fn has_no_header(skipped: &Skipped) -> bool {
 }
 
 fn plain(file: &RunFile, problem: String) -> Problem {
-    Problem { file: file.path.clone(), frame: None, column: None, source: None, problem }
+    Problem {
+        file: file.path.clone(),
+        frame: None,
+        column: None,
+        source: None,
+        channel: None,
+        problem,
+    }
 }
 
 fn frame_bytes(run: &Run) -> u64 {

@@ -11,204 +11,30 @@
 
 mod encode;
 mod output;
+mod parts;
 
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::Path;
 
 use catchment_disk::DiskConfig;
 use catchment_frame::{
-    Codec, ColumnEntry, ColumnInfo, Dtype, EntryNames, EventColumns, FileHeader, FrameInfo,
-    FrameKind, FrameLayout, Schema, TocBuilder, TocFlags, encode_ledger_increment,
+    ChannelColumns, Codec, ColumnEntry, ColumnInfo, ColumnKind, Dtype, EntryNames, EventColumns,
+    FileHeader, FrameInfo, FrameKind, FrameLayout, Schema, Span, TocBuilder, TocFlags,
+    encode_ledger_increment, encode_ledger_total, encode_spans,
 };
 use catchment_model::limits::COLUMN_BYTES_MAX;
-use catchment_model::{Entry, Ledger, RunId, SourceId};
+use catchment_model::{Entry, Ledger};
 
+use crate::coding::{Codings, ColumnCoding};
 use crate::error::StorageError;
 use crate::open::EXTENSION;
 use encode::{Encoded, Encoders, Job};
 use output::Output;
-
-/// A run that is to be written.
-#[derive(Clone, Debug)]
-pub struct NewRun {
-    /// The folder of its files; made if it is not there.
-    pub folder: PathBuf,
-    /// What its files' names begin with: `NAME-00000.catch`.
-    pub name: String,
-    /// Its identity.
-    pub run: RunId,
-    /// What people call it.
-    pub run_number: u64,
-    /// The configuration that it came from: TOML.
-    pub config: String,
-    /// Sources and columns.
-    pub schema: Schema,
-}
-
-impl NewRun {
-    /// A run with an identity drawn at random.
-    ///
-    /// # Errors
-    /// A system that has no random bits.
-    pub fn new(
-        folder: impl Into<PathBuf>,
-        name: impl Into<String>,
-        schema: Schema,
-    ) -> Result<Self, StorageError> {
-        let run = RunId(random()?);
-        let (folder, name) = (folder.into(), name.into());
-        Ok(Self { folder, name, run, run_number: 0, config: String::new(), schema })
-    }
-}
-
-/// How a run is written.
-#[derive(Clone, Debug)]
-pub struct WriteOptions {
-    /// Bytes of a file before the next is begun.
-    pub file_bytes: u64,
-    /// Time of data, in nanoseconds, in one file before the next is begun.
-    pub file_time_ns: Option<u64>,
-    /// Threads that encode, the caller's included. 0: as many as there are CPUs.
-    pub threads: usize,
-    /// Bytes of one buffer of the disk.
-    pub buffer_bytes: usize,
-    /// Buffers of the disk.
-    pub buffers: usize,
-    /// Number of the first frame.
-    pub first_sequence: u64,
-}
-
-impl Default for WriteOptions {
-    fn default() -> Self {
-        Self {
-            file_bytes: catchment_model::limits::FILE_BYTES_DEFAULT,
-            file_time_ns: None,
-            threads: 0,
-            buffer_bytes: 4 << 20,
-            buffers: 8,
-            first_sequence: 0,
-        }
-    }
-}
-
-impl WriteOptions {
-    /// For runs of small frames: less memory.
-    pub fn small() -> Self {
-        Self { buffer_bytes: 256 << 10, buffers: 4, threads: 1, ..Self::default() }
-    }
-}
-
-/// A column's bytes, and who has them.
-pub enum ColumnData<'a> {
-    /// Raw bytes.
-    Raw(&'a [u8]),
-    /// Raw bytes that are made when their turn comes, on the thread that encodes them.
-    Make(Make<'a>),
-    /// Stored bytes of another file, to be written as they are.
-    Stored(StoredColumn<'a>),
-}
-
-/// Raw bytes yet to be made.
-pub struct Make<'a> {
-    /// How many.
-    pub raw_bytes: usize,
-    /// Fills exactly those; what was there before is undefined.
-    pub make: &'a MakeBytes<'a>,
-}
-
-/// What makes a column's bytes.
-pub type MakeBytes<'a> = dyn Fn(&mut [u8]) -> Result<(), StorageError> + Sync + 'a;
-
-/// A column that is encoded already.
-#[derive(Clone, Copy, Debug)]
-pub struct StoredColumn<'a> {
-    /// How.
-    pub codec: Codec,
-    /// CRC-32C of the stored bytes.
-    pub crc32c: u32,
-    /// Bytes as decoded.
-    pub raw_bytes: u64,
-    /// The stored bytes.
-    pub bytes: &'a [u8],
-}
-
-impl ColumnData<'_> {
-    pub(crate) fn raw_bytes(&self) -> usize {
-        match self {
-            Self::Raw(raw) => raw.len(),
-            Self::Make(make) => make.raw_bytes,
-            Self::Stored(stored) => stored.raw_bytes as usize,
-        }
-    }
-}
-
-/// From `row` of a frame's column on, samples are numbered from `sample`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// The first row of the piece.
-    pub row: u64,
-    /// Its sample's number.
-    pub sample: u64,
-}
-
-/// Sees every channel's raw bytes on the thread that encodes them, while they are in its cache.
-/// Columns that are copied in their stored form are not seen.
-pub trait ColumnHook: Send + Sync {
-    /// One column of one frame. Several threads call at once, in any order of the columns; all
-    /// columns of a frame have been seen before the next frame's.
-    fn raw(&self, column: u32, first_sample: u64, spans: &[Span], raw: &[u8]);
-}
-
-/// Built events, as a frame holds them.
-pub struct EventFrame<'a> {
-    /// Keys of the events.
-    pub keys: &'a [u64],
-    /// Their times: nanoseconds UTC.
-    pub times_ns: &'a [u64],
-    /// Their flags.
-    pub flags: &'a [u32],
-    /// Those sources that have a fragment here.
-    pub sources: Vec<EventSource<'a>>,
-    /// What the ledger counted beside what the frame itself says.
-    pub increments: Option<&'a Ledger>,
-}
-
-/// One source's fragments in a frame.
-pub struct EventSource<'a> {
-    /// The source.
-    pub source: SourceId,
-    /// Bytes of each row's fragment.
-    pub lengths: &'a [u32],
-    /// Which rows have one, a bit each; `None`: all.
-    pub validity: Option<&'a [u8]>,
-    /// The fragments, one behind the other.
-    pub payload: ColumnData<'a>,
-}
-
-/// How a run ends.
-#[derive(Clone, Debug, Default)]
-pub struct Ending {
-    /// The ledger's total; `None`: what the frames and their increments add up to.
-    pub ledger: Option<Ledger>,
-    /// Whether this is the run's end, and not that of a part.
-    pub run_ended: bool,
-    /// Whether data were lost that the ledger does not show.
-    pub data_lost: bool,
-}
-
-/// What was written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WriteReport {
-    /// The files, in order.
-    pub files: Vec<PathBuf>,
-    /// Frames in them.
-    pub frames: u64,
-    /// Bytes of the columns, raw.
-    pub raw_bytes: u64,
-    /// Bytes of the columns as stored.
-    pub stored_bytes: u64,
-    /// Bytes of the files.
-    pub file_bytes: u64,
-}
+pub use parts::{
+    ChannelColumn, ChannelFrame, ColumnData, ColumnHook, Ending, EventFrame, EventSource, Make,
+    MakeBytes, NewRun, StoredColumn, WriteOptions, WriteReport,
+};
 
 /// Writes a run's files, frame by frame. Dropped without [`RunWriter::finish`], it deletes the file
 /// that it was writing; files before stay.
@@ -216,9 +42,11 @@ pub struct RunWriter {
     run: NewRun,
     options: WriteOptions,
     columns: EventColumns,
+    channels: ChannelColumns,
     output: Output,
     encoders: Encoders,
     layout: FrameLayout,
+    codings: HashMap<u32, ColumnCoding>,
     hook: Option<Box<dyn ColumnHook>>,
     file: Option<OpenFile>,
     next_index: u32,
@@ -240,7 +68,22 @@ struct Column<'a> {
     id: u32,
     dtype: Dtype,
     rows: u64,
+    /// Of a channel: where its samples begin.
+    start: Option<Start<'a>>,
     data: ColumnData<'a>,
+}
+
+#[derive(Clone, Copy)]
+struct Start<'a> {
+    sample: u64,
+    time_ns: u64,
+    spans: &'a [Span],
+}
+
+impl<'a> Column<'a> {
+    fn raw(id: u32, dtype: Dtype, rows: u64, bytes: &'a [u8]) -> Self {
+        Self { id, dtype, rows, start: None, data: ColumnData::Raw(bytes) }
+    }
 }
 
 impl RunWriter {
@@ -265,10 +108,12 @@ impl RunWriter {
         };
         let mut writer = Self {
             columns: EventColumns::of(&run.schema),
+            channels: ChannelColumns::of(&run.schema),
             ledger: Ledger::new(run.schema.sources.len()),
             output: Output::new(disk)?,
             encoders: Encoders::new(threads),
             layout: FrameLayout::begin(NO_FRAME, 0),
+            codings: codings_of(&run.schema, &options.codings),
             hook: None,
             file: None,
             next_index: 0,
@@ -314,7 +159,7 @@ impl RunWriter {
         let (keys, times) = (bytes_of(frame.keys), bytes_of(frame.times_ns));
         let flags = bytes_of(frame.flags);
         let mut columns = Vec::with_capacity(4 + 3 * frame.sources.len());
-        let raw = |id, dtype, rows, bytes| Column { id, dtype, rows, data: ColumnData::Raw(bytes) };
+        let raw = Column::raw;
         if rows > 0 {
             columns.push(raw(present(ids.key, "event_key")?, Dtype::U64, rows, &keys));
             columns.push(raw(present(ids.time, "event_time")?, Dtype::U64, rows, &times));
@@ -336,7 +181,7 @@ impl RunWriter {
             if source.payload.raw_bytes() > 0 {
                 let id = present(ids.payload, "fragment_payload")?;
                 let (dtype, rows) = self.rows_of(id, source.payload.raw_bytes() as u64)?;
-                columns.push(Column { id, dtype, rows, data: source.payload });
+                columns.push(Column { id, dtype, rows, start: None, data: source.payload });
             }
         }
         let info = FrameInfo {
@@ -349,6 +194,89 @@ impl RunWriter {
             ..NO_FRAME
         };
         self.write_frame(info, columns)
+    }
+
+    /// Writes a frame of channels.
+    ///
+    /// # Errors
+    /// Samples that do not fit the schema or the frame's time, or a disk that refuses.
+    pub fn write_channels(&mut self, frame: ChannelFrame<'_>) -> Result<(), StorageError> {
+        let ids = ChannelColumns { channels: Vec::new(), ..self.channels.clone() };
+        let (mut records, mut spans) = (Vec::new(), Vec::new());
+        if let Some(increments) = frame.increments {
+            self.check_ledger(increments)?;
+            encode_ledger_total(increments, &mut records);
+        }
+        let mut sorted: Vec<_> = frame.columns.iter().map(|one| (one.id, one.spans)).collect();
+        sorted.sort_by_key(|(id, _)| *id);
+        sorted.iter().for_each(|(id, gaps)| encode_spans(*id, gaps, &mut spans));
+        let time = frame.start_ns..frame.end_ns;
+        let mut columns = Vec::with_capacity(2 + frame.columns.len());
+        if !records.is_empty() {
+            let id = present(ids.ledger_increment, "ledger_increment")?;
+            columns.push(Column::raw(id, Dtype::Record, (records.len() / 16) as u64, &records));
+        }
+        if !spans.is_empty() {
+            let id = present(ids.spans, "channel_spans")?;
+            columns.push(Column::raw(id, Dtype::Record, (spans.len() / 24) as u64, &spans));
+        }
+        for channel in frame.columns {
+            columns.extend(self.channel_column(channel, &time)?);
+        }
+        let rows = columns.iter().filter(|column| column.start.is_some()).map(|one| one.rows).sum();
+        let mut info = FrameInfo { kind: FrameKind::Channels, rows, ..NO_FRAME };
+        if rows > 0 {
+            (info.time_first_ns, info.time_last_ns) = (time.start, time.end);
+            (info.key_first, info.key_last) = frame.keys;
+        }
+        if let Some(increments) = frame.increments {
+            let mut counted = increments.clone();
+            for source in &mut counted.sources {
+                source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
+            }
+            self.ledger.add(&counted);
+        }
+        self.write_frame(info, columns)
+    }
+
+    /// A channel's column, its numbers checked; `None` if it has no samples.
+    fn channel_column<'a>(
+        &self,
+        channel: ChannelColumn<'a>,
+        time: &Range<u64>,
+    ) -> Result<Option<Column<'a>>, StorageError> {
+        let what = || format!("column {}", channel.id);
+        let Some(info) = self.channels.by_id(channel.id) else {
+            return Err(unwritable(&what(), "the schema has no such channel"));
+        };
+        let (dtype, rows) = self.rows_of(channel.id, channel.samples.raw_bytes() as u64)?;
+        if rows == 0 {
+            return Ok(None);
+        }
+        let mut end = channel.first_sample;
+        let mut row = 0;
+        for span in channel.spans {
+            end = end.saturating_add(span.row.saturating_sub(row));
+            if span.row <= row || span.row >= rows || span.sample <= end {
+                return Err(unwritable(&what(), "its spans do not rise, or leave no gap"));
+            }
+            (row, end) = (span.row, span.sample);
+        }
+        let last = end.saturating_add(rows - row - 1);
+        let start_ns = info.rate.time_ns(channel.first_sample);
+        if !time.contains(&start_ns) || !time.contains(&info.rate.time_ns(last)) {
+            return Err(unwritable(&what(), "its samples are outside of the frame's time"));
+        }
+        let start = Start { sample: channel.first_sample, time_ns: start_ns, spans: channel.spans };
+        let (id, start, data) = (channel.id, Some(start), channel.samples);
+        Ok(Some(Column { id, dtype, rows, start, data }))
+    }
+
+    fn check_ledger(&self, ledger: &Ledger) -> Result<(), StorageError> {
+        if ledger.sources.len() == self.run.schema.sources.len() {
+            return Ok(());
+        }
+        Err(unwritable("ledger", "it has another number of sources"))
     }
 
     /// Ends the run: closes its last file and waits until every file has its final name.
@@ -374,9 +302,7 @@ impl RunWriter {
         let source_count = self.run.schema.sources.len();
         let mut increment = Ledger::new(source_count);
         if let Some(counted) = frame.increments {
-            if counted.sources.len() != source_count {
-                return Err(unwritable("ledger", "it has another number of sources"));
-            }
+            self.check_ledger(counted)?;
             increment.add(counted);
         }
         if frame.times_ns.len() != rows || frame.flags.len() != rows {
@@ -444,11 +370,9 @@ impl RunWriter {
         }
         let jobs = columns.iter().map(|column| Job {
             id: column.id,
-            coding: Codec::None,
+            coding: self.coding_of(column.id),
             data: &column.data,
-            first_sample: 0,
-            spans: &[],
-            channel: false,
+            samples: column.start.map(|start| (start.sample, start.spans)),
         });
         let encoded = self.encoders.encode(jobs.collect(), self.hook.as_deref())?;
         self.lay_out(info, &columns, &encoded)?;
@@ -462,6 +386,11 @@ impl RunWriter {
         self.encoders.recycle(encoded);
         self.sequence += 1;
         Ok(())
+    }
+
+    /// How a column is to be encoded.
+    fn coding_of(&self, id: u32) -> ColumnCoding {
+        self.codings.get(&id).copied().unwrap_or(ColumnCoding::Fixed(Codec::None))
     }
 
     /// Sets the layout to the frame's.
@@ -489,8 +418,8 @@ impl RunWriter {
                 stored_bytes: encoded.stored_bytes,
                 raw_bytes: encoded.raw_bytes,
                 rows: column.rows,
-                start_ns: 0,
-                first_sample: 0,
+                start_ns: column.start.map_or(0, |start| start.time_ns),
+                first_sample: column.start.map_or(0, |start| start.sample),
             });
         }
         Ok(())
@@ -547,6 +476,7 @@ impl RunWriter {
             config: self.run.config.clone(),
             schema: self.run.schema.clone(),
             ledger_entries: EntryNames::default(),
+            // Nobody sees the file before it has its TOC.
             locator: false,
         };
         let encoded = header.encode();
@@ -581,6 +511,18 @@ impl std::fmt::Debug for RunWriter {
             .field("report", &self.report)
             .finish_non_exhaustive()
     }
+}
+
+/// The coding of each column: by its channel's name, its source's, or what it means.
+fn codings_of(schema: &Schema, codings: &Codings) -> HashMap<u32, ColumnCoding> {
+    let name = |info: &ColumnInfo| {
+        let source = info.source.and_then(|id| schema.sources.get(id as usize));
+        match info.kind {
+            ColumnKind::Channel => info.name.clone(),
+            _ => source.map_or(info.kind.name().to_owned(), |source| source.name.clone()),
+        }
+    };
+    schema.columns.iter().map(|info| (info.id, codings.of(&name(info)))).collect()
 }
 
 fn present(id: Option<u32>, kind: &str) -> Result<u32, StorageError> {

@@ -3,20 +3,19 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use catchment_frame::{Codec, ColumnEncoder, crc32c};
+use catchment_frame::{Codec, ColumnEncoder, Span, crc32c};
 
+use crate::coding::ColumnCoding;
 use crate::error::StorageError;
-use crate::write::{ColumnData, ColumnHook, Make, MakeBytes, Span};
+use crate::write::{ColumnData, ColumnHook, Make, MakeBytes};
 
 /// What is to be encoded: one column of a frame.
 pub(crate) struct Job<'a> {
     pub id: u32,
-    pub coding: Codec,
+    pub coding: ColumnCoding,
     pub data: &'a ColumnData<'a>,
-    pub first_sample: u64,
-    pub spans: &'a [Span],
-    /// Whether it is a channel's, so that hooks see it.
-    pub channel: bool,
+    /// Of a channel: its first sample, and its gaps. Hooks see it.
+    pub samples: Option<(u64, &'a [Span])>,
 }
 
 /// A column as it will be stored.
@@ -113,10 +112,13 @@ impl Worker {
         mut buffer: Vec<u8>,
         hook: Option<&dyn ColumnHook>,
     ) -> Result<Encoded, StorageError> {
-        let hook = hook.filter(|_| job.channel);
+        let coding = match job.coding {
+            ColumnCoding::Fixed(codec) => codec,
+            ColumnCoding::Auto => Codec::Lz4,
+        };
         let show = |raw: &[u8]| {
-            if let Some(hook) = hook {
-                hook.raw(job.id, job.first_sample, job.spans, raw);
+            if let Some((hook, (first_sample, spans))) = hook.zip(job.samples) {
+                hook.raw(job.id, first_sample, spans, raw);
             }
         };
         let id = job.id;
@@ -136,7 +138,7 @@ impl Worker {
             }),
             ColumnData::Raw(raw) => {
                 show(raw);
-                let encoded = self.encoder.encode(job.coding, raw);
+                let encoded = self.encoder.encode(coding, raw);
                 let mut result = done(encoded.codec, encoded.stored, raw.len());
                 if encoded.codec != Codec::None {
                     copy_to(&mut buffer, encoded.stored);
@@ -145,7 +147,7 @@ impl Worker {
                 Ok(result)
             }
             ColumnData::Make(Make { raw_bytes, make }) => {
-                if job.coding == Codec::None {
+                if coding == Codec::None {
                     let raw = made(&mut buffer, *raw_bytes, make)?;
                     show(raw);
                     let result = done(Codec::None, raw, *raw_bytes);
@@ -153,7 +155,7 @@ impl Worker {
                 }
                 let raw = made(&mut self.raw, *raw_bytes, make)?;
                 show(raw);
-                let encoded = self.encoder.encode(job.coding, raw);
+                let encoded = self.encoder.encode(coding, raw);
                 let result = done(encoded.codec, encoded.stored, *raw_bytes);
                 copy_to(&mut buffer, encoded.stored);
                 Ok(Encoded { buffer: Some(buffer), ..result })

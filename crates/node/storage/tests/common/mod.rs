@@ -188,8 +188,7 @@ impl Recipe {
         let flags = events.clone().map(|event| {
             if incomplete(event) { EventFlags::INCOMPLETE.0 | EventFlags::TIMED_OUT.0 } else { 0 }
         });
-        let mut records = Vec::new();
-        encode_ledger_increment(increment, &mut records);
+        let records = increments(increment);
         let count = records.len() as u64 / 16;
         let mut columns = vec![(ids.ledger_increment, Dtype::Record, count, records)];
         if rows > 0 {
@@ -253,6 +252,12 @@ impl Recipe {
         let columns: Vec<_> = stored.iter().map(|(entry, bytes)| (*entry, &bytes[..])).collect();
         write_frame(info, offset, &columns)
     }
+}
+
+fn increments(ledger: &Ledger) -> Vec<u8> {
+    let mut records = Vec::new();
+    encode_ledger_increment(ledger, &mut records);
+    records
 }
 
 /// When an event's first fragment arrived.

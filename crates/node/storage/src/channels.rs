@@ -1,0 +1,267 @@
+//! Continuous channels of a run: what there is, where it stands, and reading it.
+//!
+//! A channel is read as [`Segment`]s: pieces without a gap, across the borders of frames and files.
+//! Where each frame's samples stand is known from the TOC; samples themselves are read only as far
+//! as they are asked for: of a column that is stored as it is, only the rows; of an encoded one, all
+//! its stored bytes, which are checked.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use catchment_frame::{ChannelInfo, ColumnEntry, FrameError, FrameKind, FrameRef, SampleRun};
+
+use crate::error::StorageError;
+use crate::fetch::{self, Part};
+use crate::open::RunFile;
+use crate::run::{Frame, Run};
+
+/// What is to be read of a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Select {
+    /// All there is.
+    All,
+    /// Samples whose time is in that range: nanoseconds in the channel's time scale.
+    TimeNs(Range<u64>),
+    /// Samples of these numbers.
+    Samples(Range<u64>),
+    /// Samples in these frames: places in [`Run::channel_frames`].
+    Frames(Range<usize>),
+}
+
+/// Samples without a gap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The number of the first one.
+    pub first_sample: u64,
+    /// How many there are.
+    pub samples: u64,
+    /// Time of the first one: nanoseconds in the channel's time scale.
+    pub start_ns: u64,
+    /// Their bytes, little-endian.
+    pub bytes: Vec<u8>,
+}
+
+/// Samples without a gap in one frame: where they stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The frame: a place in [`Run::channel_frames`].
+    pub frame: usize,
+    /// The first one's row in the frame's column.
+    pub row: u64,
+    /// The number of the first one.
+    pub first_sample: u64,
+    /// How many there are.
+    pub samples: u64,
+}
+
+/// A channel of a run.
+#[derive(Clone, Copy)]
+pub struct Channel<'a> {
+    run: &'a Run,
+    info: &'a ChannelInfo,
+}
+
+impl Run {
+    /// The channels, in the order of the schema.
+    pub fn channels(&self) -> &[ChannelInfo] {
+        &self.first_file().reader.channel_columns().channels
+    }
+
+    /// The channel of that name.
+    pub fn channel(&self, name: &str) -> Option<Channel<'_>> {
+        let info = self.channels().iter().find(|channel| channel.name == name)?;
+        Some(Channel { run: self, info })
+    }
+
+    /// The channel at that place of [`Run::channels`].
+    pub fn channel_at(&self, place: usize) -> Option<Channel<'_>> {
+        self.channels().get(place).map(|info| Channel { run: self, info })
+    }
+
+    /// Reads several channels at once: places in [`Run::channels`]. Columns that stand next to each
+    /// other are read together, and decoded by several threads.
+    ///
+    /// # Errors
+    /// No such channel, or a column that cannot be read.
+    pub fn read_many(
+        &self,
+        channels: &[usize],
+        select: &Select,
+    ) -> Result<Vec<Vec<Segment>>, StorageError> {
+        let mut plans = Vec::with_capacity(channels.len());
+        for &place in channels {
+            let none = || StorageError::NoChannel { name: format!("number {place}") };
+            plans.push(self.channel_at(place).ok_or_else(none)?.plan(select)?);
+        }
+        fetch::fetch(self, plans)
+    }
+}
+
+impl Run {
+    /// Where a column stands: the frame's place among the channel frames, the file, the entry.
+    fn places_of(&self, column: u32) -> Result<Vec<(usize, usize, ColumnEntry)>, StorageError> {
+        let mut places = Vec::new();
+        let mut frames = self.channel_frames().iter().enumerate().peekable();
+        for (file, run_file) in self.run_files().iter().enumerate() {
+            let listed = places_in(run_file, column)?;
+            for (index, entry) in listed.iter() {
+                let before = |frame: &Frame| (frame.file, frame.index) < (file, *index as usize);
+                while frames.next_if(|(_, frame)| before(frame)).is_some() {}
+                let here = |frame: &Frame| (frame.file, frame.index) == (file, *index as usize);
+                if let Some((place, _)) = frames.next_if(|(_, frame)| here(frame)) {
+                    places.push((place, file, *entry));
+                }
+            }
+        }
+        Ok(places)
+    }
+}
+
+/// Where a column stands in a file: as the TOC says it, or the frames themselves where its list is
+/// damaged.
+fn places_in(file: &RunFile, column: u32) -> Result<Arc<[(u32, ColumnEntry)]>, StorageError> {
+    if let Ok(places) = file.reader.places(column) {
+        return Ok(places);
+    }
+    let mut places = Vec::new();
+    for frame in 0..file.reader.frames().len() {
+        let found = file.reader.find(frame, column).map_err(|error| file.error(error))?;
+        places.extend(found.map(|entry| (frame as u32, entry)));
+    }
+    Ok(places.into())
+}
+
+/// The frames of channels in a run's files.
+pub(crate) fn channel_frames(files: &[RunFile]) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    for (file, run_file) in files.iter().enumerate() {
+        for (index, summary) in run_file.reader.frames().iter().enumerate() {
+            // A frame without samples carries increments of the ledger alone.
+            if summary.info.kind == FrameKind::Channels && summary.info.rows > 0 {
+                frames.push(Frame { file, index, first_row: 0, summary: *summary });
+            }
+        }
+    }
+    frames
+}
+
+impl<'a> Channel<'a> {
+    /// What it is.
+    pub fn info(&self) -> &'a ChannelInfo {
+        self.info
+    }
+
+    /// Where its samples stand, in the order of the frames. Reads no samples.
+    ///
+    /// # Errors
+    /// An index that cannot be read, or says what cannot be.
+    pub fn pieces(&self) -> Result<Vec<Piece>, StorageError> {
+        let parts = self.parts(&Select::All)?;
+        Ok(parts
+            .iter()
+            .map(|part| Piece {
+                frame: part.frame,
+                row: part.row,
+                first_sample: part.first_sample,
+                samples: part.samples,
+            })
+            .collect())
+    }
+
+    /// From the first sample's time to the end of the last one: nanoseconds in the channel's time
+    /// scale. Reads no samples.
+    ///
+    /// # Errors
+    /// As [`Channel::pieces`].
+    pub fn time_range(&self) -> Result<Option<Range<u64>>, StorageError> {
+        let pieces = self.pieces()?;
+        let rate = self.info().rate;
+        let first = pieces.iter().map(|piece| piece.first_sample).min();
+        let end = pieces.iter().map(|piece| piece.first_sample + piece.samples).max();
+        Ok(first.zip(end).map(|(first, end)| rate.time_ns(first)..rate.time_ns(end)))
+    }
+
+    /// Reads samples: pieces without a gap, in the order of the frames.
+    ///
+    /// # Errors
+    /// A column that cannot be read.
+    pub fn read(&self, select: &Select) -> Result<Vec<Segment>, StorageError> {
+        let mut read = fetch::fetch(self.run, vec![self.plan(select)?])?;
+        Ok(read.pop().unwrap_or_default())
+    }
+
+    fn plan(&self, select: &Select) -> Result<fetch::Plan, StorageError> {
+        let info = self.info();
+        let parts = self.parts(select)?;
+        Ok(fetch::Plan { rate: info.rate, row_bytes: info.sample_bytes(), parts })
+    }
+
+    /// What is to be read of each frame.
+    fn parts(&self, select: &Select) -> Result<Vec<Part>, StorageError> {
+        let info = self.info();
+        let wanted = match select {
+            Select::All | Select::Frames(_) => 0..u64::MAX,
+            Select::Samples(samples) => samples.clone(),
+            Select::TimeNs(time) => {
+                info.rate.first_sample_at(time.start)..info.rate.first_sample_at(time.end)
+            }
+        };
+        let frames = match select {
+            Select::Frames(frames) => frames.clone(),
+            _ => 0..usize::MAX,
+        };
+        let mut parts = Vec::new();
+        for (frame, file, entry) in self.run.places_of(info.id)? {
+            let can_hold = entry.first_sample < wanted.end && frames.contains(&frame);
+            if can_hold && entry.rows > 0 {
+                self.parts_of(&mut parts, (frame, file, entry), &wanted)?;
+            }
+        }
+        Ok(parts)
+    }
+
+    /// The wanted samples of one frame's column.
+    fn parts_of(
+        &self,
+        parts: &mut Vec<Part>,
+        (frame, file, entry): (usize, usize, ColumnEntry),
+        wanted: &Range<u64>,
+    ) -> Result<(), StorageError> {
+        let run_file = &self.run.run_files()[file];
+        let index = self.run.channel_frames()[frame].index;
+        let runs = runs(run_file, index, &entry).map_err(|error| run_file.error(error))?;
+        for run in runs {
+            let end = run.first_sample + run.rows;
+            let first = wanted.start.clamp(run.first_sample, end);
+            let last = wanted.end.clamp(first, end);
+            if first < last {
+                parts.push(Part {
+                    file,
+                    frame,
+                    entry,
+                    row: run.row + (first - run.first_sample),
+                    first_sample: first,
+                    samples: last - first,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The samples of a column, run by run, its entry checked.
+fn runs(file: &RunFile, frame: usize, entry: &ColumnEntry) -> Result<Vec<SampleRun>, FrameError> {
+    file.reader.check_column(frame, entry)?;
+    let runs = file.reader.spans(frame)?.runs(entry);
+    runs.map_err(|problem| FrameError::Column {
+        frame: FrameRef::Index(frame),
+        column: entry.id,
+        problem,
+    })
+}
+
+impl std::fmt::Debug for Channel<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Channel").field(self.info()).finish()
+    }
+}

@@ -1,0 +1,239 @@
+//! Reading and decoding many pieces of columns at once.
+//!
+//! Pieces are sorted by their places; those that stand next to each other are read together, a group
+//! at a time. Small reads stay on the caller's thread, because to start another costs more than they
+//! take; large ones are shared out.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use catchment_frame::{Codec, ColumnEntry};
+use catchment_model::SampleRate;
+
+use crate::channels::Segment;
+use crate::error::StorageError;
+use crate::run::Run;
+
+/// Samples of one frame's column that are to be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub file: usize,
+    pub frame: usize,
+    pub entry: ColumnEntry,
+    pub row: u64,
+    pub first_sample: u64,
+    pub samples: u64,
+}
+
+/// What is to be read of one channel.
+pub(crate) struct Plan {
+    pub rate: SampleRate,
+    pub row_bytes: u64,
+    pub parts: Vec<Part>,
+}
+
+/// One part, and where its bytes go.
+struct Task<'a> {
+    file: usize,
+    /// The frame's place in its file.
+    frame: usize,
+    entry: ColumnEntry,
+    /// Where the stored bytes that must be read stand in the file.
+    stored: Range<u64>,
+    /// Which of the column's raw bytes are wanted.
+    raw: Range<usize>,
+    out: &'a mut [u8],
+}
+
+/// Reads what the plans say. Sizes were checked against what the files can hold.
+pub(crate) fn fetch(run: &Run, plans: Vec<Plan>) -> Result<Vec<Vec<Segment>>, StorageError> {
+    let mut read: Vec<Vec<Segment>> = plans.iter().map(segments).collect();
+    let mut tasks = Vec::new();
+    for (plan, segments) in plans.iter().zip(&mut read) {
+        let mut parts = plan.parts.iter();
+        for segment in segments {
+            let mut rest = segment.bytes.as_mut_slice();
+            while !rest.is_empty() {
+                let part = parts.next().expect("a segment's bytes are those of its parts");
+                let (out, later) = rest.split_at_mut((part.samples * plan.row_bytes) as usize);
+                rest = later;
+                tasks.push(run.task(part, plan.row_bytes, out));
+            }
+        }
+    }
+    let raw_bytes: usize = tasks.iter().map(|task| task.out.len()).sum();
+    let groups = groups(tasks);
+    let threads = if raw_bytes < ALONE_BYTES_MAX { 1 } else { groups.len().clamp(1, threads()) };
+    let queue = Mutex::new((groups.into_iter(), None));
+    let work = || {
+        let mut scratch = Scratch::default();
+        loop {
+            let next = {
+                let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+                if queue.1.is_some() { None } else { queue.0.next() }
+            };
+            let Some(group) = next else { break };
+            if let Err(error) = run.fetch_group(group, &mut scratch) {
+                let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+                queue.1.get_or_insert(error);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let (_, error) = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+    error.map_or(Ok(read), Err)
+}
+
+/// The plan's segments, their bytes yet to be read: parts that follow each other are one.
+fn segments(plan: &Plan) -> Vec<Segment> {
+    let mut segments: Vec<Segment> = Vec::new();
+    for part in &plan.parts {
+        match segments.last_mut() {
+            Some(last) if last.first_sample + last.samples == part.first_sample => {
+                last.samples += part.samples;
+            }
+            _ => segments.push(Segment {
+                first_sample: part.first_sample,
+                samples: part.samples,
+                start_ns: plan.rate.time_ns(part.first_sample),
+                bytes: Vec::new(),
+            }),
+        }
+    }
+    for segment in &mut segments {
+        segment.bytes = vec![0; (segment.samples * plan.row_bytes) as usize];
+    }
+    segments
+}
+
+/// Tasks whose stored bytes stand next to each other, in the order of the files.
+fn groups(mut tasks: Vec<Task<'_>>) -> Vec<Vec<Task<'_>>> {
+    tasks.sort_by_key(|task| (task.file, task.stored.start));
+    let mut groups: Vec<Vec<Task<'_>>> = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        let joins = |group: &Vec<Task<'_>>| {
+            let (first, last) = (&group[0], &group[group.len() - 1]);
+            let near = task.stored.start.checked_sub(last.stored.end);
+            last.file == task.file
+                && near.is_some_and(|gap| gap < catchment_frame::COLUMN_ALIGN_BYTES)
+                && task.stored.end - first.stored.start <= GROUP_BYTES_MAX
+        };
+        match groups.last_mut().filter(|group| joins(group)) {
+            Some(group) => group.push(task),
+            None => groups.push(vec![task]),
+        }
+    }
+    groups
+}
+
+/// Memory that a thread reads and decodes in.
+#[derive(Default)]
+struct Scratch {
+    stored: Vec<u8>,
+    raw: Vec<u8>,
+}
+
+impl Run {
+    fn task<'a>(&self, part: &Part, row_bytes: u64, out: &'a mut [u8]) -> Task<'a> {
+        let frame = &self.channel_frames()[part.frame];
+        let entry = part.entry;
+        let start = part.row * row_bytes;
+        let raw = start..start + part.samples * row_bytes;
+        let at = frame.summary.offset + entry.offset;
+        let stored = match entry.codec {
+            Codec::None => at + raw.start..at + raw.end,
+            _ => at..at + entry.stored_bytes,
+        };
+        let raw = raw.start as usize..raw.end as usize;
+        Task { file: part.file, frame: frame.index, entry, stored, raw, out }
+    }
+
+    fn fetch_group(
+        &self,
+        mut group: Vec<Task<'_>>,
+        scratch: &mut Scratch,
+    ) -> Result<(), StorageError> {
+        let file = &self.run_files()[group[0].file];
+        if let [task] = group.as_mut_slice()
+            && task.entry.codec == Codec::None
+        {
+            // Straight to where they are wanted.
+            let (frame, entry) = (task.frame, &task.entry);
+            let read = file.reader.read_bytes(frame, entry.id, task.stored.start, task.out);
+            read.map_err(|error| file.error(error))?;
+            return task.check(file);
+        }
+        let start = group[0].stored.start;
+        let end = group[group.len() - 1].stored.end;
+        let stored = grown(&mut scratch.stored, (end - start) as usize);
+        let (frame, column) = (group[0].frame, group[0].entry.id);
+        let read = file.reader.read_bytes(frame, column, start, stored);
+        read.map_err(|error| file.error(error))?;
+        for task in &mut group {
+            let at = (task.stored.start - start) as usize;
+            let stored = &stored[at..at + (task.stored.end - task.stored.start) as usize];
+            task.decode(file, stored, &mut scratch.raw)?;
+        }
+        Ok(())
+    }
+}
+
+impl Task<'_> {
+    fn is_whole(&self) -> bool {
+        self.raw.len() as u64 == self.entry.raw_bytes
+    }
+
+    /// Checks the sum of a column that was read whole and is stored as it is.
+    fn check(&self, file: &crate::open::RunFile) -> Result<(), StorageError> {
+        if !self.is_whole() {
+            return Ok(());
+        }
+        let checked = file.reader.check_stored(self.frame, &self.entry, self.out);
+        checked.map_err(|error| file.error(error))
+    }
+
+    fn decode(
+        &mut self,
+        file: &crate::open::RunFile,
+        stored: &[u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), StorageError> {
+        if self.entry.codec == Codec::None {
+            self.out.copy_from_slice(stored);
+            return self.check(file);
+        }
+        let (frame, entry) = (self.frame, &self.entry);
+        if self.is_whole() {
+            let decoded = file.reader.decode_stored(frame, entry, stored, self.out);
+            return decoded.map_err(|error| file.error(error));
+        }
+        let raw = grown(scratch, entry.raw_bytes as usize);
+        let decoded = file.reader.decode_stored(frame, entry, stored, raw);
+        decoded.map_err(|error| file.error(error))?;
+        self.out.copy_from_slice(&raw[self.raw.clone()]);
+        Ok(())
+    }
+}
+
+/// The first bytes of a buffer, which grows as it must and never shrinks.
+fn grown(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+    if buffer.len() < bytes {
+        buffer.resize(bytes, 0);
+    }
+    &mut buffer[..bytes]
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(THREADS_MAX)
+}
+
+/// Reads below stay on the caller's thread.
+const ALONE_BYTES_MAX: usize = 2 << 20;
+/// Bytes that are read at once, unless one column is larger.
+const GROUP_BYTES_MAX: u64 = 4 << 20;
+const THREADS_MAX: usize = 16;

@@ -1,0 +1,155 @@
+//! Following a run while it is recorded: frames come as they are written.
+//!
+//! A follower polls: one read of 4 KiB behind the last known frame of the newest file, and a list of
+//! the folder. It takes no lock, and its thread reads at the lowest best-effort I/O priority, so that
+//! the recorder goes first.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::error::StorageError;
+use crate::run::{Frame, Run};
+
+/// A frame that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// One of events: its place in [`Run::frames`].
+    Events(usize),
+    /// One of channels: its place in [`Run::channel_frames`].
+    Channels(usize),
+}
+
+/// A run that is being followed.
+#[derive(Debug)]
+pub struct Follow {
+    run: Run,
+    poll: Duration,
+    /// Frames of each file that were handed out, by the file's index: files grow side by side.
+    seen: BTreeMap<u32, usize>,
+    ended: bool,
+    lowered: bool,
+}
+
+impl Follow {
+    /// Follows a run from its first frame on, looking for new ones that often.
+    ///
+    /// # Errors
+    /// As [`Run::open`].
+    pub fn open(path: impl AsRef<Path>, poll: Duration) -> Result<Self, StorageError> {
+        Ok(Self::new(Run::open(path)?, poll))
+    }
+
+    /// Follows a run that is open.
+    pub fn new(run: Run, poll: Duration) -> Self {
+        Self { run, poll, seen: BTreeMap::new(), ended: false, lowered: false }
+    }
+
+    /// Passes over the frames that are there.
+    pub fn skip_to_end(&mut self) {
+        while self.known().is_some() {}
+    }
+
+    /// The run as far as it has come.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// The run, for whoever wants it when following is over.
+    pub fn into_run(self) -> Run {
+        self.run
+    }
+
+    /// Whether the run has ended, in order or not. Frames that have not been handed out may be left.
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The next frame, without waiting for it; looks once whether there are new ones.
+    ///
+    /// # Errors
+    /// Files that cannot be read, or do not belong together.
+    pub fn try_next(&mut self) -> Result<Option<Followed>, StorageError> {
+        if let Some(frame) = self.known() {
+            return Ok(Some(frame));
+        }
+        if !self.ended {
+            // Asked before, so that a frame that came between the two is not missed.
+            let at_rest = self.run.at_rest()?;
+            self.run.refresh()?;
+            self.ended = at_rest;
+        }
+        Ok(self.known())
+    }
+
+    /// The next frame; waits for it, at most that long. `None`: none came, or the run has ended
+    /// ([`Follow::ended`]).
+    ///
+    /// # Errors
+    /// As [`Follow::try_next`].
+    pub fn next_within(&mut self, timeout: Duration) -> Result<Option<Followed>, StorageError> {
+        if !self.lowered {
+            // A system without priorities reads as fast as it does.
+            let _lowered = catchment_disk::lower_io_priority();
+            self.lowered = true;
+        }
+        let begin = Instant::now();
+        loop {
+            let next = self.try_next()?;
+            let left = timeout.saturating_sub(begin.elapsed());
+            if next.is_some() || self.ended || left.is_zero() {
+                return Ok(next);
+            }
+            std::thread::sleep(self.poll.min(left));
+        }
+    }
+
+    /// A frame that is there and has not been handed out.
+    fn known(&mut self) -> Option<Followed> {
+        for (file, run_file) in self.run.run_files().iter().enumerate() {
+            let seen = self.seen.entry(run_file.header().file_index).or_default();
+            while *seen < run_file.reader.frames().len() {
+                let here = (file, *seen);
+                *seen += 1;
+                let place = |frames: &[Frame]| {
+                    frames.binary_search_by_key(&here, |frame| (frame.file, frame.index)).ok()
+                };
+                let event = place(self.run.frames()).map(Followed::Events);
+                let found =
+                    event.or_else(|| place(self.run.channel_frames()).map(Followed::Channels));
+                if found.is_some() {
+                    return found;
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Iterator for Follow {
+    type Item = Result<Followed, StorageError>;
+
+    /// The next frame, however long it takes; `None` when the run has ended.
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.next_within(ROUND) {
+                Ok(Some(frame)) => return Some(Ok(frame)),
+                Ok(None) if self.ended => return None,
+                Ok(None) => {}
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl Run {
+    /// Follows the run: its frames, and those that come.
+    pub fn follow(self, poll: Duration) -> Follow {
+        Follow::new(self, poll)
+    }
+}
+
+const ROUND: Duration = Duration::from_secs(60);

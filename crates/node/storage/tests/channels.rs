@@ -1,0 +1,170 @@
+//! Channels written, and read back whole and in part.
+
+mod signal;
+
+use catchment_frame::Span;
+use catchment_storage::{Run, Segment, Select, StorageError};
+use signal::{Signal, sample_bytes};
+
+const NS: u64 = 1_000_000_000;
+
+/// The bytes that a channel's samples have.
+fn expected(channel: usize, samples: std::ops::Range<u64>) -> Vec<u8> {
+    samples.flat_map(|sample| sample_bytes(channel, sample)).collect()
+}
+
+fn check(channel: usize, segment: &Segment, samples: std::ops::Range<u64>) {
+    assert_eq!(segment.first_sample, samples.start);
+    assert_eq!(segment.samples, samples.end - samples.start);
+    assert_eq!(segment.bytes, expected(channel, samples));
+}
+
+#[test]
+fn a_channel_reads_as_one_piece_across_frames_and_files() {
+    for codec in signal::CODINGS {
+        let made = Signal { coding: codec, ..Signal::default() }.write();
+        let run = Run::open(made.path()).expect("opens");
+        assert!(run.closed() && run.files().len() > 1);
+        assert_eq!(run.channels().len(), signal::CHANNELS.len());
+        for (place, (name, rate)) in signal::CHANNELS.iter().enumerate() {
+            let channel = run.channel(name).expect("is there");
+            let segments = channel.read(&Select::All).expect("reads");
+            assert_eq!(segments.len(), 1, "{name}");
+            let rate: catchment_model::SampleRate = rate.parse().expect("a rate");
+            let first = rate.first_sample_at(made.start_ns);
+            let end = rate.first_sample_at(made.end_ns);
+            check(place, &segments[0], first..end);
+            assert_eq!(segments[0].start_ns, rate.time_ns(first));
+            let time = channel.time_range().expect("reads").expect("has samples");
+            assert_eq!(time, rate.time_ns(first)..rate.time_ns(end));
+        }
+        assert!(run.channel("none").is_none());
+    }
+}
+
+#[test]
+fn a_range_of_time_samples_or_frames_gives_exactly_these() {
+    let made = Signal::default().write();
+    let run = Run::open(made.path()).expect("opens");
+    let channel = run.channel("fast").expect("is there");
+    let rate = channel.info().rate;
+    let first = rate.first_sample_at(made.start_ns);
+    for (from, to) in [(0, 1), (100, 101), (255, 257), (1_000, 1_030), (300, 2_500)] {
+        let segments = channel.read(&Select::Samples(first + from..first + to)).expect("reads");
+        assert_eq!(segments.len(), 1);
+        check(0, &segments[0], first + from..first + to);
+    }
+    // Half a sample before and behind: the one in the middle, and nothing else.
+    let sample = first + 777;
+    let time = rate.time_ns(sample) - 1_000..rate.time_ns(sample) + 1_000;
+    let segments = channel.read(&Select::TimeNs(time)).expect("reads");
+    check(0, &segments[0], sample..sample + 1);
+    let frames = channel.read(&Select::Frames(1..3)).expect("reads");
+    let samples = |seconds: u64| rate.first_sample_at(made.start_ns + seconds * NS);
+    check(0, &frames[0], samples(4)..samples(12));
+    assert!(channel.read(&Select::TimeNs(0..made.start_ns)).expect("reads").is_empty());
+    assert!(channel.read(&Select::Samples(5..5)).expect("reads").is_empty());
+    assert!(channel.read(&Select::Frames(100..101)).expect("reads").is_empty());
+}
+
+#[test]
+fn gaps_come_as_gaps_within_a_frame_and_between_frames() {
+    // Frame 1 has a gap of 10 samples; frame 2 lacks the channel.
+    let made = Signal { gap: true, ..Signal::default() }.write();
+    let run = Run::open(made.path()).expect("opens");
+    let channel = run.channel("fast").expect("is there");
+    let rate = channel.info().rate;
+    let at = |seconds: u64| rate.first_sample_at(made.start_ns + seconds * NS);
+    let segments = channel.read(&Select::All).expect("reads");
+    assert_eq!(segments.len(), 3, "{:?}", segments.iter().map(|s| s.first_sample));
+    check(0, &segments[0], at(0)..at(4) + 100);
+    check(0, &segments[1], at(4) + 110..at(8));
+    check(0, &segments[2], at(12)..at(made.seconds()));
+    let inside = channel.read(&Select::Samples(at(4) + 90..at(4) + 112)).expect("reads");
+    assert_eq!(inside.len(), 2);
+    check(0, &inside[0], at(4) + 90..at(4) + 100);
+    check(0, &inside[1], at(4) + 110..at(4) + 112);
+    assert!(channel.read(&Select::Samples(at(4) + 100..at(4) + 110)).expect("reads").is_empty());
+    let pieces = channel.pieces().expect("reads");
+    assert_eq!(pieces[2].row, 100);
+    // The other channels have none.
+    assert_eq!(run.channel("slow").expect("is there").read(&Select::All).expect("reads").len(), 1);
+}
+
+#[test]
+fn many_channels_read_together_are_what_they_are_alone() {
+    for coding in signal::CODINGS {
+        let made = Signal { coding, gap: true, ..Signal::default() }.write();
+        let run = Run::open(made.path()).expect("opens");
+        let places: Vec<_> = (0..run.channels().len()).rev().collect();
+        let half = Select::TimeNs(made.start_ns + 3 * NS..made.start_ns + 10 * NS + 7);
+        for select in [Select::All, half] {
+            let together = run.read_many(&places, &select).expect("reads");
+            for (place, segments) in places.iter().zip(&together) {
+                let alone = run.channel_at(*place).expect("is there").read(&select);
+                assert_eq!(*segments, alone.expect("reads"));
+            }
+        }
+        assert!(matches!(run.read_many(&[99], &Select::All), Err(StorageError::NoChannel { .. })));
+    }
+}
+
+#[test]
+fn nothing_is_read_that_was_not_asked_for() {
+    let made = Signal::default().write();
+    let run = Run::open(made.path()).expect("opens");
+    let channel = run.channel("fast").expect("is there");
+    let count = |select: &Select| {
+        let before = run.bytes_read();
+        let segments = channel.read(select).expect("reads");
+        let bytes: usize = segments.iter().map(|segment| segment.bytes.len()).sum();
+        (run.bytes_read() - before, bytes as u64)
+    };
+    // The first one also reads the lists of the TOCs: kilobytes, however many channels there are.
+    let (read, bytes) = count(&Select::All);
+    assert!((bytes..bytes + 16_384 * run.files().len() as u64).contains(&read), "{read} {bytes}");
+    let (read, bytes) = count(&Select::All);
+    assert_eq!(read, bytes);
+    let first = channel.info().rate.first_sample_at(made.start_ns);
+    let (read, bytes) = count(&Select::Samples(first + 10..first + 60));
+    assert_eq!((read, bytes), (50 * 4, 50 * 4));
+}
+
+#[test]
+fn damage_to_one_column_is_named_and_costs_no_other() {
+    let made = Signal::default().write();
+    let run = Run::open(made.path()).expect("opens");
+    let piece = run.channel("slow").expect("is there").pieces().expect("reads")[1];
+    let frame = run.channel_frames()[piece.frame];
+    let path = run.files().nth(frame.file).expect("a file").path.to_owned();
+    let id = run.channel("slow").expect("is there").info().id;
+    drop(run);
+    signal::damage_column(&path, frame.index, id);
+    let run = Run::open(made.path()).expect("opens");
+    match run.channel("slow").expect("is there").read(&Select::All) {
+        Err(StorageError::Column { path: got, frame: index, channel, .. }) => {
+            assert_eq!((got, index, channel.as_deref()), (path, frame.index, Some("slow")));
+        }
+        other => panic!("{other:?}"),
+    }
+    let rest = Select::Frames(0..1);
+    run.channel("slow").expect("is there").read(&rest).expect("the other frames read");
+    run.channel("fast").expect("is there").read(&Select::All).expect("other channels read");
+    let report = catchment_storage::verify(&run, |_| {});
+    assert_eq!(report.problem_count, 1);
+    assert_eq!(report.problems[0].channel.as_deref(), Some("slow"));
+}
+
+#[test]
+fn spans_that_cannot_be_are_not_written() {
+    let mut writer = Signal::default().begin().1;
+    for spans in [
+        [Span { row: 0, sample: 1 << 40 }],
+        [Span { row: 5, sample: 0 }],
+        [Span { row: 1 << 30, sample: 1 << 40 }],
+    ] {
+        let error = signal::write_one(&mut writer, &spans).expect_err("cannot be");
+        assert!(matches!(error, StorageError::Unwritable { .. }), "{error}");
+    }
+    signal::write_one(&mut writer, &[]).expect("can be");
+}
