@@ -23,17 +23,19 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
         error @ (StorageError::NoEvent { .. } | StorageError::NoFrame { .. }) => {
             UnknownEventError::new_err(error.to_string())
         }
-        error @ StorageError::NoSource { .. } => UnknownSourceError::new_err(error.to_string()),
+        error @ (StorageError::NoSource { .. } | StorageError::NoChannel { .. }) => UnknownSourceError::new_err(error.to_string()),
         error @ (StorageError::Frame { .. }
         | StorageError::Column { .. }
+        | StorageError::Trend { .. }
         | StorageError::NoFiles { .. }
         | StorageError::Blank { .. }
         | StorageError::ForeignFile { .. }
         | StorageError::SchemaDiffers { .. }
         | StorageError::IndexTwice { .. }) => FileError::new_err(error.to_string()),
-        error @ (StorageError::Disk(_) | StorageError::Read { .. }) => {
-            CatchmentError::new_err(error.to_string())
-        }
+        error @ (StorageError::Disk(_)
+        | StorageError::Read { .. }
+        | StorageError::Write { .. }
+        | StorageError::Unwritable { .. }) => CatchmentError::new_err(error.to_string()),
     }
 }
 
