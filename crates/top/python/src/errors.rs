@@ -23,7 +23,9 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
         error @ (StorageError::NoEvent { .. } | StorageError::NoFrame { .. }) => {
             UnknownEventError::new_err(error.to_string())
         }
-        error @ (StorageError::NoSource { .. } | StorageError::NoChannel { .. }) => UnknownSourceError::new_err(error.to_string()),
+        error @ (StorageError::NoSource { .. } | StorageError::NoChannel { .. }) => {
+            UnknownSourceError::new_err(error.to_string())
+        }
         error @ (StorageError::Frame { .. }
         | StorageError::Column { .. }
         | StorageError::Trend { .. }
