@@ -30,6 +30,12 @@ const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         from: "catchment-recorder",
+        to: "catchment-encoder",
+        tests_only: false,
+        _reason: "the recorder's frames are encoded by the pool",
+    },
+    Exception {
+        from: "catchment-recorder",
         to: "catchment-emulator",
         tests_only: true,
         _reason: "the recorder's tests need a sender",

@@ -4,6 +4,9 @@
 //! builder, let it close events, take the frames that it cuts, pass them on to the write thread, and
 //! give back the memory of what was written or discarded. It never waits for anybody: frames that the
 //! write thread cannot take yet are kept here, and what they hold is bounded by the chunk pool.
+//!
+//! Event sources and channel links each have a builder and a pool of their own (a [`Side`]), and the
+//! same cycle.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,6 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use catchment_builder::{Builder, Cut, Discard, Fragment};
+use catchment_model::SourceId;
 use catchment_telemetry::FillLevel;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use rtrb::Consumer;
@@ -32,29 +36,53 @@ const BATCH_FRAGMENTS_MAX: usize = 1 << 16;
 /// Descriptors from one receive thread, and how full their ring is.
 pub(crate) type Ring = (Consumer<Fragment>, Arc<FillLevel>);
 
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Events of the sources.
+    Events,
+    /// Channels of the links.
+    Channels,
+}
+
+/// What one frame will hold.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) kind: Kind,
+    pub(crate) cut: Cut,
+}
+
 /// The build thread's state.
 pub(crate) struct Build {
-    pub(crate) builder: Builder,
     pub(crate) clock: Clock,
+    pub(crate) live: Arc<Live>,
+    pub(crate) sides: Vec<Side>,
+    /// Frames on their way to the write thread.
+    pub(crate) frames: Sender<Frame>,
+    /// Frames whose bytes the write thread needs no more.
+    pub(crate) done: Receiver<Frame>,
+}
+
+/// A builder, and what comes into it and goes out of it.
+pub(crate) struct Side {
+    pub(crate) kind: Kind,
+    pub(crate) builder: Builder,
     pub(crate) rings: Vec<Ring>,
     pub(crate) chunk_use: ChunkUse,
     pub(crate) pool: Arc<ChunkPool>,
-    pub(crate) live: Arc<Live>,
-    /// Frames on their way to the write thread.
-    pub(crate) frames: Sender<Cut>,
-    /// Frames whose bytes the write thread needs no more.
-    pub(crate) done: Receiver<Cut>,
+    /// The lane of chunks and the source of the ledger for each of the builder's sources.
+    pub(crate) lanes: Vec<(u32, SourceId)>,
     /// Payload bytes between the builder and the write thread.
     pub(crate) waiting_fill: Arc<FillLevel>,
+    pub(crate) waiting: VecDeque<Cut>,
+    pub(crate) reuse: Vec<Cut>,
+    pub(crate) finished: bool,
 }
 
 impl Build {
     /// Builds until all receive threads have ended and all frames are passed on.
     pub(crate) fn run(mut self) {
-        let mut waiting = VecDeque::new();
-        let mut reuse = Vec::new();
         let mut discarded = Vec::new();
-        let mut finished = false;
         let mut status_due_ns = 0;
         loop {
             let now_ns = self.clock.now_ns();
@@ -62,24 +90,16 @@ impl Build {
                 self.show_status();
                 status_due_ns = now_ns + STATUS_INTERVAL_NS;
             }
-            let mut work = self.take_descriptors(now_ns);
-            if !finished && work == 0 && self.rings.iter().all(|(ring, _)| ended(ring)) {
-                self.builder.finish(now_ns);
-                finished = true;
+            let mut work = 0;
+            for side in &mut self.sides {
+                work += side.cycle(now_ns, &self.live, &mut discarded);
+                work += side.pass_on(&self.frames);
             }
-            self.builder.poll(now_ns);
-            self.account(&mut discarded);
-            while let Some(cut) = self.builder.cut(now_ns, reuse.pop()) {
-                self.account(&mut discarded);
-                self.waiting_fill.put(cut.payload_bytes);
-                waiting.push_back(cut);
-                work += 1;
+            work += self.take_back();
+            for side in &mut self.sides {
+                side.chunk_use.give_back(&side.pool);
             }
-            self.account(&mut discarded);
-            work += self.pass_on(&mut waiting);
-            work += self.take_back(&mut reuse);
-            self.chunk_use.give_back(&self.pool);
-            if finished && waiting.is_empty() {
+            if self.sides.iter().all(|side| side.finished && side.waiting.is_empty()) {
                 self.show_status();
                 return;
             }
@@ -87,6 +107,62 @@ impl Build {
                 std::thread::sleep(IDLE_SLEEP);
             }
         }
+    }
+
+    fn show_status(&self) {
+        let counters = &self.live.counters;
+        for side in &self.sides {
+            let status = side.builder.status();
+            match side.kind {
+                Kind::Events => {
+                    counters.events_open.store(status.open_events, Relaxed);
+                    counters.events_complete.store(status.events_complete, Relaxed);
+                    counters.events_incomplete.store(status.events_incomplete, Relaxed);
+                    counters.events_timed_out.store(status.events_timed_out, Relaxed);
+                    counters.events_overtaken.store(status.events_overtaken, Relaxed);
+                    counters.events_absent.store(status.events_absent, Relaxed);
+                    let unconfigured = status.fragments_of_no_source;
+                    counters.fragments_unconfigured.store(unconfigured, Relaxed);
+                }
+                Kind::Channels => {
+                    counters.slices_open.store(status.open_events, Relaxed);
+                    counters.slices_complete.store(status.events_complete, Relaxed);
+                    counters.slices_incomplete.store(status.events_incomplete, Relaxed);
+                    counters.slices_absent.store(status.events_absent, Relaxed);
+                }
+            }
+        }
+    }
+
+    fn take_back(&mut self) -> usize {
+        let mut taken = 0;
+        while let Ok(Frame { kind, cut }) = self.done.try_recv() {
+            let side = self.sides.iter_mut().find(|side| side.kind == kind);
+            side.expect("a frame of one of the sides").take_back(cut);
+            taken += 1;
+        }
+        taken
+    }
+}
+
+impl Side {
+    /// Takes descriptors, closes what can be closed, and cuts frames. Returns how much there was to do.
+    fn cycle(&mut self, now_ns: u64, live: &Live, discarded: &mut Vec<Discard>) -> usize {
+        let mut work = self.take_descriptors(now_ns);
+        if !self.finished && work == 0 && self.rings.iter().all(|(ring, _)| ended(ring)) {
+            self.builder.finish(now_ns);
+            self.finished = true;
+        }
+        self.builder.poll(now_ns);
+        self.account(live, discarded);
+        while let Some(cut) = self.builder.cut(now_ns, self.reuse.pop()) {
+            self.account(live, discarded);
+            self.waiting_fill.put(cut.payload_bytes);
+            self.waiting.push_back(cut);
+            work += 1;
+        }
+        self.account(live, discarded);
+        work
     }
 
     fn take_descriptors(&mut self, now_ns: u64) -> usize {
@@ -99,9 +175,11 @@ impl Build {
             let Ok(chunk) = ring.read_chunk(available) else { continue };
             let (first, second) = chunk.as_slices();
             for part in [first, second] {
-                for fragment in part {
+                // A fragment without bytes is in no chunk.
+                for fragment in part.iter().filter(|fragment| fragment.bytes > 0) {
                     let chunk = self.pool.chunk_of(fragment.offset);
-                    self.chunk_use.arrived(fragment.source, chunk, fragment.bytes);
+                    let (lane, _) = self.lanes[fragment.source as usize];
+                    self.chunk_use.arrived(lane, chunk, fragment.bytes);
                 }
                 self.builder.push(now_ns, part);
             }
@@ -113,56 +191,41 @@ impl Build {
     }
 
     /// Books what the builder counted and frees what it discarded.
-    fn account(&mut self, discarded: &mut Vec<Discard>) {
-        let ledger = &self.live.ledger;
-        self.builder.counts(|source, entry, count| ledger.add(source, entry, count));
+    fn account(&mut self, live: &Live, discarded: &mut Vec<Discard>) {
+        let lanes = &self.lanes;
+        self.builder.counts(|lane, entry, count| {
+            live.ledger.add(lanes[lane.index()].1, entry, count);
+        });
         self.builder.discarded(discarded);
         for discard in discarded.drain(..) {
             self.chunk_use.done(&self.pool, discard.offset, u64::from(discard.bytes));
         }
     }
 
-    fn show_status(&self) {
-        let status = self.builder.status();
-        let counters = &self.live.counters;
-        counters.events_open.store(status.open_events, Relaxed);
-        counters.events_complete.store(status.events_complete, Relaxed);
-        counters.events_incomplete.store(status.events_incomplete, Relaxed);
-        counters.events_timed_out.store(status.events_timed_out, Relaxed);
-        counters.events_overtaken.store(status.events_overtaken, Relaxed);
-        counters.events_absent.store(status.events_absent, Relaxed);
-        counters.fragments_unconfigured.store(status.fragments_of_no_source, Relaxed);
-    }
-
-    fn pass_on(&mut self, waiting: &mut VecDeque<Cut>) -> usize {
+    fn pass_on(&mut self, frames: &Sender<Frame>) -> usize {
         let mut passed = 0;
-        while let Some(cut) = waiting.pop_front() {
-            match self.frames.try_send(cut) {
+        while let Some(cut) = self.waiting.pop_front() {
+            match frames.try_send(Frame { kind: self.kind, cut }) {
                 Ok(()) => passed += 1,
-                Err(TrySendError::Full(cut)) => {
-                    waiting.push_front(cut);
+                Err(TrySendError::Full(frame)) => {
+                    self.waiting.push_front(frame.cut);
                     break;
                 }
                 // The write thread ends only after this one, or by a panic, which the join reports.
-                Err(TrySendError::Disconnected(_)) => waiting.clear(),
+                Err(TrySendError::Disconnected(_)) => self.waiting.clear(),
             }
         }
         passed
     }
 
-    fn take_back(&mut self, reuse: &mut Vec<Cut>) -> usize {
-        let mut taken = 0;
-        while let Ok(cut) = self.done.try_recv() {
-            for span in cut.columns.iter().flat_map(|column| &column.spans) {
-                self.chunk_use.done(&self.pool, span.offset, span.bytes);
-            }
-            self.waiting_fill.take(cut.payload_bytes);
-            if reuse.len() < REUSE_MAX {
-                reuse.push(cut);
-            }
-            taken += 1;
+    fn take_back(&mut self, cut: Cut) {
+        for span in cut.columns.iter().flat_map(|column| &column.spans) {
+            self.chunk_use.done(&self.pool, span.offset, span.bytes);
         }
-        taken
+        self.waiting_fill.take(cut.payload_bytes);
+        if self.reuse.len() < REUSE_MAX {
+            self.reuse.push(cut);
+        }
     }
 }
 

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 
 use catchment_builder::{BuilderConfig, IncompletePolicy, SourceRole};
 use catchment_disk::{DiskConfig, DiskError, EngineChoice, FaultPlan};
-use catchment_frame::Codec;
 use catchment_model::limits::{
     FILE_BYTES_DEFAULT, FRAGMENT_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX,
 };
+
+use crate::coding::CodingRule;
+use crate::links::{Lane, LinkConfig, check_links, lanes};
 
 /// A recorder: what it listens to, how it builds, where it writes.
 #[derive(Clone, Debug)]
@@ -19,12 +21,16 @@ pub struct RecorderConfig {
     pub run_number: u64,
     /// The sources; their order gives them their numbers.
     pub sources: Vec<SourceConfig>,
+    /// The links that bring channels; they are numbered behind the sources.
+    pub links: Vec<LinkConfig>,
     /// How datagrams are received.
     pub receive: ReceiveConfig,
     /// How events are built.
     pub build: BuildConfig,
     /// How frames are cut and encoded.
     pub frame: FrameConfig,
+    /// How columns are compressed.
+    pub encode: EncodeConfig,
     /// How files are written.
     pub write: WriteConfig,
     /// What the node may use for data, in bytes: segments, descriptors, frames and disk buffers.
@@ -51,8 +57,10 @@ pub struct SourceConfig {
 /// How datagrams are received.
 #[derive(Clone, Debug)]
 pub struct ReceiveConfig {
-    /// Receive threads; sources are dealt out to them in turn.
+    /// Receive threads of sources, which are dealt out to them in turn.
     pub threads: usize,
+    /// Receive threads of links, which are dealt out to them in turn.
+    pub link_threads: usize,
     /// The CPUs that receive threads are pinned to, in turn; empty leaves it to the system.
     pub cpus: Vec<usize>,
     /// How long a thread polls on after its last datagram before it sleeps.
@@ -85,8 +93,33 @@ pub struct FrameConfig {
     pub bytes: u64,
     /// The age at which a frame is cut though it be small.
     pub time_ns: u64,
-    /// The codec of its columns.
-    pub codec: Codec,
+    /// The data time that a frame of channels covers: it is cut at multiples of it.
+    pub duration_ns: u64,
+    /// The samples at which a frame of channels is cut though it cover less. A
+    /// sixteenth of the channels' share of the memory, if that is less.
+    pub channel_bytes: u64,
+    /// How its columns are encoded.
+    pub codec: CodingRule,
+}
+
+/// Rules for some columns, other than the frames'.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CodecRule {
+    /// Names of sources or channels; `*` stands for any characters.
+    pub pattern: String,
+    /// How their columns are encoded.
+    pub codec: CodingRule,
+}
+
+/// How columns are encoded by threads of their own.
+#[derive(Clone, Debug)]
+pub struct EncodeConfig {
+    /// Threads; as many as there are CPUs unless said otherwise.
+    pub threads: usize,
+    /// Raw bytes that may be under way in them.
+    pub bytes: usize,
+    /// The first rule whose pattern fits a column's name counts; without one the frames' codec.
+    pub rules: Vec<CodecRule>,
 }
 
 /// How files are written.
@@ -116,6 +149,7 @@ impl Default for ReceiveConfig {
     fn default() -> Self {
         Self {
             threads: 1,
+            link_threads: 1,
             cpus: Vec::new(),
             spin_us: 0,
             coalesce_us: 500,
@@ -138,7 +172,20 @@ impl Default for BuildConfig {
 
 impl Default for FrameConfig {
     fn default() -> Self {
-        Self { bytes: FRAME_TARGET_BYTES_DEFAULT, time_ns: 1_000_000_000, codec: Codec::None }
+        Self {
+            bytes: FRAME_TARGET_BYTES_DEFAULT,
+            time_ns: 1_000_000_000,
+            duration_ns: 64_000_000_000,
+            channel_bytes: 256 << 20,
+            codec: CodingRule::NONE,
+        }
+    }
+}
+
+impl Default for EncodeConfig {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { threads: threads.min(64), bytes: 32 << 20, rules: Vec::new() }
     }
 }
 
@@ -190,9 +237,11 @@ impl RecorderConfig {
             folder,
             run_number: 1,
             sources,
+            links: Vec::new(),
             receive: ReceiveConfig::default(),
             build: BuildConfig::default(),
             frame: FrameConfig::default(),
+            encode: EncodeConfig::default(),
             write: WriteConfig::default(),
             memory_bytes: default_memory_bytes(),
             text: String::new(),
@@ -217,6 +266,8 @@ impl RecorderConfig {
         }
         let threads = self.receive.threads;
         require((1..=64).contains(&threads), "receive.threads", "1 to 64", threads)?;
+        let threads = self.receive.link_threads;
+        require((1..=64).contains(&threads), "receive.link_threads", "1 to 64", threads)?;
         let window = self.build.window_events;
         let window_fits = window.is_power_of_two() && (1_024..=1 << 24).contains(&window);
         require(window_fits, "build.window_events", "a power of two, 1024 to 16777216", window)?;
@@ -235,7 +286,16 @@ impl RecorderConfig {
         let frame = self.frame.bytes;
         let frame_fits = (4_096..=512 << 20).contains(&frame);
         require(frame_fits, "frame.bytes", "4 KiB to 512 MiB", frame)?;
+        let channels = self.frame.channel_bytes;
+        let channels_fit = (4_096..=512 << 20).contains(&channels);
+        require(channels_fit, "frame.channel_bytes", "4 KiB to 512 MiB", channels)?;
+        let threads = self.encode.threads;
+        require((1..=64).contains(&threads), "encode.threads", "1 to 64", threads)?;
+        let bytes = self.encode.bytes;
+        let fits = (1 << 20..=1 << 30).contains(&bytes);
+        require(fits, "encode.bytes", "1 MiB to 1 GiB", bytes)?;
         let file = self.write.file_bytes;
+        let frame = if self.links.is_empty() { frame } else { frame.max(channels) };
         let least = frame.saturating_mul(2);
         require(file >= least, "write.file_bytes", format_args!("at least {least}"), file)?;
         let buffer = self.write.buffer_bytes;
@@ -246,7 +306,7 @@ impl RecorderConfig {
             "a multiple of 4 KiB, 64 KiB to 64 MiB",
             buffer,
         )?;
-        let header = crate::columns::FrameWriter::header_bytes_max(self.sources.len());
+        let header = self.frame_header_bytes_max();
         let expected = format_args!("at least {header}, a frame's header for these sources");
         require(buffer >= header, "write.buffer_bytes", expected, buffer)?;
         let count = self.write.buffer_count;
@@ -257,22 +317,94 @@ impl RecorderConfig {
         require(memory >= least, "memory", expected, memory)
     }
 
-    /// What the segments get of the memory budget: three quarters of what the disk buffers leave. The
-    /// rest is for descriptors and for the columns' lengths, which grow with the segments.
+    /// What the chunks get of the memory budget: three quarters of what disk buffers and encoding
+    /// leave. The rest is for descriptors and for the columns' lengths, which grow with the chunks.
+    fn chunk_bytes(&self) -> u64 {
+        self.memory_bytes.saturating_sub(self.fixed_bytes()) / 4 * 3
+    }
+
+    /// Disk buffers; and where anything is compressed, the columns under way, results that are kept
+    /// for reuse, and the threads' own memory, which is as much again.
+    fn fixed_bytes(&self) -> u64 {
+        let buffers = self.write.buffer_bytes * self.write.buffer_count;
+        let encode = if self.compresses() { 4 * self.encode.bytes } else { 0 };
+        (buffers + encode) as u64
+    }
+
+    /// Whether any column may be compressed.
+    pub(crate) fn compresses(&self) -> bool {
+        let rules = self.encode.rules.iter().map(|rule| rule.codec);
+        rules.chain([self.frame.codec]).any(|codec| codec != CodingRule::NONE)
+    }
+
+    /// How the columns of a source or channel of that name are encoded.
+    pub(crate) fn codec_of(&self, name: &str) -> CodingRule {
+        let rule = self.encode.rules.iter().find(|rule| matches(&rule.pattern, name));
+        rule.map_or(self.frame.codec, |rule| rule.codec)
+    }
+
+    /// What the sources' chunks get: half where there are links too.
     pub(crate) fn segment_bytes(&self) -> u64 {
-        let buffers = (self.write.buffer_bytes * self.write.buffer_count) as u64;
-        self.memory_bytes.saturating_sub(buffers) / 4 * 3
+        if self.links.is_empty() { self.chunk_bytes() } else { self.chunk_bytes() / 2 }
+    }
+
+    /// What the links' chunks get.
+    pub(crate) fn link_segment_bytes(&self) -> u64 {
+        if self.sources.is_empty() { self.chunk_bytes() } else { self.chunk_bytes() / 2 }
+    }
+
+    /// The samples at which a frame of channels is cut.
+    pub(crate) fn channel_frame_bytes(&self) -> u64 {
+        self.frame.channel_bytes.min(self.link_segment_bytes() / 16).max(1)
+    }
+
+    /// The largest frame, whatever it holds.
+    pub(crate) fn frame_bytes_max(&self) -> u64 {
+        if self.links.is_empty() {
+            self.frame.bytes
+        } else {
+            self.frame.bytes.max(self.channel_frame_bytes())
+        }
+    }
+
+    /// How many sources and links there are: each has a ledger.
+    pub(crate) fn ledger_count(&self) -> usize {
+        self.sources.len() + self.links.len()
+    }
+
+    /// Slices in a whole frame of channels.
+    pub(crate) fn frame_slices(&self) -> u64 {
+        let slice_ns = self.links.first().map_or(1, |link| link.slice_ns);
+        (self.frame.duration_ns / slice_ns.max(1)).max(1)
+    }
+
+    /// All channels, and the links of all lanes of chunks.
+    pub(crate) fn lanes(&self) -> (Vec<Lane>, Vec<u32>) {
+        lanes(&self.links, self.frame.duration_ns)
+    }
+
+    fn frame_header_bytes_max(&self) -> usize {
+        let channels = self.links.iter().map(|link| link.channels.len()).sum();
+        let events = crate::columns::event_columns_max(self.sources.len());
+        let channels = crate::channels::channel_columns_max(channels);
+        crate::frames::header_bytes_max(events.max(channels))
     }
 
     fn memory_bytes_min(&self) -> u64 {
-        let buffers = (self.write.buffer_bytes * self.write.buffer_count) as u64;
-        let segments = self.sources.len() as u64 * 4 * crate::pool::CHUNK_BYTES_MIN as u64;
-        buffers + (segments + 2 * self.frame.bytes) / 3 * 4 + 4
+        let fixed = self.fixed_bytes();
+        let (_, chunk_lanes) = self.lanes();
+        let lanes = self.sources.len().max(chunk_lanes.len()) as u64;
+        let segments = lanes * 4 * crate::pool::CHUNK_BYTES_MIN as u64;
+        let parts = if self.links.is_empty() || self.sources.is_empty() { 1 } else { 2 };
+        fixed + (segments + 2 * self.frame.bytes) * parts / 3 * 4 + 4
     }
 
     /// What the builder would refuse, by the keys of the configuration file.
     fn check_builder(&self) -> Result<(), ConfigError> {
         use catchment_builder::ConfigError as Refused;
+        if self.sources.is_empty() {
+            return Ok(());
+        }
         let Err(refused) = builder_config(self).check() else { return Ok(()) };
         let key = match refused {
             Refused::Sources { .. } => "sources",
@@ -291,9 +423,10 @@ impl RecorderConfig {
     }
 
     fn check_sources(&self) -> Result<(), ConfigError> {
-        let count = self.sources.len();
+        let count = self.ledger_count();
         let expected = format_args!("1 to {SOURCES_MAX}");
         require((1..=SOURCES_MAX).contains(&count), "sources", expected, count)?;
+        check_links(&self.links, self.frame.duration_ns)?;
         let mut names = std::collections::HashSet::new();
         let mut addresses = std::collections::HashSet::new();
         for source in &self.sources {
@@ -302,6 +435,13 @@ impl RecorderConfig {
             require(names.insert(name), "sources.name", "a name used once", name)?;
             let own = source.address.port() == 0 || addresses.insert(source.address);
             require(own, "sources.address", "a port used once", source.address)?;
+        }
+        for link in &self.links {
+            let name = &link.name;
+            require(!name.is_empty(), "links.name", "a name", "an empty one")?;
+            require(names.insert(name), "links.name", "a name used once", name)?;
+            let own = link.address.port() == 0 || addresses.insert(link.address);
+            require(own, "links.address", "a port used once", link.address)?;
         }
         Ok(())
     }
@@ -322,6 +462,25 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
     }
 }
 
+/// The configuration of the builder of channels, whose keys are slices. The window is as long as
+/// memory for what waits lasts, and longer.
+pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
+    let lanes = config.links.iter().map(|link| link.channels.len()).sum();
+    BuilderConfig {
+        number_bits: 32,
+        timeout_ns: config.build.timeout_ns,
+        window_events: LINK_WINDOW_SLICES,
+        reorder_events: LINK_REORDER_SLICES,
+        incomplete: IncompletePolicy::Keep,
+        waiting_bytes_max: config.link_segment_bytes() / 4,
+        frame_bytes: config.channel_frame_bytes(),
+        // What a dead link has left behind is written, too.
+        frame_time_ns: config.frame.duration_ns.saturating_add(config.frame.duration_ns / 4),
+        frame_keys_multiple: Some(config.frame_slices()),
+        ..BuilderConfig::new(vec![SourceRole::Required; lanes])
+    }
+}
+
 /// The disk's part of the configuration.
 pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
     DiskConfig {
@@ -337,7 +496,25 @@ pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
 
 const _: () = assert!(FRAGMENT_BYTES_MAX >= catchment_model::limits::DATAGRAM_BYTES_MAX);
 
-fn require(
+/// Whether a name fits a pattern, in which `*` stands for any characters.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or("");
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.len() >= last.len() && rest.ends_with(last)
+}
+
+/// Slices that can be open at a time.
+const LINK_WINDOW_SLICES: u64 = 4_096;
+/// How many slices behind its newest one a channel's part may come and still be waited for.
+const LINK_REORDER_SLICES: u64 = 2;
+
+pub(crate) fn require(
     holds: bool,
     key: &str,
     expected: impl std::fmt::Display,
@@ -347,4 +524,26 @@ fn require(
         return Ok(());
     }
     Err(ConfigError { key: key.into(), expected: expected.to_string(), got: got.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_names_as_people_expect() {
+        for (pattern, name, fits) in [
+            ("L1:FAST-0001", "L1:FAST-0001", true),
+            ("L1:FAST-0001", "L1:FAST-00010", false),
+            ("L1:*", "L1:FAST", true),
+            ("*FAST*", "L1:FAST-3", true),
+            ("*-3", "L1:FAST-3", true),
+            ("a*a", "a", false),
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "axxcyyb", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+        }
+    }
 }

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use catchment_disk::{DiskError, FileId, free_bytes};
-use catchment_frame::{EntryNames, FileHeader, Schema, TocBuilder, TocFlags};
+use catchment_frame::{
+    EntryNames, FileHeader, FrameSummary, Schema, TocBuilder, TocFlags, encode_locator,
+    locator_offset,
+};
 use catchment_model::Ledger;
 
 use crate::clock::random;
@@ -14,6 +17,10 @@ use crate::write::{FrameJob, RunIdentity, What};
 
 /// A file's TOC when the next file is begun.
 const TOC_BYTES_MAX: u64 = 64 << 20;
+/// Frames, or time, after which a checkpoint is written: with them an unfinished file is opened without
+/// a walk through all of it.
+const CHECKPOINT_FRAMES: u32 = 64;
+const CHECKPOINT_NS: u64 = 10_000_000_000;
 /// What a frame, or a column of it, takes in the TOC.
 const TOC_ENTRY_BYTES: u64 = 64;
 
@@ -37,6 +44,11 @@ pub(crate) struct OpenFile {
     /// What the TOC has come to, about.
     toc_bytes: u64,
     toc: TocBuilder,
+    /// Frames recorded since the last checkpoint, and since when.
+    unlisted_frames: u32,
+    listed_ns: u64,
+    /// How many checkpoints there are.
+    generation: u64,
     // Recorded fragments by source: those that no sync covers yet, those that the one under way does.
     not_durable: Vec<u64>,
     syncing: Option<Vec<u64>>,
@@ -58,11 +70,46 @@ impl OpenFile {
         self.end = self.recorded_end;
     }
 
+    /// Whether a checkpoint should be written now; `late` when it should have been long ago.
+    pub(crate) fn checkpoint_due(&self, now_ns: u64, late: bool) -> bool {
+        let times = if late { 2 } else { 1 };
+        let since_ns = now_ns.saturating_sub(self.listed_ns);
+        self.unlisted_frames >= times * CHECKPOINT_FRAMES
+            || (self.unlisted_frames > 0 && since_ns >= u64::from(times) * CHECKPOINT_NS)
+    }
+
+    /// A checkpoint of all recorded frames, to be written behind them: no frame is under way.
+    pub(crate) fn encode_checkpoint(
+        &mut self,
+        sequence: u64,
+        ledger: &Ledger,
+        now_ns: u64,
+    ) -> (Vec<u8>, FrameSummary) {
+        assert_eq!(self.recorded_end, self.end, "a checkpoint lists all frames before it");
+        (self.unlisted_frames, self.listed_ns) = (0, now_ns);
+        let checkpoint = self.toc.checkpoint(self.end, sequence, ledger);
+        self.end += checkpoint.1.frame_bytes;
+        checkpoint
+    }
+
+    /// A checkpoint's writes have ended. Its place is taken even if they failed: the TOC comes behind.
+    pub(crate) fn checkpoint_ended(&mut self, checkpoint: &FrameSummary) {
+        self.recorded_end = checkpoint.offset + checkpoint.frame_bytes;
+    }
+
+    /// What tells readers where a checkpoint is, and where that goes.
+    pub(crate) fn encode_locator(&mut self, checkpoint: &FrameSummary) -> (u64, [u8; 4096]) {
+        self.generation += 1;
+        let offset = locator_offset(self.header_bytes, self.generation);
+        (offset, encode_locator(self.file_id, self.generation, checkpoint))
+    }
+
     /// A frame's writes have completed.
     pub(crate) fn recorded(&mut self, frame: &FrameJob) {
         let summary = frame.written.summary;
         assert_eq!(summary.offset, self.recorded_end, "frames are recorded in their order");
         self.recorded_end += summary.frame_bytes;
+        self.unlisted_frames += 1;
         self.toc_bytes += (1 + frame.written.entries.len() as u64) * TOC_ENTRY_BYTES;
         self.toc.add_frame(summary, &frame.written.entries);
         for (sum, counts) in self.not_durable.iter_mut().zip(&frame.counts) {
@@ -125,7 +172,7 @@ impl FileMaker {
             run_number: config.run_number,
             text: config.text.clone(),
             schema,
-            frame_bytes: config.frame.bytes,
+            frame_bytes: config.frame_bytes_max(),
             next_index: 0,
             ahead: None,
         }
@@ -239,9 +286,9 @@ impl FileMaker {
             created_ns: now_ns,
             writer: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
             config: self.text.clone(),
-            schema: self.schema.clone(),
+            schema: self.schema.clone().into(),
             ledger_entries: EntryNames::default(),
-            locator: false,
+            locator: true,
         };
         let encoded = header.encode();
         let mut stream = jobs.begin(id, 0);
@@ -263,6 +310,9 @@ impl FileMaker {
             header_bytes,
             toc_bytes: 0,
             toc: TocBuilder::new(&encoded),
+            unlisted_frames: 0,
+            listed_ns: now_ns,
+            generation: 0,
             not_durable: vec![0; self.schema.sources.len()],
             syncing: None,
         })

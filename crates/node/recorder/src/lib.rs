@@ -9,20 +9,31 @@
 //! aligned disk buffer. Everything between handles descriptors.
 
 mod build;
+mod channels;
 mod clock;
+mod coding;
 mod columns;
 mod config;
+mod desk;
 mod file;
+mod frame_writer;
+mod frames;
+mod link;
+mod links;
 mod live;
 mod pool;
 mod receive;
 mod recorder;
+mod slices;
 mod stream;
+mod wiring;
 mod write;
 
+pub use coding::CodingRule;
 pub use config::{
-    BuildConfig, ConfigError, FrameConfig, ReceiveConfig, RecorderConfig, SourceConfig,
-    WriteConfig, default_memory_bytes,
+    BuildConfig, CodecRule, ConfigError, EncodeConfig, FrameConfig, ReceiveConfig, RecorderConfig,
+    SourceConfig, WriteConfig, default_memory_bytes,
 };
+pub use links::{ChannelConfig, LinkConfig};
 pub use live::{Counts, Fill, MalformedPacket, RunSummary, Snapshot, State};
 pub use recorder::{Recorder, RecorderError};

@@ -84,6 +84,16 @@ counters! {
     events_absent,
     /// Events that are open now.
     events_open,
+    /// Slices of channels built with all channels.
+    slices_complete,
+    /// Slices built without some channel.
+    slices_incomplete,
+    /// Slices that no channel delivered.
+    slices_absent,
+    /// Slices that are open now.
+    slices_open,
+    /// Slices in frames that were written.
+    slices_recorded,
     /// Events in frames that were written.
     events_recorded,
     /// Frames that were written.

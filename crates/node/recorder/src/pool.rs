@@ -3,8 +3,9 @@
 //!
 //! The pool is one mapping, made at start. Its chunks are handed out last in, first out, so that a
 //! recorder that keeps up works in the same few megabytes, which stay in the cache and need no new
-//! pages. A chunk belongs to one source at a time; no source may hold more than [`ChunkPool::share`],
-//! eight times its equal share, so that one source that runs away cannot take what the others need.
+//! pages. A chunk belongs to one *lane* at a time: an event source, a fast channel, or all slow channels
+//! of a link together. No source may hold more than [`ChunkPool::share`], eight times its equal share,
+//! so that one source that runs away cannot take what the others need.
 //!
 //! Invariant: bytes of a chunk are written only by the holder of its [`Chunk`], only behind what it
 //! has published, and read only at published places until the chunk is given back.
@@ -54,12 +55,17 @@ pub(crate) struct Chunk {
 }
 
 impl ChunkPool {
-    /// A pool of about that many bytes.
+    /// A pool of about that many bytes, of which so many lanes of so many sources fill chunks.
     ///
     /// # Errors
     /// The system's, where it refuses the memory.
-    pub(crate) fn new(bytes: u64, source_count: usize) -> io::Result<Self> {
-        let wanted = bytes / (source_count as u64 * 16).max(1);
+    pub(crate) fn new(
+        name: &str,
+        bytes: u64,
+        lane_count: usize,
+        source_count: usize,
+    ) -> io::Result<Self> {
+        let wanted = bytes / (lane_count as u64 * 16).max(1);
         let chunk_bytes =
             if wanted >= CHUNK_BYTES_MAX as u64 { CHUNK_BYTES_MAX } else { CHUNK_BYTES_MIN };
         let count = u32::try_from(bytes / chunk_bytes as u64).unwrap_or(u32::MAX).max(1);
@@ -85,7 +91,7 @@ impl ChunkPool {
             chunk_bytes,
             share: share as u32,
             free: Mutex::new((0..count).rev().collect()),
-            fill: Arc::new(FillLevel::new("segments", memory_bytes as u64)),
+            fill: Arc::new(FillLevel::new(name, memory_bytes as u64)),
         };
         pool.populate(0..memory_bytes.min(POPULATED_BYTES))?;
         Ok(pool)
@@ -167,13 +173,15 @@ impl ChunkPool {
         (offset >> self.chunk_bytes.trailing_zeros()) as u32
     }
 
-    /// Appends to a chunk: the offset of the first byte, or none if they do not fit.
+    /// Appends to a chunk, at a multiple of `align`, a power of two: the offset of the first byte, or
+    /// none if they do not fit.
     #[inline]
-    pub(crate) fn append(&self, chunk: &mut Chunk, bytes: &[u8]) -> Option<u64> {
-        if bytes.len() > self.chunk_bytes - chunk.used {
+    pub(crate) fn append(&self, chunk: &mut Chunk, bytes: &[u8], align: usize) -> Option<u64> {
+        let begin = (chunk.used + align - 1) & !(align - 1);
+        if begin > self.chunk_bytes || bytes.len() > self.chunk_bytes - begin {
             return None;
         }
-        let offset = chunk.id as usize * self.chunk_bytes + chunk.used;
+        let offset = chunk.id as usize * self.chunk_bytes + begin;
         // SAFETY: chunk ids are below the pool's count and the bytes fit in the chunk, so that the
         // target lies in the mapping. The holder of the chunk is alone in writing behind `used`.
         unsafe {
@@ -181,7 +189,7 @@ impl ChunkPool {
                 .add(offset)
                 .copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
         }
-        chunk.used += bytes.len();
+        chunk.used = begin + bytes.len();
         Some(offset as u64)
     }
 
@@ -212,12 +220,16 @@ impl Drop for ChunkPool {
 
 /// Which chunks are still needed; kept by the build thread alone.
 ///
-/// A chunk is given back when its source has gone on to another and all its bytes were written to a
+/// A chunk is given back when its lane has gone on to another and all its bytes were written to a
 /// frame or discarded.
 pub(crate) struct ChunkUse {
     pending_bytes: Vec<u32>,
+    /// The chunk that each lane fills.
     current: Vec<Option<u32>>,
     held: Arc<Held>,
+    /// The source of each lane.
+    source_of: Vec<u32>,
+    /// The lane that each chunk belongs to.
     owner: Vec<u32>,
     freed: Vec<u32>,
 }
@@ -245,11 +257,13 @@ impl Held {
 }
 
 impl ChunkUse {
-    pub(crate) fn new(pool: &ChunkPool, source_count: usize, held: Arc<Held>) -> Self {
+    /// Chunks of lanes that belong to these sources.
+    pub(crate) fn new(pool: &ChunkPool, source_of: Vec<u32>, held: Arc<Held>) -> Self {
         Self {
             pending_bytes: vec![0; pool.chunk_count()],
-            current: vec![None; source_count],
+            current: vec![None; source_of.len()],
             held,
+            source_of,
             owner: vec![0; pool.chunk_count()],
             freed: Vec::new(),
         }
@@ -257,11 +271,11 @@ impl ChunkUse {
 
     /// A fragment arrived in that chunk.
     #[inline]
-    pub(crate) fn arrived(&mut self, source: u32, chunk: u32, bytes: u32) {
-        let current = &mut self.current[source as usize];
+    pub(crate) fn arrived(&mut self, lane: u32, chunk: u32, bytes: u32) {
+        let current = &mut self.current[lane as usize];
         if *current != Some(chunk) {
             let sealed = current.replace(chunk);
-            self.owner[chunk as usize] = source;
+            self.owner[chunk as usize] = lane;
             if let Some(sealed) = sealed.filter(|&sealed| self.pending_bytes[sealed as usize] == 0)
             {
                 self.free(sealed);
@@ -295,7 +309,7 @@ impl ChunkUse {
     }
 
     fn free(&mut self, chunk: u32) {
-        self.held.gave(self.owner[chunk as usize]);
+        self.held.gave(self.source_of[self.owner[chunk as usize] as usize]);
         self.freed.push(chunk);
     }
 }
@@ -308,14 +322,14 @@ mod tests {
 
     #[test]
     fn a_chunk_comes_back_when_its_source_has_moved_on_and_its_bytes_are_done() {
-        let pool = ChunkPool::new(4 << 20, 1).unwrap();
+        let pool = ChunkPool::new("segments", 4 << 20, 1, 1).unwrap();
         let held = Arc::new(Held::new(1));
-        let mut used = ChunkUse::new(&pool, 1, Arc::clone(&held));
+        let mut used = ChunkUse::new(&pool, vec![0], Arc::clone(&held));
         let payload = vec![7_u8; 60_000];
         let mut chunk = pool.take().unwrap();
         held.took(0);
         let mut ranges = Vec::new();
-        while let Some(offset) = pool.append(&mut chunk, &payload) {
+        while let Some(offset) = pool.append(&mut chunk, &payload, 1) {
             used.arrived(0, pool.chunk_of(offset), 60_000);
             ranges.push(offset);
         }
@@ -329,15 +343,28 @@ mod tests {
         assert_eq!((held.of(0), pool.fill().level()), (1, pool.chunk_bytes() as u64));
         let mut next = pool.take().unwrap();
         held.took(0);
-        let offset = pool.append(&mut next, &payload).unwrap();
+        let offset = pool.append(&mut next, &payload, 1).unwrap();
         used.arrived(0, pool.chunk_of(offset), 60_000);
         used.give_back(&pool);
         assert_eq!((held.of(0), pool.fill().level()), (1, pool.chunk_bytes() as u64));
     }
 
     #[test]
+    fn what_is_appended_stands_on_its_alignment() {
+        let pool = ChunkPool::new("segments", 1 << 20, 1, 1).unwrap();
+        let mut chunk = pool.take().unwrap();
+        let first = pool.append(&mut chunk, &[1; 3], 8).unwrap();
+        let second = pool.append(&mut chunk, &[2; 16], 8).unwrap();
+        assert_eq!((first % 8, second), (0, first + 8));
+        let left = pool.chunk_bytes() - 24;
+        assert_eq!(pool.append(&mut chunk, &vec![3; left + 1], 8), None);
+        assert!(pool.append(&mut chunk, &vec![3; left], 8).is_some());
+        assert_eq!(pool.append(&mut chunk, &[4], 8), None);
+    }
+
+    #[test]
     fn a_spent_pool_says_so() {
-        let pool = ChunkPool::new(CHUNK_BYTES_MIN as u64 * 3, 3).unwrap();
+        let pool = ChunkPool::new("segments", CHUNK_BYTES_MIN as u64 * 3, 3, 3).unwrap();
         let taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
         assert_eq!(taken.len(), pool.chunk_count());
         pool.give_back(&[taken[1].id]);

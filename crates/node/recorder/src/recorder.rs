@@ -7,24 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
-use catchment_builder::{Builder, SourceRole};
 use catchment_disk::DiskError;
-use catchment_frame::{Schema, SourceInfo};
-use catchment_model::{Entry, RunId, SourceId};
-use catchment_net::{NetError, ReceiverConfig, UdpReceiver, pin_to_cpu};
-use catchment_telemetry::FillLevel;
-use rtrb::RingBuffer;
+use catchment_model::{Entry, RunId};
+use catchment_net::{NetError, pin_to_cpu};
 
-use crate::build::{Build, Ring};
+use crate::build::{Build, Kind, Side};
 use crate::clock::{Clock, random};
-use crate::config::{ConfigError, RecorderConfig, SourceConfig, builder_config};
+use crate::config::{ConfigError, RecorderConfig};
+use crate::frame_writer::Sources;
 use crate::live::{Live, RunSummary, Snapshot, State};
-use crate::pool::{ChunkPool, ChunkUse, Held};
-use crate::receive::Receive;
+use crate::wiring::{Pools, Wiring};
 use crate::write::{RunIdentity, Write};
 
-/// Descriptors between a receive thread and the build thread.
-const RING_FRAGMENTS: usize = 1 << 19;
 /// Threads that go before others where the system allows it.
 const PREFERRED: [&str; 3] = ["receive", "build", "write"];
 /// Their nice value.
@@ -97,47 +91,26 @@ impl Recorder {
         let run = RunId(random().map_err(system("random bits"))?);
         let name = format!("run-{}-{}", clock.start_name(), &run.to_string()[..8]);
         let folder = config.folder.join(&name);
-        let source_count = config.sources.len();
-        let live = Arc::new(Live::new(source_count));
+        let live = Arc::new(Live::new(config.ledger_count()));
         let stop = Arc::new(AtomicBool::new(false));
-        let pool = ChunkPool::new(config.segment_bytes(), source_count);
-        let pool = Arc::new(pool.map_err(system("segment memory"))?);
-        live.add_fill(Arc::clone(pool.fill()));
-        let held = Arc::new(Held::new(source_count));
-        let builder = Builder::new(builder_config(&config))?;
-        let receivers = bind(&config, &live)?;
-        let mut addresses = vec![SocketAddr::from(([0, 0, 0, 0], 0)); source_count];
-        let mut granted_bytes = vec![0; source_count];
-        for (thread, receiver) in receivers.iter().enumerate() {
-            for (socket, id) in dealt_to(thread, &config).enumerate() {
-                addresses[id] = receiver.local_addr(socket);
-                granted_bytes[id] = receiver.granted_bytes(socket);
-            }
-        }
+        let wired = Wiring::of(&config, &live, &stop)?;
         std::fs::create_dir_all(&folder)
             .map_err(|source| RecorderError::Folder { folder: folder.clone(), source })?;
         let identity = RunIdentity { run, folder: folder.clone(), name, clock };
         let (frames_in, frames_out) = crossbeam_channel::bounded(FRAMES_QUEUED);
         let (done_in, done_out) = crossbeam_channel::bounded(FRAMES_QUEUED + 2);
-        let write =
-            Write::new(&config, identity, schema(&config), (&pool, &live), (frames_out, done_in))?;
-        let waiting_fill = Arc::new(FillLevel::new("frames waiting", pool.fill().capacity()));
-        live.add_fill(Arc::clone(&waiting_fill));
-
-        let shared = Shared { pool, held, live, stop };
-        let (receives, rings) = receives(&config, receivers, &shared);
-        let build = Build {
-            builder,
-            clock,
-            rings,
-            chunk_use: ChunkUse::new(&shared.pool, source_count, Arc::clone(&shared.held)),
-            pool: Arc::clone(&shared.pool),
-            live: Arc::clone(&shared.live),
-            frames: frames_in,
-            done: done_out,
-            waiting_fill,
+        let Wiring { sides, receives, pools, channels, addresses, granted_bytes } = wired;
+        let waiting = |kind| {
+            let side = sides.iter().find(|side: &&Side| side.kind == kind)?;
+            Some(Arc::clone(&side.waiting_fill))
         };
-        let Shared { pool, live, stop, .. } = shared;
+        let sources = Sources {
+            events: pools.events.clone().zip(waiting(Kind::Events)),
+            channels: channels.zip(waiting(Kind::Channels)),
+        };
+        let write = Write::new(&config, identity, sources, &live, (frames_out, done_in))?;
+        let build =
+            Build { clock, live: Arc::clone(&live), sides, frames: frames_in, done: done_out };
         let threads = Vec::new();
         let mut recorder =
             Self { run, folder, addresses, granted_bytes, clock, live, stop, threads };
@@ -147,10 +120,10 @@ impl Recorder {
         let cpus = &config.receive.cpus;
         for (thread, receive) in receives.into_iter().enumerate() {
             let cpu = (!cpus.is_empty()).then(|| cpus[thread % cpus.len()]);
-            recorder.spawn(format!("receive-{thread}"), cpu, || receive.run())?;
+            recorder.spawn(format!("receive-{thread}"), cpu, receive)?;
         }
         let (live, stop) = (Arc::clone(&recorder.live), Arc::clone(&recorder.stop));
-        recorder.spawn("memory".into(), None, move || populate(&pool, &live, &stop))?;
+        recorder.spawn("memory".into(), None, move || populate(&pools, &live, &stop))?;
         // They end in the order in which data flow.
         recorder.threads.reverse();
         Ok(recorder)
@@ -189,12 +162,12 @@ impl Recorder {
         &self.folder
     }
 
-    /// Where each source must send to, in the sources' order.
+    /// Where each source must send to, in the sources' order, and then each link.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The socket buffer that the system granted each source, in bytes.
+    /// The socket buffer that the system granted each source and link, in bytes.
     pub fn granted_socket_bytes(&self) -> &[usize] {
         &self.granted_bytes
     }
@@ -254,35 +227,6 @@ impl std::fmt::Debug for Live {
     }
 }
 
-/// The sources of a receive thread: dealt out in turn, so that groups spread over the threads.
-fn dealt_to(thread: usize, config: &RecorderConfig) -> impl Iterator<Item = usize> + use<> {
-    (thread..config.sources.len()).step_by(config.receive.threads)
-}
-
-fn bind(config: &RecorderConfig, live: &Live) -> Result<Vec<UdpReceiver>, RecorderError> {
-    let receive = &config.receive;
-    let receiver_config = ReceiverConfig {
-        spin_us: receive.spin_us,
-        coalesce_us: receive.coalesce_us,
-        socket_buffer_bytes: receive.socket_buffer_bytes,
-        ..ReceiverConfig::default()
-    };
-    // A socket per source, and the files beside them.
-    catchment_net::raise_open_files();
-    let threads = receive.threads.min(config.sources.len());
-    let mut receivers = Vec::with_capacity(threads);
-    for thread in 0..threads {
-        let addresses: Vec<_> =
-            dealt_to(thread, config).map(|id| config.sources[id].address).collect();
-        let receiver = UdpReceiver::bind(&addresses, receiver_config.clone())?;
-        if let Some(warning) = receiver.buffer_warning() {
-            live.warn_once(warning);
-        }
-        receivers.push(receiver);
-    }
-    Ok(receivers)
-}
-
 /// Lets the calling thread go before others: data cannot wait, and most other programs can.
 fn prefer() {
     // SAFETY: no pointers; 0 is the calling thread. Without the right to (CAP_SYS_NICE) it is refused,
@@ -305,50 +249,11 @@ impl Drop for Failure<'_> {
     }
 }
 
-/// What the threads share.
-struct Shared {
-    pool: Arc<ChunkPool>,
-    held: Arc<Held>,
-    live: Arc<Live>,
-    stop: Arc<AtomicBool>,
-}
-
-/// The receive threads' states, and the rings that lead from them.
-fn receives(
-    config: &RecorderConfig,
-    receivers: Vec<UdpReceiver>,
-    shared: &Shared,
-) -> (Vec<Receive>, Vec<Ring>) {
-    let mut receives = Vec::new();
-    let mut rings = Vec::new();
-    for (thread, receiver) in receivers.into_iter().enumerate() {
-        let (producer, consumer) = RingBuffer::new(RING_FRAGMENTS);
-        let bytes = RING_FRAGMENTS * size_of::<catchment_builder::Fragment>();
-        let fill = Arc::new(FillLevel::new(format!("descriptors {thread}"), bytes as u64));
-        shared.live.add_fill(Arc::clone(&fill));
-        rings.push((consumer, Arc::clone(&fill)));
-        let sources = dealt_to(thread, config)
-            .map(|id| (SourceId(id as u32), config.sources[id].sub_event_id));
-        let parts = (&shared.pool, &shared.held, &shared.live, &shared.stop);
-        receives.push(Receive::new(receiver, sources, producer, fill, parts));
+/// Fetches the pools' pages in the background.
+fn populate(pools: &Pools, live: &Live, stop: &AtomicBool) {
+    for pool in pools.events.iter().chain(&pools.channels) {
+        if let Err(error) = pool.populate_rest(stop) {
+            live.warn_once(format!("the memory budget cannot be had in full: {error}"));
+        }
     }
-    (receives, rings)
-}
-
-/// Fetches the pool's pages in the background.
-fn populate(pool: &ChunkPool, live: &Live, stop: &AtomicBool) {
-    if let Err(error) = pool.populate_rest(stop) {
-        live.warn_once(format!("the memory budget cannot be had in full: {error}"));
-    }
-}
-
-fn schema(config: &RecorderConfig) -> Schema {
-    let source = |(id, source): (usize, &SourceConfig)| SourceInfo {
-        id: id as u32,
-        name: source.name.clone(),
-        group: source.group.clone(),
-        protocol: "hadtu".to_owned(),
-        required: source.role == SourceRole::Required,
-    };
-    Schema::events(config.sources.iter().enumerate().map(source).collect())
 }

@@ -1,7 +1,7 @@
 //! The write thread: from frames to files.
 //!
-//! A frame's columns are checksummed and copied (or compressed) into disk buffers, which are written
-//! while the next are filled. A frame counts as recorded when all its writes have completed, in the
+//! A frame's columns are checksummed and copied (or compressed, by threads of their own) into disk
+//! buffers, which are written while the next are filled. A frame counts as recorded when all its writes have completed, in the
 //! order of the frames; it counts as durable when a later fdatasync has completed.
 //!
 //! When a write, a sync or an open fails, recording is in fault: the file gets no more frames, frames
@@ -16,16 +16,17 @@ use std::time::Duration;
 
 use catchment_builder::Cut;
 use catchment_disk::{Completion, CompletionKind, Disk, DiskConfig, FileId};
-use catchment_frame::{FrameInfo, FrameKind, Schema, encode_ledger_increment};
+use catchment_frame::{FrameKind, FrameSummary, encode_ledger_increment};
 use catchment_model::{Entry, Ledger, RunId, SourceId};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
+use crate::build::Frame;
 use crate::clock::Clock;
-use crate::columns::{FrameWriter, WrittenFrame};
 use crate::config::{RecorderConfig, disk_config};
 use crate::file::{FileMaker, OpenFile};
+use crate::frame_writer::{FramePlace, FrameWriter, Sources, schema};
+use crate::frames::{Target, WrittenFrame};
 use crate::live::{Live, State};
-use crate::pool::ChunkPool;
 use crate::recorder::RecorderError;
 use crate::stream::{Job, Jobs};
 
@@ -46,8 +47,8 @@ pub(crate) struct RunIdentity {
 pub(crate) struct Write {
     clock: Clock,
     live: Arc<Live>,
-    frames: Receiver<Cut>,
-    done: Sender<Cut>,
+    frames: Receiver<Frame>,
+    done: Sender<Frame>,
     frame_writer: FrameWriter,
     jobs: Jobs<What>,
     maker: FileMaker,
@@ -72,6 +73,10 @@ pub(crate) enum What {
     Header,
     /// A frame.
     Frame(Box<FrameJob>),
+    /// A table of contents so far.
+    Checkpoint(FrameSummary),
+    /// Where the newest checkpoint stands.
+    Locator,
     /// TOC and trailer, with which the file has that many bytes.
     Toc { file_bytes: u64 },
 }
@@ -83,12 +88,14 @@ pub(crate) struct FrameJob {
     increment: Ledger,
 }
 
-/// What a frame holds of one source.
-#[derive(Clone, Copy)]
+/// What a frame holds of one source or link.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct SourceCounts {
     pub(crate) fragments: u64,
-    bytes: u64,
-    missing: u64,
+    pub(crate) bytes: u64,
+    pub(crate) missing: u64,
+    /// Raw bytes that were compressed less than asked.
+    pub(crate) lowered: u64,
 }
 
 impl Write {
@@ -99,9 +106,9 @@ impl Write {
     pub(crate) fn new(
         config: &RecorderConfig,
         identity: RunIdentity,
-        schema: Schema,
-        (pool, live): (&Arc<ChunkPool>, &Arc<Live>),
-        (frames, done): (Receiver<Cut>, Sender<Cut>),
+        memory: Sources,
+        live: &Arc<Live>,
+        (frames, done): (Receiver<Frame>, Sender<Frame>),
     ) -> Result<Self, RecorderError> {
         let disk = Disk::new(DiskConfig {
             threads: Some(Arc::clone(&live.threads)),
@@ -111,9 +118,10 @@ impl Write {
         if let Some(note) = disk.engine_note() {
             live.warn_once(format!("writing by {}: {note}", disk.engine()));
         }
-        let source_count = config.sources.len();
+        let source_count = config.ledger_count();
         let clock = identity.clock;
-        let frame_writer = FrameWriter::new(&schema, Arc::clone(pool), config.frame.codec);
+        let schema = schema(config)?;
+        let frame_writer = FrameWriter::new(config, &schema, memory, live)?;
         let mut jobs = Jobs::new(disk, config.write.buffer_bytes);
         let mut maker = FileMaker::new(config, identity, schema);
         let current = Some(maker.create(&mut jobs, live, clock.now_ns())?);
@@ -130,7 +138,7 @@ impl Write {
             sequence: 0,
             encoded: Ledger::new(source_count),
             carried: Ledger::new(source_count),
-            frame_bytes: config.frame.bytes,
+            frame_bytes: config.frame_bytes_max(),
             file_bytes_max: config.write.file_bytes,
             file_time_ns: config.write.file_time_ns,
             retry_at_ns: 0,
@@ -142,7 +150,7 @@ impl Write {
     pub(crate) fn run(mut self) {
         loop {
             match self.frames.recv_timeout(IDLE_WAIT) {
-                Ok(cut) => self.take(cut),
+                Ok(frame) => self.take(frame),
                 Err(RecvTimeoutError::Timeout) => self.look_after_disk(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -150,47 +158,34 @@ impl Write {
         self.end();
     }
 
-    fn take(&mut self, cut: Cut) {
+    fn take(&mut self, mut frame: Frame) {
         self.look_after_disk();
-        self.record(&cut);
+        self.checkpoint_late();
+        self.record(&mut frame);
         // The build thread may have ended already; then nobody waits for the memory.
-        let _ = self.done.send(cut);
+        let _ = self.done.send(frame);
     }
 
     /// Streams the frame into the current file, or discards it where there is none.
-    fn record(&mut self, cut: &Cut) {
-        let counts: Vec<_> = cut
-            .columns
-            .iter()
-            .map(|column| SourceCounts {
-                fragments: column.fragments,
-                bytes: column.payload_bytes,
-                missing: column.missing,
-            })
-            .collect();
+    fn record(&mut self, frame: &mut Frame) {
+        let mut counts = self.frame_writer.count(frame);
         let Some(file) = &mut self.current else {
             self.discard(&counts);
             return;
         };
         let now = self.live.ledger.snapshot();
         let mut increment = now.since(&self.encoded);
+        // Frames say this themselves.
+        let lowered = Entry::BytesCompressionLowered;
+        increment.sources.iter_mut().for_each(|source| source[lowered] = 0);
         increment.add(&self.carried);
         self.carried = Ledger::new(increment.sources.len());
         self.encoded = now;
-        let info = FrameInfo {
-            kind: FrameKind::Events,
-            flags: 0,
-            file_id: file.file_id,
-            sequence: self.sequence,
-            time_first_ns: cut.times_ns.iter().copied().min().unwrap_or(0),
-            time_last_ns: cut.times_ns.iter().copied().max().unwrap_or(0),
-            key_first: cut.keys.first().copied().unwrap_or(0),
-            key_last: cut.keys.last().copied().unwrap_or(0),
-            rows: cut.keys.len() as u64,
-        };
+        let place = FramePlace { file_id: file.file_id, sequence: self.sequence };
         self.sequence += 1;
-        let what = (info, cut, &increment);
-        let (stream, written) = self.frame_writer.write(&mut self.jobs, file.id, file.end, what);
+        let target = Target { jobs: &mut self.jobs, file: file.id, offset: file.end };
+        let (stream, written) =
+            self.frame_writer.write(target, place, (frame, &mut counts), &increment);
         file.end += written.summary.frame_bytes;
         let frame = Box::new(FrameJob { written, counts, increment });
         self.jobs.finish(stream, What::Frame(frame));
@@ -208,6 +203,7 @@ impl Write {
             self.sync();
         }
         self.switch_if_due(now_ns);
+        self.checkpoint_if_due(now_ns, false);
         if self.current.is_none() && !self.ending && now_ns >= self.retry_at_ns {
             self.retry(now_ns);
         }
@@ -239,6 +235,36 @@ impl Write {
         }
     }
 
+    /// Writes a checkpoint if it is time for one and all frames have been written: it lists all that
+    /// stand before it.
+    fn checkpoint_if_due(&mut self, now_ns: u64, late: bool) {
+        let Some(file) = &mut self.current else { return };
+        let at_rest = file.end == file.recorded_end;
+        if self.ending || !at_rest || !file.checkpoint_due(now_ns, late) {
+            return;
+        }
+        let ledger = self.live.ledger.snapshot();
+        let start = file.end;
+        let (bytes, summary) = file.encode_checkpoint(self.sequence, &ledger, now_ns);
+        let mut stream = self.jobs.begin(file.id, start);
+        self.jobs.append(&mut stream, &bytes);
+        self.jobs.finish(stream, What::Checkpoint(summary));
+    }
+
+    /// Where frames came so fast that one was always being written, the write thread waits for the disk
+    /// now and then.
+    fn checkpoint_late(&mut self) {
+        let now_ns = self.clock.now_ns();
+        if !self.current.as_ref().is_some_and(|file| file.checkpoint_due(now_ns, true)) {
+            return;
+        }
+        while self.jobs.oldest().is_some() {
+            let done: Vec<_> = self.jobs.wait().collect();
+            self.take_up(done);
+        }
+        self.checkpoint_if_due(now_ns, true);
+    }
+
     /// A job has ended, and all older ones have.
     fn job_ended(&mut self, job: Job<What>) {
         if let Some(error) = &job.error {
@@ -259,7 +285,7 @@ impl Write {
             }
             What::Frame(frame) => {
                 let frame_bytes = frame.written.summary.frame_bytes;
-                let rows = frame.written.summary.info.rows;
+                let info = frame.written.summary.info;
                 file.recorded(&frame);
                 for (source, counts) in frame.counts.iter().enumerate() {
                     let source = SourceId(source as u32);
@@ -267,12 +293,32 @@ impl Write {
                     ledger.add(source, Entry::FragmentsRecorded, counts.fragments);
                     ledger.add(source, Entry::FragmentBytesRecorded, counts.bytes);
                     ledger.add(source, Entry::FragmentsMissing, counts.missing);
+                    ledger.add(source, Entry::BytesCompressionLowered, counts.lowered);
                 }
                 let counters = &self.live.counters;
-                counters.events_recorded.fetch_add(rows, Relaxed);
+                match info.kind {
+                    FrameKind::Channels if info.rows > 0 => {
+                        let slices = info.key_last - info.key_first + 1;
+                        counters.slices_recorded.fetch_add(slices, Relaxed);
+                    }
+                    FrameKind::Events => {
+                        counters.events_recorded.fetch_add(info.rows, Relaxed);
+                    }
+                    _ => {}
+                }
                 counters.frames_recorded.fetch_add(1, Relaxed);
                 counters.bytes_written.fetch_add(frame_bytes, Relaxed);
             }
+            What::Checkpoint(summary) => {
+                file.checkpoint_ended(&summary);
+                if !file.failed {
+                    let (offset, locator) = file.encode_locator(&summary);
+                    let mut stream = self.jobs.begin(job.file, offset);
+                    self.jobs.append(&mut stream, &locator);
+                    self.jobs.finish(stream, What::Locator);
+                }
+            }
+            What::Locator => {}
             What::Toc { file_bytes } => {
                 // Without its TOC the file is one that a killed writer left: readable, and repair
                 // can close it.
@@ -428,11 +474,13 @@ impl Write {
         }
         self.ending = true;
         let mut rest = self.live.ledger.snapshot().since(&self.encoded);
+        rest.sources.iter_mut().for_each(|one| one[Entry::BytesCompressionLowered] = 0);
         rest.add(&self.carried);
         let mut records = Vec::new();
         encode_ledger_increment(&rest, &mut records);
         if !records.is_empty() {
-            self.record(&Cut::default());
+            let kind = self.frame_writer.kind();
+            self.record(&mut Frame { kind, cut: Cut::default() });
         }
         self.closing.extend(self.current.take());
         self.take_up(Vec::new());

@@ -23,10 +23,7 @@ impl Hades90 {
     pub(crate) fn text(&self) -> String {
         let mut text =
             String::from("# hades-90: 60, 20 and 10 sources of mean 116, 338 and 1170 bytes.\n");
-        let codec = match self.codec {
-            CodecLow::None => "none",
-            CodecLow::Lz4 => "lz4",
-        };
+        let codec = self.codec.0;
         let folder = toml::Value::String(self.folder.display().to_string());
         let mut line = |arguments: std::fmt::Arguments<'_>| {
             text.write_fmt(arguments).expect("a String takes all");
@@ -97,7 +94,7 @@ mod tests {
             huge_every: 1_000,
             equal_bursts: None,
             seed: 7,
-            codec: CodecLow::Lz4,
+            codec: "lz4".parse().unwrap(),
         };
         let high = preset.high().unwrap();
         assert_eq!(high.recorder.folder, preset.folder);

@@ -38,7 +38,7 @@ impl Load {
             huge_every: self.huge_every,
             equal_bursts: self.equal_bursts,
             seed: 1,
-            codec: CodecLow::None,
+            codec: CodecLow(catchment_recorder::CodingRule::NONE),
         }
     }
 

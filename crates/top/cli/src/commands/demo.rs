@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How columns are compressed
-    #[arg(long, value_enum, default_value = "none")]
+    #[arg(long, default_value = "none")]
     codec: CodecLow,
     /// The folder in which the run makes a folder of its own, which is kept
     #[arg(long, value_name = "FOLDER", default_value = "runs")]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use catchment_model::units::{parse_bytes, parse_duration_ns};
+use catchment_recorder::CodingRule;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 /// A file.
@@ -68,15 +69,6 @@ pub(crate) struct FrameLow {
     pub(crate) bytes: Option<Size>,
     pub(crate) time: Option<Time>,
     pub(crate) codec: Option<CodecLow>,
-}
-
-#[derive(Clone, Copy, Debug, serde::Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum CodecLow {
-    /// As it came.
-    None,
-    /// LZ4 blocks.
-    Lz4,
 }
 
 #[derive(Debug, Default, serde::Deserialize)]
@@ -193,6 +185,10 @@ pub(crate) struct SourceEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size(pub(crate) u64);
 
+/// How columns are encoded: `"none"`, `"lz4"` and so on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct CodecLow(pub(crate) CodingRule);
+
 /// Nanoseconds: `"1 s"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Time(pub(crate) u64);
@@ -210,6 +206,14 @@ impl std::str::FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, String> {
         parse_bytes(text).map(Self).map_err(|error| error.to_string())
+    }
+}
+
+impl std::str::FromStr for CodecLow {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self)
     }
 }
 
@@ -290,6 +294,7 @@ macro_rules! from_text {
 from_text!(Size, "a size such as \"32 MiB\", or a number of bytes", integer: |bytes| {
     u64::try_from(bytes).ok().map(Size)
 });
+from_text!(CodecLow, "a codec such as \"lz4\"", integer: |_| None);
 from_text!(Time, "a duration with its unit, such as \"500 ms\"", integer: |_| None);
 from_text!(Rate, "a rate such as \"4 kHz\", a number of Hz, or \"max\"", integer: |hz| {
     (hz > 0).then_some(Rate(Some(hz as f64)))

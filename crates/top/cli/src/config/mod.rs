@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use catchment_builder::{IncompletePolicy, SourceRole};
 use catchment_disk::EngineChoice;
 use catchment_emulator::{EmulatedSource, EmulatorConfig, Faults};
-use catchment_frame::Codec;
 use catchment_model::limits::{DATAGRAM_BYTES_MAX, SOURCES_MAX};
 use catchment_recorder::{
     BuildConfig, FrameConfig, ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig,
@@ -20,7 +19,7 @@ use catchment_recorder::{
 use catchment_wire::hadtu::{ByteOrder, PAYLOAD_BYTES_MAX};
 
 pub(crate) use locate::{ConfigFileError, near_matches};
-pub(crate) use low::{Address, CodecLow, Rate, Size, SourceEvent};
+pub(crate) use low::{Address, CodecLow, Rate, Size, SourceEvent, Time};
 
 use locate::Located;
 use low::{EmulatorLow, Incomplete, Low, Preset, RoleLow, SourceGroupLow};
@@ -141,11 +140,7 @@ fn frame(low: &Low) -> FrameConfig {
     let low = &low.frame;
     set(&mut config.bytes, low.bytes.map(|size| size.0));
     set(&mut config.time_ns, low.time.map(|time| time.0));
-    let codec = low.codec.map(|codec| match codec {
-        CodecLow::None => Codec::None,
-        CodecLow::Lz4 => Codec::Lz4,
-    });
-    set(&mut config.codec, codec);
+    set(&mut config.codec, low.codec.map(|codec| codec.0));
     config
 }
 

@@ -1,0 +1,74 @@
+//! Buffers that encoded columns wait in, used again by size.
+
+/// Free buffers, by the power of two of their capacity: a small column does not grow into the memory
+/// of a large one.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    free: [Vec<Vec<u8>>; CLASSES],
+    free_bytes: usize,
+    free_bytes_max: usize,
+}
+
+impl Buffers {
+    pub(crate) fn new(free_bytes_max: usize) -> Self {
+        Self { free: std::array::from_fn(|_| Vec::new()), free_bytes: 0, free_bytes_max }
+    }
+
+    /// An empty buffer that holds so many bytes without growing.
+    pub(crate) fn take(&mut self, bytes: usize) -> Vec<u8> {
+        let class = class_of(bytes);
+        match self.free[class].pop() {
+            Some(buffer) => {
+                self.free_bytes -= buffer.capacity();
+                buffer
+            }
+            None => Vec::with_capacity(bytes.next_power_of_two().max(SMALLEST_BYTES)),
+        }
+    }
+
+    /// Takes a buffer back, or lets it go where enough are free.
+    pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {
+        let bytes = buffer.capacity();
+        // A buffer that somebody grew or shrank stands in no class.
+        let fits = bytes.is_power_of_two() && bytes >= SMALLEST_BYTES;
+        if fits && self.free_bytes + bytes <= self.free_bytes_max {
+            buffer.clear();
+            self.free_bytes += bytes;
+            self.free[class_of(bytes)].push(buffer);
+        }
+    }
+}
+
+fn class_of(bytes: usize) -> usize {
+    bytes.next_power_of_two().max(SMALLEST_BYTES).trailing_zeros() as usize
+}
+
+const CLASSES: usize = usize::BITS as usize;
+const SMALLEST_BYTES: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_comes_back_for_columns_of_its_size_alone() {
+        let mut buffers = Buffers::new(1 << 20);
+        let mut large = buffers.take(100_000);
+        large.resize(100_000, 1);
+        let place = large.as_ptr();
+        buffers.give_back(large);
+        let small = buffers.take(100);
+        assert_ne!(small.as_ptr(), place);
+        let again = buffers.take(120_000);
+        assert_eq!((again.as_ptr(), again.len()), (place, 0));
+    }
+
+    #[test]
+    fn no_more_is_kept_than_was_agreed() {
+        let mut buffers = Buffers::new(300_000);
+        for _ in 0..10 {
+            buffers.give_back(Vec::with_capacity(1 << 17));
+        }
+        assert_eq!(buffers.free_bytes, 2 << 17);
+    }
+}

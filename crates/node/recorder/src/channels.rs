@@ -1,0 +1,248 @@
+//! The columns of one frame of channels.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use catchment_builder::{ColumnCut, Cut};
+use catchment_encoder::{Ask, Coding};
+use catchment_frame::{
+    ChannelColumns, ChannelInfo, Dtype, FrameInfo, FrameKind, Schema, Span, encode_spans,
+};
+use catchment_model::{Entry, SampleRate};
+
+use crate::coding::{CodingRule, element_of};
+use crate::columns::Books;
+use crate::frames::{
+    Encoders, Form, FrameMemory, FrameStream, NO_FRAME, Raw, Target, WrittenFrame,
+};
+use crate::pool::ChunkPool;
+use crate::slices::SliceNumbers;
+use crate::stream::Stream;
+use crate::wiring::Channels;
+
+/// Columns of every channels frame but for the channels: gaps, and the ledger's increments.
+const FRAME_COLUMNS: usize = 2;
+/// Bytes of a gap's record.
+const SPAN_BYTES: usize = 24;
+
+/// The most columns that a frame of that many channels has.
+pub(crate) fn channel_columns_max(channel_count: usize) -> usize {
+    FRAME_COLUMNS + channel_count
+}
+
+/// Streams frames of channels.
+pub(crate) struct ChannelWriter {
+    pool: Arc<ChunkPool>,
+    numbers: Arc<SliceNumbers>,
+    slice_ns: u64,
+    spans: u32,
+    ledger: u32,
+    channels: Vec<Channel>,
+    // Of the frame that is being streamed.
+    slices: Vec<u64>,
+    gaps: Vec<Span>,
+    records: Vec<u8>,
+    places: Vec<Place>,
+}
+
+struct Channel {
+    /// The ledger's number of its link.
+    source: usize,
+    id: u32,
+    dtype: Dtype,
+    rate: SampleRate,
+    sample_bytes: u64,
+    ask: Ask,
+}
+
+/// Where a channel's samples of a frame begin.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    first_sample: u64,
+}
+
+impl ChannelWriter {
+    /// For the channels of a schema, which belong to these lanes. `first_link` is the ledger's number
+    /// of the first link.
+    ///
+    /// # Panics
+    /// If the schema is not one with these channels.
+    pub(crate) fn new(
+        schema: &Schema,
+        wired: Channels,
+        first_link: usize,
+        slice_ns: u64,
+        rules: &[CodingRule],
+    ) -> Self {
+        let columns = ChannelColumns::of(schema);
+        let id = |id: Option<u32>| id.expect("a column of every schema of channels");
+        assert_eq!(columns.channels.len(), wired.lanes.len(), "a column for every lane");
+        let channel = |((info, lane), rule): ((&ChannelInfo, &crate::links::Lane), &CodingRule)| {
+            let element = element_of(info.dtype);
+            Channel {
+                source: first_link + lane.link,
+                id: info.id,
+                dtype: info.dtype,
+                rate: lane.rate,
+                sample_bytes: lane.sample_bytes,
+                ask: Ask {
+                    element,
+                    rule: rule.for_column(),
+                    level: catchment_encoder::Level::AsAsked,
+                },
+            }
+        };
+        let lanes = columns.channels.iter().zip(&wired.lanes);
+        Self {
+            pool: wired.pool,
+            numbers: wired.numbers,
+            slice_ns,
+            spans: id(columns.spans),
+            ledger: id(columns.ledger_increment),
+            channels: lanes.zip(rules).map(channel).collect(),
+            slices: Vec::new(),
+            gaps: Vec::new(),
+            records: Vec::new(),
+            places: Vec::new(),
+        }
+    }
+
+    /// What the header of a frame says.
+    pub(crate) fn info(&self, cut: &Cut) -> FrameInfo {
+        let slice = |key: Option<&u64>| key.map_or(0, |&key| self.numbers.slice(key));
+        let (first, last) = (slice(cut.keys.first()), slice(cut.keys.last()));
+        let end = if cut.keys.is_empty() { 0 } else { last + 1 };
+        let samples =
+            |(column, channel): (&ColumnCut, &Channel)| column.payload_bytes / channel.sample_bytes;
+        FrameInfo {
+            kind: FrameKind::Channels,
+            time_first_ns: first.saturating_mul(self.slice_ns),
+            time_last_ns: end.saturating_mul(self.slice_ns),
+            key_first: first,
+            key_last: last,
+            rows: cut.columns.iter().zip(&self.channels).map(samples).sum(),
+            ..NO_FRAME
+        }
+    }
+
+    /// Hands out what a frame holds and misses of each link, channel by channel.
+    pub(crate) fn count(&mut self, cut: &Cut, mut add: impl FnMut(usize, &ColumnCut)) {
+        self.slices.clear();
+        self.slices.extend(cut.keys.iter().map(|&key| self.numbers.slice(key)));
+        for (channel, column) in self.channels.iter().zip(&cut.columns) {
+            add(channel.source, column);
+        }
+    }
+
+    /// Streams a frame. The caller ends the job, and has called [`ChannelWriter::count`].
+    pub(crate) fn write<T>(
+        &mut self,
+        (memory, encoders): (&mut FrameMemory, &mut Encoders),
+        target: Target<'_, T>,
+        (info, cut): (FrameInfo, &mut Cut),
+        mut books: Books<'_>,
+    ) -> (Stream, WrittenFrame) {
+        self.number_samples(cut);
+        let with_data = cut.columns.iter().filter(|column| column.payload_bytes > 0).count();
+        let mut frame = memory.begin(target, info, channel_columns_max(with_data));
+        if !self.records.is_empty() {
+            let rows = (self.records.len() / SPAN_BYTES) as u64;
+            let form = Form::new(self.spans, Dtype::Record, rows);
+            let coding = (Coding::None, catchment_encoder::Element::U8);
+            frame.small(form, coding, self.records.iter().copied());
+        }
+        for index in 0..cut.columns.len() {
+            if cut.columns[index].payload_bytes > 0 {
+                let raw = Raw::take(index, cut, &self.pool);
+                while !encoders.has_room(raw.bytes) {
+                    self.land(&mut frame, encoders, cut, &mut books);
+                }
+                let level = books.level();
+                encoders.put(raw, Ask { level, ..self.channels[index].ask.clone() });
+            }
+        }
+        while encoders.under_way() > 0 {
+            self.land(&mut frame, encoders, cut, &mut books);
+        }
+        // Last, since it says what became of the columns before it.
+        frame.ledger(self.ledger, books.increment, books.own, Coding::None);
+        frame.finish()
+    }
+
+    fn land<T>(
+        &self,
+        frame: &mut FrameStream<'_, T>,
+        encoders: &mut Encoders,
+        cut: &mut Cut,
+        books: &mut Books<'_>,
+    ) {
+        let Some(mut done) = encoders.take() else { return };
+        let index = done.column.index;
+        let (channel, place) = (&self.channels[index], self.places[index]);
+        let bytes = done.column.bytes as u64;
+        let form = Form {
+            id: channel.id,
+            dtype: channel.dtype,
+            rows: bytes / channel.sample_bytes,
+            first_sample: place.first_sample,
+            start_ns: channel.rate.time_ns(place.first_sample),
+        };
+        frame.encoded(form, &done);
+        if done.lowered {
+            books.own.sources[channel.source][Entry::BytesCompressionLowered] += bytes;
+        }
+        done.column.give_back(cut);
+        encoders.give_back(done.stored);
+    }
+
+    /// Finds each channel's first sample, and the gaps.
+    fn number_samples(&mut self, cut: &Cut) {
+        self.records.clear();
+        self.places.clear();
+        let in_a_row = self.slices.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+        for (channel, column) in self.channels.iter().zip(&cut.columns) {
+            let mut place = Place::default();
+            if column.payload_bytes > 0 && in_a_row && column.validity.is_none() {
+                place.first_sample = channel.samples_of(self.slices[0], self.slice_ns).start;
+            } else if column.payload_bytes > 0 {
+                self.gaps.clear();
+                place.first_sample =
+                    channel.find_gaps(&self.slices, self.slice_ns, column, &mut self.gaps);
+                encode_spans(channel.id, &self.gaps, &mut self.records);
+            }
+            self.places.push(place);
+        }
+    }
+}
+
+impl Channel {
+    fn samples_of(&self, slice: u64, slice_ns: u64) -> Range<u64> {
+        self.rate.samples_of_slice(slice, slice_ns)
+    }
+
+    /// The first sample that is there, and where samples are numbered anew behind it.
+    fn find_gaps(
+        &self,
+        slices: &[u64],
+        slice_ns: u64,
+        column: &ColumnCut,
+        gaps: &mut Vec<Span>,
+    ) -> u64 {
+        let (mut first, mut next, mut row) = (None, 0, 0);
+        for (index, &slice) in slices.iter().enumerate() {
+            // Nothing in a slice is nothing missing, if the channel is that slow.
+            if column.lengths[index] == 0 {
+                continue;
+            }
+            let samples = self.samples_of(slice, slice_ns);
+            if first.is_none() {
+                first = Some(samples.start);
+            } else if samples.start != next {
+                gaps.push(Span { row, sample: samples.start });
+            }
+            row += u64::from(column.lengths[index]) / self.sample_bytes;
+            next = samples.end;
+        }
+        first.unwrap_or(0)
+    }
+}

@@ -1,0 +1,99 @@
+//! How columns are encoded: rules, and how much of them there is time for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use catchment_encoder::{Coding, Element, Level, Rule};
+use catchment_frame::Dtype;
+
+/// Which coding columns get.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CodingRule {
+    /// Always this one.
+    Fixed(Coding),
+}
+
+impl CodingRule {
+    /// Nothing is compressed.
+    pub const NONE: Self = Self::Fixed(Coding::None);
+
+    /// The rule for one column.
+    pub(crate) fn for_column(self) -> Rule {
+        match self {
+            Self::Fixed(coding) => Rule::Fixed(coding),
+        }
+    }
+}
+
+impl FromStr for CodingRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self::Fixed)
+    }
+}
+
+impl fmt::Display for CodingRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(coding) => coding.fmt(f),
+        }
+    }
+}
+
+/// The codecs' word for a type.
+pub(crate) fn element_of(dtype: Dtype) -> Element {
+    match dtype {
+        Dtype::U16 => Element::U16,
+        Dtype::U32 => Element::U32,
+        Dtype::U64 => Element::U64,
+        Dtype::I8 => Element::I8,
+        Dtype::I16 => Element::I16,
+        Dtype::I32 => Element::I32,
+        Dtype::I64 => Element::I64,
+        Dtype::F32 | Dtype::C64 => Element::F32,
+        Dtype::F64 | Dtype::C128 => Element::F64,
+        _ => Element::U8,
+    }
+}
+
+/// How much compression there is time for, from what waits: the less room is left, the less is done.
+/// It comes back at half the level at which it went, so that it does not flutter.
+#[derive(Debug, Default)]
+pub(crate) struct Lowering {
+    level: Level,
+}
+
+impl Lowering {
+    /// The level for what is encoded now, when so many of so many bytes are waiting.
+    pub(crate) fn level(&mut self, waiting: u64, room: u64) -> Level {
+        let percent = waiting.saturating_mul(100) / room.max(1);
+        self.level = match self.level {
+            _ if percent >= NONE_FROM_PERCENT => Level::None,
+            Level::None if percent >= NONE_FROM_PERCENT / 2 => Level::None,
+            _ if percent >= CHEAPER_FROM_PERCENT => Level::Cheaper,
+            Level::None | Level::Cheaper if percent >= CHEAPER_FROM_PERCENT / 2 => Level::Cheaper,
+            _ => Level::AsAsked,
+        };
+        self.level
+    }
+}
+
+const CHEAPER_FROM_PERCENT: u64 = 25;
+const NONE_FROM_PERCENT: u64 = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compression_goes_step_by_step_and_comes_back_later() {
+        let mut lowering = Lowering::default();
+        let mut level = |percent| lowering.level(percent, 100);
+        let (asked, cheaper, none) = (Level::AsAsked, Level::Cheaper, Level::None);
+        assert_eq!([0, 24, 25, 20, 13].map(&mut level), [asked, asked, cheaper, cheaper, cheaper]);
+        assert_eq!([11, 24, 49].map(&mut level), [asked, asked, cheaper]);
+        assert_eq!([50, 30, 25, 24, 11].map(&mut level), [none, none, none, cheaper, asked]);
+        assert_eq!([90, 5].map(&mut level), [none, asked]);
+    }
+}

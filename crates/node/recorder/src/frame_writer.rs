@@ -1,0 +1,218 @@
+//! Frames of both kinds: what they are in the schema, and how they are streamed.
+
+use std::sync::Arc;
+
+use catchment_builder::SourceRole;
+use catchment_encoder::PoolConfig;
+use catchment_frame::{ChannelInfo, FrameInfo, FrameKind, Schema, SourceInfo};
+use catchment_model::{Entry, Ledger};
+use catchment_telemetry::FillLevel;
+
+use crate::build::{Frame, Kind};
+use crate::channels::ChannelWriter;
+use crate::coding::{CodingRule, Lowering};
+use crate::columns::{Books, EventWriter};
+use crate::config::{ConfigError, RecorderConfig, SourceConfig};
+use crate::frames::{Encoders, FrameMemory, NO_FRAME, Target, WrittenFrame};
+use crate::links::LinkConfig;
+use crate::live::Live;
+use crate::pool::ChunkPool;
+use crate::recorder::RecorderError;
+use crate::stream::Stream;
+use crate::wiring::Channels;
+use crate::write::SourceCounts;
+
+/// What the write thread gets of the wiring.
+pub(crate) struct Sources {
+    pub(crate) events: Option<(Arc<ChunkPool>, Arc<FillLevel>)>,
+    pub(crate) channels: Option<(Channels, Arc<FillLevel>)>,
+}
+
+/// A frame's file and number.
+pub(crate) struct FramePlace {
+    pub(crate) file_id: u64,
+    pub(crate) sequence: u64,
+}
+
+/// Streams frames of events and of channels.
+pub(crate) struct FrameWriter {
+    memory: FrameMemory,
+    encoders: Option<Encoders>,
+    events: Option<Half<EventWriter>>,
+    channels: Option<Half<ChannelWriter>>,
+    ledger_count: usize,
+}
+
+/// A writer, and what waits for it.
+struct Half<W> {
+    writer: W,
+    waiting: Arc<FillLevel>,
+    lowering: Lowering,
+}
+
+impl<W> Half<W> {
+    fn new(writer: W, waiting: Arc<FillLevel>) -> Self {
+        Self { writer, waiting, lowering: Lowering::default() }
+    }
+}
+
+impl FrameWriter {
+    pub(crate) fn new(
+        config: &RecorderConfig,
+        schema: &Schema,
+        sources: Sources,
+        live: &Live,
+    ) -> Result<Self, RecorderError> {
+        let names = config.sources.iter().map(|source| &source.name);
+        let rules: Vec<CodingRule> = names.map(|name| config.codec_of(name)).collect();
+        let events = sources.events.and_then(|(pool, waiting)| {
+            Some(Half::new(EventWriter::new(schema, pool, &rules)?, waiting))
+        });
+        let channels = config.links.iter().flat_map(|link| &link.channels);
+        let rules: Vec<CodingRule> =
+            channels.map(|channel| config.codec_of(&channel.name)).collect();
+        let first_link = config.sources.len();
+        let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
+        let channels = sources.channels.map(|(wired, waiting)| {
+            Half::new(ChannelWriter::new(schema, wired, first_link, slice_ns, &rules), waiting)
+        });
+        let pool = PoolConfig {
+            threads: config.encode.threads,
+            bytes_max: config.encode.bytes,
+            times: Some(Arc::clone(&live.threads)),
+        };
+        let needed = channels.is_some() || config.compresses();
+        let what = "an encoder thread";
+        let system = |source| RecorderError::System { what, source };
+        let encoders = needed.then(|| Encoders::new(pool).map_err(system)).transpose()?;
+        let ledger_count = config.ledger_count();
+        Ok(Self { memory: FrameMemory::new(), encoders, events, channels, ledger_count })
+    }
+
+    /// The kind of a frame without rows.
+    pub(crate) fn kind(&self) -> Kind {
+        if self.events.is_some() { Kind::Events } else { Kind::Channels }
+    }
+
+    /// What a frame holds and misses of each source and link.
+    pub(crate) fn count(&mut self, frame: &Frame) -> Vec<SourceCounts> {
+        let mut counts = vec![SourceCounts::default(); self.ledger_count];
+        match frame.kind {
+            Kind::Events => {
+                for (counts, column) in counts.iter_mut().zip(&frame.cut.columns) {
+                    counts.fragments = column.fragments;
+                    counts.bytes = column.payload_bytes;
+                    counts.missing = column.missing;
+                }
+            }
+            Kind::Channels => {
+                let Some(channels) = &mut self.channels else { return counts };
+                channels.writer.count(&frame.cut, |source, column| {
+                    let counts = &mut counts[source];
+                    counts.fragments += column.fragments;
+                    counts.bytes += column.payload_bytes;
+                    counts.missing += column.missing;
+                });
+            }
+        }
+        counts
+    }
+
+    /// Streams a frame. The caller ends the job.
+    pub(crate) fn write<T>(
+        &mut self,
+        target: Target<'_, T>,
+        place: FramePlace,
+        (frame, counts): (&mut Frame, &mut [SourceCounts]),
+        increment: &Ledger,
+    ) -> (Stream, WrittenFrame) {
+        let cut = &mut frame.cut;
+        let FramePlace { file_id, sequence } = place;
+        let mut own = Ledger::new(self.ledger_count);
+        let Self { memory, encoders, events, channels, .. } = self;
+        let written = match (frame.kind, events, channels, encoders) {
+            (Kind::Channels, _, Some(half), Some(encoders)) => {
+                // The rows do not say it.
+                for (own, counts) in own.sources.iter_mut().zip(&*counts) {
+                    own[Entry::FragmentsRecorded] = counts.fragments;
+                    own[Entry::FragmentBytesRecorded] = counts.bytes;
+                    own[Entry::FragmentsMissing] = counts.missing;
+                }
+                let info = FrameInfo { file_id, sequence, ..half.writer.info(cut) };
+                let Half { writer, waiting, lowering } = half;
+                let books = Books { increment, own: &mut own, waiting, lowering };
+                writer.write((memory, encoders), target, (info, cut), books)
+            }
+            (Kind::Events, Some(half), _, encoders) => {
+                let times = &cut.times_ns;
+                let info = FrameInfo {
+                    kind: FrameKind::Events,
+                    file_id,
+                    sequence,
+                    time_first_ns: times.iter().copied().min().unwrap_or(0),
+                    time_last_ns: times.iter().copied().max().unwrap_or(0),
+                    key_first: cut.keys.first().copied().unwrap_or(0),
+                    key_last: cut.keys.last().copied().unwrap_or(0),
+                    rows: cut.keys.len() as u64,
+                    ..NO_FRAME
+                };
+                let Half { writer, waiting, lowering } = half;
+                let books = Books { increment, own: &mut own, waiting, lowering };
+                writer.write((memory, encoders.as_mut()), target, (info, cut), books)
+            }
+            _ => unreachable!("a frame of a kind that the configuration has"),
+        };
+        for (counts, own) in counts.iter_mut().zip(&own.sources) {
+            counts.lowered = own[Entry::BytesCompressionLowered];
+        }
+        written
+    }
+}
+
+/// Sources and columns of the run's files: the sources' events, then the links' channels.
+pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
+    let refused = |key: &str, error: &dyn std::fmt::Display| ConfigError {
+        key: key.into(),
+        expected: "what the file format has".into(),
+        got: error.to_string(),
+    };
+    let source = |(id, source): (usize, &SourceConfig)| SourceInfo {
+        id: id as u32,
+        name: source.name.clone(),
+        group: source.group.clone(),
+        protocol: "hadtu".to_owned(),
+        required: source.role == SourceRole::Required,
+    };
+    let sources: Vec<SourceInfo> = config.sources.iter().enumerate().map(source).collect();
+    let mut schema = match sources.is_empty() {
+        true => Schema::new(Vec::new()),
+        false => Schema::events(sources),
+    };
+    if config.links.is_empty() {
+        return Ok(schema);
+    }
+    let mut channels = Vec::new();
+    for (id, link) in (schema.sources.len() as u32..).zip(&config.links) {
+        schema.sources.push(SourceInfo {
+            id,
+            name: link.name.clone(),
+            group: link.group.clone(),
+            protocol: "link".to_owned(),
+            required: true,
+        });
+        channels.extend(channels_of(link, id));
+    }
+    schema.with_channels(channels).map_err(|error| refused("links.channels", &error))
+}
+
+fn channels_of(link: &LinkConfig, source: u32) -> impl Iterator<Item = ChannelInfo> + '_ {
+    link.channels.iter().map(move |channel| ChannelInfo {
+        shape: channel.shape.clone(),
+        time_scale: link.time_scale,
+        unit: channel.unit.clone(),
+        scale: channel.scale,
+        offset: channel.offset,
+        source: Some(source),
+        ..ChannelInfo::new(channel.name.clone(), channel.dtype, channel.rate)
+    })
+}

@@ -1,0 +1,185 @@
+//! What becomes of a channel link's datagrams.
+//!
+//! An entry of a packet is a *fragment*: one channel's part of one slice. A packet in which one entry
+//! is not what the channel's rate says for that slice is dropped whole, as malformed.
+
+use std::sync::Arc;
+
+use catchment_builder::Fragment;
+use catchment_model::{Entry, SampleRate};
+use catchment_wire::link::{Kind, Packet};
+use catchment_wire::sequence::Gaps;
+
+use crate::desk::Desk;
+use crate::links::{Lane, LinkConfig};
+use crate::receive::Intake;
+use crate::slices::SliceNumbers;
+
+/// Links whose datagrams one thread receives, one per socket.
+pub(crate) struct LinkIntake {
+    desk: Desk,
+    links: Vec<Link>,
+    numbers: Arc<SliceNumbers>,
+}
+
+struct Link {
+    slice_ns: u64,
+    channels: Vec<Channel>,
+    gaps: Gaps,
+}
+
+struct Channel {
+    lane: u32,
+    chunk: usize,
+    align: usize,
+    rate: SampleRate,
+    sample_bytes: u32,
+    /// Bytes of every slice, where all have the same.
+    slice_bytes: Option<u32>,
+}
+
+impl Channel {
+    fn new(lane: &Lane, number: u32, slice_ns: u64) -> Self {
+        let rate = lane.rate;
+        let samples = rate.first_sample_at(slice_ns);
+        // As many in every slice: a slice is a whole number of samples.
+        let ticks = u128::from(slice_ns) * u128::from(rate.num());
+        let whole = ticks.is_multiple_of(u128::from(rate.den()) * 1_000_000_000);
+        let sample_bytes = lane.sample_bytes as u32;
+        Self {
+            lane: number,
+            chunk: lane.chunk_lane as usize,
+            align: 1 << lane.sample_bytes.trailing_zeros().min(3),
+            rate,
+            sample_bytes,
+            slice_bytes: whole.then(|| samples as u32 * sample_bytes),
+        }
+    }
+
+    #[inline]
+    fn slice_bytes(&self, slice: u64, slice_ns: u64) -> u64 {
+        match self.slice_bytes {
+            Some(bytes) => u64::from(bytes),
+            None => {
+                let samples = self.rate.samples_of_slice(slice, slice_ns);
+                (samples.end - samples.start).saturating_mul(u64::from(self.sample_bytes))
+            }
+        }
+    }
+}
+
+impl LinkIntake {
+    /// Takes in these links, which are those at these places of the configuration; `lanes` are the
+    /// channels of all.
+    pub(crate) fn new(
+        desk: Desk,
+        places: impl Iterator<Item = usize>,
+        (links, lanes): (&[LinkConfig], &[Lane]),
+        numbers: Arc<SliceNumbers>,
+    ) -> Self {
+        let link = |place: usize| {
+            let slice_ns = links[place].slice_ns;
+            let own = lanes.iter().enumerate().filter(|(_, lane)| lane.link == place);
+            let channel =
+                |(number, lane): (usize, &Lane)| Channel::new(lane, number as u32, slice_ns);
+            Link { slice_ns, channels: own.map(channel).collect(), gaps: Gaps::new() }
+        };
+        Self { desk, links: places.map(link).collect(), numbers }
+    }
+
+    fn samples(&mut self, socket: usize, packet: &Packet<'_>) {
+        let slice = packet.header().slice;
+        let link = &self.links[socket];
+        let number = self.numbers.number(slice);
+        let (mut fragments, mut bytes) = (0, 0);
+        for entry in packet.entries() {
+            let channel = &link.channels[entry.channel as usize];
+            fragments += 1;
+            bytes += entry.samples.len() as u64;
+            let Some(number) = number else { continue };
+            // A channel that has no sample in this slice says so, and takes no memory.
+            let offset = match entry.samples {
+                [] => Some(0),
+                samples => self.desk.store(socket, channel.chunk, samples, channel.align),
+            };
+            let Some(offset) = offset else {
+                self.desk.counts(socket)[Entry::FragmentsDiscardedMemory] += 1;
+                continue;
+            };
+            let bytes = entry.samples.len() as u32;
+            // Counted before it is described, since describing may pass the batch on.
+            let counts = self.desk.counts(socket);
+            counts[Entry::FragmentsReceived] += std::mem::take(&mut fragments);
+            self.desk.describe(Fragment::new(channel.lane, number, offset, bytes));
+        }
+        let counts = self.desk.counts(socket);
+        counts[Entry::FragmentBytesReceived] += bytes;
+        if number.is_none() {
+            counts[Entry::FragmentsOutOfRange] += fragments;
+        }
+        counts[Entry::FragmentsReceived] += fragments;
+    }
+
+    /// What keeps a packet from being used, if anything.
+    fn fault(&self, socket: usize, packet: &Packet<'_>) -> Option<(Entry, &'static str)> {
+        let link = &self.links[socket];
+        let header = packet.header();
+        if header.slice_ns != link.slice_ns {
+            return Some((Entry::PacketsMalformedDecoding, "its slices have another length"));
+        }
+        let fits = |entry: &catchment_wire::link::Entry<'_>| {
+            link.channels.get(entry.channel as usize).is_some_and(|channel| {
+                let expected = channel.slice_bytes(header.slice, link.slice_ns);
+                entry.first_sample == 0 && entry.samples.len() as u64 == expected
+            })
+        };
+        if packet.entries().all(|entry| fits(&entry)) {
+            return None;
+        }
+        let why = "an entry is not what the configuration says for its channel and slice";
+        Some((Entry::PacketsMalformedFragment, why))
+    }
+}
+
+impl Intake for LinkIntake {
+    #[inline]
+    fn datagram(&mut self, socket: usize, bytes: &[u8]) {
+        let counts = self.desk.counts(socket);
+        counts[Entry::PacketsReceived] += 1;
+        counts[Entry::PacketBytesReceived] += bytes.len() as u64;
+        let packet = match Packet::parse(bytes) {
+            Ok(packet) => packet,
+            Err(error) => {
+                counts[error.entry()] += 1;
+                self.desk.show_malformed(socket, &error, bytes);
+                return;
+            }
+        };
+        if let Some((entry, why)) = self.fault(socket, &packet) {
+            self.desk.counts(socket)[entry] += 1;
+            self.desk.show_malformed(socket, &why, bytes);
+            return;
+        }
+        let sequence = packet.header().sequence;
+        let gaps = &mut self.links[socket].gaps;
+        let missing = match packet.header().kind {
+            Kind::Samples => gaps.take(sequence).1,
+            Kind::Heartbeat => gaps.expect(sequence),
+        };
+        let counts = self.desk.counts(socket);
+        counts[Entry::PacketsAccepted] += 1;
+        counts[Entry::PacketsMissing] += missing;
+        self.samples(socket, &packet);
+    }
+
+    fn desk(&mut self) -> &mut Desk {
+        &mut self.desk
+    }
+
+    fn end(&mut self) {
+        for (socket, link) in self.links.iter_mut().enumerate() {
+            let missing = link.gaps.settle();
+            self.desk.count(socket, Entry::PacketsMissing, missing);
+        }
+    }
+}

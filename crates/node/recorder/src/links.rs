@@ -1,0 +1,211 @@
+//! Channel links as they are configured, and what follows from that.
+
+use std::net::SocketAddr;
+
+use catchment_frame::Dtype;
+use catchment_model::limits::SOURCES_MAX;
+use catchment_model::{SampleRate, TimeScale};
+use catchment_wire::link::{SAMPLES_BYTES_MAX, SLICE_NS_DEFAULT, SLICE_NS_MAX};
+
+use crate::config::{ConfigError, require};
+
+/// A link: one sender of many channels, and the port that it sends to.
+#[derive(Clone, Debug)]
+pub struct LinkConfig {
+    /// Its name, unique among sources and links.
+    pub name: String,
+    /// The group that displays sum it up in.
+    pub group: String,
+    /// Where its datagrams arrive. Port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// Nanoseconds of data in one slice; the same for all links of a recorder.
+    pub slice_ns: u64,
+    /// The count of nanoseconds that its times are; the same for all links of a recorder.
+    pub time_scale: TimeScale,
+    /// Its channels; their order gives them their numbers within the link.
+    pub channels: Vec<ChannelConfig>,
+}
+
+/// A channel of a link.
+#[derive(Clone, Debug)]
+pub struct ChannelConfig {
+    /// Its name, unique in the run.
+    pub name: String,
+    /// The type of its samples' elements: a number or a complex number.
+    pub dtype: Dtype,
+    /// The shape of one sample; empty for a scalar.
+    pub shape: Vec<u64>,
+    /// Samples per second.
+    pub rate: SampleRate,
+    /// The unit of its values; may be empty.
+    pub unit: String,
+    /// What raw values are multiplied by.
+    pub scale: Option<f64>,
+    /// What is then added.
+    pub offset: Option<f64>,
+}
+
+impl LinkConfig {
+    /// A link with slices of the usual length, in TAI.
+    pub fn new(name: impl Into<String>, address: SocketAddr, channels: Vec<ChannelConfig>) -> Self {
+        Self {
+            name: name.into(),
+            group: "links".into(),
+            address,
+            slice_ns: SLICE_NS_DEFAULT,
+            time_scale: TimeScale::Tai,
+            channels,
+        }
+    }
+}
+
+impl ChannelConfig {
+    /// A scalar channel without unit.
+    pub fn new(name: impl Into<String>, dtype: Dtype, rate: SampleRate) -> Self {
+        Self {
+            name: name.into(),
+            dtype,
+            shape: Vec::new(),
+            rate,
+            unit: String::new(),
+            scale: None,
+            offset: None,
+        }
+    }
+
+    /// Bytes of one sample.
+    pub fn sample_bytes(&self) -> u64 {
+        let elements = self.shape.iter().fold(1_u64, |all, &one| all.saturating_mul(one));
+        self.dtype.bytes_of(elements).unwrap_or(u64::MAX)
+    }
+
+    /// The most bytes that it has in one slice.
+    pub(crate) fn slice_bytes_max(&self, slice_ns: u64) -> u64 {
+        // One more than in the first slice, for slices that begin elsewhere.
+        let samples = self.rate.first_sample_at(slice_ns);
+        let whole = self.rate.time_ns(samples) == slice_ns;
+        self.sample_bytes().saturating_mul(samples.saturating_add(u64::from(!whole)))
+    }
+}
+
+/// Checks the links against their bounds and each other.
+pub(crate) fn check_links(links: &[LinkConfig], duration_ns: u64) -> Result<(), ConfigError> {
+    let channels = links.iter().map(|link| link.channels.len()).sum::<usize>();
+    let expected = format_args!("at most {SOURCES_MAX} channels in all links");
+    require(channels <= SOURCES_MAX, "links.channels", expected, channels)?;
+    let mut names = std::collections::HashSet::new();
+    for link in links {
+        let slice = link.slice_ns;
+        let fits = (1_000_000..=SLICE_NS_MAX).contains(&slice);
+        require(fits, "links.slice", "1 ms to 1 h", format_args!("{slice} ns"))?;
+        let same = slice == links[0].slice_ns && link.time_scale == links[0].time_scale;
+        require(same, "links.slice", "the same slice and time scale for all links", &link.name)?;
+        let whole = duration_ns.is_multiple_of(slice);
+        let expected = format_args!("a multiple of the links' slice, {slice} ns");
+        require(whole, "frame.duration", expected, format_args!("{duration_ns} ns"))?;
+        let count = link.channels.len();
+        require(count > 0, "links.channels", "at least one channel", count)?;
+        for channel in &link.channels {
+            let name = &channel.name;
+            require(!name.is_empty(), "links.channels.name", "a name", "an empty one")?;
+            require(names.insert(name), "links.channels.name", "a name used once", name)?;
+            check_channel(channel, slice)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_channel(channel: &ChannelConfig, slice_ns: u64) -> Result<(), ConfigError> {
+    let name = &channel.name;
+    let number =
+        !matches!(channel.dtype, Dtype::Opaque | Dtype::Bits | Dtype::Record | Dtype::Unknown(_));
+    require(number, "links.channels.dtype", "a type of numbers", channel.dtype.name())?;
+    let bytes = channel.slice_bytes_max(slice_ns);
+    let expected = format_args!("at most {SAMPLES_BYTES_MAX} bytes in a slice ({name})");
+    let fits = channel.sample_bytes() > 0 && bytes <= SAMPLES_BYTES_MAX as u64;
+    require(fits, "links.channels.rate", expected, bytes)?;
+    let finite = channel.scale.is_none_or(|scale| scale.is_finite() && scale != 0.0)
+        && channel.offset.is_none_or(f64::is_finite);
+    require(finite, "links.channels.scale", "finite numbers, scale not 0", name)
+}
+
+/// Where a channel's samples go: its place among all channels, and the chunk that it shares or not.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    /// The link, by its place.
+    pub(crate) link: usize,
+    /// The place of its chunks: channels that would not fill one in a frame share them.
+    pub(crate) chunk_lane: u32,
+    pub(crate) rate: SampleRate,
+    pub(crate) sample_bytes: u64,
+}
+
+/// All channels of all links, in order, and how many lanes of chunks they take.
+pub(crate) fn lanes(links: &[LinkConfig], duration_ns: u64) -> (Vec<Lane>, Vec<u32>) {
+    let mut lanes = Vec::new();
+    // The link of each lane of chunks; each link's first one is for its slow channels.
+    let mut chunk_lanes: Vec<u32> = Vec::new();
+    for (index, link) in links.iter().enumerate() {
+        let shared = chunk_lanes.len() as u32;
+        chunk_lanes.push(index as u32);
+        for channel in &link.channels {
+            let samples = channel.rate.first_sample_at(duration_ns);
+            let own = samples.saturating_mul(channel.sample_bytes()) >= OWN_CHUNK_BYTES_MIN;
+            let chunk_lane = if own { chunk_lanes.len() as u32 } else { shared };
+            if own {
+                chunk_lanes.push(index as u32);
+            }
+            let (rate, sample_bytes) = (channel.rate, channel.sample_bytes());
+            lanes.push(Lane { link: index, chunk_lane, rate, sample_bytes });
+        }
+    }
+    (lanes, chunk_lanes)
+}
+
+/// Channels that bring fewer bytes per frame share chunks with others.
+const OWN_CHUNK_BYTES_MIN: u64 = 128 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel(name: &str, dtype: Dtype, hz: u64) -> ChannelConfig {
+        ChannelConfig::new(name, dtype, SampleRate::new(hz, 1).unwrap())
+    }
+
+    fn link(channels: Vec<ChannelConfig>) -> LinkConfig {
+        LinkConfig::new("link", "127.0.0.1:0".parse().unwrap(), channels)
+    }
+
+    #[test]
+    fn slow_channels_of_a_link_share_chunks() {
+        let links = [
+            link(vec![channel("a", Dtype::I16, 16), channel("b", Dtype::F32, 16_384)]),
+            link(vec![channel("c", Dtype::I16, 16), channel("d", Dtype::I16, 1)]),
+        ];
+        let (lanes, chunk_lanes) = lanes(&links, 64_000_000_000);
+        let places: Vec<_> = lanes.iter().map(|lane| (lane.link, lane.chunk_lane)).collect();
+        assert_eq!(places, [(0, 0), (0, 1), (1, 2), (1, 2)]);
+        assert_eq!(chunk_lanes, [0, 0, 1]);
+    }
+
+    #[test]
+    fn links_that_cannot_work_are_refused() {
+        let check = |link: LinkConfig| check_links(&[link], 64_000_000_000).map_err(|e| e.key);
+        let refused = |key: &str| Err(key.to_owned());
+        assert_eq!(check(link(vec![channel("a", Dtype::F32, 65_440)])), Ok(()));
+        assert_eq!(
+            check(link(vec![channel("a", Dtype::F32, 65_441)])),
+            refused("links.channels.rate")
+        );
+        assert_eq!(
+            check(link(vec![channel("a", Dtype::Bits, 1)])),
+            refused("links.channels.dtype")
+        );
+        assert_eq!(check(link(Vec::new())), refused("links.channels"));
+        let twice = vec![channel("a", Dtype::F32, 1), channel("a", Dtype::F32, 1)];
+        assert_eq!(check(link(twice)), refused("links.channels.name"));
+        let odd = LinkConfig { slice_ns: 3_000_000, ..link(vec![channel("a", Dtype::F32, 1)]) };
+        assert_eq!(check(odd), refused("frame.duration"));
+    }
+}
