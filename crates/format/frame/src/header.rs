@@ -7,6 +7,8 @@
 //! +--------+-------+-------+--------------+----------------+--------+---------+---------+------+-----+
 //! ```
 
+use std::sync::Arc;
+
 use catchment_model::RunId;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +16,7 @@ use crate::bytes::{align_up, put, u16_at, u32_at, u64_at};
 use crate::checkpoint::LOCATOR_BYTES;
 use crate::checksum::crc32c_around;
 use crate::error::{FrameError, Part};
+use crate::known::{KnownSchema, KnownSchemas};
 use crate::ledger::EntryNames;
 use crate::read_at::{ReadAt, read_exact};
 use crate::schema::Schema;
@@ -37,7 +40,7 @@ pub struct FileHeader {
     /// The configuration as it was run: TOML.
     pub config: String,
     /// Sources and columns.
-    pub schema: Schema,
+    pub schema: Arc<Schema>,
     /// Names of the ledger's entries by their numbers in this file.
     pub ledger_entries: EntryNames,
     /// Whether the header ends with room for a locator of the newest checkpoint
@@ -62,8 +65,8 @@ impl FileHeader {
             writer: self.writer.clone(),
             config: self.config.clone(),
             ledger_entries: self.ledger_entries.0.clone(),
-            schema: self.schema.clone(),
             locator: self.locator,
+            schema: Schema::clone(&self.schema),
         };
         let json = serde_json::to_vec(&metadata).expect("strings and numbers are valid JSON");
         let used = FIXED_BYTES + json.len();
@@ -90,6 +93,15 @@ impl FileHeader {
     /// # Errors
     /// Anything that is not a header of this major version, whole and unchanged.
     pub fn decode(bytes: &[u8]) -> Result<(Self, u64), FrameError> {
+        let (header, _, first_frame) = Self::decode_known(bytes, None)?;
+        Ok((header, first_frame))
+    }
+
+    /// As [`FileHeader::decode`]; a schema whose text is known is not parsed again.
+    pub(crate) fn decode_known(
+        bytes: &[u8],
+        known: Option<&KnownSchemas>,
+    ) -> Result<(Self, Arc<KnownSchema>, u64), FrameError> {
         let fixed = Fixed::decode(bytes)?;
         if bytes.len() < fixed.used_bytes {
             return Err(FrameError::Truncated {
@@ -104,9 +116,7 @@ impl FileHeader {
         if got != fixed.crc32c {
             return Err(FrameError::Checksum { part: PART, expected: fixed.crc32c, got });
         }
-        let metadata: Metadata =
-            serde_json::from_slice(&used[FIXED_BYTES..]).map_err(FrameError::Metadata)?;
-        metadata.schema.check()?;
+        let (metadata, schema) = parse(&used[FIXED_BYTES..], known)?;
         let run = metadata
             .run
             .parse()
@@ -119,20 +129,20 @@ impl FileHeader {
             created_ns: metadata.created_ns,
             writer: metadata.writer,
             config: metadata.config,
-            schema: metadata.schema,
+            schema: Arc::clone(&schema.schema),
             ledger_entries: EntryNames(metadata.ledger_entries),
             // Without room for one there is none, whatever the key says.
             locator: metadata.locator
                 && fixed.used_bytes as u64 + LOCATOR_BYTES <= fixed.header_bytes,
         };
-        Ok((header, fixed.header_bytes))
+        Ok((header, schema, fixed.header_bytes))
     }
 
-    /// The header of a file, its own bytes (without padding), and where the first frame begins.
+    /// The bytes of a file's header, without padding.
     pub(crate) fn read<R: ReadAt + ?Sized>(
         reader: &R,
         file_bytes: u64,
-    ) -> Result<(Self, Vec<u8>, u64), FrameError> {
+    ) -> Result<Vec<u8>, FrameError> {
         let first_bytes = file_bytes.min(BLOCK_BYTES) as usize;
         let mut bytes = vec![0; first_bytes];
         read_exact(reader, PART, 0, &mut bytes)?;
@@ -146,8 +156,7 @@ impl FileHeader {
             read_exact(reader, PART, first_bytes as u64, &mut bytes[first_bytes..])?;
         }
         bytes.truncate(fixed.used_bytes);
-        let (header, first_frame) = Self::decode(&bytes)?;
-        Ok((header, bytes, first_frame))
+        Ok(bytes)
     }
 }
 
@@ -164,10 +173,48 @@ struct Metadata {
     config: String,
     #[serde(default)]
     ledger_entries: Vec<String>,
-    #[serde(default)]
-    schema: Schema,
     #[serde(default, skip_serializing_if = "is_false")]
     locator: bool,
+    /// The last key, so that its text can be told from the rest.
+    #[serde(default)]
+    schema: Schema,
+}
+
+/// Parses and checks the JSON. Where the schema's text stands last, as it is written, only what is
+/// before it must be parsed if the text is known.
+fn parse(
+    json: &[u8],
+    known: Option<&KnownSchemas>,
+) -> Result<(Metadata, Arc<KnownSchema>), FrameError> {
+    if let Some(known) = known
+        && let Some((head, text)) = split(json)
+    {
+        if let Some(schema) = known.get(text) {
+            return Ok((head, schema));
+        }
+        if let Ok(schema) = serde_json::from_slice::<Schema>(text) {
+            schema.check()?;
+            let schema = Arc::new(KnownSchema::new(Arc::new(schema)));
+            known.keep(text, &schema);
+            return Ok((head, schema));
+        }
+    }
+    let mut metadata: Metadata = serde_json::from_slice(json).map_err(FrameError::Metadata)?;
+    metadata.schema.check()?;
+    let schema = Arc::new(std::mem::take(&mut metadata.schema));
+    Ok((metadata, Arc::new(KnownSchema::new(schema))))
+}
+
+/// What stands before the key `schema`, parsed, and the schema's text, if that is the last key. Within
+/// a string the quotes round the key would be escaped, and within a nested object what stands before
+/// it would not parse.
+fn split(json: &[u8]) -> Option<(Metadata, &[u8])> {
+    const KEY: &[u8] = b",\"schema\":";
+    let at = json.windows(KEY.len()).position(|window| window == KEY)?;
+    let text = json.strip_suffix(b"}")?.get(at + KEY.len()..)?;
+    let mut head = json[..at].to_vec();
+    head.push(b'}');
+    Some((serde_json::from_slice(&head).ok()?, text))
 }
 
 struct Fixed {
@@ -252,7 +299,7 @@ mod tests {
             created_ns: 1_700_000_000_000_000_001,
             writer: "test".into(),
             config: config.into(),
-            schema: Schema::events((0..2).map(source).collect()),
+            schema: Arc::new(Schema::events((0..2).map(source).collect())),
             ledger_entries: EntryNames::default(),
             locator: false,
         }
@@ -266,11 +313,26 @@ mod tests {
             assert!(bytes.len().is_multiple_of(4_096));
             let (decoded, first_frame) = FileHeader::decode(&bytes).expect("decodes");
             assert_eq!((decoded, first_frame), (header.clone(), bytes.len() as u64));
-            let (read, own, first_frame) =
-                FileHeader::read(&bytes, bytes.len() as u64).expect("reads");
-            assert_eq!((read, first_frame), (header, bytes.len() as u64));
-            assert_eq!(own, bytes[..own.len()]);
+            let own = FileHeader::read(&bytes, bytes.len() as u64).expect("reads");
+            assert_eq!(own, bytes[..used_bytes(&bytes)]);
         }
+    }
+
+    #[test]
+    fn a_schema_that_is_known_is_not_parsed_again_and_another_is_not_taken_for_it() {
+        let known = KnownSchemas::new();
+        let decode = |header: &FileHeader| {
+            FileHeader::decode_known(&header.encode(), Some(&known)).expect("decodes")
+        };
+        let (first, schema, _) = decode(&header("schema = \",\\\"schema\\\":{\""));
+        let (second, again, _) = decode(&FileHeader { file_index: 9, ..header("other") });
+        assert!(Arc::ptr_eq(&schema, &again) && Arc::ptr_eq(&first.schema, &second.schema));
+        assert_eq!(second, FileHeader { file_index: 9, ..header("other") });
+        let mut other = header("");
+        Arc::make_mut(&mut other.schema).columns[0].name = "another".into();
+        let (third, different, _) = decode(&other);
+        assert!(!Arc::ptr_eq(&schema, &different));
+        assert_eq!(third, other);
     }
 
     #[test]

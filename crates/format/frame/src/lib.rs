@@ -35,7 +35,7 @@
 //!     created_ns: 0,
 //!     writer: "example".into(),
 //!     config: String::new(),
-//!     schema,
+//!     schema: schema.into(),
 //!     ledger_entries: EntryNames::default(),
 //!     locator: false,
 //! };
@@ -97,6 +97,7 @@ mod frame;
 mod fuzz;
 mod header;
 mod kinds;
+mod known;
 mod ledger;
 mod pieces;
 mod places;
@@ -121,6 +122,7 @@ pub use frame::{ColumnEntry, FrameInfo, FrameLayout, FrameSummary, write_frame};
 pub use fuzz::fuzz_file;
 pub use header::FileHeader;
 pub use kinds::{ColumnKind, Dtype, FrameKind};
+pub use known::KnownSchemas;
 pub use ledger::{
     EntryNames, decode_ledger, encode_channel_increment, encode_ledger_increment,
     encode_ledger_total,

@@ -16,6 +16,7 @@ use crate::events::EventColumns;
 use crate::frame::{ColumnEntry, FrameSummary};
 use crate::header::FileHeader;
 use crate::kinds::FrameKind;
+use crate::known::{KnownSchema, KnownSchemas};
 use crate::places::Places;
 use crate::read_at::ReadAt;
 use crate::stored::{RowShape, check_rows, check_stored, read_frame_header, read_stored_column};
@@ -58,7 +59,6 @@ pub struct FileReader<R> {
     reader: R,
     file_bytes: u64,
     header: FileHeader,
-    encoded_header: Vec<u8>,
     header_problem: Option<FrameError>,
     first_frame: u64,
     frames: Vec<FrameSummary>,
@@ -67,10 +67,7 @@ pub struct FileReader<R> {
     options: OpenOptions,
     /// Where the next frame of a file will stand that is not closed.
     next: u64,
-    columns: EventColumns,
-    channels: OnceLock<ChannelColumns>,
-    /// For each column of the schema by rising id: what its rows are.
-    rows: Vec<(u32, RowShape)>,
+    schema: Arc<KnownSchema>,
     ledger: OnceLock<Ledger>,
 }
 
@@ -88,32 +85,43 @@ impl<R: ReadAt> FileReader<R> {
     /// # Errors
     /// As [`FileReader::open`].
     pub fn open_with(reader: R, options: &OpenOptions) -> Result<Self, FrameError> {
+        Self::open_known(reader, options, None)
+    }
+
+    /// As [`FileReader::open_with`]; a schema that is known is not parsed again, one that is not is
+    /// known from then on.
+    ///
+    /// # Errors
+    /// As [`FileReader::open`].
+    pub fn open_known(
+        reader: R,
+        options: &OpenOptions,
+        known: Option<&KnownSchemas>,
+    ) -> Result<Self, FrameError> {
         let file_bytes = reader.bytes().map_err(FrameError::Length)?;
         let closed = Trailer::read(&reader, file_bytes)
             .and_then(|trailer| Toc::of_trailer(&reader, &trailer, file_bytes));
         let mut header_problem = None;
-        let (header, encoded_header, first_frame) =
-            match (FileHeader::read(&reader, file_bytes), &closed) {
-                (Ok(header), _) => header,
-                // A header that is damaged is read from the TOC's copy. The trailer has a version of
-                // its own, so that a file of a later version does not come here.
-                (Err(error), Ok(toc)) => {
-                    let Ok(copy) = header_from_toc(&reader, toc) else { return Err(error) };
-                    header_problem = Some(error);
-                    copy
-                }
-                (Err(error), _) => return Err(error),
-            };
+        let header = FileHeader::read(&reader, file_bytes)
+            .and_then(|bytes| FileHeader::decode_known(&bytes, known));
+        let (header, schema, first_frame) = match (header, &closed) {
+            (Ok(header), _) => header,
+            // A header that is damaged is read from the TOC's copy. The trailer has a version of
+            // its own, so that a file of a later version does not come here.
+            (Err(error), Ok(toc)) => {
+                let copy = header_from_toc(&reader, toc)
+                    .and_then(|bytes| FileHeader::decode_known(&bytes, known));
+                let Ok(copy) = copy else { return Err(error) };
+                header_problem = Some(error);
+                copy
+            }
+            (Err(error), _) => return Err(error),
+        };
         let closed = closed.and_then(|toc| toc_of_this_file(toc, &header, first_frame));
-        let columns = EventColumns::of(&header.schema);
-        let infos = header.schema.columns.iter();
-        let mut rows: Vec<_> = infos.map(|info| (info.id, RowShape::of(info))).collect();
-        rows.sort_unstable_by_key(|(id, _)| *id);
         let mut file = Self {
             reader,
             file_bytes,
             header,
-            encoded_header,
             header_problem,
             first_frame,
             frames: Vec::new(),
@@ -121,9 +129,7 @@ impl<R: ReadAt> FileReader<R> {
             condition: Condition::Closed,
             options: *options,
             next: first_frame,
-            columns,
-            channels: OnceLock::new(),
-            rows,
+            schema,
             ledger: OnceLock::new(),
         };
         match closed {
@@ -260,12 +266,12 @@ impl<R: ReadAt> FileReader<R> {
 
     /// Which columns of the schema hold events.
     pub fn event_columns(&self) -> &EventColumns {
-        &self.columns
+        &self.schema.events
     }
 
     /// Which columns of the schema hold channels.
     pub fn channel_columns(&self) -> &ChannelColumns {
-        self.channels.get_or_init(|| ChannelColumns::of(&self.header.schema))
+        self.schema.channels()
     }
 
     /// The TOC's ledger: the total at the file's close. `None` without a TOC.
@@ -400,15 +406,20 @@ impl<R: ReadAt> FileReader<R> {
     }
 
     /// The file header's bytes without padding.
-    pub(crate) fn encoded_header(&self) -> &[u8] {
-        &self.encoded_header
+    pub(crate) fn encoded_header(&self) -> Result<Vec<u8>, FrameError> {
+        if self.header_problem.is_none() {
+            return FileHeader::read(&self.reader, self.file_bytes);
+        }
+        Trailer::read(&self.reader, self.file_bytes)
+            .and_then(|trailer| Toc::of_trailer(&self.reader, &trailer, self.file_bytes))
+            .and_then(|toc| header_from_toc(&self.reader, &toc))
     }
 
     /// The file header's bytes as they stand before the first frame.
-    pub(crate) fn padded_header(&self) -> Vec<u8> {
-        let mut bytes = self.encoded_header.clone();
+    pub(crate) fn padded_header(&self) -> Result<Vec<u8>, FrameError> {
+        let mut bytes = self.encoded_header()?;
         bytes.resize(self.first_frame as usize, 0);
-        bytes
+        Ok(bytes)
     }
 
     /// Where the first frame begins.
@@ -448,8 +459,7 @@ impl<R: ReadAt> FileReader<R> {
     }
 
     fn shape(&self, column: u32) -> Option<RowShape> {
-        let at = self.rows.binary_search_by_key(&column, |(id, _)| *id).ok()?;
-        Some(self.rows[at].1)
+        self.schema.row_shape(column)
     }
 
     /// A frame's directory as the frame itself has it.

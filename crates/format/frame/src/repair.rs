@@ -82,7 +82,7 @@ pub fn repair<R: ReadAt>(
     ledger_before: Option<&Ledger>,
 ) -> Result<RepairPlan, FrameError> {
     let file = FileReader::open(&reader)?;
-    let file_header = file.header_problem().map(|_| file.padded_header());
+    let file_header = file.header_problem().map(|_| file.padded_header()).transpose()?;
     if file.closed() && file.verify_index().is_empty() {
         return untouched(&file, file_header);
     }
@@ -93,7 +93,7 @@ pub fn repair<R: ReadAt>(
     let source_count = walked.header().schema.sources.len();
     let before = ledger_before.filter(|before| before.sources.len() == source_count);
     let mut ledger = before.cloned().unwrap_or_else(|| Ledger::new(source_count));
-    let mut toc = TocBuilder::new(walked.encoded_header());
+    let mut toc = TocBuilder::new(&walked.encoded_header()?);
     let mut damaged = Vec::new();
     for (index, summary) in walked.frames().iter().enumerate() {
         let columns = walked.columns(index);

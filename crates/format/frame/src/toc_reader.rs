@@ -394,19 +394,19 @@ impl Toc {
     }
 }
 
-/// The file header that the TOC keeps a copy of, with that copy and the offset of the first frame.
+/// The copy of the file header that the TOC keeps, checked and without padding.
 pub(crate) fn header_from_toc<R: ReadAt + ?Sized>(
     reader: &R,
     toc: &Toc,
-) -> Result<(FileHeader, Vec<u8>, u64), FrameError> {
-    let bytes = toc.file_header(reader)?;
-    let (header, first_frame) = FileHeader::decode(&bytes)?;
+) -> Result<Vec<u8>, FrameError> {
+    let mut bytes = toc.file_header(reader)?;
+    let (header, _) = FileHeader::decode(&bytes)?;
     if header.file_id != toc.summary.info.file_id {
         let (part, field, expected) = (Part::FileHeader, "file_id", "the TOC's");
         return Err(FrameError::Field { part, field, expected, got: header.file_id });
     }
-    let used = crate::header::used_bytes(&bytes).min(bytes.len());
-    Ok((header, bytes[..used].to_vec(), first_frame))
+    bytes.truncate(crate::header::used_bytes(&bytes));
+    Ok(bytes)
 }
 
 fn decode_frame_record(record: &[u8], file_id: u64) -> FrameSummary {

@@ -41,7 +41,7 @@ const FRAME_BYTES: u64 = 1 << 30;
 fn long_file(column: u32, frame: u64, content: &[u8]) -> Sparse {
     // Few columns in the schema: this test is about the TOC.
     let mut header = header(1);
-    header.schema.columns.push(ColumnInfo {
+    std::sync::Arc::make_mut(&mut header.schema).columns.push(ColumnInfo {
         name: "X1:CHANNEL".into(),
         unit: "V".into(),
         ..ColumnInfo::new(column, ColumnKind::Unknown("later".into()), Dtype::U8)

@@ -46,12 +46,21 @@ pub struct Segment {
 pub struct Piece {
     /// The frame: a place in [`Run::channel_frames`].
     pub frame: usize,
-    /// The first one's row in the frame's column.
+    /// The channel's column in that frame.
+    pub entry: ColumnEntry,
+    /// The first one's row in the column.
     pub row: u64,
     /// The number of the first one.
     pub first_sample: u64,
     /// How many there are.
     pub samples: u64,
+}
+
+impl Piece {
+    /// The number behind the last sample.
+    pub fn end_sample(&self) -> u64 {
+        self.first_sample + self.samples
+    }
 }
 
 /// A channel of a run.
@@ -156,16 +165,22 @@ impl<'a> Channel<'a> {
     /// # Errors
     /// An index that cannot be read, or says what cannot be.
     pub fn pieces(&self) -> Result<Vec<Piece>, StorageError> {
-        let parts = self.parts(&Select::All)?;
-        Ok(parts
-            .iter()
-            .map(|part| Piece {
-                frame: part.frame,
-                row: part.row,
-                first_sample: part.first_sample,
-                samples: part.samples,
-            })
-            .collect())
+        self.pieces_in(&Select::All)
+    }
+
+    /// As [`Channel::pieces`], of what is selected.
+    ///
+    /// # Errors
+    /// As [`Channel::pieces`].
+    pub fn pieces_in(&self, select: &Select) -> Result<Vec<Piece>, StorageError> {
+        let piece = |part: &Part| Piece {
+            frame: part.frame,
+            entry: part.entry,
+            row: part.row,
+            first_sample: part.first_sample,
+            samples: part.samples,
+        };
+        Ok(self.parts(select)?.iter().map(piece).collect())
     }
 
     /// From the first sample's time to the end of the last one: nanoseconds in the channel's time
@@ -177,7 +192,7 @@ impl<'a> Channel<'a> {
         let pieces = self.pieces()?;
         let rate = self.info().rate;
         let first = pieces.iter().map(|piece| piece.first_sample).min();
-        let end = pieces.iter().map(|piece| piece.first_sample + piece.samples).max();
+        let end = pieces.iter().map(Piece::end_sample).max();
         Ok(first.zip(end).map(|(first, end)| rate.time_ns(first)..rate.time_ns(end)))
     }
 

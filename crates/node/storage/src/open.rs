@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use catchment_disk::{ReadFile, list_folder};
-use catchment_frame::{ColumnKind, FileHeader, FileReader, FrameError, FrameRef};
+use catchment_frame::{
+    ColumnKind, FileHeader, FileReader, FrameError, FrameRef, KnownSchemas, OpenOptions,
+};
 
 use crate::counted::Counted;
 use crate::error::StorageError;
@@ -191,7 +193,11 @@ pub(crate) fn open_file(
     let file = ReadFile::open(&path)?;
     let blank =
         is_blank(&file).map_err(|source| StorageError::Read { path: path.clone(), source })?;
-    Ok(match FileReader::open(Counted::new(file, bytes_read)) {
+    // A file that grows is read as far as it goes; in others a hole is searched for what follows.
+    let search_bytes_max = if locked { 0 } else { OpenOptions::default().search_bytes_max };
+    let options = OpenOptions { search_bytes_max, ..OpenOptions::default() };
+    let file = Counted::new(file, bytes_read);
+    Ok(match FileReader::open_known(file, &options, Some(&SCHEMAS)) {
         Ok(reader) => Ok(RunFile { path, reader, locked }),
         // A blank beginning alone is no verdict: a damaged header is read from the TOC's copy.
         Err(_) if blank => Err(FileProblem::Blank { path, locked }),
@@ -214,7 +220,8 @@ fn check_together(files: &[RunFile]) -> Result<(), StorageError> {
                 expected,
             });
         }
-        if header.schema != first.header().schema {
+        let same = Arc::ptr_eq(&header.schema, &first.header().schema);
+        if !same && header.schema != first.header().schema {
             return Err(StorageError::SchemaDiffers { path, first: first.path.clone() });
         }
         let index = header.file_index;
@@ -225,4 +232,6 @@ fn check_together(files: &[RunFile]) -> Result<(), StorageError> {
     Ok(())
 }
 
+/// Schemas met in this process: a run's files have the same, and runs are opened again and again.
+static SCHEMAS: KnownSchemas = KnownSchemas::new();
 const MISSING_NAMED_MAX: u32 = 1_000;

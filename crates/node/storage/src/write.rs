@@ -16,6 +16,7 @@ mod parts;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use catchment_disk::DiskConfig;
 use catchment_frame::{
@@ -40,6 +41,7 @@ pub use parts::{
 /// that it was writing; files before stay.
 pub struct RunWriter {
     run: NewRun,
+    schema: Arc<Schema>,
     options: WriteOptions,
     columns: EventColumns,
     channels: ChannelColumns,
@@ -119,6 +121,7 @@ impl RunWriter {
             next_index: 0,
             sequence: options.first_sequence,
             report: WriteReport::default(),
+            schema: Arc::new(run.schema.clone()),
             run,
             options,
         };
@@ -474,7 +477,7 @@ impl RunWriter {
             created_ns: now_ns(),
             writer: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
             config: self.run.config.clone(),
-            schema: self.run.schema.clone(),
+            schema: Arc::clone(&self.schema),
             ledger_entries: EntryNames::default(),
             // Nobody sees the file before it has its TOC.
             locator: false,

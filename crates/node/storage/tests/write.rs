@@ -11,7 +11,7 @@ use catchment_storage::{
 use common::{fragment, header, key, time_ns};
 
 fn schema() -> Schema {
-    header(3, 0).schema
+    Schema::clone(&header(3, 0).schema)
 }
 
 /// Writes events with all fragments but those of source 1 in every third event.
