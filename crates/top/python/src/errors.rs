@@ -10,6 +10,7 @@ use pyo3::exceptions::PyOSError;
 pyo3::import_exception!(catchment._errors, CatchmentError);
 pyo3::import_exception!(catchment._errors, FileError);
 pyo3::import_exception!(catchment._errors, RunClosedError);
+pyo3::import_exception!(catchment._errors, UnknownChannelError);
 pyo3::import_exception!(catchment._errors, UnknownEventError);
 pyo3::import_exception!(catchment._errors, UnknownSourceError);
 
@@ -23,9 +24,8 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
         error @ (StorageError::NoEvent { .. } | StorageError::NoFrame { .. }) => {
             UnknownEventError::new_err(error.to_string())
         }
-        error @ (StorageError::NoSource { .. } | StorageError::NoChannel { .. }) => {
-            UnknownSourceError::new_err(error.to_string())
-        }
+        error @ StorageError::NoSource { .. } => UnknownSourceError::new_err(error.to_string()),
+        error @ StorageError::NoChannel { .. } => UnknownChannelError::new_err(error.to_string()),
         error @ (StorageError::Frame { .. }
         | StorageError::Column { .. }
         | StorageError::Trend { .. }

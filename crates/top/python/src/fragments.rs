@@ -3,12 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use catchment_frame::{ColumnInfo, ColumnKind, Dtype, FieldInfo, PayloadType};
 use catchment_model::SourceId;
 use catchment_storage::{FragmentRows, Run, StorageError};
 use numpy::PyArray1;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
+use crate::channels::numpy_name;
 use crate::views::{Joined, Kept, Memory, owned};
 
 /// Fragments of one source, one row per event.
@@ -18,15 +21,22 @@ use crate::views::{Joined, Kept, Memory, owned};
 #[pyclass(frozen, sequence, module = "catchment")]
 pub(crate) struct Fragments {
     source: String,
+    /// What the source says of its payload, where it says more than bytes.
+    payload: Option<PayloadType>,
     memory: Py<Memory>,
     rows: Range<usize>,
 }
 
 impl Fragments {
     /// All rows of one frame's column.
-    pub(crate) fn of_frame(py: Python<'_>, source: String, part: FragmentRows) -> PyResult<Self> {
+    pub(crate) fn of_frame(
+        py: Python<'_>,
+        (run, source): (&Run, SourceId),
+        part: FragmentRows,
+    ) -> PyResult<Self> {
         let memory = Memory::new(py, Kept::Column(part.column))?;
-        Ok(Self { source, memory, rows: part.rows })
+        let (source, payload) = about(run, source);
+        Ok(Self { source, payload, memory, rows: part.rows })
     }
 
     /// The rows with keys from `first` to `last`. Rows of one frame are a view of its column; rows
@@ -37,7 +47,7 @@ impl Fragments {
         source: SourceId,
         (first, last): (u64, u64),
     ) -> PyResult<Self> {
-        let name = run.sources()[source.index()].name.clone();
+        let (name, payload) = about(run, source);
         let kept =
             py.detach(|| collect(run, source, first, last)).map_err(crate::errors::python_error)?;
         let (kept, rows) = match kept {
@@ -47,7 +57,7 @@ impl Fragments {
                 (Kept::Joined(joined), rows)
             }
         };
-        Ok(Self { source: name, memory: Memory::new(py, kept)?, rows })
+        Ok(Self { source: name, payload, memory: Memory::new(py, kept)?, rows })
     }
 
     fn data_range(&self) -> Range<usize> {
@@ -107,6 +117,21 @@ impl Fragments {
         owned(py, self.rows.clone().map(|row| kept.is_there(row)).collect())
     }
 
+    /// What the source says of its payload: `dtype` (numpy's), `shape` of one fragment's array (empty
+    /// if fragments differ in length) and `skip`, the bytes before it. None for plain bytes.
+    #[getter]
+    fn payload<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        self.payload.as_ref().map(|payload| payload_dict(py, payload)).transpose()
+    }
+
+    /// The fragments as one array of the source's own type, shape (n, ...), without a copy where all
+    /// are there; where some are missing a masked array. Raises TypeError if the source has no type,
+    /// ValueError if a fragment does not have the length that its type has.
+    #[getter]
+    fn array<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("catchment._typed")?.call_method1("array", (slf,))
+    }
+
     fn __len__(&self) -> usize {
         self.rows.len()
     }
@@ -164,6 +189,37 @@ pub(crate) fn row_of(index: isize, rows: usize) -> PyResult<usize> {
     let row = if index < 0 { index.checked_add_unsigned(rows) } else { Some(index) };
     let row = row.and_then(|row| usize::try_from(row).ok()).filter(|row| *row < rows);
     row.ok_or_else(|| PyIndexError::new_err(format!("index {index} of {rows}")))
+}
+
+/// Name and type of a source.
+fn about(run: &Run, source: SourceId) -> (String, Option<PayloadType>) {
+    let schema = &run.header().schema;
+    let id = schema.column(Some(source), &ColumnKind::FragmentPayload);
+    let column = schema.columns.iter().find(|column| Some(column.id) == id);
+    let typed = |payload: &PayloadType| {
+        payload.dtype != Dtype::U8 || !payload.shape.is_empty() || payload.skip > 0
+    };
+    let payload = column.and_then(ColumnInfo::payload_type).filter(typed);
+    (run.sources()[source.index()].name.clone(), payload)
+}
+
+fn payload_dict<'py>(py: Python<'py>, payload: &PayloadType) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("shape", &payload.shape)?;
+    dict.set_item("skip", payload.skip)?;
+    let record = PyDict::new(py);
+    if payload.dtype == Dtype::Record {
+        let fields = &payload.fields;
+        let format = |field: &FieldInfo| (numpy_name(field.dtype), field.shape.clone());
+        record.set_item("names", fields.iter().map(|field| &field.name).collect::<Vec<_>>())?;
+        record.set_item("formats", fields.iter().map(format).collect::<Vec<_>>())?;
+        record.set_item("offsets", fields.iter().map(|field| field.offset).collect::<Vec<_>>())?;
+        record.set_item("itemsize", payload.record_bytes)?;
+        dict.set_item("dtype", record)?;
+    } else {
+        dict.set_item("dtype", numpy_name(payload.dtype))?;
+    }
+    Ok(dict)
 }
 
 enum Collected {

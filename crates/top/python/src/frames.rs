@@ -98,8 +98,7 @@ impl Frame {
         let (run, frame) = (&self.run, self.index);
         let column = py.detach(|| run.fragments(frame, id)).map_err(python_error)?;
         let rows = 0..column.rows();
-        let name = run.sources()[id.index()].name.clone();
-        Fragments::of_frame(py, name, FragmentRows { frame, rows, column })
+        Fragments::of_frame(py, (run, id), FragmentRows { frame, rows, column })
     }
 
     fn __contains__(&self, source: &Bound<'_, PyAny>) -> bool {

@@ -4,6 +4,7 @@
 //! `ledger.rs` the books; `views.rs` is the one place where memory becomes a numpy array. The
 //! interpreter's lock is released while files are read and columns decompressed.
 
+mod channels;
 mod errors;
 mod events;
 mod fragments;
@@ -25,6 +26,8 @@ use crate::errors::{CatchmentError, python_error};
 mod _native {
     use super::*;
 
+    #[pymodule_export]
+    use crate::channels::{ChannelReader, sample_times};
     #[pymodule_export]
     use crate::events::{Event, Events};
     #[pymodule_export]

@@ -2,22 +2,25 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use catchment_model::SourceId;
-use catchment_storage::Run;
+use catchment_storage::{Follow, Run, TrendKind};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyDict, PyIterator, PyList};
 
-use crate::errors::{RunClosedError, UnknownSourceError, python_error};
+use crate::channels::{ChannelReader, channel_object, trend_columns};
+use crate::errors::{RunClosedError, UnknownChannelError, UnknownSourceError, python_error};
 use crate::events::{Events, unknown};
 use crate::fragments::Fragments;
 use crate::frames::Frames;
 use crate::ledger::{RunLedger, of_run};
 use crate::views::{Kept, Memory};
 
-/// A recorded run, open for reading: a mapping from source names (or numbers) to sources.
+/// A recorded run, open for reading: a mapping from the names of sources and channels to them.
+/// Sources are found by their numbers, too.
 ///
 /// `catchment.open` makes it. Data are read when they are asked for. Arrays stay valid after the
 /// run was closed, because they keep what they show.
@@ -28,11 +31,13 @@ pub(crate) struct PyRun {
     events: PyOnceLock<Py<Events>>,
     ledger: PyOnceLock<Py<RunLedger>>,
     config: PyOnceLock<Py<PyDict>>,
+    /// Looks for what is written behind what is known, where the run is followed.
+    follow: Option<Mutex<Follow>>,
 }
 
 impl PyRun {
     /// The run, unless it was closed.
-    fn run(&self) -> PyResult<Arc<Run>> {
+    pub(crate) fn run(&self) -> PyResult<Arc<Run>> {
         let run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
         let closed = || RunClosedError::new_err(format!("{} was closed", self.path.display()));
         run.as_ref().map(Arc::clone).ok_or_else(closed)
@@ -74,6 +79,140 @@ impl PyRun {
         Ok(Sources { run: self.run()? })
     }
 
+    /// The names of the channels, in the order of the run.
+    #[getter]
+    fn channels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let run = self.run()?;
+        PyList::new(py, run.channels().iter().map(|channel| &channel.name))
+    }
+
+    /// The channel of that name. Raises UnknownChannelError if there is none.
+    fn channel<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let run = slf.get().run()?;
+        let place = run.channels().iter().position(|channel| channel.name == name);
+        let place = place.ok_or_else(|| {
+            let count = run.channels().len();
+            let message = format!("there is no channel '{name}': the run has {count}");
+            UnknownChannelError::new_err(message)
+        })?;
+        channel_object(slf.py(), ChannelReader::new(slf.clone().unbind(), place))
+    }
+
+    /// The trend of a channel: mean, min, max, rms and n of every "second" or "minute". None if the
+    /// run has no trends, or not of this channel.
+    #[pyo3(signature = (name, period = "second"))]
+    fn trend<'py>(
+        slf: &Bound<'py, Self>,
+        name: &str,
+        period: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let exports = slf.py().import("catchment._exports")?;
+        exports.call_method1("trend", (slf, name, period))
+    }
+
+    fn _trend_columns<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        period: &str,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let kind = match period {
+            "second" => TrendKind::Second,
+            "minute" => TrendKind::Minute,
+            other => {
+                let message = format!("expected \"second\" or \"minute\", got \"{other}\"");
+                return Err(pyo3::exceptions::PyValueError::new_err(message));
+            }
+        };
+        trend_columns(py, &*self.run()?, name, kind)
+    }
+
+    /// Channels as an xarray.Dataset: all, or those of some names or patterns; a range of time.
+    #[pyo3(signature = (names = None, start = None, stop = None))]
+    fn to_xarray<'py>(
+        slf: &Bound<'py, Self>,
+        names: Option<Bound<'py, PyAny>>,
+        start: Option<Bound<'py, PyAny>>,
+        stop: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let exports = slf.py().import("catchment._exports")?;
+        exports.call_method1("to_xarray", (slf, names, start, stop))
+    }
+
+    /// Channels of one rate, or the events of a run without channels, as a pyarrow.Table.
+    #[pyo3(signature = (names = None, start = None, stop = None))]
+    fn to_arrow<'py>(
+        slf: &Bound<'py, Self>,
+        names: Option<Bound<'py, PyAny>>,
+        start: Option<Bound<'py, PyAny>>,
+        stop: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let exports = slf.py().import("catchment._exports")?;
+        exports.call_method1("to_arrow", (slf, names, start, stop))
+    }
+
+    /// Looks for what was written since the run was opened. `frames`, channels and events are then
+    /// those of the longer run; what was read before stays.
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        self.run()?;
+        let opened = py.detach(|| Run::open(&self.path)).map_err(python_error)?;
+        let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        if run.is_some() {
+            *run = Some(Arc::new(opened));
+        }
+        Ok(())
+    }
+
+    /// Waits until frames are written, for a run that is followed: True when there are more than
+    /// before, False when `timeout` seconds have passed or the run has ended.
+    #[pyo3(signature = (timeout = None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        let seen = frame_count(&*self.run()?);
+        Ok(self._grown(py, seen, timeout)? > seen)
+    }
+
+    /// How many frames there are, once they are more than `seen`, the time is over, or the run has
+    /// ended.
+    fn _grown(&self, py: Python<'_>, seen: usize, timeout: Option<f64>) -> PyResult<usize> {
+        let Some(follow) = &self.follow else {
+            let message = "the run is not followed: open it with follow=True";
+            return Err(pyo3::exceptions::PyValueError::new_err(message));
+        };
+        let begun = Instant::now();
+        loop {
+            let known = frame_count(&*self.run()?);
+            let over = timeout.is_some_and(|timeout| begun.elapsed().as_secs_f64() >= timeout);
+            if known > seen || over {
+                return Ok(known);
+            }
+            py.check_signals()?;
+            let (grown, ended) = py
+                .detach(|| {
+                    let mut follow = follow.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut grown = follow.next_within(FOLLOW_ROUND)?.is_some();
+                    while follow.try_next()?.is_some() {
+                        grown = true;
+                    }
+                    Ok((grown, follow.ended()))
+                })
+                .map_err(python_error)?;
+            if grown {
+                self.refresh(py)?;
+            } else if ended {
+                return Ok(frame_count(&*self.run()?));
+            }
+        }
+    }
+
+    #[getter]
+    fn _follows(&self) -> bool {
+        self.follow.is_some()
+    }
+
+    fn _known_frames(&self) -> PyResult<Frames> {
+        Ok(Frames::new(self.run()?))
+    }
+
     /// The events.
     #[getter]
     fn events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Events>> {
@@ -108,9 +247,14 @@ impl PyRun {
         Ok(self.run()?.config().to_owned())
     }
 
-    /// The frames: what the run was written in, some megabytes each. The way to read much.
-    fn frames(&self) -> PyResult<Frames> {
-        Ok(Frames::new(self.run()?))
+    /// The frames of events: what the run was written in, some megabytes each. The way to read much.
+    /// Of a run that is followed: an iterator that waits for the next, until the run has ended.
+    fn frames<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let frames = slf.get()._known_frames()?;
+        if slf.get().follow.is_some() {
+            return slf.py().import("catchment._follow")?.call_method1("frames", (slf,));
+        }
+        Ok(Bound::new(slf.py(), frames)?.into_any())
     }
 
     /// Closes the files. What was read stays.
@@ -128,23 +272,38 @@ impl PyRun {
         self.close();
     }
 
-    fn __getitem__(&self, source: SourceKey) -> PyResult<Source> {
-        let run = self.run()?;
-        let id = find_source(&run, &source)?;
-        Ok(Source { run, id })
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, name: SourceKey) -> PyResult<Bound<'py, PyAny>> {
+        let run = slf.get().run()?;
+        let source = find_source(&run, &name);
+        if let (Err(_), SourceKey::Name(text)) = (&source, &name)
+            && !run.channels().is_empty()
+        {
+            return Self::channel(slf, text);
+        }
+        Ok(Bound::new(slf.py(), Source { run, id: source? })?.into_any())
     }
 
-    fn __contains__(&self, source: &Bound<'_, PyAny>) -> PyResult<bool> {
+    fn __contains__(&self, name: &Bound<'_, PyAny>) -> PyResult<bool> {
         let run = self.run()?;
-        Ok(source.extract().is_ok_and(|source: SourceKey| find_source(&run, &source).is_ok()))
+        Ok(name.extract().is_ok_and(|name: SourceKey| {
+            let channel = |channel: &catchment_storage::ChannelInfo| match &name {
+                SourceKey::Name(text) => channel.name == *text,
+                SourceKey::Number(_) => false,
+            };
+            find_source(&run, &name).is_ok() || run.channels().iter().any(channel)
+        }))
     }
 
     fn __len__(&self) -> PyResult<usize> {
-        Ok(self.run()?.sources().len())
+        let run = self.run()?;
+        Ok(run.sources().len() + run.channels().len())
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
-        names(py, &*self.run()?)?.try_iter()
+        let run = self.run()?;
+        let sources = run.sources().iter().map(|source| &source.name);
+        let channels = run.channels().iter().map(|channel| &channel.name);
+        PyList::new(py, sources.chain(channels).collect::<Vec<_>>())?.try_iter()
     }
 
     fn __repr__(&self) -> String {
@@ -153,12 +312,13 @@ impl PyRun {
         };
         let files = run.files().len();
         format!(
-            "<catchment.Run {} at {}: {} sources, {} events in {} frames, {files} {}, {}>",
+            "<catchment.Run {} at {}: {} sources, {} channels, {} events in {} frames, {files} {}, {}>",
             run.header().run_number,
             self.path.display(),
             run.sources().len(),
+            run.channels().len(),
             run.event_count(),
-            run.frames().len(),
+            frame_count(&run),
             if files == 1 { "file" } else { "files" },
             status(&run)
         )
@@ -170,19 +330,44 @@ impl PyRun {
 /// Works on files that are being recorded and on those of a recorder that was killed; `status` says
 /// so. `cache_bytes` bounds the decoded columns that are kept in case they are wanted again.
 ///
+/// With `follow`, `frames` and iterating over a channel go on as the run is written, and end with it;
+/// `wait` waits for more.
+///
 /// Raises FileError if there is nothing that can be read, or files do not belong together; OSError
 /// if the system refuses.
 #[pyfunction]
-#[pyo3(signature = (path, *, cache_bytes = None))]
-pub(crate) fn open(py: Python<'_>, path: PathBuf, cache_bytes: Option<usize>) -> PyResult<PyRun> {
+#[pyo3(signature = (path, *, follow = false, cache_bytes = None))]
+pub(crate) fn open(
+    py: Python<'_>,
+    path: PathBuf,
+    follow: bool,
+    cache_bytes: Option<usize>,
+) -> PyResult<PyRun> {
     let opened = py.detach(|| match cache_bytes {
         Some(bytes) => Run::open_with_cache(&path, bytes),
         None => Run::open(&path),
     });
+    // Begins before the run was opened a first time: a frame is then rather seen twice than never.
+    let follow = if follow {
+        let follow = py.detach(|| Follow::open(&path, FOLLOW_POLL)).map_err(python_error)?;
+        Some(Mutex::new(follow))
+    } else {
+        None
+    };
     let run = Mutex::new(Some(Arc::new(opened.map_err(python_error)?)));
     let (events, ledger, config) = (PyOnceLock::new(), PyOnceLock::new(), PyOnceLock::new());
-    Ok(PyRun { path, run, events, ledger, config })
+    Ok(PyRun { path, run, events, ledger, config, follow })
 }
+
+/// Frames of events and of channels.
+fn frame_count(run: &Run) -> usize {
+    run.frames().len() + run.channel_frames().len()
+}
+
+/// How often a run that is followed is looked at.
+const FOLLOW_POLL: Duration = Duration::from_millis(20);
+/// How long Python's signals may wait.
+const FOLLOW_ROUND: Duration = Duration::from_millis(100);
 
 /// A source by its name or its number.
 #[derive(FromPyObject)]

@@ -8,19 +8,26 @@
         for frame in run.frames():                 # some megabytes at a time
             fragments = frame["rich-017"]
             fragments.data, fragments.offsets, frame.keys
+        strain = run["L1:STRAIN"]                  # a channel
+        strain.numpy(start, stop), strain.xarray(), strain.pandas(), strain.dask
+        run.trend("L1:STRAIN", "minute").mean
 
-Arrays are read-only views of the memory that a column was read into; they keep it alive. Only the
-columns that are asked for are read, and each one's checksum is checked.
+Arrays of events are read-only views of the memory that a column was read into; they keep it alive.
+Only the columns that are asked for are read, and each one's checksum is checked.
 """
 
+from catchment._channels import Channel, Piece, Segment
 from catchment._errors import (
     CatchmentError,
     DamageWarning,
     FileError,
+    GapError,
     RunClosedError,
+    UnknownChannelError,
     UnknownEventError,
     UnknownSourceError,
 )
+from catchment._exports import Trend
 from catchment._flags import EventFlag
 from catchment._native import (
     Event,
@@ -50,6 +57,7 @@ from catchment._reports import (
 __all__ = [
     "AuditReport",
     "CatchmentError",
+    "Channel",
     "DamageWarning",
     "Difference",
     "Event",
@@ -59,15 +67,20 @@ __all__ = [
     "Fragments",
     "Frame",
     "Frames",
+    "GapError",
     "Header",
     "Ledger",
+    "Piece",
     "Problem",
     "Run",
     "RunClosedError",
+    "Segment",
     "Source",
     "SourceLedger",
     "Sources",
+    "Trend",
     "Unexplained",
+    "UnknownChannelError",
     "UnknownEventError",
     "UnknownSourceError",
     "VerifyReport",

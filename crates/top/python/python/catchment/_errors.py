@@ -30,5 +30,13 @@ class UnknownSourceError(_UnknownError):
     """The run has no source of that name or number."""
 
 
+class UnknownChannelError(_UnknownError):
+    """The run has no channel of that name."""
+
+
+class GapError(CatchmentError, ValueError):
+    """Samples of a channel are missing in a range that was to be one array."""
+
+
 class DamageWarning(UserWarning):
     """Something that could not be read is left out of a result."""

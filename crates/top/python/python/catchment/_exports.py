@@ -1,0 +1,197 @@
+"""Whole runs as xarray datasets and Arrow tables, and trends."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from catchment._channels import arrow_column
+from catchment._optional import optional
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pandas as pd
+    import pyarrow as pa
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from catchment import _native
+    from catchment._channels import Channel, Time
+
+
+@dataclass(frozen=True)
+class Trend:
+    """What a channel did in every second or minute: arrays of the same length.
+
+    A second without a sample has no row. Values are the channel's, scale and offset applied; rms is
+    the root of the mean square.
+    """
+
+    name: str
+    unit: str
+    time_scale: str
+    times: NDArray[np.int64]
+    """Where each second or minute begins: nanoseconds of the channel's time scale."""
+    mean: NDArray[np.float64]
+    min: NDArray[Any]
+    max: NDArray[Any]
+    rms: NDArray[np.float64]
+    n: NDArray[np.unsignedinteger[Any]]
+    """How many samples there were."""
+
+    def __len__(self) -> int:
+        """How many seconds or minutes there are."""
+        return len(self.times)
+
+    def pandas(self) -> pd.DataFrame:
+        """As a pandas.DataFrame over time."""
+        pandas = optional("pandas")
+        frame: pd.DataFrame = pandas.DataFrame(
+            {name: getattr(self, name) for name in TREND_COLUMNS},
+            index=pandas.DatetimeIndex(self.times.view("datetime64[ns]"), name="time"),
+        )
+        return frame
+
+
+TREND_COLUMNS = ("mean", "min", "max", "rms", "n")
+
+
+def trend(run: _native.Run, name: str, period: Literal["second", "minute"]) -> Trend | None:
+    """Read a channel's trend; None where the run has none."""
+    found = run._trend_columns(name, period)  # noqa: SLF001 (its native half)
+    return None if found is None else Trend(name=name, **found)
+
+
+def chosen(run: _native.Run, names: str | Iterable[str] | None) -> list[Channel]:
+    """Channels by name or pattern (`*`, `?`), in the order of the run; all without one."""
+    if names is None:
+        return [run.channel(name) for name in run.channels]
+    patterns = [names] if isinstance(names, str) else list(names)
+    for pattern in patterns:
+        if not fnmatch.filter(run.channels, pattern):
+            run.channel(pattern)  # Says which names are near.
+    fits = [
+        name
+        for name in run.channels
+        if any(name == pattern or fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    ]
+    return [run.channel(name) for name in fits]
+
+
+def to_xarray(
+    run: _native.Run,
+    names: str | Iterable[str] | None = None,
+    start: Time | None = None,
+    stop: Time | None = None,
+) -> xr.Dataset:
+    """Channels as an xarray.Dataset.
+
+    Channels with the same times share the dimension `time`; where there are several kinds it is
+    `time_` and the rate.
+    """
+    xarray = optional("xarray")
+    arrays: dict[str, xr.DataArray] = {}
+    axes: dict[tuple[object, ...], tuple[str, NDArray[np.datetime64]]] = {}
+    channels = chosen(run, names)
+    several = len({(channel.rate, channel.time_scale) for channel in channels}) > 1
+    for channel in channels:
+        array = channel.xarray(start, stop)
+        times = array["time"].to_numpy()
+        key = (channel.rate, channel.time_scale, len(times), times[:1].tobytes())
+        axis = axes.get(key)
+        if axis is None or not np.array_equal(axis[1], times):
+            base = f"time_{channel.rate}Hz".replace("/", "_per_") if several else "time"
+            taken = {name for name, _ in axes.values()}
+            name = next(n for n in _numbered(base) if n not in taken)
+            axis = axes[(*key, name)] = axes[key] = (name, times)
+        arrays[channel.name] = array.rename({"time": axis[0]}) if axis[0] != "time" else array
+    about = {"run": run.header.run_id, "run_number": run.header.run_number}
+    dataset: xr.Dataset = xarray.Dataset(arrays, attrs=about)
+    return dataset
+
+
+def _numbered(base: str) -> Iterator[str]:
+    yield base
+    number = 2
+    while True:
+        yield f"{base}_{number}"
+        number += 1
+
+
+def to_arrow(
+    run: _native.Run,
+    names: str | Iterable[str] | None = None,
+    start: Time | None = None,
+    stop: Time | None = None,
+) -> pa.Table:
+    """Channels that have the same times as a pyarrow.Table, or the run's events.
+
+    Events become a row each: event, time, flags, and a column per source with its fragment (null
+    where it is missing). `names` chooses channels or sources.
+    """
+    pyarrow = optional("pyarrow")
+    if not run.channels:
+        return _events(pyarrow, run, names)
+    channels = chosen(run, names)
+    columns: list[Any] = []
+    fields: list[Any] = []
+    times: NDArray[Any] | None = None
+    for channel in channels:
+        table = channel.arrow(start, stop)
+        own = table.column("time").to_numpy()
+        if times is None:
+            times = own
+            columns.append(table.column("time"))
+            fields.append(table.field("time"))
+        elif not np.array_equal(times, own):
+            raise ValueError(
+                f"{channels[0].name} and {channel.name} have samples at different times: "
+                "one table cannot hold them; choose channels of one rate"
+            )
+        columns.append(table.column(channel.name))
+        fields.append(table.field(channel.name))
+    joined: pa.Table = pyarrow.table(columns, schema=pyarrow.schema(fields))
+    return joined
+
+
+def _events(pyarrow: Any, run: _native.Run, names: str | Iterable[str] | None) -> pa.Table:  # noqa: ANN401
+    if names is None:
+        wanted = list(run.sources)
+    else:
+        wanted = [names] if isinstance(names, str) else list(names)
+    batches = []
+    for frame in run.frames():
+        columns = {
+            "event": pyarrow.array(frame.keys),
+            "time": pyarrow.array(frame.times.astype("datetime64[ns]")),
+            "flags": pyarrow.array(frame.flags),
+        }
+        for name in wanted:
+            columns[name] = _fragments(pyarrow, frame[name])
+        batches.append(pyarrow.record_batch(columns))
+    table: pa.Table = pyarrow.Table.from_batches(batches)
+    return table
+
+
+def _fragments(pyarrow: Any, fragments: _native.Fragments) -> Any:  # noqa: ANN401
+    """Fragments as an Arrow column: typed where the source is, bytes otherwise."""
+    missing = ~fragments.valid
+    if fragments.payload is not None:
+        values = np.ma.getdata(fragments.array)
+        if values.dtype.names is None:
+            column = arrow_column(pyarrow, values)
+            if not missing.any():
+                return column
+            rows = pyarrow.array(np.arange(len(missing)), mask=missing)
+            return column.take(rows)
+    buffers = [
+        pyarrow.py_buffer(np.packbits(~missing, bitorder="little")),
+        pyarrow.py_buffer(np.ascontiguousarray(fragments.offsets.astype(np.int64))),
+        pyarrow.py_buffer(np.ascontiguousarray(fragments.data)),
+    ]
+    kind = pyarrow.large_binary()
+    return pyarrow.Array.from_buffers(kind, len(missing), buffers)

@@ -1,0 +1,187 @@
+//! Channels: the native half. `catchment._channels` makes of it what people use.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use catchment_frame::Dtype;
+use catchment_model::SampleRate;
+use catchment_storage::{Channel, Run, Segment, Select, TrendKind};
+use numpy::PyArray1;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict};
+
+use crate::errors::python_error;
+use crate::run::PyRun;
+use crate::views::owned;
+
+/// A channel of a run: what is stored of it.
+#[pyclass(frozen, module = "catchment._native")]
+pub(crate) struct ChannelReader {
+    run: Py<PyRun>,
+    place: usize,
+}
+
+impl ChannelReader {
+    pub(crate) fn new(run: Py<PyRun>, place: usize) -> Self {
+        Self { run, place }
+    }
+
+    /// The run as it is now: it may have grown.
+    fn run(&self) -> PyResult<Arc<Run>> {
+        self.run.get().run()
+    }
+
+    fn channel<'a>(&self, run: &'a Run) -> Channel<'a> {
+        run.channel_at(self.place).expect("a run that grows keeps its channels")
+    }
+}
+
+/// What people get of it.
+pub(crate) fn channel_object(py: Python<'_>, reader: ChannelReader) -> PyResult<Bound<'_, PyAny>> {
+    py.import("catchment._channels")?.getattr("Channel")?.call1((reader,))
+}
+
+/// A trend's columns, and what they are of.
+pub(crate) fn trend_columns<'py>(
+    py: Python<'py>,
+    run: &Run,
+    name: &str,
+    kind: TrendKind,
+) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let trend = py.detach(|| run.trend(name, kind, &Select::All)).map_err(python_error)?;
+    let Some(trend) = trend else { return Ok(None) };
+    let info = run.channel(name).map(|channel| channel.info().clone());
+    let dict = PyDict::new(py);
+    dict.set_item("unit", info.as_ref().map_or("", |info| info.unit.as_str()))?;
+    let scale = info.map_or_else(|| "utc".to_owned(), |info| info.time_scale.to_string());
+    dict.set_item("time_scale", scale)?;
+    let times = trend.start_ns.iter().map(|&time| i64::try_from(time).unwrap_or(i64::MAX));
+    dict.set_item("times", owned(py, times.collect()))?;
+    dict.set_item("mean", owned(py, trend.mean))?;
+    dict.set_item("min", owned(py, trend.min))?;
+    dict.set_item("max", owned(py, trend.max))?;
+    dict.set_item("rms", owned(py, trend.rms))?;
+    dict.set_item("n", owned(py, trend.n))?;
+    Ok(Some(dict))
+}
+
+#[pymethods]
+impl ChannelReader {
+    /// The path that the run was opened at.
+    #[getter]
+    fn path(&self) -> PyResult<PathBuf> {
+        Ok(self.run()?.path().to_owned())
+    }
+
+    /// The run.
+    #[getter]
+    fn run_object(&self, py: Python<'_>) -> Py<PyRun> {
+        self.run.clone_ref(py)
+    }
+
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let run = self.run()?;
+        let info = self.channel(&run).info();
+        let dict = PyDict::new(py);
+        dict.set_item("name", &info.name)?;
+        dict.set_item("dtype", numpy_name(info.dtype))?;
+        dict.set_item("shape", &info.shape)?;
+        dict.set_item("unit", &info.unit)?;
+        dict.set_item("rate", (info.rate.num(), info.rate.den()))?;
+        dict.set_item("time_scale", info.time_scale.to_string())?;
+        dict.set_item("scale", info.scale)?;
+        dict.set_item("offset", info.offset)?;
+        Ok(dict)
+    }
+
+    /// (frame, first sample, samples) of every piece without a gap in one frame.
+    fn pieces(&self, py: Python<'_>) -> PyResult<Vec<(usize, u64, u64)>> {
+        let run = self.run()?;
+        let pieces = py.detach(|| self.channel(&run).pieces()).map_err(python_error)?;
+        Ok(pieces.iter().map(|piece| (piece.frame, piece.first_sample, piece.samples)).collect())
+    }
+
+    /// (first sample, start in ns, samples) of every piece without a gap in a range. An array owns
+    /// its memory.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        kind: &str,
+        first: u64,
+        last: u64,
+    ) -> PyResult<Vec<(u64, u64, Bound<'py, PyAny>)>> {
+        let select = select(kind, first, last)?;
+        let run = self.run()?;
+        let segments = py.detach(|| self.channel(&run).read(&select)).map_err(python_error)?;
+        let info = self.channel(&run).info();
+        let array = |segment: Segment| {
+            let bytes = PyArray1::from_vec(py, segment.bytes);
+            let values = bytes.call_method1("view", (numpy_name(info.dtype),))?;
+            let values = if info.shape.is_empty() {
+                values
+            } else {
+                let shape: Vec<u64> =
+                    std::iter::once(segment.samples).chain(info.shape.iter().copied()).collect();
+                values.call_method1("reshape", (shape,))?
+            };
+            Ok((segment.first_sample, segment.start_ns, values))
+        };
+        segments.into_iter().map(array).collect()
+    }
+
+    /// (first sample, samples) of every piece without a gap in a range. Reads the index only.
+    fn runs(&self, py: Python<'_>, kind: &str, first: u64, last: u64) -> PyResult<Vec<(u64, u64)>> {
+        let select = select(kind, first, last)?;
+        let run = self.run()?;
+        let pieces = py.detach(|| self.channel(&run).pieces_in(&select)).map_err(python_error)?;
+        Ok(pieces.iter().map(|piece| (piece.first_sample, piece.samples)).collect())
+    }
+}
+
+/// Times of consecutive samples, in nanoseconds since the epoch.
+#[pyfunction]
+pub(crate) fn sample_times(
+    py: Python<'_>,
+    num: u64,
+    den: u64,
+    first: u64,
+    count: usize,
+) -> PyResult<Bound<'_, PyArray1<i64>>> {
+    let rate =
+        SampleRate::new(num, den).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let times = py.detach(|| {
+        let time = |index: u64| i64::try_from(rate.time_ns(first.saturating_add(index)));
+        (0..count as u64).map(|index| time(index).unwrap_or(i64::MAX)).collect()
+    });
+    Ok(owned(py, times))
+}
+
+fn select(kind: &str, first: u64, last: u64) -> PyResult<Select> {
+    let last = last.max(first);
+    Ok(match kind {
+        "all" => Select::All,
+        "time" => Select::TimeNs(first..last),
+        "samples" => Select::Samples(first..last),
+        "frames" => Select::Frames(first as usize..last as usize),
+        other => return Err(PyValueError::new_err(format!("no range in {other}"))),
+    })
+}
+
+/// numpy's name of an element type; bytes for what numpy does not know.
+pub(crate) fn numpy_name(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::I8 => "|i1",
+        Dtype::U16 => "<u2",
+        Dtype::I16 => "<i2",
+        Dtype::U32 => "<u4",
+        Dtype::I32 => "<i4",
+        Dtype::U64 => "<u8",
+        Dtype::I64 => "<i8",
+        Dtype::F32 => "<f4",
+        Dtype::F64 => "<f8",
+        Dtype::C64 => "<c8",
+        Dtype::C128 => "<c16",
+        _ => "|u1",
+    }
+}
