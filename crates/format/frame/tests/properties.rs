@@ -32,7 +32,7 @@ fn columns() -> impl Strategy<Value = Vec<Column>> {
 
 fn models() -> impl Strategy<Value = Model> {
     let frame = (columns(), any::<(u64, u64)>(), any::<(u64, u64)>(), 0u64..1_000)
-        .prop_map(|(columns, keys, times, rows)| Frame { columns, keys, times, rows });
+        .prop_map(|(columns, keys, times, rows)| Frame { columns, keys, times, rows, kind: None });
     prop::collection::vec(frame, 0..6).prop_map(|frames| Model { frames, ..Model::new(2) })
 }
 

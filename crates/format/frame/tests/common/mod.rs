@@ -1,12 +1,14 @@
 //! Files made from a simple model: what a test put in is what it must get out.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod channels;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use catchment_frame::{
     Codec, ColumnEncoder, ColumnEntry, ColumnKind, Dtype, EntryNames, FileHeader, FileReader,
     FrameInfo, FrameKind, FrameLayout, FrameSummary, ReadAt, Schema, SourceInfo, TocBuilder,
-    TocFlags, crc32c, encode_ledger_increment, write_frame,
+    TocFlags, crc32c, encode_ledger_increment, encode_locator, locator_offset, write_frame,
 };
 use catchment_model::{Entry, Ledger, RunId};
 
@@ -18,12 +20,14 @@ pub struct Column {
     pub dtype: Dtype,
     pub rows: u64,
     pub raw: Vec<u8>,
+    /// Channels: number and time of the first sample.
+    pub start: (u64, u64),
 }
 
 impl Column {
     /// A column that the schema does not have.
     pub fn opaque(id: u32, codec: Codec, raw: Vec<u8>) -> Self {
-        Self { id, codec, dtype: Dtype::Opaque, rows: raw.len() as u64, raw }
+        Self { id, codec, dtype: Dtype::Opaque, rows: raw.len() as u64, raw, start: (0, 0) }
     }
 }
 
@@ -34,6 +38,8 @@ pub struct Frame {
     pub keys: (u64, u64),
     pub times: (u64, u64),
     pub rows: u64,
+    /// `None`: events.
+    pub kind: Option<FrameKind>,
 }
 
 /// A whole file as it was put in.
@@ -43,6 +49,8 @@ pub struct Model {
     pub frames: Vec<Frame>,
     pub ledger: Ledger,
     pub flags: TocFlags,
+    /// A checkpoint after every so many frames; 0 for none.
+    pub checkpoint_every: usize,
 }
 
 /// The bytes of a model, and where its frames are.
@@ -54,6 +62,7 @@ pub struct Encoded {
     pub closed: Vec<u8>,
     pub frames: Vec<FrameSummary>,
     pub entries: Vec<Vec<ColumnEntry>>,
+    pub checkpoints: Vec<FrameSummary>,
 }
 
 pub const FILE_ID: u64 = 0x1234_5678_9abc_def0;
@@ -87,6 +96,7 @@ impl Model {
             frames: Vec::new(),
             ledger: Ledger::new(source_count as usize),
             flags: TocFlags::default(),
+            checkpoint_every: 0,
         }
     }
 
@@ -95,7 +105,7 @@ impl Model {
         let mut file = self.header.encode();
         let mut toc = TocBuilder::new(&file);
         let mut encoder = ColumnEncoder::new();
-        let mut all_entries = Vec::new();
+        let (mut all_entries, mut checkpoints) = (Vec::new(), Vec::new());
         for (index, frame) in self.frames.iter().enumerate() {
             let offset = file.len() as u64;
             let columns: Vec<(ColumnEntry, Vec<u8>)> = frame
@@ -116,18 +126,24 @@ impl Model {
             toc.add_frame(summary, &entries);
             all_entries.push(entries);
             file.extend_from_slice(&bytes);
+            if self.checkpoint_every > 0 && (index + 1) % self.checkpoint_every == 0 {
+                let sequence = index as u64 + 1;
+                checkpoints.push(add_checkpoint(&mut file, &mut toc, sequence, &self.ledger));
+                let generation = checkpoints.len() as u64;
+                write_locator(&mut file, &self.header, generation, checkpoints.last());
+            }
         }
         let tail = toc.finish(file.len() as u64, &self.ledger, self.flags);
         let mut closed = file.clone();
         closed.extend_from_slice(&tail);
         let frames = toc.frames().to_vec();
-        Encoded { unclosed: file, closed, frames, entries: all_entries }
+        Encoded { unclosed: file, closed, frames, entries: all_entries, checkpoints }
     }
 
     fn info(&self, index: usize) -> FrameInfo {
         let frame = &self.frames[index];
         FrameInfo {
-            kind: FrameKind::Events,
+            kind: frame.kind.unwrap_or(FrameKind::Events),
             flags: 0,
             file_id: self.header.file_id,
             sequence: index as u64,
@@ -151,9 +167,35 @@ fn entry_of(column: &Column, codec: Codec, stored: &[u8]) -> ColumnEntry {
         stored_bytes: stored.len() as u64,
         raw_bytes: column.raw.len() as u64,
         rows: column.rows,
-        start_ns: 0,
-        first_sample: 0,
+        start_ns: column.start.1,
+        first_sample: column.start.0,
     }
+}
+
+/// Appends a checkpoint to a file.
+pub fn add_checkpoint(
+    file: &mut Vec<u8>,
+    toc: &mut TocBuilder,
+    sequence: u64,
+    ledger: &Ledger,
+) -> FrameSummary {
+    let (bytes, summary) = toc.checkpoint(file.len() as u64, sequence, ledger);
+    file.extend_from_slice(&bytes);
+    summary
+}
+
+/// Writes the locator of that generation, if the file has one.
+pub fn write_locator(
+    file: &mut [u8],
+    header: &FileHeader,
+    generation: u64,
+    checkpoint: Option<&FrameSummary>,
+) {
+    let (true, Some(checkpoint)) = (header.locator, checkpoint) else { return };
+    let header_bytes = header.encode().len() as u64;
+    let at = locator_offset(header_bytes, generation) as usize;
+    let block = encode_locator(header.file_id, generation, checkpoint);
+    file[at..at + block.len()].copy_from_slice(&block);
 }
 
 /// As a recorder does: columns to their offsets, the header last, more space than was needed.
@@ -192,7 +234,7 @@ impl Events {
         let mut frame = Frame { rows, ..Frame::default() };
         let mut push = |id: Option<u32>, dtype, rows, raw| {
             let id = id.expect("a standard column");
-            frame.columns.push(Column { id, codec, dtype, rows, raw });
+            frame.columns.push(Column { id, codec, dtype, rows, raw, start: (0, 0) });
         };
         if rows > 0 {
             push(columns.key, Dtype::U64, rows, le_bytes(&self.keys));
