@@ -5,6 +5,8 @@
 //! a reader can compute every recorded byte again. Faults are made on request, drawn from the same
 //! seed, and reported exactly ([`EmulatorReport`]).
 
+mod channel_content;
+mod channels;
 mod config;
 mod content;
 mod emulator;
@@ -13,6 +15,8 @@ mod outlet;
 mod pace;
 mod report;
 
+pub use channel_content::ChannelContent;
+pub use channels::{EmulatedChannel, channel_preset, ligo_1000};
 pub use config::{ConfigError, EmulatedSource, EmulatorConfig, Faults, hades_90, preset};
 pub use content::Content;
 pub use emulator::{Emulator, EmulatorError};

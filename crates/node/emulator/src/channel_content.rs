@@ -1,0 +1,389 @@
+//! What channels hold: a pure function of seed, channel and sample number.
+//!
+//! A sample is the sum of two tables of coloured Gaussian noise, whose lengths have no common divisor,
+//! and of a slow drift:
+//!
+//! ```text
+//! x(n) = +-A[(n + a) mod 262,139] +- B[(n + b) mod 262,133] + drift(n)
+//! ```
+//!
+//! Where *a* and *b* begin, the signs and the drift are drawn for each channel. The sum repeats itself
+//! after 6.9e10 samples, its drift aside, so that no codec finds a repetition, and no two channels are
+//! copies of each other within any buffer. The tables hold white noise of variance 1/2 each, and red
+//! noise of many times that: sums of one-pole low passes with time constants of 8 to 16,384 samples.
+//! The drift goes in straight lines from one point to the next, 4,096 samples on.
+//!
+//! Integers are `5 x` (16 bits), calibrated floats `gain x`, the gain drawn for each channel between
+//! 1e-3 and 1. All arithmetic is exact or IEEE's, and no library's sine or logarithm takes part: the
+//! bytes are the same on every machine.
+
+use catchment_frame::Dtype;
+
+use crate::channels::EmulatedChannel;
+use crate::content::mix;
+
+/// The samples of many channels.
+#[derive(Clone, Debug)]
+pub struct ChannelContent {
+    tables: Box<Tables>,
+    channels: Vec<Channel>,
+}
+
+#[derive(Clone, Debug)]
+struct Tables {
+    // Each with its beginning again behind its end, so that a block is always in one piece.
+    float: [Vec<f32>; 2],
+    short: [Vec<i16>; 2],
+    // Points of the drift.
+    drift: Vec<f32>,
+    // Places within a block: 0, 1/4096, .. for floats, 16 times 0, 16 times 1, .. for shorts.
+    ramp: Vec<f32>,
+    ramp_short: Vec<i16>,
+}
+
+#[derive(Clone, Debug)]
+struct Channel {
+    dtype: Dtype,
+    sample_bytes: usize,
+    gain: f32,
+    // Complex samples have two.
+    parts: [Part; 2],
+}
+
+/// Where in the tables a channel begins.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    begin: [u64; 2],
+    drift: u64,
+    // 0 or -1.
+    signs: [i16; 2],
+}
+
+/// Samples that stand in one block of the drift.
+struct Piece<'a> {
+    float: [&'a [f32]; 2],
+    short: [&'a [i16]; 2],
+    ramp: &'a [f32],
+    ramp_short: &'a [i16],
+    drift: f32,
+    slope: f32,
+    drift_short: i16,
+    slope_short: i16,
+}
+
+impl ChannelContent {
+    /// The content of these channels. Channels are named by their place.
+    ///
+    /// # Panics
+    /// A channel whose type is none of a number.
+    pub fn new(seed: u64, channels: &[EmulatedChannel]) -> Self {
+        let mut random = Random(mix(seed ^ SALT));
+        let tables = Box::new(Tables::new(&mut random));
+        let base = random.next();
+        let channels = (0_u64..)
+            .zip(channels)
+            .map(|(number, channel)| {
+                let sample_bytes = channel.sample_bytes();
+                assert!(sample_bytes > 0, "{}: {:?} is no number", channel.name, channel.dtype);
+                let mut random = Random(mix(base ^ mix(number)));
+                let parts = [Part::draw(&mut random), Part::draw(&mut random)];
+                let decade = [1.0, 1e-1, 1e-2][random.below(3) as usize];
+                let gain = decade * (1.0 - 0.9 * random.uniform()) as f32;
+                Channel { dtype: channel.dtype, sample_bytes, gain, parts }
+            })
+            .collect();
+        Self { tables, channels }
+    }
+
+    /// How many channels it has.
+    pub fn channel_count(&self) -> usize {
+        self.channels.len()
+    }
+
+    /// Bytes of one sample of a channel.
+    ///
+    /// # Panics
+    /// A channel beyond those it was made for, as everywhere here.
+    #[inline]
+    pub fn sample_bytes(&self, channel: u32) -> usize {
+        self.channels[channel as usize].sample_bytes
+    }
+
+    /// Writes samples, little-endian, from number `first_sample` on.
+    ///
+    /// # Panics
+    /// A length that is no whole number of samples.
+    pub fn fill(&self, channel: u32, first_sample: u64, out: &mut [u8]) {
+        let channel = &self.channels[channel as usize];
+        assert!(out.len().is_multiple_of(channel.sample_bytes), "whole samples only");
+        let mut number = first_sample;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let left = (BLOCK - number % BLOCK) as usize;
+            let count = left.min(rest.len() / channel.sample_bytes);
+            let (area, behind) = rest.split_at_mut(count * channel.sample_bytes);
+            self.fill_piece(channel, number, count, area);
+            number = number.wrapping_add(count as u64);
+            rest = behind;
+        }
+    }
+
+    /// Whether samples are, in every byte, those of that channel from `first_sample` on.
+    pub fn verify(&self, channel: u32, first_sample: u64, bytes: &[u8]) -> bool {
+        let sample_bytes = self.sample_bytes(channel);
+        if !bytes.len().is_multiple_of(sample_bytes) {
+            return false;
+        }
+        let mut expected = [0; VERIFY_BYTES];
+        let step = VERIFY_BYTES / sample_bytes * sample_bytes;
+        let mut number = first_sample;
+        bytes.chunks(step).all(|piece| {
+            let expected = &mut expected[..piece.len()];
+            self.fill(channel, number, expected);
+            number = number.wrapping_add((piece.len() / sample_bytes) as u64);
+            expected == piece
+        })
+    }
+
+    /// One sample as a number; of a complex one the real part. 64-bit integers are rounded.
+    pub fn value(&self, channel: u32, sample: u64) -> f64 {
+        let mut bytes = [0; 16];
+        let Channel { dtype, sample_bytes, .. } = self.channels[channel as usize];
+        self.fill(channel, sample, &mut bytes[..sample_bytes]);
+        let word = u64::from_le_bytes(*bytes.first_chunk().expect("16 bytes hold 8"));
+        match dtype {
+            Dtype::U8 => f64::from(word as u8),
+            Dtype::I8 => f64::from(word as i8),
+            Dtype::U16 => f64::from(word as u16),
+            Dtype::I16 => f64::from(word as i16),
+            Dtype::U32 => f64::from(word as u32),
+            Dtype::I32 => f64::from(word as i32),
+            Dtype::U64 => word as f64,
+            Dtype::I64 => word as i64 as f64,
+            Dtype::F32 | Dtype::C64 => f64::from(f32::from_bits(word as u32)),
+            _ => f64::from_bits(word),
+        }
+    }
+
+    fn fill_piece(&self, channel: &Channel, number: u64, count: usize, out: &mut [u8]) {
+        let [part, imaginary] = &channel.parts;
+        let piece = self.tables.piece(part, number, count);
+        let gain = channel.gain;
+        match channel.dtype {
+            Dtype::F32 => piece.floats(part, gain, out.as_chunks_mut().0),
+            Dtype::I16 => piece.shorts(part, 0, out.as_chunks_mut().0),
+            Dtype::U16 => piece.shorts(part, i16::MIN, out.as_chunks_mut().0),
+            Dtype::U8 => piece.each(part, out, |x| [(128.0 + x) as u8]),
+            Dtype::I8 => piece.each(part, out, |x| (x as i8).to_le_bytes()),
+            Dtype::U32 => piece.each(part, out, |x| ((MIDDLE_U32 + x * WIDE) as u32).to_le_bytes()),
+            Dtype::I32 => piece.each(part, out, |x| ((x * WIDE) as i32).to_le_bytes()),
+            Dtype::U64 => piece.each(part, out, |x| ((MIDDLE_U64 + x * WIDE) as u64).to_le_bytes()),
+            Dtype::I64 => piece.each(part, out, |x| ((x * WIDE) as i64).to_le_bytes()),
+            Dtype::F64 => piece.each(part, out, |x| (f64::from(gain) * x).to_le_bytes()),
+            Dtype::C64 => {
+                let other = self.tables.piece(imaginary, number, count);
+                let gain = f64::from(gain);
+                let pairs = piece.values(part).zip(other.values(imaginary));
+                for (out, (re, im)) in out.as_chunks_mut::<8>().0.iter_mut().zip(pairs) {
+                    let both = [re, im].map(|x| ((gain * x) as f32).to_le_bytes());
+                    out.copy_from_slice(both.as_flattened());
+                }
+            }
+            Dtype::C128 => {
+                let other = self.tables.piece(imaginary, number, count);
+                let gain = f64::from(gain);
+                let pairs = piece.values(part).zip(other.values(imaginary));
+                for (out, (re, im)) in out.as_chunks_mut::<16>().0.iter_mut().zip(pairs) {
+                    let both = [re, im].map(|x| (gain * x).to_le_bytes());
+                    out.copy_from_slice(both.as_flattened());
+                }
+            }
+            Dtype::Opaque | Dtype::Bits | Dtype::Record | Dtype::Unknown(_) => {
+                unreachable!("no such channel is made")
+            }
+        }
+    }
+}
+
+impl Tables {
+    fn new(random: &mut Random) -> Self {
+        let float = LENGTHS.map(|length| coloured(random, length as usize));
+        let short = [0, 1]
+            .map(|table: usize| float[table].iter().map(|x| (x * COUNTS).round() as i16).collect());
+        let drift: Vec<f64> = filtered(random, DRIFT_LENGTH as usize, &[16.0, 64.0]);
+        let mut drift: Vec<f32> = drift.iter().map(|x| (DRIFT_SIGMA * x) as f32).collect();
+        drift.push(drift[0]);
+        Self {
+            float,
+            short,
+            drift,
+            ramp: (0..BLOCK).map(|place| place as f32 / BLOCK as f32).collect(),
+            ramp_short: (0..BLOCK).map(|place| (place * 256 / BLOCK) as i16).collect(),
+        }
+    }
+
+    #[inline]
+    fn piece(&self, part: &Part, number: u64, count: usize) -> Piece<'_> {
+        let place = (number % BLOCK) as usize;
+        let point = ((number / BLOCK + part.drift) % DRIFT_LENGTH) as usize;
+        let [from_a, from_b] = [0, 1]
+            .map(|table| ((number % LENGTHS[table] + part.begin[table]) % LENGTHS[table]) as usize);
+        let (begin, end) = (self.drift[point], self.drift[point + 1]);
+        let [begin_short, end_short] = [begin, end].map(|x| (x * COUNTS).round() as i16);
+        Piece {
+            float: [&self.float[0][from_a..][..count], &self.float[1][from_b..][..count]],
+            short: [&self.short[0][from_a..][..count], &self.short[1][from_b..][..count]],
+            ramp: &self.ramp[place..][..count],
+            ramp_short: &self.ramp_short[place..][..count],
+            drift: begin,
+            slope: end - begin,
+            drift_short: begin_short,
+            // A difference of 128 counts is one of more than 6 standard deviations.
+            slope_short: (end_short - begin_short).clamp(-127, 127),
+        }
+    }
+}
+
+impl Part {
+    fn draw(random: &mut Random) -> Self {
+        Self {
+            begin: LENGTHS.map(|length| random.below(length)),
+            drift: random.below(DRIFT_LENGTH),
+            signs: [0, 1].map(|_| -(random.below(2) as i16)),
+        }
+    }
+}
+
+impl Piece<'_> {
+    /// Whole vectors at a time, as far as the compiler sees it: three products, three sums.
+    fn floats(&self, part: &Part, gain: f32, out: &mut [[u8; 4]]) {
+        let [a, b] = part.signs.map(|sign| if sign == 0 { gain } else { -gain });
+        let (drift, slope) = (self.drift * gain, self.slope * gain);
+        let tables = self.float[0].iter().zip(self.float[1]).zip(self.ramp);
+        for (out, ((x, y), t)) in out.iter_mut().zip(tables) {
+            *out = ((x * a + y * b) + (drift + slope * t)).to_le_bytes();
+        }
+    }
+
+    /// In 16 bits throughout, so that a vector holds as many as can be: slope and place are below
+    /// 2^7 and 2^8.
+    fn shorts(&self, part: &Part, middle: i16, out: &mut [[u8; 2]]) {
+        let [a, b] = part.signs;
+        let drift = self.drift_short.wrapping_add(middle);
+        let slope = self.slope_short;
+        let tables = self.short[0].iter().zip(self.short[1]).zip(self.ramp_short);
+        for (out, ((x, y), t)) in out.iter_mut().zip(tables) {
+            // x or, with a sign of -1, its complement, which is 1 off -x.
+            let noise = (x ^ a).wrapping_add(y ^ b);
+            let way = slope.wrapping_mul(*t) >> 8;
+            *out = noise.wrapping_add(drift).wrapping_add(way).to_le_bytes();
+        }
+    }
+
+    /// Number by number, for types that are rare.
+    fn each<const N: usize>(&self, part: &Part, out: &mut [u8], of: impl Fn(f64) -> [u8; N]) {
+        for (out, x) in out.as_chunks_mut::<N>().0.iter_mut().zip(self.values(part)) {
+            *out = of(x);
+        }
+    }
+
+    fn values(&self, part: &Part) -> impl Iterator<Item = f64> {
+        let [a, b] = part.signs.map(|sign| if sign == 0 { 1.0 } else { -1.0 });
+        let (drift, slope) = (f64::from(self.drift), f64::from(self.slope));
+        let tables = self.float[0].iter().zip(self.float[1]).zip(self.ramp);
+        tables.map(move |((x, y), t)| {
+            f64::from(*x) * a + f64::from(*y) * b + (drift + slope * f64::from(*t))
+        })
+    }
+}
+
+/// White noise and red, so that two such tables added have white noise of variance 1.
+fn coloured(random: &mut Random, length: usize) -> Vec<f32> {
+    let red = filtered(random, length, &TIME_CONSTANTS);
+    let half = 0.5_f64.sqrt();
+    let mut table: Vec<f32> =
+        red.iter().map(|red| (half * (random.gaussian() + RED_SIGMA * red)) as f32).collect();
+    table.extend_from_within(..BLOCK as usize);
+    table
+}
+
+/// The sum of one-pole low passes of white noise, of variance 1 in all, each with the same share. It
+/// goes around: its end fits to its begin.
+fn filtered(random: &mut Random, length: usize, time_constants: &[f64]) -> Vec<f64> {
+    let mut out = vec![0.0; length];
+    let share = (1.0 / time_constants.len() as f64).sqrt();
+    for time_constant in time_constants {
+        let pole = 1.0 - 1.0 / time_constant;
+        let gain = share * (1.0 - pole * pole).sqrt();
+        let white: Vec<f64> = (0..length).map(|_| random.gaussian()).collect();
+        // Once around to find the state in which it ends, and so begins.
+        let mut state = white.iter().fold(0.0, |state, white| pole * state + white);
+        for (out, white) in out.iter_mut().zip(&white) {
+            state = pole * state + white;
+            *out += gain * state;
+        }
+    }
+    out
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    #[inline]
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+
+    fn uniform(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Of variance 1, within 6 sigma: twelve uniform numbers of 16 bits added.
+    #[inline]
+    fn gaussian(&mut self) -> f64 {
+        let mut sum = 0;
+        for _ in 0..3 {
+            let word = self.next();
+            sum += (word & 0xffff) + (word >> 16 & 0xffff) + (word >> 32 & 0xffff) + (word >> 48);
+        }
+        (sum as f64 - 6.0 * 65_535.0) / 65_536.0
+    }
+}
+
+/// Samples of the two tables: each a block behind 2^18 would be too many for one core's cache.
+const LENGTHS: [u64; 2] = [262_139, 262_133];
+/// Samples per step of the drift.
+const BLOCK: u64 = 4_096;
+const DRIFT_LENGTH: u64 = 4_093;
+/// The time constants of the red noise, in samples.
+const TIME_CONSTANTS: [f64; 6] = [8.0, 32.0, 128.0, 512.0, 2_048.0, 16_384.0];
+/// Standard deviations, where the white noise has 1.
+const RED_SIGMA: f64 = 4.0;
+const DRIFT_SIGMA: f64 = 12.0;
+/// Counts of a converter for a white standard deviation of 1.
+const COUNTS: f32 = 5.0;
+/// Larger integers' units, so that they have digits below those of 16 bits.
+const WIDE: f64 = 65_536.0;
+const MIDDLE_U32: f64 = 2_147_483_648.0;
+const MIDDLE_U64: f64 = 9_223_372_036_854_775_808.0;
+const VERIFY_BYTES: usize = 8 * 1024;
+/// So that channels do not follow the numbers of fragments.
+const SALT: u64 = 0x6368_616e_6e65_6c73;
+
+const fn common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}
+
+const _: () = {
+    assert!(common_divisor(LENGTHS[0], LENGTHS[1]) == 1);
+    assert!(BLOCK < LENGTHS[0] && BLOCK < LENGTHS[1]);
+    assert!(127 * 255 <= i16::MAX as u64);
+    // No sum of shorts overflows: noise of at most 6 standard deviations, and the drift.
+    assert!((6.0 * (1.0 + 2.0 * RED_SIGMA + DRIFT_SIGMA) * 5.0) < 32_767.0 / 2.0);
+};
