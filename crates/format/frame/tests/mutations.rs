@@ -62,6 +62,7 @@ fn right_checksums(bytes: &mut [u8]) {
         let (crc_at, covered) = match &bytes[at..at + 8] {
             b"CTMFRAME" => (12, number(bytes, at + 8)),
             b"CTMCLOSE" => (12, 64),
+            b"CTMCHECK" => (8, 64),
             _ if at == 0 => (20, 64 + number(bytes, 16)),
             _ => continue,
         };
