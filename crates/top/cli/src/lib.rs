@@ -43,6 +43,8 @@ enum Command {
     Run(commands::run::Arguments),
     /// Send what emulated sources send, by a configuration file or a preset
     Emulate(commands::emulate::Arguments),
+    /// Write emulated channels straight into files
+    Generate(commands::generate::Arguments),
     /// Show a file's or a run's header, frames and ledger
     Inspect(commands::inspect::Arguments),
     /// Read events and fragments to .npy, CSV or raw bytes
@@ -90,6 +92,7 @@ fn dispatch(command: Command, out: &mut Out) -> anyhow::Result<Exit> {
         Command::Demo(arguments) => commands::demo::run(arguments, out),
         Command::Run(arguments) => commands::run::run(arguments, out),
         Command::Emulate(arguments) => commands::emulate::run(arguments, out),
+        Command::Generate(arguments) => commands::generate::run(arguments, out),
         Command::Inspect(arguments) => commands::inspect::run(arguments, out),
         Command::Read(arguments) => commands::read::run(arguments, out),
         Command::Repair(arguments) => commands::repair::run(arguments, out),

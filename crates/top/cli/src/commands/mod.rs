@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod demo;
 pub(crate) mod emulate;
+pub(crate) mod generate;
 pub(crate) mod inspect;
 pub(crate) mod read;
 pub(crate) mod repair;

@@ -1,0 +1,236 @@
+//! `catchment generate`: emulated channels straight into files, without a network between.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context;
+use catchment_emulator::{ChannelContent, EmulatedChannel, channel_preset};
+use catchment_frame::{ChannelInfo, Schema};
+use catchment_model::TimeScale;
+use catchment_model::units::Bytes;
+use catchment_storage::{
+    ChannelColumn, ChannelFrame, Codings, ColumnCoding, ColumnData, Ending, Make, NewRun,
+    RunWriter, StorageError, WriteOptions, WriteReport,
+};
+
+use crate::config::{Size, Time};
+use crate::output::{Exit, Out, UsageError, progress};
+use crate::signals::Stop;
+
+/// Writes what emulated channels would have sent into a run of its own.
+///
+/// Samples are made on the threads that encode them: coloured noise, the same for the same seed,
+/// channel and time. Ctrl-C ends the run in order.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The channels: ligo-1000
+    #[arg(value_name = "PRESET", default_value = "ligo-1000")]
+    preset: String,
+    /// The run's folder; it must not be there
+    #[arg(long, value_name = "FOLDER")]
+    out: PathBuf,
+    /// Seconds of data
+    #[arg(long, value_parser = super::run::seconds, default_value = "64")]
+    seconds: f64,
+    /// How many times faster than real time: a number, or max
+    #[arg(long, value_name = "TIMES", default_value = "max")]
+    multiple: Multiple,
+    /// Time of data in a frame
+    #[arg(long, value_name = "TIME", default_value = "64 s")]
+    frame: Time,
+    /// How columns are compressed: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec, for, auto
+    #[arg(long, default_value = "auto")]
+    codec: ColumnCoding,
+    /// Another codec for some channels, may be repeated: "L1:FAST-*=for"
+    #[arg(long, value_name = "PATTERN=CODEC", value_parser = rule)]
+    rule: Vec<(String, ColumnCoding)>,
+    /// Bytes of a file before the next is begun
+    #[arg(long, value_name = "SIZE", default_value = "16 GiB")]
+    file_bytes: Size,
+    /// When the data begin: nanoseconds of TAI; without it now, at a border of frames
+    #[arg(long, value_name = "NS")]
+    start: Option<u64>,
+    /// What samples are drawn from
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Threads that make and encode; 0: one per CPU
+    #[arg(long, default_value = "0")]
+    threads: usize,
+}
+
+/// How much faster than real time; none: as fast as it goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Multiple(Option<f64>);
+
+impl std::str::FromStr for Multiple {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "max" {
+            return Ok(Self(None));
+        }
+        match text.parse::<f64>() {
+            Ok(times) if (1e-3..=1e9).contains(&times) => Ok(Self(Some(times))),
+            _ => Err(format!("expected a number of times real time, or max, got {text:?}")),
+        }
+    }
+}
+
+fn rule(text: &str) -> Result<(String, ColumnCoding), String> {
+    let (pattern, coding) = text.rsplit_once('=').ok_or("expected PATTERN=CODEC")?;
+    let coding = coding.parse::<ColumnCoding>().map_err(|error| error.to_string())?;
+    Ok((pattern.to_owned(), coding))
+}
+
+pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+    let Some(channels) = channel_preset(&arguments.preset) else {
+        let message = format!("no preset {:?}; there is ligo-1000", arguments.preset);
+        anyhow::bail!(UsageError(message));
+    };
+    if arguments.out.exists() {
+        anyhow::bail!(UsageError(format!("{} is there already", arguments.out.display())));
+    }
+    if arguments.frame.0 == 0 {
+        anyhow::bail!(UsageError("--frame must be longer than 0".into()));
+    }
+    let start_ns = arguments.start.map_or_else(|| now_at_border(arguments.frame.0), Ok)?;
+    let stop = Stop::listen()?;
+    let begun = Instant::now();
+    let report = generate(&arguments, &channels, start_ns, &stop, out)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    if out.json {
+        out.object(&serde_json::json!({
+            "folder": arguments.out,
+            "files": report.files.len(),
+            "frames": report.frames,
+            "start_ns": start_ns,
+            "raw_bytes": report.raw_bytes,
+            "stored_bytes": report.stored_bytes,
+            "file_bytes": report.file_bytes,
+            "seconds": seconds,
+        }))?;
+    }
+    out.say(format!(
+        "{}: {} channels, {} frames, {} raw in {} on disk ({:.2} to 1), {:.0} MB/s raw",
+        arguments.out.display(),
+        channels.len(),
+        report.frames,
+        Bytes(report.raw_bytes),
+        Bytes(report.file_bytes),
+        report.raw_bytes as f64 / report.stored_bytes.max(1) as f64,
+        report.raw_bytes as f64 / seconds / 1e6
+    ))?;
+    Ok(Exit::Done)
+}
+
+/// Writes frame after frame until the time is over or somebody stops it.
+fn generate(
+    arguments: &Arguments,
+    channels: &[EmulatedChannel],
+    start_ns: u64,
+    stop: &Stop,
+    out: &Out,
+) -> anyhow::Result<WriteReport> {
+    let infos = channels.iter().map(|channel| ChannelInfo {
+        unit: channel.unit.clone(),
+        ..ChannelInfo::new(&channel.name, channel.dtype, channel.rate)
+    });
+    let schema = Schema::default().with_channels(infos.collect())?;
+    let ids: Vec<u32> = catchment_frame::ChannelColumns::of(&schema)
+        .channels
+        .iter()
+        .map(|channel| channel.id)
+        .collect();
+    let codings = arguments
+        .rule
+        .iter()
+        .fold(Codings::new(arguments.codec), |all, (pattern, coding)| all.with(pattern, *coding));
+    let name = arguments.out.file_name().context("a folder's name")?.to_string_lossy();
+    let new = NewRun::new(&arguments.out, name, schema)?;
+    let options = WriteOptions {
+        file_bytes: arguments.file_bytes.0,
+        threads: arguments.threads,
+        codings,
+        ..WriteOptions::default()
+    };
+    let mut writer = RunWriter::create(new, options)?;
+    let content = ChannelContent::new(arguments.seed, channels);
+    let frame_ns = arguments.frame.0;
+    let end_ns = start_ns.saturating_add((arguments.seconds * 1e9) as u64);
+    let bar = progress(out, "generating", (end_ns - start_ns).div_ceil(frame_ns));
+    let begun = Instant::now();
+    let mut from_ns = start_ns;
+    while from_ns < end_ns && !stop.asked() {
+        // Frames end at multiples of their length, whenever the first began.
+        let to_ns = ((from_ns / frame_ns + 1).saturating_mul(frame_ns)).min(end_ns);
+        if let Multiple(Some(times)) = arguments.multiple {
+            let due = Duration::from_secs_f64((to_ns - start_ns) as f64 / 1e9 / times);
+            stop.wait(begun + due);
+        }
+        write_frame(&mut writer, (&content, channels, &ids), from_ns..to_ns)?;
+        bar.inc(1);
+        from_ns = to_ns;
+    }
+    bar.finish_and_clear();
+    Ok(writer.finish(Ending { run_ended: true, ..Ending::default() })?)
+}
+
+fn write_frame(
+    writer: &mut RunWriter,
+    (content, channels, ids): (&ChannelContent, &[EmulatedChannel], &[u32]),
+    time_ns: std::ops::Range<u64>,
+) -> Result<(), StorageError> {
+    let samples_of = |channel: &EmulatedChannel| {
+        channel.rate.first_sample_at(time_ns.start)..channel.rate.first_sample_at(time_ns.end)
+    };
+    let makers: Vec<_> = channels
+        .iter()
+        .enumerate()
+        .map(|(index, channel)| {
+            let first = samples_of(channel).start;
+            move |bytes: &mut [u8]| {
+                content.fill(index as u32, first, bytes);
+                Ok(())
+            }
+        })
+        .collect();
+    let column = |(index, channel): (usize, &EmulatedChannel)| {
+        let samples = samples_of(channel);
+        let raw_bytes = (samples.end - samples.start) as usize * channel.sample_bytes();
+        (raw_bytes > 0).then(|| ChannelColumn {
+            id: ids[index],
+            first_sample: samples.start,
+            spans: &[],
+            samples: ColumnData::Make(Make { raw_bytes, make: &makers[index] }),
+        })
+    };
+    writer.write_channels(ChannelFrame {
+        start_ns: time_ns.start,
+        end_ns: time_ns.end,
+        columns: channels.iter().enumerate().filter_map(column).collect(),
+        keys: (0, 0),
+        increments: None,
+    })
+}
+
+/// Now in TAI, at the last border of frames.
+fn now_at_border(frame_ns: u64) -> anyhow::Result<u64> {
+    let utc = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos() as u64;
+    Ok(TimeScale::Utc.to_tai_ns(utc) / frame_ns * frame_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn multiples_of_real_time_are_numbers_or_max() {
+        assert_eq!("max".parse(), Ok(Multiple(None)));
+        assert_eq!("2.5".parse(), Ok(Multiple(Some(2.5))));
+        for bad in ["", "0", "-1", "NaN", "fast"] {
+            assert!(bad.parse::<Multiple>().is_err(), "{bad:?}");
+        }
+        assert!(rule("L1:FAST-*=lz4").is_ok_and(|(pattern, _)| pattern == "L1:FAST-*"));
+        assert!(rule("lz4").is_err());
+    }
+}
