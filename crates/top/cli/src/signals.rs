@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -34,7 +35,21 @@ impl Stop {
     pub(crate) fn asked(&self) -> bool {
         self.flag.load(Relaxed)
     }
+
+    /// Waits until then, or until it is to stop.
+    pub(crate) fn wait(&self, until: Instant) {
+        while !self.asked() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(LOOK_EVERY));
+        }
+    }
 }
+
+/// How long a stop can go unnoticed while somebody waits.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Drop for Stop {
     fn drop(&mut self) {
