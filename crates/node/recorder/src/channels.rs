@@ -9,6 +9,8 @@ use catchment_frame::{
     ChannelColumns, ChannelInfo, Dtype, FrameInfo, FrameKind, Schema, Span, encode_spans,
 };
 use catchment_model::{Entry, SampleRate};
+use catchment_trends::TrendChannel;
+use crossbeam_channel::Sender;
 
 use crate::coding::{CodingRule, element_of};
 use crate::columns::Books;
@@ -18,6 +20,8 @@ use crate::frames::{
 use crate::pool::ChunkPool;
 use crate::slices::SliceNumbers;
 use crate::stream::Stream;
+use crate::trend::{Seconds, Watch};
+use crate::trend_thread::FrameSeconds;
 use crate::wiring::Channels;
 
 /// Columns of every channels frame but for the channels: gaps, and the ledger's increments.
@@ -43,6 +47,9 @@ pub(crate) struct ChannelWriter {
     gaps: Vec<Span>,
     records: Vec<u8>,
     places: Vec<Place>,
+    seconds: Vec<(usize, Seconds)>,
+    /// Where it goes what frames say of the channels' seconds.
+    trends: Option<Sender<FrameSeconds>>,
 }
 
 struct Channel {
@@ -53,26 +60,29 @@ struct Channel {
     rate: SampleRate,
     sample_bytes: u64,
     ask: Ask,
+    /// What its trend needs to know of it, if it has one.
+    trend: Option<Arc<TrendChannel>>,
 }
 
-/// Where a channel's samples of a frame begin.
-#[derive(Clone, Copy, Default)]
+/// Where a channel's samples of a frame begin, and which of the frame's gaps are its own.
+#[derive(Clone, Default)]
 struct Place {
     first_sample: u64,
+    gaps: Range<usize>,
 }
 
 impl ChannelWriter {
     /// For the channels of a schema, which belong to these lanes. `first_link` is the ledger's number
-    /// of the first link.
+    /// of the first link; `trends` is where trends are made.
     ///
     /// # Panics
     /// If the schema is not one with these channels.
     pub(crate) fn new(
         schema: &Schema,
         wired: Channels,
-        first_link: usize,
-        slice_ns: u64,
+        (first_link, slice_ns): (usize, u64),
         rules: &[CodingRule],
+        trends: Option<Sender<FrameSeconds>>,
     ) -> Self {
         let columns = ChannelColumns::of(schema);
         let id = |id: Option<u32>| id.expect("a column of every schema of channels");
@@ -90,6 +100,7 @@ impl ChannelWriter {
                     rule: rule.for_column(),
                     level: catchment_encoder::Level::AsAsked,
                 },
+                trend: trends.as_ref().and_then(|_| trend_of(info)).map(Arc::new),
             }
         };
         let lanes = columns.channels.iter().zip(&wired.lanes);
@@ -104,6 +115,8 @@ impl ChannelWriter {
             gaps: Vec::new(),
             records: Vec::new(),
             places: Vec::new(),
+            seconds: Vec::new(),
+            trends,
         }
     }
 
@@ -153,7 +166,7 @@ impl ChannelWriter {
         }
         for index in 0..cut.columns.len() {
             if cut.columns[index].payload_bytes > 0 {
-                let raw = Raw::take(index, cut, &self.pool);
+                let raw = Raw { watch: self.watch(index), ..Raw::take(index, cut, &self.pool) };
                 while !encoders.has_room(raw.bytes) {
                     self.land(&mut frame, encoders, cut, &mut books);
                 }
@@ -166,11 +179,27 @@ impl ChannelWriter {
         }
         // Last, since it says what became of the columns before it.
         frame.ledger(self.ledger, books.increment, books.own, Coding::None);
+        if let Some(trends) = &self.trends {
+            let channels = std::mem::take(&mut self.seconds);
+            // The trend thread ends after this one, or by a panic, which the join reports.
+            let _ = trends.send(FrameSeconds { channels, until_ns: info.time_last_ns });
+        }
         frame.finish()
     }
 
+    /// What a channel's samples of this frame are watched for.
+    fn watch(&self, index: usize) -> Option<Watch> {
+        let (channel, place) = (&self.channels[index], &self.places[index]);
+        Some(Watch {
+            channel: Arc::clone(channel.trend.as_ref()?),
+            sample_bytes: channel.sample_bytes as usize,
+            first_sample: place.first_sample,
+            gaps: self.gaps[place.gaps.clone()].to_vec(),
+        })
+    }
+
     fn land<T>(
-        &self,
+        &mut self,
         frame: &mut FrameStream<'_, T>,
         encoders: &mut Encoders,
         cut: &mut Cut,
@@ -178,7 +207,7 @@ impl ChannelWriter {
     ) {
         let Some(mut done) = encoders.take() else { return };
         let index = done.column.index;
-        let (channel, place) = (&self.channels[index], self.places[index]);
+        let (channel, place) = (&self.channels[index], &self.places[index]);
         let bytes = done.column.bytes as u64;
         let form = Form {
             id: channel.id,
@@ -193,26 +222,37 @@ impl ChannelWriter {
         }
         done.column.give_back(cut);
         encoders.give_back(done.stored);
+        if channel.trend.is_some() {
+            self.seconds.push((index, done.seen.seconds));
+        }
     }
 
     /// Finds each channel's first sample, and the gaps.
     fn number_samples(&mut self, cut: &Cut) {
         self.records.clear();
         self.places.clear();
+        self.gaps.clear();
         let in_a_row = self.slices.windows(2).all(|pair| pair[0] + 1 == pair[1]);
         for (channel, column) in self.channels.iter().zip(&cut.columns) {
             let mut place = Place::default();
             if column.payload_bytes > 0 && in_a_row && column.validity.is_none() {
                 place.first_sample = channel.samples_of(self.slices[0], self.slice_ns).start;
             } else if column.payload_bytes > 0 {
-                self.gaps.clear();
+                let first = self.gaps.len();
                 place.first_sample =
                     channel.find_gaps(&self.slices, self.slice_ns, column, &mut self.gaps);
-                encode_spans(channel.id, &self.gaps, &mut self.records);
+                place.gaps = first..self.gaps.len();
+                encode_spans(channel.id, &self.gaps[first..], &mut self.records);
             }
             self.places.push(place);
         }
     }
+}
+
+/// What a channel's trend needs to know of it; none where there is no trend of such samples.
+pub(crate) fn trend_of(info: &ChannelInfo) -> Option<TrendChannel> {
+    let channel = TrendChannel::new(info.dtype, &info.shape, info.rate).ok()?;
+    channel.scaled(info.scale.unwrap_or(1.0), info.offset.unwrap_or(0.0)).ok()
 }
 
 impl Channel {

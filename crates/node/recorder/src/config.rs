@@ -31,6 +31,9 @@ pub struct RecorderConfig {
     pub frame: FrameConfig,
     /// How columns are compressed.
     pub encode: EncodeConfig,
+    /// Whether trends are made while recording: of the links' channels, and of the recorder's own
+    /// counters.
+    pub trends: bool,
     /// How files are written.
     pub write: WriteConfig,
     /// What the node may use for data, in bytes: segments, descriptors, frames and disk buffers.
@@ -242,6 +245,7 @@ impl RecorderConfig {
             build: BuildConfig::default(),
             frame: FrameConfig::default(),
             encode: EncodeConfig::default(),
+            trends: false,
             write: WriteConfig::default(),
             memory_bytes: default_memory_bytes(),
             text: String::new(),
@@ -323,12 +327,13 @@ impl RecorderConfig {
         self.memory_bytes.saturating_sub(self.fixed_bytes()) / 4 * 3
     }
 
-    /// Disk buffers; and where anything is compressed, the columns under way, results that are kept
+    /// Disk buffers and trends; and where anything is compressed, the columns under way, results that are kept
     /// for reuse, and the threads' own memory, which is as much again.
     fn fixed_bytes(&self) -> u64 {
         let buffers = self.write.buffer_bytes * self.write.buffer_count;
         let encode = if self.compresses() { 4 * self.encode.bytes } else { 0 };
-        (buffers + encode) as u64
+        let trends = if self.trends { crate::trend_thread::MEMORY_BYTES } else { 0 };
+        (buffers + encode + trends) as u64
     }
 
     /// Whether any column may be compressed.

@@ -7,6 +7,7 @@ use catchment_encoder::PoolConfig;
 use catchment_frame::{ChannelInfo, FrameInfo, FrameKind, Schema, SourceInfo};
 use catchment_model::{Entry, Ledger};
 use catchment_telemetry::FillLevel;
+use crossbeam_channel::Sender;
 
 use crate::build::{Frame, Kind};
 use crate::channels::ChannelWriter;
@@ -19,6 +20,7 @@ use crate::live::Live;
 use crate::pool::ChunkPool;
 use crate::recorder::RecorderError;
 use crate::stream::Stream;
+use crate::trend_thread::FrameSeconds;
 use crate::wiring::Channels;
 use crate::write::SourceCounts;
 
@@ -26,6 +28,7 @@ use crate::write::SourceCounts;
 pub(crate) struct Sources {
     pub(crate) events: Option<(Arc<ChunkPool>, Arc<FillLevel>)>,
     pub(crate) channels: Option<(Channels, Arc<FillLevel>)>,
+    pub(crate) trends: Option<Sender<FrameSeconds>>,
 }
 
 /// A frame's file and number.
@@ -74,7 +77,8 @@ impl FrameWriter {
         let first_link = config.sources.len();
         let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
         let channels = sources.channels.map(|(wired, waiting)| {
-            Half::new(ChannelWriter::new(schema, wired, first_link, slice_ns, &rules), waiting)
+            let place = (first_link, slice_ns);
+            Half::new(ChannelWriter::new(schema, wired, place, &rules, sources.trends), waiting)
         });
         let pool = PoolConfig {
             threads: config.encode.threads,

@@ -17,6 +17,7 @@ use catchment_model::Ledger;
 
 use crate::pool::ChunkPool;
 use crate::stream::{Jobs, Stream};
+use crate::trend::{Seen, Watch};
 
 /// A frame without anything.
 pub(crate) const NO_FRAME: FrameInfo = FrameInfo {
@@ -86,6 +87,8 @@ pub(crate) struct Raw {
     pub(crate) pool: Arc<ChunkPool>,
     pub(crate) spans: Vec<Span>,
     pub(crate) bytes: usize,
+    /// What the samples are watched for, if they are.
+    pub(crate) watch: Option<Watch>,
 }
 
 impl Raw {
@@ -93,7 +96,8 @@ impl Raw {
     pub(crate) fn take(index: usize, cut: &mut Cut, pool: &Arc<ChunkPool>) -> Self {
         let column = &mut cut.columns[index];
         let bytes = column.payload_bytes as usize;
-        Self { index, pool: Arc::clone(pool), spans: std::mem::take(&mut column.spans), bytes }
+        let spans = std::mem::take(&mut column.spans);
+        Self { index, pool: Arc::clone(pool), spans, bytes, watch: None }
     }
 
     /// Puts the spans back, so that their chunks are freed with the cut.
@@ -109,7 +113,7 @@ impl Raw {
 }
 
 impl Column for Raw {
-    type Seen = ();
+    type Seen = Seen;
 
     fn raw_bytes(&self) -> usize {
         self.bytes
@@ -118,6 +122,16 @@ impl Column for Raw {
     fn pieces<'a>(&'a self, take: &mut dyn FnMut(&'a [u8])) {
         for span in &self.spans {
             take(self.span(span));
+        }
+    }
+
+    fn looks(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    fn look(&self, seen: &mut Seen, bytes: &[u8]) {
+        if let Some(watch) = &self.watch {
+            watch.look(seen, bytes);
         }
     }
 

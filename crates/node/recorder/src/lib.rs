@@ -26,6 +26,8 @@ mod receive;
 mod recorder;
 mod slices;
 mod stream;
+mod trend;
+mod trend_thread;
 mod wiring;
 mod write;
 

@@ -10,12 +10,14 @@ use std::thread::JoinHandle;
 use catchment_disk::DiskError;
 use catchment_model::{Entry, RunId};
 use catchment_net::{NetError, pin_to_cpu};
+use crossbeam_channel::Sender;
 
 use crate::build::{Build, Kind, Side};
 use crate::clock::{Clock, random};
 use crate::config::{ConfigError, RecorderConfig};
 use crate::frame_writer::Sources;
 use crate::live::{Live, RunSummary, Snapshot, State};
+use crate::trend_thread::{FrameSeconds, TrendPlan, Trends};
 use crate::wiring::{Pools, Wiring};
 use crate::write::{RunIdentity, Write};
 
@@ -25,6 +27,9 @@ const PREFERRED: [&str; 3] = ["receive", "build", "write"];
 const PREFERRED_NICE: i32 = -10;
 /// Frames between the build and the write thread; what more there is waits in the build thread.
 const FRAMES_QUEUED: usize = 2;
+
+/// Frames whose trends wait for the trend thread.
+const TREND_FRAMES_QUEUED: usize = 16;
 
 /// A recorder that runs.
 #[derive(Debug)]
@@ -62,6 +67,12 @@ pub enum RecorderError {
         folder: PathBuf,
         /// The system's error.
         source: io::Error,
+    },
+    /// The trends' files could not be made.
+    #[error("trends: {source}")]
+    Trends {
+        /// Why.
+        source: Box<catchment_storage::StorageError>,
     },
     /// The system refused memory, randomness or a thread.
     #[error("{what}: {source}")]
@@ -104,9 +115,12 @@ impl Recorder {
             let side = sides.iter().find(|side: &&Side| side.kind == kind)?;
             Some(Arc::clone(&side.waiting_fill))
         };
+        let trends = config.trends.then(|| Self::trends(&config, &identity, &live)).transpose()?;
+        let (trends_in, trends) = trends.unzip();
         let sources = Sources {
             events: pools.events.clone().zip(waiting(Kind::Events)),
             channels: channels.zip(waiting(Kind::Channels)),
+            trends: trends_in,
         };
         let write = Write::new(&config, identity, sources, &live, (frames_out, done_in))?;
         let build =
@@ -115,6 +129,9 @@ impl Recorder {
         let mut recorder =
             Self { run, folder, addresses, granted_bytes, clock, live, stop, threads };
         // If one thread cannot be started, dropping the recorder ends those that were.
+        if let Some(trends) = trends {
+            recorder.spawn("trends".into(), None, || trends.run())?;
+        }
         recorder.spawn("write".into(), config.write.cpu, || write.run())?;
         recorder.spawn("build".into(), config.build.cpu, || build.run())?;
         let cpus = &config.receive.cpus;
@@ -127,6 +144,18 @@ impl Recorder {
         // They end in the order in which data flow.
         recorder.threads.reverse();
         Ok(recorder)
+    }
+
+    /// The trend thread's state, and the way to it.
+    fn trends(
+        config: &RecorderConfig,
+        identity: &RunIdentity,
+        live: &Arc<Live>,
+    ) -> Result<(Sender<FrameSeconds>, Trends), RecorderError> {
+        let (frames_in, frames) = crossbeam_channel::bounded(TREND_FRAMES_QUEUED);
+        let plan = TrendPlan::of(config, identity);
+        let trends = Trends::new(&plan, (identity.clock, live), frames);
+        Ok((frames_in, trends.map_err(|error| RecorderError::Trends { source: Box::new(error) })?))
     }
 
     fn spawn(

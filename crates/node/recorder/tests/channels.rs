@@ -9,6 +9,7 @@ use std::path::Path;
 use catchment_frame::{Dtype, FileReader, FrameKind, SampleRun};
 use catchment_model::{Entry, SampleRate, SourceLedger};
 use catchment_recorder::{ChannelConfig, LinkConfig, Recorder, RecorderConfig, RunSummary};
+use catchment_storage::{Run, Select, TrendKind};
 use catchment_wire::link::{EntryHeader, Header, Kind, PacketEncoder, encode_heartbeat};
 
 const SLICE_NS: u64 = 250_000_000;
@@ -36,7 +37,12 @@ fn config(folder: &Path) -> RecorderConfig {
 /// The bytes of a channel's sample: they say which it is.
 fn sample(channel: usize, number: u64, bytes: u64) -> Vec<u8> {
     let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ channel as u64;
-    mixed.to_le_bytes().into_iter().cycle().take(bytes as usize).collect()
+    let value = (mixed >> 20) as f64 / 1e9 - 5e3;
+    match bytes {
+        8 => value.to_le_bytes().to_vec(),
+        4 => (value as f32).to_le_bytes().to_vec(),
+        _ => mixed.to_le_bytes().into_iter().cycle().take(bytes as usize).collect(),
+    }
 }
 
 /// A sender of these channels.
@@ -222,4 +228,84 @@ fn what_is_not_as_configured_is_malformed_and_counted() {
     assert_eq!(ledger[Entry::PacketsMalformedShort], 1);
     assert!(ledger.balance().holds());
     assert_samples(&read(&summary, &channels()), &channels(), FIRST..FIRST + 10);
+}
+
+/// The mean and so on of a channel's samples in each second, in float64.
+fn model(channel: &ChannelConfig, place: usize, slices: impl Iterator<Item = u64>) -> Vec<Row> {
+    let mut seconds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for number in slices.flat_map(|k| channel.rate.samples_of_slice(k, SLICE_NS)) {
+        let bytes = sample(place, number, channel.sample_bytes());
+        let value = match channel.dtype {
+            Dtype::F32 => f64::from(f32::from_le_bytes(bytes.try_into().unwrap())),
+            Dtype::I16 => f64::from(i16::from_le_bytes(bytes.try_into().unwrap())),
+            _ => f64::from_le_bytes(bytes.try_into().unwrap()),
+        };
+        seconds.entry(channel.rate.time_ns(number) / 1_000_000_000).or_default().push(value);
+    }
+    let row = |(second, values): (u64, Vec<f64>)| {
+        let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        let n = values.len() as f64;
+        let squares: f64 = values.iter().map(|value| value * value).sum();
+        let min = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mean = values.iter().sum::<f64>() / n;
+        Row { second, n: values.len() as u32, mean, min, max, rms: (squares / n).sqrt() }
+    };
+    seconds.into_iter().map(row).collect()
+}
+
+struct Row {
+    second: u64,
+    n: u32,
+    mean: f64,
+    min: f64,
+    max: f64,
+    rms: f64,
+}
+
+#[test]
+fn trends_are_those_of_a_model_in_float64_across_gaps_and_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    config.trends = true;
+    let recorder = Recorder::start(config).unwrap();
+    let mut sender = Sender::new(&recorder, 0, channels());
+    let lost = |slice: u64| slice.is_multiple_of(7) || (FIRST + 40..FIRST + 50).contains(&slice);
+    let slices = FIRST..FIRST + 500;
+    for slice in slices.clone() {
+        let packet = sender.packet(slice, &[0, 1, 2, 3]);
+        if !lost(slice) {
+            sender.socket.send(&packet).unwrap();
+        }
+    }
+    let summary = recorder.stop().unwrap();
+    assert_eq!(summary.last.warnings, Vec::<String>::new());
+    let run = Run::open(&summary.folder).unwrap();
+    let select = Select::All;
+    for (place, channel) in channels().iter().enumerate().take(3) {
+        let there = slices.clone().filter(|&slice| !lost(slice));
+        let expected = model(channel, place, there);
+        let trend = run.trend(&channel.name, TrendKind::Second, &select).unwrap().unwrap();
+        assert_eq!(trend.start_ns.len(), expected.len());
+        for (row, expected) in expected.iter().enumerate() {
+            assert_eq!(trend.start_ns[row], expected.second * 1_000_000_000);
+            assert_eq!(trend.n[row], expected.n);
+            if expected.n > 0 {
+                assert_eq!((trend.min[row], trend.max[row]), (expected.min, expected.max));
+                let near = |got: f64, expected: f64, scale: f64| {
+                    (got - expected).abs() <= scale * 1e-9 || got == expected
+                };
+                let scale = expected.max.abs().max(expected.min.abs());
+                assert!(near(trend.mean[row], expected.mean, scale), "{}", channel.name);
+                assert!(near(trend.rms[row], expected.rms, scale), "{}", channel.name);
+            }
+        }
+        let minutes = run.trend(&channel.name, TrendKind::Minute, &select).unwrap().unwrap();
+        let all: u64 = trend.n.iter().map(|&n| u64::from(n)).sum();
+        assert_eq!(minutes.n.iter().map(|&n| u64::from(n)).sum::<u64>(), all);
+        assert!(minutes.start_ns.iter().all(|start| start.is_multiple_of(60_000_000_000)));
+    }
+    let counter = run.trend("catchment:packets_received", TrendKind::Second, &select);
+    let counter = counter.unwrap().unwrap();
+    assert!(counter.n.iter().all(|&n| n > 0) && counter.max.last() <= Some(&500.0));
 }
