@@ -1,8 +1,7 @@
 //! Rows of a trend as the samples of channels.
 
-use catchment_frame::Dtype;
+use catchment_frame::{Dtype, Span};
 
-use crate::partial::Span;
 use crate::series::Row;
 
 /// One of the channels that a trend is kept in.

@@ -19,6 +19,8 @@
 //!
 //! Pure: no I/O, no thread, no clock.
 
+pub use catchment_frame::Span;
+
 mod accumulator;
 mod columns;
 mod counter;
@@ -32,5 +34,5 @@ pub use accumulator::{Accumulator, Statistics};
 pub use columns::{Statistic, spans};
 pub use counter::CounterTrend;
 pub use error::TrendError;
-pub use partial::{Partial, Span, TrendChannel};
+pub use partial::{Partial, TrendChannel};
 pub use series::{Completed, Row, TrendSeries};

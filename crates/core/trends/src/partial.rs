@@ -1,21 +1,12 @@
 //! From a frame's samples of a channel to the accumulators of its seconds.
 
-use catchment_frame::Dtype;
+use catchment_frame::{ChannelInfo, Dtype, Span};
 use catchment_model::SampleRate;
 
 use crate::TrendError;
 use crate::accumulator::Accumulator;
 use crate::element::Complex;
 use crate::kernel::{Values, accumulate};
-
-/// From row `row` on, samples are numbered from `sample`: what a frame says of its gaps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// The first row of the span, counted from the frame's first sample of the channel.
-    pub row: u64,
-    /// That row's absolute sample number.
-    pub sample: u64,
-}
 
 /// A channel as its trend needs to know it: how samples become values, and when they are.
 #[derive(Clone, Debug)]
@@ -60,6 +51,15 @@ impl TrendChannel {
         };
         let values = Values { scale: 1.0, offset: 0.0, limits };
         Ok(Self { rate, values, sample_bytes, accumulate })
+    }
+
+    /// The channel of a schema, with its scale and offset and its type's limits.
+    ///
+    /// # Errors
+    /// If there is no trend of its type or shape, or its scale or offset is not finite.
+    pub fn of(channel: &ChannelInfo) -> Result<Self, TrendError> {
+        Self::new(channel.dtype, &channel.shape, channel.rate)?
+            .scaled(channel.scale.unwrap_or(1.0), channel.offset.unwrap_or(0.0))
     }
 
     /// With values that are `raw * scale + offset`; of complex numbers the magnitude of that.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use catchment_frame::Dtype;
+use catchment_frame::{ChannelInfo, Dtype};
 use catchment_model::SampleRate;
 use catchment_trends::{
     Accumulator, CounterTrend, Row, Span, Statistic, TrendChannel, TrendError, TrendSeries, spans,
@@ -199,6 +199,19 @@ fn minutes_from_a_trend_that_is_read_back_are_the_same() {
     let rows_again = again.finish();
     rows_near(&rows_again.seconds, &rows.seconds, 100.0);
     rows_near(&rows_again.minutes, &rows.minutes, 100.0);
+}
+
+#[test]
+fn the_schema_says_scale_and_offset() {
+    let mut info = ChannelInfo::new("X:CH", Dtype::I16, rate(KILOHERTZ, 1));
+    info.scale = Some(2.0);
+    let is = second_of(&TrendChannel::of(&info).expect("numbers"), &[1, 0, 3, 0]).statistics();
+    assert_eq!((is.min, is.max), (2.0, 6.0));
+    info.offset = Some(-1.0);
+    let is = second_of(&TrendChannel::of(&info).expect("numbers"), &[1, 0, 3, 0]).statistics();
+    assert_eq!((is.min, is.max), (1.0, 5.0));
+    info.shape = vec![2];
+    assert!(TrendChannel::of(&info).is_err());
 }
 
 #[test]
