@@ -1,9 +1,46 @@
 //! Codecs of columns, framed as Zarr's codecs frame one chunk, so that plain Python reads them.
 //!
-//! Pure functions from bytes to bytes: no files, no threads, no clock.
+//! | codec | stored bytes |
+//! |---|---|
+//! | none | the raw bytes |
+//! | lz4 | raw size as u32, then one LZ4 block |
+//! | zstd | one Zstandard frame that says its raw size |
+//! | blosc | one chunk of c-blosc 1: byte or bit shuffle, then LZ4 or Zstandard |
+//! | pcodec | one standalone pcodec file |
+//! | for | patched frame of reference, see `docs/spec/for-codec.md` |
+//!
+//! Pure functions from bytes to bytes: no files, no threads, no clock. Which instructions the
+//! processor has is found at run time; it changes speed and never a byte.
+//!
+//! ```
+//! use catchment_codec::*;
+//!
+//! let samples: Vec<u8> = (0..4_000i16).flat_map(|i| (500 + i % 7).to_le_bytes()).collect();
+//! let mut encoder = ColumnEncoder::new();
+//! let encoded = encoder.encode(Coding::For, Element::I16, &samples);
+//! assert!(encoded.stored.len() * 4 < samples.len());
+//!
+//! let mut decoded = Vec::new();
+//! decode_column(encoded.codec, encoded.stored, samples.len() as u64, &mut decoded)?;
+//! assert_eq!(decoded, samples);
+//! # Ok::<(), CodecError>(())
+//! ```
 
+mod blosc;
 mod codec;
+mod coding;
+mod cpu;
+mod decode;
+mod element;
+mod encode;
 mod error;
+mod filter;
+mod numbers;
+mod packing;
 
-pub use codec::{Codec, ColumnEncoder, Encoded, check_sizes, decode_column, decode_into};
+pub use codec::Codec;
+pub use coding::{Coding, UnknownCoding};
+pub use decode::{check_sizes, decode_column, decode_into, raw_bytes_of};
+pub use element::{Element, UnknownElement};
+pub use encode::{ColumnEncoder, Encoded};
 pub use error::CodecError;

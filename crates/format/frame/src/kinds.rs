@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use catchment_codec::Element;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -137,6 +138,23 @@ impl Dtype {
     /// Whether elements are numbers, complex ones included.
     pub fn is_number(self) -> bool {
         (Self::U8.number()..=Self::C128.number()).contains(&self.number())
+    }
+
+    /// What codecs take for an element; complex numbers are pairs of floats.
+    pub fn element(self) -> Element {
+        match self {
+            Self::U8 => Element::U8,
+            Self::U16 => Element::U16,
+            Self::U32 => Element::U32,
+            Self::U64 => Element::U64,
+            Self::I8 => Element::I8,
+            Self::I16 => Element::I16,
+            Self::I32 => Element::I32,
+            Self::I64 => Element::I64,
+            Self::F32 | Self::C64 => Element::F32,
+            Self::F64 | Self::C128 => Element::F64,
+            Self::Opaque | Self::Bits | Self::Record | Self::Unknown(_) => Element::Bytes,
+        }
     }
 
     /// Bytes of `rows` elements; `None` where the type does not say or 64 bits do not hold it.

@@ -110,7 +110,9 @@ mod toc;
 mod toc_reader;
 mod walk;
 
-pub use catchment_codec::{Codec, CodecError, ColumnEncoder, Encoded, decode_column};
+pub use catchment_codec::{
+    Codec, CodecError, Coding, ColumnEncoder, Element, Encoded, UnknownCoding, decode_column,
+};
 pub use channels::{
     ChannelColumns, ChannelInfo, SampleRun, Span, Spans, decode_spans, encode_spans,
 };

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use catchment_codec::{Codec, ColumnEncoder};
+use catchment_codec::{Codec, ColumnEncoder, Element};
 use catchment_model::Ledger;
 
 use crate::bytes::put;
@@ -154,8 +154,8 @@ impl TocBuilder {
 
         let record = |id, raw: &[u8], rows: usize| entry(id, Codec::None, raw.len(), rows);
         let (mut ledger_encoder, mut header_encoder) = (ColumnEncoder::new(), ColumnEncoder::new());
-        let ledger_stored = ledger_encoder.encode(Codec::Lz4, &ledger);
-        let header_stored = header_encoder.encode(Codec::Lz4, &self.file_header);
+        let ledger_stored = ledger_encoder.encode(Codec::Lz4, Element::Bytes, &ledger);
+        let header_stored = header_encoder.encode(Codec::Lz4, Element::Bytes, &self.file_header);
         let header_bytes = self.file_header.len();
         let columns: [(ColumnEntry, &[u8]); 6] = [
             (record(FRAMES, &frames, frames.len() / FRAME_RECORD_BYTES), &frames),

@@ -112,7 +112,7 @@ impl Model {
                 .columns
                 .iter()
                 .map(|column| {
-                    let encoded = encoder.encode(column.codec, &column.raw);
+                    let encoded = encoder.encode(column.codec, catchment_frame::Element::Bytes, &column.raw);
                     (entry_of(column, encoded.codec, encoded.stored), encoded.stored.to_vec())
                 })
                 .collect();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use catchment_frame::{Codec, ColumnEncoder, Span, crc32c};
+use catchment_frame::{Codec, ColumnEncoder, Element, Span, crc32c};
 
 use crate::coding::ColumnCoding;
 use crate::error::StorageError;
@@ -138,7 +138,7 @@ impl Worker {
             }),
             ColumnData::Raw(raw) => {
                 show(raw);
-                let encoded = self.encoder.encode(coding, raw);
+                let encoded = self.encoder.encode(coding, Element::Bytes, raw);
                 let mut result = done(encoded.codec, encoded.stored, raw.len());
                 if encoded.codec != Codec::None {
                     copy_to(&mut buffer, encoded.stored);
@@ -155,7 +155,7 @@ impl Worker {
                 }
                 let raw = made(&mut self.raw, *raw_bytes, make)?;
                 show(raw);
-                let encoded = self.encoder.encode(coding, raw);
+                let encoded = self.encoder.encode(coding, Element::Bytes, raw);
                 let result = done(encoded.codec, encoded.stored, *raw_bytes);
                 copy_to(&mut buffer, encoded.stored);
                 Ok(Encoded { buffer: Some(buffer), ..result })

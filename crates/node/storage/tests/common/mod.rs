@@ -233,7 +233,7 @@ impl Recipe {
         let mut encoder = ColumnEncoder::new();
         let mut stored = Vec::new();
         for (id, dtype, rows, raw) in columns {
-            let encoded = encoder.encode(self.codec, &raw);
+            let encoded = encoder.encode(self.codec, catchment_frame::Element::Bytes, &raw);
             let entry = ColumnEntry {
                 id: id.expect("a standard column"),
                 codec: encoded.codec,

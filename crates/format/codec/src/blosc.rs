@@ -1,0 +1,226 @@
+//! Chunks of c-blosc 1, format version 2, written and read here, so that nothing but Rust sees their
+//! sizes. Blocks are not split into streams when written; both forms are read.
+
+use crate::cpu::Cpu;
+use crate::error::CodecError;
+use crate::filter::{bitshuffle, bitunshuffle, shuffle, unshuffle};
+
+const HEADER_BYTES: usize = 16;
+const VERSION: u8 = 2;
+/// c-blosc takes no shorter raw sizes apart; shorter blocks are not split.
+const STREAM_BYTES_MIN: usize = 128;
+const STREAMS_MAX: usize = 16;
+
+const SHUFFLE: u8 = 1;
+const COPIED: u8 = 2;
+const BITSHUFFLE: u8 = 4;
+const RESERVED: u8 = 8;
+const WHOLE_BLOCKS: u8 = 16;
+
+/// Which shuffle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filter {
+    None,
+    Bytes,
+    Bits,
+}
+
+/// What compresses the shuffled blocks. Its number in a chunk's flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inner {
+    Lz4 = 1,
+    Zstd = 4,
+}
+
+/// Bytes of a block of such elements: rows of bits have an odd number of cache lines, so that they
+/// do not fall on the same lines of the cache.
+pub(crate) fn block_bytes(size: usize, inner: Inner) -> usize {
+    let target = match inner {
+        Inner::Lz4 => 64 * 1024,
+        Inner::Zstd => 256 * 1024,
+    };
+    let step = 512 * size;
+    let rows = (target / step).max(1);
+    step * if rows.is_multiple_of(2) { rows - 1 } else { rows }
+}
+
+/// The most bytes that a chunk can take, with what its compressor may need beyond while it works.
+pub(crate) fn encoded_bytes_max(raw_bytes: usize, size: usize) -> usize {
+    let block = block_bytes(size, Inner::Lz4);
+    let blocks = raw_bytes.div_ceil(block);
+    HEADER_BYTES + 8 * blocks + raw_bytes + block_bytes(size, Inner::Zstd) / 100 + 1024
+}
+
+/// Encodes a chunk. `compress` compresses a block to the beginning of the space that it is given and
+/// says how many bytes that took, or nothing where it does not fit.
+pub(crate) fn encode(
+    (cpu, filter, inner, size): (Cpu, Filter, Inner, usize),
+    raw: &[u8],
+    filtered: &mut Vec<u8>,
+    out: &mut [u8],
+    mut compress: impl FnMut(&[u8], &mut [u8]) -> Option<usize>,
+) -> usize {
+    let block_bytes = block_bytes(size, inner).min(raw.len());
+    let blocks = raw.len().div_ceil(block_bytes.max(1));
+    let flag = match filter {
+        Filter::None => 0,
+        Filter::Bytes => SHUFFLE,
+        Filter::Bits => BITSHUFFLE,
+    };
+    out[..4].copy_from_slice(&[VERSION, 1, flag | WHOLE_BLOCKS | (inner as u8) << 5, size as u8]);
+    out[4..8].copy_from_slice(&(raw.len() as u32).to_le_bytes());
+    out[8..12].copy_from_slice(&(block_bytes as u32).to_le_bytes());
+    let mut at = HEADER_BYTES + 4 * blocks;
+    if filtered.len() < block_bytes {
+        filtered.resize(block_bytes, 0);
+    }
+    for (index, block) in raw.chunks(block_bytes.max(1)).enumerate() {
+        let start = HEADER_BYTES + 4 * index;
+        out[start..start + 4].copy_from_slice(&(at as u32).to_le_bytes());
+        let filtered = &mut filtered[..block.len()];
+        match filter {
+            Filter::None => filtered.copy_from_slice(block),
+            Filter::Bytes => shuffle(size, block, filtered),
+            Filter::Bits => bitshuffle(cpu, size, block, filtered),
+        }
+        let stream = &mut out[at + 4..];
+        let bytes = match compress(filtered, stream) {
+            Some(bytes) if bytes < block.len() => bytes,
+            _ => {
+                stream[..block.len()].copy_from_slice(filtered);
+                block.len()
+            }
+        };
+        out[at..at + 4].copy_from_slice(&(bytes as u32).to_le_bytes());
+        at += 4 + bytes;
+    }
+    out[12..16].copy_from_slice(&(at as u32).to_le_bytes());
+    at
+}
+
+/// The raw size that a chunk says it has.
+pub(crate) fn raw_bytes_of(stored: &[u8]) -> Result<u64, CodecError> {
+    if stored.len() < HEADER_BYTES {
+        let (expected, got) = ("at least 16", stored.len() as u64);
+        return Err(CodecError::Field { field: "stored_bytes", expected, got });
+    }
+    Ok(u64::from(number(stored, 4)))
+}
+
+fn number(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Decodes a chunk into exactly its raw bytes. `decompress` fills a stream's raw bytes.
+pub(crate) fn decode(
+    cpu: Cpu,
+    stored: &[u8],
+    filtered: &mut Vec<u8>,
+    out: &mut [u8],
+    mut decompress: impl FnMut(Inner, &[u8], &mut [u8]) -> Result<(), CodecError>,
+) -> Result<(), CodecError> {
+    let field =
+        |field, expected, got: usize| Err(CodecError::Field { field, expected, got: got as u64 });
+    let raw_bytes = raw_bytes_of(stored)?;
+    if raw_bytes != out.len() as u64 {
+        return field("blosc raw size", "raw_bytes", raw_bytes as usize);
+    }
+    let (flags, size) = (stored[2], usize::from(stored[3]));
+    let block_bytes = number(stored, 8) as usize;
+    if stored[0] != VERSION {
+        return field("blosc version", "2", usize::from(stored[0]));
+    }
+    if number(stored, 12) as usize != stored.len() {
+        return field("blosc stored size", "stored_bytes", number(stored, 12) as usize);
+    }
+    if out.is_empty() {
+        return Ok(());
+    }
+    if flags & RESERVED != 0 || size == 0 {
+        return field("blosc flags and element size", "known ones", usize::from(flags));
+    }
+    if flags & COPIED != 0 {
+        if stored.len() != HEADER_BYTES + out.len() {
+            return field("stored_bytes", "16 more than raw_bytes", stored.len());
+        }
+        out.copy_from_slice(&stored[HEADER_BYTES..]);
+        return Ok(());
+    }
+    let inner = match flags >> 5 {
+        1 => Inner::Lz4,
+        4 => Inner::Zstd,
+        other => return field("blosc inner codec", "1 (LZ4) or 4 (Zstandard)", other.into()),
+    };
+    if block_bytes == 0 || block_bytes > out.len() {
+        return field("blosc block size", "at most raw_bytes", block_bytes);
+    }
+    let blocks = out.len().div_ceil(block_bytes);
+    if (stored.len() - HEADER_BYTES) / 4 < blocks {
+        return field("blosc blocks", "what stored_bytes hold", blocks);
+    }
+    // As c-blosc has it: the byte shuffle counts where a chunk says both.
+    let filter = match flags & (SHUFFLE | BITSHUFFLE) {
+        0 => Filter::None,
+        BITSHUFFLE => Filter::Bits,
+        _ if size == 1 => Filter::None,
+        _ => Filter::Bytes,
+    };
+    if filter != Filter::None && filtered.len() < block_bytes {
+        filtered.resize(block_bytes, 0);
+    }
+    for (index, block) in out.chunks_mut(block_bytes).enumerate() {
+        let split = flags & WHOLE_BLOCKS == 0
+            && size <= STREAMS_MAX
+            && block_bytes / size >= STREAM_BYTES_MIN
+            && block.len() == block_bytes;
+        let streams = if split { size } else { 1 };
+        let at = number(stored, HEADER_BYTES + 4 * index) as usize;
+        if filter == Filter::None {
+            fill_block(stored, at, streams, block, |from, to| decompress(inner, from, to))?;
+            continue;
+        }
+        let filtered = &mut filtered[..block.len()];
+        fill_block(stored, at, streams, filtered, |from, to| decompress(inner, from, to))?;
+        match filter {
+            Filter::Bits => bitunshuffle(cpu, size, filtered, block),
+            _ => unshuffle(size, filtered, block),
+        }
+    }
+    Ok(())
+}
+
+/// Fills a block from its streams, one after the other from `at` on.
+fn fill_block(
+    stored: &[u8],
+    mut at: usize,
+    streams: usize,
+    block: &mut [u8],
+    mut decompress: impl FnMut(&[u8], &mut [u8]) -> Result<(), CodecError>,
+) -> Result<(), CodecError> {
+    if !block.len().is_multiple_of(streams) {
+        let (expected, got) = ("a multiple of its streams", block.len() as u64);
+        return Err(CodecError::Field { field: "blosc block size", expected, got });
+    }
+    for raw in block.chunks_mut(block.len() / streams) {
+        let outside = |got: usize| {
+            let expected = "within the chunk";
+            Err(CodecError::Field { field: "blosc stream", expected, got: got as u64 })
+        };
+        if at < HEADER_BYTES || at > stored.len() - 4 {
+            return outside(at);
+        }
+        let bytes = number(stored, at) as usize;
+        at += 4;
+        if bytes > stored.len() - at {
+            return outside(at);
+        }
+        let stream = &stored[at..at + bytes];
+        at += bytes;
+        if bytes == raw.len() {
+            raw.copy_from_slice(stream);
+        } else {
+            decompress(stream, raw)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! What the processor can do, found at run time.
+
+/// Which instructions there are beyond those that every processor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for x86-64 alone"))]
+pub(crate) enum Cpu {
+    /// No more than all have: SSE2 on x86-64.
+    Any,
+    /// AVX2 and BMI2.
+    Avx2,
+    /// AVX-512: F, BW, VL and DQ.
+    Avx512,
+}
+
+impl Cpu {
+    /// The best that this processor has.
+    pub(crate) fn here() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let bmi2 = is_x86_feature_detected!("bmi2");
+            if bmi2
+                && is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512dq")
+            {
+                return Self::Avx512;
+            }
+            if bmi2 && is_x86_feature_detected!("avx2") {
+                return Self::Avx2;
+            }
+        }
+        Self::Any
+    }
+
+    /// All that this processor can be asked for.
+    #[cfg(test)]
+    pub(crate) fn all_here() -> Vec<Self> {
+        match Self::here() {
+            Self::Any => vec![Self::Any],
+            Self::Avx2 => vec![Self::Any, Self::Avx2],
+            Self::Avx512 => vec![Self::Any, Self::Avx2, Self::Avx512],
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Decoding: sizes first, then bytes.
+
+use std::cell::RefCell;
+
+use zstd_safe::DCtx;
+
+use crate::codec::Codec;
+use crate::cpu::Cpu;
+use crate::encode::{LZ4_PREFIX_BYTES, LZ4_RAW_BYTES_MAX};
+use crate::error::CodecError;
+use crate::{blosc, numbers, packing};
+
+/// What a block of Zstandard can grow to: 128 KiB from 4 bytes.
+const ZSTD_RATIO_MAX: u64 = 32 * 1024;
+/// What pcodec makes of equal numbers: chunks of 2^18 numbers take more than 16 bytes.
+const PCODEC_RATIO_MAX: u64 = 8 * 256 * 1024 / 16;
+
+/// Checks what an entry says of its sizes, before anything is allocated by them.
+///
+/// # Errors
+/// A codec that this version does not know, and sizes that cannot be.
+pub fn check_sizes(codec: Codec, stored_bytes: u64, raw_bytes: u64) -> Result<(), CodecError> {
+    let times = |ratio: u64| raw_bytes <= stored_bytes.saturating_mul(ratio);
+    let (expected, fits) = match codec {
+        Codec::None => ("stored_bytes", raw_bytes == stored_bytes),
+        Codec::Lz4 => (
+            "at most 255 * stored_bytes",
+            stored_bytes >= LZ4_PREFIX_BYTES as u64
+                && raw_bytes <= LZ4_RAW_BYTES_MAX as u64
+                && times(255),
+        ),
+        Codec::Zstd => ("at most 32,768 * stored_bytes", times(ZSTD_RATIO_MAX)),
+        Codec::Blosc => {
+            ("at most 32,768 * stored_bytes", times(ZSTD_RATIO_MAX) && raw_bytes <= i32::MAX as u64)
+        }
+        Codec::Pcodec => ("at most 131,072 * stored_bytes", times(PCODEC_RATIO_MAX)),
+        Codec::For => {
+            ("at most 683 * stored_bytes", raw_bytes <= packing::raw_bytes_max(stored_bytes))
+        }
+        other @ Codec::Unknown(_) => return Err(CodecError::Unknown(other)),
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(CodecError::Field { field: "raw_bytes", expected, got: raw_bytes })
+}
+
+/// Decodes `stored` into `out`, which becomes exactly `raw_bytes` long. Allocates `raw_bytes` at
+/// most, and that only when they can come out of that many stored bytes.
+///
+/// # Errors
+/// A codec that this version does not know, sizes that cannot be, bytes that do not decode.
+pub fn decode_column(
+    codec: Codec,
+    stored: &[u8],
+    raw_bytes: u64,
+    out: &mut Vec<u8>,
+) -> Result<(), CodecError> {
+    check_sizes(codec, stored.len() as u64, raw_bytes)?;
+    // Without writing zeros over what is there.
+    if (out.len() as u64) < raw_bytes {
+        out.resize(raw_bytes as usize, 0);
+    } else {
+        out.truncate(raw_bytes as usize);
+    }
+    decode_into(codec, stored, out)
+}
+
+/// Decodes into a slice of exactly the raw size.
+///
+/// # Errors
+/// A codec that this version does not know, sizes that cannot be, bytes that do not decode.
+pub fn decode_into(codec: Codec, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+    check_sizes(codec, stored.len() as u64, out.len() as u64)?;
+    match codec {
+        Codec::None => out.copy_from_slice(stored),
+        Codec::Lz4 => {
+            let (prefix, block) = stored.split_at(LZ4_PREFIX_BYTES);
+            let got = u64::from(u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]));
+            if got != out.len() as u64 {
+                let expected = "raw_bytes";
+                return Err(CodecError::Field { field: "LZ4 raw size", expected, got });
+            }
+            decode_lz4(block, out)?;
+        }
+        Codec::Zstd => DECODER.with_borrow_mut(|decoder| decoder.zstd(stored, out))?,
+        Codec::Blosc => DECODER.with_borrow_mut(|decoder| decoder.blosc(stored, out))?,
+        Codec::Pcodec => numbers::decode(stored, out)?,
+        Codec::For => packing::decode(Cpu::here(), stored, out)?,
+        other @ Codec::Unknown(_) => return Err(CodecError::Unknown(other)),
+    }
+    Ok(())
+}
+
+/// The raw size that stored bytes say they have, where their framing says it, for callers that have
+/// no directory. Sizes that cannot be are errors.
+///
+/// # Errors
+/// A codec that does not say it, and bytes that are too short or cannot be.
+pub fn raw_bytes_of(codec: Codec, stored: &[u8]) -> Result<u64, CodecError> {
+    let raw_bytes = match codec {
+        Codec::None => stored.len() as u64,
+        Codec::Lz4 => match stored.first_chunk() {
+            Some(prefix) => u64::from(u32::from_le_bytes(*prefix)),
+            None => {
+                let (expected, got) = ("at least 4", stored.len() as u64);
+                return Err(CodecError::Field { field: "stored_bytes", expected, got });
+            }
+        },
+        Codec::Zstd => zstd_safe::get_frame_content_size(stored)
+            .ok()
+            .flatten()
+            .ok_or_else(|| CodecError::Decode { reason: "no content size".to_owned() })?,
+        Codec::Blosc => blosc::raw_bytes_of(stored)?,
+        Codec::For => packing::raw_bytes_of(stored)?,
+        other @ (Codec::Pcodec | Codec::Unknown(_)) => return Err(CodecError::Unknown(other)),
+    };
+    check_sizes(codec, stored.len() as u64, raw_bytes)?;
+    Ok(raw_bytes)
+}
+
+fn decode_lz4(block: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+    let decoded = lz4_flex::block::decompress_into(block, out)
+        .map_err(|error| CodecError::Decode { reason: error.to_string() })?;
+    whole(decoded, out.len())
+}
+
+fn whole(decoded: usize, raw_bytes: usize) -> Result<(), CodecError> {
+    if decoded == raw_bytes {
+        return Ok(());
+    }
+    let (expected, got) = ("raw_bytes", decoded as u64);
+    Err(CodecError::Field { field: "decoded bytes", expected, got })
+}
+
+thread_local! {
+    /// What decoding needs again and again.
+    static DECODER: RefCell<Decoder> = const { RefCell::new(Decoder { zstd: None, filtered: Vec::new() }) };
+}
+
+struct Decoder {
+    zstd: Option<DCtx<'static>>,
+    filtered: Vec<u8>,
+}
+
+impl Decoder {
+    fn zstd(&mut self, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+        decode_zstd(&mut self.zstd, stored, out)
+    }
+
+    fn blosc(&mut self, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+        let Self { zstd, filtered } = self;
+        let result =
+            blosc::decode(Cpu::here(), stored, filtered, out, |inner, from, to| match inner {
+                blosc::Inner::Lz4 => decode_lz4(from, to),
+                blosc::Inner::Zstd => decode_zstd(zstd, from, to),
+            });
+        if filtered.len() > FILTERED_BYTES_KEPT {
+            *filtered = Vec::new();
+        }
+        result
+    }
+}
+
+/// A longer block, which only other writers make, is not kept memory for.
+const FILTERED_BYTES_KEPT: usize = 4 * 1024 * 1024;
+
+fn decode_zstd(
+    context: &mut Option<DCtx<'static>>,
+    stored: &[u8],
+    out: &mut [u8],
+) -> Result<(), CodecError> {
+    let context = context.get_or_insert_with(DCtx::create);
+    let decoded = context.decompress(out, stored).map_err(|code| {
+        let reason = format!("Zstandard: {}", zstd_safe::get_error_name(code));
+        CodecError::Decode { reason }
+    })?;
+    whole(decoded, out.len())
+}

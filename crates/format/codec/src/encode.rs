@@ -1,0 +1,227 @@
+//! Encoding columns one after the other, with memory that is kept.
+
+use std::fmt;
+
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
+use zstd_safe::{CCtx, CParameter};
+
+use crate::blosc::{self, Filter, Inner};
+use crate::codec::Codec;
+use crate::coding::Coding;
+use crate::cpu::Cpu;
+use crate::element::Element;
+use crate::{numbers, packing};
+
+/// The raw size in front of an LZ4 block.
+pub(crate) const LZ4_PREFIX_BYTES: usize = 4;
+/// The LZ4 format ends here.
+pub(crate) const LZ4_RAW_BYTES_MAX: usize = 0x7e00_0000;
+/// A codec must save one part in so many.
+const SAVING_MIN_DIVISOR: usize = 20;
+/// Columns below are simply encoded; above, three samples are tried first.
+const TRIAL_RAW_BYTES_MIN: usize = 512 * 1024;
+const SAMPLE_BYTES: usize = 16 * 1024;
+const SAMPLE_SAVING_MIN_DIVISOR: usize = 50;
+
+/// A column as it is to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoded<'a> {
+    /// The codec that was used in the end.
+    pub codec: Codec,
+    /// The bytes to store: for [`Codec::None`] the raw bytes themselves.
+    pub stored: &'a [u8],
+}
+
+/// Encodes columns one after the other. It keeps its working memory, so that nothing is allocated
+/// once it has met the largest column; pcodec alone allocates its own.
+pub struct ColumnEncoder {
+    cpu: Cpu,
+    table: CompressTable,
+    zstd: Option<(CCtx<'static>, i32)>,
+    filtered: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+impl ColumnEncoder {
+    /// An encoder without working memory yet.
+    pub fn new() -> Self {
+        Self {
+            cpu: Cpu::here(),
+            table: CompressTable::large(),
+            zstd: None,
+            filtered: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// An encoder that will not allocate its output for columns of up to that many bytes.
+    pub fn with_capacity(raw_bytes: usize) -> Self {
+        let longest = LZ4_PREFIX_BYTES + get_maximum_output_size(raw_bytes);
+        let scratch = vec![0; longest.max(packing::encoded_bytes_max(raw_bytes))];
+        Self { scratch, ..Self::new() }
+    }
+
+    /// Encodes `raw`, or leaves it raw where that saves less than 5 %. Large columns are tried on
+    /// samples first, so that data that do not compress cost little. Where elements are none that
+    /// the coding is for, [`Coding::for_element`] stands in.
+    pub fn encode<'a>(
+        &'a mut self,
+        coding: impl Into<Coding>,
+        element: Element,
+        raw: &'a [u8],
+    ) -> Encoded<'a> {
+        let coding = coding.into().for_element(element);
+        let as_it_is = Encoded { codec: Codec::None, stored: raw };
+        let worth_bytes = raw.len() - raw.len() / SAVING_MIN_DIVISOR;
+        if coding == Coding::None
+            || worth_bytes <= LZ4_PREFIX_BYTES
+            || raw.len() > LZ4_RAW_BYTES_MAX
+            || !self.samples_shrink(coding, element, raw)
+        {
+            return as_it_is;
+        }
+        match self.encode_all(coding, element, raw) {
+            Some(bytes) if bytes <= worth_bytes => {
+                Encoded { codec: coding.codec(), stored: &self.scratch[..bytes] }
+            }
+            _ => as_it_is,
+        }
+    }
+
+    /// Bytes of the working memory that it keeps, without the codecs' own tables.
+    pub fn memory_bytes(&self) -> usize {
+        self.scratch.capacity() + self.filtered.capacity()
+    }
+
+    fn samples_shrink(&mut self, coding: Coding, element: Element, raw: &[u8]) -> bool {
+        if raw.len() < TRIAL_RAW_BYTES_MIN {
+            return true;
+        }
+        let mut encoded_bytes = 0;
+        for sample in samples(element, raw) {
+            encoded_bytes += self.encode_all(coding, element, sample).unwrap_or(sample.len());
+        }
+        // Short pieces compress a little worse than the whole, so that less is asked of them.
+        encoded_bytes < 3 * SAMPLE_BYTES - 3 * SAMPLE_BYTES / SAMPLE_SAVING_MIN_DIVISOR
+    }
+
+    /// How many bytes samples of a column would take, and how many they are.
+    pub(crate) fn try_samples(
+        &mut self,
+        coding: Coding,
+        element: Element,
+        raw: &[u8],
+    ) -> (usize, usize) {
+        let (mut encoded_bytes, mut sample_bytes) = (0, 0);
+        let mut add = |this: &mut Self, sample: &[u8]| {
+            encoded_bytes += this.encode_all(coding, element, sample).unwrap_or(sample.len());
+            sample_bytes += sample.len();
+        };
+        if raw.len() <= 4 * SAMPLE_BYTES {
+            add(self, raw);
+        } else {
+            for sample in samples(element, raw) {
+                add(self, sample);
+            }
+        }
+        (encoded_bytes, sample_bytes)
+    }
+
+    /// Leaves the encoded column in the scratch and returns its length, where it could be encoded.
+    fn encode_all(&mut self, coding: Coding, element: Element, raw: &[u8]) -> Option<usize> {
+        match coding {
+            Coding::None => None,
+            Coding::Lz4 => {
+                self.room(LZ4_PREFIX_BYTES + get_maximum_output_size(raw.len()));
+                let (prefix, block) = self.scratch.split_at_mut(LZ4_PREFIX_BYTES);
+                prefix.copy_from_slice(&(raw.len() as u32).to_le_bytes());
+                lz4_block(&mut self.table, raw, block).map(|bytes| LZ4_PREFIX_BYTES + bytes)
+            }
+            Coding::Zstd { level } => {
+                self.room(zstd_safe::compress_bound(raw.len()));
+                zstd_frame(&mut self.zstd, level, raw, &mut self.scratch)
+            }
+            Coding::BitshuffleLz4 => self.blosc(Filter::Bits, Inner::Lz4, 0, element, raw),
+            Coding::BitshuffleZstd { level } => {
+                self.blosc(Filter::Bits, Inner::Zstd, level, element, raw)
+            }
+            Coding::ShuffleLz4 => self.blosc(Filter::Bytes, Inner::Lz4, 0, element, raw),
+            Coding::ShuffleZstd { level } => {
+                self.blosc(Filter::Bytes, Inner::Zstd, level, element, raw)
+            }
+            Coding::Pcodec { level } => numbers::encode(level, element, raw, &mut self.scratch)
+                .then_some(self.scratch.len()),
+            Coding::For => {
+                self.room(packing::encoded_bytes_max(raw.len()));
+                let (size, signed) = (element.size(), element.is_signed());
+                Some(packing::encode(self.cpu, size, signed, raw, &mut self.scratch))
+            }
+        }
+    }
+
+    fn blosc(
+        &mut self,
+        filter: Filter,
+        inner: Inner,
+        level: i32,
+        element: Element,
+        raw: &[u8],
+    ) -> Option<usize> {
+        let size = element.size();
+        let block = get_maximum_output_size(blosc::block_bytes(size, inner));
+        self.room(blosc::encoded_bytes_max(raw.len(), size) + block);
+        let Self { table, zstd, filtered, scratch, .. } = self;
+        let what = (self.cpu, filter, inner, size);
+        let compress = |block: &[u8], out: &mut [u8]| match inner {
+            Inner::Lz4 => lz4_block(table, block, out),
+            // No more than would be stored raw.
+            Inner::Zstd => zstd_frame(zstd, level, block, &mut out[..block.len()]),
+        };
+        Some(blosc::encode(what, raw, filtered, scratch, compress))
+    }
+
+    fn room(&mut self, bytes: usize) {
+        if self.scratch.len() < bytes {
+            self.scratch.resize(bytes, 0);
+        }
+    }
+}
+
+/// Pieces from the beginning, the middle and the end of a column that is longer than they are.
+fn samples(element: Element, raw: &[u8]) -> [&[u8]; 3] {
+    // Pieces begin with an element, and end with one where elements fit.
+    let size = element.size();
+    let bytes = SAMPLE_BYTES / size * size;
+    let last = (raw.len() - bytes) / size * size;
+    [0, last / 2 / size * size, last].map(|start| &raw[start..start + bytes])
+}
+
+fn lz4_block(table: &mut CompressTable, raw: &[u8], out: &mut [u8]) -> Option<usize> {
+    compress_into_with_table(raw, out, table).ok()
+}
+
+fn zstd_frame(
+    context: &mut Option<(CCtx<'static>, i32)>,
+    level: i32,
+    raw: &[u8],
+    out: &mut [u8],
+) -> Option<usize> {
+    let (context, set_level) = context.get_or_insert_with(|| (CCtx::create(), i32::MIN));
+    if *set_level != level {
+        context.set_parameter(CParameter::CompressionLevel(level)).ok()?;
+        *set_level = level;
+    }
+    context.compress2(out, raw).ok()
+}
+
+impl Default for ColumnEncoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ColumnEncoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ColumnEncoder {{ memory_bytes: {} }}", self.memory_bytes())
+    }
+}

@@ -1,0 +1,459 @@
+//! Shuffles: bytes, or bits, of neighbouring elements gathered by their place in the element, as
+//! c-blosc has them.
+//!
+//! Byte `j` of element `i` of `n` goes to `j * n + i`. Bit `k` of that byte goes to bit `i % 8` of
+//! byte `(8 * j + k) * n / 8 + i / 8`; where `n` is no multiple of 8, bits stay where they are. Bytes
+//! behind the last whole element stay where they are.
+
+use crate::cpu::Cpu;
+
+/// Elements that are taken at once.
+const GROUP: usize = 64;
+
+/// Gathers bytes.
+pub(crate) fn shuffle(size: usize, raw: &[u8], out: &mut [u8]) {
+    match size {
+        2 => shuffle_of::<2>(raw, out),
+        4 => shuffle_of::<4>(raw, out),
+        8 => shuffle_of::<8>(raw, out),
+        _ => {
+            let count = raw.len() / size;
+            for (i, element) in raw.chunks_exact(size).enumerate() {
+                for (j, &byte) in element.iter().enumerate() {
+                    out[j * count + i] = byte;
+                }
+            }
+            let whole = count * size;
+            out[whole..].copy_from_slice(&raw[whole..]);
+        }
+    }
+}
+
+fn shuffle_of<const SIZE: usize>(raw: &[u8], out: &mut [u8]) {
+    let count = raw.len() / SIZE;
+    let (groups, _) = raw.as_chunks::<SIZE>();
+    let mut at = 0;
+    for group in groups.chunks(GROUP) {
+        if let Ok(group) = group.try_into() {
+            let planes = planes_of(group);
+            for (j, plane) in planes.iter().enumerate() {
+                out[j * count + at..][..GROUP].copy_from_slice(plane);
+            }
+        } else {
+            for (i, element) in group.iter().enumerate() {
+                for (j, &byte) in element.iter().enumerate() {
+                    out[j * count + at + i] = byte;
+                }
+            }
+        }
+        at += group.len();
+    }
+    out[count * SIZE..].copy_from_slice(&raw[count * SIZE..]);
+}
+
+/// The inverse of [`shuffle`].
+pub(crate) fn unshuffle(size: usize, shuffled: &[u8], out: &mut [u8]) {
+    match size {
+        2 => unshuffle_of::<2>(shuffled, out),
+        4 => unshuffle_of::<4>(shuffled, out),
+        8 => unshuffle_of::<8>(shuffled, out),
+        _ => {
+            let count = out.len() / size;
+            for (i, element) in out.chunks_exact_mut(size).enumerate() {
+                for (j, byte) in element.iter_mut().enumerate() {
+                    *byte = shuffled[j * count + i];
+                }
+            }
+            let whole = count * size;
+            out[whole..].copy_from_slice(&shuffled[whole..]);
+        }
+    }
+}
+
+fn unshuffle_of<const SIZE: usize>(shuffled: &[u8], out: &mut [u8]) {
+    let count = out.len() / SIZE;
+    let (groups, _) = out.as_chunks_mut::<SIZE>();
+    let mut at = 0;
+    for group in groups.chunks_mut(GROUP) {
+        let elements = group.len();
+        if let Ok(group) = group.try_into() {
+            let mut planes = [[0; GROUP]; SIZE];
+            for (j, plane) in planes.iter_mut().enumerate() {
+                plane.copy_from_slice(&shuffled[j * count + at..][..GROUP]);
+            }
+            elements_of(&planes, group);
+        } else {
+            for (i, element) in group.iter_mut().enumerate() {
+                for (j, byte) in element.iter_mut().enumerate() {
+                    *byte = shuffled[j * count + at + i];
+                }
+            }
+        }
+        at += elements;
+    }
+    out[count * SIZE..].copy_from_slice(&shuffled[count * SIZE..]);
+}
+
+#[inline(always)]
+fn planes_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u8; GROUP]; SIZE] {
+    let mut planes = [[0; GROUP]; SIZE];
+    for (i, element) in group.iter().enumerate() {
+        for j in 0..SIZE {
+            planes[j][i] = element[j];
+        }
+    }
+    planes
+}
+
+#[inline(always)]
+fn elements_of<const SIZE: usize>(planes: &[[u8; GROUP]; SIZE], group: &mut [[u8; SIZE]; GROUP]) {
+    for (i, element) in group.iter_mut().enumerate() {
+        for j in 0..SIZE {
+            element[j] = planes[j][i];
+        }
+    }
+}
+
+macro_rules! compiled_for {
+    ($name:ident, $inner:ident, $rows:ident) => {
+        /// Whole groups are done with the processor's widest registers.
+        pub(crate) fn $name(cpu: Cpu, size: usize, from: &[u8], out: &mut [u8]) {
+            if !(from.len() / size).is_multiple_of(8) {
+                out.copy_from_slice(from);
+                return;
+            }
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2")]
+                fn avx512(size: usize, from: &[u8], out: &mut [u8]) {
+                    $inner(size, from, out, bits::avx512::$rows);
+                }
+                #[target_feature(enable = "avx2,bmi2")]
+                fn avx2(size: usize, from: &[u8], out: &mut [u8]) {
+                    $inner(size, from, out, bits::avx2::$rows);
+                }
+                match cpu {
+                    // SAFETY: whoever made this value found that the processor has these.
+                    Cpu::Avx512 => return unsafe { avx512(size, from, out) },
+                    // SAFETY: as above.
+                    Cpu::Avx2 => return unsafe { avx2(size, from, out) },
+                    Cpu::Any => return $inner(size, from, out, bits::sse2::$rows),
+                }
+            }
+            #[allow(unreachable_code, reason = "for processors of other makes")]
+            {
+                let _ = cpu;
+                $inner(size, from, out, bits::plain::$rows);
+            }
+        }
+    };
+}
+
+compiled_for!(bitshuffle, gather_bits, rows);
+compiled_for!(bitunshuffle, scatter_bits, bytes);
+
+#[inline(always)]
+fn gather_bits(size: usize, raw: &[u8], out: &mut [u8], rows: impl Fn(&[u8; GROUP]) -> [u64; 8]) {
+    match size {
+        1 => gather_bits_of::<1>(raw, out, rows),
+        2 => gather_bits_of::<2>(raw, out, rows),
+        4 => gather_bits_of::<4>(raw, out, rows),
+        8 => gather_bits_of::<8>(raw, out, rows),
+        _ => {
+            let count = raw.len() / size;
+            for start in (0..count).step_by(GROUP) {
+                let elements = GROUP.min(count - start);
+                for j in 0..size {
+                    let mut plane = [0; GROUP];
+                    for (i, byte) in plane[..elements].iter_mut().enumerate() {
+                        *byte = raw[(start + i) * size + j];
+                    }
+                    put_rows(out, count, start, elements, j, &rows(&plane));
+                }
+            }
+            out[count * size..].copy_from_slice(&raw[count * size..]);
+        }
+    }
+}
+
+#[inline(always)]
+fn gather_bits_of<const SIZE: usize>(
+    raw: &[u8],
+    out: &mut [u8],
+    rows: impl Fn(&[u8; GROUP]) -> [u64; 8],
+) {
+    let count = raw.len() / SIZE;
+    let (elements, rest) = raw.as_chunks::<SIZE>();
+    for (index, group) in elements.chunks(GROUP).enumerate() {
+        let planes = match group.try_into() {
+            Ok(group) => planes_of::<SIZE>(group),
+            Err(_) => {
+                let mut own = [[0; SIZE]; GROUP];
+                own[..group.len()].copy_from_slice(group);
+                planes_of(&own)
+            }
+        };
+        for (j, plane) in planes.iter().enumerate() {
+            put_rows(out, count, index * GROUP, group.len(), j, &rows(plane));
+        }
+    }
+    out[count * SIZE..].copy_from_slice(rest);
+}
+
+/// Writes the eight rows of byte `j` of a group's elements.
+#[inline(always)]
+fn put_rows(out: &mut [u8], count: usize, start: usize, group: usize, j: usize, rows: &[u64; 8]) {
+    for (k, row) in rows.iter().enumerate() {
+        let at = (8 * j + k) * (count / 8) + start / 8;
+        if group == GROUP {
+            out[at..at + 8].copy_from_slice(&row.to_le_bytes());
+        } else {
+            out[at..at + group / 8].copy_from_slice(&row.to_le_bytes()[..group / 8]);
+        }
+    }
+}
+
+#[inline(always)]
+fn scatter_bits(
+    size: usize,
+    shuffled: &[u8],
+    out: &mut [u8],
+    bytes: impl Fn(&[u64; 8]) -> [u8; GROUP],
+) {
+    match size {
+        1 => scatter_bits_of::<1>(shuffled, out, bytes),
+        2 => scatter_bits_of::<2>(shuffled, out, bytes),
+        4 => scatter_bits_of::<4>(shuffled, out, bytes),
+        8 => scatter_bits_of::<8>(shuffled, out, bytes),
+        _ => {
+            let count = out.len() / size;
+            for start in (0..count).step_by(GROUP) {
+                let elements = GROUP.min(count - start);
+                for j in 0..size {
+                    let plane = bytes(&rows_at(shuffled, count, start, elements, j));
+                    for (i, &byte) in plane[..elements].iter().enumerate() {
+                        out[(start + i) * size + j] = byte;
+                    }
+                }
+            }
+            out[count * size..].copy_from_slice(&shuffled[count * size..]);
+        }
+    }
+}
+
+#[inline(always)]
+fn scatter_bits_of<const SIZE: usize>(
+    shuffled: &[u8],
+    out: &mut [u8],
+    bytes: impl Fn(&[u64; 8]) -> [u8; GROUP],
+) {
+    let count = out.len() / SIZE;
+    let (elements, rest) = out.as_chunks_mut::<SIZE>();
+    for (index, group) in elements.chunks_mut(GROUP).enumerate() {
+        let mut planes = [[0; GROUP]; SIZE];
+        for (j, plane) in planes.iter_mut().enumerate() {
+            *plane = bytes(&rows_at(shuffled, count, index * GROUP, group.len(), j));
+        }
+        if let Ok(group) = (&mut *group).try_into() {
+            elements_of(&planes, group);
+        } else {
+            let mut own = [[0; SIZE]; GROUP];
+            elements_of(&planes, &mut own);
+            group.copy_from_slice(&own[..group.len()]);
+        }
+    }
+    rest.copy_from_slice(&shuffled[count * SIZE..]);
+}
+
+#[inline(always)]
+fn rows_at(shuffled: &[u8], count: usize, start: usize, group: usize, j: usize) -> [u64; 8] {
+    let mut rows = [0; 8];
+    for (k, row) in rows.iter_mut().enumerate() {
+        let at = (8 * j + k) * (count / 8) + start / 8;
+        let mut own = [0; 8];
+        if group == GROUP {
+            own.copy_from_slice(&shuffled[at..at + 8]);
+        } else {
+            own[..group / 8].copy_from_slice(&shuffled[at..at + group / 8]);
+        }
+        *row = u64::from_le_bytes(own);
+    }
+    rows
+}
+
+/// Sixty-four bytes as eight rows of their bits, and back.
+mod bits {
+    use super::GROUP;
+
+    pub(super) mod plain {
+        use super::GROUP;
+
+        /// Eight bytes as eight rows of eight bits: a square of bits mirrored at its diagonal.
+        #[inline(always)]
+        fn mirror(mut square: u64) -> u64 {
+            for (shift, mask) in [
+                (7, 0x00aa_00aa_00aa_00aa_u64),
+                (14, 0x0000_cccc_0000_cccc),
+                (28, 0x0000_0000_f0f0_f0f0),
+            ] {
+                let moved = (square ^ (square >> shift)) & mask;
+                square ^= moved ^ (moved << shift);
+            }
+            square
+        }
+
+        #[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "for other processors"))]
+        #[inline(always)]
+        pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+            let mut rows = [[0; 8]; 8];
+            for (i, eight) in bytes.as_chunks::<8>().0.iter().enumerate() {
+                let square = mirror(u64::from_le_bytes(*eight)).to_le_bytes();
+                for k in 0..8 {
+                    rows[k][i] = square[k];
+                }
+            }
+            rows.map(u64::from_le_bytes)
+        }
+
+        #[inline(always)]
+        pub fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+            let rows = rows.map(u64::to_le_bytes);
+            let mut squares = [[0; 8]; 8];
+            for (k, row) in rows.iter().enumerate() {
+                for i in 0..8 {
+                    squares[i][k] = row[i];
+                }
+            }
+            let mut bytes = [0; GROUP];
+            for (eight, square) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(squares) {
+                *eight = mirror(u64::from_le_bytes(square)).to_le_bytes();
+            }
+            bytes
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    pub(super) mod sse2 {
+        use std::arch::x86_64::{__m128i, _mm_add_epi8, _mm_loadu_si128, _mm_movemask_epi8};
+
+        use super::GROUP;
+        pub use super::plain::bytes;
+
+        /// The top bits of sixteen bytes at a time, then the next ones.
+        #[inline(always)]
+        pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+            let mut rows = [0; 8];
+            for (i, sixteen) in bytes.as_chunks::<16>().0.iter().enumerate() {
+                // SAFETY: every x86-64 processor has SSE2; sixteen bytes are read, at any address.
+                unsafe {
+                    let mut part = _mm_loadu_si128(sixteen.as_ptr().cast::<__m128i>());
+                    for row in rows.iter_mut().rev() {
+                        let top = _mm_movemask_epi8(part).cast_unsigned();
+                        *row |= u64::from(top) << (16 * i);
+                        part = _mm_add_epi8(part, part);
+                    }
+                }
+            }
+            rows
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    pub(super) mod avx2 {
+        use std::arch::x86_64::{
+            __m256i, _mm256_add_epi8, _mm256_and_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256,
+            _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8, _mm256_set1_epi32,
+            _mm256_set1_epi64x, _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8,
+            _mm256_storeu_si256,
+        };
+
+        use super::GROUP;
+
+        /// As with SSE2, thirty-two bytes at a time. Called where AVX2 is.
+        #[inline(always)]
+        pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+            let mut rows = [0; 8];
+            for (i, part) in bytes.as_chunks::<32>().0.iter().enumerate() {
+                // SAFETY: the caller is compiled for AVX2; 32 bytes are read, at any address.
+                unsafe {
+                    let mut part = _mm256_loadu_si256(part.as_ptr().cast::<__m256i>());
+                    for row in rows.iter_mut().rev() {
+                        let top = _mm256_movemask_epi8(part).cast_unsigned();
+                        *row |= u64::from(top) << (32 * i);
+                        part = _mm256_add_epi8(part, part);
+                    }
+                }
+            }
+            rows
+        }
+
+        /// Each of 32 bits is spread to a byte, rows are put together bit by bit.
+        #[inline(always)]
+        pub fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+            let mut bytes = [0; GROUP];
+            for (i, part) in bytes.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+                // SAFETY: the caller is compiled for AVX2; 32 bytes are written, at any address.
+                unsafe {
+                    let spread = _mm256_setr_epi64x(
+                        0,
+                        0x0101_0101_0101_0101,
+                        0x0202_0202_0202_0202,
+                        0x0303_0303_0303_0303,
+                    );
+                    let each = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
+                    let mut all = _mm256_setzero_si256();
+                    for (k, row) in rows.iter().enumerate() {
+                        let word = _mm256_set1_epi32(((row >> (32 * i)) as u32).cast_signed());
+                        let bits = _mm256_and_si256(_mm256_shuffle_epi8(word, spread), each);
+                        let set = _mm256_cmpeq_epi8(bits, each);
+                        let bit = _mm256_set1_epi8((1u8 << k).cast_signed());
+                        all = _mm256_or_si256(all, _mm256_and_si256(set, bit));
+                    }
+                    _mm256_storeu_si256(part.as_mut_ptr().cast::<__m256i>(), all);
+                }
+            }
+            bytes
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    pub(super) mod avx512 {
+        use std::arch::x86_64::{
+            __m512i, _mm512_add_epi8, _mm512_loadu_si512, _mm512_maskz_set1_epi8,
+            _mm512_movepi8_mask, _mm512_or_si512, _mm512_setzero_si512, _mm512_storeu_si512,
+        };
+
+        use super::GROUP;
+
+        /// As with SSE2, all bytes at a time. Called where AVX-512 is.
+        #[inline(always)]
+        pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+            let mut rows = [0; 8];
+            // SAFETY: the caller is compiled for AVX-512; 64 bytes are read, at any address.
+            unsafe {
+                let mut all = _mm512_loadu_si512(bytes.as_ptr().cast::<__m512i>());
+                for row in rows.iter_mut().rev() {
+                    *row = _mm512_movepi8_mask(all);
+                    all = _mm512_add_epi8(all, all);
+                }
+            }
+            rows
+        }
+
+        /// Rows are masks: each sets its bit in the bytes that it names.
+        #[inline(always)]
+        pub fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+            let mut bytes = [0; GROUP];
+            // SAFETY: the caller is compiled for AVX-512; 64 bytes are written, at any address.
+            unsafe {
+                let mut all = _mm512_setzero_si512();
+                for (k, &row) in rows.iter().enumerate() {
+                    let bit = (1u8 << k).cast_signed();
+                    all = _mm512_or_si512(all, _mm512_maskz_set1_epi8(row, bit));
+                }
+                _mm512_storeu_si512(bytes.as_mut_ptr().cast::<__m512i>(), all);
+            }
+            bytes
+        }
+    }
+}

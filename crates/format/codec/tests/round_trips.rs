@@ -1,0 +1,156 @@
+//! What is encoded is decoded, for every coding, element type and length.
+
+mod common;
+
+use catchment_codec::{
+    Codec, Coding, ColumnEncoder, Element, check_sizes, decode_column, raw_bytes_of,
+};
+use common::{CODINGS, ELEMENTS, Random, noise, wave};
+use proptest::prelude::*;
+
+fn holds(encoder: &mut ColumnEncoder, coding: Coding, element: Element, raw: &[u8]) -> Codec {
+    let encoded = encoder.encode(coding, element, raw);
+    let (codec, stored) = (encoded.codec, encoded.stored);
+    if codec == Codec::None {
+        assert!(std::ptr::eq(stored, raw), "left where it is");
+    } else {
+        assert!(stored.len() <= raw.len() - raw.len() / 20, "{coding} of {element} saves 5 %");
+    }
+    check_sizes(codec, stored.len() as u64, raw.len() as u64).expect("sizes that can be");
+    let mut out = vec![1; 10];
+    decode_column(codec, stored, raw.len() as u64, &mut out)
+        .unwrap_or_else(|error| panic!("{coding} of {} {element}: {error}", raw.len()));
+    assert!(out == raw, "{coding} of {} bytes of {element}", raw.len());
+    if codec != Codec::Pcodec {
+        assert_eq!(raw_bytes_of(codec, stored), Ok(raw.len() as u64));
+    }
+    codec
+}
+
+#[test]
+fn what_is_encoded_is_decoded_whatever_the_length() {
+    let mut encoder = ColumnEncoder::new();
+    for element in ELEMENTS {
+        for count in [0, 1, 2, 7, 8, 63, 64, 100, 1_023, 1_024, 1_025, 5_000, 100_000] {
+            for seed in 0..2 {
+                let raw = wave(element, count, seed);
+                for coding in CODINGS {
+                    let codec = holds(&mut encoder, coding, element, &raw);
+                    // It must be worth it for something so smooth.
+                    if count == 100_000 && coding != Coding::Lz4 {
+                        assert_eq!(
+                            codec,
+                            coding.for_element(element).codec(),
+                            "{coding} {element}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_behind_the_last_whole_element_are_kept() {
+    let mut encoder = ColumnEncoder::new();
+    for element in ELEMENTS {
+        for extra in 1..element.size() {
+            let mut raw = wave(element, 3_000, 5);
+            raw.extend(noise(extra));
+            for coding in CODINGS {
+                holds(&mut encoder, coding, element, &raw);
+            }
+        }
+    }
+}
+
+#[test]
+fn columns_that_do_not_shrink_are_left_raw() {
+    let mut encoder = ColumnEncoder::with_capacity(2_000_000);
+    for bytes in [10, 5_000, 2_000_000] {
+        let raw = noise(bytes);
+        for element in ELEMENTS {
+            for coding in CODINGS {
+                let slow = matches!(coding, Coding::Pcodec { .. }) && bytes > 5_000;
+                if !slow {
+                    assert_eq!(holds(&mut encoder, coding, element, &raw), Codec::None);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_is_kept_and_not_asked_for_again() {
+    let mut encoder = ColumnEncoder::new();
+    let raw = wave(Element::I16, 1_000_000, 1);
+    for coding in CODINGS {
+        encoder.encode(coding, Element::I16, &raw);
+    }
+    let before = encoder.memory_bytes();
+    for coding in CODINGS {
+        encoder.encode(coding, Element::I16, &raw);
+    }
+    assert_eq!(encoder.memory_bytes(), before);
+}
+
+#[test]
+fn equal_elements_of_any_count_pass_the_check_of_sizes() {
+    let mut encoder = ColumnEncoder::new();
+    for element in ELEMENTS {
+        let raw = vec![7; 3_000_000 / element.size() * element.size()];
+        for coding in CODINGS {
+            let codec = holds(&mut encoder, coding, element, &raw);
+            assert_eq!(codec, coding.for_element(element).codec());
+        }
+    }
+}
+
+#[test]
+fn codings_are_written_as_they_are_read() {
+    for coding in CODINGS {
+        assert_eq!(coding.to_string().parse(), Ok(coding));
+    }
+    for element in ELEMENTS {
+        assert_eq!(element.to_string().parse(), Ok(element));
+        for coding in CODINGS {
+            let mut step = coding;
+            for _ in 0..8 {
+                step = step.cheaper(element);
+                assert_eq!(step, step.for_element(element));
+            }
+            assert_eq!(step, Coding::None, "{coding} of {element} ends at none");
+        }
+    }
+    for wrong in ["", "lz5", "lz4:1", "zstd:0", "zstd:20", "zstd:", "pcodec:13", "for:1"] {
+        assert!(wrong.parse::<Coding>().is_err(), "{wrong}");
+    }
+    assert_eq!("zstd".parse(), Ok(Coding::Zstd { level: 1 }));
+    assert_eq!("pcodec".parse(), Ok(Coding::Pcodec { level: 8 }));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_mixture_comes_back(
+        seed in any::<u64>(),
+        which in 0..ELEMENTS.len(),
+        count in 0usize..6_000,
+        spikes in 0usize..200,
+        extra in 0usize..8,
+    ) {
+        let element = ELEMENTS[which];
+        let mut random = Random(seed | 1);
+        let mut raw = wave(element, count, seed % 7);
+        for _ in 0..if raw.is_empty() { 0 } else { spikes } {
+            let at = random.below(raw.len());
+            raw[at] = random.next() as u8;
+        }
+        raw.extend(noise(extra));
+        let mut encoder = ColumnEncoder::new();
+        for coding in CODINGS {
+            holds(&mut encoder, coding, element, &raw);
+        }
+    }
+}
