@@ -137,6 +137,24 @@ pub enum ConfigError {
         /// The source that was named.
         got: u32,
     },
+    /// A channel whose type is none of a number.
+    #[error("channel {channel}: expected a number type, got {got}")]
+    ChannelType {
+        /// The channel's name.
+        channel: String,
+        /// Its type's name.
+        got: &'static str,
+    },
+    /// A channel's samples of one slice do not fit into one packet.
+    #[error("channel {channel}: a slice has {got} bytes of it, a packet has room for {most}")]
+    ChannelPart {
+        /// The channel's name.
+        channel: String,
+        /// Most bytes of a slice.
+        got: u64,
+        /// Bytes of samples that a packet carries.
+        most: usize,
+    },
     /// There is not one target per source.
     #[error("targets: expected one for each of the {sources} sources, got {targets}")]
     Targets {
@@ -200,15 +218,7 @@ impl EmulatorConfig {
         range("first_event", self.first_event, 0..=1 << 62)?;
         range("events", self.events.unwrap_or(0), 0..=1 << 62)?;
         let faults = &self.faults;
-        for (key, share) in [
-            ("faults.lose", faults.lose),
-            ("faults.duplicate", faults.duplicate),
-            ("faults.reorder", faults.reorder),
-            ("faults.corrupt", faults.corrupt),
-            ("the faults' sum", faults.sum()),
-        ] {
-            range(key, share, 0.0..=1.0)?;
-        }
+        faults.check()?;
         for (key, place) in [("kill", faults.kill), ("restart", faults.restart)] {
             match place {
                 Some((got, _)) if got as usize >= sources => {
@@ -222,13 +232,26 @@ impl EmulatorConfig {
 }
 
 impl Faults {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        for (key, share) in [
+            ("faults.lose", self.lose),
+            ("faults.duplicate", self.duplicate),
+            ("faults.reorder", self.reorder),
+            ("faults.corrupt", self.corrupt),
+            ("the faults' sum", self.sum()),
+        ] {
+            range(key, share, 0.0..=1.0)?;
+        }
+        Ok(())
+    }
+
     /// The share of packets that have a fault.
     pub(crate) fn sum(&self) -> f64 {
         self.lose + self.duplicate + self.reorder + self.corrupt
     }
 }
 
-fn range<T: PartialOrd + std::fmt::Display>(
+pub(crate) fn range<T: PartialOrd + std::fmt::Display>(
     key: &'static str,
     value: T,
     allowed: std::ops::RangeInclusive<T>,

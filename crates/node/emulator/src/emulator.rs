@@ -7,13 +7,14 @@ use catchment_model::limits::DATAGRAM_BYTES_MAX;
 use catchment_net::{Datagram, NetError, pin_to_cpu};
 use catchment_wire::hadtu::{
     PACKET_BYTES_MIN, PACKET_HEADER_BYTES, PacketEncoder, SUB_EVENT_DECODING,
-    SUB_EVENT_HEADER_BYTES, SubEventHeader,
+    SUB_EVENT_HEADER_BYTES, SubEventHeader, TRAILER_BYTES,
 };
 
 use crate::config::{ConfigError, EmulatorConfig};
 use crate::content::{Content, OVERSHOOT_BYTES};
+use crate::faults::CORRUPT_BITS;
 use crate::outlet::Outlet;
-use crate::pace::Pace;
+use crate::pace::{Pace, Schedule};
 use crate::report::{EmulatorLive, EmulatorReport};
 
 /// Why an emulator did not run.
@@ -68,9 +69,10 @@ impl Emulator {
         if let Some(cpu) = self.config.cpu {
             pin_to_cpu(cpu)?;
         }
-        let outlet = Outlet::new(&self.config)?;
+        let EmulatorConfig { targets, seed, faults, .. } = &self.config;
+        let outlet = Outlet::new(targets, *seed, faults, corrupt_bit)?;
         let mut run = Run::new(self, outlet);
-        let mut pace = Pace::new(&self.config);
+        let mut pace = Pace::new(&Schedule::of(&self.config));
         let (mut events, mut refused) = (0, 0);
         let cpu_before_ns = thread_cpu_ns();
         let start = Instant::now();
@@ -290,8 +292,16 @@ impl Span {
     }
 }
 
+/// A bit of the packet's begin or of its trailer, which repeats it.
+fn corrupt_bit(packet: &[u8], number: usize) -> usize {
+    if number < TRAILER_BYTES * 8 {
+        return number;
+    }
+    (packet.len() - 2 * TRAILER_BYTES) * 8 + number
+}
+
 /// User and system time of the calling thread.
-fn thread_cpu_ns() -> u64 {
+pub(crate) fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid place to write to.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
@@ -303,4 +313,7 @@ fn thread_cpu_ns() -> u64 {
 /// cache.
 const BATCH_BYTES: usize = 256 * 1024;
 
-const _: () = assert!(DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES + 8 <= BATCH_BYTES);
+const _: () = {
+    assert!(DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES + 8 <= BATCH_BYTES);
+    assert!(CORRUPT_BITS == 2 * TRAILER_BYTES * 8);
+};

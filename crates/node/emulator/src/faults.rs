@@ -10,10 +10,12 @@ pub(crate) enum Fault {
     Lose,
     Duplicate,
     Reorder,
-    /// Turns over this bit of the packet's first 32 bytes and its trailer, counted as 64 bytes in a
-    /// row.
+    /// Turns over a bit; the protocol says which, from this number below [`CORRUPT_BITS`].
     Corrupt(usize),
 }
+
+/// As many bits as hadtu shows errors in: 32 bytes at a packet's begin and as many at its end.
+pub(crate) const CORRUPT_BITS: usize = 64 * 8;
 
 /// Draws faults: a pure function of seed, source and the packet's number within its source.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +46,7 @@ impl FaultPlan {
             Some(0) => Fault::Lose,
             Some(1) => Fault::Duplicate,
             Some(2) => Fault::Reorder,
-            Some(_) => Fault::Corrupt(drawn as usize % (64 * 8)),
+            Some(_) => Fault::Corrupt(drawn as usize % CORRUPT_BITS),
             None => Fault::None,
         }
     }
@@ -75,7 +77,7 @@ mod tests {
                 Fault::Duplicate => 2,
                 Fault::Reorder => 3,
                 Fault::Corrupt(bit) => {
-                    assert!(bit < 512);
+                    assert!(bit < CORRUPT_BITS);
                     4
                 }
             }] += 1;

@@ -4,6 +4,9 @@
 //! source. What a fragment holds is a pure function of seed, source and event ([`Content`]), so that
 //! a reader can compute every recorded byte again. Faults are made on request, drawn from the same
 //! seed, and reported exactly ([`EmulatorReport`]).
+//!
+//! [`LinkEmulator`] does the same for continuous channels, whose samples are a pure function of seed,
+//! channel and sample number ([`ChannelContent`]).
 
 mod channel_content;
 mod channels;
@@ -11,6 +14,8 @@ mod config;
 mod content;
 mod emulator;
 mod faults;
+mod link_config;
+mod link_emulator;
 mod outlet;
 mod pace;
 mod report;
@@ -20,4 +25,6 @@ pub use channels::{EmulatedChannel, channel_preset, ligo_1000};
 pub use config::{ConfigError, EmulatedSource, EmulatorConfig, Faults, hades_90, preset};
 pub use content::Content;
 pub use emulator::{Emulator, EmulatorError};
-pub use report::{EmulatorLive, EmulatorReport, SourceReport};
+pub use link_config::{EmulatedLink, LinkEmulatorConfig};
+pub use link_emulator::LinkEmulator;
+pub use report::{EmulatorLive, EmulatorReport, LinkEmulatorReport, SourceReport};

@@ -1,9 +1,10 @@
 //! Where packets leave: faults are made here, and what becomes of each packet is counted.
 
-use catchment_net::{Datagram, NetError, Sent, UdpSender};
-use catchment_wire::hadtu::TRAILER_BYTES;
+use std::net::SocketAddr;
 
-use crate::config::EmulatorConfig;
+use catchment_net::{Datagram, NetError, Sent, UdpSender};
+
+use crate::config::Faults;
 use crate::faults::{Fault, FaultPlan};
 use crate::report::SourceReport;
 
@@ -17,7 +18,12 @@ pub(crate) struct Outlet {
     queue: Vec<Datagram>,
     spare: Vec<u8>,
     sent: Sent,
+    corrupt_bit: CorruptBit,
 }
+
+/// Of a packet's bytes, the bit to turn over, counted from its begin, for a number below
+/// [`CORRUPT_BITS`](crate::faults::CORRUPT_BITS): one where the protocol must show it.
+pub(crate) type CorruptBit = fn(&[u8], usize) -> usize;
 
 #[derive(Debug, Default)]
 struct Source {
@@ -34,14 +40,20 @@ struct Held {
 }
 
 impl Outlet {
-    pub fn new(config: &EmulatorConfig) -> Result<Self, NetError> {
+    pub fn new(
+        targets: &[SocketAddr],
+        seed: u64,
+        faults: &Faults,
+        corrupt_bit: CorruptBit,
+    ) -> Result<Self, NetError> {
         Ok(Self {
-            sender: UdpSender::connect(&config.targets)?,
-            plan: FaultPlan::new(config.seed, &config.faults),
-            sources: config.sources.iter().map(|_| Source::default()).collect(),
+            sender: UdpSender::connect(targets)?,
+            plan: FaultPlan::new(seed, faults),
+            sources: targets.iter().map(|_| Source::default()).collect(),
             queue: Vec::new(),
             spare: Vec::new(),
             sent: Sent::default(),
+            corrupt_bit,
         })
     }
 
@@ -99,6 +111,14 @@ impl Outlet {
         }
     }
 
+    /// Sends one packet that is in no report, without faults; whether the kernel took it.
+    pub fn send_aside(&mut self, source: u32, bytes: &[u8]) -> bool {
+        let packet = Datagram { offset: 0, bytes: bytes.len() as u32 };
+        let sent = self.sender.send(source as usize, bytes, &[packet]);
+        self.sent.add(&sent);
+        sent.datagrams == 1
+    }
+
     /// What was sent since the last call, all sources together.
     pub fn take_sent(&mut self) -> Sent {
         std::mem::take(&mut self.sent)
@@ -127,10 +147,8 @@ impl Outlet {
         let mut spare = std::mem::take(&mut self.spare);
         spare.clear();
         spare.extend_from_slice(bytes);
-        let place = bit / 8;
-        let at =
-            if place < TRAILER_BYTES { place } else { bytes.len() + place - 2 * TRAILER_BYTES };
-        spare[at] ^= 1 << (bit % 8);
+        let bit = (self.corrupt_bit)(bytes, bit);
+        spare[bit / 8] ^= 1 << (bit % 8);
         let report = &mut self.sources[source as usize].report;
         report.packets_corrupted += 1;
         report.fragments_corrupted += fragments;

@@ -21,13 +21,43 @@ pub(crate) struct Pace {
     next_tick: Duration,
 }
 
+/// How fast, and how far. Events, or whatever else is made one by one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schedule {
+    /// Events per second; none makes as many as it can.
+    pub rate_hz: Option<f64>,
+    /// Mean bytes of an event.
+    pub event_bytes: f64,
+    /// Ticks end where the event's number is a multiple.
+    pub burst: u64,
+    /// The first event's number.
+    pub first_event: u64,
+    /// Ends after so many events.
+    pub events: Option<u64>,
+    /// Ends after so many seconds: with a rate, after exactly the events that belong to them.
+    pub seconds: Option<f64>,
+}
+
+impl Schedule {
+    pub fn of(config: &EmulatorConfig) -> Self {
+        Self {
+            rate_hz: config.rate_hz,
+            event_bytes: config.event_bytes(),
+            burst: u64::from(config.equal_bursts.unwrap_or(1)),
+            first_event: config.first_event,
+            events: config.events,
+            seconds: config.seconds,
+        }
+    }
+}
+
 impl Pace {
-    pub fn new(config: &EmulatorConfig) -> Self {
-        let burst = u64::from(config.equal_bursts.unwrap_or(1));
+    pub fn new(schedule: &Schedule) -> Self {
+        let burst = schedule.burst;
         // Large batches are cheap for sender and receiver; beyond this they fall out of the cache,
         // and a burst of all sources should stay small beside the sockets' buffers.
-        let burst_events = TICK_BYTES / config.event_bytes();
-        let (tick, tick_events) = match config.rate_hz {
+        let burst_events = TICK_BYTES / schedule.event_bytes;
+        let (tick, tick_events) = match schedule.rate_hz {
             None => (Duration::ZERO, burst_events.clamp(1.0, TICK_EVENTS_MAX)),
             Some(rate_hz) => {
                 let seconds = (burst_events / rate_hz).clamp(TICK_MIN_S, TICK_MAX_S);
@@ -39,19 +69,19 @@ impl Pace {
                 (Duration::from_secs_f64(seconds), (rate_hz * seconds * 4.0).max(1.0))
             }
         };
-        let by_time = match (config.rate_hz, config.seconds) {
+        let by_time = match (schedule.rate_hz, schedule.seconds) {
             (Some(rate_hz), Some(seconds)) => (rate_hz * seconds).round() as u64,
             _ => u64::MAX,
         };
         Self {
-            rate_hz: config.rate_hz,
+            rate_hz: schedule.rate_hz,
             tick,
             tick_events: (tick_events as u64).next_multiple_of(burst),
             burst,
-            phase: config.first_event % burst,
-            events_max: config.events.unwrap_or(u64::MAX).min(by_time),
-            time_max: match config.rate_hz {
-                None => config.seconds.map(Duration::from_secs_f64),
+            phase: schedule.first_event % burst,
+            events_max: schedule.events.unwrap_or(u64::MAX).min(by_time),
+            time_max: match schedule.rate_hz {
+                None => schedule.seconds.map(Duration::from_secs_f64),
                 Some(_) => None,
             },
             done: 0,
@@ -121,7 +151,7 @@ mod tests {
     #[test]
     fn a_rate_and_a_time_make_an_exact_number_of_events() {
         let config = EmulatorConfig { rate_hz: Some(4_000.0), seconds: Some(0.5), ..config() };
-        let mut pace = Pace::new(&config);
+        let mut pace = Pace::new(&Schedule::of(&config));
         let mut events = 0;
         let mut elapsed = Duration::ZERO;
         while let Some(due) = pace.due(elapsed) {
@@ -140,7 +170,7 @@ mod tests {
             events: Some(1_000),
             ..config()
         };
-        let mut pace = Pace::new(&config);
+        let mut pace = Pace::new(&Schedule::of(&config));
         let mut dues = Vec::new();
         let mut elapsed = Duration::ZERO;
         while let Some(due) = pace.due(elapsed) {
@@ -158,7 +188,8 @@ mod tests {
 
     #[test]
     fn a_late_tick_catches_up_in_bounded_steps() {
-        let mut pace = Pace::new(&EmulatorConfig { rate_hz: Some(10_000.0), ..config() });
+        let mut pace =
+            Pace::new(&Schedule::of(&EmulatorConfig { rate_hz: Some(10_000.0), ..config() }));
         let step = pace.due(Duration::from_secs(1)).unwrap();
         assert!((16..=64).contains(&step), "{step}");
     }
@@ -166,7 +197,7 @@ mod tests {
     #[test]
     fn without_a_rate_every_tick_is_full_until_the_time_is_over() {
         let config = EmulatorConfig { seconds: Some(1.0), ..config() };
-        let mut pace = Pace::new(&config);
+        let mut pace = Pace::new(&Schedule::of(&config));
         let full = pace.due(Duration::ZERO).unwrap();
         assert!((16..=128).contains(&full), "{full}");
         assert_eq!(pace.due(Duration::from_millis(999)), Some(full));

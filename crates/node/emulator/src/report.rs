@@ -86,15 +86,50 @@ pub struct EmulatorReport {
 impl EmulatorReport {
     /// All sources together.
     pub fn total(&self) -> SourceReport {
-        let mut total = SourceReport::default();
-        for source in &self.sources {
-            total.add(source);
-        }
-        total
+        SourceReport::total(&self.sources)
+    }
+}
+
+/// What an emulator of channel links did. A link is a source whose fragments are entries: channels'
+/// parts of slices.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkEmulatorReport {
+    /// The seed that repeats it.
+    pub seed: u64,
+    /// The first slice.
+    pub first_slice: u64,
+    /// Nanoseconds per slice.
+    pub slice_ns: u64,
+    /// How many slices it made.
+    pub slices: u64,
+    /// Bytes of samples made.
+    pub sample_bytes: u64,
+    /// Heartbeats that the kernel took, all links together. They are in no link's counts.
+    pub heartbeats: u64,
+    /// From the first packet's making to the last one's sending.
+    pub seconds: f64,
+    /// CPU time of its thread, in the kernel's part of sending too.
+    pub cpu_ns: u64,
+    /// Times that the kernel refused a packet and was asked again.
+    pub refused: u64,
+    /// Each link, in the configuration's order.
+    pub links: Vec<SourceReport>,
+}
+
+impl LinkEmulatorReport {
+    /// All links together.
+    pub fn total(&self) -> SourceReport {
+        SourceReport::total(&self.links)
     }
 }
 
 impl SourceReport {
+    fn total(reports: &[Self]) -> Self {
+        let mut total = Self::default();
+        reports.iter().for_each(|report| total.add(report));
+        total
+    }
+
     fn add(&mut self, other: &Self) {
         self.fragments_made += other.fragments_made;
         self.packets_sent += other.packets_sent;

@@ -1,0 +1,247 @@
+//! The thread of emulated channel links: tick, make, send, sleep.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Instant, SystemTime};
+
+use catchment_model::TimeScale;
+use catchment_model::limits::DATAGRAM_BYTES_MAX;
+use catchment_net::{Datagram, pin_to_cpu};
+use catchment_wire::link::{
+    EntryHeader, HEADER_BYTES, Header, Kind, PacketEncoder, encode_heartbeat,
+};
+
+use crate::channel_content::ChannelContent;
+use crate::config::ConfigError;
+use crate::emulator::{EmulatorError, thread_cpu_ns};
+use crate::link_config::{LinkEmulatorConfig, Plan};
+use crate::outlet::Outlet;
+use crate::pace::{Pace, Schedule};
+use crate::report::{EmulatorLive, LinkEmulatorReport};
+
+/// Emulated channel links, checked and ready to run.
+#[derive(Clone, Debug)]
+pub struct LinkEmulator {
+    config: LinkEmulatorConfig,
+    content: ChannelContent,
+    plan: Plan,
+}
+
+impl LinkEmulator {
+    /// Checks the configuration and computes the tables.
+    ///
+    /// # Errors
+    /// A configuration that cannot be run.
+    pub fn new(config: LinkEmulatorConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        let content = ChannelContent::new(config.seed, &config.channels);
+        let plan = Plan::new(&config);
+        Ok(Self { config, content, plan })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &LinkEmulatorConfig {
+        &self.config
+    }
+
+    /// What it sends, by the channels' places in the configuration.
+    pub fn content(&self) -> &ChannelContent {
+        &self.content
+    }
+
+    /// Packets of one slice, all links together.
+    pub fn packets_per_slice(&self) -> usize {
+        self.plan.packets.len()
+    }
+
+    /// Sends on the calling thread until the configured end, or until `stop` is set, and then the
+    /// rest of the slice. The packets of a slice are spread over its time. `live` counts slices as
+    /// events, and heartbeats as packets too.
+    ///
+    /// # Errors
+    /// Sockets that cannot be made, or a CPU that cannot be had. What the kernel refuses later is
+    /// counted in the report.
+    pub fn run(
+        &self,
+        stop: &AtomicBool,
+        live: &EmulatorLive,
+    ) -> Result<LinkEmulatorReport, EmulatorError> {
+        if let Some(cpu) = self.config.cpu {
+            pin_to_cpu(cpu)?;
+        }
+        let config = &self.config;
+        let targets: Vec<_> = config.links.iter().map(|link| link.target).collect();
+        let outlet = Outlet::new(&targets, config.seed, &config.faults, corrupt_bit)?;
+        let mut pace = Pace::new(&self.schedule());
+        let mut run = Run::new(self, outlet, config.first_slice.unwrap_or_else(|| self.present()));
+        let first_slice = run.slice;
+        let cpu_before_ns = thread_cpu_ns();
+        let start = Instant::now();
+        let (mut refused, mut heartbeat_ns) = (0, 0);
+        while !stop.load(Relaxed) {
+            let now = start.elapsed();
+            let Some(due) = pace.due(now) else { break };
+            let slice = run.slice;
+            (0..due).for_each(|_| run.send_next());
+            if now.as_nanos() as u64 >= heartbeat_ns {
+                run.send_heartbeats();
+                heartbeat_ns += config.heartbeat_ns;
+            }
+            let sent = run.outlet.take_sent();
+            refused += sent.refused;
+            live.add(run.slice - slice, sent.datagrams, sent.bytes, sent.refused);
+            pace.sleep(start);
+        }
+        let slice = run.slice;
+        run.finish();
+        let sent = run.outlet.take_sent();
+        live.add(run.slice - slice, sent.datagrams, sent.bytes, sent.refused);
+        Ok(LinkEmulatorReport {
+            seed: config.seed,
+            first_slice,
+            slice_ns: config.slice_ns,
+            slices: run.slice - first_slice,
+            sample_bytes: run.sample_bytes,
+            heartbeats: run.heartbeats,
+            seconds: start.elapsed().as_secs_f64(),
+            cpu_ns: thread_cpu_ns() - cpu_before_ns,
+            refused: refused + sent.refused,
+            links: run.outlet.into_reports(),
+        })
+    }
+
+    /// When which packet is due.
+    fn schedule(&self) -> Schedule {
+        let config = &self.config;
+        let packets = self.plan.packets.len() as u64;
+        let slice_s = config.slice_ns as f64 / 1e9;
+        let by_time = match (config.multiple, config.seconds) {
+            (Some(multiple), Some(seconds)) => Some((seconds * multiple / slice_s).round() as u64),
+            _ => None,
+        };
+        let slices = match (config.slices, by_time) {
+            (Some(slices), Some(by_time)) => Some(slices.min(by_time)),
+            (slices, by_time) => slices.or(by_time),
+        };
+        Schedule {
+            rate_hz: config.multiple.map(|multiple| packets as f64 * multiple / slice_s),
+            event_bytes: config.byte_rate() * slice_s / packets as f64 + HEADER_BYTES as f64,
+            burst: 1,
+            first_event: 0,
+            events: slices.map(|slices| slices.saturating_mul(packets)),
+            seconds: if by_time.is_some() { None } else { config.seconds },
+        }
+    }
+
+    /// The slice that is now.
+    fn present(&self) -> u64 {
+        let utc = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos() as u64;
+        TimeScale::Utc.convert_ns(self.config.time_scale, utc) / self.config.slice_ns
+    }
+}
+
+/// What a run needs beside what it was told.
+struct Run<'a> {
+    emulator: &'a LinkEmulator,
+    outlet: Outlet,
+    buffer: Box<[u8]>,
+    // The slice under way, and its next packet.
+    slice: u64,
+    packet: usize,
+    // The slice's samples, rate by rate.
+    samples: Vec<Range<u64>>,
+    // Packets made, link by link.
+    sequences: Vec<u64>,
+    sample_bytes: u64,
+    heartbeats: u64,
+}
+
+impl<'a> Run<'a> {
+    fn new(emulator: &'a LinkEmulator, outlet: Outlet, slice: u64) -> Self {
+        Self {
+            emulator,
+            outlet,
+            buffer: vec![0; DATAGRAM_BYTES_MAX].into(),
+            slice,
+            packet: 0,
+            samples: Vec::new(),
+            sequences: vec![0; emulator.config.links.len()],
+            sample_bytes: 0,
+            heartbeats: 0,
+        }
+    }
+
+    /// Makes the next packet and sends it. As packets of a slice have different sizes and nearly the
+    /// largest that there are, the kernel could join none; each goes out on its own.
+    fn send_next(&mut self) {
+        let LinkEmulator { config, content, plan } = self.emulator;
+        if self.packet == 0 {
+            let samples = plan.rates.iter();
+            let samples = samples.map(|rate| rate.samples_of_slice(self.slice, config.slice_ns));
+            self.samples.clear();
+            self.samples.extend(samples);
+        }
+        let packet = &plan.packets[self.packet];
+        let header = self.header(Kind::Samples, packet.link);
+        let mut encoder = PacketEncoder::begin(&mut self.buffer, &header);
+        for channel in &packet.channels {
+            let samples = &self.samples[channel.rate];
+            let bytes = (samples.end - samples.start) as usize * channel.sample_bytes;
+            let entry =
+                EntryHeader { channel: channel.number, first_sample: 0, bytes: bytes as u32 };
+            assert!(encoder.push(&entry), "the plan leaves room");
+            self.sample_bytes += bytes as u64;
+        }
+        let mut channels = packet.channels.iter();
+        let bytes = encoder.finish_with(|_, out| {
+            let channel = channels.next().expect("an entry for each");
+            content.fill(channel.channel, self.samples[channel.rate].start, out);
+        });
+        let fragments = packet.channels.len() as u64;
+        self.outlet.report(packet.link as u32).fragments_made += fragments;
+        let datagram = Datagram { offset: 0, bytes: bytes as u32 };
+        self.outlet.ship(packet.link as u32, &self.buffer, &[datagram], fragments);
+        self.sequences[packet.link] += 1;
+        self.packet += 1;
+        if self.packet == plan.packets.len() {
+            self.packet = 0;
+            self.slice += 1;
+        }
+    }
+
+    fn send_heartbeats(&mut self) {
+        for link in 0..self.sequences.len() {
+            let header = self.header(Kind::Heartbeat, link);
+            let mut bytes = [0; HEADER_BYTES];
+            encode_heartbeat(&mut bytes, &header);
+            self.heartbeats += u64::from(self.outlet.send_aside(link as u32, &bytes));
+        }
+    }
+
+    /// Sends the slice to its end, what waits for another packet, and the last heartbeats.
+    fn finish(&mut self) {
+        while self.packet != 0 {
+            self.send_next();
+        }
+        (0..self.sequences.len()).for_each(|link| self.outlet.release(link as u32));
+        (0..LAST_HEARTBEATS).for_each(|_| self.send_heartbeats());
+    }
+
+    fn header(&self, kind: Kind, link: usize) -> Header {
+        Header {
+            kind,
+            link: self.emulator.config.links[link].number,
+            sequence: self.sequences[link],
+            slice: self.slice,
+            slice_ns: self.emulator.config.slice_ns,
+        }
+    }
+}
+
+/// A bit of magic, version and kind, where every one shows.
+fn corrupt_bit(_packet: &[u8], number: usize) -> usize {
+    number % (6 * 8)
+}
+
+/// So that one that is lost does no harm.
+const LAST_HEARTBEATS: u32 = 3;
