@@ -47,7 +47,7 @@ impl Coding {
             Self::None => Codec::None,
             Self::Lz4 => Codec::Lz4,
         };
-        encoder.encode(codec, raw)
+        encoder.encode(codec, catchment_codec::Element::Bytes, raw)
     }
 }
 
