@@ -34,8 +34,9 @@ struct Tables {
     // Each with its beginning again behind its end, so that a block is always in one piece.
     float: [Vec<f32>; 2],
     short: [Vec<i16>; 2],
-    // Points of the drift.
+    // Points of the drift, and in counts.
     drift: Vec<f32>,
+    drift_short: Vec<i16>,
     // Places within a block: 0, 1/4096, .. for floats, 16 times 0, 16 times 1, .. for shorts.
     ramp: Vec<f32>,
     ramp_short: Vec<i16>,
@@ -208,14 +209,15 @@ impl ChannelContent {
 impl Tables {
     fn new(random: &mut Random) -> Self {
         let float = LENGTHS.map(|length| coloured(random, length as usize));
-        let short = [0, 1]
-            .map(|table: usize| float[table].iter().map(|x| (x * COUNTS).round() as i16).collect());
+        let counts = |table: &Vec<f32>| table.iter().map(|x| (x * COUNTS).round() as i16).collect();
+        let short = float.each_ref().map(counts);
         let drift: Vec<f64> = filtered(random, DRIFT_LENGTH as usize, &[16.0, 64.0]);
         let mut drift: Vec<f32> = drift.iter().map(|x| (DRIFT_SIGMA * x) as f32).collect();
         drift.push(drift[0]);
         Self {
             float,
             short,
+            drift_short: counts(&drift),
             drift,
             ramp: (0..BLOCK).map(|place| place as f32 / BLOCK as f32).collect(),
             ramp_short: (0..BLOCK).map(|place| (place * 256 / BLOCK) as i16).collect(),
@@ -229,7 +231,7 @@ impl Tables {
         let [from_a, from_b] = [0, 1]
             .map(|table| ((number % LENGTHS[table] + part.begin[table]) % LENGTHS[table]) as usize);
         let (begin, end) = (self.drift[point], self.drift[point + 1]);
-        let [begin_short, end_short] = [begin, end].map(|x| (x * COUNTS).round() as i16);
+        let (begin_short, end_short) = (self.drift_short[point], self.drift_short[point + 1]);
         Piece {
             float: [&self.float[0][from_a..][..count], &self.float[1][from_b..][..count]],
             short: [&self.short[0][from_a..][..count], &self.short[1][from_b..][..count]],
