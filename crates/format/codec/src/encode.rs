@@ -88,6 +88,16 @@ impl ColumnEncoder {
         }
     }
 
+    /// Encodes `raw` whether that saves anything or not, for readers that take one codec only. `None`
+    /// where the codec cannot: too many bytes for it, or for `Coding::None`.
+    pub fn encode_always(&mut self, coding: Coding, element: Element, raw: &[u8]) -> Option<&[u8]> {
+        if coding == Coding::None || raw.len() > LZ4_RAW_BYTES_MAX {
+            return None;
+        }
+        let bytes = self.encode_all(coding.for_element(element), element, raw)?;
+        Some(&self.scratch[..bytes])
+    }
+
     /// Bytes of the working memory that it keeps, without the codecs' own tables.
     pub fn memory_bytes(&self) -> usize {
         self.scratch.capacity() + self.filtered.capacity()

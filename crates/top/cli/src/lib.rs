@@ -9,11 +9,13 @@
 mod bench;
 mod commands;
 mod config;
+mod export;
 mod machine;
 mod npy;
 mod output;
 mod preset;
 mod prove;
+mod refs;
 mod session;
 mod signals;
 mod view;
@@ -47,8 +49,10 @@ enum Command {
     Generate(commands::generate::Arguments),
     /// Show a file's or a run's header, frames and ledger
     Inspect(commands::inspect::Arguments),
-    /// Read events and fragments to .npy, CSV or raw bytes
+    /// Read events, fragments and channels to .npy, CSV, Parquet, Arrow or raw bytes
     Read(commands::read::Arguments),
+    /// Write references with which plain xarray opens a run's channels
+    Refs(commands::refs::Arguments),
     /// Close files that a killed recorder left open
     Repair(commands::repair::Arguments),
     /// Recompute a run's ledger from its files
@@ -95,6 +99,7 @@ fn dispatch(command: Command, out: &mut Out) -> anyhow::Result<Exit> {
         Command::Generate(arguments) => commands::generate::run(arguments, out),
         Command::Inspect(arguments) => commands::inspect::run(arguments, out),
         Command::Read(arguments) => commands::read::run(arguments, out),
+        Command::Refs(arguments) => commands::refs::run(arguments, out),
         Command::Repair(arguments) => commands::repair::run(arguments, out),
         Command::Audit(arguments) => commands::audit::run(arguments, out),
         Command::Bench(arguments) => bench::run(arguments, out),

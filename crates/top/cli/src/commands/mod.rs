@@ -6,6 +6,7 @@ pub(crate) mod emulate;
 pub(crate) mod generate;
 pub(crate) mod inspect;
 pub(crate) mod read;
+pub(crate) mod refs;
 pub(crate) mod repair;
 pub(crate) mod report;
 pub(crate) mod run;

@@ -1,23 +1,27 @@
-//! `catchment read`: events and fragments out of a run.
+//! `catchment read`: events, fragments and channels out of a run.
 
-use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::Context;
-use catchment_model::{EventFlags, SourceId};
-use catchment_storage::Run;
+use catchment_model::SourceId;
+use catchment_storage::{Follow, Followed, Run, Select, glob};
 
 use crate::config::near_matches;
-use crate::npy::Npy;
+use crate::export::Sink;
+use crate::export::arrow::Kind;
+use crate::export::channels::{Channels, Rows};
+use crate::export::events::{
+    EventLines, EventRecords, EventTable, FragmentArrays, FragmentBytes, Frames,
+};
 use crate::output::{Exit, Out, UsageError, progress};
+use crate::signals::Stop;
 
-/// Reads the table of events, or one source's fragments, from a file or a run's folder.
+/// Reads the table of events, one source's fragments, or channels, from a file or a run's folder.
 ///
-/// A fragment is given as it came: for HADES its 16-byte sub-event header first. Arrow is not written
-/// yet; Python reads runs without a copy (`import catchment`).
+/// A fragment is given as it came: for HADES its 16-byte sub-event header first. Channels are given as
+/// they were recorded; scale and offset stand in the metadata of Parquet and Arrow files. Only the
+/// columns that are asked for are read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
@@ -25,29 +29,42 @@ pub(crate) struct Arguments {
     /// The fragments of this source, by name or number; without it the table of events
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
+    /// Channels of one rate, by name or pattern (*, ?); may be repeated
+    #[arg(long, value_name = "CHANNEL", conflicts_with = "source")]
+    channel: Vec<String>,
     /// Only events whose number is at least FIRST and below END: 100..200, 100.. or ..200
-    #[arg(long, value_name = "FIRST..END", value_parser = keys, default_value = "..")]
+    #[arg(long, value_name = "FIRST..END", value_parser = range, default_value = "..")]
     events: Range<u64>,
+    /// Only samples from START on and before END: nanoseconds of the channel's time scale
+    #[arg(long, value_name = "START..END", value_parser = range, default_value = "..")]
+    time: Range<u64>,
     /// How it is written
     #[arg(long, value_enum, default_value = "csv")]
     format: Format,
-    /// The file to write; for --source with npy the beginning of three names (.keys.npy,
-    /// .offsets.npy, .payload.npy). Without it: stdout
+    /// The file to write; with npy the beginning of several names (--source: .keys.npy, .offsets.npy,
+    /// .payload.npy; --channel: .times.npy, .samples.npy). Without it: stdout
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Go on as the run is written, until it ends or Ctrl-C
+    #[arg(long)]
+    follow: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// A line per event; fragments in hexadecimal
+    /// A line per event or sample; fragments in hexadecimal
     Csv,
     /// NumPy arrays
     Npy,
-    /// The bytes of the fragments, one behind the other
+    /// The bytes of fragments or samples, one behind the other
     Raw,
+    /// An Apache Parquet file
+    Parquet,
+    /// An Apache Arrow IPC file
+    Arrow,
 }
 
-fn keys(text: &str) -> Result<Range<u64>, String> {
+fn range(text: &str) -> Result<Range<u64>, String> {
     let wrong = || "expected FIRST..END such as 100..200, 100.. or ..200".to_owned();
     let (first, end) = text.split_once("..").ok_or_else(wrong)?;
     let number = |text: &str, default: u64| {
@@ -58,23 +75,113 @@ fn keys(text: &str) -> Result<Range<u64>, String> {
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let run = Run::open(&arguments.path)?;
-    let written = match (&arguments.source, arguments.format) {
-        (None, Format::Raw) => {
-            anyhow::bail!(UsageError("--format raw is for --source: events have no bytes".into()))
-        }
-        (_, Format::Npy) if arguments.output.is_none() => {
-            anyhow::bail!(UsageError("--format npy needs --output FILE".into()))
-        }
-        (None, Format::Csv) => events_csv(&run, &arguments, out)?,
-        (None, Format::Npy) => events_npy(&run, &arguments, out)?,
-        (Some(name), Format::Npy) => fragments_npy(&run, source(&run, name)?, &arguments, out)?,
-        (Some(name), format) => fragments(&run, source(&run, name)?, format, &arguments, out)?,
+    let to_file = matches!(arguments.format, Format::Npy | Format::Parquet | Format::Arrow);
+    let what = format!("--format {:?}", arguments.format).to_lowercase();
+    if to_file && arguments.output.is_none() {
+        anyhow::bail!(UsageError(format!("{what} needs --output FILE")));
+    }
+    if to_file && arguments.follow {
+        anyhow::bail!(UsageError(format!("{what} is no stream: --follow takes csv or raw")));
+    }
+    if arguments.format == Format::Raw && arguments.source.is_none() && arguments.channel.is_empty()
+    {
+        let message = "--format raw is for --source and --channel: events have no bytes";
+        anyhow::bail!(UsageError(message.into()));
+    }
+    let (json, output) = (out.json, arguments.output.clone());
+    let mut written = if arguments.channel.is_empty() {
+        read_events(run, &arguments, out)?
+    } else {
+        read_channels(run, &arguments, out)?
     };
-    if out.json && arguments.output.is_some() {
+    if written.is_empty() {
+        written.extend(output);
+    }
+    if json && arguments.output.is_some() {
         let files: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
         out.object(&serde_json::json!({ "files": files }))?;
     }
     Ok(Exit::Done)
+}
+
+fn read_events(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result<Vec<PathBuf>> {
+    let source = arguments.source.as_deref().map(|name| source(&run, name)).transpose()?;
+    let bar = progress(out, "reading", run.frames().len() as u64);
+    let keys = arguments.events.clone();
+    let output = arguments.output.as_deref();
+    let path = || output.expect("a format that needs a file has one");
+    let mut frames: Box<dyn Frames + '_> = match (source, arguments.format) {
+        (None, Format::Csv | Format::Raw) => {
+            Box::new(EventLines::new(keys, Sink::open(output, out)?)?)
+        }
+        (None, Format::Npy) => Box::new(EventRecords::create(keys, path())?),
+        (Some(id), Format::Npy) => Box::new(FragmentArrays::create(id, keys, path())?),
+        (Some(id), format @ (Format::Csv | Format::Raw)) => {
+            let lines = format == Format::Csv;
+            Box::new(FragmentBytes::new(id, keys, lines, Sink::open(output, out)?)?)
+        }
+        (source, format) => {
+            let named = source.map(|id| (id, run.sources()[id.index()].name.as_str()));
+            Box::new(EventTable::create(keys, named, path(), kind(format))?)
+        }
+    };
+    if arguments.follow {
+        follow(run, |run, followed| {
+            let Followed::Events(frame) = followed else { return Ok(()) };
+            frames.frame(run, frame)?;
+            frames.flush()
+        })?;
+    } else {
+        for frame in 0..run.frames().len() {
+            frames.frame(&run, frame)?;
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    frames.finish()
+}
+
+fn read_channels(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result<Vec<PathBuf>> {
+    let channels = Channels::of(&run, places(&run, &arguments.channel)?)?;
+    let output = arguments.output.as_deref();
+    let path = || output.expect("a format that needs a file has one");
+    let mut rows: Box<dyn Rows + '_> = match arguments.format {
+        Format::Csv => Box::new(channels.csv(Sink::open(output, out)?)?),
+        Format::Raw => Box::new(channels.raw(Sink::open(output, out)?)?),
+        Format::Npy => Box::new(channels.npy(path())?),
+        format => Box::new(channels.arrow(path(), kind(format))?),
+    };
+    if arguments.follow {
+        follow(run, |run, followed| {
+            let Followed::Channels(frame) = followed else { return Ok(()) };
+            channels.read(run, &Select::Frames(frame..frame + 1), rows.as_mut())?;
+            rows.flush()
+        })?;
+    } else {
+        channels.read(&run, &Select::TimeNs(arguments.time.clone()), rows.as_mut())?;
+    }
+    rows.finish()
+}
+
+/// Hands out frames as they are written, until the run has ended or somebody stops it.
+fn follow(
+    run: Run,
+    mut take: impl FnMut(&Run, Followed) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let stop = Stop::listen()?;
+    let mut follow = Follow::new(run, POLL);
+    while !stop.asked() {
+        match follow.next_within(LOOK_EVERY)? {
+            Some(frame) => take(follow.run(), frame)?,
+            None if follow.ended() => break,
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn kind(format: Format) -> Kind {
+    if format == Format::Parquet { Kind::Parquet } else { Kind::Ipc }
 }
 
 /// A source by its name or its number.
@@ -87,166 +194,46 @@ fn source(run: &Run, name: &str) -> anyhow::Result<SourceId> {
         Ok(number) if (number as usize) < sources.len() => Ok(SourceId(number)),
         _ => {
             let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
-            let near = near_matches(name, &names).join(" or ");
-            let hint =
-                if near.is_empty() { String::new() } else { format!("; did you mean {near}?") };
-            let count = sources.len();
-            Err(UsageError(format!("no source {name:?} among the run's {count}{hint}")).into())
+            Err(unknown("source", name, &names))
         }
     }
 }
 
-/// Where text and raw bytes go.
-enum Sink<'a> {
-    File(BufWriter<File>),
-    Stdout(&'a mut Out),
-}
-
-impl<'a> Sink<'a> {
-    fn open(output: Option<&Path>, out: &'a mut Out) -> anyhow::Result<Self> {
-        let Some(path) = output else { return Ok(Self::Stdout(out)) };
-        let file =
-            File::create_new(path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Self::File(BufWriter::with_capacity(1 << 20, file)))
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        match self {
-            Self::File(file) => file.write_all(bytes),
-            Self::Stdout(out) => out.bytes(bytes),
+/// The channels that fit one of the patterns, in the run's order.
+fn places(run: &Run, patterns: &[String]) -> anyhow::Result<Vec<usize>> {
+    let names: Vec<&str> = run.channels().iter().map(|info| info.name.as_str()).collect();
+    for pattern in patterns {
+        if !names.iter().any(|name| glob::matches(pattern, name)) {
+            return Err(unknown("channel", pattern, &names));
         }
     }
-
-    fn finish(self) -> std::io::Result<()> {
-        match self {
-            Self::File(mut file) => file.flush(),
-            Self::Stdout(out) => out.flush(),
-        }
-    }
+    let fits = |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name));
+    Ok((0..names.len()).filter(|&place| fits(names[place])).collect())
 }
 
-/// The rows of a frame that the range asks for.
-fn rows(events: &catchment_storage::FrameEvents, keys: &Range<u64>) -> Vec<Range<usize>> {
-    if keys.is_empty() { Vec::new() } else { events.rows_between(keys.start, keys.end - 1) }
+fn unknown(what: &str, name: &str, names: &[&str]) -> anyhow::Error {
+    let near = near_matches(name, names).join(" or ");
+    let hint = if near.is_empty() { String::new() } else { format!("; did you mean {near}?") };
+    let count = names.len();
+    UsageError(format!("no {what} {name:?} among the run's {count}{hint}")).into()
 }
 
-fn events_csv(run: &Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result<Vec<PathBuf>> {
-    let bar = progress(out, "reading", run.frames().len() as u64);
-    let mut sink = Sink::open(arguments.output.as_deref(), out)?;
-    sink.bytes(b"event,time_ns,flags\n")?;
-    for frame in 0..run.frames().len() {
-        let events = run.events(frame)?;
-        let mut text = String::new();
-        for row in rows(&events, &arguments.events).into_iter().flatten() {
-            let (key, time) = (events.keys()[row], events.times_ns()[row]);
-            writeln!(text, "{key},{time},{}", EventFlags(events.flags()[row]))?;
-        }
-        sink.bytes(text.as_bytes())?;
-        bar.inc(1);
-    }
-    sink.finish()?;
-    bar.finish_and_clear();
-    Ok(arguments.output.iter().cloned().collect())
-}
-
-fn events_npy(run: &Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result<Vec<PathBuf>> {
-    let bar = progress(out, "reading", run.frames().len() as u64);
-    let path = arguments.output.as_deref().expect("checked before");
-    let mut npy =
-        Npy::create(path, "[('event', '<u8'), ('time_ns', '<u8'), ('flags', '<u4')]", 20)?;
-    for frame in 0..run.frames().len() {
-        let events = run.events(frame)?;
-        for row in rows(&events, &arguments.events).into_iter().flatten() {
-            npy.bytes(&events.keys()[row].to_le_bytes())?;
-            npy.bytes(&events.times_ns()[row].to_le_bytes())?;
-            npy.bytes(&events.flags()[row].to_le_bytes())?;
-        }
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    Ok(vec![npy.finish()?])
-}
-
-/// Three arrays: fragment *i* is `payload[offsets[i]:offsets[i + 1]]` and belongs to `keys[i]`.
-fn fragments_npy(
-    run: &Run,
-    source: SourceId,
-    arguments: &Arguments,
-    out: &mut Out,
-) -> anyhow::Result<Vec<PathBuf>> {
-    let bar = progress(out, "reading", run.frames().len() as u64);
-    let base = arguments.output.as_deref().expect("checked before");
-    let named = |suffix: &str| {
-        let mut name = base.as_os_str().to_owned();
-        name.push(suffix);
-        PathBuf::from(name)
-    };
-    let mut keys = Npy::create(&named(".keys.npy"), "'<u8'", 8)?;
-    let mut offsets = Npy::create(&named(".offsets.npy"), "'<u8'", 8)?;
-    let mut payload = Npy::create(&named(".payload.npy"), "'|u1'", 1)?;
-    let mut end = 0_u64;
-    offsets.numbers(&[0])?;
-    for frame in 0..run.frames().len() {
-        let column = run.fragments(frame, source)?;
-        for row in rows(column.events(), &arguments.events).into_iter().flatten() {
-            let Some(fragment) = column.fragment(row) else { continue };
-            end += fragment.len() as u64;
-            keys.numbers(&[column.events().keys()[row]])?;
-            offsets.numbers(&[end])?;
-            payload.bytes(fragment)?;
-        }
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    Ok(vec![keys.finish()?, offsets.finish()?, payload.finish()?])
-}
-
-fn fragments(
-    run: &Run,
-    source: SourceId,
-    format: Format,
-    arguments: &Arguments,
-    out: &mut Out,
-) -> anyhow::Result<Vec<PathBuf>> {
-    let bar = progress(out, "reading", run.frames().len() as u64);
-    let mut sink = Sink::open(arguments.output.as_deref(), out)?;
-    if format == Format::Csv {
-        sink.bytes(b"event,bytes,fragment\n")?;
-    }
-    for frame in 0..run.frames().len() {
-        let column = run.fragments(frame, source)?;
-        let mut text = String::new();
-        for row in rows(column.events(), &arguments.events).into_iter().flatten() {
-            let Some(fragment) = column.fragment(row) else { continue };
-            if format == Format::Raw {
-                sink.bytes(fragment)?;
-                continue;
-            }
-            write!(text, "{},{},", column.events().keys()[row], fragment.len())?;
-            for byte in fragment {
-                write!(text, "{byte:02x}")?;
-            }
-            text.push('\n');
-        }
-        sink.bytes(text.as_bytes())?;
-        bar.inc(1);
-    }
-    sink.finish()?;
-    bar.finish_and_clear();
-    Ok(arguments.output.iter().cloned().collect())
-}
+/// How often a run that is followed is looked at.
+const POLL: Duration = Duration::from_millis(20);
+/// How long Ctrl-C may wait.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn ranges_of_events_are_read_as_in_rust_and_python() {
-        assert_eq!(keys("100..200"), Ok(100..200));
-        assert_eq!(keys("100.."), Ok(100..u64::MAX));
-        assert_eq!(keys(".."), Ok(0..u64::MAX));
+    fn ranges_are_read_as_in_rust_and_python() {
+        assert_eq!(range("100..200"), Ok(100..200));
+        assert_eq!(range("100.."), Ok(100..u64::MAX));
+        assert_eq!(range(".."), Ok(0..u64::MAX));
         for bad in ["", "5", "a..b", "1-2", "1...2"] {
-            assert!(keys(bad).is_err(), "{bad}");
+            assert!(range(bad).is_err(), "{bad}");
         }
     }
 }

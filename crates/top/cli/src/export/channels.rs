@@ -1,0 +1,360 @@
+//! Channels: as text, NumPy arrays, raw bytes, Parquet and Arrow.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use catchment_frame::Dtype;
+use catchment_model::TimeScale;
+use catchment_storage::{ChannelInfo, Run, Select};
+
+use super::Sink;
+use super::arrow::{self, ArrowFile, Kind};
+use crate::npy::Npy;
+use crate::output::UsageError;
+
+/// Channels that are read side by side: they have the same samples.
+pub(crate) struct Channels {
+    places: Vec<usize>,
+    infos: Vec<ChannelInfo>,
+}
+
+impl Channels {
+    /// Channels by their places in the run.
+    pub(crate) fn of(run: &Run, places: Vec<usize>) -> anyhow::Result<Self> {
+        let infos: Vec<ChannelInfo> =
+            places.iter().map(|&place| run.channels()[place].clone()).collect();
+        let first = infos.first().context("no channel")?;
+        let other = infos
+            .iter()
+            .find(|info| (info.rate, info.time_scale) != (first.rate, first.time_scale));
+        if let Some(other) = other {
+            anyhow::bail!(UsageError(format!(
+                "{} has {} and {} has {}: one table holds channels of one rate",
+                first.name, first.rate, other.name, other.rate
+            )));
+        }
+        Ok(Self { places, infos })
+    }
+
+    /// Hands out the samples of a range, some at a time and in order.
+    pub(crate) fn read(
+        &self,
+        run: &Run,
+        select: &Select,
+        rows: &mut dyn Rows,
+    ) -> anyhow::Result<()> {
+        let first = run.channel_at(self.places[0]).context("a run keeps its channels")?;
+        for piece in first.pieces_in(select)? {
+            let mut from = piece.first_sample;
+            while from < piece.end_sample() {
+                let to = piece.end_sample().min(from + ROWS_MAX);
+                let read = run.read_many(&self.places, &Select::Samples(from..to))?;
+                let mut columns = Vec::with_capacity(read.len());
+                for (mut segments, info) in read.into_iter().zip(&self.infos) {
+                    let whole = segments.len() == 1 && segments[0].samples == to - from;
+                    anyhow::ensure!(
+                        whole,
+                        "{} has other gaps than {}: read them one by one",
+                        info.name,
+                        self.infos[0].name
+                    );
+                    columns.push(segments.remove(0).bytes);
+                }
+                rows.rows(&self.infos, from..to, columns)?;
+                from = to;
+            }
+        }
+        Ok(())
+    }
+
+    /// What writes lines: time and values.
+    pub(crate) fn csv<'a>(&self, mut sink: Sink<'a>) -> anyhow::Result<Csv<'a>> {
+        let mut head = String::from("time_ns");
+        for info in &self.infos {
+            let elements = elements(info);
+            for element in 0..elements {
+                let name = info.name.replace('"', "\"\"");
+                let quote = if info.name.contains([',', '"', '\n']) { "\"" } else { "" };
+                let index = if elements > 1 { format!("[{element}]") } else { String::new() };
+                write!(head, ",{quote}{name}{index}{quote}")?;
+            }
+        }
+        head.push('\n');
+        sink.bytes(head.as_bytes())?;
+        Ok(Csv { sink })
+    }
+
+    /// What writes bytes, of one channel.
+    pub(crate) fn raw<'a>(&self, sink: Sink<'a>) -> anyhow::Result<Raw<'a>> {
+        self.only("--format raw")?;
+        Ok(Raw { sink })
+    }
+
+    /// What writes NAME.times.npy and NAME.samples.npy, of one channel.
+    pub(crate) fn npy(&self, base: &Path) -> anyhow::Result<NpyPair> {
+        let info = self.only("--format npy")?;
+        let descr = numpy_descr(info)
+            .with_context(|| format!("numpy has no type for {}", info.name))?;
+        let named = |suffix: &str| {
+            let mut name = base.as_os_str().to_owned();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        Ok(NpyPair {
+            times: Npy::create(&named(".times.npy"), "'<u8'", 8)?,
+            samples: Npy::create(&named(".samples.npy"), &descr, info.sample_bytes() as usize)?,
+        })
+    }
+
+    /// What writes a table: the column `time`, and one per channel.
+    pub(crate) fn arrow(&self, path: &Path, kind: Kind) -> anyhow::Result<ArrowTable> {
+        let time = DataType::Timestamp(TimeUnit::Nanosecond, None);
+        let mut fields = vec![Field::new("time", time, false)];
+        for info in &self.infos {
+            let data_type = arrow::data_type(info.dtype, &info.shape)
+                .with_context(|| format!("Arrow has no type for {}", info.name))?;
+            let mut about = vec![
+                ("unit".to_owned(), info.unit.clone()),
+                ("sample_rate".to_owned(), info.rate.to_string()),
+                ("time_scale".to_owned(), info.time_scale.to_string()),
+            ];
+            about.extend(info.scale.map(|scale| ("scale".to_owned(), scale.to_string())));
+            about.extend(info.offset.map(|offset| ("offset".to_owned(), offset.to_string())));
+            let field = Field::new(&info.name, data_type, false);
+            fields.push(field.with_metadata(about.into_iter().collect::<HashMap<_, _>>()));
+        }
+        let schema = Arc::new(Schema::new(fields));
+        let file = ArrowFile::create(path, kind, Arc::clone(&schema))?;
+        Ok(ArrowTable { file, schema })
+    }
+
+    fn only(&self, what: &str) -> anyhow::Result<&ChannelInfo> {
+        match self.infos.as_slice() {
+            [info] => Ok(info),
+            several => Err(UsageError(format!(
+                "{what} takes one channel, and {} fit; Parquet, Arrow and CSV take several",
+                several.len()
+            ))
+            .into()),
+        }
+    }
+}
+
+/// What takes samples: the bytes of every channel.
+pub(crate) trait Rows {
+    fn rows(
+        &mut self,
+        infos: &[ChannelInfo],
+        samples: Range<u64>,
+        columns: Vec<Vec<u8>>,
+    ) -> anyhow::Result<()>;
+
+    /// Hands over what came so far.
+    fn flush(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// Ends, and says which files were written.
+    fn finish(self: Box<Self>) -> anyhow::Result<Vec<PathBuf>>;
+}
+
+pub(crate) struct Csv<'a> {
+    sink: Sink<'a>,
+}
+
+impl Rows for Csv<'_> {
+    fn rows(
+        &mut self,
+        infos: &[ChannelInfo],
+        samples: Range<u64>,
+        columns: Vec<Vec<u8>>,
+    ) -> anyhow::Result<()> {
+        let mut text = String::new();
+        for (row, sample) in samples.enumerate() {
+            write!(text, "{}", infos[0].rate.time_ns(sample))?;
+            for (info, bytes) in infos.iter().zip(&columns) {
+                let sample_bytes = info.sample_bytes() as usize;
+                let size = sample_bytes / elements(info);
+                for element in bytes[row * sample_bytes..][..sample_bytes].chunks_exact(size) {
+                    text.push(',');
+                    push_number(&mut text, info.dtype, element)?;
+                }
+            }
+            text.push('\n');
+        }
+        Ok(self.sink.bytes(text.as_bytes())?)
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        Ok(self.sink.flush()?)
+    }
+
+    fn finish(mut self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
+        self.flush()?;
+        Ok(Vec::new())
+    }
+}
+
+pub(crate) struct Raw<'a> {
+    sink: Sink<'a>,
+}
+
+impl Rows for Raw<'_> {
+    fn rows(
+        &mut self,
+        _: &[ChannelInfo],
+        _: Range<u64>,
+        columns: Vec<Vec<u8>>,
+    ) -> anyhow::Result<()> {
+        Ok(columns.iter().try_for_each(|bytes| self.sink.bytes(bytes))?)
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        Ok(self.sink.flush()?)
+    }
+
+    fn finish(mut self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
+        self.flush()?;
+        Ok(Vec::new())
+    }
+}
+
+pub(crate) struct NpyPair {
+    times: Npy,
+    samples: Npy,
+}
+
+impl Rows for NpyPair {
+    fn rows(
+        &mut self,
+        infos: &[ChannelInfo],
+        mut samples: Range<u64>,
+        columns: Vec<Vec<u8>>,
+    ) -> anyhow::Result<()> {
+        samples.try_for_each(|sample| self.times.numbers(&[infos[0].rate.time_ns(sample)]))?;
+        Ok(columns.iter().try_for_each(|bytes| self.samples.bytes(bytes))?)
+    }
+
+    fn finish(self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
+        Ok(vec![self.times.finish()?, self.samples.finish()?])
+    }
+}
+
+pub(crate) struct ArrowTable {
+    file: ArrowFile,
+    schema: SchemaRef,
+}
+
+impl Rows for ArrowTable {
+    fn rows(
+        &mut self,
+        infos: &[ChannelInfo],
+        samples: Range<u64>,
+        columns: Vec<Vec<u8>>,
+    ) -> anyhow::Result<()> {
+        // Arrow counts from 1970 and knows no scale: its name stands in the columns' metadata.
+        let since_1970 = match infos[0].time_scale {
+            TimeScale::Gps => GPS_EPOCH_NS,
+            TimeScale::Tai | TimeScale::Utc => 0,
+        };
+        let rate = infos[0].rate;
+        let time = |sample| rate.time_ns(sample).saturating_add(since_1970);
+        let mut arrays = vec![arrow::times(samples.map(time))];
+        for (field, bytes) in self.schema.fields()[1..].iter().zip(columns) {
+            arrays.push(arrow::array(field.data_type(), bytes)?);
+        }
+        self.file.write(&RecordBatch::try_new(Arc::clone(&self.schema), arrays)?)
+    }
+
+    fn finish(self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
+        Ok(vec![self.file.finish()?])
+    }
+}
+
+/// Numbers in one sample; a complex one is one.
+fn elements(info: &ChannelInfo) -> usize {
+    info.shape.iter().product::<u64>().max(1) as usize
+}
+
+fn numpy_descr(info: &ChannelInfo) -> Option<String> {
+    let name = match info.dtype {
+        Dtype::U8 => "|u1",
+        Dtype::I8 => "|i1",
+        Dtype::U16 => "<u2",
+        Dtype::I16 => "<i2",
+        Dtype::U32 => "<u4",
+        Dtype::I32 => "<i4",
+        Dtype::U64 => "<u8",
+        Dtype::I64 => "<i8",
+        Dtype::F32 => "<f4",
+        Dtype::F64 => "<f8",
+        Dtype::C64 => "<c8",
+        Dtype::C128 => "<c16",
+        _ => return None,
+    };
+    if info.shape.is_empty() {
+        return Some(format!("'{name}'"));
+    }
+    // An item of the array is a sample: numpy gives the inner shape to a field.
+    let shape: String = info.shape.iter().map(|length| format!("{length}, ")).collect();
+    Some(format!("[('sample', '{name}', ({shape}))]"))
+}
+
+/// One number as text, as short as it reads back the same.
+fn push_number(text: &mut String, dtype: Dtype, bytes: &[u8]) -> std::fmt::Result {
+    macro_rules! number {
+        ($type:ty) => {
+            <$type>::from_le_bytes(bytes.try_into().expect("the type's size"))
+        };
+    }
+    match dtype {
+        Dtype::U8 => write!(text, "{}", number!(u8)),
+        Dtype::I8 => write!(text, "{}", number!(i8)),
+        Dtype::U16 => write!(text, "{}", number!(u16)),
+        Dtype::I16 => write!(text, "{}", number!(i16)),
+        Dtype::U32 => write!(text, "{}", number!(u32)),
+        Dtype::I32 => write!(text, "{}", number!(i32)),
+        Dtype::U64 => write!(text, "{}", number!(u64)),
+        Dtype::I64 => write!(text, "{}", number!(i64)),
+        Dtype::F32 => write!(text, "{}", number!(f32)),
+        Dtype::F64 => write!(text, "{}", number!(f64)),
+        Dtype::C64 | Dtype::C128 => {
+            let (real, imaginary) = bytes.split_at(bytes.len() / 2);
+            let part = if dtype == Dtype::C64 { Dtype::F32 } else { Dtype::F64 };
+            push_number(text, part, real)?;
+            let mut second = String::new();
+            push_number(&mut second, part, imaginary)?;
+            let sign = if second.starts_with('-') { "" } else { "+" };
+            write!(text, "{sign}{second}j")
+        }
+        _ => bytes.iter().try_for_each(|byte| write!(text, "{byte:02x}")),
+    }
+}
+
+/// Samples that are in memory at once, of every channel.
+const ROWS_MAX: u64 = 1 << 20;
+/// 1980-01-06 in nanoseconds since 1970.
+const GPS_EPOCH_NS: u64 = 315_964_800_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_they_read_back() {
+        let mut text = String::new();
+        push_number(&mut text, Dtype::I16, &(-5i16).to_le_bytes()).expect("a String takes all");
+        text.push(' ');
+        push_number(&mut text, Dtype::F32, &0.1f32.to_le_bytes()).expect("a String takes all");
+        text.push(' ');
+        let complex = [1.5f32.to_le_bytes(), (-2f32).to_le_bytes()].concat();
+        push_number(&mut text, Dtype::C64, &complex).expect("a String takes all");
+        assert_eq!(text, "-5 0.1 1.5-2j");
+    }
+}

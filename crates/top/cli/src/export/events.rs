@@ -1,0 +1,254 @@
+//! Events and fragments, a frame at a time: as text, NumPy arrays, raw bytes, Parquet and Arrow.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::builder::LargeBinaryBuilder;
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use catchment_model::{EventFlags, SourceId};
+use catchment_storage::{FrameEvents, Run};
+
+use super::Sink;
+use super::arrow::{self, ArrowFile, Kind};
+use crate::npy::Npy;
+
+/// What takes frames of events.
+pub(crate) trait Frames {
+    /// Writes what is wanted of a frame.
+    fn frame(&mut self, run: &Run, frame: usize) -> anyhow::Result<()>;
+
+    /// Hands over what came so far.
+    fn flush(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// Ends, and says which files were written.
+    fn finish(self: Box<Self>) -> anyhow::Result<Vec<PathBuf>>;
+}
+
+/// The rows of a frame that the range asks for.
+fn rows(events: &FrameEvents, keys: &Range<u64>) -> impl Iterator<Item = usize> + use<> {
+    let ranges =
+        if keys.is_empty() { Vec::new() } else { events.rows_between(keys.start, keys.end - 1) };
+    ranges.into_iter().flatten()
+}
+
+/// A line per event.
+pub(crate) struct EventLines<'a> {
+    keys: Range<u64>,
+    sink: Sink<'a>,
+}
+
+impl<'a> EventLines<'a> {
+    pub(crate) fn new(keys: Range<u64>, mut sink: Sink<'a>) -> anyhow::Result<Self> {
+        sink.bytes(b"event,time_ns,flags\n")?;
+        Ok(Self { keys, sink })
+    }
+}
+
+impl Frames for EventLines<'_> {
+    fn frame(&mut self, run: &Run, frame: usize) -> anyhow::Result<()> {
+        let events = run.events(frame)?;
+        let mut text = String::new();
+        for row in rows(&events, &self.keys) {
+            let (key, time) = (events.keys()[row], events.times_ns()[row]);
+            writeln!(text, "{key},{time},{}", EventFlags(events.flags()[row]))?;
+        }
+        Ok(self.sink.bytes(text.as_bytes())?)
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        Ok(self.sink.flush()?)
+    }
+
+    fn finish(mut self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
+        self.flush()?;
+        Ok(Vec::new())
+    }
+}
+
+/// One array of records.
+pub(crate) struct EventRecords {
+    keys: Range<u64>,
+    npy: Npy,
+}
+
+impl EventRecords {
+    pub(crate) fn create(keys: Range<u64>, path: &Path) -> anyhow::Result<Self> {
+        let npy =
+            Npy::create(path, "[('event', '<u8'), ('time_ns', '<u8'), ('flags', '<u4')]", 20)?;
+        Ok(Self { keys, npy })
+    }
+}
+
+impl Frames for EventRecords {
+    fn frame(&mut self, run: &Run, frame: usize) -> anyhow::Result<()> {
+        let events = run.events(frame)?;
+        for row in rows(&events, &self.keys) {
+            self.npy.bytes(&events.keys()[row].to_le_bytes())?;
+            self.npy.bytes(&events.times_ns()[row].to_le_bytes())?;
+            self.npy.bytes(&events.flags()[row].to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
+        Ok(vec![self.npy.finish()?])
+    }
+}
+
+/// Fragments as lines of hexadecimal, or as they are.
+pub(crate) struct FragmentBytes<'a> {
+    source: SourceId,
+    keys: Range<u64>,
+    lines: bool,
+    sink: Sink<'a>,
+}
+
+impl<'a> FragmentBytes<'a> {
+    pub(crate) fn new(
+        source: SourceId,
+        keys: Range<u64>,
+        lines: bool,
+        mut sink: Sink<'a>,
+    ) -> anyhow::Result<Self> {
+        if lines {
+            sink.bytes(b"event,bytes,fragment\n")?;
+        }
+        Ok(Self { source, keys, lines, sink })
+    }
+}
+
+impl Frames for FragmentBytes<'_> {
+    fn frame(&mut self, run: &Run, frame: usize) -> anyhow::Result<()> {
+        let column = run.fragments(frame, self.source)?;
+        let mut text = String::new();
+        for row in rows(column.events(), &self.keys) {
+            let Some(fragment) = column.fragment(row) else { continue };
+            if !self.lines {
+                self.sink.bytes(fragment)?;
+                continue;
+            }
+            write!(text, "{},{},", column.events().keys()[row], fragment.len())?;
+            for byte in fragment {
+                write!(text, "{byte:02x}")?;
+            }
+            text.push('\n');
+        }
+        Ok(self.sink.bytes(text.as_bytes())?)
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        Ok(self.sink.flush()?)
+    }
+
+    fn finish(mut self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
+        self.flush()?;
+        Ok(Vec::new())
+    }
+}
+
+/// Three arrays: fragment *i* is `payload[offsets[i]:offsets[i + 1]]` and belongs to `keys[i]`.
+pub(crate) struct FragmentArrays {
+    source: SourceId,
+    wanted: Range<u64>,
+    keys: Npy,
+    offsets: Npy,
+    payload: Npy,
+    end: u64,
+}
+
+impl FragmentArrays {
+    pub(crate) fn create(
+        source: SourceId,
+        wanted: Range<u64>,
+        base: &Path,
+    ) -> anyhow::Result<Self> {
+        let named = |suffix: &str| {
+            let mut name = base.as_os_str().to_owned();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        let mut offsets = Npy::create(&named(".offsets.npy"), "'<u8'", 8)?;
+        offsets.numbers(&[0])?;
+        let keys = Npy::create(&named(".keys.npy"), "'<u8'", 8)?;
+        let payload = Npy::create(&named(".payload.npy"), "'|u1'", 1)?;
+        Ok(Self { source, wanted, keys, offsets, payload, end: 0 })
+    }
+}
+
+impl Frames for FragmentArrays {
+    fn frame(&mut self, run: &Run, frame: usize) -> anyhow::Result<()> {
+        let column = run.fragments(frame, self.source)?;
+        for row in rows(column.events(), &self.wanted) {
+            let Some(fragment) = column.fragment(row) else { continue };
+            self.end += fragment.len() as u64;
+            self.keys.numbers(&[column.events().keys()[row]])?;
+            self.offsets.numbers(&[self.end])?;
+            self.payload.bytes(fragment)?;
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
+        Ok(vec![self.keys.finish()?, self.offsets.finish()?, self.payload.finish()?])
+    }
+}
+
+/// A table: event, time, flags, and the fragments of a source where one is asked for (null where an
+/// event has none).
+pub(crate) struct EventTable {
+    keys: Range<u64>,
+    source: Option<SourceId>,
+    schema: SchemaRef,
+    file: ArrowFile,
+}
+
+impl EventTable {
+    pub(crate) fn create(
+        keys: Range<u64>,
+        source: Option<(SourceId, &str)>,
+        path: &Path,
+        kind: Kind,
+    ) -> anyhow::Result<Self> {
+        let mut fields = vec![
+            Field::new("event", DataType::UInt64, false),
+            Field::new("time", DataType::Timestamp(TimeUnit::Nanosecond, None), false),
+            Field::new("flags", DataType::UInt32, false),
+        ];
+        fields.extend(source.map(|(_, name)| Field::new(name, DataType::LargeBinary, true)));
+        let schema = Arc::new(Schema::new(fields));
+        let file = ArrowFile::create(path, kind, Arc::clone(&schema))?;
+        Ok(Self { keys, source: source.map(|(id, _)| id), schema, file })
+    }
+}
+
+impl Frames for EventTable {
+    fn frame(&mut self, run: &Run, frame: usize) -> anyhow::Result<()> {
+        let events = run.events(frame)?;
+        let rows: Vec<usize> = rows(&events, &self.keys).collect();
+        let keys = rows.iter().map(|&row| events.keys()[row]);
+        let flags = rows.iter().map(|&row| events.flags()[row]);
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt64Array::from_iter_values(keys)),
+            arrow::times(rows.iter().map(|&row| events.times_ns()[row])),
+            Arc::new(UInt32Array::from_iter_values(flags)),
+        ];
+        if let Some(source) = self.source {
+            let column = run.fragments(frame, source)?;
+            let mut fragments = LargeBinaryBuilder::new();
+            for &row in &rows {
+                fragments.append_option(column.fragment(row));
+            }
+            columns.push(Arc::new(fragments.finish()));
+        }
+        self.file.write(&RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+    }
+
+    fn finish(self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
+        Ok(vec![self.file.finish()?])
+    }
+}

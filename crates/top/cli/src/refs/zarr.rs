@@ -1,0 +1,109 @@
+//! What Zarr (format 2) is told of an array.
+
+use catchment_frame::{Codec, Dtype};
+use catchment_model::TimeScale;
+use serde_json::{Value, json};
+
+/// The element type in numpy's words, and what stands where there is no sample. None where numpy
+/// has no such type.
+pub(super) fn element(dtype: Dtype) -> Option<(&'static str, Value)> {
+    Some(match dtype {
+        Dtype::U8 => ("|u1", json!(u8::MAX)),
+        Dtype::U16 => ("<u2", json!(u16::MAX)),
+        Dtype::U32 => ("<u4", json!(u32::MAX)),
+        Dtype::U64 => ("<u8", json!(u64::MAX)),
+        Dtype::I8 => ("|i1", json!(i8::MIN)),
+        Dtype::I16 => ("<i2", json!(i16::MIN)),
+        Dtype::I32 => ("<i4", json!(i32::MIN)),
+        Dtype::I64 => ("<i8", json!(i64::MIN)),
+        Dtype::F32 => ("<f4", json!("NaN")),
+        Dtype::F64 => ("<f8", json!("NaN")),
+        Dtype::C64 => ("<c8", json!(["NaN", "NaN"])),
+        Dtype::C128 => ("<c16", json!(["NaN", "NaN"])),
+        _ => return None,
+    })
+}
+
+/// The bytes of a chunk without samples: the fill value, all over.
+pub(super) fn fill(dtype: Dtype, bytes: usize) -> Vec<u8> {
+    let one: &[u8] = match dtype {
+        Dtype::I8 => &i8::MIN.to_le_bytes(),
+        Dtype::I16 => &i16::MIN.to_le_bytes(),
+        Dtype::I32 => &i32::MIN.to_le_bytes(),
+        Dtype::I64 => &i64::MIN.to_le_bytes(),
+        Dtype::F32 | Dtype::C64 => &f32::NAN.to_le_bytes(),
+        Dtype::F64 | Dtype::C128 => &f64::NAN.to_le_bytes(),
+        _ => &[0xff],
+    };
+    one.iter().copied().cycle().take(bytes).collect()
+}
+
+/// The compressor that reads what a codec stored. Only its `id` matters for reading; the other keys
+/// are what numcodecs wants to see.
+pub(super) fn compressor(codec: Codec) -> Option<Value> {
+    Some(match codec {
+        Codec::None => Value::Null,
+        Codec::Lz4 => json!({"id": "lz4", "acceleration": 1}),
+        Codec::Zstd => json!({"id": "zstd", "level": 1}),
+        Codec::Blosc => {
+            json!({"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 2, "blocksize": 0})
+        }
+        Codec::Pcodec => json!({"id": "pcodec", "level": 8}),
+        Codec::For => json!({"id": "catchment-for"}),
+        Codec::Unknown(_) => return None,
+    })
+}
+
+/// An array's metadata: its `.zarray`.
+pub(super) struct Array {
+    pub(super) dtype: &'static str,
+    pub(super) fill_value: Value,
+    pub(super) shape: Vec<u64>,
+    pub(super) chunks: Vec<u64>,
+    pub(super) compressor: Value,
+    pub(super) filters: Value,
+}
+
+impl Array {
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "zarr_format": 2,
+            "shape": self.shape,
+            "chunks": self.chunks,
+            "dtype": self.dtype,
+            "compressor": self.compressor,
+            "filters": self.filters,
+            "fill_value": self.fill_value,
+            "order": "C",
+        })
+    }
+}
+
+/// How xarray decodes times. It knows no leap seconds: what a time scale counts is said beside.
+pub(super) fn time_attributes(dimension: &str, scale: TimeScale) -> Value {
+    let since = match scale {
+        TimeScale::Gps => "nanoseconds since 1980-01-06",
+        TimeScale::Tai | TimeScale::Utc => "nanoseconds since 1970-01-01",
+    };
+    json!({
+        "_ARRAY_DIMENSIONS": [dimension],
+        "units": since,
+        "calendar": "proleptic_gregorian",
+        "standard_name": "time",
+        "time_scale": scale.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_and_values_of_missing_samples_agree() {
+        assert_eq!(fill(Dtype::I16, 4), [0x00, 0x80, 0x00, 0x80]);
+        assert_eq!(fill(Dtype::U16, 2), u16::MAX.to_le_bytes());
+        assert_eq!(element(Dtype::I16).expect("numpy has it").1, json!(-32_768));
+        assert!(f32::from_le_bytes(fill(Dtype::C64, 8)[4..].try_into().expect("four")).is_nan());
+        assert!(element(Dtype::Bits).is_none());
+    }
+}
