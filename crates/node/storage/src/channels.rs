@@ -13,6 +13,7 @@ use catchment_frame::{ChannelInfo, ColumnEntry, FrameError, FrameKind, FrameRef,
 use crate::error::StorageError;
 use crate::fetch::{self, Part};
 use crate::open::RunFile;
+use crate::parallel;
 use crate::run::{Frame, Run};
 
 /// What is to be read of a channel.
@@ -102,7 +103,7 @@ impl Run {
             let none = || StorageError::NoChannel { name: format!("number {place}") };
             plans.push(self.channel_at(place).ok_or_else(none)?.plan(select)?);
         }
-        fetch::fetch(self, plans)
+        fetch::fetch(self, plans, parallel::threads())
     }
 }
 
@@ -201,7 +202,16 @@ impl<'a> Channel<'a> {
     /// # Errors
     /// A column that cannot be read.
     pub fn read(&self, select: &Select) -> Result<Vec<Segment>, StorageError> {
-        let mut read = fetch::fetch(self.run, vec![self.plan(select)?])?;
+        self.read_by(select, parallel::threads())
+    }
+
+    /// Reads samples on the caller's thread alone, for those who share out channels themselves.
+    pub(crate) fn read_alone(&self, select: &Select) -> Result<Vec<Segment>, StorageError> {
+        self.read_by(select, 1)
+    }
+
+    fn read_by(&self, select: &Select, threads: usize) -> Result<Vec<Segment>, StorageError> {
+        let mut read = fetch::fetch(self.run, vec![self.plan(select)?], threads)?;
         Ok(read.pop().unwrap_or_default())
     }
 

@@ -4,14 +4,15 @@
 //! at a time. Small reads stay on the caller's thread, because to start another costs more than they
 //! take; large ones are shared out.
 
+use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use catchment_frame::{Codec, ColumnEntry};
 use catchment_model::SampleRate;
 
 use crate::channels::Segment;
 use crate::error::StorageError;
+use crate::parallel;
 use crate::run::Run;
 
 /// Samples of one frame's column that are to be read.
@@ -46,7 +47,11 @@ struct Task<'a> {
 }
 
 /// Reads what the plans say. Sizes were checked against what the files can hold.
-pub(crate) fn fetch(run: &Run, plans: Vec<Plan>) -> Result<Vec<Vec<Segment>>, StorageError> {
+pub(crate) fn fetch(
+    run: &Run,
+    plans: Vec<Plan>,
+    threads: usize,
+) -> Result<Vec<Vec<Segment>>, StorageError> {
     let mut read: Vec<Vec<Segment>> = plans.iter().map(segments).collect();
     let mut tasks = Vec::new();
     for (plan, segments) in plans.iter().zip(&mut read) {
@@ -62,31 +67,15 @@ pub(crate) fn fetch(run: &Run, plans: Vec<Plan>) -> Result<Vec<Vec<Segment>>, St
         }
     }
     let raw_bytes: usize = tasks.iter().map(|task| task.out.len()).sum();
-    let groups = groups(tasks);
-    let threads = if raw_bytes < ALONE_BYTES_MAX { 1 } else { groups.len().clamp(1, threads()) };
-    let queue = Mutex::new((groups.into_iter(), None));
-    let work = || {
-        let mut scratch = Scratch::default();
-        loop {
-            let next = {
-                let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-                if queue.1.is_some() { None } else { queue.0.next() }
-            };
-            let Some(group) = next else { break };
-            if let Err(error) = run.fetch_group(group, &mut scratch) {
-                let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-                queue.1.get_or_insert(error);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(work);
-        }
-        work();
-    });
-    let (_, error) = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
-    error.map_or(Ok(read), Err)
+    let threads = if raw_bytes < ALONE_BYTES_MAX { 1 } else { threads };
+    parallel::map(groups(tasks), threads, |group| {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let read = run.fetch_group(group, scratch);
+            scratch.shrink();
+            read
+        })
+    })?;
+    Ok(read)
 }
 
 /// The plan's segments, their bytes yet to be read: parts that follow each other are one.
@@ -131,11 +120,27 @@ fn groups(mut tasks: Vec<Task<'_>>) -> Vec<Vec<Task<'_>>> {
     groups
 }
 
-/// Memory that a thread reads and decodes in.
+/// Memory that a thread reads and decodes in, kept from one read to the next: pages that were touched
+/// are worth more than the few megabytes.
 #[derive(Default)]
 struct Scratch {
     stored: Vec<u8>,
     raw: Vec<u8>,
+}
+
+impl Scratch {
+    /// Gives back what an uncommonly large column took.
+    fn shrink(&mut self) {
+        for buffer in [&mut self.stored, &mut self.raw] {
+            if buffer.len() > SCRATCH_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
+    }
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
 impl Run {
@@ -228,12 +233,8 @@ fn grown(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     &mut buffer[..bytes]
 }
 
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(THREADS_MAX)
-}
-
 /// Reads below stay on the caller's thread.
 const ALONE_BYTES_MAX: usize = 2 << 20;
 /// Bytes that are read at once, unless one column is larger.
 const GROUP_BYTES_MAX: u64 = 4 << 20;
-const THREADS_MAX: usize = 16;
+const SCRATCH_BYTES_MAX: usize = 8 << 20;

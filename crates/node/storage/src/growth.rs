@@ -80,8 +80,10 @@ impl Run {
         }
         // A recorder begins the next file before it lets go of the last: in this order none is missed.
         let files = self.run_files();
-        let mut growing = files.iter().filter(|file| !file.reader.closed());
-        if growing.any(|file| open::is_locked(&file.path)) {
+        let last = files.len() - 1;
+        let mut growing =
+            files.iter().enumerate().filter(|(at, f)| *at == last || !f.reader.closed());
+        if growing.any(|(_, file)| open::is_locked(&file.path)) {
             return Ok(false);
         }
         if !self.path().is_dir() {

@@ -20,9 +20,11 @@ mod follow;
 pub mod glob;
 mod growth;
 mod open;
+mod parallel;
 mod repair;
 mod run;
 mod trend;
+mod trend_writer;
 mod verify;
 mod write;
 
@@ -38,6 +40,7 @@ pub use open::{EXTENSION, FileProblem};
 pub use repair::{FileRepair, Outcome, RepairReport, repair};
 pub use run::{EventCounts, FileInfo, Frame, Run};
 pub use trend::{TREND_SUFFIXES, Trend, TrendKind};
+pub use trend_writer::{TrendOptions, TrendReport, TrendWriter, make_trends};
 pub use verify::{Problem, Progress, VerifyReport, verify};
 pub use write::{
     ChannelColumn, ChannelFrame, ColumnData, ColumnHook, Ending, EventFrame, EventSource, Make,

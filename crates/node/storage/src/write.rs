@@ -30,6 +30,7 @@ use catchment_model::{Entry, Ledger};
 use crate::coding::{Codings, ColumnCoding};
 use crate::error::StorageError;
 use crate::open::EXTENSION;
+use crate::trend_writer::TrendWriter;
 use encode::{Encoded, Encoders, Job};
 use output::Output;
 pub use parts::{
@@ -49,7 +50,8 @@ pub struct RunWriter {
     encoders: Encoders,
     layout: FrameLayout,
     codings: HashMap<u32, ColumnCoding>,
-    hook: Option<Box<dyn ColumnHook>>,
+    hooks: Vec<Box<dyn ColumnHook>>,
+    trends: Option<Box<TrendWriter>>,
     file: Option<OpenFile>,
     next_index: u32,
     sequence: u64,
@@ -108,6 +110,10 @@ impl RunWriter {
             preallocate_bytes: PREALLOCATE_BYTES.min(options.file_bytes.next_multiple_of(4_096)),
             ..DiskConfig::default()
         };
+        let trends = match &options.trends {
+            Some(options) => Some(Box::new(TrendWriter::create(&run.folder, &run, options)?)),
+            None => None,
+        };
         let mut writer = Self {
             columns: EventColumns::of(&run.schema),
             channels: ChannelColumns::of(&run.schema),
@@ -116,7 +122,8 @@ impl RunWriter {
             encoders: Encoders::new(threads),
             layout: FrameLayout::begin(NO_FRAME, 0),
             codings: codings_of(&run.schema, &options.codings),
-            hook: None,
+            hooks: trends.iter().map(|trends| trends.hook()).collect(),
+            trends,
             file: None,
             next_index: 0,
             sequence: options.first_sequence,
@@ -130,8 +137,8 @@ impl RunWriter {
     }
 
     /// Shows every channel's raw bytes to a hook.
-    pub fn set_hook(&mut self, hook: Box<dyn ColumnHook>) {
-        self.hook = Some(hook);
+    pub fn add_hook(&mut self, hook: Box<dyn ColumnHook>) {
+        self.hooks.push(hook);
     }
 
     /// The run as it was given.
@@ -239,7 +246,11 @@ impl RunWriter {
             }
             self.ledger.add(&counted);
         }
-        self.write_frame(info, columns)
+        self.write_frame(info, columns)?;
+        match &mut self.trends {
+            Some(trends) => trends.advance(time.end),
+            None => Ok(()),
+        }
     }
 
     /// A channel's column, its numbers checked; `None` if it has no samples.
@@ -296,6 +307,9 @@ impl RunWriter {
         self.close_file(&ledger, flags)?;
         self.report.files.extend(self.output.wait()?);
         self.report.files.sort();
+        if let Some(trends) = self.trends.take() {
+            self.report.trends = Some(Box::new(trends.finish(ending.run_ended)?));
+        }
         Ok(self.report)
     }
 
@@ -377,7 +391,7 @@ impl RunWriter {
             data: &column.data,
             samples: column.start.map(|start| (start.sample, start.spans)),
         });
-        let encoded = self.encoders.encode(jobs.collect(), self.hook.as_deref())?;
+        let encoded = self.encoders.encode(jobs.collect(), &self.hooks)?;
         self.lay_out(info, &columns, &encoded)?;
         if self.is_full(&info) {
             let ledger = self.ledger.clone();

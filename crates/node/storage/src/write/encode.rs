@@ -67,7 +67,7 @@ impl Encoders {
     pub(crate) fn encode(
         &mut self,
         jobs: Vec<Job<'_>>,
-        hook: Option<&dyn ColumnHook>,
+        hooks: &[Box<dyn ColumnHook>],
     ) -> Result<Vec<Encoded>, StorageError> {
         let bytes: usize = jobs.iter().map(|job| job.data.raw_bytes()).sum();
         let few = jobs.len() < 2 || bytes < ALONE_BYTES_MAX;
@@ -84,7 +84,7 @@ impl Encoders {
                 // Whoever panicked holding the lock has not broken the iterator.
                 let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(((job, buffer), slot)) = next else { break };
-                *slot = Some(worker.encode(&job, buffer, hook));
+                *slot = Some(worker.encode(&job, buffer, hooks));
             }
         };
         let (first, others) = self.workers.split_at_mut(1);
@@ -110,15 +110,15 @@ impl Worker {
         &mut self,
         job: &Job<'_>,
         mut buffer: Vec<u8>,
-        hook: Option<&dyn ColumnHook>,
+        hooks: &[Box<dyn ColumnHook>],
     ) -> Result<Encoded, StorageError> {
         let coding = match job.coding {
             ColumnCoding::Fixed(codec) => codec,
             ColumnCoding::Auto => Codec::Lz4,
         };
         let show = |raw: &[u8]| {
-            if let Some((hook, (first_sample, spans))) = hook.zip(job.samples) {
-                hook.raw(job.id, first_sample, spans, raw);
+            if let Some((first_sample, spans)) = job.samples {
+                hooks.iter().for_each(|hook| hook.raw(job.id, first_sample, spans, raw));
             }
         };
         let id = job.id;

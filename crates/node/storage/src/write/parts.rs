@@ -7,6 +7,7 @@ use catchment_model::{Ledger, RunId, SourceId};
 
 use crate::coding::Codings;
 use crate::error::StorageError;
+use crate::trend_writer::{TrendOptions, TrendReport};
 use crate::write::random;
 
 /// A run that is to be written.
@@ -57,6 +58,9 @@ pub struct WriteOptions {
     pub buffers: usize,
     /// How columns are encoded.
     pub codings: Codings,
+    /// Write the channels' trends too, to `trends/second` and `trends/minute` in the run's folder.
+    /// Columns that are copied in their stored form are not in them.
+    pub trends: Option<TrendOptions>,
     /// Number of the first frame.
     pub first_sequence: u64,
 }
@@ -70,6 +74,7 @@ impl Default for WriteOptions {
             buffer_bytes: 4 << 20,
             buffers: 8,
             codings: Codings::default(),
+            trends: None,
             first_sequence: 0,
         }
     }
@@ -210,4 +215,6 @@ pub struct WriteReport {
     pub stored_bytes: u64,
     /// Bytes of the files.
     pub file_bytes: u64,
+    /// The trends, where they were asked for.
+    pub trends: Option<Box<TrendReport>>,
 }

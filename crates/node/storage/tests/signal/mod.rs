@@ -76,20 +76,25 @@ pub fn schema() -> Schema {
 
 impl Signal {
     pub fn begin(&self) -> (tempfile::TempDir, RunWriter) {
+        self.begin_with(WriteOptions::small())
+    }
+
+    fn begin_with(&self, options: WriteOptions) -> (tempfile::TempDir, RunWriter) {
         let folder = tempfile::tempdir().expect("a folder");
         let run = NewRun::new(folder.path(), "signal", schema()).expect("a run");
         let coding: ColumnCoding = self.coding.parse().expect("a coding");
-        let options = WriteOptions {
-            file_time_ns: Some(self.file_time_s * NS),
-            codings: Codings::new(coding),
-            ..WriteOptions::small()
-        };
+        let file_time_ns = Some(self.file_time_s * NS);
+        let options = WriteOptions { file_time_ns, codings: Codings::new(coding), ..options };
         let writer = RunWriter::create(run, options).expect("begins");
         (folder, writer)
     }
 
     pub fn write(&self) -> Made {
-        let (folder, mut writer) = self.begin();
+        self.write_with(WriteOptions::small())
+    }
+
+    pub fn write_with(&self, options: WriteOptions) -> Made {
+        let (folder, mut writer) = self.begin_with(options);
         let start_ns = START_S * NS;
         for frame in 0..self.frames {
             self.write_frame(&mut writer, frame).expect("writes");

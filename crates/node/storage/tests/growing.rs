@@ -1,0 +1,123 @@
+//! Runs read while they grow.
+
+mod common;
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use catchment_storage::{Follow, Followed, Run};
+use common::{Recipe, key};
+
+/// Writes a file's bytes again, cut there, behind it zeros as preallocation leaves them.
+fn cut(path: &Path, whole: &[u8], at: u64) {
+    let mut bytes = whole[..at as usize].to_vec();
+    bytes.resize(bytes.len() + (1 << 20), 0);
+    std::fs::write(path, bytes).expect("writes");
+}
+
+/// A run's files, and what they will hold in the end.
+struct Growth {
+    made: common::Made,
+    whole: Vec<Vec<u8>>,
+}
+
+impl Growth {
+    /// Two files of four frames; the first is cut behind its header, the second is not there.
+    fn begin() -> Self {
+        let recipe =
+            Recipe { files: vec![vec![2, 3, 4, 5], vec![1, 2, 3, 4]], ..Recipe::default() };
+        let made = recipe.make();
+        let read = |path| std::fs::read(path).expect("reads");
+        let whole = made.files.iter().map(read).collect();
+        let growth = Self { made, whole };
+        std::fs::remove_file(&growth.made.files[1]).expect("deletes");
+        growth.grow(0, 0);
+        growth
+    }
+
+    /// Has a file hold so many frames. All of them: and it is closed.
+    fn grow(&self, file: usize, frames: usize) {
+        let (path, whole) = (&self.made.files[file], &self.whole[file]);
+        match self.made.frames[file].get(frames) {
+            Some((next, _)) => cut(path, whole, next.offset),
+            None => std::fs::write(path, whole).expect("writes"),
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_refreshed_knows_every_frame_that_came() {
+    let growth = Growth::begin();
+    let mut run = Run::open(growth.made.path()).expect("opens");
+    assert_eq!((run.event_count(), run.frames().len()), (0, 0));
+    let mut frames = 0;
+    for (file, counts) in [[1, 2, 2, 3, 4], [0, 1, 2, 3, 4]].into_iter().enumerate() {
+        for count in counts {
+            growth.grow(file, count);
+            let came = run.refresh().expect("reads");
+            let now = 4 * file + count;
+            assert_eq!(came.frames, now - frames, "file {file}, {count} frames");
+            frames = now;
+            assert_eq!(run.frames().len(), frames);
+            // What was decoded before stays what it is.
+            let events = run.event_count();
+            assert!(events == 0 || run.find(key(events - 1)).expect("reads").is_some());
+        }
+    }
+    assert!(run.closed() && run.ended() && run.at_rest().expect("reads"));
+    assert_eq!(run.event_count(), 24);
+    assert_eq!(run.refresh().expect("reads"), Default::default());
+}
+
+#[test]
+fn a_follower_gets_each_frame_once_and_ends_with_the_run() {
+    let growth = Growth::begin();
+    // Somebody writes: the first file is locked, as a recorder does it.
+    let recorder = std::fs::File::open(&growth.made.files[0]).expect("opens");
+    recorder.try_lock().expect("locks");
+    let mut follow = Follow::open(growth.made.path(), Duration::from_millis(1)).expect("opens");
+    assert_eq!(follow.try_next().expect("reads"), None);
+    assert!(!follow.ended());
+    let mut got = Vec::new();
+    let mut take = |follow: &mut Follow| {
+        while let Some(frame) = follow.try_next().expect("reads") {
+            got.push(frame);
+        }
+        got.len()
+    };
+    for (frames, wanted) in [(1, 1), (3, 3), (3, 3), (4, 4)] {
+        // Written in place, so that the lock stays on it.
+        let mut file = std::fs::OpenOptions::new().write(true).open(&growth.made.files[0]);
+        let end =
+            growth.made.frames[0].get(frames).map_or(growth.whole[0].len() as u64, |f| f.0.offset);
+        let bytes = &growth.whole[0][..end as usize];
+        file.as_mut().expect("opens").write_all(bytes).expect("writes");
+        if frames == 4 {
+            file.expect("opens").set_len(end).expect("cuts");
+        }
+        assert_eq!(take(&mut follow), wanted);
+    }
+    assert!(!follow.ended(), "the recorder has the lock, and the file's TOC does not say the end");
+    growth.grow(1, 2);
+    let next = std::fs::File::open(&growth.made.files[1]).expect("opens");
+    next.try_lock().expect("locks");
+    drop(recorder);
+    assert_eq!(take(&mut follow), 6);
+    assert!(!follow.ended());
+    growth.grow(1, 4);
+    assert_eq!(take(&mut follow), 8);
+    assert_eq!(follow.try_next().expect("reads"), None);
+    assert!(follow.ended());
+    let frames: Vec<_> = (0..8).map(Followed::Events).collect();
+    assert_eq!(got, frames);
+}
+
+#[test]
+fn a_follower_of_a_run_that_nobody_writes_any_more_ends_behind_its_last_frame() {
+    let growth = Growth::begin();
+    growth.grow(0, 3);
+    let follow = Follow::open(growth.made.path(), Duration::from_millis(1)).expect("opens");
+    let frames: Result<Vec<_>, _> = follow.collect();
+    assert_eq!(frames.expect("reads").len(), 3);
+}
