@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use catchment_codec::Element;
 use catchment_model::limits::SOURCES_MAX;
 use catchment_model::{SampleRate, SourceId, TimeScale};
 use serde::{Deserialize, Serialize};
@@ -390,6 +391,14 @@ impl ColumnInfo {
         }
         let bytes = self.dtype.bits().filter(|bits| bits.is_multiple_of(8))? / 8;
         elements(&self.shape)?.checked_mul(bytes)
+    }
+
+    /// What codecs take for an element of this column.
+    pub fn element(&self) -> Element {
+        match self.dtype {
+            Dtype::Record => Element::record(self.record_bytes as usize),
+            dtype => dtype.element(),
+        }
     }
 
     fn check(&self) -> Result<(), SchemaError> {

@@ -1,5 +1,6 @@
 //! Channels of all sorts as a model: some rates, types and shapes, with and without gaps.
 
+use catchment_codec::Coding;
 use catchment_frame::{
     ChannelColumns, ChannelInfo, Codec, Dtype, FileHeader, FrameKind, SampleRun, Span,
     encode_channel_increment, encode_spans,
@@ -89,8 +90,9 @@ pub fn channel_frame(
     frame: u64,
     samples: &[Samples],
     increment: Option<&Ledger>,
-    codec: Codec,
+    codec: impl Into<Coding>,
 ) -> Frame {
+    let codec = codec.into();
     let channels = ChannelColumns::of(&header.schema);
     let start = FIRST_NS + frame * FRAME_NS;
     let mut made = Frame {
@@ -115,7 +117,7 @@ pub fn channel_frame(
     let mut records = |id: Option<u32>, raw: Vec<u8>, bytes: u64| {
         let (id, rows) = (id.expect("a column"), raw.len() as u64 / bytes);
         let dtype = Dtype::Record;
-        made.columns.push(Column { id, codec: Codec::None, dtype, rows, raw, start: (0, 0) });
+        made.columns.push(Column { id, codec: Coding::None, dtype, rows, raw, start: (0, 0) });
     };
     if !spans.is_empty() {
         records(channels.spans, spans, 24);

@@ -5,10 +5,12 @@ pub mod channels;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use catchment_codec::{Coding, Element};
 use catchment_frame::{
-    Codec, ColumnEncoder, ColumnEntry, ColumnKind, Dtype, EntryNames, FileHeader, FileReader,
-    FrameInfo, FrameKind, FrameLayout, FrameSummary, ReadAt, Schema, SourceInfo, TocBuilder,
-    TocFlags, crc32c, encode_ledger_increment, encode_locator, locator_offset, write_frame,
+    Codec, ColumnEncoder, ColumnEntry, ColumnInfo, ColumnKind, Dtype, EntryNames, FileHeader,
+    FileReader, FrameInfo, FrameKind, FrameLayout, FrameSummary, ReadAt, Schema, SourceInfo,
+    TocBuilder, TocFlags, crc32c, encode_ledger_increment, encode_locator, locator_offset,
+    write_frame,
 };
 use catchment_model::{Entry, Ledger, RunId};
 
@@ -16,7 +18,7 @@ use catchment_model::{Entry, Ledger, RunId};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
     pub id: u32,
-    pub codec: Codec,
+    pub codec: Coding,
     pub dtype: Dtype,
     pub rows: u64,
     pub raw: Vec<u8>,
@@ -26,7 +28,8 @@ pub struct Column {
 
 impl Column {
     /// A column that the schema does not have.
-    pub fn opaque(id: u32, codec: Codec, raw: Vec<u8>) -> Self {
+    pub fn opaque(id: u32, codec: impl Into<Coding>, raw: Vec<u8>) -> Self {
+        let codec = codec.into();
         Self { id, codec, dtype: Dtype::Opaque, rows: raw.len() as u64, raw, start: (0, 0) }
     }
 }
@@ -112,7 +115,11 @@ impl Model {
                 .columns
                 .iter()
                 .map(|column| {
-                    let encoded = encoder.encode(column.codec, catchment_frame::Element::Bytes, &column.raw);
+                    let encoded = encoder.encode(
+                        column.codec,
+                        element(column, &self.header.schema),
+                        &column.raw,
+                    );
                     (entry_of(column, encoded.codec, encoded.stored), encoded.stored.to_vec())
                 })
                 .collect();
@@ -154,6 +161,11 @@ impl Model {
             rows: frame.rows,
         }
     }
+}
+
+fn element(column: &Column, schema: &Schema) -> Element {
+    let info = schema.columns.iter().find(|info| info.id == column.id);
+    info.map_or(column.dtype.element(), ColumnInfo::element)
 }
 
 fn entry_of(column: &Column, codec: Codec, stored: &[u8]) -> ColumnEntry {
@@ -228,7 +240,8 @@ pub struct Events {
 
 impl Events {
     /// The frame of these events, as the specification's section 5 says.
-    pub fn frame(&self, schema: &Schema, codec: Codec) -> Frame {
+    pub fn frame(&self, schema: &Schema, codec: impl Into<Coding>) -> Frame {
+        let codec = codec.into();
         let rows = self.keys.len() as u64;
         let columns = catchment_frame::EventColumns::of(schema);
         let mut frame = Frame { rows, ..Frame::default() };
@@ -258,7 +271,10 @@ impl Events {
             }
             let payload: Vec<u8> = fragments.iter().flatten().flatten().copied().collect();
             if !payload.is_empty() {
-                push(source.payload, Dtype::U8, payload.len() as u64, payload);
+                let info = schema.columns.iter().find(|info| Some(info.id) == source.payload);
+                let info = info.expect("a standard column");
+                let rows = payload.len() as u64 / info.row_bytes().expect("a known size");
+                push(source.payload, info.dtype, rows, payload);
             }
         }
         if let Some(increment) = &self.increment {
