@@ -457,3 +457,57 @@ mod bits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(bytes: usize) -> Vec<u8> {
+        (0..bytes as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect()
+    }
+
+    #[test]
+    fn shuffles_put_bytes_and_bits_where_they_say() {
+        for size in [1, 2, 3, 4, 8, 12, 24] {
+            for count in [0, 1, 8, 56, 64, 72, 640, 1_000] {
+                let raw = raw(count * size + size - 1);
+                let mut out = vec![0; raw.len()];
+                shuffle(size, &raw, &mut out);
+                for (i, element) in raw.chunks_exact(size).enumerate() {
+                    for (j, byte) in element.iter().enumerate() {
+                        assert_eq!(out[j * count + i], *byte);
+                    }
+                }
+                let mut back = vec![0; raw.len()];
+                unshuffle(size, &out, &mut back);
+                assert_eq!(back, raw);
+
+                for cpu in Cpu::all_here() {
+                    bitshuffle(cpu, size, &raw, &mut out);
+                    if count.is_multiple_of(8) {
+                        for (i, element) in raw.chunks_exact(size).enumerate() {
+                            for bit in 0..8 * size {
+                                let byte = out[bit * count / 8 + i / 8];
+                                let expected = element[bit / 8] >> (bit % 8) & 1;
+                                assert_eq!(byte >> (i % 8) & 1, expected, "{size} {count} {cpu:?}");
+                            }
+                        }
+                    }
+                    let mut back = vec![0; raw.len()];
+                    bitunshuffle(cpu, size, &out, &mut back);
+                    assert_eq!(back, raw, "{size} {count} {cpu:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn eight_rows_of_bits_are_the_same_in_plain_code() {
+        let raw = raw(GROUP);
+        let bytes: &[u8; GROUP] = raw[..].try_into().expect("64 bytes");
+        let rows = bits::plain::rows(bytes);
+        assert_eq!(bits::plain::bytes(&rows), *bytes);
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(bits::sse2::rows(bytes), rows);
+    }
+}

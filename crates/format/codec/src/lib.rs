@@ -26,6 +26,7 @@
 //! # Ok::<(), CodecError>(())
 //! ```
 
+mod auto;
 mod blosc;
 mod codec;
 mod coding;
@@ -38,6 +39,7 @@ mod filter;
 mod numbers;
 mod packing;
 
+pub use auto::{Auto, Decision, Trial};
 pub use codec::Codec;
 pub use coding::{Coding, UnknownCoding};
 pub use decode::{check_sizes, decode_column, decode_into, raw_bytes_of};

@@ -142,3 +142,64 @@ fn decode_blocks<T: Word>(stored: &[u8], out: &mut [u8]) -> Result<(), CodecErro
     let (expected, got) = ("where the last block ends", stored.len() as u64);
     Err(CodecError::Field { field: "stored_bytes", expected, got })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block of each sort: a pedestal with noise and spikes, a slope, one value, full width.
+    fn sorts(size: usize, count: usize) -> Vec<u8> {
+        let mut state = 5u64;
+        let mut raw = Vec::new();
+        for i in 0..count as u64 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
+            let noise = state >> 60;
+            let value = match (i / 1024) % 5 {
+                0 if noise == 3 && i % 40 == 1 => state >> 3,
+                0 => 70 + noise,
+                1 => 3 * i + noise / 8,
+                2 => 17,
+                3 => state >> 7,
+                _ => (noise / 4).wrapping_sub(2),
+            };
+            raw.extend_from_slice(&value.to_le_bytes()[..size]);
+        }
+        raw
+    }
+
+    #[test]
+    fn every_processor_gives_the_same_bytes() {
+        for size in [1, 2, 4, 8] {
+            for signed in [false, true] {
+                let raw = sorts(size, 12 * BLOCK + 77);
+                let mut encodings = Vec::new();
+                for cpu in Cpu::all_here() {
+                    let mut out = vec![0xaa; encoded_bytes_max(raw.len())];
+                    let bytes = encode(cpu, size, signed, &raw, &mut out);
+                    out.truncate(bytes);
+                    let mut back = vec![0; raw.len()];
+                    decode(cpu, &out, &mut back).expect("decodes");
+                    assert!(back == raw, "{size} {signed} {cpu:?}");
+                    encodings.push(out);
+                }
+                assert!(encodings.windows(2).all(|pair| pair[0] == pair[1]));
+            }
+        }
+    }
+
+    #[test]
+    fn no_input_takes_more_than_the_most() {
+        for size in [1, 2, 4, 8] {
+            let mut state = 1u64;
+            let raw: Vec<u8> = (0..40 * BLOCK + 13)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    (state >> 56) as u8
+                })
+                .collect();
+            let mut out = vec![0; encoded_bytes_max(raw.len())];
+            let bytes = encode(Cpu::Any, size, false, &raw, &mut out);
+            assert!(bytes <= out.len());
+        }
+    }
+}
