@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use catchment_frame::Codec;
+use catchment_frame::{Coding, UnknownCoding};
 
 use crate::glob;
 
@@ -11,7 +11,7 @@ use crate::glob;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnCoding {
     /// Always this way.
-    Fixed(Codec),
+    Fixed(Coding),
     /// As suits its data: tried on samples, decided anew now and then.
     Auto,
 }
@@ -46,28 +46,15 @@ impl Codings {
 impl Default for Codings {
     /// Nothing is compressed.
     fn default() -> Self {
-        Self::new(ColumnCoding::Fixed(Codec::None))
+        Self::new(ColumnCoding::Fixed(Coding::None))
     }
-}
-
-/// A text that is no coding.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no coding {got:?}")]
-pub struct UnknownCoding {
-    /// The text's beginning.
-    pub got: String,
 }
 
 impl FromStr for ColumnCoding {
     type Err = UnknownCoding;
 
     fn from_str(text: &str) -> Result<Self, UnknownCoding> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "none" => Ok(Self::Fixed(Codec::None)),
-            "lz4" => Ok(Self::Fixed(Codec::Lz4)),
-            other => Err(UnknownCoding { got: other.chars().take(64).collect() }),
-        }
+        if text == "auto" { Ok(Self::Auto) } else { text.parse().map(Self::Fixed) }
     }
 }
 

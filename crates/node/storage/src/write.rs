@@ -20,9 +20,9 @@ use std::sync::Arc;
 
 use catchment_disk::DiskConfig;
 use catchment_frame::{
-    ChannelColumns, Codec, ColumnEntry, ColumnInfo, ColumnKind, Dtype, EntryNames, EventColumns,
-    FileHeader, FrameInfo, FrameKind, FrameLayout, Schema, Span, TocBuilder, TocFlags,
-    encode_ledger_increment, encode_ledger_total, encode_spans,
+    ChannelColumns, Coding, ColumnEntry, ColumnInfo, ColumnKind, Dtype, Element, EntryNames,
+    EventColumns, FileHeader, FrameInfo, FrameKind, FrameLayout, Schema, Span, TocBuilder,
+    TocFlags, encode_ledger_increment, encode_ledger_total, encode_spans,
 };
 use catchment_model::limits::COLUMN_BYTES_MAX;
 use catchment_model::{Entry, Ledger};
@@ -72,6 +72,7 @@ struct Column<'a> {
     id: u32,
     dtype: Dtype,
     rows: u64,
+    element: Element,
     /// Of a channel: where its samples begin.
     start: Option<Start<'a>>,
     data: ColumnData<'a>,
@@ -86,7 +87,11 @@ struct Start<'a> {
 
 impl<'a> Column<'a> {
     fn raw(id: u32, dtype: Dtype, rows: u64, bytes: &'a [u8]) -> Self {
-        Self { id, dtype, rows, start: None, data: ColumnData::Raw(bytes) }
+        let element = match (dtype, rows) {
+            (Dtype::Record, 1..) => Element::record(bytes.len() / rows as usize),
+            _ => dtype.element(),
+        };
+        Self { id, dtype, rows, element, start: None, data: ColumnData::Raw(bytes) }
     }
 }
 
@@ -191,7 +196,13 @@ impl RunWriter {
             if source.payload.raw_bytes() > 0 {
                 let id = present(ids.payload, "fragment_payload")?;
                 let (dtype, rows) = self.rows_of(id, source.payload.raw_bytes() as u64)?;
-                columns.push(Column { id, dtype, rows, start: None, data: source.payload });
+                let element = self.column_info(id)?.record_bytes as usize;
+                let element = match dtype {
+                    Dtype::Record => Element::record(element),
+                    dtype => dtype.element(),
+                };
+                let data = source.payload;
+                columns.push(Column { id, dtype, rows, element, start: None, data });
             }
         }
         let info = FrameInfo {
@@ -283,7 +294,8 @@ impl RunWriter {
         }
         let start = Start { sample: channel.first_sample, time_ns: start_ns, spans: channel.spans };
         let (id, start, data) = (channel.id, Some(start), channel.samples);
-        Ok(Some(Column { id, dtype, rows, start, data }))
+        let element = dtype.element();
+        Ok(Some(Column { id, dtype, rows, element, start, data }))
     }
 
     fn check_ledger(&self, ledger: &Ledger) -> Result<(), StorageError> {
@@ -388,6 +400,7 @@ impl RunWriter {
         let jobs = columns.iter().map(|column| Job {
             id: column.id,
             coding: self.coding_of(column.id),
+            element: column.element,
             data: &column.data,
             samples: column.start.map(|start| (start.sample, start.spans)),
         });
@@ -407,7 +420,7 @@ impl RunWriter {
 
     /// How a column is to be encoded.
     fn coding_of(&self, id: u32) -> ColumnCoding {
-        self.codings.get(&id).copied().unwrap_or(ColumnCoding::Fixed(Codec::None))
+        self.codings.get(&id).copied().unwrap_or(ColumnCoding::Fixed(Coding::None))
     }
 
     /// Sets the layout to the frame's.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use catchment_frame::{Codec, ColumnEncoder, Element, Span, crc32c};
+use catchment_frame::{Codec, Coding, ColumnEncoder, Element, Span, crc32c};
 
 use crate::coding::ColumnCoding;
 use crate::error::StorageError;
@@ -13,6 +13,7 @@ use crate::write::{ColumnData, ColumnHook, Make, MakeBytes};
 pub(crate) struct Job<'a> {
     pub id: u32,
     pub coding: ColumnCoding,
+    pub element: Element,
     pub data: &'a ColumnData<'a>,
     /// Of a channel: its first sample, and its gaps. Hooks see it.
     pub samples: Option<(u64, &'a [Span])>,
@@ -113,8 +114,8 @@ impl Worker {
         hooks: &[Box<dyn ColumnHook>],
     ) -> Result<Encoded, StorageError> {
         let coding = match job.coding {
-            ColumnCoding::Fixed(codec) => codec,
-            ColumnCoding::Auto => Codec::Lz4,
+            ColumnCoding::Fixed(coding) => coding,
+            ColumnCoding::Auto => Coding::BitshuffleLz4,
         };
         let show = |raw: &[u8]| {
             if let Some((first_sample, spans)) = job.samples {
@@ -138,7 +139,7 @@ impl Worker {
             }),
             ColumnData::Raw(raw) => {
                 show(raw);
-                let encoded = self.encoder.encode(coding, Element::Bytes, raw);
+                let encoded = self.encoder.encode(coding, job.element, raw);
                 let mut result = done(encoded.codec, encoded.stored, raw.len());
                 if encoded.codec != Codec::None {
                     copy_to(&mut buffer, encoded.stored);
@@ -147,7 +148,7 @@ impl Worker {
                 Ok(result)
             }
             ColumnData::Make(Make { raw_bytes, make }) => {
-                if coding == Codec::None {
+                if coding == Coding::None {
                     let raw = made(&mut buffer, *raw_bytes, make)?;
                     show(raw);
                     let result = done(Codec::None, raw, *raw_bytes);
@@ -155,7 +156,7 @@ impl Worker {
                 }
                 let raw = made(&mut self.raw, *raw_bytes, make)?;
                 show(raw);
-                let encoded = self.encoder.encode(coding, Element::Bytes, raw);
+                let encoded = self.encoder.encode(coding, job.element, raw);
                 let result = done(encoded.codec, encoded.stored, *raw_bytes);
                 copy_to(&mut buffer, encoded.stored);
                 Ok(Encoded { buffer: Some(buffer), ..result })
