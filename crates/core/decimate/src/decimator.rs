@@ -8,6 +8,9 @@ use crate::stage::Stage;
 /// Samples that go through all stages at a time: what is kept between them stays in the cache.
 const STEP_SAMPLES: usize = 4_096;
 
+/// Sample numbers end far enough below 64 bits that no filter's support passes them.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// Decimates one channel of `f64`, across frames.
 ///
 /// Sample numbers are absolute, and output sample `n` is at the time of input sample `n * factor`:
@@ -34,7 +37,7 @@ impl Decimator {
     /// the last, there was a gap.
     ///
     /// # Errors
-    /// If the number is one of samples that were there before, or numbers are beyond 64 bits. Nothing
+    /// If the number is one of samples that were there before, or numbers are beyond 2^62. Nothing
     /// is taken then.
     pub fn push(
         &mut self,
@@ -44,7 +47,8 @@ impl Decimator {
     ) -> Result<(), DecimateError> {
         let rows = samples.len() as u64;
         let number = DecimateError::Number { sample: first_sample, rows };
-        let end = first_sample.checked_add(rows).ok_or(number.clone())?;
+        let end = first_sample.checked_add(rows).filter(|end| *end <= NUMBER_MAX);
+        let end = end.ok_or(number.clone())?;
         let mut next = match self.due {
             Some((expected, next)) if expected == first_sample => next,
             Some((expected, _)) if expected > first_sample => {

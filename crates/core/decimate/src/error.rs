@@ -58,8 +58,8 @@ pub enum DecimateError {
         /// The lowest number that could have come.
         expected: u64,
     },
-    /// Sample numbers beyond 64 bits.
-    #[error("{rows} samples from {sample} on reach beyond the numbers there are")]
+    /// Sample numbers beyond 2^62.
+    #[error("{rows} samples from {sample} on reach beyond number 2^62")]
     Number {
         /// The number of the first sample given.
         sample: u64,

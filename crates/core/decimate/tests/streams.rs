@@ -142,7 +142,7 @@ fn samples_out_of_order_are_refused_and_change_nothing() {
     }
     decimator.push(300, &input[200..], &mut outputs).expect("in order");
     assert_eq!(outputs, at_once(2, 100, &input));
-    for sample in [u64::MAX, u64::MAX - 399] {
+    for sample in [u64::MAX, u64::MAX - 400, 1 << 62, (1 << 62) - 399] {
         let refused = decimator.push(sample, &input, &mut outputs);
         assert!(matches!(refused, Err(DecimateError::Number { .. })));
     }
@@ -151,6 +151,7 @@ fn samples_out_of_order_are_refused_and_change_nothing() {
     let mut both = input.clone();
     both.extend_from_slice(&input);
     assert_eq!(outputs, at_once(2, 100, &both));
+    decimator.push((1 << 62) - 400, &input, &mut outputs).expect("the last numbers there are");
 }
 
 fn channel(dtype: Dtype, shape: &[u64], output: OutputType) -> ChannelDecimator {
