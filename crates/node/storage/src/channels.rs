@@ -108,22 +108,44 @@ impl Run {
 }
 
 impl Run {
-    /// Where a column stands: the frame's place among the channel frames, the file, the entry.
-    fn places_of(&self, column: u32) -> Result<Vec<(usize, usize, ColumnEntry)>, StorageError> {
+    /// Where a column stands in some of the channel frames: the frame's place among them, the file,
+    /// the entry.
+    fn places_of(
+        &self,
+        column: u32,
+        range: Range<usize>,
+    ) -> Result<Vec<(usize, usize, ColumnEntry)>, StorageError> {
         let mut places = Vec::new();
-        let mut frames = self.channel_frames().iter().enumerate().peekable();
-        for (file, run_file) in self.run_files().iter().enumerate() {
-            let listed = places_in(run_file, column)?;
-            for (index, entry) in listed.iter() {
-                let before = |frame: &Frame| (frame.file, frame.index) < (file, *index as usize);
-                while frames.next_if(|(_, frame)| before(frame)).is_some() {}
-                let here = |frame: &Frame| (frame.file, frame.index) == (file, *index as usize);
-                if let Some((place, _)) = frames.next_if(|(_, frame)| here(frame)) {
-                    places.push((place, file, *entry));
+        let mut rest = &self.channel_frames()[range.clone()];
+        let mut place = range.start;
+        while let Some(first) = rest.first() {
+            let here = rest.partition_point(|frame| frame.file == first.file);
+            let (frames, later) = rest.split_at(here);
+            let listed = places_in(&self.run_files()[first.file], column)?;
+            let begin = listed.partition_point(|(index, _)| (*index as usize) < first.index);
+            let mut frames = frames.iter().zip(place..).peekable();
+            for (index, entry) in &listed[begin..] {
+                while frames.next_if(|(frame, _)| frame.index < *index as usize).is_some() {}
+                let Some((frame, place)) = frames.peek() else { break };
+                if frame.index == *index as usize {
+                    places.push((*place, first.file, *entry));
                 }
             }
+            (rest, place) = (later, place + here);
         }
         Ok(places)
+    }
+
+    /// The channel frames that can hold samples of that time.
+    pub(crate) fn channel_frames_between(&self, time: &Range<u64>) -> Range<usize> {
+        let frames = self.channel_frames();
+        let info = |frame: &Frame| frame.summary.info;
+        if !self.channels_ordered() {
+            return 0..frames.len();
+        }
+        let start = frames.partition_point(|frame| info(frame).time_last_ns <= time.start);
+        let end = frames.partition_point(|frame| info(frame).time_first_ns < time.end);
+        start..end.max(start)
     }
 }
 
@@ -139,6 +161,13 @@ fn places_in(file: &RunFile, column: u32) -> Result<Arc<[(u32, ColumnEntry)]>, S
         places.extend(found.map(|entry| (frame as u32, entry)));
     }
     Ok(places.into())
+}
+
+/// Whether frames follow each other in time, as they are written.
+pub(crate) fn ordered(frames: &[Frame]) -> bool {
+    let info = |frame: &Frame| frame.summary.info;
+    frames.iter().all(|frame| info(frame).time_first_ns <= info(frame).time_last_ns)
+        && frames.is_sorted_by(|a, b| info(a).time_last_ns <= info(b).time_first_ns)
 }
 
 /// The frames of channels in a run's files.
@@ -215,7 +244,7 @@ impl<'a> Channel<'a> {
         Ok(read.pop().unwrap_or_default())
     }
 
-    fn plan(&self, select: &Select) -> Result<fetch::Plan, StorageError> {
+    pub(crate) fn plan(&self, select: &Select) -> Result<fetch::Plan, StorageError> {
         let info = self.info();
         let parts = self.parts(select)?;
         Ok(fetch::Plan { rate: info.rate, row_bytes: info.sample_bytes(), parts })
@@ -231,14 +260,23 @@ impl<'a> Channel<'a> {
                 info.rate.first_sample_at(time.start)..info.rate.first_sample_at(time.end)
             }
         };
+        let all = self.run.channel_frames().len();
         let frames = match select {
-            Select::Frames(frames) => frames.clone(),
-            _ => 0..usize::MAX,
+            Select::All => 0..all,
+            Select::Frames(frames) => {
+                let end = frames.end.min(all);
+                frames.start.min(end)..end
+            }
+            Select::Samples(samples) => {
+                // A nanosecond more: times are rounded down.
+                let end_ns = info.rate.time_ns(samples.end).saturating_add(1);
+                self.run.channel_frames_between(&(info.rate.time_ns(samples.start)..end_ns))
+            }
+            Select::TimeNs(time) => self.run.channel_frames_between(time),
         };
         let mut parts = Vec::new();
-        for (frame, file, entry) in self.run.places_of(info.id)? {
-            let can_hold = entry.first_sample < wanted.end && frames.contains(&frame);
-            if can_hold && entry.rows > 0 {
+        for (frame, file, entry) in self.run.places_of(info.id, frames)? {
+            if entry.first_sample < wanted.end && entry.rows > 0 {
                 self.parts_of(&mut parts, (frame, file, entry), &wanted)?;
             }
         }

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use catchment_frame::{Codec, ColumnEntry};
+use catchment_frame::{Codec, ColumnEntry, Span};
 use catchment_model::SampleRate;
 
 use crate::channels::Segment;
@@ -31,6 +31,25 @@ pub(crate) struct Plan {
     pub rate: SampleRate,
     pub row_bytes: u64,
     pub parts: Vec<Part>,
+}
+
+impl Plan {
+    /// Bytes of all samples.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.samples * self.row_bytes).sum()
+    }
+
+    /// Where samples go on behind a gap, their rows counted from the first part's.
+    pub(crate) fn spans(&self) -> Vec<Span> {
+        let (mut spans, mut row) = (Vec::new(), 0);
+        for pair in self.parts.windows(2) {
+            row += pair[0].samples;
+            if pair[0].first_sample + pair[0].samples != pair[1].first_sample {
+                spans.push(Span { row, sample: pair[1].first_sample });
+            }
+        }
+        spans
+    }
 }
 
 /// One part, and where its bytes go.
@@ -76,6 +95,21 @@ pub(crate) fn fetch(
         })
     })?;
     Ok(read)
+}
+
+/// Reads a plan's parts one behind the other, on the caller's thread alone.
+pub(crate) fn fetch_into(run: &Run, plan: &Plan, out: &mut [u8]) -> Result<(), StorageError> {
+    let mut rest = out;
+    let mut tasks = Vec::with_capacity(plan.parts.len());
+    for part in &plan.parts {
+        let (out, later) = rest.split_at_mut((part.samples * plan.row_bytes) as usize);
+        rest = later;
+        tasks.push(run.task(part, plan.row_bytes, out));
+    }
+    for group in groups(tasks) {
+        SCRATCH.with_borrow_mut(|scratch| run.fetch_group(group, scratch))?;
+    }
+    Ok(())
 }
 
 /// The plan's segments, their bytes yet to be read: parts that follow each other are one.

@@ -13,6 +13,7 @@ use catchment_model::limits::COLUMN_BYTES_MAX;
 use catchment_model::{Ledger, SourceId};
 
 use crate::cache::{Cache, Cached};
+use crate::channels;
 use crate::column::{FragmentColumn, FragmentRows, FrameEvents, Validity};
 use crate::error::StorageError;
 use crate::growth;
@@ -31,6 +32,8 @@ pub struct Run {
     problems: Vec<FileProblem>,
     frames: Vec<Frame>,
     channel_frames: Vec<Frame>,
+    /// Whether these follow each other in time.
+    channels_ordered: bool,
     /// Whether the frames' key ranges rise and do not overlap, as a recorder writes them.
     ordered: bool,
     cache: Cache<(usize, Piece), Kept>,
@@ -101,6 +104,7 @@ impl Run {
         let bytes_read = Arc::default();
         let (files, problems) = open::files(&path, &bytes_read)?;
         let (frames, channel_frames, ordered) = growth::frames_of(&files);
+        let channels_ordered = channels::ordered(&channel_frames);
         let cache = Cache::new(cache_bytes_max);
         Ok(Self {
             path,
@@ -108,6 +112,7 @@ impl Run {
             problems,
             frames,
             channel_frames,
+            channels_ordered,
             ordered,
             cache,
             cache_bytes_max,
@@ -335,6 +340,10 @@ impl Run {
         Arc::clone(&self.bytes_read)
     }
 
+    pub(crate) fn channels_ordered(&self) -> bool {
+        self.channels_ordered
+    }
+
     pub(crate) fn trends(&self) -> &Trends {
         &self.trends
     }
@@ -354,6 +363,7 @@ impl Run {
             // What is kept is kept by the frame's place.
             self.cache = Cache::new(self.cache_bytes_max);
         }
+        self.channels_ordered = channels::ordered(&channel_frames);
         (self.frames, self.channel_frames, self.ordered) = (frames, channel_frames, ordered);
         self.trends = Trends::default();
     }

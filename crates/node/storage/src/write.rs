@@ -141,6 +141,36 @@ impl RunWriter {
         Ok(writer)
     }
 
+    /// Has a column encoded in another way from now on.
+    pub(crate) fn set_coding(&mut self, column: u32, coding: ColumnCoding) {
+        self.codings.insert(column, coding);
+    }
+
+    /// Writes a frame without rows, for what the ledger counted and no frame carries.
+    pub(crate) fn write_increments(
+        &mut self,
+        kind: FrameKind,
+        increments: &Ledger,
+    ) -> Result<(), StorageError> {
+        if increments.total().iter().all(|(_, count)| count == 0) {
+            return Ok(());
+        }
+        if kind == FrameKind::Channels {
+            let (start_ns, columns) = (0, Vec::new());
+            let increments = Some(increments);
+            let keys = (0, 0);
+            let frame = ChannelFrame { start_ns, end_ns: 0, columns, keys, increments };
+            return self.write_channels(frame);
+        }
+        self.write_events(EventFrame {
+            keys: &[],
+            times_ns: &[],
+            flags: &[],
+            sources: Vec::new(),
+            increments: Some(increments),
+        })
+    }
+
     /// Shows every channel's raw bytes to a hook.
     pub fn add_hook(&mut self, hook: Box<dyn ColumnHook>) {
         self.hooks.push(hook);

@@ -1,0 +1,146 @@
+//! Events on their way from frames into other frames.
+
+use std::ops::Range;
+
+use catchment_model::{Ledger, SourceId};
+
+use crate::error::StorageError;
+use crate::run::Run;
+use crate::write::{ColumnData, EventFrame, EventSource, RunWriter};
+
+/// Events that have been read and are not written yet, and what the ledger counted meanwhile.
+pub(crate) struct EventsBuffer {
+    keys: Vec<u64>,
+    times_ns: Vec<u64>,
+    flags: Vec<u32>,
+    sources: Vec<Fragments>,
+    counted: Ledger,
+}
+
+#[derive(Default)]
+struct Fragments {
+    lengths: Vec<u32>,
+    valid: Vec<bool>,
+    payload: Vec<u8>,
+}
+
+impl EventsBuffer {
+    pub(crate) fn new(sources: usize) -> Self {
+        Self {
+            keys: Vec::new(),
+            times_ns: Vec::new(),
+            flags: Vec::new(),
+            sources: (0..sources).map(|_| Fragments::default()).collect(),
+            counted: Ledger::new(sources),
+        }
+    }
+
+    /// What was counted and is in no frame that was written.
+    pub(crate) fn counted(&self) -> &Ledger {
+        &self.counted
+    }
+
+    /// Takes what a frame added to the ledger.
+    pub(crate) fn count(&mut self, ledger: &Ledger) {
+        self.counted.add(ledger);
+    }
+
+    /// Takes a frame's events.
+    pub(crate) fn add(&mut self, run: &Run, frame: usize) -> Result<(), StorageError> {
+        let events = run.events(frame)?;
+        self.keys.extend_from_slice(events.keys());
+        self.times_ns.extend_from_slice(events.times_ns());
+        self.flags.extend_from_slice(events.flags());
+        for (id, source) in self.sources.iter_mut().enumerate() {
+            let column = run.fragments(frame, SourceId(id as u32))?;
+            for row in 0..events.len() {
+                let fragment = column.fragment(row);
+                source.valid.push(fragment.is_some());
+                source.lengths.push(fragment.map_or(0, |fragment| fragment.len() as u32));
+                source.payload.extend_from_slice(fragment.unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes frames of that many bytes as long as there are enough events.
+    pub(crate) fn write_full(
+        &mut self,
+        writer: &mut RunWriter,
+        frame_bytes: u64,
+    ) -> Result<(), StorageError> {
+        let mut start = 0;
+        let mut bytes = 0;
+        for row in 0..self.keys.len() {
+            let lengths = self.sources.iter().map(|source| u64::from(source.lengths[row]));
+            bytes += EVENT_BYTES + lengths.sum::<u64>();
+            if bytes >= frame_bytes {
+                self.write_rows(writer, start..row + 1)?;
+                (start, bytes) = (row + 1, 0);
+            }
+        }
+        self.drop_rows(start);
+        Ok(())
+    }
+
+    /// Writes all events as one frame.
+    pub(crate) fn write_all(&mut self, writer: &mut RunWriter) -> Result<(), StorageError> {
+        let rows = self.keys.len();
+        if rows > 0 {
+            self.write_rows(writer, 0..rows)?;
+            self.drop_rows(rows);
+        }
+        Ok(())
+    }
+
+    fn write_rows(
+        &mut self,
+        writer: &mut RunWriter,
+        rows: Range<usize>,
+    ) -> Result<(), StorageError> {
+        let bits = |source: &Fragments| {
+            let mut bits = vec![0u8; rows.len().div_ceil(8)];
+            let valid = source.valid[rows.clone()].iter().enumerate().filter(|(_, valid)| **valid);
+            valid.for_each(|(row, _)| bits[row / 8] |= 1 << (row % 8));
+            bits
+        };
+        let bits: Vec<_> = self.sources.iter().map(bits).collect();
+        let sources =
+            self.sources.iter().zip(&bits).enumerate().filter_map(|(id, (source, bits))| {
+                let valid = &source.valid[rows.clone()];
+                let length = |&length: &u32| length as usize;
+                let start: usize = source.lengths[..rows.start].iter().map(length).sum();
+                let bytes: usize = source.lengths[rows.clone()].iter().map(length).sum();
+                valid.contains(&true).then(|| EventSource {
+                    source: SourceId(id as u32),
+                    lengths: &source.lengths[rows.clone()],
+                    validity: valid.contains(&false).then_some(&bits[..]),
+                    payload: ColumnData::Raw(&source.payload[start..start + bytes]),
+                })
+            });
+        let frame = EventFrame {
+            keys: &self.keys[rows.clone()],
+            times_ns: &self.times_ns[rows.clone()],
+            flags: &self.flags[rows.clone()],
+            sources: sources.collect(),
+            increments: Some(&self.counted),
+        };
+        writer.write_events(frame)?;
+        self.counted = Ledger::new(self.sources.len());
+        Ok(())
+    }
+
+    fn drop_rows(&mut self, rows: usize) {
+        self.keys.drain(..rows);
+        self.times_ns.drain(..rows);
+        self.flags.drain(..rows);
+        for source in &mut self.sources {
+            let bytes: usize = source.lengths.drain(..rows).map(|length| length as usize).sum();
+            source.payload.drain(..bytes);
+            source.valid.drain(..rows);
+        }
+    }
+}
+
+/// Key, time and flags.
+const EVENT_BYTES: u64 = 20;

@@ -1,0 +1,326 @@
+//! Runs written anew with other frames, files or codecs, bit for bit the same data.
+//!
+//! Frames of channels are cut at multiples of a duration, those of events at a size; or they stay as
+//! they are. A frame that stays as it is, in its codecs too, is copied without being decoded: its
+//! checksums are checked all the same.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use catchment_frame::{ColumnEntry, FrameKind, Schema};
+use catchment_model::Ledger;
+
+use crate::channels::Select;
+use crate::coding::{Codings, ColumnCoding};
+use crate::error::StorageError;
+use crate::events_buffer::EventsBuffer;
+use crate::fetch::{self, Plan};
+use crate::parallel;
+use crate::run::{Frame, Run};
+use crate::write::{
+    ChannelColumn, ChannelFrame, ColumnData, Ending, Make, MakeBytes, NewRun, RunWriter,
+    StoredColumn, WriteOptions, WriteReport, unwritable,
+};
+
+/// How a run is written anew.
+#[derive(Clone, Debug, Default)]
+pub struct ReframeOptions {
+    /// Time of one frame of channels, which begin at multiples of it; `None`: as they are.
+    pub frame_ns: Option<u64>,
+    /// Raw bytes of one frame of events, about; `None`: as they are.
+    pub frame_bytes: Option<u64>,
+    /// Other codecs; `None`: each column keeps its own.
+    pub codings: Option<Codings>,
+    /// Files. The codings here are not looked at.
+    pub write: WriteOptions,
+}
+
+/// How far an operation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Frames of the source that have been read.
+    pub frames: usize,
+    /// Frames that there are.
+    pub frames_total: usize,
+}
+
+/// Writes a run anew into a folder: the same identity, events, samples and books. Trends are not
+/// copied.
+///
+/// # Errors
+/// A column that cannot be read, files of that name that are there already, or a disk that refuses.
+pub fn reframe(
+    run: &Run,
+    folder: &Path,
+    name: &str,
+    options: &ReframeOptions,
+    mut progress: impl FnMut(Done),
+) -> Result<WriteReport, StorageError> {
+    if options.frame_ns == Some(0) || options.frame_bytes == Some(0) {
+        return Err(unwritable("a frame", "it must be longer than nothing"));
+    }
+    let header = run.header();
+    let new = NewRun {
+        folder: folder.to_owned(),
+        name: name.to_owned(),
+        run: header.run,
+        run_number: header.run_number,
+        config: header.config.clone(),
+        schema: Schema::clone(&header.schema),
+    };
+    let codings = options.codings.clone().unwrap_or_default();
+    let writer = RunWriter::create(new, WriteOptions { codings, ..options.write.clone() })?;
+    let mut reframer = Reframer::new(run, options, writer);
+    let frames_total = run.files().map(|file| file.frames).sum();
+    let mut frames = 0;
+    for (place, file) in run.run_files().iter().enumerate() {
+        for index in 0..file.reader.frames().len() {
+            reframer.take(place, index)?;
+            frames += 1;
+            progress(Done { frames, frames_total });
+        }
+    }
+    reframer.finish()
+}
+
+struct Reframer<'a> {
+    run: &'a Run,
+    options: &'a ReframeOptions,
+    writer: RunWriter,
+    events: EventsBuffer,
+    /// What the ledger counted in frames of channels, and is in none that was written.
+    counted: Ledger,
+    /// Where the next frame of channels begins.
+    next_ns: Option<u64>,
+    /// Where the latest frame read ends.
+    end_ns: u64,
+    /// Columns whose codec was taken over.
+    codings: HashSet<u32>,
+}
+
+impl<'a> Reframer<'a> {
+    fn new(run: &'a Run, options: &'a ReframeOptions, writer: RunWriter) -> Self {
+        let sources = run.sources().len();
+        let frames = run.channel_frames().iter();
+        let start_ns = frames.map(|frame| frame.summary.info.time_first_ns).min();
+        let next_ns = options.frame_ns.zip(start_ns).map(|(length, start)| start / length * length);
+        Self {
+            run,
+            options,
+            writer,
+            events: EventsBuffer::new(sources),
+            counted: Ledger::new(sources),
+            next_ns,
+            end_ns: 0,
+            codings: HashSet::new(),
+        }
+    }
+
+    /// Takes the next frame of the source.
+    fn take(&mut self, file: usize, index: usize) -> Result<(), StorageError> {
+        let run_file = &self.run.run_files()[file];
+        let summary = run_file.reader.frames()[index];
+        let kind = summary.info.kind;
+        if !matches!(kind, FrameKind::Events | FrameKind::Channels) {
+            return Ok(());
+        }
+        let (ledger, problems) = run_file.reader.frame_ledger(index);
+        if let Some(problem) = problems.into_iter().next() {
+            return Err(run_file.error(problem));
+        }
+        if self.options.codings.is_none() {
+            self.keep_codings(file, index)?;
+        }
+        if kind == FrameKind::Events {
+            return self.take_events(file, index, &ledger);
+        }
+        self.counted.add(&ledger);
+        if summary.info.rows == 0 {
+            return Ok(());
+        }
+        let frames = self.run.channel_frames();
+        let place = frames.partition_point(|frame| (frame.file, frame.index) < (file, index));
+        match self.options.frame_ns {
+            None => self.write_frame(place),
+            Some(length) => {
+                self.end_ns = self.end_ns.max(summary.info.time_last_ns);
+                self.write_until(self.end_ns, length)
+            }
+        }
+    }
+
+    fn take_events(
+        &mut self,
+        file: usize,
+        index: usize,
+        ledger: &Ledger,
+    ) -> Result<(), StorageError> {
+        let frames = self.run.frames();
+        let found = frames.binary_search_by_key(&(file, index), |f| (f.file, f.index));
+        self.events.count(ledger);
+        if let Ok(place) = found {
+            self.events.add(self.run, place)?;
+        }
+        match self.options.frame_bytes {
+            None => self.events.write_all(&mut self.writer),
+            Some(bytes) => self.events.write_full(&mut self.writer, bytes),
+        }
+    }
+
+    /// Has columns keep the codec that they have.
+    fn keep_codings(&mut self, file: usize, index: usize) -> Result<(), StorageError> {
+        let file = &self.run.run_files()[file];
+        for entry in file.reader.columns(index).map_err(|error| file.error(error))? {
+            if entry.codec != catchment_frame::Codec::None && self.codings.insert(entry.id) {
+                self.writer.set_coding(entry.id, ColumnCoding::Fixed(entry.codec.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the frames of channels that end by that time.
+    fn write_until(&mut self, until_ns: u64, length: u64) -> Result<(), StorageError> {
+        while let Some(start) = self.next_ns
+            && start.saturating_add(length) <= until_ns
+        {
+            self.write_stretch(start, start + length)?;
+            // Straight to the next frame that there is: gaps may be long.
+            let frames = self.run.channel_frames();
+            let later = frames.iter().map(|frame| frame.summary.info);
+            let later = later.filter(|info| info.time_last_ns > start + length);
+            let next = later.map(|info| info.time_first_ns.max(start + length)).min();
+            self.next_ns = next.map(|next| next / length * length);
+        }
+        Ok(())
+    }
+
+    /// Writes all samples of a stretch of time as one frame.
+    fn write_stretch(&mut self, start_ns: u64, end_ns: u64) -> Result<(), StorageError> {
+        let time = start_ns..end_ns;
+        let candidates = self.run.channel_frames_between(&time);
+        let meets = |frame: &Frame| {
+            frame.summary.info.time_first_ns < end_ns && start_ns < frame.summary.info.time_last_ns
+        };
+        let frames = &self.run.channel_frames()[candidates.clone()];
+        let mut meeting = candidates.zip(frames).filter(|(_, frame)| meets(frame));
+        if let (Some((place, frame)), None) = (meeting.next(), meeting.next()) {
+            let info = frame.summary.info;
+            if (info.time_first_ns, info.time_last_ns) == (start_ns, end_ns) {
+                return self.write_frame(place);
+            }
+        }
+        self.write_decoded(&Select::TimeNs(time), (start_ns, end_ns), (0, 0))
+    }
+
+    /// Writes one frame as it is, or with other codecs.
+    fn write_frame(&mut self, place: usize) -> Result<(), StorageError> {
+        let frame = self.run.channel_frames()[place];
+        let info = frame.summary.info;
+        if self.options.codings.is_some() || self.options.write.trends.is_some() {
+            let time = (info.time_first_ns, info.time_last_ns);
+            let select = Select::Frames(place..place + 1);
+            return self.write_decoded(&select, time, (info.key_first, info.key_last));
+        }
+        self.copy(&frame)
+    }
+
+    fn write_decoded(
+        &mut self,
+        select: &Select,
+        (start_ns, end_ns): (u64, u64),
+        keys: (u64, u64),
+    ) -> Result<(), StorageError> {
+        let run = self.run;
+        let mut plans = Vec::new();
+        for place in 0..run.channels().len() {
+            let Some(channel) = run.channel_at(place) else { continue };
+            let plan = channel.plan(select)?;
+            if !plan.parts.is_empty() {
+                let spans = plan.spans();
+                plans.push((channel.info().id, plan, spans));
+            }
+        }
+        let makers: Vec<Box<MakeBytes<'_>>> =
+            plans.iter().map(|(_, plan, _)| make(run, plan)).collect();
+        let columns = plans.iter().zip(&makers).map(|((id, plan, spans), make)| ChannelColumn {
+            id: *id,
+            first_sample: plan.parts[0].first_sample,
+            spans,
+            samples: ColumnData::Make(Make { raw_bytes: plan.bytes() as usize, make }),
+        });
+        let columns: Vec<_> = columns.collect();
+        if columns.is_empty() {
+            return Ok(());
+        }
+        let increments = Some(&self.counted);
+        self.writer.write_channels(ChannelFrame { start_ns, end_ns, columns, keys, increments })?;
+        self.counted = Ledger::new(self.counted.sources.len());
+        Ok(())
+    }
+
+    /// Copies a frame's columns as they are stored.
+    fn copy(&mut self, frame: &Frame) -> Result<(), StorageError> {
+        let file = &self.run.run_files()[frame.file];
+        let fail = |error| file.error(error);
+        let channels = file.reader.channel_columns();
+        let all = file.reader.columns(frame.index).map_err(fail)?;
+        let entries: Vec<ColumnEntry> =
+            all.into_iter().filter(|entry| channels.by_id(entry.id).is_some()).collect();
+        let spans = file.reader.spans(frame.index).map_err(fail)?;
+        let stored = parallel::map(entries.clone(), parallel::threads(), |entry| {
+            file.reader.check_column(frame.index, &entry).map_err(fail)?;
+            let mut bytes = vec![0; entry.stored_bytes as usize];
+            let at = frame.summary.offset + entry.offset;
+            file.reader.read_bytes(frame.index, entry.id, at, &mut bytes).map_err(fail)?;
+            file.reader.check_stored(frame.index, &entry, &bytes).map_err(fail)?;
+            Ok(bytes)
+        })?;
+        let gaps = entries.iter().map(|entry| {
+            let runs = spans.runs(entry).map_err(|problem| {
+                fail(catchment_frame::FrameError::Column {
+                    frame: catchment_frame::FrameRef::Index(frame.index),
+                    column: entry.id,
+                    problem,
+                })
+            })?;
+            let later = runs.iter().skip(1);
+            Ok(later.map(|run| crate::Span { row: run.row, sample: run.first_sample }).collect())
+        });
+        let gaps: Vec<Vec<crate::Span>> = gaps.collect::<Result<_, StorageError>>()?;
+        let columns = entries.iter().zip(&stored).zip(&gaps).map(|((entry, bytes), spans)| {
+            let (codec, crc32c, raw_bytes) = (entry.codec, entry.crc32c, entry.raw_bytes);
+            let samples = ColumnData::Stored(StoredColumn { codec, crc32c, raw_bytes, bytes });
+            ChannelColumn { id: entry.id, first_sample: entry.first_sample, spans, samples }
+        });
+        let info = frame.summary.info;
+        let columns = columns.collect();
+        self.writer.write_channels(ChannelFrame {
+            start_ns: info.time_first_ns,
+            end_ns: info.time_last_ns,
+            columns,
+            keys: (info.key_first, info.key_last),
+            increments: Some(&self.counted),
+        })?;
+        self.counted = Ledger::new(self.counted.sources.len());
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<WriteReport, StorageError> {
+        if let Some(length) = self.options.frame_ns {
+            self.write_until(u64::MAX, length)?;
+        }
+        self.events.write_all(&mut self.writer)?;
+        self.writer.write_increments(FrameKind::Channels, &self.counted)?;
+        self.writer.write_increments(FrameKind::Events, self.events.counted())?;
+        let flags = self.run.files().last().and_then(|file| file.flags);
+        let lost = flags.is_some_and(|flags| flags.data_lost);
+        let data_lost = lost || self.run.problems().iter().any(|problem| problem.is_damage());
+        let run_ended = self.run.ended();
+        self.writer.finish(Ending { ledger: None, run_ended, data_lost })
+    }
+}
+
+/// What reads a plan's samples when their turn comes.
+pub(crate) fn make<'a>(run: &'a Run, plan: &'a Plan) -> Box<MakeBytes<'a>> {
+    Box::new(move |out: &mut [u8]| fetch::fetch_into(run, plan, out))
+}
