@@ -24,7 +24,6 @@
 //! ```
 
 mod buffers;
-mod coding;
 mod pool;
 mod rule;
 mod work;
@@ -32,7 +31,7 @@ mod work;
 #[cfg(test)]
 mod tests;
 
-pub use coding::{Coding, Element};
+pub use catchment_codec::{Coding, Element};
 pub use pool::{EncoderPool, PoolConfig};
 pub use rule::{Ask, Level, Rule};
 pub use work::{Column, Done, Stored};

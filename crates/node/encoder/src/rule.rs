@@ -1,6 +1,6 @@
 //! How a column is to be encoded.
 
-use crate::coding::{Coding, Element};
+use catchment_codec::{Coding, Element};
 
 /// How one column is to be encoded.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl Ask {
         let Rule::Fixed(asked) = self.rule;
         let coding = match self.level {
             Level::AsAsked => asked,
-            Level::Cheaper => asked.cheaper(),
+            Level::Cheaper => asked.cheaper(self.element),
             Level::None => Coding::None,
         };
         (coding, coding != asked)

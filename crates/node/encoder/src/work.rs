@@ -1,9 +1,8 @@
 //! Encoding one column.
 
-use catchment_codec::{Codec, ColumnEncoder};
+use catchment_codec::{Codec, Coding, ColumnEncoder};
 use catchment_frame::{Crc32c, crc32c};
 
-use crate::coding::Coding;
 use crate::rule::Ask;
 
 /// Raw bytes that are looked at and gathered while they are in the cache.
@@ -126,7 +125,7 @@ impl Worker {
         self.gather(&column, &mut seen);
         let raw = column.whole().unwrap_or(&self.gathered);
         let (coding, lowered) = ask.coding(raw, free_cpu_share);
-        let encoded = coding.encode(&mut self.encoder, ask.element, raw);
+        let encoded = self.encoder.encode(coding, ask.element, raw);
         let (codec, crc32c) = (encoded.codec, crc32c(encoded.stored));
         let stored = if codec == Codec::None {
             Stored::Raw

@@ -100,7 +100,7 @@ impl ChannelWriter {
                     rule: rule.for_column(),
                     level: catchment_encoder::Level::AsAsked,
                 },
-                trend: trends.as_ref().and_then(|_| trend_of(info)).map(Arc::new),
+                trend: trends.as_ref().and_then(|_| TrendChannel::of(info).ok()).map(Arc::new),
             }
         };
         let lanes = columns.channels.iter().zip(&wired.lanes);
@@ -247,12 +247,6 @@ impl ChannelWriter {
             self.places.push(place);
         }
     }
-}
-
-/// What a channel's trend needs to know of it; none where there is no trend of such samples.
-pub(crate) fn trend_of(info: &ChannelInfo) -> Option<TrendChannel> {
-    let channel = TrendChannel::new(info.dtype, &info.shape, info.rate).ok()?;
-    channel.scaled(info.scale.unwrap_or(1.0), info.offset.unwrap_or(0.0)).ok()
 }
 
 impl Channel {

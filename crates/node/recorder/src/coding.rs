@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use catchment_codec::UnknownCoding;
 use catchment_encoder::{Coding, Element, Level, Rule};
 use catchment_frame::Dtype;
 
@@ -29,7 +30,7 @@ impl FromStr for CodingRule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Self::Fixed)
+        text.parse().map(Self::Fixed).map_err(|error: UnknownCoding| error.to_string())
     }
 }
 
@@ -53,7 +54,8 @@ pub(crate) fn element_of(dtype: Dtype) -> Element {
         Dtype::I64 => Element::I64,
         Dtype::F32 | Dtype::C64 => Element::F32,
         Dtype::F64 | Dtype::C128 => Element::F64,
-        _ => Element::U8,
+        Dtype::U8 => Element::U8,
+        _ => Element::Bytes,
     }
 }
 

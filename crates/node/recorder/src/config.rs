@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use catchment_builder::{BuilderConfig, IncompletePolicy, SourceRole};
 use catchment_disk::{DiskConfig, DiskError, EngineChoice, FaultPlan};
+use catchment_frame::PayloadType;
 use catchment_model::limits::{
     FILE_BYTES_DEFAULT, FRAGMENT_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX,
 };
@@ -55,6 +56,8 @@ pub struct SourceConfig {
     pub sub_event_id: Option<u32>,
     /// Whether events wait for it.
     pub role: SourceRole,
+    /// What its fragments hold, if that is known.
+    pub payload: Option<PayloadType>,
 }
 
 /// How datagrams are received.
@@ -258,6 +261,7 @@ impl RecorderConfig {
     /// The first value that cannot work, by its key in the configuration file.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_sources()?;
+        crate::frame_writer::schema(self)?;
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let pinned = self.receive.cpus.iter().chain(&self.build.cpu).chain(&self.write.cpu);
         for &cpu in pinned {

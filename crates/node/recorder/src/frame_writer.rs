@@ -5,7 +5,7 @@ use std::sync::Arc;
 use catchment_builder::SourceRole;
 use catchment_encoder::PoolConfig;
 use catchment_frame::{ChannelInfo, FrameInfo, FrameKind, Schema, SourceInfo};
-use catchment_model::{Entry, Ledger};
+use catchment_model::{Entry, Ledger, SourceId};
 use catchment_telemetry::FillLevel;
 use crossbeam_channel::Sender;
 
@@ -192,6 +192,13 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
         true => Schema::new(Vec::new()),
         false => Schema::events(sources),
     };
+    for (id, source) in (0..).map(SourceId).zip(&config.sources) {
+        if let Some(payload) = &source.payload {
+            schema = schema
+                .with_payload_type(id, payload.clone())
+                .map_err(|error| refused("sources.payload", &error))?;
+        }
+    }
     if config.links.is_empty() {
         return Ok(schema);
     }

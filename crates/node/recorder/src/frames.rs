@@ -216,7 +216,7 @@ impl<T> FrameStream<'_, T> {
     fn gathered(&mut self, form: Form, (coding, element): (Coding, Element)) {
         let Self { memory, jobs, stream, .. } = self;
         jobs.pad_to(stream, memory.layout.next_offset());
-        let encoded = coding.encode(&mut memory.small, element, &memory.bytes);
+        let encoded = memory.small.encode(coding, element, &memory.bytes);
         let mut crc = Crc32c::new();
         jobs.append_checked(stream, encoded.stored, &mut crc);
         let sizes = (encoded.stored.len() as u64, memory.bytes.len() as u64);

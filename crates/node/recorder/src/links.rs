@@ -79,6 +79,24 @@ impl ChannelConfig {
         self.dtype.bytes_of(elements).unwrap_or(u64::MAX)
     }
 
+    /// Checks the channel against what a slice of that length can carry.
+    ///
+    /// # Errors
+    /// What cannot work, by its key in the configuration file.
+    pub fn check(&self, slice_ns: u64) -> Result<(), ConfigError> {
+        let name = &self.name;
+        let number =
+            !matches!(self.dtype, Dtype::Opaque | Dtype::Bits | Dtype::Record | Dtype::Unknown(_));
+        require(number, "links.channels.dtype", "a type of numbers", self.dtype.name())?;
+        let bytes = self.slice_bytes_max(slice_ns);
+        let expected = format_args!("at most {SAMPLES_BYTES_MAX} bytes in a slice ({name})");
+        let fits = self.sample_bytes() > 0 && bytes <= SAMPLES_BYTES_MAX as u64;
+        require(fits, "links.channels.rate", expected, bytes)?;
+        let finite = self.scale.is_none_or(|scale| scale.is_finite() && scale != 0.0)
+            && self.offset.is_none_or(f64::is_finite);
+        require(finite, "links.channels.scale", "finite numbers, scale not 0", name)
+    }
+
     /// The most bytes that it has in one slice.
     pub(crate) fn slice_bytes_max(&self, slice_ns: u64) -> u64 {
         // One more than in the first slice, for slices that begin elsewhere.
@@ -109,24 +127,10 @@ pub(crate) fn check_links(links: &[LinkConfig], duration_ns: u64) -> Result<(), 
             let name = &channel.name;
             require(!name.is_empty(), "links.channels.name", "a name", "an empty one")?;
             require(names.insert(name), "links.channels.name", "a name used once", name)?;
-            check_channel(channel, slice)?;
+            channel.check(slice)?;
         }
     }
     Ok(())
-}
-
-fn check_channel(channel: &ChannelConfig, slice_ns: u64) -> Result<(), ConfigError> {
-    let name = &channel.name;
-    let number =
-        !matches!(channel.dtype, Dtype::Opaque | Dtype::Bits | Dtype::Record | Dtype::Unknown(_));
-    require(number, "links.channels.dtype", "a type of numbers", channel.dtype.name())?;
-    let bytes = channel.slice_bytes_max(slice_ns);
-    let expected = format_args!("at most {SAMPLES_BYTES_MAX} bytes in a slice ({name})");
-    let fits = channel.sample_bytes() > 0 && bytes <= SAMPLES_BYTES_MAX as u64;
-    require(fits, "links.channels.rate", expected, bytes)?;
-    let finite = channel.scale.is_none_or(|scale| scale.is_finite() && scale != 0.0)
-        && channel.offset.is_none_or(f64::is_finite);
-    require(finite, "links.channels.scale", "finite numbers, scale not 0", name)
 }
 
 /// Where a channel's samples go: its place among all channels, and the chunk that it shares or not.

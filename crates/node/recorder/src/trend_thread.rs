@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use catchment_frame::{ChannelInfo, Codec, Schema, Span};
+use catchment_codec::Coding;
+use catchment_frame::{ChannelInfo, Schema, Span};
 use catchment_model::{Entry, RunId, SampleRate, SourceId, TimeScale};
 use catchment_storage::{
     ChannelColumn, ChannelFrame, Codings, ColumnCoding, ColumnData, Ending, NewRun, RunWriter,
@@ -267,7 +268,7 @@ impl TrendRun {
             schema,
         };
         let options = WriteOptions {
-            codings: Codings::new(ColumnCoding::Fixed(Codec::Lz4)),
+            codings: Codings::new(ColumnCoding::Fixed(Coding::BitshuffleLz4)),
             file_time_ns: Some(file_frames * frame_rows * period_ns),
             ..WriteOptions::small()
         };
@@ -296,9 +297,7 @@ impl TrendRun {
     ) -> Result<(), StorageError> {
         let mut bytes = Vec::new();
         let mut pieces = Vec::new();
-        let gap = |at: &catchment_trends::Span| Span { row: at.row, sample: at.sample };
-        let gaps: Vec<Vec<Span>> =
-            rows.iter().map(|rows| spans(rows).iter().map(gap).collect()).collect();
+        let gaps: Vec<Vec<Span>> = rows.iter().map(|rows| spans(rows)).collect();
         for (channel, rows) in rows.iter().enumerate() {
             let (Some(id), Some(first)) = (ids[channel], rows.first()) else { continue };
             for (id, statistic) in (id..).zip(Statistic::ALL) {

@@ -123,9 +123,11 @@ pub(crate) fn record(
     out: &mut Out,
     view: &mut View,
 ) -> anyhow::Result<Recording> {
-    let groups = groups(&config.sources);
+    let groups = groups(&config);
     let folder = config.folder.clone();
-    let names = config.sources.iter().map(|source| source.name.clone()).collect();
+    let sources = config.sources.iter().map(|source| source.name.clone());
+    let names = sources.chain(config.links.iter().map(|link| link.name.clone())).collect();
+    let channels: usize = config.links.iter().map(|link| link.channels.len()).sum();
     let asked_bytes = config.receive.socket_buffer_bytes;
     let recorder = Recorder::start(config)
         .with_context(|| format!("cannot start recording to {}", folder.display()))?;
@@ -134,7 +136,11 @@ pub(crate) fn record(
     if view.speaks() {
         let count = groups.iter().map(|group| group.sources.len()).sum::<usize>();
         let folder = recorder.folder().display();
-        out.say(format_args!("Recording {count} sources to {folder}; Ctrl-C ends it in order."))?;
+        let what = match channels {
+            0 => format!("{count} sources"),
+            _ => format!("{count} sources and links, {channels} channels,"),
+        };
+        out.say(format_args!("Recording {what} to {folder}; Ctrl-C ends it in order."))?;
         let (least, asked) = (Bytes(sockets.granted_bytes_min as u64), Bytes(asked_bytes as u64));
         out.say(format_args!("Socket buffers of at least {least} each, {asked} asked for."))?;
         out.flush()?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use catchment_model::units::{Bytes, Count};
 use catchment_model::{Entry, SourceLedger};
-use catchment_recorder::{Fill, Snapshot, SourceConfig, State};
+use catchment_recorder::{Fill, RecorderConfig, Snapshot, State};
 use catchment_telemetry::ThreadTime;
 
 use crate::output::{Out, Table, grouped};
@@ -21,13 +21,15 @@ pub(crate) struct Group {
     pub(crate) sources: Vec<usize>,
 }
 
-/// The groups of some sources, in the order in which they first appear.
-pub(crate) fn groups(sources: &[SourceConfig]) -> Vec<Group> {
+/// The groups of a recorder's sources and links, in the order in which they first appear.
+pub(crate) fn groups(config: &RecorderConfig) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    for (index, source) in sources.iter().enumerate() {
-        match groups.iter_mut().find(|group| group.name == source.group) {
+    let sources = config.sources.iter().map(|source| &source.group);
+    let links = config.links.iter().map(|link| &link.group);
+    for (index, name) in sources.chain(links).enumerate() {
+        match groups.iter_mut().find(|group| group.name == *name) {
             Some(group) => group.sources.push(index),
-            None => groups.push(Group { name: source.group.clone(), sources: vec![index] }),
+            None => groups.push(Group { name: name.clone(), sources: vec![index] }),
         }
     }
     groups
@@ -306,7 +308,7 @@ pub(crate) fn busy(before: &[ThreadTime], now: &[ThreadTime], seconds: f64) -> V
         })
         .collect();
     // In the order in which data flow; they started in any.
-    let order = ["emulate", "receive", "build", "write"];
+    let order = ["emulate", "receive", "build", "encode", "write", "trends"];
     let place = |name: &str| order.iter().position(|first| name.starts_with(first));
     busy.sort_by_key(|(name, _)| place(name).unwrap_or(order.len()));
     busy

@@ -36,11 +36,19 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let high = config::load(&arguments.config)?;
     if arguments.check {
-        let sources = high.recorder.sources.len();
+        let (sources, links) = (high.recorder.sources.len(), high.recorder.links.len());
+        let channels: usize = high.recorder.links.iter().map(|link| link.channels.len()).sum();
         if out.json {
-            out.object(&serde_json::json!({ "sources": sources }))?;
+            let counts = serde_json::json!({
+                "sources": sources, "links": links, "channels": channels,
+            });
+            out.object(&counts)?;
         }
-        out.say(format_args!("{}: {sources} sources, no fault", arguments.config.display()))?;
+        let what = match links {
+            0 => format!("{sources} sources"),
+            _ => format!("{sources} sources, {links} links of {channels} channels"),
+        };
+        out.say(format_args!("{}: {what}, no fault", arguments.config.display()))?;
         return Ok(Exit::Done);
     }
     let stop = Stop::listen()?;

@@ -8,6 +8,8 @@ use catchment_model::units::{parse_bytes, parse_duration_ns};
 use catchment_recorder::CodingRule;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
+use super::links::{CodecRuleLow, LinkLow, PayloadLow, RateLow};
+
 /// A file.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -18,8 +20,12 @@ pub(crate) struct Low {
     pub(crate) build: BuildLow,
     pub(crate) frame: FrameLow,
     pub(crate) write: WriteLow,
+    pub(crate) encode: EncodeLow,
+    pub(crate) codecs: Vec<CodecRuleLow>,
+    pub(crate) trends: TrendsLow,
     pub(crate) sources: Vec<SourceLow>,
     pub(crate) source_groups: Vec<SourceGroupLow>,
+    pub(crate) links: Vec<LinkLow>,
     pub(crate) emulator: Option<EmulatorLow>,
 }
 
@@ -40,6 +46,7 @@ pub(crate) struct MemoryLow {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ReceiveLow {
     pub(crate) threads: Option<usize>,
+    pub(crate) link_threads: Option<usize>,
     pub(crate) cpus: Option<Vec<usize>>,
     pub(crate) spin: Option<Time>,
     pub(crate) coalesce: Option<Time>,
@@ -68,7 +75,22 @@ pub(crate) enum Incomplete {
 pub(crate) struct FrameLow {
     pub(crate) bytes: Option<Size>,
     pub(crate) time: Option<Time>,
+    pub(crate) duration: Option<Time>,
+    pub(crate) channel_bytes: Option<Size>,
     pub(crate) codec: Option<CodecLow>,
+}
+
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct EncodeLow {
+    pub(crate) threads: Option<usize>,
+    pub(crate) bytes: Option<Size>,
+}
+
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TrendsLow {
+    pub(crate) enabled: Option<bool>,
 }
 
 #[derive(Debug, Default, serde::Deserialize)]
@@ -110,6 +132,8 @@ pub(crate) struct SourceLow {
     pub(crate) sub_event_id: Option<u32>,
     #[serde(default)]
     pub(crate) role: RoleLow,
+    pub(crate) payload: Option<PayloadLow>,
+    pub(crate) codec: Option<CodecLow>,
 }
 
 #[derive(Debug, serde::Deserialize)]
@@ -122,6 +146,7 @@ pub(crate) struct SourceGroupLow {
     pub(crate) name: Option<String>,
     #[serde(default)]
     pub(crate) role: RoleLow,
+    pub(crate) payload: Option<PayloadLow>,
 }
 
 #[derive(Debug, Default, serde::Deserialize)]
@@ -299,6 +324,7 @@ from_text!(Time, "a duration with its unit, such as \"500 ms\"", integer: |_| No
 from_text!(Rate, "a rate such as \"4 kHz\", a number of Hz, or \"max\"", integer: |hz| {
     (hz > 0).then_some(Rate(Some(hz as f64)))
 });
+from_text!(RateLow, "a sample rate such as \"16384 Hz\" or \"1/60 Hz\"", integer: RateLow::of_hz);
 from_text!(Address, "an IP address and a port such as \"127.0.0.1:50000\"", integer: |_| None);
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Everything is checked before anything starts. What is wrong is said with file, line, column, what
 //! was expected and what was there.
 
+mod links;
 mod locate;
 mod low;
 
@@ -14,7 +15,7 @@ use catchment_disk::EngineChoice;
 use catchment_emulator::{EmulatedSource, EmulatorConfig, Faults};
 use catchment_model::limits::{DATAGRAM_BYTES_MAX, SOURCES_MAX};
 use catchment_recorder::{
-    BuildConfig, FrameConfig, ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig,
+    BuildConfig, FrameConfig, LinkConfig, ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig,
 };
 use catchment_wire::hadtu::{ByteOrder, PAYLOAD_BYTES_MAX};
 
@@ -55,7 +56,8 @@ pub(crate) fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     let low: Low = located.read()?;
     check_times_and_cpus(&located, &low)?;
     let sources = sources(&located, &low)?;
-    let recorder = recorder(&low, sources, text);
+    let links = links::links(&located, &low)?;
+    let recorder = recorder(&low, (sources, links), text);
     if let Err(error) = recorder.check() {
         let key = match error.key.as_str() {
             "memory" => "memory.budget",
@@ -73,7 +75,11 @@ pub(crate) fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
 
 /// Times that may not be zero, and CPUs that this machine must have.
 fn check_times_and_cpus(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
-    for (key, time) in [("frame.time", low.frame.time), ("write.file_time", low.write.file_time)] {
+    for (key, time) in [
+        ("frame.time", low.frame.time),
+        ("frame.duration", low.frame.duration),
+        ("write.file_time", low.write.file_time),
+    ] {
         if time.is_some_and(|time| time.0 == 0) {
             return Err(located.error(key, "expected a time above zero, got 0"));
         }
@@ -96,7 +102,11 @@ fn check_times_and_cpus(located: &Located<'_>, low: &Low) -> Result<(), ConfigFi
     Ok(())
 }
 
-fn recorder(low: &Low, sources: Vec<SourceConfig>, text: &str) -> RecorderConfig {
+fn recorder(
+    low: &Low,
+    (sources, links): (Vec<SourceConfig>, Vec<LinkConfig>),
+    text: &str,
+) -> RecorderConfig {
     let folder = low.run.folder.clone().unwrap_or_else(|| PathBuf::from("runs"));
     let mut config = RecorderConfig::new(folder, sources);
     config.text = text.to_owned();
@@ -105,6 +115,12 @@ fn recorder(low: &Low, sources: Vec<SourceConfig>, text: &str) -> RecorderConfig
     config.receive = receive(low);
     config.build = build(low);
     config.frame = frame(low);
+    set(&mut config.encode.threads, low.encode.threads);
+    set(&mut config.encode.bytes, low.encode.bytes.map(bytes));
+    config.encode.rules = links::codec_rules(low);
+    // Channels have trends unless somebody says otherwise.
+    config.trends = low.trends.enabled.unwrap_or(!links.is_empty());
+    config.links = links;
     config.write = write(low);
     config
 }
@@ -113,6 +129,7 @@ fn receive(low: &Low) -> ReceiveConfig {
     let mut config = ReceiveConfig::default();
     let low = &low.receive;
     set(&mut config.threads, low.threads);
+    set(&mut config.link_threads, low.link_threads);
     set(&mut config.cpus, low.cpus.clone());
     set(&mut config.spin_us, low.spin.map(|time| time.0 / 1_000));
     set(&mut config.coalesce_us, low.coalesce.map(|time| time.0 / 1_000));
@@ -140,6 +157,8 @@ fn frame(low: &Low) -> FrameConfig {
     let low = &low.frame;
     set(&mut config.bytes, low.bytes.map(|size| size.0));
     set(&mut config.time_ns, low.time.map(|time| time.0));
+    set(&mut config.duration_ns, low.duration.map(|time| time.0));
+    set(&mut config.channel_bytes, low.channel_bytes.map(|size| size.0));
     set(&mut config.codec, low.codec.map(|codec| codec.0));
     config
 }
@@ -176,12 +195,15 @@ fn sources(located: &Located<'_>, low: &Low) -> Result<Vec<SourceConfig>, Config
             let message = format!("expected an id below 0x80000000, got {id:#x}");
             return Err(located.error(&format!("sources[{index}].sub_event_id"), message));
         }
+        let path = format!("sources[{index}].payload");
+        let payload = source.payload.as_ref().map(|low| links::payload(located, &path, low));
         sources.push(SourceConfig {
             name: source.name.clone(),
             group: source.group.clone().unwrap_or_else(|| "sources".into()),
             address: source.address.0,
             sub_event_id: source.sub_event_id,
             role: role(source.role),
+            payload: payload.transpose()?,
         });
     }
     let singles = sources.len();
@@ -191,11 +213,9 @@ fn sources(located: &Located<'_>, low: &Low) -> Result<Vec<SourceConfig>, Config
         expand(located, &path, group, &mut sources)?;
         origins.resize(sources.len(), path);
     }
-    if sources.is_empty() {
-        return Err(ConfigFileError {
-            place: None,
-            ..located.error("sources", "expected [[sources]] or [[source_groups]], got none")
-        });
+    if sources.is_empty() && low.links.is_empty() {
+        let expected = "expected [[sources]], [[source_groups]] or [[links]], got none";
+        return Err(ConfigFileError { place: None, ..located.error("sources", expected) });
     }
     let mut names = std::collections::HashSet::new();
     let mut addresses = std::collections::HashSet::new();
@@ -226,6 +246,9 @@ fn expand(
     }
     let default = format!("{}-{{:03}}", group.group);
     let pattern = group.name.as_ref().unwrap_or(&default);
+    let place = format!("{path}.payload");
+    let payload = group.payload.as_ref().map(|low| links::payload(located, &place, low));
+    let payload = payload.transpose()?;
     for index in 0..count {
         let Some(name) = numbered(pattern, index) else {
             let expected = "expected one place for the number such as \"hades-{:03}\"";
@@ -252,6 +275,7 @@ fn expand(
             address,
             sub_event_id,
             role: role(group.role),
+            payload: payload.clone(),
         });
     }
     Ok(())

@@ -85,7 +85,7 @@ fn an_unknown_key_is_named_with_its_place_and_what_was_meant() {
     assert_eq!(
         message("[receive]\ntreads = 2\n"),
         "run.toml:2:1: unknown key \"treads\"; did you mean threads? \
-         (known here: threads, cpus, spin, coalesce, socket_buffer)"
+         (known here: threads, link_threads, cpus, spin, coalesce, socket_buffer)"
     );
     assert!(
         message("[recieve]\n")
@@ -105,7 +105,8 @@ fn a_value_of_the_wrong_kind_is_told_what_was_expected() {
     );
     assert_eq!(
         message("[frame]\ncodec = \"zst\"\n"),
-        "run.toml:2:9: expected \"none\" or \"lz4\", got \"zst\""
+        "run.toml:2:9: expected none, lz4, zstd:1 to zstd:19, bitshuffle+lz4, bitshuffle+zstd:LEVEL, \
+         shuffle+lz4, shuffle+zstd:LEVEL, pcodec:0 to pcodec:12 or for"
     );
     assert_eq!(
         message("[[sources]]\nname = \"a\"\naddress = \"localhost:1\"\n"),
@@ -153,7 +154,7 @@ fn a_value_out_of_bounds_is_found_where_it_is_written() {
 fn what_is_missing_is_named() {
     assert_eq!(
         message(""),
-        "run.toml: sources: expected [[sources]] or [[source_groups]], got none"
+        "run.toml: sources: expected [[sources]], [[source_groups]] or [[links]], got none"
     );
     assert_eq!(
         message("[[sources]]\nname = \"a\"\n"),
@@ -187,4 +188,76 @@ fn names_have_one_place_for_their_number() {
     for bad in ["hades", "{", "{}{}", "{:x}", "a}{}", "{:0999}"] {
         assert_eq!(numbered(bad, 1), None, "{bad}");
     }
+}
+
+const LINK: &str = r#"
+[[links]]
+name = "ligo"
+address = "127.0.0.1:20200"
+slice = "125 ms"
+time_scale = "gps"
+preset = "ligo-1000"
+[[links.channels]]
+name = "X:TEMPERATURE"
+dtype = "i32"
+rate = "1/60 Hz"
+unit = "K"
+scale = 0.01
+offset = 273.15
+codec = "pcodec:8"
+"#;
+
+#[test]
+fn a_link_has_the_channels_of_its_preset_and_its_own() {
+    let text = format!("[[codecs]]\ncolumns = \"L1:FAST*\"\ncodec = \"for\"\n{LINK}");
+    let config = check(Path::new("run.toml"), &text).unwrap().recorder;
+    let link = &config.links[0];
+    assert_eq!((link.channels.len(), link.slice_ns), (1_001, 125_000_000));
+    let last = &link.channels[1_000];
+    assert_eq!(last.rate.to_string(), "1/60 Hz");
+    assert_eq!((last.scale, last.offset), (Some(0.01), Some(273.15)));
+    let rules: Vec<_> =
+        config.encode.rules.iter().map(|rule| (&*rule.pattern, rule.codec.to_string())).collect();
+    let expected = [("X:TEMPERATURE", "pcodec:8".into()), ("L1:FAST*", "for".into())];
+    assert_eq!(rules, expected);
+    assert!(config.trends && config.sources.is_empty());
+    let text = format!("[trends]\nenabled = false\n{LINK}");
+    assert!(!check(Path::new("run.toml"), &text).unwrap().recorder.trends);
+}
+
+#[test]
+fn a_link_that_cannot_work_is_told_where() {
+    let change = |from: &str, to: &str| message(&LINK.replace(from, to));
+    assert_eq!(
+        change("\"i32\"", "\"i33\""),
+        "run.toml:10:9: links[0].channels[0].dtype: expected u8 to u64, i8 to i64, f32, f64, c64 or \
+         c128, got \"i33\""
+    );
+    assert!(
+        change("1/60 Hz", "sixty").starts_with("run.toml:11:8: expected a sample rate such as")
+    );
+    assert!(
+        change("\"1/60 Hz\"", "\"1 MHz\"")
+            .starts_with("run.toml:11:8: links[0].channels[0].rate: expected at most 65440 bytes")
+    );
+    assert!(change("ligo-1000", "ligo").contains("expected a preset of channels (ligo-1000)"));
+    assert!(change("\"gps\"", "\"unix\"").starts_with("run.toml:6:14:"));
+    let text = format!("[frame]\nduration = \"100 ms\"\n{LINK}");
+    assert!(message(&text).starts_with("run.toml:2:12: frame.duration: expected a multiple of"));
+}
+
+#[test]
+fn a_source_says_what_its_payload_is() {
+    let source = |payload: &str| {
+        format!("[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:0\"\npayload = {payload}\n")
+    };
+    let text = source("{ dtype = \"i16\", shape = [1024], skip = 16 }");
+    let config = check(Path::new("run.toml"), &text).unwrap().recorder;
+    let payload = config.sources[0].payload.as_ref().unwrap();
+    assert_eq!((payload.shape.clone(), payload.skip), (vec![1_024], 16));
+    let text = source(
+        "{ dtype = \"record\", record_bytes = 4, fields = [{ name = \"x\", dtype = \"f64\", offset = 0 }] }",
+    );
+    assert!(message(&text).starts_with("run.toml:4:"), "{}", message(&text));
+    assert!(message(&source("{ dtype = \"bits\" }")).starts_with("run.toml:4:"));
 }
