@@ -9,7 +9,7 @@ use catchment_storage::{Channel, Run, Segment, Select, TrendKind};
 use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict};
+use pyo3::types::PyDict;
 
 use crate::errors::python_error;
 use crate::run::PyRun;

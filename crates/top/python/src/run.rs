@@ -101,11 +101,7 @@ impl PyRun {
     /// The trend of a channel: mean, min, max, rms and n of every "second" or "minute". None if the
     /// run has no trends, or not of this channel.
     #[pyo3(signature = (name, period = "second"))]
-    fn trend<'py>(
-        slf: &Bound<'py, Self>,
-        name: &str,
-        period: &str,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn trend<'py>(slf: &Bound<'py, Self>, name: &str, period: &str) -> PyResult<Bound<'py, PyAny>> {
         let exports = slf.py().import("catchment._exports")?;
         exports.call_method1("trend", (slf, name, period))
     }
