@@ -3,7 +3,7 @@
 //! `cargo bench -p catchment-trends [-- --quick]`. A column of 1 MiB, as a worker of the codec pool
 //! has it in its cache, is turned into a partial again and again; the shortest of the rounds counts,
 //! because a shared machine takes the core away now and then. The last column is what share of a core
-//! 100 MB/s take.
+//! 100 MB/s take. The last row is the mixture of the emulator's thousand channels, in frames of 64 s.
 
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench reads the clock")]
 
@@ -47,30 +47,49 @@ fn main() {
             if scaled {
                 channel = channel.scaled(1.5e-3, -2.0).expect("finite");
             }
-            let gb_per_s = measure(&channel, dtype, rounds, turns);
+            let gb_per_s = measure(&channel, &column(dtype), rounds, turns);
             let values = if scaled { "scaled" } else { "raw" };
             let share = 10.0 / gb_per_s;
             println!("| {} | {rate} | {values} | {gb_per_s:.1} | {share:.2} % |", dtype.name());
         }
     }
+    let gb_per_s = thousand_channels(rounds);
+    println!("| 1,000 channels | mixed | raw | {gb_per_s:.1} | {:.2} % |", 10.0 / gb_per_s);
 }
 
-fn measure(channel: &TrendChannel, dtype: Dtype, rounds: usize, turns: usize) -> f64 {
-    let column = column(dtype);
+/// The mixture of the preset `ligo-1000`: half of each rate `f32`, half `i16`.
+fn thousand_channels(rounds: usize) -> f64 {
+    let (mut bytes, mut seconds) = (0.0, 0.0);
+    for (hz, channels) in [(16_384, 50), (2_048, 150), (256, 300), (16, 500)] {
+        for (dtype, sample_bytes) in [(Dtype::F32, 4), (Dtype::I16, 2)] {
+            let rate = SampleRate::new(hz, 1).expect("sound");
+            let channel = TrendChannel::new(dtype, &[], rate).expect("numbers");
+            let frame_bytes = hz as usize * 64 * sample_bytes;
+            let column = &column(dtype)[..frame_bytes.min(COLUMN_BYTES)];
+            let gb_per_s = measure(&channel, column, rounds, channels / 2);
+            let of_rate = (frame_bytes * channels / 2) as f64;
+            bytes += of_rate;
+            seconds += of_rate / gb_per_s / 1e9;
+        }
+    }
+    bytes / seconds / 1e9
+}
+
+fn measure(channel: &TrendChannel, column: &[u8], rounds: usize, turns: usize) -> f64 {
     let mut partial = Partial::default();
     let mut best = f64::INFINITY;
     for _ in 0..rounds {
         let started = Instant::now();
         for turn in 0..turns {
             let first = 1_000_000_000 + turn as u64;
-            let done = channel.partial_into(first, &[], black_box(&column), &mut partial);
+            let done = channel.partial_into(first, &[], black_box(column), &mut partial);
             done.expect("whole samples");
             black_box(&partial);
         }
         best = best.min(started.elapsed().as_secs_f64());
     }
     assert!(!partial.seconds().is_empty());
-    (COLUMN_BYTES * turns) as f64 / best / 1e9
+    (column.len() * turns) as f64 / best / 1e9
 }
 
 /// Noise that is finite in every type.
