@@ -60,9 +60,10 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Run 0, compressed as everybody does, without a history.
+    /// Run 0, zlib of level 2, without a history. (zlib-rs's level 1 uses fixed Huffman codes, which
+    /// make noise no smaller.)
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), run: 0, compress: Compress::Zlib { level: 1 }, history: None }
+        Self { name: name.into(), run: 0, compress: Compress::Zlib { level: 2 }, history: None }
     }
 }
 
