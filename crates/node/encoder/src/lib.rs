@@ -33,5 +33,5 @@ mod tests;
 
 pub use catchment_codec::{Coding, Element};
 pub use pool::{EncoderPool, PoolConfig};
-pub use rule::{Ask, Level, Rule};
+pub use rule::{Ask, AutoState, Level, Rule};
 pub use work::{Column, Done, Stored};

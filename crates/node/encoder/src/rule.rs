@@ -1,6 +1,8 @@
 //! How a column is to be encoded.
 
-use catchment_codec::{Coding, Element};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use catchment_codec::{Auto, Coding, ColumnEncoder, Element};
 
 /// How one column is to be encoded.
 #[derive(Clone, Debug)]
@@ -18,6 +20,28 @@ pub struct Ask {
 pub enum Rule {
     /// Always this one.
     Fixed(Coding),
+    /// The one that suits the data, which columns of one kind, frame after frame, find together.
+    Auto(AutoState),
+}
+
+/// What `auto` knows of one kind of columns. Clones are the same state.
+#[derive(Clone, Debug)]
+pub struct AutoState(Arc<Mutex<Auto>>);
+
+impl AutoState {
+    /// A state for columns of such elements, which has seen none.
+    pub fn new(element: Element) -> Self {
+        Self(Arc::new(Mutex::new(Auto::new(element))))
+    }
+
+    /// Has the next column tried anew.
+    pub fn begin_file(&self) {
+        self.lock().begin_file();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Auto> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// How much of the asked compression is done: less, where there is no time for it.
@@ -39,8 +63,18 @@ impl Ask {
     }
 
     /// The coding for these bytes, and whether it is less than was asked for.
-    pub(crate) fn coding(&self, _raw: &[u8], _free_cpu_share: f32) -> (Coding, bool) {
-        let Rule::Fixed(asked) = self.rule;
+    pub(crate) fn coding(
+        &self,
+        encoder: &mut ColumnEncoder,
+        raw: &[u8],
+        free_cpu_share: f32,
+    ) -> (Coding, bool) {
+        let asked = match &self.rule {
+            Rule::Fixed(coding) => coding.for_element(self.element),
+            // What it would be is not found out for columns that stay raw.
+            Rule::Auto(_) if self.level == Level::None => return (Coding::None, true),
+            Rule::Auto(state) => state.lock().choose(encoder, raw, free_cpu_share),
+        };
         let coding = match self.level {
             Level::AsAsked => asked,
             Level::Cheaper => asked.cheaper(self.element),

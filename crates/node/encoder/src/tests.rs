@@ -95,6 +95,23 @@ fn a_column_in_pieces_is_seen_once_whatever_becomes_of_it() {
 }
 
 #[test]
+fn columns_of_one_kind_find_their_coding_together() {
+    let mut pool = pool::<Vec<u8>>(2, 8 << 20);
+    let rule = Rule::Auto(crate::AutoState::new(Element::I16));
+    let column = |seed: u32| {
+        let sample = |n: u32| ((n.wrapping_mul(2_654_435_769) ^ seed) >> 26) as i16 - 32;
+        (0..50_000).flat_map(|n| sample(n).to_le_bytes()).collect::<Vec<u8>>()
+    };
+    let ask = |level| Ask { element: Element::I16, rule: rule.clone(), level };
+    pool.encode_all((0..40).map(|seed| (column(seed), ask(Level::AsAsked))), |done| {
+        assert_ne!(done.coding, Coding::None);
+        assert!(done.stored_bytes() < 60_000 && !done.lowered);
+    });
+    pool.put(column(1), ask(Level::None));
+    assert!(matches!(pool.take(), Some(crate::Done { stored: Stored::Raw, lowered: true, .. })));
+}
+
+#[test]
 fn what_is_under_way_is_bounded_and_one_column_always_fits() {
     let mut pool = pool::<Vec<u8>>(2, 1_000);
     assert!(pool.has_room(1 << 30));

@@ -117,14 +117,14 @@ impl Worker {
     ) -> Done<C> {
         let mut seen = C::Seen::default();
         if ask.is_raw() {
-            let lowered = ask.coding(&[], free_cpu_share).1;
+            let lowered = ask.coding(&mut self.encoder, &[], free_cpu_share).1;
             let crc32c = look_only(&column, &mut seen);
             let (codec, coding, stored) = (Codec::None, Coding::None, Stored::Raw);
             return Done { column, seen, codec, coding, lowered, crc32c, stored };
         }
         self.gather(&column, &mut seen);
         let raw = column.whole().unwrap_or(&self.gathered);
-        let (coding, lowered) = ask.coding(raw, free_cpu_share);
+        let (coding, lowered) = ask.coding(&mut self.encoder, raw, free_cpu_share);
         let encoded = self.encoder.encode(coding, ask.element, raw);
         let (codec, crc32c) = (encoded.codec, crc32c(encoded.stored));
         let stored = if codec == Codec::None {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use catchment_builder::{ColumnCut, Cut};
-use catchment_encoder::{Ask, Coding};
+use catchment_encoder::{Ask, Coding, Rule};
 use catchment_frame::{
     ChannelColumns, ChannelInfo, Dtype, FrameInfo, FrameKind, Schema, Span, encode_spans,
 };
@@ -97,7 +97,7 @@ impl ChannelWriter {
                 sample_bytes: lane.sample_bytes,
                 ask: Ask {
                     element,
-                    rule: rule.for_column(),
+                    rule: rule.for_column(element),
                     level: catchment_encoder::Level::AsAsked,
                 },
                 trend: trends.as_ref().and_then(|_| TrendChannel::of(info).ok()).map(Arc::new),
@@ -117,6 +117,15 @@ impl ChannelWriter {
             places: Vec::new(),
             seconds: Vec::new(),
             trends,
+        }
+    }
+
+    /// Codings are chosen anew: a file has one for each channel, as far as the data let it.
+    pub(crate) fn begin_file(&self) {
+        for channel in &self.channels {
+            if let Rule::Auto(state) = &channel.ask.rule {
+                state.begin_file();
+            }
         }
     }
 

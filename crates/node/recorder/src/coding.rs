@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use catchment_codec::UnknownCoding;
-use catchment_encoder::{Coding, Element, Level, Rule};
+use catchment_encoder::{AutoState, Coding, Element, Level, Rule};
 use catchment_frame::Dtype;
 
 /// Which coding columns get.
@@ -12,16 +12,19 @@ use catchment_frame::Dtype;
 pub enum CodingRule {
     /// Always this one.
     Fixed(Coding),
+    /// Each column the one that suits its data, by trials.
+    Auto,
 }
 
 impl CodingRule {
     /// Nothing is compressed.
     pub const NONE: Self = Self::Fixed(Coding::None);
 
-    /// The rule for one column.
-    pub(crate) fn for_column(self) -> Rule {
+    /// The rule for one column, with a state of its own.
+    pub(crate) fn for_column(self, element: Element) -> Rule {
         match self {
             Self::Fixed(coding) => Rule::Fixed(coding),
+            Self::Auto => Rule::Auto(AutoState::new(element)),
         }
     }
 }
@@ -30,7 +33,12 @@ impl FromStr for CodingRule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Self::Fixed).map_err(|error: UnknownCoding| error.to_string())
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        text.parse()
+            .map(Self::Fixed)
+            .map_err(|error: UnknownCoding| format!("{error}, or auto; got {text:?}"))
     }
 }
 
@@ -38,6 +46,7 @@ impl fmt::Display for CodingRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(coding) => coding.fmt(f),
+            Self::Auto => f.write_str("auto"),
         }
     }
 }

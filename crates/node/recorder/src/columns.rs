@@ -82,7 +82,7 @@ impl EventWriter {
                 payload,
                 dtype: info.dtype,
                 row_bytes: info.row_bytes().unwrap_or(1).max(1),
-                ask: Ask { element, rule: rule.for_column(), level: Level::AsAsked },
+                ask: Ask { element, rule: rule.for_column(element), level: Level::AsAsked },
             }
         };
         let compresses = rules.iter().any(|rule| *rule != CodingRule::Fixed(Coding::None));

@@ -1,6 +1,7 @@
 //! Frames of both kinds: what they are in the schema, and how they are streamed.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use catchment_builder::SourceRole;
 use catchment_encoder::PoolConfig;
@@ -44,6 +45,9 @@ pub(crate) struct FrameWriter {
     events: Option<Half<EventWriter>>,
     channels: Option<Half<ChannelWriter>>,
     ledger_count: usize,
+    file_id: u64,
+    /// When the last frame of channels began to be streamed, and how long that took.
+    last: Option<(Instant, Duration)>,
 }
 
 /// A writer, and what waits for it.
@@ -89,8 +93,18 @@ impl FrameWriter {
         let what = "an encoder thread";
         let system = |source| RecorderError::System { what, source };
         let encoders = needed.then(|| Encoders::new(pool).map_err(system)).transpose()?;
+        // Until it is known.
+        encoders.iter().for_each(|encoders| encoders.set_free_cpu_share(FREE_CPU_AT_START));
         let ledger_count = config.ledger_count();
-        Ok(Self { memory: FrameMemory::new(), encoders, events, channels, ledger_count })
+        Ok(Self {
+            memory: FrameMemory::new(),
+            encoders,
+            events,
+            channels,
+            ledger_count,
+            file_id: 0,
+            last: None,
+        })
     }
 
     /// The kind of a frame without rows.
@@ -133,6 +147,16 @@ impl FrameWriter {
         let cut = &mut frame.cut;
         let FramePlace { file_id, sequence } = place;
         let mut own = Ledger::new(self.ledger_count);
+        if self.file_id != file_id {
+            self.file_id = file_id;
+            self.channels.iter().for_each(|half| half.writer.begin_file());
+        }
+        let start = Instant::now();
+        if let (Some(encoders), Some((begun, took))) = (&self.encoders, self.last) {
+            // The share of the time in which nothing was encoded.
+            let busy = took.as_secs_f32() / start.duration_since(begun).as_secs_f32().max(1e-6);
+            encoders.set_free_cpu_share(1.0 - busy);
+        }
         let Self { memory, encoders, events, channels, .. } = self;
         let written = match (frame.kind, events, channels, encoders) {
             (Kind::Channels, _, Some(half), Some(encoders)) => {
@@ -166,12 +190,16 @@ impl FrameWriter {
             }
             _ => unreachable!("a frame of a kind that the configuration has"),
         };
+        self.last = Some((start, start.elapsed()));
         for (counts, own) in counts.iter_mut().zip(&own.sources) {
             counts.lowered = own[Entry::BytesCompressionLowered];
         }
         written
     }
 }
+
+/// The share of the CPUs that is taken to be free before the first frame was encoded.
+const FREE_CPU_AT_START: f32 = 0.25;
 
 /// Sources and columns of the run's files: the sources' events, then the links' channels.
 pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {

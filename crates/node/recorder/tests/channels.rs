@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
 
+use catchment_disk::{FaultControl, FaultPlan};
 use catchment_frame::{Dtype, FileReader, FrameKind, SampleRun};
 use catchment_model::{Entry, SampleRate, SourceLedger};
 use catchment_recorder::{ChannelConfig, LinkConfig, Recorder, RecorderConfig, RunSummary};
-use catchment_storage::{Run, Select, TrendKind};
+use catchment_storage::{Run, Select, TrendKind, Verdict, audit, verify};
 use catchment_wire::link::{EntryHeader, Header, Kind, PacketEncoder, encode_heartbeat};
 
 const SLICE_NS: u64 = 250_000_000;
@@ -155,6 +156,16 @@ fn assert_samples(
     }
 }
 
+/// What the files' books say is what the recorder's said, and every byte is whole.
+fn assert_books(summary: &RunSummary, verdict: Verdict) {
+    let run = Run::open(&summary.folder).unwrap();
+    let report = verify(&run, |_| {});
+    assert!(report.is_intact(), "{report:?}");
+    let audit = audit(&run).unwrap();
+    assert!(audit.differences.is_empty(), "{:?}", audit.differences);
+    assert_eq!(audit.verdict, verdict, "{audit:?}");
+}
+
 fn link_ledger(summary: &RunSummary, link: usize) -> SourceLedger {
     summary.last.ledger.sources[link].clone()
 }
@@ -177,6 +188,7 @@ fn every_sample_reads_back_and_frames_stand_at_multiples_of_their_duration() {
     assert_eq!(ledger[Entry::PacketsReceived], 100);
     assert!(ledger.balance().holds() && !ledger.balance().lost_data(), "{ledger:?}");
     assert_eq!(summary.last.counts.slices_recorded, 100);
+    assert_books(&summary, Verdict::Balanced);
 }
 
 #[test]
@@ -202,6 +214,7 @@ fn lost_packets_are_gaps_and_the_books_balance() {
     assert!(balance.holds() && balance.lost_data(), "{ledger:?}");
     assert_eq!(ledger[Entry::PacketsMissing], 9 + 2);
     assert_eq!(balance.fragments_lost, 9 * 4);
+    assert_books(&summary, Verdict::DataLost);
 }
 
 #[test]
@@ -308,4 +321,106 @@ fn trends_are_those_of_a_model_in_float64_across_gaps_and_frames() {
     let counter = run.trend("catchment:packets_received", TrendKind::Second, &select);
     let counter = counter.unwrap().unwrap();
     assert!(counter.n.iter().all(|&n| n > 0) && counter.max.last() <= Some(&500.0));
+}
+
+#[test]
+fn what_a_killed_recorder_leaves_opens_by_its_checkpoints() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    // A frame per slice.
+    config.frame.duration_ns = SLICE_NS;
+    let recorder = Recorder::start(config).unwrap();
+    let mut sender = Sender::new(&recorder, 0, channels());
+    (FIRST..FIRST + 150).for_each(|slice| sender.send(slice));
+    // Nobody closes the file: it is read as a kill would leave it.
+    let frames = loop {
+        let bytes = std::fs::read(&recorder.snapshot().files[0]).unwrap();
+        let Ok(reader) = FileReader::open(&bytes[..]) else { continue };
+        assert!(!reader.closed());
+        let frames = reader.frames().len();
+        let listed = reader.ledger_at_checkpoint().unwrap();
+        if let Some((listed, ledger)) = listed.filter(|_| frames >= 140) {
+            assert!(listed >= 64 && listed <= frames, "{listed} of {frames}");
+            let recorded = ledger.sources[0][Entry::FragmentsRecorded];
+            assert!(recorded >= 4 * listed as u64);
+            assert!((0..frames).all(|frame| reader.verify_frame(frame).is_empty()));
+            break frames;
+        }
+    };
+    assert!(frames <= 150);
+    let summary = recorder.stop().unwrap();
+    assert_samples(&read(&summary, &channels()), &channels(), FIRST..FIRST + 150);
+    assert_books(&summary, Verdict::Balanced);
+}
+
+#[test]
+fn a_slow_disk_lowers_compression_before_anything_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    // 61,440 bytes in each slice.
+    let fast = |name: &str| ChannelConfig {
+        shape: vec![512],
+        ..ChannelConfig::new(name, Dtype::F64, SampleRate::new(60, 1).unwrap())
+    };
+    let channels: Vec<_> = ["X:A", "X:B", "X:C", "X:D"].map(fast).into();
+    let mut config = config(folder.path());
+    config.links[0].channels.clone_from(&channels);
+    config.memory_bytes = 128 << 20;
+    config.encode.bytes = 4 << 20;
+    config.frame.codec = "shuffle+zstd:1".parse().unwrap();
+    let control = FaultControl::default();
+    config.write.faults = Some(FaultPlan { control: control.clone(), ..FaultPlan::default() });
+    let recorder = Recorder::start(config).unwrap();
+    let mut sender = Sender::new(&recorder, 0, channels.clone());
+    let mut slice = FIRST;
+    let mut send = |count: u64| {
+        for _ in 0..count {
+            for channel in 0..4 {
+                let packet = sender.packet(slice, &[channel]);
+                sender.socket.send(&packet).unwrap();
+            }
+            slice += 1;
+            let sent = 4 * (slice - FIRST);
+            let received = || recorder.snapshot().ledger.total()[Entry::FragmentsReceived];
+            while received() < sent {
+                std::thread::yield_now();
+            }
+        }
+        slice
+    };
+    let waiting = || {
+        let fills = recorder.snapshot().fills;
+        let fill = fills.into_iter().find(|fill| fill.name == "channel frames waiting").unwrap();
+        fill.level * 100 / fill.capacity
+    };
+    let lowered = || recorder.snapshot().ledger.total()[Entry::BytesCompressionLowered];
+    // Not by the first frames, while the disk keeps up.
+    send(48);
+    assert_eq!(lowered(), 0);
+    control.stall(true);
+    while waiting() < 55 {
+        send(8);
+    }
+    control.stall(false);
+    while waiting() > 5 {
+        std::thread::yield_now();
+    }
+    assert!(lowered() > 0);
+    // And then as it was asked for.
+    let end = send(64);
+    let summary = recorder.stop().unwrap();
+    let ledger = link_ledger(&summary, 0);
+    // The frames say which of them it was.
+    let mut by_frame = Vec::new();
+    for path in &summary.last.files {
+        let bytes = std::fs::read(path).unwrap();
+        let reader = FileReader::open(&bytes[..]).unwrap();
+        let data = (0..reader.frames().len()).filter(|&at| reader.frames()[at].info.rows > 0);
+        let of_frame = |frame| reader.frame_ledger(frame).0.sources[0].clone();
+        by_frame.extend(data.map(|frame| of_frame(frame)[Entry::BytesCompressionLowered]));
+    }
+    assert_eq!(by_frame.iter().sum::<u64>(), ledger[Entry::BytesCompressionLowered]);
+    assert_eq!((by_frame.first(), by_frame.last()), (Some(&0), Some(&0)));
+    assert!(ledger.balance().holds() && !ledger.balance().lost_data(), "{ledger:?}");
+    assert_samples(&read(&summary, &channels), &channels, FIRST..end);
+    assert_books(&summary, Verdict::Balanced);
 }
