@@ -99,6 +99,7 @@ mod header;
 mod kinds;
 mod known;
 mod ledger;
+mod lists;
 mod pieces;
 mod places;
 mod read_at;

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::FrameError;
 use crate::frame::{ColumnEntry, FrameSummary};
+use crate::lists::Place;
 use crate::read_at::ReadAt;
-use crate::toc_reader::{Place, Toc};
+use crate::toc_reader::Toc;
 use crate::walk::{Lists, Skipped};
 
 /// What is known of a file's columns: tables of frames, a TOC or a chain of checkpoints, and behind

@@ -15,6 +15,7 @@ use crate::checksum::{crc32c, crc32c_around};
 use crate::frame::{ColumnEntry, FrameInfo, FrameSummary, write_frame_behind};
 use crate::kinds::{Dtype, FrameKind};
 use crate::ledger::{RECORD_BYTES, encode_ledger_total};
+use crate::lists::ListPacker;
 use crate::{BLOCK_BYTES, VERSION_MAJOR, VERSION_MINOR};
 
 /// What a TOC says of how its file was closed.
@@ -222,6 +223,7 @@ impl TocBuilder {
     fn column_index(&self, first: u32) -> (Vec<u8>, Vec<u8>, Vec<u8>, usize) {
         let mut lists = Vec::new();
         let mut list_count = 0;
+        let mut packer = ListPacker::new();
         let mut index = Vec::with_capacity(self.lists.len() * INDEX_RECORD_BYTES);
         for (&column, list) in &self.lists {
             let list = &list[list.partition_point(|(frame, _)| *frame < first)..];
@@ -229,21 +231,15 @@ impl TocBuilder {
                 continue;
             }
             let start = lists.len();
-            // Channels need the last two fields of a record; everything else is as in version 1.0.
-            let timed =
-                list.iter().any(|(_, entry)| (entry.start_ns, entry.first_sample) != (0, 0));
-            let bytes = if timed { CHANNEL_RECORD_BYTES } else { LIST_RECORD_BYTES };
-            for (frame, entry) in list {
-                let mut record = [0; CHANNEL_RECORD_BYTES];
-                encode_list_record(frame - first, entry, &mut record);
-                lists.extend_from_slice(&record[..bytes]);
-            }
+            let packed = packer.pack(list, first, &mut lists);
             let mut record = [0; INDEX_RECORD_BYTES];
             put(&mut record, 0, column.to_le_bytes());
             put(&mut record, 4, crc32c(&lists[start..]).to_le_bytes());
             put(&mut record, 8, (start as u64).to_le_bytes());
             put(&mut record, 16, (list.len() as u32).to_le_bytes());
-            put(&mut record, 20, (bytes as u16).to_le_bytes());
+            put(&mut record, 20, (packed.record_bytes as u16).to_le_bytes());
+            put(&mut record, 22, packed.codec.number().to_le_bytes());
+            put(&mut record, 24, packed.stored_bytes.to_le_bytes());
             index.extend_from_slice(&record);
             list_count += list.len();
         }
@@ -257,20 +253,6 @@ impl TocBuilder {
         }
         (blocks, index, lists, list_count)
     }
-}
-
-fn encode_list_record(frame: u32, entry: &ColumnEntry, record: &mut [u8]) {
-    put(record, 0, frame.to_le_bytes());
-    put(record, 4, entry.codec.number().to_le_bytes());
-    put(record, 6, entry.dtype.number().to_le_bytes());
-    put(record, 8, entry.flags.to_le_bytes());
-    put(record, 12, entry.crc32c.to_le_bytes());
-    put(record, 16, entry.offset.to_le_bytes());
-    put(record, 24, entry.stored_bytes.to_le_bytes());
-    put(record, 32, entry.raw_bytes.to_le_bytes());
-    put(record, 40, entry.rows.to_le_bytes());
-    put(record, 48, entry.start_ns.to_le_bytes());
-    put(record, 56, entry.first_sample.to_le_bytes());
 }
 
 /// A column of the TOC itself. [`write_frame`] sets what is left at zero.
@@ -329,8 +311,5 @@ pub(crate) const FILE_HEADER: u32 = 6;
 pub(crate) const FRAME_RECORD_BYTES: usize = 80;
 pub(crate) const BLOCK_RECORD_BYTES: usize = 16;
 pub(crate) const INDEX_RECORD_BYTES: usize = 32;
-pub(crate) const LIST_RECORD_BYTES: usize = 48;
-/// With start time and first sample.
-pub(crate) const CHANNEL_RECORD_BYTES: usize = 64;
 /// Records in one block of the column index.
 pub(crate) const INDEX_BLOCK_RECORDS: usize = 128;

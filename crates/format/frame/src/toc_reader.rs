@@ -9,19 +9,17 @@ use crate::checksum::{crc32c, crc32c_around};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::frame::{ColumnEntry, FrameInfo, FrameSummary};
 use crate::header::FileHeader;
-use crate::kinds::{Dtype, FrameKind};
+use crate::kinds::FrameKind;
 use crate::ledger::{EntryNames, decode_ledger};
+use crate::lists::{ListRecord, Place};
 use crate::read_at::{ReadAt, read_exact};
 use crate::stored::{check_entry, check_stored, read_frame_header, read_stored_column};
 use crate::toc::{
-    BLOCK_RECORD_BYTES, CHANNEL_RECORD_BYTES, FILE_HEADER, FRAME_RECORD_BYTES, FRAMES, INDEX,
-    INDEX_BLOCK_RECORDS, INDEX_BLOCKS, INDEX_RECORD_BYTES, LEDGER, LIST_RECORD_BYTES, LISTS,
-    TRAILER_BYTES, TRAILER_CRC_AT, TRAILER_MAGIC, TocFlags,
+    BLOCK_RECORD_BYTES, FILE_HEADER, FRAME_RECORD_BYTES, FRAMES, INDEX, INDEX_BLOCK_RECORDS,
+    INDEX_BLOCKS, INDEX_RECORD_BYTES, LEDGER, LISTS, TRAILER_BYTES, TRAILER_CRC_AT, TRAILER_MAGIC,
+    TocFlags,
 };
 use crate::{BLOCK_BYTES, VERSION_MAJOR};
-
-/// Where one column stands in one frame: the frame's index, and the entry.
-pub(crate) type Place = (u32, ColumnEntry);
 
 /// What the trailer says, checked against the file's length.
 #[derive(Clone, Copy, Debug)]
@@ -227,31 +225,9 @@ impl Toc {
         let Some(block) = after.checked_sub(1) else { return Ok(None) };
         let Some(record) = self.index_record(reader, block, column)? else { return Ok(None) };
         let part = Part::TocList(column);
-        let (expected, start) = (u32_at(&record, 4), u64_at(&record, 8));
-        let (records, record_bytes) =
-            (u64::from(u32_at(&record, 16)), u64::from(u16_at(&record, 20)));
-        if record_bytes < LIST_RECORD_BYTES as u64 {
-            let (field, expected) = ("record_bytes", "at least 48");
-            return Err(FrameError::Field { part, field, expected, got: record_bytes });
-        }
-        let bytes = self.read_part(reader, part, LISTS, start, records * record_bytes)?;
-        let got = crc32c(&bytes);
-        if got != expected {
-            return Err(FrameError::Checksum { part, expected, got });
-        }
-        let mut places = Vec::with_capacity(records as usize);
-        let mut frame_min = 0;
-        for record in bytes.chunks_exact(record_bytes as usize) {
-            let place = decode_list_record(column, record);
-            if place.0 < frame_min || place.0 as usize >= self.frame_count {
-                let (field, expected) = ("frame", "a rising number of a frame");
-                let got = u64::from(place.0);
-                return Err(FrameError::Field { part, field, expected, got });
-            }
-            frame_min = place.0 + 1;
-            places.push(place);
-        }
-        Ok(Some(places))
+        let list = ListRecord::decode(&record, part, self.frame_count)?;
+        let bytes = self.read_part(reader, part, LISTS, list.offset, list.stored_bytes)?;
+        list.places(column, part, &bytes, self.frame_count).map(Some)
     }
 
     /// Checks the whole TOC, a piece at a time.
@@ -428,22 +404,4 @@ fn decode_frame_record(record: &[u8], file_id: u64) -> FrameSummary {
             rows: u64_at(record, 64),
         },
     }
-}
-
-fn decode_list_record(id: u32, record: &[u8]) -> Place {
-    let timed = record.len() >= CHANNEL_RECORD_BYTES;
-    let entry = ColumnEntry {
-        id,
-        codec: Codec::from_number(u16_at(record, 4)),
-        dtype: Dtype::from_number(u16_at(record, 6)),
-        flags: u32_at(record, 8),
-        crc32c: u32_at(record, 12),
-        offset: u64_at(record, 16),
-        stored_bytes: u64_at(record, 24),
-        raw_bytes: u64_at(record, 32),
-        rows: u64_at(record, 40),
-        start_ns: if timed { u64_at(record, 48) } else { 0 },
-        first_sample: if timed { u64_at(record, 56) } else { 0 },
-    };
-    (u32_at(record, 0), entry)
 }

@@ -11,9 +11,9 @@ use crate::bytes::align_up;
 use crate::error::{FrameError, Part};
 use crate::frame::{ColumnEntry, FrameSummary, Head, MAGIC};
 use crate::kinds::FrameKind;
+use crate::lists::Place;
 use crate::read_at::{ReadAt, read_available, read_exact};
 use crate::toc::TRAILER_MAGIC;
-use crate::toc_reader::Place;
 use crate::{BLOCK_BYTES, FRAME_HEADER_BYTES_MAX};
 
 /// A range of a file in which there is no frame.

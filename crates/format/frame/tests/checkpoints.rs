@@ -85,7 +85,7 @@ fn an_unfinished_file_of_thousands_of_frames_is_opened_by_reading_kilobytes() {
     assert!(reader.read(1_234, 1_007, &mut out).expect("reads"));
     assert_eq!(out, [7; 500]);
     let found = file.bytes_read() - opened;
-    assert_eq!(found, 20 * 32 + 64 * 48 + 500);
+    assert!(found <= 20 * 32 + 64 * 48 + 500, "finding and reading read {found} bytes");
     let before = file.bytes_read();
     assert!(reader.find(1_235, 1_007).expect("finds").is_some());
     assert_eq!(file.bytes_read(), before, "the list is kept");

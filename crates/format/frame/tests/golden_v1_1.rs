@@ -117,12 +117,12 @@ fn increment(samples: &[Samples]) -> Ledger {
     increment
 }
 
-fn channel_golden(coding: Coding, time_scale: TimeScale) -> Model {
+fn channel_golden(coding: Coding, count: usize, frames: u64) -> Model {
     let mut model = Model { header: header(1), ..Model::new(1) };
-    let channels = channels().into_iter().map(|one| ChannelInfo { time_scale, ..one }).collect();
+    let channels = channels().into_iter().take(count).collect();
     let schema = Schema::channels(model.header.schema.sources.clone(), channels);
     model.header.schema = schema.expect("a schema").into();
-    for frame in 0..2 {
+    for frame in 0..frames {
         let samples = samples(&model.header.schema, frame);
         let counted = increment(&samples);
         let mut made = channel_frame(&model.header, 0, &samples, Some(&counted), coding);
@@ -322,7 +322,7 @@ fn goldens() -> Vec<Golden> {
             beside: "channels",
             about: "a channel of every type and one of vectors; a whole frame and one with gaps",
             coding,
-            bytes: channel_golden(coding, TimeScale::Tai).encode().closed,
+            bytes: channel_golden(coding, 13, 2).encode().closed,
         });
         all.push(Golden {
             name: format!("typed-{name}"),
@@ -332,6 +332,13 @@ fn goldens() -> Vec<Golden> {
             bytes: typed_golden(coding).0.encode().closed,
         });
     }
+    all.push(Golden {
+        name: "many-frames".into(),
+        beside: "many-frames",
+        about: "twelve frames of two channels, so that the TOC's lists are packed",
+        coding: Coding::For,
+        bytes: channel_golden(Coding::For, 2, 12).encode().closed,
+    });
     all.push(Golden {
         name: "unfinished".into(),
         beside: "unfinished",
@@ -369,6 +376,12 @@ fn golden_files_hold_what_stands_beside_them() {
         assert_eq!(describe(&read, golden.about), expected, "{}", golden.name);
         assert_eq!(described, expected, "{} is made differently", golden.name);
         assert!(read.verify_index().is_empty());
+        // What the frames' own headers say, the lists of TOC and checkpoints say too.
+        for frame in 0..read.frames().len() {
+            for entry in read.columns(frame).expect("a directory") {
+                assert_eq!(read.find(frame, entry.id).expect("a list"), Some(entry));
+            }
+        }
         let problems: Vec<_> =
             (0..read.frames().len()).flat_map(|f| read.verify_frame(f)).collect();
         assert!(problems.is_empty(), "{}: {problems:?}", golden.name);

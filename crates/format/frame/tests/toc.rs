@@ -96,7 +96,7 @@ fn long_file(column: u32, frame: u64, content: &[u8]) -> Sparse {
 fn one_of_ten_thousand_columns_is_found_by_reading_kilobytes() {
     let file = Counted::new(long_file(7_777, 41, b"these bytes"));
     let toc_bytes: usize = file.inner.places.values().map(Vec::len).sum();
-    assert!(toc_bytes > 20 << 20, "the TOC itself is megabytes: {toc_bytes}");
+    assert!(toc_bytes > 1 << 20, "the TOC itself is a megabyte: {toc_bytes}");
     let reader = FileReader::open(&file).expect("opens");
     assert!(reader.closed());
     assert_eq!(reader.frames().len(), 60);
@@ -107,8 +107,8 @@ fn one_of_ten_thousand_columns_is_found_by_reading_kilobytes() {
     assert!(reader.read(41, 7_777, &mut out).expect("reads"));
     assert_eq!(out, b"these bytes");
     let found = file.bytes_read() - opened;
-    // A block of the index (4 KiB), a list (60 * 48 B), the column.
-    assert_eq!(found, 4_096 + 60 * 48 + 11);
+    // A block of the index (4 KiB), a list (at most 60 * 48 B), the column.
+    assert!(found <= 4_096 + 60 * 48 + 11, "finding and reading read {found} bytes");
 
     let before = file.bytes_read();
     assert!(reader.find(40, 7_777).expect("finds").is_some());
@@ -124,4 +124,68 @@ fn what_the_toc_says_of_all_frames_is_in_its_own_header() {
     let tail = file.places.values().next_back().expect("a TOC");
     let number = |at: usize| u64::from_le_bytes(tail[at..at + 8].try_into().unwrap());
     assert_eq!((number(56), number(64), number(72), number(80), number(88)), (0, 59, 0, 59, 60));
+}
+
+#[test]
+fn headers_and_index_of_a_thousand_channels_take_less_than_a_hundredth_of_8_mib_frames() {
+    let header = common::channels::channel_header(1, true);
+    let head = header.encode();
+    let mut toc = TocBuilder::new(&head);
+    let mut random = common::Random(9);
+    let (mut offset, mut overhead) = (head.len() as u64, head.len() as u64);
+    let header_bytes = 128 + 64 * 1_000;
+    const FRAMES: u64 = 256;
+    for index in 0..FRAMES {
+        let mut at = header_bytes;
+        let entry = |id: u32| {
+            // Columns of 8 kB that compress a little differently each time.
+            let stored_bytes = 8_000 + random.below(400) as u64;
+            let offset = at;
+            at += stored_bytes.next_multiple_of(64);
+            ColumnEntry {
+                id,
+                codec: Codec::Blosc,
+                dtype: Dtype::I16,
+                flags: 0,
+                crc32c: random.next() as u32,
+                offset,
+                stored_bytes,
+                raw_bytes: 20_480,
+                rows: 10_240,
+                start_ns: 1_700_000_000_000_000_000 + 625_000_000 * index,
+                first_sample: 16_384 * 1_700_000_000 + 10_240 * index,
+            }
+        };
+        let entries: Vec<_> = (0..1_000).map(entry).collect();
+        let info = FrameInfo {
+            kind: FrameKind::Channels,
+            flags: 0,
+            file_id: header.file_id,
+            sequence: index,
+            time_first_ns: index,
+            time_last_ns: index + 1,
+            key_first: 0,
+            key_last: 0,
+            rows: 10_240_000,
+        };
+        let summary = FrameSummary {
+            offset,
+            frame_bytes: at.next_multiple_of(4_096).max(8 << 20),
+            header_bytes: header_bytes as u32,
+            header_crc32c: random.next() as u32,
+            column_count: 1_000,
+            info,
+        };
+        toc.add_frame(summary, &entries);
+        offset += summary.frame_bytes;
+        overhead += header_bytes;
+        if (index + 1) % 64 == 0 {
+            let (bytes, _) = toc.checkpoint(offset, index + 1, &Ledger::new(1));
+            offset += bytes.len() as u64;
+            overhead += bytes.len() as u64;
+        }
+    }
+    let tail = toc.finish(offset, &Ledger::new(1), TocFlags::default()).len() as u64;
+    let (overhead, all) = (overhead + tail, offset + tail);
+    assert!(overhead * 100 < all, "{overhead} of {all} bytes");
 }
