@@ -149,3 +149,35 @@ fn typed_payload_need_not_be_whole_arrays() {
     let file = FileReader::open(&encoded.closed).expect("opens");
     assert!(file.verify_frame(frame)[0].to_string().contains("what rows, dtype and shape give"));
 }
+
+#[test]
+fn flipped_bits_of_channels_are_found_and_named_and_the_rest_stays_readable() {
+    let (model, _) = channel_model(47, 3, true, Codec::Lz4);
+    let encoded = model.encode();
+    let mut random = common::Random(48);
+    let mut out = Vec::new();
+    for (frame, entries) in encoded.entries.iter().enumerate() {
+        for hit in entries {
+            let mut bytes = encoded.closed.clone();
+            let at = encoded.frames[frame].offset + hit.offset;
+            let at = at as usize + random.below(hit.stored_bytes as usize);
+            bytes[at] ^= 1 << random.below(8);
+            let file = FileReader::open(&bytes).expect("opens");
+            for other in 0..3 {
+                let problems: Vec<_> =
+                    file.verify_frame(other).iter().map(ToString::to_string).collect();
+                if other != frame {
+                    assert!(problems.is_empty());
+                    continue;
+                }
+                let name = format!("frame {frame}, column {}: checksum", hit.id);
+                assert!(problems.len() == 1 && problems[0].starts_with(&name), "{problems:?}");
+            }
+            for column in &model.frames[frame].columns {
+                let read = file.read(frame, column.id, &mut out);
+                assert_eq!(read.is_ok(), column.id != hit.id);
+                assert!(column.id == hit.id || out == column.raw);
+            }
+        }
+    }
+}
