@@ -5,6 +5,7 @@
 //! interpreter's lock is released while files are read and columns decompressed.
 
 mod channels;
+mod codecs;
 mod errors;
 mod events;
 mod fragments;
@@ -28,6 +29,8 @@ mod _native {
 
     #[pymodule_export]
     use crate::channels::{ChannelReader, sample_times};
+    #[pymodule_export]
+    use crate::codecs::{encode, for_decode, for_encode};
     #[pymodule_export]
     use crate::events::{Event, Events};
     #[pymodule_export]
