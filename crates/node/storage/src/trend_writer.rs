@@ -18,6 +18,7 @@ use crate::error::StorageError;
 use crate::parallel;
 use crate::run::Run;
 use crate::trend::TrendKind;
+use crate::waiting::Waiting;
 use crate::write::{
     ChannelColumn, ChannelFrame, ColumnData, ColumnHook, Ending, NewRun, RunWriter, WriteOptions,
     WriteReport, unwritable,
@@ -69,17 +70,6 @@ struct TrendRun {
     waiting: Vec<Waiting>,
 }
 
-/// A channel's rows that are in no frame yet.
-#[derive(Default)]
-struct Waiting {
-    first: u64,
-    /// Behind the last one.
-    end: u64,
-    rows: u64,
-    spans: Vec<Span>,
-    columns: [Vec<u8>; 5],
-}
-
 impl TrendWriter {
     /// Begins the trends of a run that is, or will be, in `folder`.
     ///
@@ -120,8 +110,8 @@ impl TrendWriter {
         let until = until_ns / TrendKind::Second.period_ns();
         for (place, (_, series)) in self.sums.channels.iter().enumerate() {
             let completed = lock(series).take_complete(until);
-            self.second.waiting[place].take(&completed.seconds);
-            self.minute.waiting[place].take(&completed.minutes);
+            take(&mut self.second.waiting[place], &completed.seconds);
+            take(&mut self.minute.waiting[place], &completed.minutes);
         }
         self.second.write_complete(until)?;
         self.minute.write_complete(until / 60)
@@ -137,8 +127,8 @@ impl TrendWriter {
             let mut series = lock(series);
             let completed = series.finish();
             late_samples += series.late_samples();
-            self.second.waiting[place].take(&completed.seconds);
-            self.minute.waiting[place].take(&completed.minutes);
+            take(&mut self.second.waiting[place], &completed.seconds);
+            take(&mut self.minute.waiting[place], &completed.minutes);
         }
         self.second.write_complete(u64::MAX)?;
         self.minute.write_complete(u64::MAX)?;
@@ -202,7 +192,7 @@ impl TrendRun {
             run: run.run,
             run_number: run.run_number,
         };
-        let waiting = ids.iter().map(|_| Waiting::default()).collect();
+        let waiting = ids.iter().map(|_| waiting()).collect();
         let options = WriteOptions { codings: options.codings.clone(), ..WriteOptions::small() };
         let (ids, writer) = (ids.to_vec(), RunWriter::create(run, options)?);
         Ok(Self { writer, ids, rate, frame_rows, waiting })
@@ -211,7 +201,7 @@ impl TrendRun {
     /// Writes all frames whose rows are complete, that is, before `until`.
     fn write_complete(&mut self, until: u64) -> Result<(), StorageError> {
         loop {
-            let first = self.waiting.iter().filter(|one| one.rows > 0).map(|one| one.first).min();
+            let first = self.waiting.iter().filter(|one| one.rows() > 0).map(Waiting::first).min();
             let Some(first) = first else { return Ok(()) };
             let begin = first / self.frame_rows * self.frame_rows;
             let end = begin + self.frame_rows;
@@ -225,12 +215,12 @@ impl TrendRun {
     fn write_frame(&mut self, begin: u64, end: u64) -> Result<(), StorageError> {
         let mut rest: Vec<Waiting> =
             self.waiting.iter_mut().map(|one| one.split_off(end)).collect();
-        let filled = self.waiting.iter().zip(&self.ids).filter(|(one, _)| one.rows > 0);
+        let filled = self.waiting.iter().zip(&self.ids).filter(|(one, _)| one.rows() > 0);
         let columns = filled.flat_map(|(one, ids)| {
-            ids.iter().zip(&one.columns).map(|(&id, column)| ChannelColumn {
+            ids.iter().zip(one.columns()).map(|(&id, column)| ChannelColumn {
                 id,
-                first_sample: one.first,
-                spans: &one.spans,
+                first_sample: one.first(),
+                spans: one.spans(),
                 samples: ColumnData::Raw(column),
             })
         });
@@ -244,55 +234,6 @@ impl TrendRun {
         self.writer.write_channels(frame)?;
         std::mem::swap(&mut self.waiting, &mut rest);
         Ok(())
-    }
-}
-
-impl Waiting {
-    /// Takes rows behind those that it has.
-    fn take(&mut self, rows: &[Row]) {
-        for row in rows {
-            if self.rows == 0 {
-                self.first = row.index;
-            } else if row.index != self.end {
-                self.spans.push(Span { row: self.rows, sample: row.index });
-            }
-            self.end = row.index + 1;
-            self.rows += 1;
-        }
-        for (statistic, column) in Statistic::ALL.into_iter().zip(&mut self.columns) {
-            statistic.append(rows, column);
-        }
-    }
-
-    /// Splits off the rows from `end` on.
-    fn split_off(&mut self, end: u64) -> Self {
-        if self.rows == 0 || self.end <= end {
-            return Self::default();
-        }
-        // The pieces without a gap: where they begin, and the row.
-        let mut starts = vec![Span { row: 0, sample: self.first }];
-        starts.append(&mut self.spans);
-        let place = starts.partition_point(|span| span.sample < end);
-        let mut later = Self { end: self.end, ..Self::default() };
-        let mut at = starts.get(place).map_or(self.rows, |span| span.row);
-        if let Some(last) = place.checked_sub(1).map(|last| starts[last]) {
-            at = at.min(last.row + (end - last.sample));
-        }
-        later.rows = self.rows - at;
-        let mut spans = starts.split_off(place);
-        let inside = spans.first().is_none_or(|span| span.row > at);
-        later.first = if inside { end } else { spans.remove(0).sample };
-        later.spans = spans.iter().map(|s| Span { row: s.row - at, sample: s.sample }).collect();
-        starts.drain(..starts.len().min(1));
-        self.spans = starts;
-        for (statistic, (mine, theirs)) in
-            Statistic::ALL.into_iter().zip(self.columns.iter_mut().zip(&mut later.columns))
-        {
-            let bytes = (statistic.dtype().bits().unwrap_or(0) / 8) as usize;
-            *theirs = mine.split_off(at as usize * bytes);
-        }
-        (self.rows, self.end) = (at, end.min(self.end));
-        later
     }
 }
 
@@ -340,62 +281,22 @@ pub fn make_trends(
     trends.finish(run.ended())
 }
 
+/// Rows of a trend that are in no frame yet.
+fn waiting() -> Waiting {
+    Waiting::new(Statistic::ALL.map(|one| (one.dtype().bits().unwrap_or(0) / 8) as usize))
+}
+
+/// Takes rows behind those that wait already.
+fn take(waiting: &mut Waiting, rows: &[Row]) {
+    for row in rows {
+        waiting.number(row.index, 1);
+    }
+    for (statistic, column) in Statistic::ALL.into_iter().zip(waiting.columns_mut()) {
+        statistic.append(rows, column);
+    }
+}
+
 fn lock<T>(series: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // Sums are whole between two calls.
     series.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rows(indexes: &[u64]) -> Vec<Row> {
-        let row = |&index: &u64| {
-            let mut series = TrendSeries::new();
-            let channel = TrendChannel::new(
-                catchment_frame::Dtype::F64,
-                &[],
-                SampleRate::new(1, 1).expect("a rate"),
-            );
-            let bytes = (index as f64).to_le_bytes();
-            let partial = channel.expect("a channel").partial(index, &[], &bytes);
-            series.add(&partial.expect("fits"));
-            series.finish().seconds[0]
-        };
-        indexes.iter().map(row).collect()
-    }
-
-    /// Second by second, as they come out of a frame.
-    fn unpacked(waiting: &Waiting) -> Vec<(u64, f64)> {
-        let mut starts = vec![Span { row: 0, sample: waiting.first }];
-        starts.extend_from_slice(&waiting.spans);
-        let means = waiting.columns[0].as_chunks::<8>().0.iter();
-        let of = |row: u64| {
-            let span = starts.iter().rev().find(|span| span.row <= row).expect("a span");
-            span.sample + (row - span.row)
-        };
-        means.enumerate().map(|(row, m)| (of(row as u64), f64::from_le_bytes(*m))).collect()
-    }
-
-    #[test]
-    fn rows_are_split_at_any_border_and_keep_their_numbers() {
-        let all = [3, 4, 5, 9, 10, 20, 21, 22, 40];
-        for end in 0..45 {
-            let mut waiting = Waiting::default();
-            waiting.take(&rows(&all[..4]));
-            waiting.take(&rows(&all[4..]));
-            let later = waiting.split_off(end);
-            let (before, after): (Vec<u64>, Vec<u64>) = all.iter().partition(|&&index| index < end);
-            let expected =
-                |list: Vec<u64>| list.into_iter().map(|n| (n, n as f64)).collect::<Vec<_>>();
-            if !before.is_empty() {
-                assert_eq!(unpacked(&waiting), expected(before.clone()), "before {end}");
-            }
-            assert_eq!(waiting.rows, before.len() as u64, "before {end}");
-            assert_eq!(later.rows, after.len() as u64, "from {end}");
-            if !after.is_empty() {
-                assert_eq!(unpacked(&later), expected(after), "from {end}");
-            }
-        }
-    }
 }

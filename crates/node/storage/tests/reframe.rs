@@ -15,11 +15,14 @@ use signal::Signal;
 
 const NS: u64 = 1_000_000_000;
 
+/// Key, time, flags and fragments of an event.
+type Event = (u64, u64, u32, Vec<Option<Vec<u8>>>);
+
 /// Everything that a run holds.
 #[derive(Debug, PartialEq)]
 struct Contents {
     channels: Vec<Vec<catchment_storage::Segment>>,
-    events: Vec<(u64, u64, u32, Vec<Option<Vec<u8>>>)>,
+    events: Vec<Event>,
     ledger: catchment_model::Ledger,
 }
 

@@ -53,6 +53,12 @@ enum Command {
     Read(commands::read::Arguments),
     /// Write references with which plain xarray opens a run's channels
     Refs(commands::refs::Arguments),
+    /// Write a run's data in other frames, files or codecs
+    Reframe(commands::reframe::Arguments),
+    /// Write chosen channels of a run, at lower rates where asked
+    Reduce(commands::reduce::Arguments),
+    /// Compute the trends of a run that was recorded without
+    Trend(commands::trend::Arguments),
     /// Close files that a killed recorder left open
     Repair(commands::repair::Arguments),
     /// Recompute a run's ledger from its files
@@ -100,6 +106,9 @@ fn dispatch(command: Command, out: &mut Out) -> anyhow::Result<Exit> {
         Command::Inspect(arguments) => commands::inspect::run(arguments, out),
         Command::Read(arguments) => commands::read::run(arguments, out),
         Command::Refs(arguments) => commands::refs::run(arguments, out),
+        Command::Reframe(arguments) => commands::reframe::run(arguments, out),
+        Command::Reduce(arguments) => commands::reduce::run(arguments, out),
+        Command::Trend(arguments) => commands::trend::run(arguments, out),
         Command::Repair(arguments) => commands::repair::run(arguments, out),
         Command::Audit(arguments) => commands::audit::run(arguments, out),
         Command::Bench(arguments) => bench::run(arguments, out),

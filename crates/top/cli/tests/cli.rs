@@ -105,6 +105,12 @@ fn bad_usage_ends_with_2_and_says_what_was_expected() {
         (vec!["demo", "--fault", "kill=90@5"], "expected a source below 90, got 90"),
         (vec!["emulate", "hades-09"], "did you mean hades-90?"),
         (vec!["emulate", "hades-90"], "expected --to IP:PORT"),
+        (vec!["emulate", "ligo-100"], "did you mean ligo-1000?"),
+        (vec!["emulate", "ligo-1000"], "expected --to IP:PORT"),
+        (vec!["emulate", "ligo-1000", "--to", "[::1]:9", "--events", "3"], "not for channels"),
+        (vec!["emulate", "ligo-1000", "--to", "[::1]:9", "--fault", "kill=0@3"], "not for channels"),
+        (vec!["emulate", "ligo-1000", "--to", "[::1]:9", "--slice", "2 s"], "a packet has room for"),
+        (vec!["emulate", "hades-90", "--to", "[::1]:9", "--multiple", "3"], "are for channels"),
         (vec!["bench", "everything"], "limits"),
         (vec!["run", "missing.toml"], "missing.toml: cannot be read"),
     ] {
@@ -345,6 +351,32 @@ fn the_examples_run_and_their_sources_reach_the_recorder() {
         let expected = format!("{events} complete, 0 incomplete, {events} on disk");
         assert!(rest.contains(&expected), "{rest}");
     }
+}
+
+#[test]
+fn channels_are_sent_to_as_many_links_as_were_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    // Two neighbours that nobody has: the system's own choice, and the next one if it is free.
+    let sockets = std::iter::repeat_with(|| {
+        let first = std::net::UdpSocket::bind("127.0.0.1:0").ok()?;
+        let next = first.local_addr().ok()?.port().checked_add(1)?;
+        Some((first, std::net::UdpSocket::bind(("127.0.0.1", next)).ok()?))
+    });
+    let (first, _second) = sockets.take(1_000).flatten().next().unwrap();
+    let to = first.local_addr().unwrap().to_string();
+    let command = ["emulate", "ligo-1000", "--to", &to, "--links", "2", "--multiple", "50"];
+    let ends = ["--slice", "125 ms", "--seconds", "0.05", "--fault", "lose=0.2", "--json"];
+    let sent = json(folder.path(), &[&command[..], &ends[..]].concat(), 0);
+    assert_eq!((&sent["slices"], &sent["slice_ns"]), (&20.into(), &125_000_000.into()));
+    // Two and a half seconds of the preset's 3.63 MB/s.
+    assert_eq!(sent["sample_bytes"], 9_084_000);
+    for link in sent["links"].as_array().unwrap() {
+        assert_eq!(link["fragments_made"], 500 * 20);
+        assert!(link["packets_lost"].as_u64() > Some(0));
+    }
+    let mut bytes = [0; 65_536];
+    let received = first.recv(&mut bytes).unwrap();
+    assert!(catchment_wire::link::Packet::parse(&bytes[..received]).is_ok());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use catchment_codec::Auto;
 use catchment_frame::{Codec, Coding, ColumnEncoder, Element, Span, crc32c};
 
 use crate::coding::ColumnCoding;
@@ -25,19 +26,20 @@ pub(crate) struct Encoded {
     pub crc32c: u32,
     pub stored_bytes: u64,
     pub raw_bytes: u64,
-    /// The stored bytes, unless they are the caller's own.
-    buffer: Option<Vec<u8>>,
+    /// Whether the stored bytes are in the buffer, and not the caller's own.
+    buffered: bool,
+    memory: Memory,
     id: u32,
 }
 
 impl Encoded {
     /// The bytes to store.
     pub(crate) fn stored<'a>(&'a self, data: &'a ColumnData<'a>) -> &'a [u8] {
-        match (&self.buffer, data) {
-            (Some(buffer), _) => &buffer[..self.stored_bytes as usize],
-            (None, ColumnData::Raw(raw)) => raw,
-            (None, ColumnData::Stored(stored)) => stored.bytes,
-            (None, ColumnData::Make(_)) => unreachable!("what is made is in a buffer"),
+        match data {
+            _ if self.buffered => &self.memory.buffer[..self.stored_bytes as usize],
+            ColumnData::Raw(raw) => raw,
+            ColumnData::Stored(stored) => stored.bytes,
+            ColumnData::Make(_) => unreachable!("what is made is in a buffer"),
         }
     }
 }
@@ -45,8 +47,8 @@ impl Encoded {
 /// Encoders and their memory, kept from frame to frame.
 pub(crate) struct Encoders {
     workers: Vec<Worker>,
-    /// Buffers by column: the next frame's column is about as large as this one's.
-    buffers: HashMap<u32, Vec<u8>>,
+    /// By column: the next frame's is about as large as this one's, and is like it.
+    memory: HashMap<u32, Memory>,
 }
 
 #[derive(Default)]
@@ -55,13 +57,20 @@ struct Worker {
     raw: Vec<u8>,
 }
 
-type Task<'a> = (Job<'a>, Vec<u8>);
+/// What is kept of a column from frame to frame.
+#[derive(Default)]
+struct Memory {
+    buffer: Vec<u8>,
+    auto: Option<Auto>,
+}
+
+type Task<'a> = (Job<'a>, Memory);
 type Slot = Option<Result<Encoded, StorageError>>;
 
 impl Encoders {
     pub(crate) fn new(threads: usize) -> Self {
         let workers = (0..threads.max(1)).map(|_| Worker::default()).collect();
-        Self { workers, buffers: HashMap::new() }
+        Self { workers, memory: HashMap::new() }
     }
 
     /// Encodes columns; the result is in their order.
@@ -75,8 +84,8 @@ impl Encoders {
         let threads = if few { 1 } else { self.workers.len().min(jobs.len()) };
         let mut slots: Vec<Slot> = jobs.iter().map(|_| None).collect();
         let tasks = jobs.into_iter().map(|job| {
-            let buffer = self.buffers.remove(&job.id).unwrap_or_default();
-            (job, buffer)
+            let memory = self.memory.remove(&job.id).unwrap_or_default();
+            (job, memory)
         });
         let tasks: Vec<Task<'_>> = tasks.collect();
         let queue = Mutex::new(tasks.into_iter().zip(&mut slots));
@@ -84,8 +93,8 @@ impl Encoders {
             loop {
                 // Whoever panicked holding the lock has not broken the iterator.
                 let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-                let Some(((job, buffer), slot)) = next else { break };
-                *slot = Some(worker.encode(&job, buffer, hooks));
+                let Some(((job, memory), slot)) = next else { break };
+                *slot = Some(worker.encode(&job, memory, hooks));
             }
         };
         let (first, others) = self.workers.split_at_mut(1);
@@ -100,9 +109,7 @@ impl Encoders {
 
     /// Takes the memory of a frame back.
     pub(crate) fn recycle(&mut self, encoded: Vec<Encoded>) {
-        for Encoded { id, buffer, .. } in encoded {
-            self.buffers.extend(buffer.map(|buffer| (id, buffer)));
-        }
+        self.memory.extend(encoded.into_iter().map(|one| (one.id, one.memory)));
     }
 }
 
@@ -110,58 +117,67 @@ impl Worker {
     fn encode(
         &mut self,
         job: &Job<'_>,
-        mut buffer: Vec<u8>,
+        mut memory: Memory,
         hooks: &[Box<dyn ColumnHook>],
     ) -> Result<Encoded, StorageError> {
-        let coding = match job.coding {
-            ColumnCoding::Fixed(coding) => coding,
-            ColumnCoding::Auto => Coding::BitshuffleLz4,
-        };
         let show = |raw: &[u8]| {
             if let Some((first_sample, spans)) = job.samples {
                 hooks.iter().for_each(|hook| hook.raw(job.id, first_sample, spans, raw));
             }
         };
         let id = job.id;
-        let done = |codec, stored: &[u8], raw_bytes| {
-            let stored_bytes = stored.len() as u64;
-            let raw_bytes = raw_bytes as u64;
-            Encoded { codec, crc32c: crc32c(stored), stored_bytes, raw_bytes, buffer: None, id }
-        };
-        match job.data {
-            ColumnData::Stored(stored) => Ok(Encoded {
-                codec: stored.codec,
-                crc32c: stored.crc32c,
-                stored_bytes: stored.bytes.len() as u64,
-                raw_bytes: stored.raw_bytes,
-                buffer: None,
-                id,
-            }),
-            ColumnData::Raw(raw) => {
-                show(raw);
-                let encoded = self.encoder.encode(coding, job.element, raw);
-                let mut result = done(encoded.codec, encoded.stored, raw.len());
-                if encoded.codec != Codec::None {
-                    copy_to(&mut buffer, encoded.stored);
-                    result.buffer = Some(buffer);
-                }
-                Ok(result)
+        let raw = match job.data {
+            ColumnData::Stored(stored) => {
+                return Ok(Encoded {
+                    codec: stored.codec,
+                    crc32c: stored.crc32c,
+                    stored_bytes: stored.bytes.len() as u64,
+                    raw_bytes: stored.raw_bytes,
+                    buffered: false,
+                    memory,
+                    id,
+                });
             }
+            ColumnData::Raw(raw) => raw,
             ColumnData::Make(Make { raw_bytes, make }) => {
-                if coding == Coding::None {
-                    let raw = made(&mut buffer, *raw_bytes, make)?;
+                if job.coding == ColumnCoding::Fixed(Coding::None) {
+                    // Made where it is stored from.
+                    let raw = made(&mut memory.buffer, *raw_bytes, make)?;
                     show(raw);
-                    let result = done(Codec::None, raw, *raw_bytes);
-                    return Ok(Encoded { buffer: Some(buffer), ..result });
+                    let (crc32c, bytes) = (crc32c(raw), raw.len() as u64);
+                    let (codec, stored_bytes, raw_bytes) = (Codec::None, bytes, bytes);
+                    let buffered = true;
+                    return Ok(Encoded {
+                        codec,
+                        crc32c,
+                        stored_bytes,
+                        raw_bytes,
+                        buffered,
+                        memory,
+                        id,
+                    });
                 }
-                let raw = made(&mut self.raw, *raw_bytes, make)?;
-                show(raw);
-                let encoded = self.encoder.encode(coding, job.element, raw);
-                let result = done(encoded.codec, encoded.stored, *raw_bytes);
-                copy_to(&mut buffer, encoded.stored);
-                Ok(Encoded { buffer: Some(buffer), ..result })
+                made(&mut self.raw, *raw_bytes, make)?
             }
+        };
+        show(raw);
+        let coding = match job.coding {
+            ColumnCoding::Fixed(coding) => coding,
+            ColumnCoding::Auto => {
+                let auto = memory.auto.get_or_insert_with(|| Auto::new(job.element));
+                auto.choose(&mut self.encoder, raw, ALL_CPU)
+            }
+        };
+        let encoded = self.encoder.encode(coding, job.element, raw);
+        let made = matches!(job.data, ColumnData::Make(_));
+        let buffered = made || encoded.codec != Codec::None;
+        if buffered {
+            memory.buffer.clear();
+            memory.buffer.extend_from_slice(encoded.stored);
         }
+        let (stored_bytes, raw_bytes) = (encoded.stored.len() as u64, raw.len() as u64);
+        let (codec, crc32c) = (encoded.codec, crc32c(encoded.stored));
+        Ok(Encoded { codec, crc32c, stored_bytes, raw_bytes, buffered, memory, id })
     }
 }
 
@@ -178,10 +194,7 @@ fn made<'a>(
     Ok(&buffer[..raw_bytes])
 }
 
-fn copy_to(buffer: &mut Vec<u8>, bytes: &[u8]) {
-    buffer.clear();
-    buffer.extend_from_slice(bytes);
-}
-
+/// Nothing is lost here when compression takes its time, so that `auto` may take all there is.
+const ALL_CPU: f32 = 1.0;
 /// Frames below are not worth a second thread.
 const ALONE_BYTES_MAX: usize = 256 << 10;

@@ -15,8 +15,8 @@ pub const CHANNELS: [(&str, &str); 4] =
     [("fast", "256"), ("slow", "16"), ("odd", "60000/1001"), ("minute", "1/60")];
 
 /// Codings that every test of reading goes through.
-pub const CODINGS: [&str; 7] =
-    ["none", "lz4", "zstd:3", "bitshuffle+lz4", "shuffle+zstd:1", "pcodec:4", "for"];
+pub const CODINGS: [&str; 8] =
+    ["none", "lz4", "zstd:3", "bitshuffle+lz4", "shuffle+zstd:1", "pcodec:4", "for", "auto"];
 
 const FRAME_S: u64 = 4;
 const NS: u64 = 1_000_000_000;

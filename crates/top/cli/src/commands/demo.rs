@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let mut emulator = high.emulator.expect("the preset has an emulator");
     emulator.seconds = Some(arguments.seconds);
     for fault in &arguments.fault {
-        fault.apply(&mut emulator)?;
+        fault.apply(&mut emulator.faults, emulator.sources.len())?;
     }
     let stop = Stop::listen()?;
     out.say(format_args!(

@@ -1,54 +1,67 @@
-//! `catchment emulate`: sources that send, to a recorder anywhere.
+//! `catchment emulate`: sources or channel links that send, to a recorder anywhere.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use catchment_emulator::{EmulatorConfig, EmulatorReport};
+use catchment_emulator::{
+    EmulatorConfig, EmulatorReport, Faults, LinkEmulatorConfig, SourceReport,
+};
 use catchment_model::units::{Bytes, Count};
 
+use super::emulate_links;
+use super::generate::Multiple;
 use crate::config::{
-    self, Address, RATE_HZ_DEFAULT, Rate, Size, SourceEvent, counted_up, near_matches,
+    self, Address, RATE_HZ_DEFAULT, Rate, Size, SourceEvent, Time, counted_up, near_matches,
 };
 use crate::output::{Exit, Out, UsageError, grouped};
 use crate::session::Sender;
 use crate::signals::Stop;
 
-/// Sends what the sources of a configuration file or of a preset send.
+/// Sends what the sources, or the channel links, of a configuration file or of a preset send.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// A configuration file with an [emulator] section, or a preset: hades-90
+    /// A configuration file with an [emulator] section or with links, or a preset: hades-90, ligo-1000
     #[arg(value_name = "CONFIG|PRESET")]
-    what: String,
-    /// Where the first source sends to; the others follow, a port each
+    pub(super) what: String,
+    /// Where the first source or link sends to; the others follow, a port each
     #[arg(long, value_name = "IP:PORT")]
-    to: Option<Address>,
+    pub(super) to: Option<Address>,
+    /// Channels: how many times faster than real time, a number or max
+    #[arg(long, value_name = "TIMES")]
+    pub(super) multiple: Option<Multiple>,
+    /// Channels: how many links share them, for a preset
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(super) links: Option<u32>,
+    /// Channels: the time of data that is sent together
+    #[arg(long, value_name = "TIME")]
+    pub(super) slice: Option<Time>,
     /// Events per second: "4 kHz", 4000, or max
     #[arg(long)]
-    rate: Option<Rate>,
+    pub(super) rate: Option<Rate>,
     /// Bytes that a packet gathers before it is sent; 0 sends every sub-event alone
     #[arg(long, value_name = "SIZE")]
-    water_mark: Option<Size>,
+    pub(super) water_mark: Option<Size>,
     /// One huge sub-event per so many events and source, at random; 0 for none
     #[arg(long, value_name = "EVENTS")]
-    huge_every: Option<u64>,
+    pub(super) huge_every: Option<u64>,
     /// Let so many events in a row have one size per source
     #[arg(long, value_name = "EVENTS")]
-    equal_bursts: Option<u32>,
+    pub(super) equal_bursts: Option<u32>,
     /// Stop after so many seconds
     #[arg(long, value_parser = super::run::seconds)]
-    seconds: Option<f64>,
+    pub(super) seconds: Option<f64>,
     /// Stop after so many events
     #[arg(long)]
-    events: Option<u64>,
+    pub(super) events: Option<u64>,
     /// What payloads are drawn from
     #[arg(long)]
-    seed: Option<u64>,
+    pub(super) seed: Option<u64>,
     /// A fault on purpose, may be repeated: lose=1e-3, duplicate=, reorder=, corrupt= (share of the
     /// packets), kill=SOURCE@EVENT, restart=SOURCE@EVENT
     #[arg(long, value_name = "FAULT")]
-    fault: Vec<Fault>,
+    pub(super) fault: Vec<Fault>,
 }
 
 /// One `--fault`.
@@ -93,30 +106,35 @@ impl std::str::FromStr for Fault {
 }
 
 impl Fault {
-    /// Adds this fault to an emulator's.
-    pub(crate) fn apply(self, config: &mut EmulatorConfig) -> Result<(), UsageError> {
-        let sources = config.sources.len();
+    /// Adds this fault to those of an emulator of so many sources; links have none.
+    pub(crate) fn apply(self, faults: &mut Faults, sources: usize) -> Result<(), UsageError> {
         let place = |target: SourceEvent| {
             if target.source as usize >= sources {
-                let message = format!("expected a source below {sources}, got {}", target.source);
+                let message = match sources {
+                    0 => "kill and restart are for sources of events, not for channels".into(),
+                    _ => format!("expected a source below {sources}, got {}", target.source),
+                };
                 return Err(UsageError(message));
             }
             Ok(Some((target.source, target.event)))
         };
         match self {
-            Self::Lose(share) => config.faults.lose = share,
-            Self::Duplicate(share) => config.faults.duplicate = share,
-            Self::Reorder(share) => config.faults.reorder = share,
-            Self::Corrupt(share) => config.faults.corrupt = share,
-            Self::Kill(target) => config.faults.kill = place(target)?,
-            Self::Restart(target) => config.faults.restart = place(target)?,
+            Self::Lose(share) => faults.lose = share,
+            Self::Duplicate(share) => faults.duplicate = share,
+            Self::Reorder(share) => faults.reorder = share,
+            Self::Corrupt(share) => faults.corrupt = share,
+            Self::Kill(target) => faults.kill = place(target)?,
+            Self::Restart(target) => faults.restart = place(target)?,
         }
         Ok(())
     }
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let config = configure(&arguments)?;
+    let config = match configure(&arguments)? {
+        What::Sources(config) => config,
+        What::Links(config) => return emulate_links::run(config, &arguments, out),
+    };
     let stop = Stop::listen()?;
     let start = Instant::now();
     let sender = Sender::start(config)?;
@@ -133,24 +151,40 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn configure(arguments: &Arguments) -> anyhow::Result<EmulatorConfig> {
+/// What is to be emulated.
+enum What {
+    Sources(EmulatorConfig),
+    Links(LinkEmulatorConfig),
+}
+
+fn configure(arguments: &Arguments) -> anyhow::Result<What> {
     let path = Path::new(&arguments.what);
     let mut config = if path.exists() || arguments.what.ends_with(".toml") {
         let high = config::load(path)?;
+        if high.emulator.is_none() && !high.recorder.links.is_empty() {
+            return Ok(What::Links(emulate_links::of_recorder(&high.recorder.links)?));
+        }
         high.emulator.with_context(|| {
-            UsageError(format!("{}: expected an [emulator] section, got none", path.display()))
+            let path = path.display();
+            UsageError(format!("{path}: expected an [emulator] section or links, got none"))
         })?
+    } else if let Some(links) = emulate_links::preset(arguments)? {
+        return Ok(What::Links(links));
     } else if let Some(sources) = catchment_emulator::preset(&arguments.what) {
         EmulatorConfig { sources, rate_hz: Some(RATE_HZ_DEFAULT), ..EmulatorConfig::default() }
     } else {
-        let known = ["hades-90"];
+        let known = ["hades-90", "ligo-1000"];
         let near = near_matches(&arguments.what, &known).join("");
         let hint = if near.is_empty() { String::new() } else { format!("; did you mean {near}?") };
         let what = &arguments.what;
         anyhow::bail!(UsageError(format!(
-            "expected a file or a preset (hades-90), got {what:?}{hint}"
+            "expected a file or a preset (hades-90, ligo-1000), got {what:?}{hint}"
         )));
     };
+    if arguments.multiple.is_some() || arguments.links.is_some() || arguments.slice.is_some() {
+        let message = "--multiple, --links and --slice are for channels, not for sources of events";
+        anyhow::bail!(UsageError(message.into()));
+    }
     if let Some(Address(first)) = arguments.to {
         config.targets = (0..config.sources.len() as u32)
             .map(|index| counted_up(first, index))
@@ -161,7 +195,7 @@ fn configure(arguments: &Arguments) -> anyhow::Result<EmulatorConfig> {
         anyhow::bail!(UsageError("expected --to IP:PORT, the first source's target".into()));
     }
     override_by(&mut config, arguments)?;
-    Ok(config)
+    Ok(What::Sources(config))
 }
 
 fn override_by(config: &mut EmulatorConfig, arguments: &Arguments) -> Result<(), UsageError> {
@@ -176,7 +210,8 @@ fn override_by(config: &mut EmulatorConfig, arguments: &Arguments) -> Result<(),
     config.seconds = arguments.seconds.or(config.seconds);
     config.events = arguments.events.or(config.events);
     config.seed = arguments.seed.unwrap_or(config.seed);
-    arguments.fault.iter().try_for_each(|fault| fault.apply(config))
+    let sources = config.sources.len();
+    arguments.fault.iter().try_for_each(|fault| fault.apply(&mut config.faults, sources))
 }
 
 fn say_live(sender: &Sender, start: Instant, out: &mut Out) -> anyhow::Result<()> {
@@ -212,6 +247,11 @@ fn say_report(report: &EmulatorReport, out: &mut Out) -> anyhow::Result<()> {
         grouped(total.fragments_sent),
         Bytes(total.bytes_sent)
     ))?;
+    say_faults(&total, "fragments", out)
+}
+
+/// What was not sent as it should be, if there is anything.
+pub(super) fn say_faults(total: &SourceReport, unit: &str, out: &mut Out) -> anyhow::Result<()> {
     for (what, packets, fragments) in [
         ("not taken by the kernel", total.packets_unsent, total.fragments_unsent),
         ("lost on purpose", total.packets_lost, total.fragments_lost),
@@ -223,7 +263,7 @@ fn say_report(report: &EmulatorReport, out: &mut Out) -> anyhow::Result<()> {
     ] {
         if fragments > 0 {
             let (packets, fragments) = (grouped(packets), grouped(fragments));
-            out.line(format_args!("  {what}: {packets} packets, {fragments} fragments"))?;
+            out.line(format_args!("  {what}: {packets} packets, {fragments} {unit}"))?;
         }
     }
     Ok(())

@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
 
 /// How much faster than real time; none: as fast as it goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Multiple(Option<f64>);
+pub(super) struct Multiple(pub(super) Option<f64>);
 
 impl std::str::FromStr for Multiple {
     type Err = String;

@@ -1,5 +1,6 @@
 //! `catchment inspect`: what stands in a file or a run.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use catchment_model::units::{Bytes, Count};
@@ -26,6 +27,9 @@ pub(crate) struct Arguments {
     /// Show every source
     #[arg(long)]
     sources: bool,
+    /// Show every channel: type, rate, time, and how its columns are stored
+    #[arg(long)]
+    channels: bool,
     /// Show the configuration that was run, and nothing else
     #[arg(long)]
     config: bool,
@@ -45,6 +49,9 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         say_run(&run, out)?;
         if arguments.sources {
             say_sources(&run, out)?;
+        }
+        if arguments.channels {
+            say_channels(&run, out)?;
         }
         if arguments.frames {
             say_frames(&run, out)?;
@@ -75,6 +82,17 @@ fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
     let groups: Vec<String> =
         groups.iter().map(|(name, count)| format!("{count} {name}")).collect();
     out.line(format_args!("  sources  {} ({})", run.sources().len(), groups.join(", ")))?;
+    if !run.channels().is_empty() {
+        let frames = run.channel_frames();
+        let start = frames.iter().map(|frame| frame.summary.info.time_first_ns).min().unwrap_or(0);
+        let end = frames.iter().map(|frame| frame.summary.info.time_last_ns).max().unwrap_or(0);
+        out.line(format_args!(
+            "  channels {} in {} frames over {:.1} s",
+            grouped(run.channels().len() as u64),
+            grouped(frames.len() as u64),
+            end.saturating_sub(start) as f64 / 1e9
+        ))?;
+    }
     let seconds = seconds(run);
     let events = run.event_count();
     out.line(format_args!(
@@ -135,21 +153,90 @@ fn say_sources(run: &Run, out: &mut Out) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn say_frames(run: &Run, out: &mut Out) -> anyhow::Result<()> {
-    let mut table =
-        Table::new(&["frame", "file", "offset", "bytes", "columns", "events", "first", "last"]);
-    for (index, frame) in run.frames().iter().enumerate() {
-        let (summary, info) = (&frame.summary, &frame.summary.info);
+fn say_channels(run: &Run, out: &mut Out) -> anyhow::Result<()> {
+    let heads = ["channel", "type", "rate", "unit", "samples", "gaps", "raw", "stored", "codecs"];
+    let mut table = Table::new(&heads);
+    for place in 0..run.channels().len() {
+        let stored = Stored::of(run, place)?;
+        let info = &run.channels()[place];
+        let shape = if info.shape.is_empty() { String::new() } else { format!("{:?}", info.shape) };
         table.row([
-            index.to_string(),
-            frame.file.to_string(),
-            summary.offset.to_string(),
-            summary.frame_bytes.to_string(),
-            summary.column_count.to_string(),
-            info.rows.to_string(),
-            info.key_first.to_string(),
-            info.key_last.to_string(),
+            info.name.clone(),
+            format!("{}{shape}", info.dtype.name()),
+            info.rate.to_string(),
+            info.unit.clone(),
+            grouped(stored.samples),
+            stored.gaps.to_string(),
+            Bytes(stored.raw_bytes).to_string(),
+            Bytes(stored.stored_bytes).to_string(),
+            stored.codecs_text(),
         ]);
+    }
+    table.lines().iter().try_for_each(|line| out.line(line))?;
+    Ok(())
+}
+
+/// How a channel is stored, from the index alone.
+#[derive(Default, serde::Serialize)]
+struct Stored {
+    samples: u64,
+    gaps: u64,
+    raw_bytes: u64,
+    stored_bytes: u64,
+    /// Columns by codec.
+    codecs: BTreeMap<String, u64>,
+}
+
+impl Stored {
+    fn of(run: &Run, place: usize) -> anyhow::Result<Self> {
+        let mut stored = Self::default();
+        let Some(channel) = run.channel_at(place) else { return Ok(stored) };
+        let mut end = None;
+        let mut column = None;
+        for piece in channel.pieces()? {
+            stored.samples += piece.samples;
+            stored.gaps += u64::from(end.is_some_and(|end| end != piece.first_sample));
+            end = Some(piece.end_sample());
+            // The pieces of a column follow each other.
+            if column.replace(piece.frame) != Some(piece.frame) {
+                stored.raw_bytes += piece.entry.raw_bytes;
+                stored.stored_bytes += piece.entry.stored_bytes;
+                *stored.codecs.entry(piece.entry.codec.to_string()).or_default() += 1;
+            }
+        }
+        Ok(stored)
+    }
+
+    /// `blosc`, or `blosc 12, none 3` where columns differ.
+    fn codecs_text(&self) -> String {
+        let single = self.codecs.len() == 1;
+        let text = |(codec, count): (&String, &u64)| match single {
+            true => codec.clone(),
+            false => format!("{codec} {count}"),
+        };
+        self.codecs.iter().map(text).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn say_frames(run: &Run, out: &mut Out) -> anyhow::Result<()> {
+    let heads = ["frame", "kind", "file", "offset", "bytes", "columns", "rows", "first", "last"];
+    let mut table = Table::new(&heads);
+    let kinds = [("events", run.frames()), ("channels", run.channel_frames())];
+    for (kind, frames) in kinds {
+        for (index, frame) in frames.iter().enumerate() {
+            let (summary, info) = (&frame.summary, &frame.summary.info);
+            table.row([
+                index.to_string(),
+                kind.to_owned(),
+                frame.file.to_string(),
+                summary.offset.to_string(),
+                summary.frame_bytes.to_string(),
+                summary.column_count.to_string(),
+                info.rows.to_string(),
+                info.key_first.to_string(),
+                info.key_last.to_string(),
+            ]);
+        }
     }
     table.lines().iter().try_for_each(|line| out.line(line))?;
     Ok(())
@@ -200,6 +287,17 @@ fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
             })
         })
         .collect();
+    let channels: anyhow::Result<Vec<Value>> = (0..run.channels().len())
+        .map(|place| {
+            let info = &run.channels()[place];
+            Ok(json!({
+                "name": info.name, "dtype": info.dtype.name(), "shape": info.shape,
+                "rate": [info.rate.num(), info.rate.den()], "unit": info.unit,
+                "time_scale": info.time_scale.name(), "scale": info.scale,
+                "offset": info.offset, "stored": Stored::of(run, place)?,
+            }))
+        })
+        .collect();
     let files: Vec<Value> = run
         .files()
         .map(|file| {
@@ -222,6 +320,8 @@ fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
         "frames": run.frames().len(),
         "files": files,
         "sources": sources,
+        "channels": channels?,
+        "channel_frames": run.channel_frames().len(),
         "books": ledger.map(|ledger| Books { judged: run.ended(), ..Books::of(ledger) }),
         "problems": run.problems().iter().map(ToString::to_string).collect::<Vec<_>>(),
         "verified": verified,

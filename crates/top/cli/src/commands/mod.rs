@@ -3,10 +3,14 @@
 pub(crate) mod audit;
 pub(crate) mod demo;
 pub(crate) mod emulate;
+mod emulate_links;
 pub(crate) mod generate;
 pub(crate) mod inspect;
 pub(crate) mod read;
+pub(crate) mod reduce;
+pub(crate) mod reframe;
 pub(crate) mod refs;
 pub(crate) mod repair;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod trend;

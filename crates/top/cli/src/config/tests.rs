@@ -261,3 +261,14 @@ fn a_source_says_what_its_payload_is() {
     assert!(message(&text).starts_with("run.toml:4:"), "{}", message(&text));
     assert!(message(&source("{ dtype = \"bits\" }")).starts_with("run.toml:4:"));
 }
+
+#[test]
+fn the_example_of_a_thousand_channels_says_what_it_means() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/ligo-1000.toml");
+    let config = load(&path).unwrap().recorder;
+    assert_eq!(config.links[0].channels.len(), 1_000);
+    assert_eq!(config.links[0].address.port(), 20_200);
+    assert_eq!(config.frame.duration_ns, 64_000_000_000);
+    assert_eq!(config.frame.codec.to_string(), "bitshuffle+lz4");
+    assert_eq!(config.encode.rules[0].codec.to_string(), "for");
+}

@@ -1,0 +1,256 @@
+//! Reduced data sets: some of a run's channels, some of them at lower rates.
+//!
+//! Channels are decimated through the filters of `catchment-decimate`, whose promises hold here: what
+//! would fold is suppressed, times are kept exactly, and where the filter has no samples, at the ends
+//! and beside gaps, there is no output. Where source frames begin and end makes no difference.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use catchment_decimate::{ChannelDecimator, Decimated, Design, OutputType, factor_between};
+use catchment_frame::{ChannelInfo, Schema};
+use catchment_model::SampleRate;
+
+use crate::channels::Select;
+use crate::coding::Codings;
+use crate::error::StorageError;
+use crate::glob;
+use crate::parallel;
+use crate::reframe::Done;
+use crate::run::Run;
+use crate::waiting::Waiting;
+use crate::write::{
+    ChannelColumn, ChannelFrame, ColumnData, Ending, NewRun, RunWriter, WriteOptions, WriteReport,
+    unwritable,
+};
+
+/// Which channels, and how fast.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// Names that fit this pattern (`*`, `?`).
+    pub pattern: String,
+    /// The highest rate: channels above it are decimated to it, by a whole factor. `None`: as they
+    /// are.
+    pub rate: Option<SampleRate>,
+}
+
+/// What a reduced data set is to be.
+#[derive(Clone, Debug, Default)]
+pub struct ReduceOptions {
+    /// The channels: the last selection whose pattern fits a name counts.
+    pub select: Vec<Selection>,
+    /// Time of one frame, which begin at multiples of it; `None`: that of the source's first one.
+    pub frame_ns: Option<u64>,
+    /// Decimated integers are rounded to their own type, not kept as floating-point numbers.
+    pub keep_dtype: bool,
+    /// How columns are encoded.
+    pub codings: Codings,
+    /// Files. The codings here are not looked at.
+    pub write: WriteOptions,
+}
+
+/// What a reduced data set is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReduceReport {
+    /// What was written.
+    pub write: WriteReport,
+    /// The channels that were decimated.
+    pub decimated: Vec<Reduction>,
+    /// Numbers that were set to a limit of their type.
+    pub saturated: u64,
+}
+
+/// A channel that was decimated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reduction {
+    /// Its name.
+    pub name: String,
+    /// Its rate in the source.
+    pub rate_before: SampleRate,
+    /// Its rate now.
+    pub rate_after: SampleRate,
+}
+
+/// One channel on its way.
+struct Reduced {
+    /// Its place among the source's channels.
+    place: usize,
+    /// Its column in the new run.
+    id: u32,
+    rate: SampleRate,
+    decimator: Option<ChannelDecimator>,
+    decimated: Decimated,
+    /// Time by which output comes later than input.
+    delay_ns: u64,
+    waiting: Waiting,
+}
+
+/// Writes a reduced data set: a run of its own, with the same number and configuration. Events are
+/// not in it.
+///
+/// # Errors
+/// No channel selected, a rate that cannot be reached by a whole factor, frames that do not follow
+/// each other in time, a column that cannot be read, or a disk that refuses.
+pub fn reduce(
+    run: &Run,
+    folder: &Path,
+    name: &str,
+    options: &ReduceOptions,
+    mut progress: impl FnMut(Done),
+) -> Result<ReduceReport, StorageError> {
+    if !run.channels_ordered() {
+        return Err(unwritable(
+            "a reduced data set",
+            "the frames do not follow each other in time",
+        ));
+    }
+    let (schema, channels, decimated) = plan(run, options)?;
+    let header = run.header();
+    let new = NewRun {
+        run_number: header.run_number,
+        config: header.config.clone(),
+        ..NewRun::new(folder, name, schema)?
+    };
+    let write = WriteOptions { codings: options.codings.clone(), ..options.write.clone() };
+    let mut writer = RunWriter::create(new, write)?;
+    let frames = run.channel_frames();
+    let first = frames.first().map(|frame| frame.summary.info);
+    let length = first.map(|info| info.time_last_ns - info.time_first_ns).unwrap_or(1);
+    let length = options.frame_ns.unwrap_or(length).max(1);
+    let delay_ns = channels.iter().map(|channel| channel.delay_ns).max().unwrap_or(0);
+    let channels: Vec<_> = channels.into_iter().map(Mutex::new).collect();
+    for (place, frame) in frames.iter().enumerate() {
+        parallel::map(
+            channels.iter().collect(),
+            parallel::threads(),
+            |channel: &Mutex<Reduced>| lock(channel).take(run, place),
+        )?;
+        let complete_ns = frame.summary.info.time_last_ns.saturating_sub(delay_ns);
+        write_complete(&mut writer, &channels, complete_ns, length)?;
+        progress(Done { frames: place + 1, frames_total: frames.len() });
+    }
+    write_complete(&mut writer, &channels, u64::MAX, length)?;
+    let saturated = channels.iter().map(|channel| lock(channel).decimated.saturated()).sum();
+    let flags = run.files().last().and_then(|file| file.flags);
+    let data_lost = flags.is_some_and(|flags| flags.data_lost);
+    let write = writer.finish(Ending { ledger: None, run_ended: run.ended(), data_lost })?;
+    Ok(ReduceReport { write, decimated, saturated })
+}
+
+/// The new schema, and what becomes of each channel in it.
+fn plan(
+    run: &Run,
+    options: &ReduceOptions,
+) -> Result<(Schema, Vec<Reduced>, Vec<Reduction>), StorageError> {
+    let (mut infos, mut channels, mut reductions) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, info) in run.channels().iter().enumerate() {
+        let fits = |one: &&Selection| glob::matches(&one.pattern, &info.name);
+        let Some(selection) = options.select.iter().rev().find(fits) else { continue };
+        let output = if options.keep_dtype { OutputType::Same } else { OutputType::Float };
+        let mut new = info.clone();
+        let mut decimator = None;
+        let mut delay_ns = 0;
+        if let Some(rate) = selection.rate.filter(|rate| is_above(info.rate, *rate)) {
+            let failed = |problem: &str| unwritable(&format!("{} at {rate}", info.name), problem);
+            let factor = factor_between(info.rate, rate);
+            let factor = factor.ok_or_else(|| failed("its rate is no multiple of that"))?;
+            let design = Design::new(factor).map_err(|error| failed(&error.to_string()))?;
+            let made = ChannelDecimator::new(&design, info.dtype, &info.shape, output);
+            let made = made.map_err(|error| failed(&error.to_string()))?;
+            delay_ns = info.rate.time_ns(design.half_support() + factor).saturating_add(1);
+            new.dtype = made.output_dtype();
+            new.rate = rate;
+            decimator = Some(made);
+            let (name, rate_before) = (info.name.clone(), info.rate);
+            reductions.push(Reduction { name, rate_before, rate_after: rate });
+        }
+        let waiting = Waiting::new([new.sample_bytes() as usize]);
+        let (rate, decimated) = (new.rate, Decimated::default());
+        channels.push(Reduced { place, id: 0, rate, decimator, decimated, delay_ns, waiting });
+        infos.push(new);
+    }
+    if infos.is_empty() {
+        return Err(unwritable("a reduced data set", "no channel has a name that fits"));
+    }
+    let schema = Schema::channels(run.sources().to_vec(), infos);
+    let schema = schema.map_err(|error| unwritable("schema", &error.to_string()))?;
+    let ids = schema.columns.iter().filter_map(ChannelInfo::of).map(|info| info.id);
+    channels.iter_mut().zip(ids).for_each(|(channel, id)| channel.id = id);
+    Ok((schema, channels, reductions))
+}
+
+impl Reduced {
+    /// Takes the samples of the source's next frame.
+    fn take(&mut self, run: &Run, frame: usize) -> Result<(), StorageError> {
+        let Some(channel) = run.channel_at(self.place) else { return Ok(()) };
+        for segment in channel.read_alone(&Select::Frames(frame..frame + 1))? {
+            let Some(decimator) = &mut self.decimator else {
+                self.waiting.take(segment.first_sample, &segment.bytes);
+                continue;
+            };
+            decimator
+                .push(segment.first_sample, &segment.bytes, &mut self.decimated)
+                .map_err(|error| unwritable(&channel.info().name, &error.to_string()))?;
+        }
+        if let Some(first) = self.decimated.first_sample() {
+            let starts = [catchment_frame::Span { row: 0, sample: first }];
+            let starts: Vec<_> = starts.iter().chain(self.decimated.spans()).copied().collect();
+            let row_bytes = self.decimated.bytes().len() / self.decimated.rows() as usize;
+            for (index, start) in starts.iter().enumerate() {
+                let end = starts.get(index + 1).map_or(self.decimated.rows(), |next| next.row);
+                let bytes = start.row as usize * row_bytes..end as usize * row_bytes;
+                self.waiting.take(start.sample, &self.decimated.bytes()[bytes]);
+            }
+            self.decimated.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Writes the frames that end by that time.
+fn write_complete(
+    writer: &mut RunWriter,
+    channels: &[Mutex<Reduced>],
+    until_ns: u64,
+    length: u64,
+) -> Result<(), StorageError> {
+    loop {
+        let mut locked: Vec<_> = channels.iter().map(lock).collect();
+        let filled = locked.iter().filter(|channel| channel.waiting.rows() > 0);
+        let first = filled.map(|channel| channel.rate.time_ns(channel.waiting.first())).min();
+        let Some(first_ns) = first else { return Ok(()) };
+        let start_ns = first_ns / length * length;
+        let end_ns = start_ns.saturating_add(length);
+        if end_ns > until_ns {
+            return Ok(());
+        }
+        let later: Vec<Waiting> = locked
+            .iter_mut()
+            .map(|channel| {
+                let end = channel.rate.first_sample_at(end_ns);
+                channel.waiting.split_off(end)
+            })
+            .collect();
+        let columns = locked.iter().filter(|channel| channel.waiting.rows() > 0);
+        let columns = columns.map(|channel| ChannelColumn {
+            id: channel.id,
+            first_sample: channel.waiting.first(),
+            spans: channel.waiting.spans(),
+            samples: ColumnData::Raw(&channel.waiting.columns()[0]),
+        });
+        let columns = columns.collect();
+        let (keys, increments) = ((0, 0), None);
+        writer.write_channels(ChannelFrame { start_ns, end_ns, columns, keys, increments })?;
+        locked.iter_mut().zip(later).for_each(|(channel, later)| channel.waiting = later);
+    }
+}
+
+fn is_above(rate: SampleRate, other: SampleRate) -> bool {
+    let cross = |a: SampleRate, b: SampleRate| u128::from(a.num()) * u128::from(b.den());
+    cross(rate, other) > cross(other, rate)
+}
+
+fn lock(channel: &Mutex<Reduced>) -> std::sync::MutexGuard<'_, Reduced> {
+    // After a panic elsewhere the whole operation ends.
+    channel.lock().unwrap_or_else(PoisonError::into_inner)
+}

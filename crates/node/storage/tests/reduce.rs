@@ -1,0 +1,126 @@
+//! Reduced data sets: channels selected, some of them decimated.
+
+mod signal;
+
+use catchment_frame::{ChannelInfo, Dtype, Schema, Span};
+use catchment_model::SampleRate;
+use catchment_storage::{
+    ChannelColumn, ChannelFrame, ColumnData, Ending, NewRun, ReduceOptions, Run, RunWriter, Select,
+    Selection, StorageError, Verdict, WriteOptions, audit, reduce, verify,
+};
+use signal::Signal;
+
+const NS: u64 = 1_000_000_000;
+const START_S: u64 = 1_795_219_200;
+const FRAMES: u64 = 40;
+
+/// A sine of 1 Hz at 256 Hz in frames of 4 s; frame 20 lacks its samples 100 to 149.
+fn sine(folder: &std::path::Path) {
+    let rate = SampleRate::new(256, 1).expect("a rate");
+    let channels =
+        vec![ChannelInfo::new("f32", Dtype::F32, rate), ChannelInfo::new("i16", Dtype::I16, rate)];
+    let schema = Schema::channels(Vec::new(), channels).expect("a schema");
+    let ids: Vec<_> = schema.columns.iter().filter_map(ChannelInfo::of).map(|c| c.id).collect();
+    let run = NewRun::new(folder, "sine", schema).expect("a run");
+    let mut writer = RunWriter::create(run, WriteOptions::small()).expect("begins");
+    for frame in 0..FRAMES {
+        let (start_ns, end_ns) = ((START_S + 4 * frame) * NS, (START_S + 4 * frame + 4) * NS);
+        let first_sample = rate.first_sample_at(start_ns);
+        let gap = frame == 20;
+        let rows = (0..1_024u64).filter(|row| !gap || !(100..150).contains(row));
+        let value =
+            |row: u64| (std::f64::consts::TAU * ((first_sample + row) % 256) as f64 / 256.0).sin();
+        let values: Vec<f64> = rows.map(value).collect();
+        let floats: Vec<u8> = values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect();
+        let ints = values.iter().flat_map(|v| ((v * 1_000.0).round() as i16).to_le_bytes());
+        let ints: Vec<u8> = ints.collect();
+        let spans = [Span { row: 100, sample: first_sample + 150 }];
+        let spans = if gap { &spans[..] } else { &[] };
+        let column =
+            |id, bytes| ChannelColumn { id, first_sample, spans, samples: ColumnData::Raw(bytes) };
+        let columns = vec![column(ids[0], &floats), column(ids[1], &ints)];
+        let (keys, increments) = ((0, 0), None);
+        let frame = ChannelFrame { start_ns, end_ns, columns, keys, increments };
+        writer.write_channels(frame).expect("writes");
+    }
+    writer.finish(Ending { run_ended: true, ..Ending::default() }).expect("ends");
+}
+
+fn selection(pattern: &str, rate: Option<&str>) -> Selection {
+    let rate = rate.map(|text| text.parse().expect("a rate"));
+    Selection { pattern: pattern.into(), rate }
+}
+
+#[test]
+fn a_decimated_sine_is_the_sine_at_the_new_times_and_gaps_stay_gaps() {
+    let (source, target) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir());
+    let target = target.expect("a folder");
+    sine(source.path());
+    let run = Run::open(source.path()).expect("opens");
+    let select = vec![selection("*", Some("32"))];
+    for frame_ns in [None, Some(7 * NS), Some(3_600 * NS)] {
+        let folder = target.path().join(format!("{frame_ns:?}"));
+        let options =
+            ReduceOptions { select: select.clone(), frame_ns, ..ReduceOptions::default() };
+        let report = reduce(&run, &folder, "reduced", &options, |_| {}).expect("writes");
+        assert_eq!((report.decimated.len(), report.saturated), (2, 0));
+        let reduced = Run::open(&folder).expect("opens");
+        assert!(verify(&reduced, |_| {}).is_intact() && reduced.ended());
+        assert_eq!(audit(&reduced).expect("reads").verdict, Verdict::Balanced);
+        for (name, scale) in [("f32", 1.0), ("i16", 1_000.0)] {
+            let channel = reduced.channel(name).expect("is there");
+            assert_eq!((channel.info().dtype, channel.info().rate.num()), (Dtype::F32, 32));
+            let segments = channel.read(&Select::All).expect("reads");
+            assert_eq!(segments.len(), 2, "before and behind the gap");
+            // Half of the filter's support is missing at each of the four ends.
+            let samples: u64 = segments.iter().map(|segment| segment.samples).sum();
+            assert!((FRAMES * 128 - 4 * 30..FRAMES * 128).contains(&samples), "{samples}");
+            for segment in segments {
+                let (values, _) = segment.bytes.as_chunks::<4>();
+                for (row, bytes) in values.iter().enumerate() {
+                    let sample = segment.first_sample + row as u64;
+                    let phase = std::f64::consts::TAU * (sample % 32) as f64 / 32.0;
+                    let got = f64::from(f32::from_le_bytes(*bytes));
+                    let error = (got - scale * phase.sin()).abs();
+                    assert!(error < 2e-3 * scale, "{name} {sample}: {got}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn channels_that_are_not_above_the_rate_are_kept_as_they_are() {
+    let made = Signal { gap: true, ..Signal::default() }.write();
+    let run = Run::open(made.path()).expect("opens");
+    let folder = tempfile::tempdir().expect("a folder");
+    let select = vec![selection("*o*", None), selection("fast", None), selection("m*", Some("1"))];
+    let options = ReduceOptions { select, ..ReduceOptions::default() };
+    let report = reduce(&run, folder.path(), "reduced", &options, |_| {}).expect("writes");
+    assert!(report.decimated.is_empty());
+    let reduced = Run::open(folder.path()).expect("opens");
+    let names: Vec<_> = reduced.channels().iter().map(|info| info.name.as_str()).collect();
+    assert_eq!(names, ["fast", "slow", "odd", "minute"]);
+    for name in names {
+        let read = |run: &Run| run.channel(name).expect("is there").read(&Select::All);
+        assert_eq!(read(&reduced).expect("reads"), read(&run).expect("reads"));
+    }
+    assert_ne!(reduced.header().run, run.header().run);
+}
+
+#[test]
+fn what_cannot_be_reduced_is_said_and_leaves_no_file() {
+    let made = Signal::default().write();
+    let run = Run::open(made.path()).expect("opens");
+    let folder = tempfile::tempdir().expect("a folder");
+    for select in [
+        vec![selection("nothing*", None)],
+        // 256 to 100 is no whole factor.
+        vec![selection("fast", Some("100"))],
+    ] {
+        let options = ReduceOptions { select, ..ReduceOptions::default() };
+        let error = reduce(&run, folder.path(), "reduced", &options, |_| {}).expect_err("cannot");
+        assert!(matches!(error, StorageError::Unwritable { .. }), "{error}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 0);
+}

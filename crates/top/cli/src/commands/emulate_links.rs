@@ -1,0 +1,167 @@
+//! `catchment emulate` of channel links: a preset's, or those that a configuration file records.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use catchment_emulator::{
+    EmulatedChannel, EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig,
+    LinkEmulatorReport, channel_preset,
+};
+use catchment_model::units::{Bytes, Count};
+use catchment_recorder::LinkConfig;
+use catchment_telemetry::ThreadTimes;
+
+use super::emulate::{Arguments, say_faults};
+use crate::config::{Address, counted_up};
+use crate::output::{Exit, Out, UsageError, grouped};
+use crate::signals::Stop;
+
+/// The preset of that name, sent to as many links as were asked for; none, if there is no such preset.
+pub(crate) fn preset(arguments: &Arguments) -> anyhow::Result<Option<LinkEmulatorConfig>> {
+    let Some(channels) = channel_preset(&arguments.what) else { return Ok(None) };
+    let Some(Address(first)) = arguments.to else {
+        anyhow::bail!(UsageError("expected --to IP:PORT, the first link's target".into()));
+    };
+    let targets: Vec<_> = (0..arguments.links.unwrap_or(1).max(1))
+        .map(|index| counted_up(first, index))
+        .collect::<Option<_>>()
+        .ok_or_else(|| UsageError(format!("--to {first}: there are not enough ports above")))?;
+    let links = EmulatedLink::dealt(channels.len(), &targets);
+    Ok(Some(LinkEmulatorConfig { channels, links, ..LinkEmulatorConfig::default() }))
+}
+
+/// What the links of a recorder's configuration receive.
+pub(crate) fn of_recorder(links: &[LinkConfig]) -> anyhow::Result<LinkEmulatorConfig> {
+    let mut config = LinkEmulatorConfig::default();
+    for (number, link) in (0..).zip(links) {
+        config.slice_ns = link.slice_ns;
+        config.time_scale = link.time_scale;
+        let first = config.channels.len() as u32;
+        for channel in &link.channels {
+            if !channel.shape.is_empty() {
+                let message = format!(
+                    "channel {}: emulated channels have single numbers for samples, got shape {:?}",
+                    channel.name, channel.shape
+                );
+                anyhow::bail!(UsageError(message));
+            }
+            config.channels.push(EmulatedChannel {
+                name: channel.name.clone(),
+                dtype: channel.dtype,
+                rate: channel.rate,
+                unit: channel.unit.clone(),
+            });
+        }
+        let channels = (first..config.channels.len() as u32).collect();
+        config.links.push(EmulatedLink { number, target: link.address, channels });
+    }
+    Ok(config)
+}
+
+pub(crate) fn run(
+    mut config: LinkEmulatorConfig,
+    arguments: &Arguments,
+    out: &mut Out,
+) -> anyhow::Result<Exit> {
+    override_by(&mut config, arguments)?;
+    let emulator =
+        LinkEmulator::new(config).map_err(|error| UsageError(format!("emulate: {error}")))?;
+    let stop = Stop::listen()?;
+    let (ends, live, times) =
+        (AtomicBool::new(false), EmulatorLive::default(), ThreadTimes::default());
+    let start = Instant::now();
+    let report = std::thread::scope(|scope| {
+        let thread =
+            std::thread::Builder::new().name("emulate".into()).spawn_scoped(scope, || {
+                let _guard = times.register("emulate");
+                emulator.run(&ends, &live)
+            })?;
+        let mut shown = start;
+        let mut told = Ok(());
+        while !thread.is_finished() && !stop.asked() && told.is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+            if shown.elapsed() >= Duration::from_secs(1) {
+                shown = Instant::now();
+                told = say_live(&emulator, &live, start, out);
+            }
+        }
+        ends.store(true, Relaxed);
+        let report = thread.join().map_err(|_| anyhow::anyhow!("the emulator's thread failed"))?;
+        told.and(report.map_err(anyhow::Error::from))
+    })?;
+    say_report(&report, out)?;
+    Ok(Exit::Done)
+}
+
+fn override_by(config: &mut LinkEmulatorConfig, arguments: &Arguments) -> anyhow::Result<()> {
+    for (key, given) in [
+        ("--rate", arguments.rate.is_some()),
+        ("--water-mark", arguments.water_mark.is_some()),
+        ("--huge-every", arguments.huge_every.is_some()),
+        ("--equal-bursts", arguments.equal_bursts.is_some()),
+        ("--events", arguments.events.is_some()),
+    ] {
+        if given {
+            anyhow::bail!(UsageError(format!("{key} is for sources of events, not for channels")));
+        }
+    }
+    if config.links.iter().any(|link| link.target.port() == 0) {
+        anyhow::bail!(UsageError("expected links with ports to send to, got port 0".into()));
+    }
+    if let Some(multiple) = arguments.multiple {
+        config.multiple = multiple.0;
+    }
+    config.slice_ns = arguments.slice.map_or(config.slice_ns, |slice| slice.0);
+    config.seconds = arguments.seconds.or(config.seconds);
+    config.seed = arguments.seed.unwrap_or(config.seed);
+    for fault in &arguments.fault {
+        // No link is a source that could be killed.
+        fault.apply(&mut config.faults, 0)?;
+    }
+    Ok(())
+}
+
+fn say_live(
+    emulator: &LinkEmulator,
+    live: &EmulatorLive,
+    start: Instant,
+    out: &mut Out,
+) -> anyhow::Result<()> {
+    let seconds = start.elapsed().as_secs_f64();
+    let data_s = live.events.load(Relaxed) as f64 * emulator.config().slice_ns as f64 / 1e9;
+    let bytes = live.bytes.load(Relaxed);
+    out.say(format_args!(
+        "{seconds:.1} s  {data_s:.1} s of data  {} packets  {}  {}/s",
+        grouped(live.packets.load(Relaxed)),
+        Bytes(bytes),
+        Bytes((bytes as f64 / seconds) as u64)
+    ))?;
+    Ok(out.flush()?)
+}
+
+fn say_report(report: &LinkEmulatorReport, out: &mut Out) -> anyhow::Result<()> {
+    if out.json {
+        return out.object(report);
+    }
+    let total = report.total();
+    let seconds = report.seconds.max(1e-9);
+    out.line(format_args!(
+        "Sent {:.1} s of data in {:.1} s, {} of samples ({}/s), seed {}, {:.0} % of a CPU.",
+        report.slices as f64 * report.slice_ns as f64 / 1e9,
+        report.seconds,
+        Bytes(report.sample_bytes),
+        Bytes((report.sample_bytes as f64 / seconds) as u64),
+        report.seed,
+        report.cpu_ns as f64 / 1e7 / seconds
+    ))?;
+    out.line(format_args!(
+        "  {} slices from {}, {} packets, {} parts ({}/s), {}",
+        grouped(report.slices),
+        report.first_slice,
+        grouped(total.packets_sent),
+        grouped(total.fragments_sent),
+        Count(total.fragments_sent as f64 / seconds),
+        Bytes(total.bytes_sent)
+    ))?;
+    say_faults(&total, "parts", out)
+}

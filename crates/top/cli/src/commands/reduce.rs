@@ -1,0 +1,92 @@
+//! `catchment reduce`: a smaller run, of some channels and at lower rates.
+
+use std::path::PathBuf;
+
+use catchment_model::SampleRate;
+use catchment_storage::{Codings, ColumnCoding, ReduceOptions, Run, Selection, reduce};
+
+use super::reframe::{Files, name_of, say};
+use crate::config::Time;
+use crate::output::{Exit, Out, progress};
+
+/// Writes a reduced data set: chosen channels, decimated where asked.
+///
+/// Decimation is by a filter of linear phase whose delay is taken out: what is kept below 0.8 of the
+/// new Nyquist frequency changes by less than 0.01 dB, what would fold back is at least 100 dB down.
+/// Samples at a gap or at the ends, where the filter lacks neighbours, are left out.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// A .catch file or a run's folder
+    path: PathBuf,
+    /// The new run's folder; it must not be there
+    #[arg(long, value_name = "FOLDER")]
+    out: PathBuf,
+    /// Channels by name or pattern (*, ?), with a rate if they are to be decimated:
+    /// "L1:FAST-*=256 Hz"; may be repeated, the last that fits counts
+    #[arg(long, value_name = "PATTERN[=RATE]", value_parser = selection, required = true)]
+    channel: Vec<Selection>,
+    /// Time of data in a frame; without it that of the run's first
+    #[arg(long, value_name = "TIME")]
+    frame: Option<Time>,
+    /// Round decimated integers to their own type instead of making floats of them
+    #[arg(long)]
+    keep_type: bool,
+    /// How columns are compressed: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec, for, auto
+    #[arg(long, default_value = "auto")]
+    codec: ColumnCoding,
+    #[command(flatten)]
+    files: Files,
+}
+
+fn selection(text: &str) -> Result<Selection, String> {
+    let Some((pattern, rate)) = text.rsplit_once('=') else {
+        return Ok(Selection { pattern: text.to_owned(), rate: None });
+    };
+    let rate = rate.parse::<SampleRate>().map_err(|error| error.to_string())?;
+    Ok(Selection { pattern: pattern.to_owned(), rate: Some(rate) })
+}
+
+pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+    let run = Run::open(&arguments.path)?;
+    let options = ReduceOptions {
+        select: arguments.channel.clone(),
+        frame_ns: arguments.frame.map(|time| time.0),
+        keep_dtype: arguments.keep_type,
+        codings: Codings::new(arguments.codec),
+        write: arguments.files.options(),
+    };
+    let bar = progress(out, "reducing", 0);
+    let report = reduce(&run, &arguments.out, &name_of(&arguments.out)?, &options, |done| {
+        bar.set_length(done.frames_total as u64);
+        bar.set_position(done.frames as u64);
+    })?;
+    bar.finish_and_clear();
+    say(&arguments.out, &report.write, out)?;
+    for reduction in report.decimated.iter().take(SHOWN_MAX) {
+        let (before, after) = (reduction.rate_before, reduction.rate_after);
+        out.say(format!("  {}: {before} -> {after}", reduction.name))?;
+    }
+    if report.decimated.len() > SHOWN_MAX {
+        out.say(format!("  and {} more", report.decimated.len() - SHOWN_MAX))?;
+    }
+    if report.saturated > 0 {
+        out.say(format!("  {} numbers were set to a limit of their type", report.saturated))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Decimated channels that are shown.
+const SHOWN_MAX: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selection_is_a_pattern_and_perhaps_a_rate() {
+        assert_eq!(selection("L1:*"), Ok(Selection { pattern: "L1:*".into(), rate: None }));
+        let decimated = selection("L1:FAST-*=256 Hz").expect("a selection");
+        assert_eq!(decimated.rate, SampleRate::new(256, 1).ok());
+        assert!(selection("L1:*=fast").is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! `catchment reframe`: other frames, files and codecs for the same data.
+
+use std::path::{Path, PathBuf};
+
+use catchment_model::units::Bytes;
+use catchment_storage::{
+    Codings, ColumnCoding, ReframeOptions, Run, WriteOptions, WriteReport, reframe,
+};
+
+use crate::config::{Size, Time};
+use crate::output::{Exit, Out, UsageError, progress};
+
+/// Writes a run's data anew, bit for bit: in longer or shorter frames, in one file or several, by
+/// another codec. The run itself stays as it is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// A .catch file or a run's folder
+    path: PathBuf,
+    /// The new run's folder; it must not be there
+    #[arg(long, value_name = "FOLDER")]
+    out: PathBuf,
+    /// Time of data in a frame of channels: "64 s". Without it frames stay as they are
+    #[arg(long, value_name = "TIME")]
+    frame: Option<Time>,
+    /// Bytes of a frame of events. Without it frames stay as they are
+    #[arg(long, value_name = "SIZE")]
+    frame_bytes: Option<Size>,
+    /// Another codec for all columns: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec, for,
+    /// auto. Without it columns keep theirs
+    #[arg(long)]
+    codec: Option<ColumnCoding>,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// How files are cut.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Files {
+    /// Bytes of a file before the next is begun
+    #[arg(long, value_name = "SIZE", default_value = "16 GiB")]
+    file_bytes: Size,
+    /// Time of data in a file before the next is begun
+    #[arg(long, value_name = "TIME")]
+    file_time: Option<Time>,
+}
+
+impl Files {
+    pub(crate) fn options(&self) -> WriteOptions {
+        WriteOptions {
+            file_bytes: self.file_bytes.0,
+            file_time_ns: self.file_time.map(|time| time.0),
+            ..WriteOptions::default()
+        }
+    }
+}
+
+/// The new run's name, if its folder is not there yet.
+pub(crate) fn name_of(out: &Path) -> anyhow::Result<String> {
+    if out.exists() {
+        anyhow::bail!(UsageError(format!("{} is there already", out.display())));
+    }
+    Ok(out.file_name().unwrap_or_default().to_string_lossy().into_owned())
+}
+
+/// Says what was written.
+pub(crate) fn say(folder: &Path, report: &WriteReport, out: &mut Out) -> anyhow::Result<()> {
+    if out.json {
+        return out.object(&serde_json::json!({
+            "folder": folder,
+            "files": report.files.len(),
+            "frames": report.frames,
+            "raw_bytes": report.raw_bytes,
+            "stored_bytes": report.stored_bytes,
+            "file_bytes": report.file_bytes,
+        }));
+    }
+    out.line(format!(
+        "{}: {} frames in {} file(s), {} raw in {} on disk",
+        folder.display(),
+        report.frames,
+        report.files.len(),
+        Bytes(report.raw_bytes),
+        Bytes(report.file_bytes)
+    ))?;
+    Ok(())
+}
+
+pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+    let run = Run::open(&arguments.path)?;
+    let options = ReframeOptions {
+        frame_ns: arguments.frame.map(|time| time.0),
+        frame_bytes: arguments.frame_bytes.map(|size| size.0),
+        codings: arguments.codec.map(Codings::new),
+        write: arguments.files.options(),
+    };
+    let bar = progress(out, "reframing", 0);
+    let report = reframe(&run, &arguments.out, &name_of(&arguments.out)?, &options, |done| {
+        bar.set_length(done.frames_total as u64);
+        bar.set_position(done.frames as u64);
+    })?;
+    bar.finish_and_clear();
+    say(&arguments.out, &report, out)?;
+    Ok(Exit::Done)
+}
