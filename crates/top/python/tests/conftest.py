@@ -7,7 +7,7 @@ from pathlib import Path  # noqa: TC003 (pytest looks at the annotations)
 
 import pytest
 
-from fixtures import GOLDEN, Golden, Recorded
+from fixtures import GOLDEN, Generated, Golden, Recorded, generate
 
 
 @pytest.fixture(params=GOLDEN, ids=lambda path: path.stem)
@@ -33,3 +33,25 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     folders = [path for path in out.iterdir() if path.is_dir()]
     assert len(folders) == 1, folders
     return Recorded(folders[0], json.loads(done.stdout))
+
+
+@pytest.fixture(scope="session")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Generated:
+    """Channels in every codec."""
+    rules = {
+        "L1:FAST-*": "shuffle+zstd:1",
+        "L1:FAST-000?": "zstd:1",
+        "L1:MEDIUM-*": "bitshuffle+lz4",
+        "L1:MEDIUM-001?": "bitshuffle+zstd:1",
+        "L1:SLOW-*": "pcodec",
+        "L1:SLOW-010?": "lz4",
+        "L1:STATE-*": "for",
+    }
+    options = [f"--rule={pattern}={codec}" for pattern, codec in rules.items()]
+    return generate(tmp_path_factory.mktemp("channels") / "run", *options)
+
+
+@pytest.fixture(scope="session")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Generated:
+    """The same channels, uncompressed."""
+    return generate(tmp_path_factory.mktemp("raw") / "run", "--codec", "none")

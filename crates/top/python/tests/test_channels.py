@@ -1,0 +1,184 @@
+"""Channels: read in every way, followed, and through references by plain xarray."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import dask
+import numpy as np
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+import xarray as xr
+
+import catchment
+from fixtures import Generated, catchment_command
+
+
+def test_a_channel_says_what_it_is(generated: Generated) -> None:
+    with catchment.open(generated.path) as run:
+        assert len(run.channels) == 1000
+        fast = run["L1:FAST-0000"]
+        assert (fast.dtype, fast.shape, fast.unit) == (np.float32, (), "strain")
+        assert (fast.rate, fast.time_scale, fast.gaps) == (16384, "tai", [])
+        assert fast.start_ns == generated.start_ns
+        assert fast.stop_ns == generated.start_ns + 6 * 10**9
+        assert len(fast) == 6 * 16384
+        assert "L1:FAST-0000" in run
+        assert "L1:NONE" not in run
+        with pytest.raises(catchment.UnknownChannelError):
+            run["L1:NONE"]
+
+
+def test_a_range_is_what_the_whole_has_there(generated: Generated) -> None:
+    with catchment.open(generated.path) as run:
+        channel = run["L1:MEDIUM-0001"]
+        whole = channel.numpy()
+        assert whole.dtype == np.int16
+        start = generated.start_ns + 1_500_000_000
+        part = channel.numpy(start, start + 2_000_000_000)
+        np.testing.assert_array_equal(part, whole[3 * 1024 : 3 * 1024 + 4096])
+        dates = channel.xarray()["time"].to_numpy()
+        by_date = channel.numpy(dates[100], dates[200])
+        np.testing.assert_array_equal(by_date, whole[100:200])
+        (segment,) = channel.segments(frames=(1, 2))
+        np.testing.assert_array_equal(segment.data, whole[4096:8192])
+        assert segment.start_ns == generated.start_ns + 2 * 10**9
+
+
+def test_times_are_exact_and_labelled(generated: Generated) -> None:
+    with catchment.open(generated.path) as run:
+        array = run["L1:SLOW-0000"].xarray()
+        assert array.attrs["units"] == "strain"
+        assert array["time"].attrs["time_scale"] == "tai"
+        steps = np.diff(run["L1:FAST-0001"].times())
+        assert set(steps) == {61035, 61036}
+        assert run["L1:FAST-0001"].times()[16384] == generated.start_ns + 10**9
+        series = run["L1:SLOW-0001"].pandas()
+        assert len(series) == 6 * 256
+        assert series.index[256] - series.index[0] == np.timedelta64(1, "s")
+
+
+def test_a_dataset_has_an_axis_for_each_rate(generated: Generated) -> None:
+    with catchment.open(generated.path) as run:
+        dataset = run.to_xarray(["L1:SLOW-000?", "L1:STATE-0000"])
+        assert dict(dataset.sizes) == {"time_256Hz": 6 * 256, "time_16Hz": 6 * 16}
+        expected = run["L1:SLOW-0003"].numpy()
+        np.testing.assert_array_equal(dataset["L1:SLOW-0003"], expected)
+        table = run.to_arrow("L1:SLOW-000?")
+        np.testing.assert_array_equal(table.column("L1:SLOW-0003").to_numpy(), expected)
+        assert table.field("L1:SLOW-0003").metadata[b"unit"] == b"ct"
+        with pytest.raises(ValueError, match="one table"):
+            run.to_arrow(["L1:SLOW-0000", "L1:STATE-0000"])
+
+
+def test_dask_computes_frame_by_frame(generated: Generated) -> None:
+    with catchment.open(generated.path) as run:
+        channel = run["L1:MEDIUM-0000"]
+        lazy = channel.dask
+        assert lazy.chunks == ((4096, 4096, 4096),)
+        with dask.config.set(scheduler="threads"):
+            np.testing.assert_array_equal(lazy.compute(), channel.numpy())
+
+
+def test_every_codec_gives_the_same_samples(generated: Generated, raw: Generated) -> None:
+    with catchment.open(generated.path) as run, catchment.open(raw.path) as same:
+        for name in run.channels[::7]:
+            np.testing.assert_array_equal(run[name].numpy(), same[name].numpy(), name)
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "npy", "csv"])
+def test_the_command_line_writes_what_python_reads(
+    generated: Generated, tmp_path: Path, form: str
+) -> None:
+    output = tmp_path / "out"
+    chosen = ["--channel", "L1:STATE-0002", "--output", str(output)]
+    catchment_command("read", str(generated.path), "--format", form, *chosen)
+    with catchment.open(generated.path) as run:
+        expected, times = run["L1:STATE-0002"].numpy(), run["L1:STATE-0002"].times()
+    if form == "npy":
+        np.testing.assert_array_equal(np.load(f"{output}.samples.npy"), expected)
+        np.testing.assert_array_equal(np.load(f"{output}.times.npy"), times.view(np.uint64))
+        return
+    if form == "csv":
+        lines = output.read_text().splitlines()
+        assert lines[0] == "time_ns,L1:STATE-0002"
+        values = np.array([line.split(",")[1] for line in lines[1:]], np.float32)
+        assert [int(line.split(",")[0]) for line in lines[1:]] == list(times)
+    else:
+        read = pyarrow.parquet.read_table if form == "parquet" else _read_ipc
+        table = read(output)
+        values = table.column("L1:STATE-0002").to_numpy()
+        np.testing.assert_array_equal(table.column("time").to_numpy().view(np.int64), times)
+    np.testing.assert_array_equal(values, expected)
+
+
+def _read_ipc(path: Path) -> pyarrow.Table:
+    with pyarrow.ipc.open_file(path) as reader:
+        return reader.read_all()
+
+
+def test_plain_xarray_opens_the_references(generated: Generated, tmp_path: Path) -> None:
+    """A process that never imports this package reads every codec by the files' own bytes."""
+    references = tmp_path / "run.refs.json"
+    catchment_command("refs", str(generated.path), "--output", str(references))
+    said = json.loads(references.read_text())["refs"]
+    codecs = {
+        (json.loads(text)["compressor"] or {"id": "none"})["id"]
+        for key, text in said.items()
+        if key.endswith("/.zarray") and key.startswith("L1:")
+    }
+    assert {"zstd", "lz4", "blosc", "pcodec"} <= codecs
+    plain = tmp_path / "plain.npz"
+    script = (
+        "import sys, numpy as np, xarray as xr\n"
+        "import numcodecs.pcodec\n"
+        "store = {'consolidated': False, 'storage_options': {'fo': sys.argv[1]}}\n"
+        "data = xr.open_dataset('reference://', engine='zarr', chunks=None,\n"
+        "    backend_kwargs=store)\n"
+        "assert 'catchment' not in sys.modules\n"
+        "names = [n for n in data if not n.startswith('L1:STATE')]\n"
+        "times = {d: data[d].to_numpy() for d in data.dims}\n"
+        "np.savez(sys.argv[2], **{n: data[n].to_numpy() for n in names}, **times)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, references, plain], check=True)
+    with catchment.open(generated.path) as run, np.load(plain) as values:
+        for name in (name for name in run.channels if not name.startswith("L1:STATE")):
+            np.testing.assert_array_equal(values[name], run[name].numpy(), name)
+        times = values["time_256Hz"].astype("datetime64[ns]").view(np.int64)
+        np.testing.assert_array_equal(times, run["L1:SLOW-0000"].times())
+
+
+def test_the_references_are_virtual_arrays(generated: Generated, tmp_path: Path) -> None:
+    references = tmp_path / "some.refs.json"
+    chosen = ["--channels", "L1:SLOW-00*", "--output", str(references)]
+    catchment_command("refs", str(generated.path), *chosen)
+    parsers = pytest.importorskip("virtualizarr.parsers", reason="needs the package virtualizarr")
+    registry = pytest.importorskip("obspec_utils.registry", reason="comes with virtualizarr")
+    stores = pytest.importorskip("obstore.store", reason="comes with virtualizarr")
+    virtualizarr = pytest.importorskip("virtualizarr")
+    known = registry.ObjectStoreRegistry({"file://": stores.LocalStore()})
+    opened = virtualizarr.open_virtual_dataset(
+        f"file://{references}",
+        registry=known,
+        parser=parsers.KerchunkJSONParser(),
+        loadable_variables=[],
+    )
+    assert opened["L1:SLOW-0000"].shape == (6 * 256,)
+    assert isinstance(opened, xr.Dataset)
+
+
+def test_the_codec_for_is_found_by_plain_xarray(generated: Generated, tmp_path: Path) -> None:
+    references = tmp_path / "for.refs.json"
+    chosen = ["--channels", "L1:STATE-0001", "--output", str(references)]
+    catchment_command("refs", str(generated.path), *chosen)
+    with (
+        xr.open_dataset(
+            "reference://",
+            engine="zarr",
+            backend_kwargs={"consolidated": False, "storage_options": {"fo": str(references)}},
+        ) as data,
+        catchment.open(generated.path) as run,
+    ):
+        np.testing.assert_array_equal(data["L1:STATE-0001"], run["L1:STATE-0001"].numpy())
