@@ -36,6 +36,7 @@ mod element;
 mod encode;
 mod error;
 mod filter;
+mod fuzz;
 mod numbers;
 mod packing;
 
@@ -46,3 +47,4 @@ pub use decode::{check_sizes, decode_column, decode_into, raw_bytes_of};
 pub use element::{Element, UnknownElement};
 pub use encode::{ColumnEncoder, Encoded};
 pub use error::CodecError;
+pub use fuzz::fuzz_column;
