@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail};
 use crate::process::{Steps, succeed};
 use crate::repository::Repository;
 
-/// The pinned tools.
-const REQUIREMENTS: &str = "xtask/requirements.txt";
+/// The pinned tools, and what the benches compare with.
+const REQUIREMENTS: [&str; 2] = ["xtask/requirements.txt", "bench/requirements.txt"];
 
 /// Python's sources, for the formatter and the linter.
-const SOURCES: &str = "crates/top/python";
+const SOURCES: [&str; 2] = ["crates/top/python", "bench"];
 
 /// The environment `.venv` in the repository.
 pub struct Python<'a> {
@@ -24,7 +24,10 @@ impl<'a> Python<'a> {
     /// Makes the environment, or takes the one that has the same tools already.
     pub fn prepare(repository: &'a Repository, steps: &mut Steps) -> Result<Self> {
         let python = Self { repository, folder: repository.root.join(".venv") };
-        let wanted = std::fs::read_to_string(repository.root.join(REQUIREMENTS))?;
+        let mut wanted = String::new();
+        for file in REQUIREMENTS {
+            wanted += &std::fs::read_to_string(repository.root.join(file))?;
+        }
         let installed = python.folder.join("installed.txt");
         if std::fs::read_to_string(&installed).is_ok_and(|text| text == wanted) {
             return Ok(python);
@@ -33,7 +36,8 @@ impl<'a> Python<'a> {
             let mut make = Command::new(interpreter()?);
             make.args(["-m", "venv", "--clear"]).arg(&python.folder);
             succeed(&mut make).context("no virtual environment (Debian: package python3-venv)")?;
-            succeed(python.pip().args(["install", "--requirement", REQUIREMENTS]))?;
+            let files = REQUIREMENTS.iter().flat_map(|file| ["--requirement", file]);
+            succeed(python.pip().arg("install").args(files))?;
             Ok(std::fs::write(&installed, &wanted)?)
         })?;
         Ok(python)
@@ -53,9 +57,17 @@ impl<'a> Python<'a> {
 
     /// Checks form, lints and types.
     pub fn check(&self, steps: &mut Steps) -> Result<()> {
-        steps.run("python: ruff format", self.tool("ruff").args(["format", "--check", SOURCES]))?;
-        steps.run("python: ruff check", self.tool("ruff").args(["check", SOURCES]))?;
+        steps.run(
+            "python: ruff format",
+            self.tool("ruff").args(["format", "--check"]).args(SOURCES),
+        )?;
+        steps.run("python: ruff check", self.tool("ruff").arg("check").args(SOURCES))?;
         steps.run("python: mypy", &mut self.tool("mypy"))
+    }
+
+    /// The interpreter, for the benches.
+    pub fn interpreter(&self) -> PathBuf {
+        self.folder.join("bin/python")
     }
 
     fn pip(&self) -> Command {

@@ -3,8 +3,16 @@
 mod builder;
 mod discard;
 mod hades;
+mod ligo_cold;
+mod ligo_data;
+mod ligo_read;
+mod ligo_read_tables;
+mod ligo_record;
+mod ligo_recording;
+mod ligo_space;
 mod limits;
 mod point;
+mod python;
 mod report;
 mod search;
 
@@ -36,6 +44,12 @@ enum Name {
     Limits,
     /// The tests of HADES' event builder, and the highest rates without loss
     Hades,
+    /// LIGO-T000108's table: one channel read back, beside HDF5, GWF and Parquet
+    LigoRead,
+    /// What full frames, second trends and minute trends take, raw, gzipped, with each codec
+    LigoSpace,
+    /// ligo-1000 recorded at the highest rate that loses nothing; trends' cost; a follower's
+    LigoRecord,
 }
 
 /// What every bench needs.
@@ -87,6 +101,9 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let result = match arguments.name {
         Name::Limits => limits::run(&mut bench),
         Name::Hades => hades::run(&mut bench),
+        Name::LigoRead => ligo_read::run(&mut bench),
+        Name::LigoSpace => ligo_space::run(&mut bench),
+        Name::LigoRecord => ligo_record::run(&mut bench),
     };
     bench.bar.finish_and_clear();
     let report = result?;

@@ -1,0 +1,103 @@
+"""Draws what a bench measured: its JSON file becomes PNG files beside it.
+
+python bench/ligo/plot.py bench/results/ligo-read.json
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.axes import Axes
+
+KINDS = {"X:FAST": "16 kHz, 4 B", "X:MEDIUM": "2 kHz, 4 B", "X:SLOW": "256 Hz, 2 B"}
+
+
+def main() -> None:
+    """Draw the file that is named, or the one that stdin names in JSON."""
+    path = Path(sys.argv[1] if len(sys.argv) > 1 else json.load(sys.stdin)["path"])
+    bench = json.loads(path.read_text())
+    drawn = [str(one) for one in DRAW[bench["bench"]](bench["figures"], path)]
+    print(json.dumps(drawn))  # noqa: T201 (its only output)
+
+
+def draw_read(figures: dict[str, Any], path: Path) -> list[Path]:
+    """Draw the speed of each format for each length of frames: cold and warm."""
+    drawn = []
+    for state in ("cold", "warm"):
+        tests = [test for test in figures["tests"] if test["reads"][0][f"{state}_s"]]
+        if not tests:
+            continue
+        figure, axes = plt.subplots(1, len(KINDS), figsize=(13, 4.5), sharey=True)
+        for axis, (prefix, kind) in zip(axes, KINDS.items(), strict=True):
+            draw_speeds(axis, tests, prefix, f"{state}_s")
+            axis.set_title(kind)
+        axes[0].set_ylabel(f"MB/s of one channel of {figures['channels']}, {state}")
+        axes[-1].legend(fontsize="small")
+        drawn.append(save(figure, path.with_name(f"{path.stem}-{state}.png")))
+    return drawn
+
+
+def draw_speeds(axis: Axes, tests: list[dict[str, Any]], prefix: str, state: str) -> None:
+    """Draw one kind of channel: a line per format."""
+    labels = [
+        f"{test['layout']['frame_s']} s"
+        + (f" x{test['layout']['frames_per_file']}" * (test["layout"]["frames_per_file"] > 1))
+        for test in tests
+    ]
+    speeds: dict[str, list[float]] = {}
+    for test in tests:
+        for read in test["reads"]:
+            if read["channel"].startswith(prefix) and read[state]:
+                speed = read["bytes"] / 1e6 / statistics.median(read[state])
+                speeds.setdefault(read["format"], []).append(speed)
+    for name, values in sorted(speeds.items()):
+        axis.plot(labels, values, marker="o", label=name)
+    axis.set_yscale("log")
+    axis.set_xlabel("frames of")
+    axis.grid(visible=True, which="both", alpha=0.3)
+
+
+def draw_space(figures: dict[str, Any], path: Path) -> list[Path]:
+    """Draw what gzip and each codec leave of each kind of frames."""
+    figure, axis = plt.subplots(figsize=(10, 4.5))
+    kinds = figures["kinds"]
+    names = ["gzip -1"] + [one["coding"] for one in kinds[0]["codecs"]]
+    for place, kind in enumerate(kinds):
+        sizes = [kind["gzip_bytes"] or 0] + [one["file_bytes"] for one in kind["codecs"]]
+        at = [index + (place - 1) * 0.27 for index in range(len(sizes))]
+        axis.bar(at, [size * 100 / kind["raw_bytes"] for size in sizes], 0.25, label=kind["name"])
+    axis.set_xticks(range(len(names)), names, rotation=30, ha="right")
+    axis.set_ylabel("percent of raw")
+    axis.legend()
+    axis.grid(visible=True, axis="y", alpha=0.3)
+    return [save(figure, path.with_suffix(".png"))]
+
+
+def save(figure: Any, path: Path) -> Path:  # noqa: ANN401 (a figure, or a part of one)
+    """Write a figure."""
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return path
+
+
+DRAW: dict[str, Callable[[dict[str, Any], Path], list[Path]]] = {
+    "ligo-read": draw_read,
+    "ligo-space": draw_space,
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+//! Cold reads of one channel of a thousand, beside as many direct reads of the same size.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Context;
+use catchment_disk::ReadFile;
+use catchment_frame::FileReader;
+use catchment_storage::ColumnCoding;
+use serde::Serialize;
+
+use super::ligo_data::{DataSet, Layout, Scratch};
+use super::ligo_read::{can_drop_caches, drop_caches, read_once};
+use super::search::median;
+
+/// What one channel gave.
+#[derive(Debug, Serialize)]
+pub(crate) struct Cold {
+    pub(crate) channel: String,
+    /// Columns of the channel, each one read.
+    pub(crate) columns: usize,
+    /// Bytes of them as stored.
+    pub(crate) stored_bytes: u64,
+    /// Seconds of opening and reading, of reading alone, and of the direct reads.
+    pub(crate) whole_s: Vec<f64>,
+    pub(crate) read_s: Vec<f64>,
+    pub(crate) direct_s: Vec<f64>,
+}
+
+impl Cold {
+    /// The share that reading gets of what direct reads get; the same with opening.
+    pub(crate) fn shares(&self) -> (f64, f64) {
+        let direct = median(self.direct_s.iter().copied());
+        let of = |seconds: &[f64]| direct / median(seconds.iter().copied());
+        (of(&self.read_s), of(&self.whole_s))
+    }
+}
+
+/// Writes one file of many frames and reads channels of it; nothing where caches cannot be dropped.
+pub(crate) fn measure(
+    data: &DataSet,
+    folder: &Path,
+    frame_s: u64,
+    repeats: usize,
+    coding: ColumnCoding,
+) -> anyhow::Result<Vec<Cold>> {
+    if !can_drop_caches() {
+        return Ok(Vec::new());
+    }
+    let scratch = Scratch::new(folder, "cold")?;
+    let run = scratch.folder.join("run");
+    let layout = Layout { frame_s, frames_per_file: data.seconds.div_ceil(frame_s) };
+    let report = data.write_run(&run, layout, coding)?;
+    let path = report.files.first().context("a run has a file")?;
+    CHANNELS.iter().map(|name| channel(&run, path, name, repeats)).collect()
+}
+
+fn channel(run: &Path, path: &Path, name: &str, repeats: usize) -> anyhow::Result<Cold> {
+    let places = places(path, name)?;
+    let mut cold = Cold {
+        channel: name.into(),
+        columns: places.len(),
+        stored_bytes: places.iter().map(|(_, bytes)| bytes).sum(),
+        whole_s: Vec::new(),
+        read_s: Vec::new(),
+        direct_s: Vec::new(),
+    };
+    // Once each before it counts, so that neither finds the disk behind this machine colder.
+    for round in 0..=repeats {
+        drop_caches()?;
+        let direct_s = read_directly(path, &places)?;
+        drop_caches()?;
+        let (whole_s, read_s) = read_once(run, name)?;
+        if round > 0 {
+            cold.direct_s.push(direct_s);
+            cold.whole_s.push(whole_s);
+            cold.read_s.push(read_s);
+        }
+    }
+    Ok(cold)
+}
+
+/// Where a channel's columns stand in a file, and how many bytes each has.
+fn places(path: &Path, name: &str) -> anyhow::Result<Vec<(u64, u64)>> {
+    let reader = FileReader::open(ReadFile::open(path)?)?;
+    let channels = &reader.channel_columns().channels;
+    let channel = channels.iter().find(|channel| channel.name == name);
+    let id = channel.with_context(|| format!("there is no channel {name}"))?.id;
+    let mut places = Vec::new();
+    for (index, frame) in reader.frames().iter().enumerate() {
+        if let Some(entry) = reader.find(index, id)? {
+            places.push((frame.offset + entry.offset, entry.stored_bytes));
+        }
+    }
+    Ok(places)
+}
+
+/// Seconds of reading these places with O_DIRECT, one after the other, opening not included.
+fn read_directly(path: &Path, places: &[(u64, u64)]) -> anyhow::Result<f64> {
+    let file = File::options().read(true).custom_flags(libc::O_DIRECT).open(path)?;
+    let longest = places.iter().map(|(_, bytes)| bytes).max().copied().unwrap_or(0);
+    // Touched before, as any program would have its buffer.
+    let mut buffer = vec![1_u8; longest as usize + 3 * BLOCK as usize];
+    let aligned = buffer.as_ptr().align_offset(BLOCK as usize);
+    let buffer = &mut buffer[aligned..];
+    let begin = Instant::now();
+    for &(offset, bytes) in places {
+        let from = offset / BLOCK * BLOCK;
+        let length = ((offset + bytes).next_multiple_of(BLOCK) - from) as usize;
+        let read = file.read_at(&mut buffer[..length], from)? as u64;
+        anyhow::ensure!(from + read >= offset + bytes, "a direct read was cut short");
+    }
+    Ok(begin.elapsed().as_secs_f64())
+}
+
+/// What direct reads are aligned to.
+const BLOCK: u64 = 4096;
+/// One of each rate.
+const CHANNELS: [&str; 3] = ["L1:FAST-0024", "L1:MEDIUM-0074", "L1:SLOW-0150"];

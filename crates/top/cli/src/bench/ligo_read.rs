@@ -1,0 +1,290 @@
+//! `bench ligo-read`: LIGO-T000108's table, one channel read back, beside the formats people use.
+
+use std::io::BufWriter;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Context;
+use catchment_storage::{ColumnCoding, Run, Select};
+use serde::{Deserialize, Serialize};
+
+use super::Bench;
+use super::ligo_cold::{self, Cold};
+use super::ligo_data::{DataSet, Layout, RawChannel, Scratch};
+use super::ligo_read_tables as tables;
+use super::python::Python;
+use super::report::Report;
+
+/// Everything that `bench ligo-read` measures.
+#[derive(Debug, Serialize)]
+pub(crate) struct Figures {
+    pub(crate) seconds: u64,
+    pub(crate) channels: usize,
+    pub(crate) raw_bytes: u64,
+    pub(crate) coding: String,
+    pub(crate) packages: Vec<(String, String)>,
+    pub(crate) tests: Vec<Test>,
+    pub(crate) one_of_1000: Option<Test>,
+    pub(crate) cold_share: Vec<Cold>,
+}
+
+/// One row of the memo's table: a length of frames, all formats.
+#[derive(Debug, Serialize)]
+pub(crate) struct Test {
+    /// The memo's number; none for a length that it does not have.
+    pub(crate) memo: Option<u32>,
+    pub(crate) layout: Layout,
+    pub(crate) stored: Vec<Stored>,
+    pub(crate) reads: Vec<Read>,
+}
+
+/// What a format makes of the data.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Stored {
+    pub(crate) format: String,
+    /// Making emulated samples included for Catchment, reading raw ones for the others.
+    pub(crate) write_s: f64,
+    pub(crate) file_bytes: u64,
+}
+
+/// One channel read from one format, opening included.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Read {
+    pub(crate) format: String,
+    pub(crate) channel: String,
+    pub(crate) bytes: u64,
+    pub(crate) cold_s: Vec<f64>,
+    pub(crate) warm_s: Vec<f64>,
+}
+
+/// How much of it is done.
+struct Scale {
+    seconds: u64,
+    tests: &'static [(Option<u32>, Layout)],
+    many_s: u64,
+    many_reads: usize,
+    cold_s: u64,
+    cold_frame_s: u64,
+}
+
+pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
+    let scale = if bench.quick { &QUICK } else { &FULL };
+    let python = match Python::find() {
+        Ok(python) => Some(python),
+        Err(why) => {
+            crate::output::complain(format_args!("Catchment alone is measured: {why}"));
+            None
+        }
+    };
+    if let Some(missing) = python.as_ref().and_then(Python::missing) {
+        crate::output::complain(missing);
+    }
+    let coding: ColumnCoding = CODING.parse()?;
+    let scratch = Scratch::new(&bench.scratch, "ligo-read")?;
+    let data = DataSet::sixty(scale.seconds);
+    let source = Source::new(&data, &scratch.folder)?;
+    let mut tests = Vec::new();
+    for &(memo, layout) in scale.tests {
+        bench.now(format!("60 channels, frames of {} s", layout.frame_s))?;
+        let task = Task { layout, read: &READ_OF_60, cold: bench.repeats(), warm: bench.repeats() };
+        let (stored, reads) = source.measure(python.as_ref(), &task, coding, &EVERY)?;
+        tests.push(Test { memo, layout, stored, reads });
+    }
+    drop(source);
+    let one_of_1000 = match &python {
+        Some(python) => Some(one_of_1000(bench, python, scale, (&scratch.folder, coding))?),
+        None => None,
+    };
+    bench.now("cold reads against direct reads")?;
+    let many = DataSet::thousand(scale.cold_s);
+    let cold_share =
+        ligo_cold::measure(&many, &scratch.folder, scale.cold_frame_s, bench.repeats(), coding)?;
+    let able = python.iter().flat_map(|python| &python.formats);
+    let packages = able.filter_map(|(name, version)| Some((name.clone(), version.clone()?)));
+    let figures = Figures {
+        seconds: scale.seconds,
+        channels: data.channels.len(),
+        raw_bytes: data.raw_bytes(),
+        coding: coding.to_string(),
+        packages: packages.collect(),
+        tests,
+        one_of_1000,
+        cold_share,
+    };
+    Ok(Report {
+        name: "ligo-read",
+        quick: bench.quick,
+        sections: tables::sections(&figures),
+        figures: serde_json::to_value(&figures)?,
+    })
+}
+
+/// One channel of a thousand from one frame, warm, many times, from Python.
+fn one_of_1000(
+    bench: &mut Bench<'_>,
+    python: &Python,
+    scale: &Scale,
+    (folder, coding): (&Path, ColumnCoding),
+) -> anyhow::Result<Test> {
+    bench.now("one channel of 1,000 from one frame")?;
+    let data = DataSet::thousand(scale.many_s);
+    let source = Source::new(&data, folder)?;
+    let layout = Layout { frame_s: scale.many_s, frames_per_file: 1 };
+    let task = Task { layout, read: &READ_OF_1000, cold: 0, warm: scale.many_reads };
+    let formats = ["Catchment", "HDF5"];
+    let (stored, reads) = source.measure(Some(python), &task, coding, &formats)?;
+    Ok(Test { memo: None, layout, stored, reads })
+}
+
+/// What is written and read of a data set.
+struct Task {
+    layout: Layout,
+    read: &'static [&'static str],
+    cold: usize,
+    warm: usize,
+}
+
+/// A data set and its file of raw samples, from which all other formats are written.
+struct Source<'a> {
+    data: &'a DataSet,
+    folder: Scratch,
+    raw: Vec<RawChannel>,
+}
+
+impl<'a> Source<'a> {
+    fn new(data: &'a DataSet, folder: &Path) -> anyhow::Result<Self> {
+        let folder = Scratch::new(folder, "data")?;
+        let mut file = BufWriter::new(std::fs::File::create(folder.folder.join("raw"))?);
+        let raw = data.write_raw(&mut file)?;
+        file.into_inner().context("cannot write raw samples")?;
+        Ok(Self { data, folder, raw })
+    }
+
+    /// Writes and reads the data in all those formats that this machine can do.
+    fn measure(
+        &self,
+        python: Option<&Python>,
+        task: &Task,
+        coding: ColumnCoding,
+        formats: &[&str],
+    ) -> anyhow::Result<(Vec<Stored>, Vec<Read>)> {
+        let scratch = Scratch::new(&self.folder.folder, "formats")?;
+        let run = scratch.folder.join("run");
+        let begin = Instant::now();
+        let report = self.data.write_run(&run, task.layout, coding)?;
+        let write_s = begin.elapsed().as_secs_f64();
+        let mut stored =
+            vec![Stored { format: NATIVE.into(), write_s, file_bytes: report.file_bytes }];
+        let mut reads = Vec::new();
+        for name in task.read {
+            reads.push(self.native(&run, name, task)?);
+        }
+        if let Some(python) = python {
+            let able = python.able();
+            let answer = python.ask(
+                "read_others.py",
+                &serde_json::json!({
+                    "task": "read",
+                    "raw": self.folder.folder.join("raw"),
+                    "seconds": self.data.seconds,
+                    "channels": self.raw,
+                    "layout": task.layout,
+                    "scratch": scratch.folder.join("others"),
+                    "formats": formats.iter().filter(|one| able.contains(one)).collect::<Vec<_>>(),
+                    "run": run,
+                    "read": task.read,
+                    "cold": if can_drop_caches() { task.cold } else { 0 },
+                    "warm": task.warm,
+                }),
+            )?;
+            let answer: Answer = serde_json::from_value(answer).context("an answer of Python")?;
+            stored.extend(answer.stored.into_iter().filter(|one| one.format != "Catchment"));
+            reads.extend(answer.reads);
+        }
+        Ok((stored, reads))
+    }
+
+    /// Catchment's own reading, without Python.
+    fn native(&self, run: &Path, name: &str, task: &Task) -> anyhow::Result<Read> {
+        let read = || -> anyhow::Result<f64> { Ok(read_once(run, name)?.0) };
+        let mut cold_s = Vec::new();
+        for _ in 0..if can_drop_caches() { task.cold } else { 0 } {
+            drop_caches()?;
+            cold_s.push(read()?);
+        }
+        read()?;
+        let warm_s = (0..task.warm).map(|_| read()).collect::<anyhow::Result<_>>()?;
+        let channel = self.raw.iter().position(|channel| channel.name == name);
+        let bytes = self.data.channel_bytes(channel.context("a channel that is read")?);
+        Ok(Read { format: NATIVE.into(), channel: name.into(), bytes, cold_s, warm_s })
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    stored: Vec<Stored>,
+    reads: Vec<Read>,
+}
+
+/// Seconds of opening a run and reading a channel, and seconds of the reading alone.
+pub(crate) fn read_once(run: &Path, name: &str) -> anyhow::Result<(f64, f64)> {
+    let begin = Instant::now();
+    let run = Run::open(run)?;
+    let channel = run.channel(name).with_context(|| format!("there is no channel {name}"))?;
+    let opened = Instant::now();
+    let segments = channel.read(&Select::All)?;
+    let seconds = (begin.elapsed().as_secs_f64(), opened.elapsed().as_secs_f64());
+    anyhow::ensure!(segments.len() == 1, "{name} has gaps");
+    Ok(seconds)
+}
+
+/// Whether this process may drop the page cache: root may.
+pub(crate) fn can_drop_caches() -> bool {
+    std::fs::OpenOptions::new().write(true).open(DROP_CACHES).is_ok()
+}
+
+/// Drops the page cache, so that the next read comes from the disk.
+pub(crate) fn drop_caches() -> anyhow::Result<()> {
+    std::fs::write(DROP_CACHES, "3").context("cannot drop the page cache")
+}
+
+/// How Catchment is called where no Python is between.
+pub(crate) const NATIVE: &str = "Catchment, Rust";
+
+/// One of each of the memo's three kinds.
+pub(crate) const READ_OF_60: [&str; 3] = ["X:FAST-0003", "X:MEDIUM-0009", "X:SLOW-0018"];
+const READ_OF_1000: [&str; 4] = ["L1:FAST-0024", "L1:FAST-0025", "L1:SLOW-0150", "L1:SLOW-0151"];
+const EVERY: [&str; 5] = ["Catchment", "HDF5", "GWF", "GWF, uncompressed", "Parquet"];
+/// What h5py's files have, too.
+const CODING: &str = "bitshuffle+lz4";
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+
+const fn layout(frame_s: u64, frames_per_file: u64) -> Layout {
+    Layout { frame_s, frames_per_file }
+}
+
+const FULL: Scale = Scale {
+    seconds: 480,
+    tests: &[
+        (Some(1), layout(1, 1)),
+        (Some(2), layout(1, 60)),
+        (Some(3), layout(30, 1)),
+        (Some(3), layout(60, 1)),
+        (None, layout(64, 1)),
+        (Some(3), layout(120, 1)),
+        (Some(3), layout(240, 1)),
+    ],
+    many_s: 64,
+    many_reads: 201,
+    cold_s: 512,
+    cold_frame_s: 64,
+};
+
+const QUICK: Scale = Scale {
+    seconds: 12,
+    tests: &[(Some(1), layout(1, 1)), (None, layout(12, 1))],
+    many_s: 2,
+    many_reads: 11,
+    cold_s: 4,
+    cold_frame_s: 2,
+};

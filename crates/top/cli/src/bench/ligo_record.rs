@@ -1,0 +1,208 @@
+//! `bench ligo-record`: ligo-1000 recorded at the highest rate that loses nothing, compressed.
+
+use catchment_model::units::Bytes;
+use catchment_storage::{Run, Select};
+use serde::Serialize;
+
+use super::Bench;
+use super::ligo_data::Scratch;
+use super::ligo_recording::{Load, Recorded, measure};
+use super::ligo_space::gzip_bytes;
+use super::report::{Report, Section};
+use super::search::{Plan, Try, highest, median};
+use crate::output::Table;
+
+/// Everything that `bench ligo-record` measures.
+#[derive(Debug, Serialize)]
+struct Figures {
+    codings: Vec<(String, String)>,
+    /// The recordings at the highest rate, in the order in which they were made.
+    highest: Vec<Recorded>,
+    size: Option<Size>,
+    without_trends: Vec<Recorded>,
+    with_trends: Vec<Recorded>,
+    followed: Vec<Recorded>,
+}
+
+/// Recorded frames beside what gzip makes of the same samples.
+#[derive(Debug, Serialize)]
+struct Size {
+    raw_bytes: u64,
+    /// Whole frames: headers and index included.
+    frame_bytes: u64,
+    gzip_bytes: Option<u64>,
+}
+
+pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
+    let scratch = Scratch::new(&bench.scratch, "ligo-record")?;
+    let folder = scratch.folder.as_path();
+    let load = Load { seconds: bench.seconds().max(1.0), ..Load::new() };
+    let plan = if bench.quick {
+        Plan { start_hz: 10e6, step: 64.0, halvings: 0, confirmations: 1 }
+    } else {
+        Plan { start_hz: 500e6, step: 1.2, halvings: 3, confirmations: 3 }
+    };
+    let mut attempt = |rate: f64, follow: bool| {
+        let with = if follow { ", followed" } else { "" };
+        bench.now(format!("ligo-1000 at {:.0} MB/s{with}", rate / 1e6))?;
+        let recorded = measure(bench, folder, &Load { rate, follow, ..load })?;
+        anyhow::Ok(Try { reached: recorded.reached(), value: recorded })
+    };
+    let found = highest(plan, |rate| attempt(rate, false))?;
+    let mut followed = Vec::new();
+    if let Some((mut rate, _)) = found {
+        // The same rate with a reader beside it, and less where that cannot be kept.
+        while followed.len() < plan.confirmations as usize && rate > plan.start_hz / 16.0 {
+            match attempt(rate, true)? {
+                Try { reached: true, value } => followed.push(value),
+                Try { reached: false, .. } => {
+                    followed.clear();
+                    rate *= 0.97;
+                }
+            }
+        }
+    }
+    let highest = found.map_or_else(Vec::new, |(_, recorded)| recorded);
+    bench.now("the same samples by gzip")?;
+    let size = size(bench, folder)?;
+    let (mut without_trends, mut with_trends) = (Vec::new(), Vec::new());
+    for round in 1..=bench.repeats() {
+        for trends in [false, true] {
+            bench
+                .now(format!("100 MB/s, {} trends, {round}", if trends { "with" } else { "no" }))?;
+            let load = Load { rate: TRENDS_RATE, trends, ..load };
+            let recorded = measure(bench, folder, &load)?;
+            if trends { &mut with_trends } else { &mut without_trends }.push(recorded);
+        }
+    }
+    let codings = load.codings();
+    let figures = Figures { codings, highest, size, without_trends, with_trends, followed };
+    Ok(Report {
+        name: "ligo-record",
+        quick: bench.quick,
+        sections: vec![recordings(&figures, load.seconds), targets(&figures, bench.quick)],
+        figures: serde_json::to_value(&figures)?,
+    })
+}
+
+/// What the frames of one recording take, and what gzip makes of the samples read back from them.
+fn size(bench: &mut Bench<'_>, folder: &std::path::Path) -> anyhow::Result<Option<Size>> {
+    let run = folder.join("kept");
+    let load = Load { rate: 50e6, seconds: if bench.quick { 1.0 } else { 6.0 }, ..Load::new() };
+    let recorded = measure(bench, folder, &Load { keep: Some(&run), ..load })?;
+    if !recorded.reached() {
+        return Ok(None);
+    }
+    let run = Run::open(&run)?;
+    let places: Vec<usize> = (0..run.channels().len()).collect();
+    let frames = run.channel_frames();
+    let frame_bytes = frames.iter().map(|frame| frame.summary.frame_bytes).sum();
+    let segments = run.read_many(&places, &Select::All)?;
+    let pieces = || segments.iter().flatten().map(|segment| segment.bytes.as_slice());
+    let raw_bytes = pieces().map(|bytes| bytes.len() as u64).sum();
+    Ok(Some(Size { raw_bytes, frame_bytes, gzip_bytes: gzip_bytes(pieces())? }))
+}
+
+fn recordings(figures: &Figures, seconds: f64) -> Section {
+    let head = ["recording", "raw samples/s", "times real time", "files", "lowered", "recorder"];
+    let mut table = Table::new(&[&head[..], &["threads", "emulate"]].concat());
+    let rows = [
+        ("highest rate", &figures.highest),
+        ("the same, followed", &figures.followed),
+        ("100 MB/s", &figures.without_trends),
+        ("100 MB/s, trends", &figures.with_trends),
+    ];
+    for (name, recorded) in rows {
+        let Some(one) = middle(recorded) else {
+            continue;
+        };
+        let raw = one.sample_bytes.max(1) as f64;
+        let threads: Vec<String> =
+            one.threads.iter().map(|(name, percent)| format!("{name} {percent:.0}")).collect();
+        table.row([
+            name.to_owned(),
+            Bytes(one.bytes_per_second as u64).to_string(),
+            format!("{:.0}", one.bytes_per_second / one.real_time_bytes_per_second),
+            format!("{:.0} %", one.file_bytes as f64 * 100.0 / raw),
+            format!("{:.0} %", one.lowered_bytes as f64 * 100.0 / raw),
+            format!("{:.0} %", one.recorder_percent),
+            threads.join(", "),
+            format!("{:.0} %", one.emulate_percent),
+        ]);
+    }
+    let codings: Vec<String> =
+        figures.codings.iter().map(|(pattern, coding)| format!("{coding} for {pattern}")).collect();
+    let notes = vec![
+        format!(
+            "1,000 channels over {LINKS} links on this machine, {seconds} s each, emulator and recorder \
+             on the same CPUs; {}. A rate is reached if the emulator kept it, every slice is in the \
+             files, nothing is lost in any unit and the books balance; three times in a row, the \
+             middle one is shown. Percent of one CPU.",
+            codings.join(", ")
+        ),
+        "Files: bytes of the files in percent of the samples. Lowered: samples that were stored with \
+         less compression than asked for, because time was short."
+            .into(),
+        "Followed: another thread follows the run, looks every 10 ms, and reads one channel of 16 kHz \
+         of every frame as it comes."
+            .into(),
+    ];
+    Section { title: "Recording ligo-1000".into(), notes, table }
+}
+
+fn targets(figures: &Figures, quick: bool) -> Section {
+    let mut table = Table::new(&["target", "measured", "asked", "result"]);
+    // Short tries show that the bench works, not what is reached.
+    let met =
+        |met: bool| String::from(if quick { "" } else { ["missed", "met"][usize::from(met)] });
+    if let Some(one) = middle(&figures.highest) {
+        let rate = one.bytes_per_second;
+        table.row([
+            "highest rate without loss, compressed".into(),
+            format!("{} raw per second", Bytes(rate as u64)),
+            "700 MB".into(),
+            met(rate >= 700e6),
+        ]);
+        let whole = one.file_bytes as f64 / one.sample_bytes.max(1) as f64;
+        if let Some(Size { raw_bytes, frame_bytes, gzip_bytes: Some(gzip) }) = figures.size {
+            let [ours, gzip] = [frame_bytes, gzip].map(|bytes| bytes as f64 / raw_bytes as f64);
+            for (name, share) in [("at that rate", whole), ("at 50 MB/s", ours)] {
+                table.row([
+                    format!("compressed size {name} against gzip -1"),
+                    format!("{:.1} % of raw against {:.1} %", share * 100.0, gzip * 100.0),
+                    "10 % below".into(),
+                    met(share <= gzip * 0.9),
+                ]);
+            }
+        }
+        if let Some(other) = middle(&figures.followed) {
+            let share = other.bytes_per_second / rate;
+            table.row([
+                "highest rate with a follower".into(),
+                format!("{:.1} % of that without", share * 100.0),
+                "95 %".into(),
+                met(share >= 0.95),
+            ]);
+        }
+    }
+    let percent = |all: &[Recorded]| median(all.iter().map(|one| one.recorder_percent));
+    if !figures.with_trends.is_empty() {
+        let [without, with] = [&figures.without_trends, &figures.with_trends].map(|a| percent(a));
+        table.row([
+            "trends at 100 MB/s".into(),
+            format!("{:.1} % of a core ({with:.1} less {without:.1} %)", with - without),
+            "below 10 %".into(),
+            met(with - without < 10.0),
+        ]);
+    }
+    Section { title: "Targets".into(), notes: Vec::new(), table }
+}
+
+fn middle(recorded: &[Recorded]) -> Option<&Recorded> {
+    let mut sorted: Vec<&Recorded> = recorded.iter().collect();
+    sorted.sort_by(|a, b| a.bytes_per_second.total_cmp(&b.bytes_per_second));
+    sorted.get(sorted.len() / 2).copied()
+}
+
+pub(crate) const LINKS: usize = 4;
+const TRENDS_RATE: f64 = 100e6;

@@ -1,0 +1,260 @@
+//! One recording of emulated links, measured and deleted.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use catchment_emulator::{
+    EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig, LinkEmulatorReport, ligo_1000,
+};
+use catchment_model::Entry;
+use catchment_recorder::{
+    ChannelConfig, CodecRule, LinkConfig, Recorder, RecorderConfig, RunSummary,
+};
+use catchment_storage::{Follow, Followed, Select};
+use catchment_telemetry::ThreadTimes;
+use serde::Serialize;
+
+use super::Bench;
+use super::ligo_record::LINKS;
+use crate::machine::need_space;
+use crate::view::busy;
+
+/// What is recorded, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load<'a> {
+    /// Bytes of samples per second.
+    pub(crate) rate: f64,
+    pub(crate) seconds: f64,
+    pub(crate) trends: bool,
+    pub(crate) follow: bool,
+    /// Where the run is left; otherwise it is deleted.
+    pub(crate) keep: Option<&'a Path>,
+}
+
+impl Load<'_> {
+    pub(crate) fn new() -> Self {
+        Self { rate: 0.0, seconds: 1.0, trends: false, follow: false, keep: None }
+    }
+
+    /// Which channels get which coding; the first pattern that fits.
+    pub(crate) fn codings(&self) -> Vec<(String, String)> {
+        CODINGS.iter().map(|&(pattern, coding)| (pattern.into(), coding.into())).collect()
+    }
+}
+
+/// What one recording showed.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Recorded {
+    pub(crate) asked_bytes_per_second: f64,
+    pub(crate) bytes_per_second: f64,
+    pub(crate) real_time_bytes_per_second: f64,
+    pub(crate) sample_bytes: u64,
+    pub(crate) slices_sent: u64,
+    pub(crate) slices_recorded: u64,
+    /// Of the run's own files, its trends' not.
+    pub(crate) file_bytes: u64,
+    /// Samples stored with less compression than asked for.
+    pub(crate) lowered_bytes: u64,
+    /// Frames that the follower saw.
+    pub(crate) frames_followed: Option<u64>,
+    /// Each kind of the recorder's threads, in percent of one CPU.
+    pub(crate) threads: Vec<(String, f64)>,
+    pub(crate) recorder_percent: f64,
+    pub(crate) emulate_percent: f64,
+    /// The emulator sent at the rate that was asked for.
+    pub(crate) rate_kept: bool,
+    /// Nothing lost, every slice recorded, books balanced.
+    pub(crate) whole: bool,
+}
+
+impl Recorded {
+    pub(crate) fn reached(&self) -> bool {
+        self.rate_kept && self.whole
+    }
+}
+
+/// Records under a load and deletes what was recorded.
+///
+/// # Errors
+/// The recording could not be made. Losses and books that do not balance are results.
+pub(crate) fn measure(
+    bench: &mut Bench<'_>,
+    folder: &Path,
+    load: &Load<'_>,
+) -> anyhow::Result<Recorded> {
+    need_space(folder, (load.rate * load.seconds * 1.2) as u64 + (4 << 30))?;
+    let config = recorder_config(folder, load)?;
+    let recorder = Recorder::start(config).context("cannot start recording")?;
+    let emulator = emulator_config(&recorder, load);
+    let real_time = emulator.byte_rate();
+    let emulator = LinkEmulator::new(emulator)?;
+    let (stop, live, times) =
+        (AtomicBool::new(false), EmulatorLive::default(), ThreadTimes::default());
+    let follow = load.follow.then(|| Follower::start(recorder.folder()));
+    let begin = (Instant::now(), recorder.snapshot().threads);
+    let (report, last) = std::thread::scope(|scope| {
+        let sender =
+            std::thread::Builder::new().name("emulate".into()).spawn_scoped(scope, || {
+                let _guard = times.register("emulate");
+                emulator.run(&stop, &live)
+            })?;
+        while !sender.is_finished() {
+            if bench.stop.asked() {
+                stop.store(true, Relaxed);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let seconds = begin.0.elapsed().as_secs_f64();
+        let last = busy(&begin.1, &recorder.snapshot().threads, seconds);
+        let report = sender.join().map_err(|_| anyhow::anyhow!("the emulator's thread failed"))?;
+        anyhow::Ok((report?, last))
+    })?;
+    let summary = recorder.stop().context("the recorder did not stop in order")?;
+    let frames_followed = follow.map(Follower::finish).transpose()?;
+    let file_bytes = file_bytes(&summary.folder)?;
+    match load.keep {
+        Some(keep) => std::fs::rename(&summary.folder, keep)?,
+        None => std::fs::remove_dir_all(&summary.folder)?,
+    }
+    anyhow::ensure!(!bench.stop.asked(), "stopped before the end; nothing was written");
+    if !summary.last.ledger.balance().holds() {
+        let rate = load.rate / 1e6;
+        bench.broken.push(format!("ligo-1000 at {rate:.0} MB/s: the books do not balance"));
+    }
+    Ok(recorded(load, real_time, (&report, &summary), (&last, frames_followed, file_bytes)))
+}
+
+fn recorded(
+    load: &Load<'_>,
+    real_time: f64,
+    (report, summary): (&LinkEmulatorReport, &RunSummary),
+    (busy, frames_followed, file_bytes): (&[(String, f64)], Option<u64>, u64),
+) -> Recorded {
+    let total = summary.last.ledger.total();
+    let seconds = report.seconds.max(1e-9);
+    let bytes_per_second = report.sample_bytes as f64 / seconds;
+    let mut threads: Vec<(String, f64)> = Vec::new();
+    for (name, percent) in busy {
+        let kind = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-');
+        match threads.iter_mut().find(|(other, _)| other == kind) {
+            Some((_, sum)) => *sum += percent,
+            None => threads.push((kind.to_owned(), *percent)),
+        }
+    }
+    let balance = summary.last.ledger.balance();
+    let sent = report.total();
+    Recorded {
+        asked_bytes_per_second: load.rate,
+        bytes_per_second,
+        real_time_bytes_per_second: real_time,
+        sample_bytes: report.sample_bytes,
+        slices_sent: report.slices,
+        slices_recorded: summary.last.counts.slices_recorded,
+        file_bytes,
+        lowered_bytes: total[Entry::BytesCompressionLowered],
+        frames_followed,
+        recorder_percent: threads.iter().map(|(_, percent)| percent).sum(),
+        threads,
+        emulate_percent: report.cpu_ns as f64 / 1e7 / seconds,
+        rate_kept: bytes_per_second >= load.rate * 0.99 && sent.packets_unsent == 0,
+        whole: balance.holds()
+            && !balance.lost_data()
+            && total[Entry::PacketsDroppedByKernel] == 0
+            && summary.last.counts.slices_complete == report.slices
+            && summary.last.counts.slices_recorded == report.slices,
+    }
+}
+
+fn recorder_config(folder: &Path, load: &Load<'_>) -> anyhow::Result<RecorderConfig> {
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let channels = ligo_1000();
+    let links = EmulatedLink::dealt(channels.len(), &[any; LINKS]);
+    let link = |link: EmulatedLink| {
+        let channels = link.channels.iter().map(|&place| {
+            let channel = &channels[place as usize];
+            let unit = channel.unit.clone();
+            ChannelConfig { unit, ..ChannelConfig::new(&channel.name, channel.dtype, channel.rate) }
+        });
+        LinkConfig::new(format!("link-{}", link.number), link.target, channels.collect())
+    };
+    let mut config = RecorderConfig::new(folder.to_owned(), Vec::new());
+    config.links = links.into_iter().map(link).collect();
+    config.trends = load.trends;
+    for (pattern, coding) in load.codings() {
+        let codec = coding.parse().map_err(anyhow::Error::msg)?;
+        config.encode.rules.push(CodecRule { pattern, codec });
+    }
+    Ok(config)
+}
+
+fn emulator_config(recorder: &Recorder, load: &Load<'_>) -> LinkEmulatorConfig {
+    let channels = ligo_1000();
+    let links = EmulatedLink::dealt(channels.len(), recorder.addresses());
+    let mut config = LinkEmulatorConfig { channels, links, ..LinkEmulatorConfig::default() };
+    config.multiple = Some(load.rate / config.byte_rate());
+    config.seconds = Some(load.seconds);
+    config
+}
+
+/// Bytes of the run's own files.
+fn file_bytes(folder: &Path) -> anyhow::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder)? {
+        let metadata = entry?.metadata()?;
+        bytes += if metadata.is_file() { metadata.len() } else { 0 };
+    }
+    Ok(bytes)
+}
+
+/// Somebody who reads what is being recorded.
+struct Follower {
+    thread: std::thread::JoinHandle<anyhow::Result<u64>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Follower {
+    fn start(folder: &Path) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (folder, its_stop) = (folder.to_owned(), stop.clone());
+        let thread = std::thread::spawn(move || follow(&folder, &its_stop));
+        Self { thread, stop }
+    }
+
+    fn finish(self) -> anyhow::Result<u64> {
+        self.stop.store(true, Relaxed);
+        self.thread.join().map_err(|_| anyhow::anyhow!("the follower's thread failed"))?
+    }
+}
+
+/// Reads one channel of every frame until it is told to stop and nothing is left.
+fn follow(folder: &Path, stop: &AtomicBool) -> anyhow::Result<u64> {
+    // The first file may take a moment to be there.
+    let mut follow = loop {
+        match Follow::open(folder, POLL) {
+            Ok(follow) => break follow,
+            Err(error) if stop.load(Relaxed) => return Err(error.into()),
+            Err(_) => std::thread::sleep(POLL),
+        }
+    };
+    let mut frames = 0;
+    loop {
+        let stopping = stop.load(Relaxed);
+        match follow.next_within(POLL)? {
+            Some(Followed::Channels(place)) => {
+                let channel = follow.run().channel(FOLLOWED).context("the preset's channel")?;
+                channel.read(&Select::Frames(place..place + 1))?;
+                frames += 1;
+            }
+            Some(Followed::Events(_)) => {}
+            None if stopping || follow.ended() => return Ok(frames),
+            None => {}
+        }
+    }
+}
+
+const FOLLOWED: &str = "L1:FAST-0024";
+const POLL: Duration = Duration::from_millis(10);
+const CODINGS: [(&str, &str); 1] = [("*", "bitshuffle+lz4")];
