@@ -1,6 +1,7 @@
 //! `catchment bench`: published tables, measured here, beside the published figures.
 
 mod builder;
+mod codecs;
 mod discard;
 mod hades;
 mod ligo_cold;
@@ -48,6 +49,8 @@ enum Name {
     LigoRead,
     /// What full frames, second trends and minute trends take, raw, gzipped, with each codec
     LigoSpace,
+    /// What each coding makes of data of several kinds, and how fast, beside gzip and memory copies
+    Codecs,
     /// ligo-1000 recorded at the highest rate that loses nothing; trends' cost; a follower's
     LigoRecord,
 }
@@ -103,6 +106,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         Name::Hades => hades::run(&mut bench),
         Name::LigoRead => ligo_read::run(&mut bench),
         Name::LigoSpace => ligo_space::run(&mut bench),
+        Name::Codecs => codecs::run(&mut bench),
         Name::LigoRecord => ligo_record::run(&mut bench),
     };
     bench.bar.finish_and_clear();
