@@ -108,8 +108,14 @@ fn bad_usage_ends_with_2_and_says_what_was_expected() {
         (vec!["emulate", "ligo-100"], "did you mean ligo-1000?"),
         (vec!["emulate", "ligo-1000"], "expected --to IP:PORT"),
         (vec!["emulate", "ligo-1000", "--to", "[::1]:9", "--events", "3"], "not for channels"),
-        (vec!["emulate", "ligo-1000", "--to", "[::1]:9", "--fault", "kill=0@3"], "not for channels"),
-        (vec!["emulate", "ligo-1000", "--to", "[::1]:9", "--slice", "2 s"], "a packet has room for"),
+        (
+            vec!["emulate", "ligo-1000", "--to", "[::1]:9", "--fault", "kill=0@3"],
+            "not for channels",
+        ),
+        (
+            vec!["emulate", "ligo-1000", "--to", "[::1]:9", "--slice", "2 s"],
+            "a packet has room for",
+        ),
         (vec!["emulate", "hades-90", "--to", "[::1]:9", "--multiple", "3"], "are for channels"),
         (vec!["bench", "everything"], "limits"),
         (vec!["run", "missing.toml"], "missing.toml: cannot be read"),
