@@ -1,0 +1,94 @@
+//! Files of channels that were cut at any byte: every whole frame survives.
+
+mod signal;
+
+use catchment_storage::{Outcome, Run, Select, audit, repair, verify};
+use signal::Signal;
+
+/// Numbers that look random and are the same every time.
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+#[test]
+fn every_whole_frame_survives_a_cut_at_any_byte_and_repair_closes_the_file() {
+    let made = Signal { frames: 24, file_time_s: 1 << 20, gap: true, ..Signal::default() }.write();
+    let run = Run::open(made.path()).expect("opens");
+    let path = run.files().next().expect("a file").path.to_owned();
+    let frames: Vec<_> = run.channel_frames().iter().map(|frame| frame.summary).collect();
+    let place = run.channels().iter().position(|info| info.name == "slow").expect("is there");
+    let whole = run.read_many(&[place], &Select::All).expect("reads");
+    let bytes = std::fs::read(&path).expect("reads");
+    let header_bytes = frames[0].offset;
+    drop(run);
+    let mut state = 0x9e37_79b9_7f4a_7c15;
+    for round in 0..60 {
+        let room = bytes.len() as u64 - header_bytes;
+        let cut = header_bytes + next(&mut state) % room;
+        let mut left = bytes[..cut as usize].to_vec();
+        if round % 2 == 1 {
+            // As a recorder leaves it: zeros behind that were preallocated, and the frame that was
+            // under way has no header yet.
+            let under_way = frames.iter().find(|f| f.offset + f.frame_bytes > cut);
+            let at = under_way.map_or(cut, |frame| frame.offset.min(cut)) as usize;
+            let end = left.len().min(at + 4_096);
+            left[at..end].fill(0);
+            left.resize(left.len() + 40_960, 0);
+        }
+        std::fs::write(&path, &left).expect("writes");
+        let survivors = frames.iter().filter(|f| f.offset + f.frame_bytes <= cut).count();
+        let check = |what: &str| {
+            let run = Run::open(made.path()).expect("opens");
+            assert_eq!(run.channel_frames().len(), survivors, "{what}, cut at {cut}");
+            let read = run.read_many(&[place], &Select::All).expect("reads");
+            let samples: u64 = read[0].iter().map(|segment| segment.samples).sum();
+            assert_eq!(samples, survivors as u64 * 64, "{what}, cut at {cut}");
+            for segment in &read[0] {
+                let at = (segment.first_sample - whole[0][0].first_sample) as usize * 2;
+                assert_eq!(segment.bytes, whole[0][0].bytes[at..at + segment.bytes.len()]);
+            }
+            run
+        };
+        check("as it is");
+        let report = repair(made.path()).expect("repairs");
+        assert_eq!(report.files[0].frames as usize, survivors);
+        let intact = report.files[0].outcome == Outcome::Intact;
+        assert!(intact == (cut == bytes.len() as u64), "cut at {cut}: {report:?}");
+        let run = check("repaired");
+        assert!(run.closed() && verify(&run, |_| {}).is_intact(), "cut at {cut}");
+        assert!(audit(&run).expect("reads").is_balanced());
+    }
+}
+
+#[test]
+fn a_flipped_bit_costs_no_more_than_the_column_that_it_is_in() {
+    let made = Signal { frames: 12, file_time_s: 1 << 20, ..Signal::default() }.write();
+    let run = Run::open(made.path()).expect("opens");
+    let path = run.files().next().expect("a file").path.to_owned();
+    let frames: Vec<_> = run.channel_frames().iter().map(|frame| frame.summary).collect();
+    let bytes = std::fs::read(&path).expect("reads");
+    drop(run);
+    let mut state = 0x1234_5678_9abc_def1;
+    for _ in 0..60 {
+        let frame = &frames[(next(&mut state) % frames.len() as u64) as usize];
+        let at = frame.offset + next(&mut state) % frame.frame_bytes;
+        let mut broken = bytes.clone();
+        broken[at as usize] ^= 1 << (next(&mut state) % 8);
+        std::fs::write(&path, &broken).expect("writes");
+        let run = Run::open(made.path()).expect("opens");
+        assert_eq!(run.channel_frames().len(), frames.len(), "the TOC says where they are");
+        let report = verify(&run, |_| {});
+        // Padding is in no checksum.
+        assert!(report.problem_count <= 1, "bit at {at}: {report:?}");
+        let mut unreadable = 0;
+        for place in 0..run.channels().len() {
+            let channel = run.channel_at(place).expect("is there");
+            unreadable += usize::from(channel.read(&Select::All).is_err());
+        }
+        let named = report.problems.iter().filter(|problem| problem.channel.is_some()).count();
+        assert_eq!(unreadable, named, "bit at {at}: {report:?}");
+    }
+}
