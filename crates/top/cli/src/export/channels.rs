@@ -99,8 +99,8 @@ impl Channels {
     /// What writes NAME.times.npy and NAME.samples.npy, of one channel.
     pub(crate) fn npy(&self, base: &Path) -> anyhow::Result<NpyPair> {
         let info = self.only("--format npy")?;
-        let descr = numpy_descr(info)
-            .with_context(|| format!("numpy has no type for {}", info.name))?;
+        let descr =
+            numpy_descr(info).with_context(|| format!("numpy has no type for {}", info.name))?;
         let named = |suffix: &str| {
             let mut name = base.as_os_str().to_owned();
             name.push(suffix);

@@ -205,7 +205,8 @@ impl Maker<'_> {
 
     fn array(&mut self, laid: &Laid<'_>, axis: &str) -> anyhow::Result<()> {
         let (info, grid, name) = (laid.channel.info(), &laid.grid, &laid.name);
-        let with_shape = |length| std::iter::once(length).chain(info.shape.iter().copied()).collect();
+        let with_shape =
+            |length| std::iter::once(length).chain(info.shape.iter().copied()).collect();
         let array = zarr::Array {
             dtype: laid.element.0,
             fill_value: laid.element.1.clone(),
