@@ -35,7 +35,9 @@ def written(about: dict[str, Any], channel: dict[str, Any]) -> list[tuple[int, b
     return pieces
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("channels-*.catch")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(FOLDER.glob("channels-*.catch")), ids=lambda path: path.stem
+)
 def test_channels_of_every_type_read_back(path: Path) -> None:
     with catchment.open(path) as run:
         assert run.channels == [channel["name"] for channel in CHANNELS["channels"]]
