@@ -10,8 +10,14 @@ use crate::repository::Repository;
 use crate::tidy;
 
 /// Every bench, reduced, so that none can rot: the arguments of one command each.
-const BENCHES_REDUCED: &[&[&str]] =
-    &[&["bench", "limits", "--quick"], &["bench", "hades", "--quick"]];
+const BENCHES_REDUCED: &[&[&str]] = &[
+    &["bench", "limits", "--quick"],
+    &["bench", "hades", "--quick"],
+    &["bench", "codecs", "--quick"],
+    &["bench", "ligo-read", "--quick"],
+    &["bench", "ligo-space", "--quick"],
+    &["bench", "ligo-record", "--quick"],
+];
 
 /// Builds the program and runs its demonstration with `arguments`.
 pub fn demo(arguments: &[String]) -> Result<()> {
@@ -34,6 +40,7 @@ pub fn test() -> Result<()> {
         let mut bench = Command::new(repository.program());
         let folder = repository.target.join("bench");
         bench.args(*arguments).arg("--out").arg(&folder).arg("--scratch").arg(folder.join("runs"));
+        bench.current_dir(&repository.root).env("CATCHMENT_PYTHON", python.interpreter());
         steps.run(&format!("catchment {}", arguments.join(" ")), &mut bench)?;
     }
     steps.finish("test");
@@ -63,7 +70,8 @@ pub fn check() -> Result<()> {
 pub fn bench(arguments: &[String]) -> Result<()> {
     let repository = Repository::open()?;
     succeed(&mut build(&repository))?;
-    let all = [vec!["limits".to_owned()], vec!["hades".to_owned()]];
+    let all = ["limits", "hades", "codecs", "ligo-read", "ligo-space", "ligo-record"];
+    let all = all.map(|name| vec![name.to_owned()]);
     let one = [arguments.to_vec()];
     for bench in if arguments.is_empty() { &all[..] } else { &one } {
         let mut program = Command::new(repository.program());

@@ -49,7 +49,10 @@ impl Load<'_> {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Recorded {
     pub(crate) asked_bytes_per_second: f64,
+    /// While it was sent.
     pub(crate) bytes_per_second: f64,
+    /// From the first packet until the last file was closed.
+    pub(crate) bytes_per_second_to_disk: f64,
     pub(crate) real_time_bytes_per_second: f64,
     pub(crate) sample_bytes: u64,
     pub(crate) slices_sent: u64,
@@ -60,7 +63,8 @@ pub(crate) struct Recorded {
     pub(crate) lowered_bytes: u64,
     /// Frames that the follower saw.
     pub(crate) frames_followed: Option<u64>,
-    /// Each kind of the recorder's threads, in percent of one CPU.
+    /// Each kind of the recorder's threads: CPU time until the last file was closed, in percent of
+    /// the time of sending.
     pub(crate) threads: Vec<(String, f64)>,
     pub(crate) recorder_percent: f64,
     pub(crate) emulate_percent: f64,
@@ -95,7 +99,7 @@ pub(crate) fn measure(
         (AtomicBool::new(false), EmulatorLive::default(), ThreadTimes::default());
     let follow = load.follow.then(|| Follower::start(recorder.folder()));
     let begin = (Instant::now(), recorder.snapshot().threads);
-    let (report, last) = std::thread::scope(|scope| {
+    let report = std::thread::scope(|scope| {
         let sender =
             std::thread::Builder::new().name("emulate".into()).spawn_scoped(scope, || {
                 let _guard = times.register("emulate");
@@ -107,12 +111,13 @@ pub(crate) fn measure(
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        let seconds = begin.0.elapsed().as_secs_f64();
-        let last = busy(&begin.1, &recorder.snapshot().threads, seconds);
         let report = sender.join().map_err(|_| anyhow::anyhow!("the emulator's thread failed"))?;
-        anyhow::Ok((report?, last))
+        anyhow::Ok(report?)
     })?;
     let summary = recorder.stop().context("the recorder did not stop in order")?;
+    // What was encoded and written behind the last packet counts as well.
+    let whole_s = begin.0.elapsed().as_secs_f64();
+    let busy = busy(&begin.1, &summary.last.threads, report.seconds);
     let frames_followed = follow.map(Follower::finish).transpose()?;
     let file_bytes = file_bytes(&summary.folder)?;
     match load.keep {
@@ -124,13 +129,18 @@ pub(crate) fn measure(
         let rate = load.rate / 1e6;
         bench.broken.push(format!("ligo-1000 at {rate:.0} MB/s: the books do not balance"));
     }
-    Ok(recorded(load, real_time, (&report, &summary), (&last, frames_followed, file_bytes)))
+    Ok(recorded(
+        load,
+        real_time,
+        (&report, &summary, whole_s),
+        (&busy, frames_followed, file_bytes),
+    ))
 }
 
 fn recorded(
     load: &Load<'_>,
     real_time: f64,
-    (report, summary): (&LinkEmulatorReport, &RunSummary),
+    (report, summary, whole_s): (&LinkEmulatorReport, &RunSummary, f64),
     (busy, frames_followed, file_bytes): (&[(String, f64)], Option<u64>, u64),
 ) -> Recorded {
     let total = summary.last.ledger.total();
@@ -149,6 +159,7 @@ fn recorded(
     Recorded {
         asked_bytes_per_second: load.rate,
         bytes_per_second,
+        bytes_per_second_to_disk: report.sample_bytes as f64 / whole_s.max(1e-9),
         real_time_bytes_per_second: real_time,
         sample_bytes: report.sample_bytes,
         slices_sent: report.slices,
@@ -183,6 +194,8 @@ fn recorder_config(folder: &Path, load: &Load<'_>) -> anyhow::Result<RecorderCon
     let mut config = RecorderConfig::new(folder.to_owned(), Vec::new());
     config.links = links.into_iter().map(link).collect();
     config.trends = load.trends;
+    // So that what waits is a small part of what is recorded.
+    config.memory_bytes = config.memory_bytes.min(2 << 30);
     for (pattern, coding) in load.codings() {
         let codec = coding.parse().map_err(anyhow::Error::msg)?;
         config.encode.rules.push(CodecRule { pattern, codec });

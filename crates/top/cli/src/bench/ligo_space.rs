@@ -53,6 +53,7 @@ struct Stored {
 #[derive(Debug, Serialize)]
 struct Overhead {
     channels: usize,
+    frames: u64,
     frame_raw_bytes: u64,
     stored_bytes: u64,
     file_bytes: u64,
@@ -304,11 +305,14 @@ pub(crate) fn gzip_bytes<'a>(
 
 /// Frames stored as they are, so that headers and index have the largest share.
 fn overhead(scratch: &Scratch, quick: bool) -> anyhow::Result<Vec<Overhead>> {
-    let frames: &[(bool, u64)] =
-        if quick { &[(true, 3)] } else { &[(true, 3), (true, 64), (false, 15), (false, 64)] };
+    let frames: &[(bool, u64, u64)] = if quick {
+        &[(true, 3, 4)]
+    } else {
+        &[(true, 3, 64), (true, 64, 4), (false, 15, 64), (false, 64, 16)]
+    };
     let mut overhead = Vec::new();
-    for &(thousand, frame_s) in frames {
-        let seconds = frame_s * if quick { 1 } else { 4 };
+    for &(thousand, frame_s, count) in frames {
+        let seconds = frame_s * count;
         let data = if thousand { DataSet::thousand(seconds) } else { DataSet::sixty(seconds) };
         let folder = scratch.folder.join("run");
         let layout = Layout { frame_s, frames_per_file: u64::MAX >> 40 };
@@ -316,6 +320,7 @@ fn overhead(scratch: &Scratch, quick: bool) -> anyhow::Result<Vec<Overhead>> {
         std::fs::remove_dir_all(&folder)?;
         overhead.push(Overhead {
             channels: data.channels.len(),
+            frames: report.frames,
             frame_raw_bytes: data.raw_bytes() / report.frames,
             stored_bytes: report.stored_bytes,
             file_bytes: report.file_bytes,
@@ -365,7 +370,7 @@ fn headers(figures: &Figures) -> Section {
         let met = if one.percent() < 1.0 { "met" } else { "missed" };
         table.row([
             format!("{} channels", one.channels),
-            Bytes(one.frame_raw_bytes).to_string(),
+            format!("{}, {} in a file", Bytes(one.frame_raw_bytes), one.frames),
             format!("{:.2} %", one.percent()),
             String::from(if large { "under 1 %" } else { "" }),
             String::from(if large { met } else { "" }),

@@ -116,5 +116,13 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     }
     let exit = if bench.broken.is_empty() { Exit::Done } else { Exit::Failed };
     report.finish(&arguments.out, bench.out)?;
+    if matches!(arguments.name, Name::LigoRead | Name::LigoSpace) {
+        match python::Python::draw(&report.json_path(&arguments.out)) {
+            Ok(drawn) => drawn
+                .iter()
+                .try_for_each(|path| bench.out.say(format_args!("drawn: {}", path.display())))?,
+            Err(why) => crate::output::complain(format_args!("no plots: {why}")),
+        }
+    }
     Ok(exit)
 }

@@ -17,11 +17,30 @@ pub(crate) struct Python {
 }
 
 impl Python {
-    /// `$CATCHMENT_PYTHON`, the repository's environment, or the system's Python.
+    /// The Python that there is, and what it can do.
     ///
     /// # Errors
     /// In one line, why nothing is measured in Python.
     pub(crate) fn find() -> Result<Self, String> {
+        let mut python = Self::locate()?;
+        let task = serde_json::json!({"task": "check"});
+        let formats = python.ask("read_others.py", &task).map_err(|e| format!("{e:#}"))?;
+        python.formats = serde_json::from_value(formats).map_err(|e| e.to_string())?;
+        Ok(python)
+    }
+
+    /// Draws what a bench wrote as JSON; gives the files that it drew.
+    ///
+    /// # Errors
+    /// In one line, why nothing was drawn.
+    pub(crate) fn draw(json: &Path) -> Result<Vec<PathBuf>, String> {
+        let task = serde_json::json!({"path": json});
+        let drawn = Self::locate()?.ask("plot.py", &task).map_err(|e| format!("{e:#}"))?;
+        serde_json::from_value(drawn).map_err(|e| e.to_string())
+    }
+
+    /// `$CATCHMENT_PYTHON`, the repository's environment, or the system's Python.
+    fn locate() -> Result<Self, String> {
         let scripts = PathBuf::from(SCRIPTS);
         if !scripts.is_dir() {
             return Err(format!("{SCRIPTS} is not here (run the bench in the repository)"));
@@ -32,11 +51,7 @@ impl Python {
             None if environment.exists() => environment.to_owned(),
             None => PathBuf::from("python3"),
         };
-        let mut python = Self { program, scripts, formats: BTreeMap::new() };
-        let task = serde_json::json!({"task": "check"});
-        let formats = python.ask("read_others.py", &task).map_err(|e| format!("{e:#}"))?;
-        python.formats = serde_json::from_value(formats).map_err(|e| e.to_string())?;
-        Ok(python)
+        Ok(Self { program, scripts, formats: BTreeMap::new() })
     }
 
     /// The formats that can be measured.

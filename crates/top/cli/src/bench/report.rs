@@ -47,7 +47,7 @@ impl Report {
             measured_unix_seconds: seconds,
             figures: &self.figures,
         };
-        let stem = format!("{}{}", self.name, if self.quick { "-quick" } else { "" });
+        let stem = self.stem();
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
         let json = serde_json::to_string_pretty(&object)? + "\n";
@@ -69,6 +69,15 @@ impl Report {
             out.line(format_args!("written: {}", path.display()))?;
         }
         Ok(())
+    }
+
+    /// Where the figures are for programs.
+    pub(crate) fn json_path(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}.json", self.stem()))
+    }
+
+    fn stem(&self) -> String {
+        format!("{}{}", self.name, if self.quick { "-quick" } else { "" })
     }
 
     fn markdown(&self, machine: &Machine) -> String {
