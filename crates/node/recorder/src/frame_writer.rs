@@ -237,7 +237,8 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
             name: link.name.clone(),
             group: link.group.clone(),
             protocol: "link".to_owned(),
-            required: true,
+            // Events are complete without it.
+            required: false,
         });
         channels.extend(channels_of(link, id));
     }

@@ -5,12 +5,15 @@ mod support;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use catchment_disk::{FaultControl, FaultPlan};
-use catchment_frame::{Dtype, FileReader, FrameKind, SampleRun};
+use catchment_emulator::{EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig, ligo_1000};
+use catchment_frame::{Dtype, FileReader, FrameKind, PayloadType, SampleRun};
 use catchment_model::{Entry, SampleRate, SourceLedger};
 use catchment_recorder::{ChannelConfig, LinkConfig, Recorder, RecorderConfig, RunSummary};
 use catchment_storage::{Run, Select, TrendKind, Verdict, audit, verify};
+use catchment_wire::hadtu::ByteOrder;
 use catchment_wire::link::{EntryHeader, Header, Kind, PacketEncoder, encode_heartbeat};
 
 const SLICE_NS: u64 = 250_000_000;
@@ -423,4 +426,86 @@ fn a_slow_disk_lowers_compression_before_anything_is_lost() {
     assert!(ledger.balance().holds() && !ledger.balance().lost_data(), "{ledger:?}");
     assert_samples(&read(&summary, &channels), &channels, FIRST..end);
     assert_books(&summary, Verdict::Balanced);
+}
+
+#[test]
+fn events_and_channels_are_recorded_in_one_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = support::config(folder.path(), 2);
+    config.memory_bytes = 512 << 20;
+    config.links = vec![LinkConfig::new("link", "127.0.0.1:0".parse().unwrap(), channels())];
+    config.frame.duration_ns = 4_000_000_000;
+    config.frame.codec = "auto".parse().unwrap();
+    // Arrays of 100 numbers behind the sub-event's header.
+    config.sources[1].payload = Some(PayloadType {
+        dtype: Dtype::I16,
+        shape: vec![100],
+        skip: 16,
+        record_bytes: 0,
+        fields: Vec::new(),
+    });
+    let recorder = Recorder::start(config).unwrap();
+    let mut sender = Sender::new(&recorder, 2, channels());
+    let sockets = support::senders(&recorder);
+    for number in 0..60 {
+        sender.send(FIRST + number);
+        for source in 0..2 {
+            let payload: Vec<u8> =
+                (0..100).flat_map(|n| (n * number as i16).to_le_bytes()).collect();
+            let packet =
+                support::packet(source, ByteOrder::Big, &[(number as u32 + 1, &payload[..])]);
+            sockets[source as usize].send(&packet).unwrap();
+        }
+    }
+    let summary = recorder.stop().unwrap();
+    assert_books(&summary, Verdict::Balanced);
+    let run = Run::open(&summary.folder).unwrap();
+    assert_eq!(run.event_count(), 60);
+    assert_eq!(run.channels().len(), 4);
+    let ledger = &summary.last.ledger;
+    assert_eq!(ledger.sources[1][Entry::FragmentsRecorded], 60);
+    assert_eq!(ledger.sources[2][Entry::FragmentsRecorded], 240);
+    let segments = run.channel("X:FAST").unwrap().read(&Select::All).unwrap();
+    let samples: Vec<u8> = segments.iter().flat_map(|one| one.bytes.iter().copied()).collect();
+    let numbers =
+        (FIRST..FIRST + 60).flat_map(|slice| channels()[0].rate.samples_of_slice(slice, SLICE_NS));
+    assert!(samples == numbers.flat_map(|n| sample(0, n, 4)).collect::<Vec<u8>>());
+}
+
+#[test]
+fn a_thousand_emulated_channels_are_proved_sample_by_sample() {
+    let folder = tempfile::tempdir().unwrap();
+    let emulated = ligo_1000();
+    let mut config = support::config(folder.path(), 0);
+    config.memory_bytes = 512 << 20;
+    config.frame.codec = "bitshuffle+lz4".parse().unwrap();
+    config.trends = true;
+    let channels = emulated
+        .iter()
+        .map(|one| ChannelConfig::new(one.name.clone(), one.dtype, one.rate))
+        .collect();
+    config.links = vec![LinkConfig::new("ligo", "127.0.0.1:0".parse().unwrap(), channels)];
+    let recorder = Recorder::start(config).unwrap();
+    let emulator = LinkEmulator::new(LinkEmulatorConfig {
+        links: EmulatedLink::dealt(emulated.len(), recorder.addresses()),
+        channels: emulated.clone(),
+        multiple: Some(4.0),
+        first_slice: Some(FIRST),
+        slices: Some(12),
+        ..LinkEmulatorConfig::default()
+    })
+    .unwrap();
+    let report = emulator.run(&AtomicBool::new(false), &EmulatorLive::default()).unwrap();
+    let summary = recorder.stop().unwrap();
+    let ledger = link_ledger(&summary, 0);
+    assert_eq!(ledger[Entry::PacketsReceived], report.total().packets_sent + report.heartbeats);
+    assert_eq!(ledger[Entry::FragmentBytesRecorded], report.sample_bytes);
+    assert_books(&summary, Verdict::Balanced);
+    let run = Run::open(&summary.folder).unwrap();
+    for (place, channel) in emulated.iter().enumerate() {
+        let first = channel.rate.samples_of_slice(FIRST, SLICE_NS).start;
+        let segments = run.channel(&channel.name).unwrap().read(&Select::All).unwrap();
+        assert_eq!((segments.len(), segments[0].first_sample), (1, first), "{}", channel.name);
+        assert!(emulator.content().verify(place as u32, first, &segments[0].bytes));
+    }
 }
