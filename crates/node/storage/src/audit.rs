@@ -7,12 +7,15 @@
 //! one. A recorder at work, which holds its file locked, will write them; what was in flight when a
 //! recorder was killed is lost.
 
-use catchment_frame::TocFlags;
+use std::collections::HashMap;
+
+use catchment_frame::{ChannelInfo, FrameKind, TocFlags};
 use catchment_model::{Balance, Entry, Ledger};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::error::StorageError;
+use crate::open::RunFile;
 use crate::run::Run;
 use crate::verify::{Problem, frames_missing, holes, of_folder, problem_in, under_way_bytes};
 
@@ -137,6 +140,7 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
     for problem in run.problems().iter().filter(|problem| problem.is_damage()) {
         problems.push(of_folder(run, problem.to_string()));
     }
+    let mut channels = ChannelBytes::new(run);
     for file in run.run_files() {
         for frame in 0..file.reader.frames().len() {
             let (added, errors) = file.reader.frame_ledger(frame);
@@ -144,6 +148,7 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
             let left = PROBLEMS_MAX.saturating_sub(problems.len());
             let errors = errors.into_iter().take(left);
             problems.extend(errors.map(|error| problem_in(file, Some(frame), error)));
+            channels.add(file, frame, &added);
         }
         problems.extend(holes(file).map(|skipped| Problem {
             file: file.path.clone(),
@@ -154,11 +159,63 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
             problem: skipped.to_string(),
         }));
     }
+    problems.extend(channels.problems(run));
     for source in &mut ledger.sources {
         // What can be read back is on the disk.
         source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
     }
     (ledger, problems)
+}
+
+/// Bytes of links' channels: what the frames' books say, and what their columns hold.
+struct ChannelBytes {
+    /// By source.
+    bytes: Vec<(u64, u64)>,
+    /// Which source a channel's column is of.
+    sources: HashMap<u32, u32>,
+}
+
+impl ChannelBytes {
+    fn new(run: &Run) -> Self {
+        let of = |info: &ChannelInfo| info.source.map(|source| (info.id, source));
+        let sources = run.channels().iter().filter_map(of).collect();
+        Self { bytes: vec![(0, 0); run.sources().len()], sources }
+    }
+
+    fn add(&mut self, file: &RunFile, frame: usize, books: &Ledger) {
+        let kind = file.reader.frames().get(frame).map(|frame| frame.info.kind);
+        if kind != Some(FrameKind::Channels) || self.sources.is_empty() {
+            return;
+        }
+        for ((counted, _), source) in self.bytes.iter_mut().zip(&books.sources) {
+            *counted = counted.saturating_add(source[Entry::FragmentBytesRecorded]);
+        }
+        // A directory that cannot be read is a problem that was named already.
+        let columns = file.reader.columns(frame).unwrap_or_default();
+        for entry in columns {
+            let source = self.sources.get(&entry.id);
+            if let Some((_, held)) = source.and_then(|&source| self.bytes.get_mut(source as usize))
+            {
+                *held = held.saturating_add(entry.raw_bytes);
+            }
+        }
+    }
+
+    /// Links whose books are not what their channels hold. Where nothing was counted there are no
+    /// books: such runs were written without a recorder.
+    fn problems(&self, run: &Run) -> Vec<Problem> {
+        let differ = |(_, (counted, held)): &(usize, &(u64, u64))| *counted > 0 && counted != held;
+        let wrong = self.bytes.iter().enumerate().filter(differ);
+        wrong
+            .map(|(source, (counted, held))| Problem {
+                source: run.sources().get(source).map(|source| source.name.clone()),
+                ..of_folder(
+                    run,
+                    format!("the books say {counted} bytes of channels, the columns hold {held}"),
+                )
+            })
+            .collect()
+    }
 }
 
 /// Does the books of a run again and compares them with what its recorder wrote.

@@ -1,6 +1,6 @@
 //! Work on many items by a few threads, the caller's among them.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::error::StorageError;
 
@@ -44,9 +44,12 @@ pub(crate) fn map<T: Send, R: Send>(
     Ok(slots.into_iter().map(|slot| slot.expect("every item was taken")).collect())
 }
 
-/// As many threads as there are CPUs, up to a bound.
+/// As many threads as there are CPUs, up to a bound. Asked once: the answer takes the system longer
+/// than a small read.
 pub(crate) fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(THREADS_MAX)
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    let ask = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    *THREADS.get_or_init(|| ask().min(THREADS_MAX))
 }
 
 const THREADS_MAX: usize = 16;
