@@ -10,6 +10,7 @@ mod bench;
 mod commands;
 mod config;
 mod export;
+mod gwf;
 mod machine;
 mod npy;
 mod output;
@@ -63,6 +64,8 @@ enum Command {
     Repair(commands::repair::Arguments),
     /// Recompute a run's ledger from its files
     Audit(commands::audit::Arguments),
+    /// Convert GWF files into a run, or a run into GWF files
+    Convert(commands::convert::Arguments),
     /// Measure, beside published figures
     Bench(bench::Arguments),
 }
@@ -111,6 +114,7 @@ fn dispatch(command: Command, out: &mut Out) -> anyhow::Result<Exit> {
         Command::Trend(arguments) => commands::trend::run(arguments, out),
         Command::Repair(arguments) => commands::repair::run(arguments, out),
         Command::Audit(arguments) => commands::audit::run(arguments, out),
+        Command::Convert(arguments) => commands::convert::run(arguments, out),
         Command::Bench(arguments) => bench::run(arguments, out),
     }
 }

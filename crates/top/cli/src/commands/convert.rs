@@ -1,0 +1,193 @@
+//! `catchment convert`: GWF files into a run, a run into GWF files.
+
+use std::path::{Path, PathBuf};
+
+use catchment_model::units::Bytes;
+use catchment_storage::{ColumnCoding, glob};
+
+use crate::gwf::{self, EXTENSION};
+use crate::output::{Exit, Out, UsageError, grouped};
+use crate::signals::Stop;
+
+/// Converts GWF files (IGWD frames version 8) into a run, or a run's channels into GWF files.
+///
+/// IN is one or more .gwf files or a folder of them; OUT is then the folder of a new run. Or IN is a
+/// run (its folder or a .catch file); OUT is then a folder for files SITE-DESCRIPTION-GPS-SECONDS.gwf.
+/// What stands there already stays as it is. Exit code 3: something could not be taken along.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// What is converted, and last where to
+    #[arg(value_names = ["IN", "OUT"], num_args = 2.., required = true)]
+    paths: Vec<PathBuf>,
+    /// Only channels whose names fit, may be repeated: "L1:FAST-*"
+    #[arg(long, value_name = "PATTERN")]
+    channels: Vec<String>,
+    /// Seconds of data in a frame, which ends at a multiple of them
+    #[arg(long, value_name = "SECONDS", default_value = "64",
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    frame_seconds: u32,
+    /// Seconds of data in a GWF file; without it those of a frame
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    file_seconds: Option<u32>,
+    /// Of GWF files: the letter of the site; without it the first of the channels' names
+    #[arg(long, value_name = "LETTERS", value_parser = site)]
+    site: Option<String>,
+    /// Of GWF files: the description in their names
+    #[arg(long, value_name = "NAME", value_parser = description, default_value = "CATCHMENT")]
+    description: String,
+    /// Of GWF files: the level of zlib from 1 to 9, or 0 for none
+    #[arg(long, value_name = "LEVEL", default_value = "2",
+          value_parser = clap::value_parser!(u32).range(0..=9))]
+    zlib: u32,
+    /// Of a run: how columns are compressed
+    #[arg(long, default_value = "auto")]
+    codec: ColumnCoding,
+}
+
+/// Which channels are wanted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted(Vec<String>);
+
+impl Wanted {
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.is_empty() || self.0.iter().any(|pattern| glob::matches(pattern, name))
+    }
+}
+
+/// What was converted.
+#[derive(Debug, Default, serde::Serialize)]
+pub(crate) struct Report {
+    /// The files written.
+    pub(crate) files: Vec<PathBuf>,
+    /// Channels in them.
+    pub(crate) channels: usize,
+    /// Frames in them.
+    pub(crate) frames: u64,
+    /// Samples in them.
+    pub(crate) samples: u64,
+    /// Bytes of the samples.
+    pub(crate) sample_bytes: u64,
+    /// Bytes of the files.
+    pub(crate) file_bytes: u64,
+    /// What was not taken along, and why.
+    pub(crate) left_out: Vec<String>,
+    /// Whether somebody stopped it before the end.
+    pub(crate) stopped: bool,
+}
+
+pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+    let Some((output, inputs)) = arguments.paths.split_last() else {
+        anyhow::bail!(UsageError("convert needs IN and OUT".into()));
+    };
+    let stop = Stop::listen()?;
+    let wanted = Wanted(arguments.channels.clone());
+    let files = gwf_files(inputs)?;
+    let report = if files.is_empty() {
+        let [run] = inputs else {
+            anyhow::bail!(UsageError("one run at a time, or .gwf files alone".into()));
+        };
+        if output.is_file() || has_extension(output) {
+            let message = format!("{}: a folder for the .gwf files is wanted", output.display());
+            anyhow::bail!(UsageError(message));
+        }
+        let options = gwf::ExportOptions {
+            frame_s: arguments.frame_seconds,
+            file_s: arguments.file_seconds.unwrap_or(arguments.frame_seconds),
+            site: arguments.site,
+            description: arguments.description,
+            zlib: arguments.zlib,
+        };
+        gwf::export(run, output, &wanted, &options, &stop, out)?
+    } else {
+        if output.exists() {
+            anyhow::bail!(UsageError(format!("{} is there already", output.display())));
+        }
+        let options =
+            gwf::ImportOptions { frame_s: arguments.frame_seconds, codec: arguments.codec };
+        gwf::import(&files, output, &wanted, &options, &stop, out)?
+    };
+    say(&report, output, out)?;
+    let whole = report.left_out.is_empty() && !report.stopped;
+    Ok(if whole { Exit::Done } else { Exit::Loss })
+}
+
+fn say(report: &Report, output: &Path, out: &mut Out) -> anyhow::Result<()> {
+    if out.json {
+        out.object(report)?;
+    }
+    out.say(format_args!(
+        "{}: {} channels, {} frames, {} samples ({}) in {} files of {}",
+        output.display(),
+        grouped(report.channels as u64),
+        grouped(report.frames),
+        grouped(report.samples),
+        Bytes(report.sample_bytes),
+        grouped(report.files.len() as u64),
+        Bytes(report.file_bytes)
+    ))?;
+    for left_out in &report.left_out {
+        out.say(format_args!("  not converted: {left_out}"))?;
+    }
+    if report.stopped {
+        out.say("  stopped before the end; what was written is whole")?;
+    }
+    Ok(())
+}
+
+/// The GWF files among the inputs, those of folders included; none where a run is meant.
+fn gwf_files(inputs: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for input in inputs {
+        if input.is_dir() {
+            let mut inside = Vec::new();
+            for entry in std::fs::read_dir(input)? {
+                let path = entry?.path();
+                if has_extension(&path) {
+                    inside.push(path);
+                }
+            }
+            inside.sort();
+            files.extend(inside);
+        } else if has_extension(input) {
+            files.push(input.clone());
+        } else if !files.is_empty() {
+            let message = format!("{} is no .gwf file", input.display());
+            anyhow::bail!(UsageError(message));
+        }
+    }
+    Ok(files)
+}
+
+fn has_extension(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == EXTENSION)
+}
+
+fn site(text: &str) -> Result<String, String> {
+    let fits = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphabetic());
+    if fits { Ok(text.to_owned()) } else { Err("expected letters, such as L or HL".to_owned()) }
+}
+
+fn description(text: &str) -> Result<String, String> {
+    let fits = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if fits { Ok(text.to_owned()) } else { Err("expected letters, digits and _".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_sites_and_descriptions_have_no_hyphens() {
+        assert!(site("L").is_ok() && site("HLV").is_ok());
+        assert!(site("").is_err() && site("L1").is_err() && site("L-").is_err());
+        assert!(description("HOFT_C00").is_ok());
+        assert!(description("").is_err() && description("a-b").is_err());
+    }
+
+    #[test]
+    fn channels_are_wanted_by_pattern_and_all_without_one() {
+        assert!(Wanted::default().has("L1:A"));
+        let wanted = Wanted(vec!["L1:*".into(), "H1:B".into()]);
+        assert!(wanted.has("L1:A") && wanted.has("H1:B") && !wanted.has("H1:C"));
+    }
+}

@@ -1,0 +1,524 @@
+//! A run's channels into GWF files.
+//!
+//! Frames are cut at multiples of their length in GPS time. Where a channel has a gap within a frame,
+//! the frame is cut at whole seconds as well, so that in each piece the same channels are whole. Of a
+//! second that a channel has not whole it is left out: an FrVect has no gaps. That is counted.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context, bail, ensure};
+use catchment_interop::gwf::{
+    Compress, FrameStart, GwfWriter, History, Series, SeriesKind, VectorType, WriteOptions,
+};
+use catchment_model::{SampleRate, TimeScale};
+use catchment_storage::{ChannelInfo, Run, Segment, Select};
+
+use crate::commands::convert::{Report, Wanted};
+use crate::gwf::{EXTENSION, NS_PER_S, calibration_comment, vector_type_of};
+use crate::output::{Out, grouped, progress};
+use crate::signals::Stop;
+
+/// How GWF files are written.
+#[derive(Debug)]
+pub(crate) struct ExportOptions {
+    /// Seconds of data in a frame.
+    pub(crate) frame_s: u32,
+    /// Seconds of data in a file.
+    pub(crate) file_s: u32,
+    /// The sites' letters in file names.
+    pub(crate) site: Option<String>,
+    /// The description in file names.
+    pub(crate) description: String,
+    /// The level of zlib; 0: not compressed.
+    pub(crate) zlib: u32,
+}
+
+/// Writes GWF files of a run's channels.
+pub(crate) fn export(
+    path: &Path,
+    folder: &Path,
+    wanted: &Wanted,
+    options: &ExportOptions,
+    stop: &Stop,
+    out: &Out,
+) -> anyhow::Result<Report> {
+    let run = Run::open(path)?;
+    let mut report = Report::default();
+    let channels = channels(&run, wanted, &mut report)?;
+    report.channels = channels.len();
+    let scale = channels[0].info.time_scale;
+    let Some(time) = time_range(&run, &channels)? else {
+        bail!("{}: the channels have no samples", path.display());
+    };
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let site = options.site.clone().unwrap_or_else(|| sites(&channels));
+    let mut files = Files {
+        folder: folder.to_owned(),
+        site,
+        description: options.description.clone(),
+        write: write_options(&run, options)?,
+        file_ns: u64::from(options.file_s) * NS_PER_S,
+        frames: 0,
+        open: None,
+        done: Vec::new(),
+        bytes: 0,
+    };
+    let mut feed =
+        Feed { run: &run, channels: &channels, scale, block: 0..0, segments: Vec::new() };
+    let frame_ns = u64::from(options.frame_s) * NS_PER_S;
+    let bar = progress(out, "converting", (time.end - time.start).div_ceil(frame_ns));
+    let mut left_out = vec![0; channels.len()];
+    let mut at = time.start;
+    while at < time.end && !stop.asked() {
+        let border = (at / frame_ns + 1).saturating_mul(frame_ns).min(time.end);
+        write_frames(&mut feed, &mut files, at..border, &mut left_out, &mut report)?;
+        bar.inc(1);
+        at = border;
+    }
+    report.stopped = at < time.end;
+    files.close()?;
+    bar.finish_and_clear();
+    for (channel, samples) in channels.iter().zip(left_out) {
+        if samples > 0 {
+            let why = "in seconds that are not whole";
+            let count = grouped(samples);
+            report.left_out.push(format!("{}: {count} samples {why}", channel.info.name));
+        }
+    }
+    (report.frames, report.files, report.file_bytes) = (files.frames, files.done, files.bytes);
+    Ok(report)
+}
+
+/// A channel that is converted.
+struct Export<'a> {
+    /// Its place in the run.
+    place: usize,
+    info: &'a ChannelInfo,
+    kind: VectorType,
+    series: SeriesKind,
+    comment: String,
+}
+
+fn channels<'a>(
+    run: &'a Run,
+    wanted: &Wanted,
+    report: &mut Report,
+) -> anyhow::Result<Vec<Export<'a>>> {
+    let mut channels = Vec::new();
+    for (place, info) in run.channels().iter().enumerate() {
+        if !wanted.has(&info.name) {
+            continue;
+        }
+        match vector_type_of(info.dtype) {
+            Some(kind) if info.shape.is_empty() => {
+                let (series, comment) = calibrated(info)?;
+                channels.push(Export { place, info, kind, series, comment });
+            }
+            _ => {
+                let (name, dtype) = (&info.name, info.dtype.name());
+                let shape = &info.shape;
+                let message = format!("{name}: a sample is {dtype} of shape {shape:?}");
+                report.left_out.push(message);
+            }
+        }
+    }
+    ensure!(!channels.is_empty(), "the run has no channel to convert");
+    Ok(channels)
+}
+
+/// FrAdcData for channels with scale or offset, FrProcData for all others.
+fn calibrated(info: &ChannelInfo) -> anyhow::Result<(SeriesKind, String)> {
+    let (scale, offset) = (info.scale.unwrap_or(1.0), info.offset.unwrap_or(0.0));
+    if (scale, offset) == (1.0, 0.0) {
+        return Ok((SeriesKind::Proc, String::new()));
+    }
+    let (slope, bias) = (scale as f32, offset as f32);
+    ensure!(
+        slope.is_finite() && bias.is_finite() && slope != 0.0,
+        "{}: GWF cannot hold scale {scale} and offset {offset}",
+        info.name
+    );
+    let exact = f64::from(slope) == scale && f64::from(bias) == offset;
+    let comment = if exact { String::new() } else { calibration_comment(scale, offset) };
+    Ok((SeriesKind::Adc { bias, slope }, comment))
+}
+
+/// From the first sample of all channels to the end of the last one, in GPS nanoseconds.
+fn time_range(run: &Run, channels: &[Export<'_>]) -> anyhow::Result<Option<Range<u64>>> {
+    let mut all: Option<Range<u64>> = None;
+    for channel in channels {
+        let found = run.channel_at(channel.place).context("a channel of the run")?.time_range()?;
+        let Some(range) = found else { continue };
+        let scale = channel.info.time_scale;
+        let range = scale.to_gps_ns(range.start)..scale.to_gps_ns(range.end);
+        all = Some(match all {
+            None => range,
+            Some(all) => all.start.min(range.start)..all.end.max(range.end),
+        });
+    }
+    Ok(all)
+}
+
+/// The letters before the detectors' numbers: `HL` for `H1:…` and `L1:…`.
+fn sites(channels: &[Export<'_>]) -> String {
+    let first = |channel: &Export<'_>| {
+        let (prefix, _) = channel.info.name.split_once(':')?;
+        prefix.chars().next().filter(char::is_ascii_alphabetic)
+    };
+    let mut letters: Vec<char> = channels.iter().filter_map(first).collect();
+    letters.sort_unstable();
+    letters.dedup();
+    if letters.is_empty() { "X".to_owned() } else { letters.into_iter().collect() }
+}
+
+fn write_options(run: &Run, options: &ExportOptions) -> anyhow::Result<WriteOptions> {
+    let utc = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos() as u64;
+    let comment = format!("version {}, run {}", env!("CARGO_PKG_VERSION"), run.header().run);
+    let history = History {
+        name: "catchment".to_owned(),
+        gps_s: (TimeScale::Utc.to_gps_ns(utc) / NS_PER_S) as u32,
+        comment,
+    };
+    let compress = match options.zlib {
+        0 => Compress::Raw,
+        level => Compress::Zlib { level },
+    };
+    Ok(WriteOptions {
+        run: i32::try_from(run.header().run_number).unwrap_or(0),
+        compress,
+        history: Some(history),
+        ..WriteOptions::new(&options.description)
+    })
+}
+
+/// Writes the frame of that GPS time, or where a channel has it not whole several: each of seconds
+/// next to each other in which the same channels are whole, and of no others.
+fn write_frames(
+    feed: &mut Feed<'_>,
+    files: &mut Files,
+    gps: Range<u64>,
+    left_out: &mut [u64],
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let mut frame: Option<(Range<u64>, Vec<Holds>)> = None;
+    if let Some(all) = holds(&feed.load(&gps)?) {
+        frame = Some((gps, all));
+    } else {
+        let mut at = gps.start;
+        while at < gps.end {
+            let second = at..((at / NS_PER_S + 1) * NS_PER_S).min(gps.end);
+            at = second.end;
+            let here = holds(&feed.load(&second)?);
+            if let (Some((time, all)), Some(here)) = (&mut frame, &here)
+                && all.iter().zip(here).all(|(one, other)| one.goes_with(*other))
+            {
+                time.end = second.end;
+                all.iter_mut().zip(here).for_each(|(one, other)| *one = one.with(*other));
+                continue;
+            }
+            if let Some((time, _)) = frame.take() {
+                write_frame(feed, files, &time, left_out, report)?;
+            }
+            match here {
+                Some(here) => frame = Some((second, here)),
+                None => write_frame(feed, files, &second, left_out, report)?,
+            }
+        }
+    }
+    frame.map_or(Ok(()), |(time, _)| write_frame(feed, files, &time, left_out, report))
+}
+
+/// What a stretch of time holds of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    /// All samples that belong there.
+    All,
+    /// None of the samples that belong there.
+    None,
+    /// No sample belongs there: the channel is slow.
+    Nothing,
+}
+
+impl Holds {
+    fn goes_with(self, other: Self) -> bool {
+        self == other || self == Self::Nothing || other == Self::Nothing
+    }
+
+    fn with(self, other: Self) -> Self {
+        if self == Self::Nothing { other } else { self }
+    }
+}
+
+/// What is there of each channel; none if one has a part of its samples.
+fn holds(parts: &[Part<'_>]) -> Option<Vec<Holds>> {
+    let one = |part: &Part<'_>| match (part.wanted, part.count) {
+        (0, _) => Some(Holds::Nothing),
+        (_, 0) => Some(Holds::None),
+        (wanted, count) => (count == wanted && part.whole).then_some(Holds::All),
+    };
+    parts.iter().map(one).collect()
+}
+
+fn write_frame(
+    feed: &mut Feed<'_>,
+    files: &mut Files,
+    gps: &Range<u64>,
+    left_out: &mut [u64],
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let channels = feed.channels;
+    let start_ns = TimeScale::Gps.convert_ns(feed.scale, gps.start);
+    let parts = feed.load(gps)?;
+    let mut series = Vec::with_capacity(channels.len());
+    for ((channel, part), left_out) in channels.iter().zip(&parts).zip(left_out) {
+        let Some(samples) = part.samples.filter(|_| part.whole) else {
+            *left_out += part.count;
+            continue;
+        };
+        report.samples += part.count;
+        report.sample_bytes += samples.len() as u64;
+        let rate = channel.info.rate;
+        series.push(Series {
+            name: &channel.info.name,
+            unit: &channel.info.unit,
+            comment: &channel.comment,
+            kind: channel.series,
+            samples_kind: channel.kind,
+            dx_s: rate.den() as f64 / rate.num() as f64,
+            start_s: seconds_after(rate, part.first_sample, start_ns),
+            samples,
+        });
+    }
+    if series.is_empty() { files.close() } else { files.write(gps, &series) }
+}
+
+/// Seconds from a time to a sample's time, which is not rounded before.
+fn seconds_after(rate: SampleRate, sample: u64, start_ns: u64) -> f64 {
+    let (num, den) = (u128::from(rate.num()), u128::from(rate.den()));
+    let sample_at = u128::from(sample) * den; // In parts of 1/num of a second.
+    let start_at = u128::from(start_ns) * num; // The same in billionths of those parts.
+    let (seconds, parts) = (sample_at / num, sample_at % num);
+    let billion = u128::from(NS_PER_S);
+    let (start_seconds, start_parts) = (start_at / (num * billion), start_at % (num * billion));
+    let whole = seconds as f64 - start_seconds as f64;
+    let rest = (parts * billion) as f64 - start_parts as f64;
+    // A frame that begins with this sample begins at a whole nanosecond: less than that is nothing.
+    let after = whole + rest / (num as f64 * 1e9);
+    if after.abs() < 1e-9 { 0.0 } else { after }
+}
+
+/// A channel's samples in a stretch of time.
+struct Part<'a> {
+    /// Those up to the first gap, if there are any.
+    samples: Option<&'a [u8]>,
+    first_sample: u64,
+    /// How many there are, behind gaps too.
+    count: u64,
+    /// How many belong there.
+    wanted: u64,
+    /// Whether none is missing.
+    whole: bool,
+}
+
+/// Reads the run block by block: no less than a frame of the run, so that none is decoded often.
+struct Feed<'a> {
+    run: &'a Run,
+    channels: &'a [Export<'a>],
+    scale: TimeScale,
+    /// What is read, in GPS nanoseconds.
+    block: Range<u64>,
+    segments: Vec<Vec<Segment>>,
+}
+
+impl Feed<'_> {
+    /// The channels' samples in that GPS time.
+    fn load(&mut self, gps: &Range<u64>) -> anyhow::Result<Vec<Part<'_>>> {
+        let time = self.in_scale(gps)?;
+        if gps.start < self.block.start || gps.end > self.block.end {
+            let end = self.end_of_frame(time.start).map_or(gps.end, |end| end.max(gps.end));
+            self.block = gps.start..end;
+            let places: Vec<usize> = self.channels.iter().map(|channel| channel.place).collect();
+            let select = Select::TimeNs(time.start..self.in_scale(&(gps.start..end))?.end);
+            self.segments = self.run.read_many(&places, &select)?;
+        }
+        let parts = self.channels.iter().zip(&self.segments);
+        Ok(parts.map(|(channel, segments)| part(channel, segments, &time)).collect())
+    }
+
+    /// GPS time in the channels' time scale.
+    fn in_scale(&self, gps: &Range<u64>) -> anyhow::Result<Range<u64>> {
+        let convert = |time_ns| TimeScale::Gps.convert_ns(self.scale, time_ns);
+        let time = convert(gps.start)..convert(gps.end);
+        ensure!(
+            time.end.checked_sub(time.start) == Some(gps.end - gps.start),
+            "between GPS {} and {} lies a leap second, in which times in UTC are not unique: such \
+             channels cannot be converted across it",
+            gps.start / NS_PER_S,
+            gps.end / NS_PER_S
+        );
+        Ok(time)
+    }
+
+    /// Where the run's frame ends that has that time, in GPS nanoseconds.
+    fn end_of_frame(&self, time_ns: u64) -> Option<u64> {
+        let frames = self.run.channel_frames();
+        let holds = |info: &&catchment_storage::Frame| {
+            let info = &info.summary.info;
+            info.time_first_ns <= time_ns && time_ns < info.time_last_ns
+        };
+        let end_ns = frames.iter().find(holds)?.summary.info.time_last_ns;
+        Some(self.scale.to_gps_ns(end_ns))
+    }
+}
+
+fn part<'a>(channel: &Export<'_>, segments: &'a [Segment], time: &Range<u64>) -> Part<'a> {
+    let rate = channel.info.rate;
+    let wanted = rate.first_sample_at(time.start)..rate.first_sample_at(time.end);
+    let mut part = Part {
+        samples: None,
+        first_sample: wanted.start,
+        count: 0,
+        wanted: wanted.end - wanted.start,
+        whole: false,
+    };
+    let width = channel.kind.bytes();
+    for segment in segments {
+        let end = segment.first_sample + segment.samples;
+        let first = wanted.start.max(segment.first_sample);
+        let last = wanted.end.min(end);
+        if first >= last {
+            continue;
+        }
+        part.count += last - first;
+        if part.samples.is_none() {
+            let from = (first - segment.first_sample) as usize * width;
+            let bytes = (last - first) as usize * width;
+            part.samples = Some(&segment.bytes[from..from + bytes]);
+            part.first_sample = first;
+        }
+    }
+    part.whole = part.count == part.wanted
+        && part.samples.is_some_and(|samples| samples.len() as u64 == part.count * width as u64);
+    part
+}
+
+/// The files, one after the other.
+struct Files {
+    folder: PathBuf,
+    site: String,
+    description: String,
+    write: WriteOptions,
+    file_ns: u64,
+    /// Frames in all files.
+    frames: u64,
+    open: Option<OpenFile>,
+    done: Vec<PathBuf>,
+    bytes: u64,
+}
+
+/// A file that has its temporary name.
+struct OpenFile {
+    temporary: Temporary,
+    writer: GwfWriter<BufWriter<File>>,
+    /// What it covers, in GPS nanoseconds.
+    time: Range<u64>,
+}
+
+impl Files {
+    fn write(&mut self, gps: &Range<u64>, series: &[Series<'_>]) -> anyhow::Result<()> {
+        if let Some(open) = &self.open {
+            let border = (open.time.start / self.file_ns + 1).saturating_mul(self.file_ns);
+            if gps.start >= border || gps.start != open.time.end {
+                self.close()?;
+            }
+        }
+        let number = self.frames as u32;
+        if self.open.is_none() {
+            self.open = Some(self.begin(gps)?);
+        }
+        let open = self.open.as_mut().context("the file that was just opened")?;
+        let leap_ns = TimeScale::Gps.to_tai_ns(gps.start) - TimeScale::Gps.to_utc_ns(gps.start);
+        let start = FrameStart {
+            gps_s: u32::try_from(gps.start / NS_PER_S).context("a GPS time of 32 bits")?,
+            gps_ns: (gps.start % NS_PER_S) as u32,
+            duration_s: (gps.end - gps.start) as f64 / NS_PER_S as f64,
+            number,
+            data_quality: 0,
+            leap_s: (leap_ns / NS_PER_S) as u16,
+        };
+        let written = open.writer.frame(&start, series);
+        written.with_context(|| open.temporary.0.display().to_string())?;
+        open.time.end = gps.end;
+        self.frames += 1;
+        Ok(())
+    }
+
+    fn begin(&self, gps: &Range<u64>) -> anyhow::Result<OpenFile> {
+        let begin_s = gps.start / NS_PER_S;
+        let name = format!(".{}-{}-{begin_s}.{EXTENSION}.part", self.site, self.description);
+        let path = self.folder.join(name);
+        let made = File::create(&path).with_context(|| format!("cannot make {}", path.display()));
+        let (temporary, file) = (Temporary(path.clone()), made?);
+        let out = BufWriter::with_capacity(BUFFER_BYTES, file);
+        let writer = GwfWriter::new(out, self.write.clone());
+        let writer = writer.with_context(|| path.display().to_string())?;
+        Ok(OpenFile { temporary, writer, time: gps.clone() })
+    }
+
+    /// Ends the file that is open, makes it durable and gives it its name.
+    fn close(&mut self) -> anyhow::Result<()> {
+        let Some(OpenFile { temporary, writer, time }) = self.open.take() else { return Ok(()) };
+        let finish = || -> anyhow::Result<u64> {
+            let file = writer.finish()?.into_inner().map_err(|error| error.into_error())?;
+            file.sync_all()?;
+            Ok(file.metadata()?.len())
+        };
+        self.bytes += finish().with_context(|| temporary.0.display().to_string())?;
+        let begin_s = time.start / NS_PER_S;
+        let seconds = time.end.div_ceil(NS_PER_S) - begin_s;
+        let name = format!("{}-{}-{begin_s}-{seconds}.{EXTENSION}", self.site, self.description);
+        let path = self.folder.join(name);
+        ensure!(!path.exists(), "{} is there already", path.display());
+        std::fs::rename(&temporary.0, &path)
+            .with_context(|| format!("cannot give a file the name {}", path.display()))?;
+        File::open(&self.folder)?.sync_all()?;
+        self.done.push(path);
+        Ok(())
+    }
+}
+
+/// A file with a temporary name, which goes when this does.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // Mostly it is gone: the file has its name. What cannot be removed is no GWF file by its
+        // name, and the next conversion overwrites it.
+        std::fs::remove_file(&self.0).ok();
+    }
+}
+
+const BUFFER_BYTES: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_of_samples_in_frames_are_exact() {
+        let rate = |num, den| SampleRate::new(num, den).expect("a rate");
+        let start_ns = 1_400_000_000 * NS_PER_S;
+        assert_eq!(seconds_after(rate(16_384, 1), 16_384 * 1_400_000_000, start_ns), 0.0);
+        assert_eq!(
+            seconds_after(rate(16_384, 1), 16_384 * 1_400_000_000 + 1, start_ns),
+            1.0 / 16_384.0
+        );
+        assert_eq!(seconds_after(rate(1, 60), 23_333_334, start_ns), 40.0);
+        // A frame that begins with a sample between two nanoseconds begins before it.
+        assert_eq!(seconds_after(rate(3, 1), 4_200_000_001, start_ns + 333_333_333), 0.0);
+    }
+}
