@@ -146,7 +146,9 @@ fn candidates(element: Element) -> &'static [Coding] {
     }
     match element {
         Element::Bytes => &[Coding::Lz4, ZSTD],
-        Element::Record(_) => &[Coding::Lz4, Coding::ShuffleLz4, SHUFFLE_ZSTD, ZSTD],
+        Element::Record(_) => {
+            &[Coding::BitshuffleLz4, Coding::Lz4, Coding::ShuffleLz4, SHUFFLE_ZSTD, ZSTD]
+        }
         _ => &[Coding::BitshuffleLz4, SHUFFLE_ZSTD, ZSTD],
     }
 }
