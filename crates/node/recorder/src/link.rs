@@ -169,7 +169,10 @@ impl Intake for LinkIntake {
         let counts = self.desk.counts(socket);
         counts[Entry::PacketsAccepted] += 1;
         counts[Entry::PacketsMissing] += missing;
-        self.samples(socket, &packet);
+        // A heartbeat has no samples, and its slice is not one that numbers begin at.
+        if packet.header().kind == Kind::Samples {
+            self.samples(socket, &packet);
+        }
     }
 
     fn desk(&mut self) -> &mut Desk {

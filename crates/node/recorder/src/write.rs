@@ -86,6 +86,8 @@ pub(crate) struct FrameJob {
     pub(crate) written: WrittenFrame,
     pub(crate) counts: Vec<SourceCounts>,
     increment: Ledger,
+    /// Keys in it: events, or slices.
+    keys: u64,
 }
 
 /// What a frame holds of one source or link.
@@ -184,10 +186,11 @@ impl Write {
         let place = FramePlace { file_id: file.file_id, sequence: self.sequence };
         self.sequence += 1;
         let target = Target { jobs: &mut self.jobs, file: file.id, offset: file.end };
+        let keys = frame.cut.keys.len() as u64;
         let (stream, written) =
             self.frame_writer.write(target, place, (frame, &mut counts), &increment);
         file.end += written.summary.frame_bytes;
-        let frame = Box::new(FrameJob { written, counts, increment });
+        let frame = Box::new(FrameJob { written, counts, increment, keys });
         self.jobs.finish(stream, What::Frame(frame));
         if file.end + 2 * self.frame_bytes >= self.file_bytes_max {
             self.maker.open_ahead(&mut self.jobs);
@@ -297,9 +300,8 @@ impl Write {
                 }
                 let counters = &self.live.counters;
                 match info.kind {
-                    FrameKind::Channels if info.rows > 0 => {
-                        let slices = info.key_last - info.key_first + 1;
-                        counters.slices_recorded.fetch_add(slices, Relaxed);
+                    FrameKind::Channels => {
+                        counters.slices_recorded.fetch_add(frame.keys, Relaxed);
                     }
                     FrameKind::Events => {
                         counters.events_recorded.fetch_add(info.rows, Relaxed);

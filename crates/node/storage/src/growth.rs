@@ -27,6 +27,15 @@ impl Run {
     /// Files that cannot be read any more, or do not belong together. What was known stays.
     pub fn refresh(&mut self) -> Result<Refreshed, StorageError> {
         let mut came = Refreshed::default();
+        let looked = self.look(&mut came);
+        // Also before an error: what came from the other files is known from now on.
+        if came != Refreshed::default() {
+            self.take_up();
+        }
+        looked.map(|()| came)
+    }
+
+    fn look(&mut self, came: &mut Refreshed) -> Result<(), StorageError> {
         let bytes_read = self.bytes_read_counter();
         let is_folder = self.path().is_dir();
         let paths = if is_folder { open::paths(self.path())? } else { Vec::new() };
@@ -63,10 +72,7 @@ impl Run {
             unread.extend(missing?);
             *problems = unread;
         }
-        if came != Refreshed::default() {
-            self.take_up();
-        }
-        Ok(came)
+        Ok(())
     }
 
     /// Whether nothing will be added any more: the last file says that the run ended, or nobody

@@ -80,6 +80,8 @@ struct Reduced {
     rate: SampleRate,
     decimator: Option<ChannelDecimator>,
     decimated: Decimated,
+    /// Numbers of it that were set to a limit of their type.
+    saturated: u64,
     /// Time by which output comes later than input.
     delay_ns: u64,
     waiting: Waiting,
@@ -130,7 +132,7 @@ pub fn reduce(
         progress(Done { frames: place + 1, frames_total: frames.len() });
     }
     write_complete(&mut writer, &channels, u64::MAX, length)?;
-    let saturated = channels.iter().map(|channel| lock(channel).decimated.saturated()).sum();
+    let saturated = channels.iter().map(|channel| lock(channel).saturated).sum();
     let flags = run.files().last().and_then(|file| file.flags);
     let data_lost = flags.is_some_and(|flags| flags.data_lost);
     let write = writer.finish(Ending { ledger: None, run_ended: run.ended(), data_lost })?;
@@ -166,7 +168,17 @@ fn plan(
         }
         let waiting = Waiting::new([new.sample_bytes() as usize]);
         let (rate, decimated) = (new.rate, Decimated::default());
-        channels.push(Reduced { place, id: 0, rate, decimator, decimated, delay_ns, waiting });
+        let (id, saturated) = (0, 0);
+        channels.push(Reduced {
+            place,
+            id,
+            rate,
+            decimator,
+            decimated,
+            saturated,
+            delay_ns,
+            waiting,
+        });
         infos.push(new);
     }
     if infos.is_empty() {
@@ -201,8 +213,9 @@ impl Reduced {
                 let bytes = start.row as usize * row_bytes..end as usize * row_bytes;
                 self.waiting.take(start.sample, &self.decimated.bytes()[bytes]);
             }
-            self.decimated.clear();
         }
+        self.saturated += self.decimated.saturated();
+        self.decimated.clear();
         Ok(())
     }
 }

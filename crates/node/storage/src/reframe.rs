@@ -181,15 +181,17 @@ impl<'a> Reframer<'a> {
     /// Writes the frames of channels that end by that time.
     fn write_until(&mut self, until_ns: u64, length: u64) -> Result<(), StorageError> {
         while let Some(start) = self.next_ns
-            && start.saturating_add(length) <= until_ns
+            && let end = start.saturating_add(length)
+            && end <= until_ns
         {
-            self.write_stretch(start, start + length)?;
+            self.write_stretch(start, end)?;
             // Straight to the next frame that there is: gaps may be long.
             let frames = self.run.channel_frames();
             let later = frames.iter().map(|frame| frame.summary.info);
-            let later = later.filter(|info| info.time_last_ns > start + length);
-            let next = later.map(|info| info.time_first_ns.max(start + length)).min();
-            self.next_ns = next.map(|next| next / length * length);
+            let later = later.filter(|info| info.time_last_ns > end);
+            let next = later.map(|info| info.time_first_ns.max(end)).min();
+            // No frame begins behind the last time that there is.
+            self.next_ns = next.map(|next| next / length * length).filter(|next| *next > start);
         }
         Ok(())
     }

@@ -213,6 +213,10 @@ impl PyRun {
     #[getter]
     fn events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Events>> {
         let run = self.run()?;
+        if self.follow.is_some() {
+            // The run grows: what was true of it is not kept.
+            return Bound::new(py, Events::new(run));
+        }
         let events = self.events.get_or_try_init(py, || Py::new(py, Events::new(run)))?;
         Ok(events.bind(py).clone())
     }
@@ -222,6 +226,9 @@ impl PyRun {
     #[getter]
     fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, RunLedger>> {
         let run = self.run()?;
+        if self.follow.is_some() {
+            return Bound::new(py, of_run(py, &run)?);
+        }
         let ledger = self.ledger.get_or_try_init(py, || Py::new(py, of_run(py, &run)?))?;
         Ok(ledger.bind(py).clone())
     }

@@ -60,13 +60,16 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         },
         times: !arguments.no_times,
     };
-    let file = File::create(&data).with_context(|| format!("cannot make {}", data.display()))?;
+    let data_part = with_suffix(&data, ".part");
+    let file =
+        File::create(&data_part).with_context(|| format!("cannot make {}", data_part.display()))?;
     let mut copies = BufWriter::with_capacity(1 << 20, file);
     let (references, summary) = references(&run, &channels, &options, &mut copies)?;
-    copies.flush().with_context(|| format!("cannot write {}", data.display()))?;
-    // Under its name only when it is whole.
+    copies.flush().with_context(|| format!("cannot write {}", data_part.display()))?;
+    // Under their names only when both are whole.
     let part = with_suffix(&output, ".part");
     std::fs::write(&part, references.to_string())
+        .and_then(|()| std::fs::rename(&data_part, &data))
         .and_then(|()| std::fs::rename(&part, &output))
         .with_context(|| format!("cannot write {}", output.display()))?;
     if out.json {

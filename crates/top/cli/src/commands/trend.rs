@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use catchment_storage::{Codings, ColumnCoding, Run, TrendOptions, make_trends};
+use anyhow::Context;
+use catchment_storage::{Codings, ColumnCoding, Run, TrendKind, TrendOptions, make_trends};
 
-use crate::output::{Exit, Out, progress};
+use crate::output::{Exit, Out, UsageError, progress};
 
 /// Computes mean, minimum, maximum, rms and count of every channel, per second and per minute, into
 /// RUN/trends.
@@ -15,10 +16,17 @@ pub(crate) struct Arguments {
     /// How columns are compressed: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec, for, auto
     #[arg(long, default_value = "auto")]
     codec: ColumnCoding,
+    /// Delete the trends that are there first, such as the unfinished ones of a recorder that was
+    /// killed. Those of the recorder's own counters cannot be made again
+    #[arg(long)]
+    replace: bool,
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let run = Run::open(&arguments.path)?;
+    if arguments.replace {
+        replace(&run)?;
+    }
     let options = TrendOptions { codings: Codings::new(arguments.codec) };
     let bar = progress(out, "computing trends", run.channel_frames().len() as u64);
     let report = make_trends(&run, &options, |done, total| {
@@ -42,4 +50,19 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         out.say(format!("  without a trend: {}", report.without.join(", ")))?;
     }
     Ok(Exit::Done)
+}
+
+/// Deletes a run's trends.
+fn replace(run: &Run) -> anyhow::Result<()> {
+    if run.being_recorded() {
+        anyhow::bail!(UsageError("the run is being recorded, and its trends with it".into()));
+    }
+    let second = run.trend_folder(TrendKind::Second);
+    let folder = second.parent().context("a trend's folder is within another")?;
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot delete {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
 }

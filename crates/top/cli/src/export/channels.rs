@@ -11,7 +11,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use catchment_frame::Dtype;
 use catchment_model::TimeScale;
-use catchment_storage::{ChannelInfo, Run, Select};
+use catchment_storage::{ChannelInfo, Piece, Run, Select};
 
 use super::Sink;
 use super::arrow::{self, ArrowFile, Kind};
@@ -50,21 +50,27 @@ impl Channels {
         rows: &mut dyn Rows,
     ) -> anyhow::Result<()> {
         let first = run.channel_at(self.places[0]).context("a run keeps its channels")?;
+        let there = samples_of(&first.pieces_in(select)?);
+        for (&place, info) in self.places.iter().zip(&self.infos).skip(1) {
+            let other = run.channel_at(place).context("a run keeps its channels")?;
+            let same = samples_of(&other.pieces_in(select)?) == there;
+            anyhow::ensure!(
+                same,
+                "{} has other gaps than {}: read them one by one",
+                info.name,
+                self.infos[0].name
+            );
+        }
         for piece in first.pieces_in(select)? {
             let mut from = piece.first_sample;
             while from < piece.end_sample() {
                 let to = piece.end_sample().min(from + ROWS_MAX);
                 let read = run.read_many(&self.places, &Select::Samples(from..to))?;
                 let mut columns = Vec::with_capacity(read.len());
-                for (mut segments, info) in read.into_iter().zip(&self.infos) {
-                    let whole = segments.len() == 1 && segments[0].samples == to - from;
-                    anyhow::ensure!(
-                        whole,
-                        "{} has other gaps than {}: read them one by one",
-                        info.name,
-                        self.infos[0].name
-                    );
-                    columns.push(segments.remove(0).bytes);
+                for segments in read {
+                    let mut bytes = Vec::new();
+                    segments.iter().for_each(|segment| bytes.extend_from_slice(&segment.bytes));
+                    columns.push(bytes);
                 }
                 rows.rows(&self.infos, from..to, columns)?;
                 from = to;
@@ -144,6 +150,18 @@ impl Channels {
             .into()),
         }
     }
+}
+
+/// Which samples are there: ranges that do not touch.
+fn samples_of(pieces: &[Piece]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for piece in pieces {
+        match ranges.last_mut() {
+            Some(last) if last.end == piece.first_sample => last.end = piece.end_sample(),
+            _ => ranges.push(piece.first_sample..piece.end_sample()),
+        }
+    }
+    ranges
 }
 
 /// What takes samples: the bytes of every channel.

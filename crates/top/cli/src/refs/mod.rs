@@ -143,6 +143,14 @@ impl<'a> Laid<'a> {
         Ok(Ok(Self { channel, name, element, codec, compressor, pieces, grid }))
     }
 
+    /// What stands where there is no sample. An integer type has no value for it: one of its own is
+    /// taken where samples are missing, and none is named where they are all there, because xarray
+    /// takes a fill value for "missing" wherever it meets it.
+    fn fill_value(&self) -> Value {
+        let integer = self.element.1.is_number();
+        if integer && !self.grid.gaps { Value::Null } else { self.element.1.clone() }
+    }
+
     fn axis(&self) -> Axis {
         let info = self.channel.info();
         Axis {
@@ -209,7 +217,7 @@ impl Maker<'_> {
             |length| std::iter::once(length).chain(info.shape.iter().copied()).collect();
         let array = zarr::Array {
             dtype: laid.element.0,
-            fill_value: laid.element.1.clone(),
+            fill_value: laid.fill_value(),
             shape: with_shape(grid.samples),
             chunks: with_shape(grid.chunk_samples),
             compressor: laid.compressor.clone(),

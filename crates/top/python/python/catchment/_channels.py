@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     Time = int | str | np.datetime64 | datetime
     Gaps = Literal["fill", "join", "raise"]
 
+FILLED_MAX = 1 << 20
+"""Gaps up to that many samples are always filled; longer ones if enough was recorded."""
+
 GPS_EPOCH_NS = 315_964_800_000_000_000
 """1980-01-06 in nanoseconds since 1970: where GPS time begins to count."""
 
@@ -228,13 +231,15 @@ class Channel:
         """As `dask`; with `raw`, scale and offset are left out. Gaps are left out."""
         array = optional("dask.array")
         delayed = optional("dask").delayed(_read_frame, pure=True)
+        run = self._reader.run_object
+        state = (run.header.run_id, run.header.file_bytes)
         lengths: dict[int, int] = {}
         for piece in self.pieces:
             lengths[piece.frame] = lengths.get(piece.frame, 0) + piece.samples
         dtype = self._values(np.empty((0, *self.shape), self.dtype), raw=raw).dtype
         chunks = [
             array.from_delayed(
-                delayed(self._reader.path, self.name, frame, raw=raw),
+                delayed(self._reader.path, state, self.name, frame, raw=raw),
                 shape=(length, *self.shape),
                 dtype=dtype,
             )
@@ -327,6 +332,12 @@ class Channel:
             raise GapError(f"{self.name} has {len(segments) - 1} gaps in this range")
         first = segments[0].first_sample
         count = segments[-1].first_sample + len(segments[-1]) - first
+        recorded = sum(len(segment) for segment in segments)
+        if not recorded <= count <= FILLED_MAX + 16 * recorded:
+            raise GapError(
+                f"{self.name} has gaps of {count - recorded} samples in this range, and "
+                f'{recorded} samples: read segments(), or use gaps="join"'
+            )
         dtype = segments[0].data.dtype
         if fill is None:
             if dtype.kind not in "fc":
@@ -365,11 +376,13 @@ def arrow_column(pyarrow: Any, values: NDArray[Any]) -> Any:  # noqa: ANN401
 
 
 @functools.lru_cache(maxsize=8)
-def _opened(path: Path) -> _native.Run:
-    """Open a run in a worker of Dask, once."""
+def _opened(path: Path, _state: tuple[str, int]) -> _native.Run:
+    """Open a run in a worker of Dask, once as long as it is the same."""
     return _native.open(path)
 
 
-def _read_frame(path: Path, name: str, frame: int, *, raw: bool) -> NDArray[Any]:
-    channel = _opened(path)[name]
+def _read_frame(
+    path: Path, state: tuple[str, int], name: str, frame: int, *, raw: bool
+) -> NDArray[Any]:
+    channel = _opened(path, state)[name]
     return np.concatenate([s.data for s in channel.segments(frames=(frame, frame + 1), raw=raw)])
