@@ -242,7 +242,7 @@ fn write(
     let options = WriteOptions { codings: Codings::new(coding), ..WriteOptions::default() };
     let mut writer = RunWriter::create(NewRun::new(&folder, "bench", schema)?, options)?;
     let ends = columns.iter().zip(rates).map(|(column, rate)| {
-        let samples = column.bytes.len() as u64 / (column.dtype.bits().unwrap_or(8) / 8) as u64;
+        let samples = column.bytes.len() as u64 / (column.dtype.bits().unwrap_or(8) / 8);
         rate.time_ns(column.first_sample + samples)
     });
     let starts = columns.iter().zip(rates).map(|(column, rate)| rate.time_ns(column.first_sample));
