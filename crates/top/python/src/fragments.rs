@@ -9,7 +9,7 @@ use catchment_storage::{FragmentRows, Run, StorageError};
 use numpy::PyArray1;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::channels::numpy_name;
 use crate::views::{Joined, Kept, Memory, owned};
@@ -210,9 +210,11 @@ fn payload_dict<'py>(py: Python<'py>, payload: &PayloadType) -> PyResult<Bound<'
     let record = PyDict::new(py);
     if payload.dtype == Dtype::Record {
         let fields = &payload.fields;
-        let format = |field: &FieldInfo| (numpy_name(field.dtype), field.shape.clone());
+        let format = |field: &FieldInfo| -> PyResult<_> {
+            Ok((numpy_name(field.dtype), PyTuple::new(py, &field.shape)?))
+        };
         record.set_item("names", fields.iter().map(|field| &field.name).collect::<Vec<_>>())?;
-        record.set_item("formats", fields.iter().map(format).collect::<Vec<_>>())?;
+        record.set_item("formats", fields.iter().map(format).collect::<PyResult<Vec<_>>>()?)?;
         record.set_item("offsets", fields.iter().map(|field| field.offset).collect::<Vec<_>>())?;
         record.set_item("itemsize", payload.record_bytes)?;
         dict.set_item("dtype", record)?;

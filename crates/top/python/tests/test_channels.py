@@ -125,7 +125,7 @@ def test_plain_xarray_opens_the_references(generated: Generated, tmp_path: Path)
     catchment_command("refs", str(generated.path), "--output", str(references))
     said = json.loads(references.read_text())["refs"]
     codecs = {
-        (json.loads(text)["compressor"] or {"id": "none"})["id"]
+        (json.loads(text)["filters"] or [{"id": "none"}])[-1]["id"]
         for key, text in said.items()
         if key.endswith("/.zarray") and key.startswith("L1:")
     }

@@ -95,7 +95,8 @@ struct Laid<'a> {
     name: String,
     element: (&'static str, Value),
     codec: Codec,
-    compressor: Value,
+    /// None where the bytes are raw.
+    compressor: Option<Value>,
     pieces: Vec<Piece>,
     grid: Grid,
 }
@@ -125,9 +126,10 @@ impl<'a> Laid<'a> {
             return Ok(Err("its samples are not in order"));
         }
         let codec = usual_codec(&pieces);
-        let Some(compressor) = zarr::compressor(codec) else {
+        let compressor = zarr::compressor(codec);
+        if matches!(codec, Codec::Unknown(_)) {
             return Ok(Err("its codec is unknown to this version"));
-        };
+        }
         let part = |(place, piece): (usize, &Piece)| Part {
             place,
             first_sample: piece.first_sample,
@@ -220,8 +222,7 @@ impl Maker<'_> {
             fill_value: laid.fill_value(),
             shape: with_shape(grid.samples),
             chunks: with_shape(grid.chunk_samples),
-            compressor: laid.compressor.clone(),
-            filters: Value::Null,
+            codecs: laid.compressor.iter().cloned().collect(),
         };
         self.refs.insert(format!("{name}/.zarray"), text(&array.json()));
         self.refs.insert(format!("{name}/.zattrs"), text(&attributes(laid, axis)));
@@ -277,8 +278,10 @@ impl Maker<'_> {
             fill_value: Value::Null,
             shape: vec![grid.samples],
             chunks: vec![grid.chunk_samples],
-            compressor: zarr::compressor(Codec::Zstd).expect("zstd is known"),
-            filters: json!([{"id": "delta", "dtype": "<i8", "astype": "<i8"}]),
+            codecs: vec![
+                json!({"id": "delta", "dtype": "<i8", "astype": "<i8"}),
+                json!({"id": "zstd", "level": 1}),
+            ],
         };
         self.refs.insert(format!("{axis}/.zarray"), text(&array.json()));
         let attributes = zarr::time_attributes(axis, info.time_scale);

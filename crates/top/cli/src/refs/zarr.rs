@@ -38,11 +38,10 @@ pub(super) fn fill(dtype: Dtype, bytes: usize) -> Vec<u8> {
     one.iter().copied().cycle().take(bytes).collect()
 }
 
-/// The compressor that reads what a codec stored. Only its `id` matters for reading; the other keys
-/// are what numcodecs wants to see.
+/// The codec of numcodecs that reads what a codec stored; none for raw bytes. Only its `id` matters
+/// for reading; the other keys are what numcodecs wants to see.
 pub(super) fn compressor(codec: Codec) -> Option<Value> {
     Some(match codec {
-        Codec::None => Value::Null,
         Codec::Lz4 => json!({"id": "lz4", "acceleration": 1}),
         Codec::Zstd => json!({"id": "zstd", "level": 1}),
         Codec::Blosc => {
@@ -50,7 +49,7 @@ pub(super) fn compressor(codec: Codec) -> Option<Value> {
         }
         Codec::Pcodec => json!({"id": "pcodec", "level": 8}),
         Codec::For => json!({"id": "catchment-for"}),
-        Codec::Unknown(_) => return None,
+        Codec::None | Codec::Unknown(_) => return None,
     })
 }
 
@@ -60,8 +59,8 @@ pub(super) struct Array {
     pub(super) fill_value: Value,
     pub(super) shape: Vec<u64>,
     pub(super) chunks: Vec<u64>,
-    pub(super) compressor: Value,
-    pub(super) filters: Value,
+    /// In the order of encoding.
+    pub(super) codecs: Vec<Value>,
 }
 
 impl Array {
@@ -71,8 +70,9 @@ impl Array {
             "shape": self.shape,
             "chunks": self.chunks,
             "dtype": self.dtype,
-            "compressor": self.compressor,
-            "filters": self.filters,
+            // All codecs as filters, as kerchunk does: the same to Zarr, and what VirtualiZarr takes.
+            "compressor": null,
+            "filters": if self.codecs.is_empty() { Value::Null } else { json!(self.codecs) },
             "fill_value": self.fill_value,
             "order": "C",
         })

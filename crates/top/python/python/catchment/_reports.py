@@ -24,6 +24,8 @@ class Problem:
     """What the broken column means, by the name in the specification of the file."""
     source: str | None
     """The source that the column belongs to."""
+    channel: str | None
+    """The channel whose samples the column holds."""
     problem: str
     """What is wrong."""
 
