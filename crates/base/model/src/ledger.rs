@@ -5,6 +5,7 @@
 //! ```text
 //! packets_received   = packets_accepted + every packets_malformed_*
 //! fragments_received = fragments_recorded + _duplicate + _late + _out_of_range + _unknown_source
+//!                    + _time_repeated
 //!                    + every fragments_discarded_*  (+ in flight, while the run goes on)
 //! ```
 //!
@@ -126,6 +127,9 @@ entries! {
     /// Raw bytes that were recorded with less compression than was asked for, because there was no
     /// time for it.
     BytesCompressionLowered = "bytes_compression_lowered", Note;
+    /// Fragments of new packets for a time that their channel had delivered before: the sender's clock
+    /// was set back a little.
+    FragmentsTimeRepeated = "fragments_time_repeated", FragmentsLost;
 }
 
 impl Entry {

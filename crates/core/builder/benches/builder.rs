@@ -130,7 +130,7 @@ impl Pool {
             for (source, end) in ends.iter_mut().enumerate() {
                 for event in first..first + self.run {
                     let bytes = self.lengths[source * 64 + event % 64];
-                    batch.push(Fragment::new(source as u32, event as u32 & 0xff_ffff, *end, bytes));
+                    batch.push(Fragment::new(source as u32, event as u64 & 0xff_ffff, *end, bytes));
                     *end += u64::from(bytes);
                 }
             }

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use catchment_model::{Entry, SourceId};
-use catchment_wire::sequence::{REORDER_MAX, Step, Unwrapper};
+use catchment_wire::sequence::Step;
 
 use crate::progress::{PERIODS, Progress};
 use crate::seen::Seen;
@@ -78,9 +78,8 @@ impl Builder {
     /// Settings that cannot be.
     pub fn new(config: BuilderConfig) -> Result<Self, ConfigError> {
         config.check()?;
-        let bits = config.number_bits;
         let sources: Vec<Source> =
-            config.sources.iter().map(|&role| Source::new(role, bits)).collect();
+            config.sources.iter().map(|&role| Source::new(role, config.unwrapper())).collect();
         let mut progress = Progress::new(sources.len());
         for (index, source) in sources.iter().enumerate() {
             progress.wait_for(index, source.is_waited_for());
@@ -202,7 +201,7 @@ impl Builder {
         self.period_end_ns = self.now_ns.saturating_add(self.period_ns());
         self.last_push_ns = self.now_ns;
         self.sources.iter_mut().for_each(|source| source.last_ns = self.now_ns);
-        let (key, _) = Unwrapper::new(self.config.number_bits).unwrap(first.number);
+        let (key, _) = self.config.unwrapper().unwrap(first.number);
         self.place_window(key.saturating_sub(self.window.events() / 2));
         // Where the other sources' first numbers are looked for.
         self.window.newest = key;
@@ -247,8 +246,11 @@ impl Builder {
             let (done, unusual) = self.push_usual(index, rest);
             rest = &rest[done..];
             if let Some((first, after)) = rest.split_first() {
-                let (key, step) =
-                    unusual.unwrap_or_else(|| self.unwrap_unusual(index, first.number));
+                let (key, step) = match unusual {
+                    Some((key, Step::Restart)) => self.begun_anew(index, first.number, key),
+                    Some(unusual) => unusual,
+                    None => self.unwrap_unusual(index, first.number),
+                };
                 self.push_unusual(index, first, key, step);
                 rest = after;
             }
@@ -312,7 +314,7 @@ impl Builder {
             source.state.clear(State::AHEAD);
             source.state.clear(State::OUT_OF_STEP);
             if self.seen.contains(index, key) {
-                self.discard(index, fragment, Entry::FragmentsDuplicate);
+                self.discard(index, fragment, fragment.repeated());
             } else {
                 let reordered = key < self.progress.reached(index);
                 self.tally.add(index, Entry::FragmentsReordered, u64::from(reordered));
@@ -324,7 +326,7 @@ impl Builder {
             let reason = if late { Entry::FragmentsLate } else { Entry::FragmentsOutOfRange };
             self.discard(index, fragment, reason);
         } else if late && self.seen.contains(index, key) {
-            self.discard(index, fragment, Entry::FragmentsDuplicate);
+            self.discard(index, fragment, fragment.repeated());
         } else if late {
             self.discard(index, fragment, Entry::FragmentsLate);
         } else {
@@ -334,11 +336,17 @@ impl Builder {
 
     // The key, found with more than the unwrapper knows.
     #[cold]
-    fn unwrap_unusual(&mut self, index: usize, number: u32) -> (u64, Step) {
+    fn unwrap_unusual(&mut self, index: usize, number: u64) -> (u64, Step) {
         let source = &mut self.sources[index];
         let state = source.state;
         if state.has(State::NEW) {
-            source.unwrapper.realign(self.window.newest);
+            let newest = self.window.newest;
+            source.unwrapper.realign(newest);
+            // Too far from the others: it is theirs, or this source's, that are wrong, and all who
+            // find that must come to the same keys.
+            if !self.window.contains(source.unwrapper.nearest(number, newest)) {
+                source.unwrapper.follow(newest);
+            }
         }
         let before = source.unwrapper.newest().unwrap_or(0);
         let (key, step) = source.unwrapper.unwrap(number);
@@ -349,7 +357,7 @@ impl Builder {
         let bits = self.config.number_bits;
         if state.has(State::AWAY) && step == Step::Backward && number <= 1 {
             let turn = ((key >> bits) + 1) << bits;
-            source.unwrapper = Unwrapper::new(bits);
+            source.unwrapper = self.config.unwrapper();
             source.unwrapper.realign(turn);
             return (source.unwrapper.unwrap(number).0, Step::Restart);
         }
@@ -359,18 +367,37 @@ impl Builder {
         // Does the number fit to the others' now? A source that runs on beyond the window must not
         // be asked: it may have restarted, and the others be about to. One that jumps again may: the
         // number before was garbled.
-        let runs_on = step == Step::Forward && key - before <= REORDER_MAX;
+        let runs_on = step == Step::Forward && key - before <= source.unwrapper.reorder_max();
         let jumped = state.has(State::AHEAD) && !runs_on;
-        if state.has(State::AWAY) || state.has(State::OUT_OF_STEP) || jumped {
-            let fits = self.window.key_of(number, bits);
-            if let Some(key) = fits.filter(|&key| !self.seen.contains(index, key)) {
-                source.unwrapper.realign(key);
-                // What was reached in another turn says nothing here.
-                self.progress.set(index, 0, source.is_waited_for());
-                return (key, Step::Forward);
-            }
+        let asked = state.has(State::AWAY) || state.has(State::OUT_OF_STEP) || jumped;
+        if let Some(key) = asked.then(|| self.fit(index, number)).flatten() {
+            return (key, Step::Forward);
         }
-        (key, step)
+        match step {
+            Step::Restart => self.begun_anew(index, number, key),
+            _ => (key, step),
+        }
+    }
+
+    // A number that seems to begin anew, with the key that it would have then. One that the others
+    // are at now comes from a source whose number before was garbled. 0 and 1 are always a beginning.
+    #[cold]
+    fn begun_anew(&mut self, index: usize, number: u64, key: u64) -> (u64, Step) {
+        let fits = if number > 1 { self.fit(index, number) } else { None };
+        fits.map_or((key, Step::Restart), |key| (key, Step::Forward))
+    }
+
+    // Brings a source to where the window has its number, if it has and the source has not been there.
+    fn fit(&mut self, index: usize, number: u64) -> Option<u64> {
+        let key = self.window.key_of(number, self.config.number_bits)?;
+        if self.seen.contains(index, key) {
+            return None;
+        }
+        let source = &mut self.sources[index];
+        source.unwrapper.realign(key);
+        // What was reached in another turn says nothing here.
+        self.progress.set(index, 0, source.is_waited_for());
+        Some(key)
     }
 
     /// Takes a fragment into the window: its key is inside and has not been seen.

@@ -1,6 +1,7 @@
 //! What the builder is told before it starts.
 
 use catchment_model::limits::{FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX};
+use catchment_wire::sequence::{NUMBER_BITS_MAX, REORDER_MAX, Unwrapper};
 
 /// Whether events wait for a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -31,6 +32,11 @@ pub struct BuilderConfig {
     pub sources: Vec<SourceRole>,
     /// How many bits the event number has on the wire.
     pub number_bits: u32,
+    /// How far behind its source's newest a number may be and not begin the numbers anew.
+    pub number_back_max: u64,
+    /// How far ahead of its source's newest a number may be and not begin the numbers anew: the keys
+    /// between are missing. Half the range of the numbers, if that is less.
+    pub number_ahead_max: u64,
     /// How long an event waits for sources that may still deliver it, and how long a source may
     /// deliver nothing before it is no longer waited for. Kept to an eighth.
     pub timeout_ns: u64,
@@ -61,6 +67,8 @@ impl BuilderConfig {
         Self {
             sources,
             number_bits: 24,
+            number_back_max: REORDER_MAX,
+            number_ahead_max: u64::MAX,
             timeout_ns: 1_000_000_000,
             window_events: 262_144,
             reorder_events: 4_096,
@@ -85,7 +93,7 @@ impl BuilderConfig {
         if self.sources.iter().all(|&role| role == SourceRole::Disabled) {
             return Err(ConfigError::AllDisabled);
         }
-        if !(NUMBER_BITS_MIN..=32).contains(&self.number_bits) {
+        if !(NUMBER_BITS_MIN..=NUMBER_BITS_MAX).contains(&self.number_bits) {
             return Err(ConfigError::NumberBits { got: self.number_bits });
         }
         // A number must mean one key only within the window and what may stand around it.
@@ -111,6 +119,11 @@ impl BuilderConfig {
         }
         Ok(())
     }
+
+    /// What makes keys of one source's numbers.
+    pub(crate) fn unwrapper(&self) -> Unwrapper {
+        Unwrapper::new(self.number_bits).within(self.number_back_max, self.number_ahead_max)
+    }
 }
 
 /// Settings that cannot be.
@@ -126,7 +139,7 @@ pub enum ConfigError {
     #[error("all sources are disabled")]
     AllDisabled,
     /// The event number's width.
-    #[error("expected an event number of {NUMBER_BITS_MIN} to 32 bits, got {got}")]
+    #[error("expected an event number of {NUMBER_BITS_MIN} to {NUMBER_BITS_MAX} bits, got {got}")]
     NumberBits {
         /// The width given.
         got: u32,

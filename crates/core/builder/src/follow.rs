@@ -57,7 +57,7 @@ impl Builder {
 
     fn take_one(&mut self, index: usize, key: u64, arrived_ns: u64, fragment: &crate::Fragment) {
         if self.seen.contains(index, key) {
-            self.discard(index, fragment, Entry::FragmentsDuplicate);
+            self.discard(index, fragment, fragment.repeated());
         } else if self.window.contains(key) {
             self.accept(index, key, fragment, arrived_ns);
         } else {

@@ -5,40 +5,51 @@ use catchment_model::{Entry, SourceId};
 /// One fragment's descriptor. 24 bytes:
 ///
 /// ```text
-/// 0        8       12       16      20    21     22    24
-/// | offset | source | number | bytes | tag | flags | pad |
+/// 0        8        16      20       22    23      24
+/// | offset | number | bytes | source | tag | flags |
 /// ```
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragment {
     /// Where its bytes begin in the source's own segment. The builder only carries it.
     pub offset: u64,
-    /// The source's number ([`SourceId`]).
-    pub source: u32,
     /// The event number as on the wire, not yet unwrapped.
-    pub number: u32,
+    pub number: u64,
     /// How many bytes it has, its header included. May be 0.
     pub bytes: u32,
+    /// The source's number ([`SourceId`]).
+    pub source: u16,
     /// The trigger tag: the same for all fragments of one event.
     pub tag: u8,
     /// Conditions, see [`FragmentFlags`].
     pub flags: u8,
-    /// Unused, 0.
-    pub pad: u16,
 }
 
 const _: () = assert!(size_of::<Fragment>() == 24);
+// What is no source's number in more bits is none in 16.
+const _: () = assert!(catchment_model::limits::SOURCES_MAX < u16::MAX as usize);
 
 impl Fragment {
     /// A fragment with tag 0 and without flags.
-    pub fn new(source: u32, number: u32, offset: u64, bytes: u32) -> Self {
-        Self { offset, source, number, bytes, tag: 0, flags: 0, pad: 0 }
+    #[inline]
+    pub fn new(source: u32, number: u64, offset: u64, bytes: u32) -> Self {
+        let source = u16::try_from(source).unwrap_or(u16::MAX);
+        Self { offset, number, bytes, source, tag: 0, flags: 0 }
     }
 
     /// Whether its source marked it as broken.
     #[inline]
     pub fn is_flagged(&self) -> bool {
         self.flags & FragmentFlags::SENDER_ERROR != 0
+    }
+
+    /// What counts it where its source has delivered the event before.
+    pub(crate) fn repeated(&self) -> Entry {
+        if self.flags & FragmentFlags::SENT_ONCE != 0 {
+            Entry::FragmentsTimeRepeated
+        } else {
+            Entry::FragmentsDuplicate
+        }
     }
 }
 
@@ -48,6 +59,9 @@ pub struct FragmentFlags;
 impl FragmentFlags {
     /// The source marked its own data as broken.
     pub const SENDER_ERROR: u8 = 1;
+    /// Its packet is known not to be one that came twice: if its event was delivered before, its
+    /// source counts the same numbers again.
+    pub const SENT_ONCE: u8 = 2;
 }
 
 /// A fragment that will be in no frame, so that its memory can be freed.

@@ -73,11 +73,11 @@ pub struct Source {
 }
 
 impl Source {
-    pub fn new(role: SourceRole, number_bits: u32) -> Self {
+    pub fn new(role: SourceRole, unwrapper: Unwrapper) -> Self {
         let enabled = role != SourceRole::Disabled;
         let required = role == SourceRole::Required;
         Self {
-            unwrapper: Unwrapper::new(number_bits),
+            unwrapper,
             weight: window::weight(required),
             state: State::NEW,
             enabled,

@@ -46,7 +46,7 @@ impl Tally {
     pub fn discard_of_no_source(&mut self, fragment: &Fragment) {
         let &Fragment { offset, source, bytes, .. } = fragment;
         let reason = Entry::FragmentsUnknownSource;
-        self.discards.push(Discard { source: SourceId(source), offset, bytes, reason });
+        self.discards.push(Discard { source: SourceId(source.into()), offset, bytes, reason });
     }
 
     /// Moves the discarded fragments to `into`'s end.

@@ -75,8 +75,8 @@ impl Window {
     }
 
     /// The key inside that has this number of `bits` bits, if there is one.
-    pub fn key_of(&self, number: u32, bits: u32) -> Option<u64> {
-        let forward = u64::from(number).wrapping_sub(self.base) & ((1 << bits) - 1);
+    pub fn key_of(&self, number: u64, bits: u32) -> Option<u64> {
+        let forward = number.wrapping_sub(self.base) & ((1 << bits) - 1);
         (forward <= self.mask).then(|| self.base + forward)
     }
 

@@ -91,12 +91,12 @@ fn anything(seed: u64) {
         let fragments: Vec<Fragment> = (0..random.below(80))
             .map(|_| {
                 let scatter = if random.chance(50) { random.below(600) } else { 0 };
-                let number = next[source].wrapping_sub(scatter) as u32;
+                let number = next[source].wrapping_sub(scatter);
                 next[source] = next[source].wrapping_add(random.below(8) / 3);
                 let mut fragment = rig.fragment(source, 0, random.below(2_000) as u32);
                 fragment.number = number;
                 fragment.tag = u8::from(random.chance(10));
-                fragment.flags = random.below(2) as u8;
+                fragment.flags = random.below(4) as u8;
                 fragment
             })
             .collect();
@@ -234,8 +234,8 @@ impl Model {
                 continue;
             }
             // Numbers wrap at most once, and the run is shorter than half a turn.
-            let first = *self.first.get_or_insert(u64::from(fragment.number));
-            let number = u64::from(fragment.number);
+            let first = *self.first.get_or_insert(fragment.number);
+            let number = fragment.number;
             let key = if number + (1 << 23) < first { number + (1 << 24) } else { number };
             let (row, tag) = self.events.entry(key).or_insert_with(|| {
                 let fragments = vec![None; self.config.sources.len()];

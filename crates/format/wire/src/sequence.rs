@@ -20,17 +20,18 @@ pub enum Step {
 
 /// One source's numbers of `bits` bits, made into keys of 64.
 ///
-/// With `newest` the key of the newest number, *d* the way forward from it and *b* the way back, both
+/// With *r* how far back a number may come ([`REORDER_MAX`]) and *a* how far ahead (half of 2^bits), unless
+/// [`within`](Self::within) said otherwise, and with `newest` the key of the newest number, *d* the way forward from it and *b* the way back, both
 /// modulo 2^bits:
 ///
 /// - the first number is its own key, unless [`realign`](Self::realign) said near what it lies;
 /// - *d* = 0: the same number again, **backward** by nothing;
-/// - *d* below half of 2^bits: **forward** to `newest + d`, which also takes the wrap;
-/// - otherwise, *b* at most [`REORDER_MAX`]: **backward**, the key is `newest - b`, and `newest`
-///   stays; except that number 0 or 1 further back than [`REORDER_MAX_AT_ZERO`] is a restart, and so
+/// - *d* below *a*: **forward** to `newest + d`, which also takes the wrap;
+/// - otherwise, *b* at most *r*: **backward**, the key is `newest - b`, and `newest` stays; except that number 0 or 1 further back than [`REORDER_MAX_AT_ZERO`] is a restart, and so
 ///   is what would come to lie below key 0;
 /// - otherwise a **restart**: the key is the number in the next turn, `(newest / 2^bits + 1) *
-///   2^bits + number`, so that all sources of a detector that restart together get the same keys.
+///   2^bits + number`, so that all sources of a detector that restart together get the same keys. The
+///   keys end at 2^62: where no turn is left, the key is the number's in this turn, and `newest` stays.
 ///
 /// Two things follow. A restart from beyond the middle of the range looks like a wrap, and gets the
 /// same key as a restart. A source that restarts before it has sent [`REORDER_MAX_AT_ZERO`] numbers
@@ -39,6 +40,8 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct Unwrapper {
     bits: u32,
+    reorder_max: u64,
+    ahead_end: u64,
     newest: Option<u64>,
     // Where the first number is to be looked for.
     hint: u64,
@@ -48,36 +51,55 @@ impl Unwrapper {
     /// For numbers of `bits` bits.
     ///
     /// # Panics
-    /// Fewer than 2 or more than 32 bits.
+    /// Fewer than 2 or more than [`NUMBER_BITS_MAX`] bits.
     pub fn new(bits: u32) -> Self {
-        assert!((2..=32).contains(&bits), "numbers have 2 to 32 bits, not {bits}");
-        Self { bits, newest: None, hint: 0 }
+        assert!((2..=NUMBER_BITS_MAX).contains(&bits), "numbers of {bits} bits");
+        let ahead_end = 1 << (bits - 1);
+        Self { bits, reorder_max: REORDER_MAX, ahead_end, newest: None, hint: 0 }
+    }
+
+    /// The same, but numbers further back than `reorder_max` begin anew, and so do those more than
+    /// `ahead_max` ahead.
+    #[must_use]
+    pub fn within(self, reorder_max: u64, ahead_max: u64) -> Self {
+        let ahead_end = ahead_max.saturating_add(1).min(1 << (self.bits - 1));
+        Self { reorder_max, ahead_end, ..self }
+    }
+
+    /// How far back a number may come and still be one that was overtaken.
+    #[inline]
+    pub fn reorder_max(&self) -> u64 {
+        self.reorder_max
     }
 
     /// The key of the source's next number. Bits of `number` beyond the unwrapper's are ignored.
     #[inline]
-    pub fn unwrap(&mut self, number: u32) -> (u64, Step) {
+    pub fn unwrap(&mut self, number: u64) -> (u64, Step) {
         let Some(newest) = self.newest else {
             let key = self.nearest(number, self.hint);
             self.newest = Some(key);
             return (key, Step::Forward);
         };
         let span = 1_u64 << self.bits;
-        let number = u64::from(number) & (span - 1);
+        let number = number & (span - 1);
         let forward = number.wrapping_sub(newest) & (span - 1);
         if forward == 0 {
             return (newest, Step::Backward);
         }
-        if forward < span / 2 {
+        if forward < self.ahead_end {
             self.newest = Some(newest + forward);
             return (newest + forward, Step::Forward);
         }
         let back = span - forward;
         let begins_anew = number <= 1 && back > REORDER_MAX_AT_ZERO;
-        if back <= REORDER_MAX && back <= newest && !begins_anew {
+        if back <= self.reorder_max && back <= newest && !begins_anew {
             return (newest - back, Step::Backward);
         }
-        let key = (((newest >> self.bits) + 1) << self.bits) + number;
+        let turn = newest >> self.bits;
+        if turn >= NEAR_MAX >> self.bits {
+            return ((turn << self.bits) + number, Step::Backward);
+        }
+        let key = ((turn + 1) << self.bits) + number;
         self.newest = Some(key);
         (key, Step::Restart)
     }
@@ -87,7 +109,12 @@ impl Unwrapper {
     pub fn realign(&mut self, near: u64) {
         let near = near.min(NEAR_MAX);
         self.hint = near;
-        self.newest = self.newest.map(|newest| self.nearest(newest as u32, near));
+        self.newest = self.newest.map(|newest| self.nearest(newest, near));
+    }
+
+    /// Takes `newest` for the key of the newest number: what comes next is held to it.
+    pub fn follow(&mut self, newest: u64) {
+        self.newest = Some(newest.min(NEAR_MAX));
     }
 
     /// The key of the newest number.
@@ -99,10 +126,10 @@ impl Unwrapper {
     /// Of all keys that have this number, the one nearest to `near`; of two at the same distance the
     /// later.
     #[inline]
-    pub fn nearest(&self, number: u32, near: u64) -> u64 {
+    pub fn nearest(&self, number: u64, near: u64) -> u64 {
         let span = 1_u64 << self.bits;
         let near = near.min(NEAR_MAX);
-        let forward = u64::from(number).wrapping_sub(near) & (span - 1);
+        let forward = number.wrapping_sub(near) & (span - 1);
         let back = span - forward;
         if forward <= span / 2 || back > near { near + forward } else { near - back }
     }
@@ -110,6 +137,9 @@ impl Unwrapper {
 
 /// Keys near which numbers can be looked for: far beyond any detector's, and far from overflow.
 const NEAR_MAX: u64 = 1 << 62;
+
+/// The widest numbers: 2^14 turns of them are keys.
+pub const NUMBER_BITS_MAX: u32 = 48;
 
 const _: () = assert!(REORDER_MAX_AT_ZERO < REORDER_MAX);
 

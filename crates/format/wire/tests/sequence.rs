@@ -1,7 +1,8 @@
 //! Numbers unwrapped, against what is known of how they were made.
 
 use catchment_wire::sequence::{
-    AHEAD_MAX, Arrival, Gaps, OLD_MAX, REORDER_MAX, REORDER_MAX_AT_ZERO, Step, Unwrapper, WINDOW,
+    AHEAD_MAX, Arrival, Gaps, NUMBER_BITS_MAX, OLD_MAX, REORDER_MAX, REORDER_MAX_AT_ZERO, Step,
+    Unwrapper, WINDOW,
 };
 use proptest::prelude::*;
 
@@ -10,14 +11,14 @@ const SPAN: u64 = 1 << 24;
 fn at(newest: u64) -> Unwrapper {
     let mut unwrapper = Unwrapper::new(24);
     unwrapper.realign(newest);
-    assert_eq!(unwrapper.unwrap(newest as u32 & 0x00ff_ffff), (newest, Step::Forward));
+    assert_eq!(unwrapper.unwrap(newest & 0x00ff_ffff), (newest, Step::Forward));
     unwrapper
 }
 
 #[test]
 fn the_first_number_is_its_own_key() {
     for number in [0, 1, 5_000_000, 0x00ff_ffff] {
-        assert_eq!(Unwrapper::new(24).unwrap(number), (u64::from(number), Step::Forward));
+        assert_eq!(Unwrapper::new(24).unwrap(number), (number, Step::Forward));
     }
 }
 
@@ -42,8 +43,8 @@ fn an_overtaken_number_keeps_its_key() {
     let mut unwrapper = at(100_000);
     assert_eq!(unwrapper.unwrap(99_999), (99_999, Step::Backward));
     let oldest = 100_000 - REORDER_MAX;
-    assert_eq!(unwrapper.unwrap(oldest as u32), (oldest, Step::Backward));
-    assert_eq!(unwrapper.unwrap(oldest as u32 - 1), (SPAN + oldest - 1, Step::Restart));
+    assert_eq!(unwrapper.unwrap(oldest), (oldest, Step::Backward));
+    assert_eq!(unwrapper.unwrap(oldest - 1), (SPAN + oldest - 1, Step::Restart));
 }
 
 #[test]
@@ -100,10 +101,39 @@ fn realign_moves_whole_turns_only() {
 fn the_ends_of_the_ranges_do_not_overflow() {
     let mut unwrapper = Unwrapper::new(32);
     unwrapper.realign(u64::MAX);
-    for number in [0, u32::MAX, 1 << 31, 0, u32::MAX - 20_000] {
+    for number in [0, u64::MAX, 1 << 31, 0, u64::from(u32::MAX) - 20_000] {
         unwrapper.unwrap(number);
     }
-    assert_eq!(Unwrapper::new(24).unwrap(u32::MAX), (0x00ff_ffff, Step::Forward));
+    assert_eq!(Unwrapper::new(24).unwrap(u64::MAX), (0x00ff_ffff, Step::Forward));
+}
+
+#[test]
+fn bounds_can_be_narrower_than_the_range() {
+    let mut unwrapper = Unwrapper::new(24).within(10, 1_000);
+    assert_eq!(unwrapper.unwrap(5_000), (5_000, Step::Forward));
+    assert_eq!(unwrapper.unwrap(6_000), (6_000, Step::Forward));
+    assert_eq!(unwrapper.unwrap(5_990), (5_990, Step::Backward));
+    assert_eq!(unwrapper.unwrap(5_989), (SPAN + 5_989, Step::Restart));
+    assert_eq!(unwrapper.unwrap(6_990), (2 * SPAN + 6_990, Step::Restart));
+    // Half of the range stays the most.
+    let mut unwrapper = Unwrapper::new(24).within(10, u64::MAX);
+    unwrapper.unwrap(0);
+    assert_eq!(unwrapper.unwrap(SPAN / 2 - 1).1, Step::Forward);
+    assert_eq!(unwrapper.unwrap(SPAN - 1).1, Step::Restart);
+}
+
+#[test]
+fn numbers_of_48_bits_begin_anew_until_no_turn_is_left() {
+    let span = 1 << NUMBER_BITS_MAX;
+    let mut unwrapper = Unwrapper::new(NUMBER_BITS_MAX).within(10, 1_000);
+    unwrapper.unwrap(1_000_000);
+    let turns = (1_u64 << 62) / span;
+    for turn in 1..=turns {
+        let number = turn % 2 * 500_000;
+        assert_eq!(unwrapper.unwrap(number), (turn * span + number, Step::Restart));
+    }
+    assert_eq!(unwrapper.unwrap(700_000), (turns * span + 700_000, Step::Backward));
+    assert_eq!(unwrapper.newest(), Some(turns * span));
 }
 
 proptest! {
@@ -119,7 +149,7 @@ proptest! {
             if step < 0 && (step as u64).wrapping_neg() > REORDER_MAX_AT_ZERO { continue }
             let Some(key) = newest.checked_add_signed(step) else { continue };
             let expected = if step > 0 { Step::Forward } else { Step::Backward };
-            prop_assert_eq!(unwrapper.unwrap((key % SPAN) as u32), (key, expected));
+            prop_assert_eq!(unwrapper.unwrap(key % SPAN), (key, expected));
             newest = newest.max(key);
             prop_assert_eq!(unwrapper.newest(), Some(newest));
         }
@@ -134,14 +164,14 @@ proptest! {
         let turn = (newest / SPAN + 1) * SPAN;
         let turn = if newest % SPAN <= REORDER_MAX_AT_ZERO { return Ok(()) } else { turn };
         for number in 0..sent {
-            prop_assert_eq!(unwrapper.unwrap(number as u32).0, turn + number);
+            prop_assert_eq!(unwrapper.unwrap(number).0, turn + number);
         }
     }
 
     #[test]
-    fn nearest_is_what_a_search_finds(number in 0..SPAN as u32, near in 0..10 * SPAN) {
+    fn nearest_is_what_a_search_finds(number in 0..SPAN, near in 0..10 * SPAN) {
         let found = (0..12)
-            .map(|turn| turn * SPAN + u64::from(number))
+            .map(|turn| turn * SPAN + number)
             .min_by_key(|key| (key.abs_diff(near), u64::MAX - key))
             .unwrap();
         prop_assert_eq!(Unwrapper::new(24).nearest(number, near), found);

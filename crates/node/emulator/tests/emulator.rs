@@ -64,7 +64,7 @@ impl Captured {
         for packet in self.packets(source) {
             assert_eq!(packet.order(), config.byte_order);
             for sub_event in packet.sub_events() {
-                let (key, _) = unwrapper.unwrap(sub_event.trigger_number);
+                let (key, _) = unwrapper.unwrap(sub_event.trigger_number.into());
                 let event = config.event_of_key(source as u32, key);
                 assert!(content.verify(source as u32, event, sub_event.payload()), "event {event}");
                 assert_eq!(sub_event.trigger_tag, content.tag(event));

@@ -18,7 +18,7 @@ use crate::frames::{
     Encoders, Form, FrameMemory, FrameStream, NO_FRAME, Raw, Target, WrittenFrame,
 };
 use crate::pool::ChunkPool;
-use crate::slices::SliceNumbers;
+use crate::slices::slice_of;
 use crate::stream::Stream;
 use crate::trend::{Seconds, Watch};
 use crate::trend_thread::FrameSeconds;
@@ -37,7 +37,6 @@ pub(crate) fn channel_columns_max(channel_count: usize) -> usize {
 /// Streams frames of channels.
 pub(crate) struct ChannelWriter {
     pool: Arc<ChunkPool>,
-    numbers: Arc<SliceNumbers>,
     slice_ns: u64,
     spans: u32,
     ledger: u32,
@@ -106,7 +105,6 @@ impl ChannelWriter {
         let lanes = columns.channels.iter().zip(&wired.lanes);
         Self {
             pool: wired.pool,
-            numbers: wired.numbers,
             slice_ns,
             spans: id(columns.spans),
             ledger: id(columns.ledger_increment),
@@ -131,7 +129,7 @@ impl ChannelWriter {
 
     /// What the header of a frame says.
     pub(crate) fn info(&self, cut: &Cut) -> FrameInfo {
-        let slice = |key: Option<&u64>| key.map_or(0, |&key| self.numbers.slice(key));
+        let slice = |key: Option<&u64>| key.map_or(0, |&key| slice_of(key));
         let (first, last) = (slice(cut.keys.first()), slice(cut.keys.last()));
         let end = if cut.keys.is_empty() { 0 } else { last + 1 };
         let samples =
@@ -150,7 +148,7 @@ impl ChannelWriter {
     /// Hands out what a frame holds and misses of each link, channel by channel.
     pub(crate) fn count(&mut self, cut: &Cut, mut add: impl FnMut(usize, &ColumnCut)) {
         self.slices.clear();
-        self.slices.extend(cut.keys.iter().map(|&key| self.numbers.slice(key)));
+        self.slices.extend(cut.keys.iter().map(|&key| slice_of(key)));
         for (channel, column) in self.channels.iter().zip(&cut.columns) {
             add(channel.source, column);
         }

@@ -475,8 +475,12 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
 /// memory for what waits lasts, and longer.
 pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
     let lanes = config.links.iter().map(|link| link.channels.len()).sum();
+    let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
+    let jumps = crate::slices::Jumps::of(slice_ns, LINK_WINDOW_SLICES);
     BuilderConfig {
-        number_bits: 32,
+        number_bits: crate::slices::SLICE_BITS,
+        number_back_max: jumps.back_max,
+        number_ahead_max: jumps.ahead_max,
         timeout_ns: config.build.timeout_ns,
         window_events: LINK_WINDOW_SLICES,
         reorder_events: LINK_REORDER_SLICES,

@@ -186,14 +186,25 @@ impl Desk {
         self.live.warn_once(warning);
     }
 
-    /// Keeps the beginning of a malformed packet for diagnosis, now and then.
+    /// Counts a datagram that came.
+    #[inline]
+    pub(crate) fn received(&mut self, socket: usize, bytes: &[u8]) {
+        let counts = self.counts(socket);
+        counts[Entry::PacketsReceived] += 1;
+        counts[Entry::PacketBytesReceived] += bytes.len() as u64;
+    }
+
+    /// Counts a datagram that is dropped whole, and keeps the beginning of one for diagnosis, now and
+    /// then.
     #[cold]
-    pub(crate) fn show_malformed(
+    pub(crate) fn malformed(
         &mut self,
         socket: usize,
+        entry: Entry,
         reason: &dyn std::fmt::Display,
         bytes: &[u8],
     ) {
+        self.counts(socket)[entry] += 1;
         let socket = &mut self.sockets[socket];
         if socket.malformed_shown.is_some_and(|shown| shown.elapsed() < MALFORMED_SHOWN_EVERY) {
             return;

@@ -3,23 +3,19 @@
 //! An entry of a packet is a *fragment*: one channel's part of one slice. A packet in which one entry
 //! is not what the channel's rate says for that slice is dropped whole, as malformed.
 
-use std::sync::Arc;
-
-use catchment_builder::Fragment;
+use catchment_builder::{Fragment, FragmentFlags};
 use catchment_model::{Entry, SampleRate};
 use catchment_wire::link::{Kind, Packet};
-use catchment_wire::sequence::Gaps;
+use catchment_wire::sequence::{Arrival, Gaps};
 
 use crate::desk::Desk;
 use crate::links::{Lane, LinkConfig};
 use crate::receive::Intake;
-use crate::slices::SliceNumbers;
 
 /// Links whose datagrams one thread receives, one per socket.
 pub(crate) struct LinkIntake {
     desk: Desk,
     links: Vec<Link>,
-    numbers: Arc<SliceNumbers>,
 }
 
 struct Link {
@@ -75,7 +71,6 @@ impl LinkIntake {
         desk: Desk,
         places: impl Iterator<Item = usize>,
         (links, lanes): (&[LinkConfig], &[Lane]),
-        numbers: Arc<SliceNumbers>,
     ) -> Self {
         let link = |place: usize| {
             let slice_ns = links[place].slice_ns;
@@ -84,19 +79,18 @@ impl LinkIntake {
                 |(number, lane): (usize, &Lane)| Channel::new(lane, number as u32, slice_ns);
             Link { slice_ns, channels: own.map(channel).collect(), gaps: Gaps::new() }
         };
-        Self { desk, links: places.map(link).collect(), numbers }
+        Self { desk, links: places.map(link).collect() }
     }
 
-    fn samples(&mut self, socket: usize, packet: &Packet<'_>) {
+    fn samples(&mut self, socket: usize, packet: &Packet<'_>, arrival: Arrival) {
         let slice = packet.header().slice;
         let link = &self.links[socket];
-        let number = self.numbers.number(slice);
+        let flags = if arrival == Arrival::Repeated { 0 } else { FragmentFlags::SENT_ONCE };
         let (mut fragments, mut bytes) = (0, 0);
         for entry in packet.entries() {
             let channel = &link.channels[entry.channel as usize];
             fragments += 1;
             bytes += entry.samples.len() as u64;
-            let Some(number) = number else { continue };
             // A channel that has no sample in this slice says so, and takes no memory.
             let offset = match entry.samples {
                 [] => Some(0),
@@ -110,13 +104,11 @@ impl LinkIntake {
             // Counted before it is described, since describing may pass the batch on.
             let counts = self.desk.counts(socket);
             counts[Entry::FragmentsReceived] += std::mem::take(&mut fragments);
-            self.desk.describe(Fragment::new(channel.lane, number, offset, bytes));
+            let fragment = Fragment::new(channel.lane, slice, offset, bytes);
+            self.desk.describe(Fragment { flags, ..fragment });
         }
         let counts = self.desk.counts(socket);
         counts[Entry::FragmentBytesReceived] += bytes;
-        if number.is_none() {
-            counts[Entry::FragmentsOutOfRange] += fragments;
-        }
         counts[Entry::FragmentsReceived] += fragments;
     }
 
@@ -144,34 +136,29 @@ impl LinkIntake {
 impl Intake for LinkIntake {
     #[inline]
     fn datagram(&mut self, socket: usize, bytes: &[u8]) {
-        let counts = self.desk.counts(socket);
-        counts[Entry::PacketsReceived] += 1;
-        counts[Entry::PacketBytesReceived] += bytes.len() as u64;
+        self.desk.received(socket, bytes);
         let packet = match Packet::parse(bytes) {
             Ok(packet) => packet,
-            Err(error) => {
-                counts[error.entry()] += 1;
-                self.desk.show_malformed(socket, &error, bytes);
-                return;
-            }
+            Err(error) => return self.desk.malformed(socket, error.entry(), &error, bytes),
         };
         if let Some((entry, why)) = self.fault(socket, &packet) {
-            self.desk.counts(socket)[entry] += 1;
-            self.desk.show_malformed(socket, &why, bytes);
-            return;
+            return self.desk.malformed(socket, entry, &why, bytes);
         }
         let sequence = packet.header().sequence;
         let gaps = &mut self.links[socket].gaps;
-        let missing = match packet.header().kind {
-            Kind::Samples => gaps.take(sequence).1,
-            Kind::Heartbeat => gaps.expect(sequence),
+        // A heartbeat has no samples: nothing of it goes further.
+        let (arrival, missing) = match packet.header().kind {
+            Kind::Samples => {
+                let (arrival, missing) = gaps.take(sequence);
+                (Some(arrival), missing)
+            }
+            Kind::Heartbeat => (None, gaps.expect(sequence)),
         };
         let counts = self.desk.counts(socket);
         counts[Entry::PacketsAccepted] += 1;
         counts[Entry::PacketsMissing] += missing;
-        // A heartbeat has no samples, and its slice is not one that numbers begin at.
-        if packet.header().kind == Kind::Samples {
-            self.samples(socket, &packet);
+        if let Some(arrival) = arrival {
+            self.samples(socket, &packet, arrival);
         }
     }
 

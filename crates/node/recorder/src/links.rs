@@ -114,7 +114,7 @@ pub(crate) fn check_links(links: &[LinkConfig], duration_ns: u64) -> Result<(), 
     let mut names = std::collections::HashSet::new();
     for link in links {
         let slice = link.slice_ns;
-        let fits = (1_000_000..=SLICE_NS_MAX).contains(&slice);
+        let fits = (SLICE_NS_MIN..=SLICE_NS_MAX).contains(&slice);
         require(fits, "links.slice", "1 ms to 1 h", format_args!("{slice} ns"))?;
         let same = slice == links[0].slice_ns && link.time_scale == links[0].time_scale;
         require(same, "links.slice", "the same slice and time scale for all links", &link.name)?;
@@ -165,6 +165,9 @@ pub(crate) fn lanes(links: &[LinkConfig], duration_ns: u64) -> (Vec<Lane>, Vec<u
     }
     (lanes, chunk_lanes)
 }
+
+/// Nanoseconds of the shortest slice that is recorded.
+pub(crate) const SLICE_NS_MIN: u64 = 1_000_000;
 
 /// Channels that bring fewer bytes per frame share chunks with others.
 const OWN_CHUNK_BYTES_MIN: u64 = 128 << 10;

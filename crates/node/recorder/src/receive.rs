@@ -110,18 +110,12 @@ pub(crate) struct HadtuIntake {
 impl Intake for HadtuIntake {
     #[inline]
     fn datagram(&mut self, socket: usize, bytes: &[u8]) {
-        let counts = self.desk.counts(socket);
-        counts[Entry::PacketsReceived] += 1;
-        counts[Entry::PacketBytesReceived] += bytes.len() as u64;
+        self.desk.received(socket, bytes);
         let packet = match Packet::parse(bytes) {
             Ok(packet) => packet,
-            Err(error) => {
-                counts[error.entry()] += 1;
-                self.desk.show_malformed(socket, &error, bytes);
-                return;
-            }
+            Err(error) => return self.desk.malformed(socket, error.entry(), &error, bytes),
         };
-        counts[Entry::PacketsAccepted] += 1;
+        self.desk.counts(socket)[Entry::PacketsAccepted] += 1;
         for sub_event in packet.sub_events() {
             self.fragment(socket, &sub_event);
         }
@@ -147,14 +141,8 @@ impl HadtuIntake {
             return;
         };
         let flags = if sub_event.error { FragmentFlags::SENDER_ERROR } else { 0 };
-        self.desk.describe(Fragment {
-            offset,
-            source: self.desk.source(socket).0,
-            number: sub_event.trigger_number,
-            bytes: sub_event.bytes.len() as u32,
-            tag: sub_event.trigger_tag,
-            flags,
-            pad: 0,
-        });
+        let (source, number) = (self.desk.source(socket).0, u64::from(sub_event.trigger_number));
+        let fragment = Fragment::new(source, number, offset, sub_event.bytes.len() as u32);
+        self.desk.describe(Fragment { tag: sub_event.trigger_tag, flags, ..fragment });
     }
 }

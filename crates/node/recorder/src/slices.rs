@@ -1,76 +1,54 @@
-//! Slices as the builder's event numbers.
+//! Slices as the builder's event numbers, and what becomes of links whose clocks jump.
 //!
-//! A slice is a 64-bit number; the builder takes 32 bits. What both differ by is set once, when the
-//! first slice comes: so far below it that a sender whose clock is set back is still in range.
+//! A slice is its own number: slices are a millisecond long or longer and end within 2^63 ns, so that
+//! [`SLICE_BITS`] bits hold every one, twice over. What stands above them in a builder's key is a turn,
+//! which counts how often time began anew: when most channels step further back than
+//! [`Jumps::back_max`], or further ahead than [`Jumps::ahead_max`]. docs/decisions/0058 says why.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use catchment_wire::sequence::NUMBER_BITS_MAX;
 
-/// How the slices of all links are numbered in the builder.
-#[derive(Debug)]
-pub(crate) struct SliceNumbers {
-    base: AtomicU64,
-    /// Slices of a frame: bases are multiples of it, so that the builder's multiples are the slices'.
-    multiple: u64,
+use crate::links::SLICE_NS_MIN;
+
+/// Bits of the number of any slice, and one more: so that any two slices are less than half the
+/// range apart, and which one is the later never depends on how far it is.
+pub(crate) const SLICE_BITS: u32 = 45;
+
+/// The slice of a builder's key.
+#[inline]
+pub(crate) fn slice_of(key: u64) -> u64 {
+    key & ((1 << SLICE_BITS) - 1)
 }
 
-impl SliceNumbers {
-    /// Without a slice yet.
-    pub(crate) fn new(multiple: u64) -> Self {
-        Self { base: AtomicU64::new(UNSET), multiple }
-    }
+/// How far a channel's slices may step and still go on in the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Jumps {
+    /// So far back it is the same time again: samples that are there already are not replaced, and
+    /// what came for them is counted. Further back, time begins anew.
+    pub(crate) back_max: u64,
+    /// So far ahead the slices between are missing. Further ahead, time begins anew.
+    pub(crate) ahead_max: u64,
+}
 
-    /// The builder's number of a slice; none where the slice is too far from the first one.
-    #[inline]
-    pub(crate) fn number(&self, slice: u64) -> Option<u32> {
-        let base = match self.base.load(Relaxed) {
-            UNSET => self.begin(slice),
-            base => base,
-        };
-        u32::try_from(slice.checked_sub(base)?).ok()
-    }
-
-    /// The slice of a builder's key.
-    pub(crate) fn slice(&self, key: u64) -> u64 {
-        // A key above 32 bits is a number of a later turn.
-        self.base.load(Relaxed).saturating_add(key & u64::from(u32::MAX))
-    }
-
-    #[cold]
-    fn begin(&self, slice: u64) -> u64 {
-        let base = slice.saturating_sub(BELOW_FIRST) / self.multiple * self.multiple;
-        match self.base.compare_exchange(UNSET, base, Relaxed, Relaxed) {
-            Ok(_) => base,
-            Err(earlier) => earlier,
-        }
+impl Jumps {
+    /// For slices of that length, and a builder's window of so many.
+    pub(crate) fn of(slice_ns: u64, window: u64) -> Self {
+        let back = BACK_NS / slice_ns.max(1);
+        let ahead = AHEAD_NS / slice_ns.max(1);
+        Self { back_max: back.clamp(BACK_MIN, window / 4), ahead_max: ahead.max(4 * window) }
     }
 }
 
-/// No slice is there: slices end within 2^63 ns.
-const UNSET: u64 = u64::MAX;
-/// How far below the first slice numbers begin.
-const BELOW_FIRST: u64 = 1 << 31;
+/// What a clock that is set right may be set back without its time beginning anew.
+const BACK_NS: u64 = 10_000_000_000;
+/// Packets that the network reorders are not a clock that was set back.
+const BACK_MIN: u64 = 16;
+/// The longest time that can be missing: an hour.
+const AHEAD_NS: u64 = 3_600_000_000_000;
+
+const _: () = {
+    assert!(i64::MAX as u64 / SLICE_NS_MIN < 1 << (SLICE_BITS - 1));
+    assert!(SLICE_BITS <= NUMBER_BITS_MAX);
+};
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_lead_back_to_slices_and_begin_at_a_multiple() {
-        let numbers = SliceNumbers::new(256);
-        let first = 7_000_000_123;
-        let number = numbers.number(first).unwrap();
-        assert_eq!(numbers.slice(u64::from(number)), first);
-        assert_eq!(numbers.slice((5 << 32) + u64::from(number)), first);
-        assert_eq!((first - u64::from(number)) % 256, 0);
-        assert_eq!(numbers.number(first - (1 << 31) - 256), None);
-        assert_eq!(numbers.number(first + (1 << 32)), None);
-        assert!(numbers.number(first - (1 << 31)).is_some());
-    }
-
-    #[test]
-    fn a_clock_that_begins_at_zero_is_in_range() {
-        let numbers = SliceNumbers::new(256);
-        assert_eq!(numbers.number(3), Some(3));
-        assert_eq!(numbers.number(0), Some(0));
-    }
-}
+mod tests;

@@ -21,7 +21,6 @@ use crate::live::Live;
 use crate::pool::{ChunkPool, ChunkUse, Held};
 use crate::receive::{HadtuIntake, Intake, Receive};
 use crate::recorder::RecorderError;
-use crate::slices::SliceNumbers;
 
 /// Descriptors between a receive thread and the build thread.
 const RING_FRAGMENTS: usize = 1 << 19;
@@ -51,7 +50,6 @@ pub(crate) struct Pools {
 pub(crate) struct Channels {
     pub(crate) pool: Arc<ChunkPool>,
     pub(crate) lanes: Vec<Lane>,
-    pub(crate) numbers: Arc<SliceNumbers>,
 }
 
 /// What wiring one kind of sources needs.
@@ -123,7 +121,6 @@ impl Wiring {
         let chunk_links: Vec<u32> = chunk_lanes.iter().map(|&link| first as u32 + link).collect();
         let sizes = (chunk_lanes.len(), count);
         let memory = parts.memory("channel segments", config.link_segment_bytes(), sizes)?;
-        let numbers = Arc::new(SliceNumbers::new(config.frame_slices()));
         let addresses: Vec<_> = config.links.iter().map(|link| link.address).collect();
         let mut rings = Vec::new();
         let threads = config.receive.link_threads.min(count);
@@ -134,7 +131,7 @@ impl Wiring {
             let ids = places.iter().map(|&link| SourceId((first + link) as u32));
             let desk = Desk::new(ids, chunk_lanes.len(), producer, fill, &memory);
             let all = (&config.links[..], &lanes[..]);
-            let intake = LinkIntake::new(desk, places.into_iter(), all, Arc::clone(&numbers));
+            let intake = LinkIntake::new(desk, places.into_iter(), all);
             self.receive(parts, receiver, intake);
         }
         let of_lane = |lane: &Lane| (lane.chunk_lane, SourceId((first + lane.link) as u32));
@@ -143,7 +140,7 @@ impl Wiring {
         let books = (lanes.iter().map(of_lane).collect(), chunk_use);
         self.sides.push(parts.side(Kind::Channels, builder, rings, &memory.pool, books));
         self.pools.channels = Some(Arc::clone(&memory.pool));
-        self.channels = Some(Channels { pool: memory.pool, lanes, numbers });
+        self.channels = Some(Channels { pool: memory.pool, lanes });
         Ok(())
     }
 

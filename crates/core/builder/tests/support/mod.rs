@@ -34,6 +34,8 @@ pub struct Rig {
     pub frame_rows: Vec<usize>,
     pub end_seen: bool,
     roles: Vec<SourceRole>,
+    // The bits that numbers have.
+    numbers: u64,
     ends: Vec<u64>,
     spare: Option<Cut>,
     no_source: u64,
@@ -44,6 +46,7 @@ impl Rig {
         let count = config.sources.len();
         Self {
             roles: config.sources.clone(),
+            numbers: (1 << config.number_bits) - 1,
             builder: Builder::new(config).expect("settings that can be"),
             rows: BTreeMap::new(),
             ledger: Ledger::new(count),
@@ -63,7 +66,7 @@ impl Rig {
 
     /// A fragment at the end of its source's segment.
     pub fn fragment(&mut self, source: usize, number: u64, bytes: u32) -> Fragment {
-        let number = (number & 0xff_ffff) as u32;
+        let number = number & self.numbers;
         let Some(end) = self.ends.get_mut(source) else {
             return Fragment::new(source as u32, number, 0, bytes);
         };

@@ -31,7 +31,7 @@ pub(crate) fn measure(source_count: usize, fragments_wanted: u64) -> anyhow::Res
         for source in (0..source_count as u32).take(if round < rounds { source_count } else { 0 }) {
             batch.extend((0..RUN_EVENTS).map(|row| {
                 let event = round * RUN_EVENTS + row;
-                Fragment::new(source, event as u32 & 0x00ff_ffff, event * 260, 260)
+                Fragment::new(source, event & 0x00ff_ffff, event * 260, 260)
             }));
         }
         let now_ns = round * 1_000_000;
