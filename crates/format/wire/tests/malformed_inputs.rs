@@ -1,10 +1,13 @@
 //! Datagrams as they should not be: an error that names the reason, never a panic.
 
+mod support;
+
 use catchment_model::Entry;
 use catchment_wire::fuzz_packet;
 use catchment_wire::hadtu::{
     ByteOrder, Packet, PacketEncoder, PacketError, SUB_EVENT_DECODING, SubEventHeader,
 };
+use support::{Random, corpus};
 
 fn packet(order: ByteOrder, payloads: &[usize]) -> Vec<u8> {
     let mut buffer = vec![0; 65_507];
@@ -35,22 +38,6 @@ fn patch(bytes: &mut [u8], at: usize, value: u8) {
 
 fn reason(bytes: &[u8]) -> Entry {
     Packet::parse(bytes).unwrap_err().entry()
-}
-
-/// A plain generator, so that a failure can be repeated from its seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
 }
 
 #[test]
@@ -219,12 +206,9 @@ fn a_packet_larger_than_any_datagram_is_no_defect() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the fuzz target's seeds are files")]
 fn the_seeds_of_the_fuzz_target_never_break_the_decoder() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../fuzz/corpus/hadtu_packet");
     let (mut accepted, mut refused) = (0, 0);
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+    for bytes in corpus("hadtu_packet") {
         fuzz_packet(&bytes);
         if Packet::parse(&bytes).is_ok() { accepted += 1 } else { refused += 1 }
     }
