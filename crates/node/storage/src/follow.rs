@@ -27,6 +27,10 @@ pub struct Follow {
     poll: Duration,
     /// Frames of each file that were handed out, by the file's index: files grow side by side.
     seen: BTreeMap<u32, usize>,
+    /// The number of the frame behind the last one of those.
+    next: u64,
+    /// Since when one is there that waits for others before it.
+    held_since: Option<Instant>,
     ended: bool,
     lowered: bool,
 }
@@ -42,7 +46,15 @@ impl Follow {
 
     /// Follows a run that is open.
     pub fn new(run: Run, poll: Duration) -> Self {
-        Self { run, poll, seen: BTreeMap::new(), ended: false, lowered: false }
+        Self {
+            run,
+            poll,
+            seen: BTreeMap::new(),
+            next: 0,
+            held_since: None,
+            ended: false,
+            lowered: false,
+        }
     }
 
     /// Passes over the frames that are there.
@@ -104,13 +116,25 @@ impl Follow {
         }
     }
 
-    /// A frame that is there and has not been handed out.
+    /// A frame that is there and has not been handed out. The first frames of a file can be whole before
+    /// the last ones of the file before: they wait for these. Not for ever: what a disk refused never comes, and the file
+    /// may have no TOC to say so.
     fn known(&mut self) -> Option<Followed> {
+        let mut growing = false;
         for (file, run_file) in self.run.run_files().iter().enumerate() {
             let seen = self.seen.entry(run_file.header().file_index).or_default();
-            while *seen < run_file.reader.frames().len() {
+            while let Some(frame) = run_file.reader.frames().get(*seen) {
+                let number = frame.info.sequence;
+                if growing && number > self.next && !self.ended {
+                    let since = *self.held_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() < HELD_MAX {
+                        return None;
+                    }
+                }
+                self.held_since = None;
                 let here = (file, *seen);
                 *seen += 1;
+                self.next = number.saturating_add(1);
                 let place = |frames: &[Frame]| {
                     frames.binary_search_by_key(&here, |frame| (frame.file, frame.index)).ok()
                 };
@@ -121,6 +145,7 @@ impl Follow {
                     return found;
                 }
             }
+            growing |= !run_file.reader.closed();
         }
         None
     }
@@ -153,3 +178,5 @@ impl Run {
 }
 
 const ROUND: Duration = Duration::from_secs(60);
+/// How long a frame waits for those before it: a disk that stalls longer stalls both.
+const HELD_MAX: Duration = Duration::from_secs(10);

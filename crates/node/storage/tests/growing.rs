@@ -114,6 +114,31 @@ fn a_follower_gets_each_frame_once_and_ends_with_the_run() {
 }
 
 #[test]
+fn frames_of_the_next_file_wait_for_the_last_ones_of_this() {
+    let growth = Growth::begin();
+    let recorder = std::fs::File::open(&growth.made.files[0]).expect("opens");
+    recorder.try_lock().expect("locks");
+    let mut follow = Follow::open(growth.made.path(), Duration::from_millis(1)).expect("opens");
+    let take = |follow: &mut Follow| {
+        let next = || follow.try_next().expect("reads");
+        std::iter::from_fn(next).collect::<Vec<_>>()
+    };
+    growth.grow(0, 2);
+    growth.grow(1, 2);
+    let next = std::fs::File::open(&growth.made.files[1]).expect("opens");
+    next.try_lock().expect("locks");
+    let seen = take(&mut follow);
+    assert_eq!(seen, (0..2).map(Followed::Events).collect::<Vec<_>>());
+    growth.grow(0, 4);
+    let seen = take(&mut follow);
+    assert_eq!(seen, (2..6).map(Followed::Events).collect::<Vec<_>>());
+    // Without the recorder nothing can come.
+    drop((recorder, next));
+    assert_eq!(take(&mut follow), []);
+    assert!(follow.ended());
+}
+
+#[test]
 fn a_follower_of_a_run_that_nobody_writes_any_more_ends_behind_its_last_frame() {
     let growth = Growth::begin();
     growth.grow(0, 3);
