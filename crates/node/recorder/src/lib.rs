@@ -21,6 +21,7 @@ mod frames;
 mod link;
 mod links;
 mod live;
+mod lowered;
 mod pool;
 mod receive;
 mod recorder;

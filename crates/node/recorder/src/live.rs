@@ -64,7 +64,7 @@ macro_rules! counters {
         pub struct Counts { $($(#[doc = $doc])* pub $name: u64,)* }
 
         impl Counters {
-            fn read(&self) -> Counts {
+            pub(crate) fn read(&self) -> Counts {
                 Counts { $($name: self.$name.load(Relaxed),)* }
             }
         }

@@ -16,7 +16,7 @@ use crate::build::{Build, Kind, Side};
 use crate::clock::{Clock, random};
 use crate::config::{ConfigError, RecorderConfig};
 use crate::frame_writer::Sources;
-use crate::live::{Live, RunSummary, Snapshot, State};
+use crate::live::{Counts, Live, RunSummary, Snapshot, State};
 use crate::trend_thread::{FrameSeconds, TrendPlan, Trends};
 use crate::wiring::{Pools, Wiring};
 use crate::write::{RunIdentity, Write};
@@ -103,6 +103,7 @@ impl Recorder {
         let name = format!("run-{}-{}", clock.start_name(), &run.to_string()[..8]);
         let folder = config.folder.join(&name);
         let live = Arc::new(Live::new(config.ledger_count()));
+        config.lowered().into_iter().for_each(|lowered| live.warn_once(lowered));
         let stop = Arc::new(AtomicBool::new(false));
         let wired = Wiring::of(&config, &live, &stop)?;
         std::fs::create_dir_all(&folder)
@@ -199,6 +200,11 @@ impl Recorder {
     /// The socket buffer that the system granted each source and link, in bytes.
     pub fn granted_socket_bytes(&self) -> &[usize] {
         &self.granted_bytes
+    }
+
+    /// Its counts beside the ledger, for whoever wants them often: they are read and nothing is locked.
+    pub fn counts(&self) -> Counts {
+        self.live.counters.read()
     }
 
     /// The recorder now.

@@ -129,6 +129,7 @@ pub(crate) fn record(
     let names = sources.chain(config.links.iter().map(|link| link.name.clone())).collect();
     let channels: usize = config.links.iter().map(|link| link.channels.len()).sum();
     let asked_bytes = config.receive.socket_buffer_bytes;
+    let lowered = config.lowered();
     let recorder = Recorder::start(config)
         .with_context(|| format!("cannot start recording to {}", folder.display()))?;
     let granted = recorder.granted_socket_bytes().iter().copied();
@@ -143,6 +144,9 @@ pub(crate) fn record(
         out.say(format_args!("Recording {what} to {folder}; Ctrl-C ends it in order."))?;
         let (least, asked) = (Bytes(sockets.granted_bytes_min as u64), Bytes(asked_bytes as u64));
         out.say(format_args!("Socket buffers of at least {least} each, {asked} asked for."))?;
+        for lowered in lowered {
+            out.say(format_args!("Lowered: {lowered}."))?;
+        }
         out.flush()?;
     }
     let name = recorder.folder().file_name().unwrap_or_default().to_string_lossy().into_owned();

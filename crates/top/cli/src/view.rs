@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use catchment_model::units::{Bytes, Count};
 use catchment_model::{Entry, SourceLedger};
-use catchment_recorder::{Fill, RecorderConfig, Snapshot, State};
+use catchment_recorder::{Counts, Fill, RecorderConfig, Snapshot, State};
 use catchment_telemetry::ThreadTime;
 
 use crate::output::{Out, Table, grouped};
@@ -198,6 +198,15 @@ pub(crate) fn text(subject: &Subject, before: &Moment, now: &Moment, colour: boo
         if counts.events_incomplete > 0 { paint.red(&incomplete) } else { incomplete },
         grouped(counts.events_recorded),
     ));
+    if has_slices(counts) {
+        let incomplete = format!("{} incomplete", grouped(counts.slices_incomplete));
+        lines.push(format!(
+            "  slices   {} complete   {}   {} on disk",
+            grouped(counts.slices_complete),
+            if counts.slices_incomplete > 0 { paint.red(&incomplete) } else { incomplete },
+            grouped(counts.slices_recorded),
+        ));
+    }
     let files = now.snapshot.files.len();
     lines.push(format!(
         "  disk     {}/s   {} in {files} file{}   {}",
@@ -221,14 +230,23 @@ pub(crate) fn text(subject: &Subject, before: &Moment, now: &Moment, colour: boo
     lines
 }
 
+/// Whether links have sent anything.
+pub(crate) fn has_slices(counts: &Counts) -> bool {
+    counts.slices_complete + counts.slices_incomplete > 0
+}
+
 /// The same in one line.
 pub(crate) fn line(before: &Moment, now: &Moment) -> String {
     let rates = Rates::between(before, now);
     let counts = &now.snapshot.counts;
     let balance = now.snapshot.ledger.balance();
     let memory = now.snapshot.fills.first().map_or(0, percent_now);
+    let slices = match has_slices(counts) {
+        true => format!("  {} slices on disk", grouped(counts.slices_recorded)),
+        false => String::new(),
+    };
     format!(
-        "{:.1} s  {}  {} events/s  {} incomplete  {} on disk  {}/s in  {}/s to disk  {} lost  {} dropped  \
+        "{:.1} s  {}  {} events/s  {} incomplete  {} on disk{slices}  {}/s in  {}/s to disk  {} lost  {} dropped  \
          memory {memory} %  {}",
         now.seconds,
         state(&now.snapshot.state, Paint(false)),

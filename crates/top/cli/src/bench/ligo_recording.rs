@@ -30,13 +30,22 @@ pub(crate) struct Load<'a> {
     pub(crate) seconds: f64,
     pub(crate) trends: bool,
     pub(crate) follow: bool,
+    /// Samples at which a frame is cut; none leaves that to the recorder.
+    pub(crate) frame_bytes: Option<u64>,
     /// Where the run is left; otherwise it is deleted.
     pub(crate) keep: Option<&'a Path>,
 }
 
 impl Load<'_> {
     pub(crate) fn new() -> Self {
-        Self { rate: 0.0, seconds: 1.0, trends: false, follow: false, keep: None }
+        Self {
+            rate: 0.0,
+            seconds: 1.0,
+            trends: false,
+            follow: false,
+            frame_bytes: None,
+            keep: None,
+        }
     }
 
     /// Which channels get which coding; the first pattern that fits.
@@ -63,6 +72,9 @@ pub(crate) struct Recorded {
     pub(crate) lowered_bytes: u64,
     /// Frames that the follower saw.
     pub(crate) frames_followed: Option<u64>,
+    /// Milliseconds from when the recorder had written a frame until the follower saw it, for those
+    /// written while samples were sent. To a millisecond, since that is how often the recorder is asked.
+    pub(crate) seen_after_ms: Vec<f64>,
     /// Each kind of the recorder's threads: CPU time until the last file was closed, in percent of
     /// the time of sending.
     pub(crate) threads: Vec<(String, f64)>,
@@ -99,6 +111,7 @@ pub(crate) fn measure(
         (AtomicBool::new(false), EmulatorLive::default(), ThreadTimes::default());
     let follow = load.follow.then(|| Follower::start(recorder.folder()));
     let begin = (Instant::now(), recorder.snapshot().threads);
+    let mut written = Vec::new();
     let report = std::thread::scope(|scope| {
         let sender =
             std::thread::Builder::new().name("emulate".into()).spawn_scoped(scope, || {
@@ -109,7 +122,8 @@ pub(crate) fn measure(
             if bench.stop.asked() {
                 stop.store(true, Relaxed);
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(if load.follow { 1 } else { 20 }));
+            written.resize(recorder.counts().frames_recorded as usize, Instant::now());
         }
         let report = sender.join().map_err(|_| anyhow::anyhow!("the emulator's thread failed"))?;
         anyhow::Ok(report?)
@@ -118,7 +132,7 @@ pub(crate) fn measure(
     // What was encoded and written behind the last packet counts as well.
     let whole_s = begin.0.elapsed().as_secs_f64();
     let busy = busy(&begin.1, &summary.last.threads, report.seconds);
-    let frames_followed = follow.map(Follower::finish).transpose()?;
+    let seen = follow.map(Follower::finish).transpose()?;
     let file_bytes = file_bytes(&summary.folder)?;
     match load.keep {
         Some(keep) => std::fs::rename(&summary.folder, keep)?,
@@ -133,7 +147,7 @@ pub(crate) fn measure(
         load,
         real_time,
         (&report, &summary, whole_s),
-        (&busy, frames_followed, file_bytes),
+        (&busy, seen.map(|seen| Watched { seen, written }), file_bytes),
     ))
 }
 
@@ -141,7 +155,7 @@ fn recorded(
     load: &Load<'_>,
     real_time: f64,
     (report, summary, whole_s): (&LinkEmulatorReport, &RunSummary, f64),
-    (busy, frames_followed, file_bytes): (&[(String, f64)], Option<u64>, u64),
+    (busy, followed, file_bytes): (&[(String, f64)], Option<Watched>, u64),
 ) -> Recorded {
     let total = summary.last.ledger.total();
     let seconds = report.seconds.max(1e-9);
@@ -166,7 +180,8 @@ fn recorded(
         slices_recorded: summary.last.counts.slices_recorded,
         file_bytes,
         lowered_bytes: total[Entry::BytesCompressionLowered],
-        frames_followed,
+        frames_followed: followed.as_ref().map(|watched| watched.seen.len() as u64),
+        seen_after_ms: followed.map_or_else(Vec::new, Watched::seen_after_ms),
         recorder_percent: threads.iter().map(|(_, percent)| percent).sum(),
         threads,
         emulate_percent: report.cpu_ns as f64 / 1e7 / seconds,
@@ -196,6 +211,7 @@ fn recorder_config(folder: &Path, load: &Load<'_>) -> anyhow::Result<RecorderCon
     config.trends = load.trends;
     // So that what waits is a small part of what is recorded.
     config.memory_bytes = config.memory_bytes.min(2 << 30);
+    config.frame.channel_bytes = load.frame_bytes.unwrap_or(config.frame.channel_bytes);
     for (pattern, coding) in load.codings() {
         let codec = coding.parse().map_err(anyhow::Error::msg)?;
         config.encode.rules.push(CodecRule { pattern, codec });
@@ -222,9 +238,25 @@ fn file_bytes(folder: &Path) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
+/// When a recording's frames were seen and written, in their order.
+struct Watched {
+    seen: Vec<Instant>,
+    /// Only of those that were written while samples were sent.
+    written: Vec<Instant>,
+}
+
+impl Watched {
+    fn seen_after_ms(self) -> Vec<f64> {
+        let after = |(seen, written): (Instant, Instant)| {
+            seen.saturating_duration_since(written).as_secs_f64() * 1e3
+        };
+        self.seen.into_iter().zip(self.written).map(after).collect()
+    }
+}
+
 /// Somebody who reads what is being recorded.
 struct Follower {
-    thread: std::thread::JoinHandle<anyhow::Result<u64>>,
+    thread: std::thread::JoinHandle<anyhow::Result<Vec<Instant>>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -236,14 +268,14 @@ impl Follower {
         Self { thread, stop }
     }
 
-    fn finish(self) -> anyhow::Result<u64> {
+    fn finish(self) -> anyhow::Result<Vec<Instant>> {
         self.stop.store(true, Relaxed);
         self.thread.join().map_err(|_| anyhow::anyhow!("the follower's thread failed"))?
     }
 }
 
-/// Reads one channel of every frame until it is told to stop and nothing is left.
-fn follow(folder: &Path, stop: &AtomicBool) -> anyhow::Result<u64> {
+/// Reads one channel of every frame until it is told to stop and nothing is left: when each was seen.
+fn follow(folder: &Path, stop: &AtomicBool) -> anyhow::Result<Vec<Instant>> {
     // The first file may take a moment to be there.
     let mut follow = loop {
         match Follow::open(folder, POLL) {
@@ -252,14 +284,14 @@ fn follow(folder: &Path, stop: &AtomicBool) -> anyhow::Result<u64> {
             Err(_) => std::thread::sleep(POLL),
         }
     };
-    let mut frames = 0;
+    let mut frames = Vec::new();
     loop {
         let stopping = stop.load(Relaxed);
         match follow.next_within(POLL)? {
             Some(Followed::Channels(place)) => {
+                frames.push(Instant::now());
                 let channel = follow.run().channel(FOLLOWED).context("the preset's channel")?;
                 channel.read(&Select::Frames(place..place + 1))?;
-                frames += 1;
             }
             Some(Followed::Events(_)) => {}
             None if stopping || follow.ended() => return Ok(frames),

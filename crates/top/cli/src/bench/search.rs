@@ -75,6 +75,14 @@ pub(crate) fn highest<T, E>(
     Ok(None)
 }
 
+/// The smallest of some figures that so many percent of them do not exceed; not a number if there is none.
+pub(crate) fn percentile(percent: f64, figures: impl IntoIterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.into_iter().collect();
+    figures.sort_by(f64::total_cmp);
+    let rank = (figures.len() as f64 * percent / 100.0).ceil() as usize;
+    figures.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
 /// The middle one of some figures; the mean of the two middle ones where their number is even.
 pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     let mut figures: Vec<f64> = figures.into_iter().collect();

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::output::{Exit, Out, grouped};
 use crate::session::{Recording, Sockets, fault};
-use crate::view::{loss_reasons, percent_of};
+use crate::view::{has_slices, loss_reasons, percent_of};
 
 /// A recording in figures.
 #[derive(Debug, Serialize)]
@@ -120,6 +120,15 @@ impl Summary {
             grouped(counts.events_recorded),
             Count(self.events_per_second)
         ))?;
+        if has_slices(counts) {
+            out.say(format_args!(
+                "  slices     {} complete, {} incomplete, {} absent, {} on disk",
+                grouped(counts.slices_complete),
+                grouped(counts.slices_incomplete),
+                grouped(counts.slices_absent),
+                grouped(counts.slices_recorded)
+            ))?;
+        }
         out.say(format_args!(
             "  fragments  {} received, {} recorded, {} durable",
             grouped(total[Entry::FragmentsReceived]),

@@ -41,6 +41,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         if out.json {
             let counts = serde_json::json!({
                 "sources": sources, "links": links, "channels": channels,
+                "lowered": high.recorder.lowered(),
             });
             out.object(&counts)?;
         }
@@ -49,6 +50,9 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
             _ => format!("{sources} sources, {links} links of {channels} channels"),
         };
         out.say(format_args!("{}: {what}, no fault", arguments.config.display()))?;
+        for lowered in high.recorder.lowered() {
+            out.say(format_args!("Lowered: {lowered}."))?;
+        }
         return Ok(Exit::Done);
     }
     let stop = Stop::listen()?;

@@ -1,0 +1,107 @@
+//! What of a configuration is not had in full, because something else sets a bound to it.
+
+use catchment_model::units::Bytes;
+
+use crate::config::RecorderConfig;
+
+impl RecorderConfig {
+    /// What will be less than this configuration says, with both figures and why: a sentence each. A
+    /// recorder says them as warnings when it starts.
+    pub fn lowered(&self) -> Vec<String> {
+        let mut lowered = Vec::new();
+        let (sources, links) = (self.sources.len(), self.links.len());
+        for (key, threads, count, what) in [
+            ("receive.threads", self.receive.threads, sources, "sources"),
+            ("receive.link_threads", self.receive.link_threads, links, "links"),
+        ] {
+            if count > 0 && threads > count {
+                lowered.push(format!(
+                    "{key}: {count} instead of {threads}, one for each of the {what}"
+                ));
+            }
+        }
+        lowered.extend(self.lowered_duration());
+        lowered
+    }
+
+    /// Whether frames of channels reach their size before their duration is over.
+    fn lowered_duration(&self) -> Option<String> {
+        let channels = self.links.iter().flat_map(|link| &link.channels);
+        let rate = |channel: &crate::ChannelConfig| {
+            let hz = channel.rate.num() as f64 / channel.rate.den() as f64;
+            hz * channel.sample_bytes() as f64
+        };
+        let bytes_per_s: f64 = channels.map(rate).sum();
+        let (asked_bytes, bytes) = (self.frame.channel_bytes, self.channel_frame_bytes());
+        let (asked_s, covered_s) =
+            (self.frame.duration_ns as f64 / 1e9, bytes as f64 / bytes_per_s);
+        if bytes_per_s <= 0.0 || covered_s >= asked_s {
+            return None;
+        }
+        let bound = match bytes < asked_bytes {
+            true => format!(
+                "a sixteenth of the memory for channels, {}, is less than frame.channel_bytes, {}, \
+                 and",
+                Bytes(bytes),
+                Bytes(asked_bytes)
+            ),
+            false => format!("frame.channel_bytes is {} and", Bytes(bytes)),
+        };
+        Some(format!(
+            "frame.duration: frames of channels cover {covered_s:.1} s instead of {asked_s:.1} s, because \
+             {bound} the channels bring {}/s",
+            Bytes(bytes_per_s as u64)
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use catchment_frame::Dtype;
+    use catchment_model::SampleRate;
+
+    use super::*;
+    use crate::{ChannelConfig, LinkConfig};
+
+    /// A link of 4 MB/s.
+    fn config(memory_bytes: u64) -> RecorderConfig {
+        let mut config = RecorderConfig::new(PathBuf::from("runs"), Vec::new());
+        config.memory_bytes = memory_bytes;
+        let rate = SampleRate::new(10_000, 1).unwrap();
+        let channel = |n: u32| ChannelConfig::new(format!("X:{n}"), Dtype::F32, rate);
+        let address = "127.0.0.1:0".parse().unwrap();
+        config.links = vec![LinkConfig::new("link", address, (0..100).map(channel).collect())];
+        config.check().unwrap();
+        config
+    }
+
+    #[test]
+    fn frames_that_memory_makes_shorter_are_told_with_both_figures() {
+        let told = config(1 << 30).lowered();
+        let expected = "frame.duration: frames of channels cover 12.2 s instead of 64.0 s, because a \
+                        sixteenth of the memory for channels, 48.8 MB, is less than \
+                        frame.channel_bytes, 268 MB, and the channels bring 4.00 MB/s";
+        assert_eq!(told, [expected]);
+        assert_eq!(config(16 << 30).lowered(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn frames_that_their_own_bound_makes_shorter_are_told_too() {
+        let mut config = config(16 << 30);
+        config.frame.channel_bytes = 64 << 20;
+        let told = config.lowered().concat();
+        assert!(told.contains("16.8 s instead of 64.0 s, because frame.channel_bytes is 67.1 MB"));
+        config.frame.duration_ns = 16_000_000_000;
+        assert_eq!(config.lowered(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn threads_without_a_socket_are_told() {
+        let mut config = config(16 << 30);
+        config.receive.link_threads = 4;
+        let told = config.lowered();
+        assert_eq!(told, ["receive.link_threads: 1 instead of 4, one for each of the links"]);
+    }
+}
