@@ -1,6 +1,8 @@
 //! What the recorder's tests share: a recorder of few sources in a folder of its own, and senders.
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
+pub mod links;
+
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
