@@ -1,74 +1,14 @@
 //! The real binary, end to end: exit codes, JSON, and what a stranger would try.
 
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+mod support;
+
+use std::io::{BufRead, Read};
+use std::process::{Command, Output};
 
 use catchment_emulator::{Content, EmulatorConfig, hades_90};
 use catchment_model::SourceId;
 use serde_json::Value;
-
-/// A command that runs in a folder of its own, so that what it records goes there.
-fn catchment(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_catchment"));
-    command.args(arguments).current_dir(folder).stdin(Stdio::null());
-    command
-}
-
-fn output(folder: &Path, arguments: &[&str]) -> Output {
-    catchment(folder, arguments).output().expect("the binary starts")
-}
-
-/// Runs it, asserts its exit code and returns its stdout.
-fn stdout(folder: &Path, arguments: &[&str], code: i32) -> String {
-    let output = output(folder, arguments);
-    let text = String::from_utf8(output.stdout).expect("text");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{text}\n{errors}");
-    assert!(!errors.contains("panicked"), "{errors}");
-    text
-}
-
-fn json(folder: &Path, arguments: &[&str], code: i32) -> Value {
-    let text = stdout(folder, arguments, code);
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}\n{text}"))
-}
-
-fn stderr(folder: &Path, arguments: &[&str], code: i32) -> String {
-    let output = output(folder, arguments);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}");
-    String::from_utf8(output.stderr).expect("text")
-}
-
-fn example(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples").join(name);
-    path.to_str().expect("a path in text").to_owned()
-}
-
-/// Starts a command and returns it once it said a line that contains that word.
-fn started(folder: &Path, arguments: &[&str], word: &str) -> (Child, BufReader<impl Read>) {
-    let mut child = catchment(folder, arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()
-        .expect("the binary starts");
-    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
-    let mut line = String::new();
-    while !line.contains(word) {
-        line.clear();
-        let read = lines.read_line(&mut line).expect("text");
-        assert!(read > 0, "{arguments:?} ended without saying {word:?}");
-    }
-    (child, lines)
-}
-
-/// The only run in a folder's `runs`.
-fn only_run(folder: &Path) -> PathBuf {
-    let mut runs = std::fs::read_dir(folder.join("runs")).expect("a folder of runs");
-    let run = runs.next().expect("a run").expect("a run").path();
-    assert!(runs.next().is_none(), "one run");
-    run
-}
+use support::{example, json, only_run, output, started, stderr, stdout};
 
 #[test]
 fn every_command_explains_itself() {

@@ -1,0 +1,70 @@
+//! The real binary, for the tests that run it.
+#![allow(dead_code, reason = "each test file uses its part of it")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A command that runs in a folder of its own, so that what it records goes there.
+pub fn catchment(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_catchment"));
+    command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+pub fn output(folder: &Path, arguments: &[&str]) -> Output {
+    catchment(folder, arguments).output().expect("the binary starts")
+}
+
+/// Runs it, asserts its exit code and returns its stdout.
+pub fn stdout(folder: &Path, arguments: &[&str], code: i32) -> String {
+    let output = output(folder, arguments);
+    let text = String::from_utf8(output.stdout).expect("text");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{text}\n{errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
+    text
+}
+
+pub fn json(folder: &Path, arguments: &[&str], code: i32) -> Value {
+    let text = stdout(folder, arguments, code);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}\n{text}"))
+}
+
+pub fn stderr(folder: &Path, arguments: &[&str], code: i32) -> String {
+    let output = output(folder, arguments);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+    String::from_utf8(output.stderr).expect("text")
+}
+
+pub fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples").join(name);
+    path.to_str().expect("a path in text").to_owned()
+}
+
+/// Starts a command and returns it once it said a line that contains that word.
+pub fn started(folder: &Path, arguments: &[&str], word: &str) -> (Child, BufReader<ChildStdout>) {
+    let mut child = catchment(folder, arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .expect("the binary starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.contains(word) {
+        line.clear();
+        let read = lines.read_line(&mut line).expect("text");
+        assert!(read > 0, "{arguments:?} ended without saying {word:?}");
+    }
+    (child, lines)
+}
+
+/// The only run in a folder's `runs`.
+pub fn only_run(folder: &Path) -> PathBuf {
+    let mut runs = std::fs::read_dir(folder.join("runs")).expect("a folder of runs");
+    let run = runs.next().expect("a run").expect("a run").path();
+    assert!(runs.next().is_none(), "one run");
+    run
+}
