@@ -1,0 +1,506 @@
+//! A command's way through the devices.
+//!
+//! ```text
+//!             all did it
+//!   Forward ─────────────────────────────────────► end
+//!      │ one failed                                 ▲
+//!      ├─ it begins something ─► Back ──────────────┤   others go back; who cannot: safe
+//!      └─ it ends something: who failed: safe; the others go on
+//!
+//!   Waiting ─► Forward      a shutdown waits for what devices are at
+//!   any     ─► AtOnce       a shutdown's time is over: all at once to safe
+//! ```
+//!
+//! Nothing moves on while a device has an order; every order has a deadline; every phase is gone
+//! through once: so every command ends.
+
+use crate::control::{Control, Failed, Order, Purpose};
+use crate::device::{DevicePath, DeviceSpec, OnFault};
+use crate::request::{CommandResult, REQUESTS_REMEMBERED, Reason, Request, RequestId, Status};
+use crate::state::{Action, BACK_PHASES, Back, Command, State, back, transition};
+
+/// A command under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Course {
+    pub(crate) request: Request,
+    pub(crate) result: CommandResult,
+    pub(crate) mode: Mode,
+    /// Which phase of the mode's list.
+    phase: usize,
+    /// When a shutdown's time is over.
+    at_once_ns: Option<u64>,
+}
+
+/// Where a command goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Mode {
+    Waiting,
+    Forward,
+    Back,
+    AtOnce,
+}
+
+/// A device, as control believes it to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    pub(crate) spec: DeviceSpec,
+    pub(crate) state: State,
+    pub(crate) reason: Option<Reason>,
+    /// The state in which it reported a fault: it may go on there.
+    suspended: Option<State>,
+    /// It failed by itself and its run has not been stopped for it yet.
+    must_stop: bool,
+    pending: Option<Pending>,
+    /// Of the command under way: whether it takes part, where it was before, whether it had its turn
+    /// in this phase, whether it was given another configuration.
+    in_scope: bool,
+    before: State,
+    had_turn: bool,
+    reconfigured: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    token: u64,
+    action: Action,
+    deadline_ns: u64,
+}
+
+impl Course {
+    pub(crate) fn command(&self) -> Command {
+        self.request.command
+    }
+
+    pub(crate) fn at_once_ns(&self) -> Option<u64> {
+        self.at_once_ns.filter(|_| self.mode != Mode::AtOnce)
+    }
+}
+
+impl Device {
+    pub(crate) fn new(spec: DeviceSpec) -> Self {
+        Self {
+            spec,
+            state: State::Idle,
+            reason: None,
+            suspended: None,
+            must_stop: false,
+            pending: None,
+            in_scope: false,
+            before: State::Idle,
+            had_turn: false,
+            reconfigured: false,
+        }
+    }
+
+    pub(crate) fn waits_for(&self, token: u64) -> bool {
+        self.pending.is_some_and(|pending| pending.token == token)
+    }
+
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        self.pending.map(|pending| pending.deadline_ns)
+    }
+
+    pub(crate) fn doing(&self) -> Option<Action> {
+        self.pending.map(|pending| pending.action)
+    }
+
+    pub(crate) fn takes_alone(&self, command: Command) -> bool {
+        command != Command::Shutdown && self.spec.alone.contains(&command)
+    }
+
+    pub(crate) fn stands_in(&self, scope: Option<&DevicePath>) -> bool {
+        scope.is_none_or(|scope| self.spec.path.is_within(scope))
+    }
+
+    /// Its state, or that in which it reported a fault: what it has open is still open.
+    pub(crate) fn runs_as(&self) -> State {
+        match self.state {
+            State::Fault => self.suspended.unwrap_or(State::Fault),
+            state => state,
+        }
+    }
+
+    /// Whether it takes the phase's step in a command's way forward.
+    fn goes_forward(&self, action: Action, configures: bool) -> bool {
+        let state = match action {
+            Action::Stop | Action::Disarm => self.runs_as(),
+            _ => self.state,
+        };
+        let again = action == Action::Configure && state == State::Configured;
+        action.begins_in(state) && (configures || !again)
+    }
+
+    /// Whether it takes the phase's step on the way back.
+    fn goes_back(&self, action: Action) -> bool {
+        let restores = action == Action::Configure
+            && self.reconfigured
+            && self.state == State::Configured
+            && matches!(self.before, State::Configured | State::Armed);
+        restores || back(self.state, self.before) == Back::By(action)
+    }
+}
+
+impl Control {
+    /// Lets time pass: orders whose deadline has come have failed.
+    pub(crate) fn tick(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+        let now_ns = self.now_ns;
+        if self.course.as_ref().and_then(Course::at_once_ns).is_some_and(|end| end <= now_ns) {
+            self.at_once("the time for the shutdown was over");
+        }
+        for index in 0..self.devices.len() {
+            if let Some(pending) = self.devices[index].pending
+                && pending.deadline_ns <= now_ns
+            {
+                let timeout_ns = self.devices[index].spec.timeout_ns(pending.action);
+                self.withdraw(index);
+                let text = format!("no answer within {} s", timeout_ns as f64 / 1e9);
+                self.failed(index, pending, &text, None);
+            }
+        }
+        self.advance();
+    }
+
+    /// Begins a command that was found legal.
+    pub(crate) fn begin(&mut self, request: Request) {
+        let mut mode = Mode::Forward;
+        if let Some(mut course) = self.course.take() {
+            let text = format!("given up: {} by {}", request.command, request.who);
+            let given_up = Reason::new(None, None, &text, self.now_ns);
+            course.result.reason.get_or_insert(given_up);
+            self.keep(course, false);
+            // What was not handed out yet is not done at all.
+            for order in std::mem::take(&mut self.orders) {
+                let mut devices = self.devices.iter_mut();
+                if let Some(device) = devices.find(|device| device.waits_for(order.token)) {
+                    device.pending = None;
+                }
+            }
+            mode = Mode::Waiting;
+        }
+        for device in &mut self.devices {
+            device.in_scope = device.stands_in(request.device.as_ref());
+            device.before = device.state;
+            device.had_turn = false;
+            device.reconfigured = false;
+            if device.in_scope && !device.state.is_broken() {
+                device.reason = None;
+            }
+        }
+        let ends = request.command == Command::Shutdown;
+        let result = request.result(Status::UnderWay, self.state(), self.now_ns);
+        let at_once_ns = ends.then(|| self.now_ns.saturating_add(self.drain_ns));
+        self.course = Some(Course { request, result, mode, phase: 0, at_once_ns });
+        self.advance();
+    }
+
+    /// A reply to the order that the device has.
+    pub(crate) fn take_reply(&mut self, index: usize, reply: Result<State, Failed>) {
+        let Some(pending) = self.devices[index].pending else { return };
+        self.withdraw(index);
+        let target = pending.action.target();
+        match reply {
+            Ok(state) if state == target => {
+                let device = &mut self.devices[index];
+                if device.state.is_broken() && state != State::Safe {
+                    device.reason = None;
+                }
+                device.state = state;
+                device.suspended = None;
+                device.must_stop = false;
+            }
+            Ok(state) => {
+                let text = format!("it says that it is {state} and not {target}");
+                self.failed(index, pending, &text, Some(state));
+            }
+            Err(Failed { reason, state }) => self.failed(index, pending, &reason, Some(state)),
+        }
+    }
+
+    /// A device could not do what it was ordered to. `state`: the one that it is in; none: nobody
+    /// knows.
+    fn failed(&mut self, index: usize, pending: Pending, text: &str, state: Option<State>) {
+        let device = &mut self.devices[index];
+        let reason = Reason::new(Some(&device.spec.path), Some(pending.action), text, self.now_ns);
+        match &mut device.reason {
+            // Why it could not be made safe comes behind why it had to be.
+            Some(first) if pending.action == Action::Safe => {
+                let both = format!("{}; then safe: {}", first.text, reason.text);
+                *first = Reason::new(first.device.as_ref(), first.action, &both, first.since_ns);
+            }
+            Some(_) if device.state.is_broken() => {}
+            other => *other = Some(reason.clone()),
+        }
+        if let Some(course) = &mut self.course {
+            course.result.reason.get_or_insert(reason);
+        }
+        if pending.action == Action::Safe {
+            device.state = State::Fault;
+            device.suspended = None;
+            return;
+        }
+        if let Some(state) = state {
+            device.state = state;
+            device.suspended = None;
+        }
+        let Some(course) = &self.course else { return };
+        let lost = match course.mode {
+            // Nobody knows where it is.
+            _ if state.is_none() => true,
+            Mode::Forward => !course.command().rolls_back(),
+            Mode::Back => device.state != device.before,
+            Mode::Waiting | Mode::AtOnce => false,
+        };
+        if lost && (state.is_none() || !device.state.is_broken()) {
+            self.issue(index, Action::Safe, Purpose::Safe);
+        }
+    }
+
+    /// A device reported *fault* or *safe*.
+    pub(crate) fn broke(&mut self, index: usize, state: State, text: &str) {
+        let device = &mut self.devices[index];
+        let reason = Reason::new(Some(&device.spec.path), None, text, self.now_ns);
+        if device.pending.is_some_and(|pending| pending.action.ends_something()) {
+            // It is on its way out of whatever it is in: its reply says where it arrived.
+            device.reason.get_or_insert(reason);
+            return;
+        }
+        if device.state.is_broken() {
+            device.state = state;
+            if state == State::Safe {
+                device.suspended = None;
+            }
+            return;
+        }
+        device.suspended = Some(device.state).filter(|_| state == State::Fault);
+        device.must_stop = device.spec.on_fault == OnFault::StopRun;
+        device.state = state;
+        device.reason = Some(reason.clone());
+        let in_scope = device.in_scope;
+        self.failure.get_or_insert_with(|| reason.clone());
+        self.withdraw(index);
+        if let Some(course) = &mut self.course
+            && in_scope
+            && course.command().rolls_back()
+        {
+            course.result.reason.get_or_insert(reason);
+        }
+    }
+
+    /// A device says that it is well again, in the state in which it reported its fault.
+    pub(crate) fn recover(&mut self, index: usize, state: State) -> bool {
+        let device = &mut self.devices[index];
+        let well = self.course.is_none()
+            && device.state == State::Fault
+            && device.suspended == Some(state);
+        if well {
+            device.state = state;
+            device.suspended = None;
+            device.must_stop = false;
+            let first = device.reason.take();
+            let still = self.devices.iter().find(|device| device.state.is_broken());
+            match still {
+                None => self.failure = None,
+                Some(other) if self.failure == first => self.failure = other.reason.clone(),
+                Some(_) => {}
+            }
+        }
+        well
+    }
+
+    /// Moves on as far as it goes without an answer.
+    pub(crate) fn advance(&mut self) {
+        loop {
+            if self.devices.iter().any(|device| device.pending.is_some()) {
+                return;
+            }
+            let Some(course) = &self.course else {
+                if self.stop_for_a_fault() {
+                    continue;
+                }
+                return;
+            };
+            let failed = course.result.reason.is_some();
+            match course.mode {
+                Mode::AtOnce => self.finish(),
+                Mode::Waiting => self.turn(Mode::Forward),
+                Mode::Forward if failed && course.command().rolls_back() => self.turn(Mode::Back),
+                Mode::Forward | Mode::Back => self.next_group(),
+            }
+        }
+    }
+
+    /// Orders the next devices to do the phase's step, or goes to the next phase, or ends.
+    fn next_group(&mut self) {
+        let Some(course) = &self.course else { return };
+        let (request, phase) = (&course.request, course.phase);
+        let configures = request.command == Command::Configure || request.configuration.is_some();
+        let (phases, purpose) = match course.mode {
+            Mode::Back => (BACK_PHASES, Purpose::Back),
+            _ => (request.command.phases(request.configuration.is_some()), Purpose::Forward),
+        };
+        if purpose == Purpose::Back && self.give_up_strays() {
+            return;
+        }
+        let Some(&action) = phases.get(phase) else { return self.finish() };
+        let goes = |device: &Device| {
+            device.in_scope
+                && !device.had_turn
+                && match purpose {
+                    Purpose::Back => device.goes_back(action),
+                    _ => device.goes_forward(action, configures),
+                }
+        };
+        let orders = self.devices.iter().filter(|device| goes(device)).map(|one| one.spec.order);
+        let order = if action.sinks_first() { orders.min() } else { orders.max() };
+        let group: Vec<usize> = (0..self.devices.len())
+            .filter(|&index| {
+                goes(&self.devices[index]) && Some(self.devices[index].spec.order) == order
+            })
+            .collect();
+        if group.is_empty() {
+            if let Some(course) = &mut self.course {
+                course.phase += 1;
+            }
+            self.devices.iter_mut().for_each(|device| device.had_turn = false);
+        }
+        for index in group {
+            let device = &mut self.devices[index];
+            device.had_turn = true;
+            device.reconfigured |= action == Action::Configure && purpose == Purpose::Forward;
+            self.issue(index, action, purpose);
+        }
+    }
+
+    /// Makes those safe that no step leads back. Says whether there were any.
+    fn give_up_strays(&mut self) -> bool {
+        let stray =
+            |device: &Device| device.in_scope && back(device.state, device.before) == Back::NoWay;
+        let strays: Vec<usize> =
+            (0..self.devices.len()).filter(|&index| stray(&self.devices[index])).collect();
+        for &index in &strays {
+            let device = &mut self.devices[index];
+            let text = format!("no way back from {} to {}", device.state, device.before);
+            let reason = Reason::new(Some(&device.spec.path), None, &text, self.now_ns);
+            device.reason.get_or_insert(reason);
+            self.issue(index, Action::Safe, Purpose::Safe);
+        }
+        !strays.is_empty()
+    }
+
+    fn turn(&mut self, mode: Mode) {
+        if let Some(course) = &mut self.course {
+            course.mode = mode;
+            course.phase = 0;
+        }
+        self.devices.iter_mut().for_each(|device| device.had_turn = false);
+    }
+
+    /// Orders all devices to be safe now, whatever they are at.
+    pub(crate) fn at_once(&mut self, why: &str) {
+        let Some(course) = &mut self.course else { return };
+        if course.mode == Mode::AtOnce {
+            return;
+        }
+        let reason = Reason::new(None, None, why, self.now_ns);
+        course.result.reason.get_or_insert_with(|| reason.clone());
+        self.turn(Mode::AtOnce);
+        for index in 0..self.devices.len() {
+            self.withdraw(index);
+            if self.devices[index].state != State::Safe {
+                self.devices[index].reason.get_or_insert_with(|| reason.clone());
+                self.issue(index, Action::Safe, Purpose::Safe);
+            }
+        }
+    }
+
+    /// Ends the run that a device's fault makes impossible. Says whether it began to.
+    fn stop_for_a_fault(&mut self) -> bool {
+        let mut broken = self.devices.iter_mut().filter(|device| device.must_stop);
+        let Some(device) = broken.next().filter(|_| !self.ended) else { return false };
+        device.must_stop = false;
+        let comment = device.reason.as_ref().map(|reason| reason.to_string());
+        let comment = comment.map(|text| format!("{} failed: {text}", device.spec.kind));
+        let runs = self.devices.iter().map(Device::runs_as);
+        let command = match runs.max_by_key(|state| (state.in_run(), *state == State::Armed)) {
+            Some(state) if state.in_run() => Command::Stop,
+            Some(State::Armed) => Command::Disarm,
+            _ => return true,
+        };
+        self.own_requests += 1;
+        let id = RequestId::own(self.own_requests);
+        let who = "catchment".to_owned();
+        self.begin(Request { id, command, device: None, who, comment, configuration: None });
+        true
+    }
+
+    /// The command under way is at its end.
+    fn finish(&mut self) {
+        let Some(course) = self.course.take() else { return };
+        let command = course.command();
+        let broken = |device: &Device| device.in_scope && device.state.is_broken();
+        let well = match &course.result.reason {
+            None => true,
+            Some(_) => !command.rolls_back() && !self.devices.iter().any(broken),
+        };
+        let arrived = well || !command.rolls_back();
+        if course.request.device.is_none()
+            && arrived
+            && let Ok(target) = transition(self.common, command)
+        {
+            self.common = target;
+        }
+        let common = self.common;
+        for device in &mut self.devices {
+            if device.in_scope && device.suspended != Some(common) {
+                device.suspended = None;
+            }
+            device.in_scope = false;
+        }
+        if well && !self.devices.iter().any(|device| device.state.is_broken()) {
+            self.failure = None;
+        } else if let Some(reason) = &course.result.reason {
+            self.failure.get_or_insert_with(|| reason.clone());
+        }
+        self.ended |= command == Command::Shutdown;
+        self.keep(course, well);
+    }
+
+    /// Remembers how a command ended.
+    fn keep(&mut self, course: Course, well: bool) {
+        let mut result = course.result;
+        result.status = if well { Status::Done } else { Status::Failed };
+        result.state = self.state();
+        result.ended_ns = Some(self.now_ns);
+        self.memory.keep(result.clone());
+        if self.finished.len() >= REQUESTS_REMEMBERED {
+            self.finished.remove(0);
+        }
+        self.finished.push(result);
+    }
+
+    fn issue(&mut self, index: usize, action: Action, purpose: Purpose) {
+        let Some(course) = &self.course else { return };
+        let device = &mut self.devices[index];
+        self.last_token += 1;
+        let token = self.last_token;
+        let deadline_ns = self.now_ns.saturating_add(device.spec.timeout_ns(action));
+        device.pending = Some(Pending { token, action, deadline_ns });
+        self.orders.push(Order {
+            path: device.spec.path.clone(),
+            action,
+            purpose,
+            token,
+            request: course.request.id.clone(),
+            configuration: course.request.configuration,
+            deadline_ns,
+        });
+    }
+
+    /// Takes back the order that a device has, and does not hand it out if it was not yet.
+    fn withdraw(&mut self, index: usize) {
+        if let Some(pending) = self.devices[index].pending.take() {
+            self.orders.retain(|order| order.token != pending.token);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Watching what runs.
