@@ -1,0 +1,87 @@
+//! Which sources lost what, lately.
+
+use catchment_model::ledger::Role;
+use catchment_model::{Entry, Ledger};
+
+use crate::rates::Rates;
+
+/// What grew of one source's losses within the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LossGrowth {
+    /// The source's index in the ledger.
+    pub source: usize,
+    /// Of what kind.
+    pub entry: Entry,
+    /// By how much.
+    pub count: u64,
+    /// How long ago it last grew.
+    pub age_ns: u64,
+}
+
+/// Watches a ledger's entries that mean lost data. 22 samples of 8 bytes per source and such entry:
+/// 2.7 MB for 1,000 sources.
+#[derive(Clone, Debug)]
+pub struct LossWatch {
+    entries: Vec<Entry>,
+    rates: Rates,
+    sources: usize,
+    counters: Vec<u64>,
+}
+
+/// Whether an entry of the ledger means that something that was sent is in no file.
+pub fn is_loss(entry: Entry) -> bool {
+    let gap = matches!(
+        entry,
+        Entry::PacketsDroppedByKernel
+            | Entry::PacketsMissing
+            | Entry::FragmentsMissing
+            | Entry::FragmentsMissingUnrecorded
+    );
+    gap || matches!(entry.role(), Role::PacketsLost | Role::FragmentsLost)
+}
+
+impl LossWatch {
+    /// Watches over that time.
+    pub fn new(window_ns: u64) -> Self {
+        let entries = Entry::ALL.iter().copied().filter(|&entry| is_loss(entry)).collect();
+        Self { entries, rates: Rates::new(window_ns), sources: 0, counters: Vec::new() }
+    }
+
+    /// The ledger as it is now. A first one counts from zero: losses from before one looked show.
+    pub fn push(&mut self, now_ns: u64, ledger: &Ledger) {
+        self.counters.clear();
+        for source in &ledger.sources {
+            self.counters.extend(self.entries.iter().map(|&entry| source[entry]));
+        }
+        if self.sources != ledger.sources.len() {
+            self.sources = ledger.sources.len();
+            self.rates.push(now_ns, &vec![0; self.counters.len()]);
+        }
+        self.rates.push(now_ns, &self.counters);
+    }
+
+    /// Says that a new run began: its ledger counts from zero.
+    pub fn restart(&mut self) {
+        self.rates.restart();
+    }
+
+    /// What grew not longer ago than `within_ns` (the window at most), the worst first.
+    pub fn recent(&self, now_ns: u64, within_ns: u64) -> Vec<LossGrowth> {
+        let mut found = Vec::new();
+        for index in 0..self.rates.len() {
+            if let Some(age_ns) = self.rates.since_grown_ns(index, now_ns)
+                && age_ns <= within_ns
+            {
+                found.push(LossGrowth {
+                    source: index / self.entries.len(),
+                    entry: self.entries[index % self.entries.len()],
+                    // It may have left the window just now.
+                    count: self.rates.grown(index).max(1),
+                    age_ns,
+                });
+            }
+        }
+        found.sort_by_key(|loss| (std::cmp::Reverse(loss.count), loss.source, loss.entry));
+        found
+    }
+}

@@ -1,0 +1,215 @@
+//! One glance: are good data being recorded?
+//!
+//! Computed from the data's flow, not from states: what counts is what reached the disk, and when.
+
+use catchment_model::Entry;
+use serde::{Deserialize, Serialize};
+
+const S: u64 = 1_000_000_000;
+/// How many sources a text names.
+const NAMED: usize = 3;
+
+/// The answer, in the order from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Good data are being recorded.
+    Good,
+    /// Data are being recorded, but not all.
+    Loss,
+    /// Nothing is being recorded.
+    NotRecording,
+}
+
+/// The answer with its words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Good or bad.
+    pub level: Level,
+    /// One line.
+    pub text: String,
+    /// What else is to be known, the worst first.
+    pub reasons: Vec<String>,
+}
+
+/// What data do at this moment. Ages: how long ago, in nanoseconds; none: never in this run.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow<'a> {
+    /// Whether a run is on.
+    pub run: Run<'a>,
+    /// What is broken, if anything is, in plain words.
+    pub fault: Option<&'a str>,
+    /// When anything last came from any source.
+    pub received_age_ns: Option<u64>,
+    /// When an event or slice was last written to disk.
+    pub recorded_age_ns: Option<u64>,
+    /// The sources.
+    pub sources: &'a [SourceFlow<'a>],
+    /// What was lost within [`Limits::loss_ns`], the worst first.
+    pub losses: &'a [Loss<'a>],
+}
+
+/// Whether a run is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run<'a> {
+    /// No run. What is under way, if anything: `start is under way`.
+    None(Option<&'a str>),
+    /// Since so many nanoseconds.
+    Recording {
+        /// How long.
+        since_ns: u64,
+    },
+    /// Somebody paused it.
+    Paused {
+        /// Who.
+        who: &'a str,
+        /// When, as people say it: `03:12`.
+        since: &'a str,
+    },
+}
+
+/// One source.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceFlow<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Whether events are incomplete without it.
+    pub required: bool,
+    /// When anything last came from it.
+    pub received_age_ns: Option<u64>,
+}
+
+/// Something lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss<'a> {
+    /// The source's name.
+    pub source: &'a str,
+    /// Of what kind.
+    pub entry: Entry,
+    /// How many, within [`Limits::loss_ns`].
+    pub count: u64,
+}
+
+/// What counts as long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// A source is silent after this: 5 s.
+    pub silent_ns: u64,
+    /// Something must have reached the disk within this: 5 s, or three frames if that is longer.
+    pub recorded_ns: u64,
+    /// A loss counts for so long: 60 s.
+    pub loss_ns: u64,
+}
+
+impl Limits {
+    /// The usual ones, for frames that are cut that often.
+    pub fn of_frames(frame_ns: u64) -> Self {
+        Self {
+            silent_ns: 5 * S,
+            recorded_ns: frame_ns.saturating_mul(3).max(5 * S),
+            loss_ns: 60 * S,
+        }
+    }
+}
+
+/// Good, with loss, or not recording, and why.
+pub fn verdict(flow: &Flow<'_>, limits: &Limits) -> Verdict {
+    let mut reasons: Vec<String> =
+        flow.fault.iter().map(|fault| format!("fault: {fault}")).collect();
+    if let Some(text) = not_recording(flow, limits) {
+        let text = match flow.fault {
+            // A pause is somebody's wish and not the fault's doing.
+            Some(_) if !matches!(flow.run, Run::Paused { .. }) => {
+                let first = reasons.remove(0);
+                reasons.push(text);
+                first
+            }
+            _ => text,
+        };
+        return Verdict { level: Level::NotRecording, text, reasons };
+    }
+    let worst = worst(flow, limits);
+    let text = match worst.as_slice() {
+        [] => "recording good data".to_owned(),
+        few if few.len() <= NAMED => format!("recording with loss: {}", few.join("; ")),
+        many => {
+            let rest = many.len() - NAMED;
+            let sources = if rest == 1 { "source" } else { "sources" };
+            format!("recording with loss: {}; {rest} more {sources}", many[..NAMED].join("; "))
+        }
+    };
+    let level = if worst.is_empty() { Level::Good } else { Level::Loss };
+    reasons.extend(worst);
+    Verdict { level, text, reasons }
+}
+
+/// A time as people say it.
+pub fn words_of_time(time_ns: u64) -> String {
+    let seconds = time_ns / S;
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        _ => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
+    let since_ns = match flow.run {
+        Run::None(None) => return Some("no run".to_owned()),
+        Run::None(Some(doing)) => return Some(format!("no run yet: {doing}")),
+        Run::Paused { who, since } => return Some(format!("paused by {who} since {since}")),
+        Run::Recording { since_ns } => since_ns,
+    };
+    let ago = words_of_time;
+    match (flow.received_age_ns, flow.recorded_age_ns) {
+        (None, _) if since_ns <= limits.silent_ns => {
+            Some(format!("the run began {} ago, no data yet", ago(since_ns)))
+        }
+        (None, _) => {
+            Some(format!("no data from any source since the run began {} ago", ago(since_ns)))
+        }
+        (Some(age_ns), _) if age_ns > limits.silent_ns => {
+            Some(format!("no data from any source for {}", ago(age_ns)))
+        }
+        (_, Some(age_ns)) if age_ns > limits.recorded_ns => {
+            Some(format!("data arrive but nothing reaches the disk for {}", ago(age_ns)))
+        }
+        (_, None) if since_ns > limits.recorded_ns => {
+            let since = ago(since_ns);
+            Some(format!(
+                "data arrive but nothing has reached the disk since the run began {since} ago"
+            ))
+        }
+        (_, None) => {
+            Some(format!("the run began {} ago, the first data are on their way", ago(since_ns)))
+        }
+        (Some(_), Some(_)) => None,
+    }
+}
+
+/// What is wrong with which source, the worst first: silent ones, then by how much they lost.
+fn worst(flow: &Flow<'_>, limits: &Limits) -> Vec<String> {
+    let Run::Recording { since_ns } = flow.run else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut silent: Vec<(u64, &str)> = flow
+        .sources
+        .iter()
+        .filter(|source| source.required)
+        .map(|source| (source.received_age_ns.unwrap_or(since_ns), source.name))
+        .filter(|(age_ns, _)| *age_ns > limits.silent_ns)
+        .collect();
+    silent.sort_by_key(|(age_ns, _)| std::cmp::Reverse(*age_ns));
+    found.extend(
+        silent.iter().map(|(age, name)| format!("{name} silent for {}", words_of_time(*age))),
+    );
+    let mut named: Vec<&str> = silent.iter().map(|(_, name)| *name).collect();
+    for loss in flow.losses {
+        // The worst kind of a source speaks for it, and its silence before that.
+        if !named.contains(&loss.source) {
+            named.push(loss.source);
+            let kind = loss.entry.name().replace('_', " ");
+            found.push(format!("{} ({} {kind})", loss.source, loss.count));
+        }
+    }
+    found
+}
