@@ -37,6 +37,8 @@ pub const COMMENT_BYTES_MAX: usize = 1_024;
 pub struct Alarms {
     rules: Vec<Followed>,
     alarms: Vec<Alarm>,
+    /// There was no place for an alarm, and none was cleared since.
+    full: bool,
     last_id: u64,
     now_ns: u64,
     not_raised: u64,
@@ -155,6 +157,7 @@ impl Alarms {
         Ok(Self {
             rules: rules.into_iter().map(follow).collect(),
             alarms: Vec::new(),
+            full: false,
             last_id: 0,
             now_ns: 0,
             not_raised: 0,
@@ -198,8 +201,9 @@ impl Alarms {
                 let edge = tracker.step(now_ns, counts, rule);
                 changes.extend(self.apply(rule, thing, tracker, edge));
             }
+            let before = trackers.len();
             trackers.retain(|_, tracker| !tracker.is_forgotten(now_ns, rule));
-            followed = followed.min(FOLLOWED_MAX);
+            followed -= before - trackers.len();
         }
         self.rules = rules;
         let shown = |alarm: &Alarm, rules: &[Followed]| {
@@ -234,6 +238,7 @@ impl Alarms {
             AlarmState::Latched => {
                 alarm.state = AlarmState::Cleared;
                 alarm.cleared_ns = Some(self.now_ns);
+                self.full = false;
             }
             AlarmState::Acknowledged => return Err(AcknowledgeError::Already { id }),
             AlarmState::Cleared => return Err(AcknowledgeError::Cleared { id }),
@@ -279,6 +284,10 @@ impl Alarms {
         tracker: &mut Tracker,
         edge: Option<Edge>,
     ) -> Option<Change> {
+        // Most have nothing to say; and nobody looks through all alarms for each that has no place.
+        if edge.is_none() && (!tracker.on || (self.full && !tracker.raised)) {
+            return None;
+        }
         let source = Some(thing).filter(|thing| !thing.is_empty());
         let mut alarms = self.alarms.iter().enumerate();
         let found = alarms
@@ -286,9 +295,6 @@ impl Alarms {
             .map(|(index, _)| index);
         if edge == Some(Edge::Well) {
             return self.clear(rule, found?, std::mem::take(&mut tracker.raised));
-        }
-        if !tracker.on {
-            return None;
         }
         let (value, text) = (tracker.measure(), rule.words(source, tracker.measure()));
         if tracker.raised {
@@ -338,6 +344,7 @@ impl Alarms {
         } else {
             alarm.state = AlarmState::Cleared;
             alarm.cleared_ns = Some(self.now_ns);
+            self.full = false;
             ChangeKind::Cleared
         };
         // Whoever acknowledged it looks at the page; the others were told and are told again.
@@ -350,7 +357,11 @@ impl Alarms {
         if self.alarms.len() >= ALARMS_MAX {
             let cleared = self.alarms.iter().enumerate();
             let cleared = cleared.filter(|(_, alarm)| alarm.state == AlarmState::Cleared);
-            let (oldest, _) = cleared.min_by_key(|(_, alarm)| alarm.cleared_ns)?;
+            let oldest = cleared.min_by_key(|(_, alarm)| alarm.cleared_ns);
+            let Some((oldest, _)) = oldest else {
+                self.full = true;
+                return None;
+            };
             self.alarms.remove(oldest);
         }
         self.last_id += 1;

@@ -1,0 +1,237 @@
+//! Rates, losses, the verdict and the bottleneck.
+
+use catchment_model::{Entry, Ledger};
+use catchment_watch::{
+    Flow, Level, Limits, Loss, LossWatch, Rates, Run, SourceFlow, Stage, bottleneck, verdict,
+    words_of_time,
+};
+use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+#[test]
+fn a_rate_is_of_the_window_and_not_of_all_time() {
+    let mut rates = Rates::new(10 * S);
+    assert_eq!(rates.per_second(0), None);
+    let mut count = 1_000_000;
+    for step in 0..200 {
+        rates.push(step * S / 2, &[count]);
+        count += if step < 100 { 50 } else { 500 };
+    }
+    let rate = rates.per_second(0).expect("a rate");
+    assert!((rate - 1_000.0).abs() < 1e-9, "{rate}");
+    assert_eq!(rates.grown(0), 10_000);
+    assert_eq!(rates.since_grown_ns(0, 100 * S), Some(S / 2));
+}
+
+#[test]
+fn a_counter_that_falls_began_anew() {
+    let mut rates = Rates::new(10 * S);
+    rates.push(0, &[500]);
+    rates.push(S, &[600]);
+    rates.push(2 * S, &[40]);
+    assert_eq!(rates.grown(0), 140);
+    assert_eq!(rates.per_second(0), Some(70.0));
+    // It was told: even what has grown past the old value all came since.
+    rates.restart();
+    rates.push(3 * S, &[50]);
+    assert_eq!(rates.grown(0), 190);
+}
+
+#[test]
+fn another_number_of_counters_begins_all_anew_and_time_does_not_go_back() {
+    let mut rates = Rates::new(S);
+    rates.push(5 * S, &[1, 2]);
+    rates.push(4 * S, &[2, 2]);
+    assert_eq!((rates.per_second(0), rates.grown(0)), (None, 1));
+    rates.push(6 * S, &[7]);
+    assert_eq!((rates.len(), rates.grown(0), rates.grown(1)), (1, 0, 0));
+    assert_eq!(rates.per_second(1), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn rates_agree_with_a_list_of_all_that_was_seen(
+        steps in prop::collection::vec((0_u64..3_000, 0_u64..1_000, any::<bool>()), 2..200),
+    ) {
+        let window_ns = 10 * S;
+        let mut rates = Rates::new(window_ns);
+        let (mut now_ns, mut counter, mut total) = (0, 0, 0);
+        let mut seen = Vec::new();
+        for (wait_ms, more, anew) in steps {
+            now_ns += wait_ms * MS;
+            if !seen.is_empty() {
+                // A restart shows only if the counter is lower than before.
+                let restarts = anew && more < counter;
+                counter = if restarts { more } else { counter + more };
+                total += more;
+            }
+            seen.push((now_ns, total));
+            rates.push(now_ns, &[counter]);
+        }
+        // It is counted from something seen before the window began, and from the last such thing but
+        // for what came within a twentieth of the window after it.
+        let begin_ns = now_ns.saturating_sub(window_ns).max(seen[0].0);
+        let before = |time_ns: u64| time_ns <= begin_ns;
+        let passed = |time_ns: u64| {
+            seen.iter().any(|other| other.0 >= time_ns + window_ns / 20 && before(other.0))
+        };
+        let base = seen.iter().filter(|(time_ns, _)| before(*time_ns) && !passed(*time_ns));
+        let allowed: Vec<u64> = base.map(|(_, then)| total - then).collect();
+        prop_assert!(allowed.contains(&rates.grown(0)), "{} of {allowed:?}", rates.grown(0));
+    }
+}
+
+#[test]
+fn losses_are_named_by_source_and_kind_the_worst_first_until_they_are_old() {
+    let mut watch = LossWatch::new(60 * S);
+    let mut ledger = Ledger::new(3);
+    ledger.sources[2][Entry::FragmentsLate] = 4;
+    watch.push(S, &ledger);
+    assert_eq!(watch.recent(S, 60 * S).len(), 1, "what was lost before one looked shows");
+    ledger.sources[0][Entry::FragmentsMissing] = 9;
+    ledger.sources[1][Entry::FragmentsRecorded] = 100;
+    ledger.sources[1][Entry::FragmentsDuplicate] = 100;
+    watch.push(30 * S, &ledger);
+    let recent = watch.recent(31 * S, 60 * S);
+    let found: Vec<_> = recent.iter().map(|loss| (loss.source, loss.entry, loss.count)).collect();
+    assert_eq!(found, [(0, Entry::FragmentsMissing, 9), (2, Entry::FragmentsLate, 4)]);
+    assert_eq!(recent[0].age_ns, S);
+    for second in 31..95 {
+        watch.push(second * S, &ledger);
+    }
+    assert!(watch.recent(94 * S, 60 * S).is_empty());
+}
+
+#[test]
+fn a_new_run_shows_its_own_losses_even_if_they_are_as_many_as_the_last_ones() {
+    let mut watch = LossWatch::new(60 * S);
+    let mut ledger = Ledger::new(1);
+    ledger.sources[0][Entry::FragmentsMissing] = 5;
+    watch.push(0, &ledger);
+    watch.restart();
+    watch.push(100 * S, &ledger);
+    assert_eq!(watch.recent(100 * S, 60 * S).len(), 1);
+}
+
+const SOURCES: [SourceFlow<'static>; 2] = [
+    SourceFlow { name: "rich-03", required: true, received_age_ns: Some(100 * MS) },
+    SourceFlow { name: "spare", required: false, received_age_ns: None },
+];
+
+fn good() -> Flow<'static> {
+    Flow {
+        run: Run::Recording { since_ns: 600 * S },
+        fault: None,
+        received_age_ns: Some(100 * MS),
+        recorded_age_ns: Some(900 * MS),
+        sources: &SOURCES,
+        losses: &[],
+    }
+}
+
+fn judge(flow: &Flow<'_>) -> (Level, String) {
+    let verdict = verdict(flow, &Limits::of_frames(S));
+    (verdict.level, verdict.text)
+}
+
+fn not(text: &str) -> (Level, String) {
+    (Level::NotRecording, text.to_owned())
+}
+
+#[test]
+fn data_that_reach_the_disk_are_good_whoever_is_only_optional() {
+    assert_eq!(judge(&good()), (Level::Good, "recording good data".to_owned()));
+}
+
+#[test]
+fn losses_are_named_three_at_most() {
+    let loss = |source| Loss { source, entry: Entry::FragmentsMissing, count: 12 };
+    let losses = [loss("a"), loss("b"), loss("a"), loss("c"), loss("d")];
+    let few = Flow { losses: &losses[..3], ..good() };
+    let text = "recording with loss: a (12 fragments missing); b (12 fragments missing)";
+    assert_eq!(judge(&few), (Level::Loss, text.to_owned()));
+    let many = verdict(&Flow { losses: &losses, ..good() }, &Limits::of_frames(S));
+    assert!(many.text.ends_with("c (12 fragments missing); 1 more source"), "{}", many.text);
+    assert_eq!(many.reasons.len(), 4);
+}
+
+#[test]
+fn a_required_source_that_is_silent_is_a_loss_and_comes_before_others() {
+    let silent = SourceFlow { received_age_ns: Some(8 * S), ..SOURCES[0] };
+    let never = SourceFlow { name: "tof-1", required: true, received_age_ns: None };
+    let losses = [Loss { source: "rich-03", entry: Entry::FragmentsMissing, count: 3 }];
+    let flow = Flow { sources: &[silent, never], losses: &losses, ..good() };
+    let text = "recording with loss: tof-1 silent for 10 min; rich-03 silent for 8 s";
+    assert_eq!(judge(&flow), (Level::Loss, text.to_owned()));
+}
+
+#[test]
+fn every_way_of_not_recording_says_why() {
+    let flow = Flow { run: Run::None(None), ..good() };
+    assert_eq!(judge(&flow), not("no run"));
+    let flow = Flow { run: Run::None(Some("start is under way")), ..good() };
+    assert_eq!(judge(&flow), not("no run yet: start is under way"));
+    let flow = Flow { run: Run::Paused { who: "ada", since: "03:12" }, ..good() };
+    assert_eq!(judge(&flow), not("paused by ada since 03:12"));
+    let flow = Flow { received_age_ns: Some(12 * S), ..good() };
+    assert_eq!(judge(&flow), not("no data from any source for 12 s"));
+    let flow = Flow { recorded_age_ns: Some(8 * S), ..good() };
+    assert_eq!(judge(&flow), not("data arrive but nothing reaches the disk for 8 s"));
+    let young = Flow { run: Run::Recording { since_ns: 3 * S }, recorded_age_ns: None, ..good() };
+    assert_eq!(judge(&young), not("the run began 3 s ago, the first data are on their way"));
+    let flow = Flow { received_age_ns: None, ..young };
+    assert_eq!(judge(&flow), not("the run began 3 s ago, no data yet"));
+    let flow = Flow { received_age_ns: None, recorded_age_ns: None, ..good() };
+    assert_eq!(judge(&flow), not("no data from any source since the run began 10 min ago"));
+    let flow = Flow { recorded_age_ns: None, ..good() };
+    let text = "data arrive but nothing has reached the disk since the run began 10 min ago";
+    assert_eq!(judge(&flow), not(text));
+}
+
+#[test]
+fn a_fault_comes_first_where_nothing_is_recorded_and_stands_beside_good_data() {
+    let flow = Flow { fault: Some("disk full"), recorded_age_ns: Some(8 * S), ..good() };
+    let bad = verdict(&flow, &Limits::of_frames(S));
+    assert_eq!((bad.level, bad.text.as_str()), (Level::NotRecording, "fault: disk full"));
+    assert_eq!(bad.reasons, ["data arrive but nothing reaches the disk for 8 s"]);
+    let fine = verdict(&Flow { fault: Some("disk full"), ..good() }, &Limits::of_frames(S));
+    assert_eq!((fine.level, fine.reasons.len()), (Level::Good, 1));
+    let flow = Flow { run: Run::Paused { who: "ada", since: "03:12" }, ..flow };
+    assert_eq!(judge(&flow), not("paused by ada since 03:12"));
+}
+
+#[test]
+fn long_frames_are_waited_for() {
+    let flow = Flow { recorded_age_ns: Some(25 * S), ..good() };
+    assert_eq!(verdict(&flow, &Limits::of_frames(10 * S)).level, Level::Good);
+    assert_eq!(verdict(&flow, &Limits::of_frames(8 * S)).level, Level::NotRecording);
+}
+
+#[test]
+fn times_are_said_as_people_say_them() {
+    let said: Vec<String> =
+        [0, 119, 120, 7_199, 7_200, 90_000].map(|seconds| words_of_time(seconds * S)).into();
+    assert_eq!(said, ["0 s", "119 s", "2 min", "119 min", "2 h 0 min", "25 h 0 min"]);
+}
+
+#[test]
+fn the_slow_stage_limits_and_of_full_queues_the_last() {
+    let stage = |fill, input_per_second, output_per_second| Stage {
+        fill,
+        input_per_second,
+        output_per_second,
+    };
+    assert_eq!(bottleneck(&[]), None);
+    assert_eq!(bottleneck(&[stage(0.1, 9.0, 5.0), stage(0.0, 5.0, 5.0)]), None);
+    // A queue that empties is no sign of a slow stage.
+    assert_eq!(bottleneck(&[stage(0.5, 5.0, 9.0)]), None);
+    let slow_build = [stage(0.0, 9.0, 9.0), stage(0.4, 9.0, 7.0), stage(0.1, 7.0, 7.0)];
+    assert_eq!(bottleneck(&slow_build), Some(1));
+    let slow_disk = [stage(0.99, 9.0, 5.0), stage(0.995, 5.0, 5.0), stage(0.99, 5.0, 5.0)];
+    assert_eq!(bottleneck(&slow_disk), Some(2));
+    assert_eq!(bottleneck(&[stage(f64::NAN, 1.0, 0.0)]), None);
+}
