@@ -258,9 +258,12 @@ impl Control {
         }
     }
 
-    /// What went wrong first, until a command succeeds and no device is in *safe* or *fault*.
+    /// What went wrong first, until another command begins and no device is in *safe* or *fault*.
     pub fn reason(&self) -> Option<&Reason> {
-        self.failure.as_ref()
+        let now = self.course.as_ref().and_then(|course| course.result.reason.as_ref());
+        let broken = self.devices.iter().find(|device| device.state.is_broken());
+        let broken = broken.and_then(|device| device.reason.as_ref());
+        self.failure.as_ref().or(now).or(broken)
     }
 
     /// The commands that may be given now.

@@ -17,7 +17,7 @@
 use crate::control::{Control, Failed, Order, Purpose};
 use crate::device::{DevicePath, DeviceSpec, OnFault};
 use crate::request::{CommandResult, REQUESTS_REMEMBERED, Reason, Request, RequestId, Status};
-use crate::state::{Action, BACK_PHASES, Back, Command, State, back, transition};
+use crate::state::{Action, BACK_PHASES, Back, Command, State, back};
 
 /// A command under way.
 #[derive(Clone, Debug)]
@@ -71,6 +71,12 @@ impl Course {
         self.request.command
     }
 
+    /// All of it that decides what comes next.
+    #[cfg(test)]
+    pub(crate) fn decisive(&self) -> impl std::fmt::Debug + use<> {
+        (self.command(), self.mode, self.phase, self.result.reason.is_some())
+    }
+
     pub(crate) fn at_once_ns(&self) -> Option<u64> {
         self.at_once_ns.filter(|_| self.mode != Mode::AtOnce)
     }
@@ -90,6 +96,13 @@ impl Device {
             had_turn: false,
             reconfigured: false,
         }
+    }
+
+    /// All of it that decides what comes next.
+    #[cfg(test)]
+    pub(crate) fn decisive(&self) -> impl std::fmt::Debug + use<> {
+        let flags = [self.must_stop, self.in_scope, self.had_turn, self.reconfigured];
+        (self.state, self.suspended, self.doing(), self.before, flags)
     }
 
     pub(crate) fn waits_for(&self, token: u64) -> bool {
@@ -167,7 +180,8 @@ impl Control {
         if let Some(mut course) = self.course.take() {
             let text = format!("given up: {} by {}", request.command, request.who);
             let given_up = Reason::new(None, None, &text, self.now_ns);
-            course.result.reason.get_or_insert(given_up);
+            let reason = course.result.reason.get_or_insert(given_up);
+            self.failure.get_or_insert_with(|| reason.clone());
             self.keep(course, false);
             // What was not handed out yet is not done at all.
             for order in std::mem::take(&mut self.orders) {
@@ -178,12 +192,15 @@ impl Control {
             }
             mode = Mode::Waiting;
         }
+        if !self.devices.iter().any(|device| device.state.is_broken()) {
+            self.failure = None;
+        }
         for device in &mut self.devices {
             device.in_scope = device.stands_in(request.device.as_ref());
             device.before = device.state;
             device.had_turn = false;
             device.reconfigured = false;
-            if device.in_scope && !device.state.is_broken() {
+            if device.in_scope && !device.state.is_broken() && device.pending.is_none() {
                 device.reason = None;
             }
         }
@@ -444,11 +461,8 @@ impl Control {
             Some(_) => !command.rolls_back() && !self.devices.iter().any(broken),
         };
         let arrived = well || !command.rolls_back();
-        if course.request.device.is_none()
-            && arrived
-            && let Ok(target) = transition(self.common, command)
-        {
-            self.common = target;
+        if course.request.device.is_none() && arrived {
+            self.common = command.leads_to(self.common);
         }
         let common = self.common;
         for device in &mut self.devices {
@@ -456,6 +470,9 @@ impl Control {
                 device.suspended = None;
             }
             device.in_scope = false;
+            device.before = State::Idle;
+            device.had_turn = false;
+            device.reconfigured = false;
         }
         if well && !self.devices.iter().any(|device| device.state.is_broken()) {
             self.failure = None;

@@ -22,6 +22,8 @@ mod device;
 mod property;
 mod request;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use control::{Control, DRAIN_NS_MAX, DeviceStatus, Failed, Order, Purpose, Reply, UnderWay};
 pub use device::{

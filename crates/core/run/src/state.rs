@@ -189,6 +189,19 @@ impl Command {
         matches!(self, Self::Configure | Self::Arm | Self::Start | Self::Pause | Self::Resume)
     }
 
+    /// Where the tree is after it, from where it was brought to before. Somebody may stop what one
+    /// device records alone: the others do not move.
+    pub(crate) fn leads_to(self, common: State) -> State {
+        match self {
+            Self::Stop | Self::Disarm if common == State::Idle => common,
+            Self::Configure | Self::Stop | Self::Disarm => State::Configured,
+            Self::Arm => State::Armed,
+            Self::Start | Self::Resume => State::Recording,
+            Self::Pause => State::Paused,
+            Self::Reset | Self::Shutdown => State::Idle,
+        }
+    }
+
     /// The steps that devices take for this command, one after the other through the whole tree.
     /// `anew`: with a configuration that the request names.
     pub(crate) fn phases(self, anew: bool) -> &'static [Action] {

@@ -1,0 +1,379 @@
+//! What control promises, one thing at a time.
+
+use catchment_run::{
+    Action, Answer, COMMENT_BYTES_MAX, Command, Control, DeviceError, DevicePath, DeviceSpec,
+    Failed, Kind, OnFault, Order, Property, PropertyError, Purpose, REASON_BYTES_MAX, Refusal,
+    Reply, Request, RequestId, Schema, State, Status, transition,
+};
+use serde_json::json;
+
+const S: u64 = 1_000_000_000;
+const PATHS: [&str; 4] = ["node/write", "node/build", "node/receive", "node/emulator"];
+
+fn path(text: &str) -> DevicePath {
+    DevicePath::new(text).expect("a path")
+}
+
+fn request(id: &str, command: Command) -> Request {
+    Request {
+        id: RequestId::new(id).expect("an id"),
+        command,
+        device: None,
+        who: "ada".into(),
+        comment: None,
+        configuration: None,
+    }
+}
+
+struct Rig {
+    control: Control,
+    now_ns: u64,
+    /// Every order that was handed out, as text.
+    log: Vec<String>,
+    requests: u32,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self::of(|spec| spec)
+    }
+
+    fn of(change: impl Fn(DeviceSpec) -> DeviceSpec) -> Self {
+        let order = |(order, text): (usize, &&str)| {
+            change(DeviceSpec::new(path(text), "device", order as u32))
+        };
+        let specs = PATHS.iter().enumerate().map(order).collect();
+        let control = Control::new(specs, 20 * S).expect("devices");
+        Self { control, now_ns: 0, log: Vec::new(), requests: 0 }
+    }
+
+    fn ask(&mut self, command: Command) -> Answer {
+        self.requests += 1;
+        self.control.request(self.now_ns, request(&self.requests.to_string(), command))
+    }
+
+    fn orders(&mut self) -> Vec<Order> {
+        let orders = self.control.poll(self.now_ns);
+        let name = |order: &Order| {
+            let back = if order.purpose == Purpose::Back { " back" } else { "" };
+            format!("{} {}{back}", &order.path.as_str()["node/".len()..], order.action)
+        };
+        self.log.extend(orders.iter().map(name));
+        orders
+    }
+
+    fn reply(&mut self, order: &Order, reply: Result<State, Failed>) -> Reply {
+        self.control.reply(self.now_ns, &order.path, order.token, reply)
+    }
+
+    /// Devices do what they are ordered to, except those that `fails` picks.
+    fn run(&mut self, fails: impl Fn(&Order) -> Option<State>) {
+        loop {
+            let orders = self.orders();
+            if orders.is_empty() {
+                return;
+            }
+            for order in orders {
+                let reply = match fails(&order) {
+                    None => Ok(order.action.target()),
+                    Some(state) => Err(Failed { reason: "the port is taken".into(), state }),
+                };
+                assert_eq!(self.reply(&order, reply), Reply::Taken);
+            }
+        }
+    }
+
+    fn go(&mut self, command: Command) {
+        assert!(matches!(self.ask(command), Answer::Started(_)), "{command}");
+        self.run(|_| None);
+        self.log.clear();
+    }
+
+    fn states(&self) -> Vec<State> {
+        self.control.devices().iter().map(|device| device.state).collect()
+    }
+
+    fn status(&self) -> Status {
+        let id = RequestId::new(self.requests.to_string()).expect("an id");
+        self.control.result(&id).expect("it was asked").status
+    }
+}
+
+#[test]
+fn the_table_of_transitions_is_what_the_contract_says() {
+    let mut legal = Vec::new();
+    for &state in State::ALL {
+        let commands = Command::ALL.iter().filter(|&&command| transition(state, command).is_ok());
+        let names: Vec<&str> = commands.map(|command| command.name()).collect();
+        legal.push(format!("{state}: {}", names.join(" ")));
+    }
+    assert_eq!(
+        legal,
+        [
+            "idle: configure start shutdown",
+            "configured: configure arm start shutdown",
+            "armed: start disarm shutdown",
+            "recording: pause stop shutdown",
+            "paused: resume stop shutdown",
+            "safe: stop reset shutdown",
+            "fault: stop reset shutdown",
+        ]
+    );
+    let illegal = transition(State::Idle, Command::Pause).expect_err("nothing to pause");
+    assert_eq!(illegal.to_string(), "cannot pause while idle: nothing is being recorded");
+    let illegal = transition(State::Fault, Command::Start).expect_err("broken");
+    assert_eq!(illegal.to_string(), "cannot start while fault: it must be reset first");
+}
+
+#[test]
+fn start_reaches_sinks_first_and_stop_reaches_sources_first() {
+    let mut rig = Rig::new();
+    rig.ask(Command::Start);
+    rig.run(|_| None);
+    let expected: Vec<String> = ["configure", "arm", "start"]
+        .iter()
+        .flat_map(|step| PATHS.map(|path| format!("{} {step}", &path["node/".len()..])))
+        .collect();
+    assert_eq!(rig.log, expected);
+    assert_eq!(rig.control.state(), State::Recording);
+    rig.log.clear();
+    rig.ask(Command::Stop);
+    rig.run(|_| None);
+    assert_eq!(rig.log, ["emulator stop", "receive stop", "build stop", "write stop"]);
+    assert_eq!((rig.control.state(), rig.status()), (State::Configured, Status::Done));
+}
+
+#[test]
+fn a_failed_start_takes_the_others_back_and_says_why() {
+    let mut rig = Rig::new();
+    rig.ask(Command::Start);
+    rig.run(|order| {
+        let fails = order.action == Action::Arm && order.path == path("node/receive");
+        fails.then_some(State::Configured)
+    });
+    assert_eq!(rig.states(), [State::Idle; 4]);
+    assert_eq!(
+        rig.log[7..][..3],
+        ["build disarm back", "write disarm back", "emulator reset back"]
+    );
+    assert_eq!(rig.status(), Status::Failed);
+    let reason = rig.control.reason().expect("a reason").to_string();
+    assert_eq!(reason, "node/receive: arm: the port is taken");
+    let device = rig.control.device(&path("node/receive")).expect("a device");
+    assert_eq!(device.reason.expect("kept").text, "the port is taken");
+    rig.go(Command::Start);
+    assert_eq!(rig.control.reason(), None);
+}
+
+#[test]
+fn a_hanging_device_is_made_safe_and_its_late_reply_changes_nothing() {
+    let mut rig = Rig::new();
+    rig.go(Command::Start);
+    rig.ask(Command::Stop);
+    let hanging = rig.orders().remove(0);
+    assert_eq!(rig.control.next_deadline_ns(), Some(hanging.deadline_ns));
+    rig.now_ns = hanging.deadline_ns - 1;
+    assert!(rig.orders().is_empty());
+    rig.now_ns += 1;
+    assert_eq!(rig.reply(&hanging, Ok(State::Configured)), Reply::Late);
+    rig.run(|_| None);
+    use State::{Configured, Safe};
+    assert_eq!(rig.states(), [Configured, Configured, Configured, Safe]);
+    assert_eq!((rig.control.state(), rig.control.late_replies()), (Safe, 1));
+    assert_eq!(rig.control.legal(), [Command::Reset, Command::Shutdown]);
+    assert_eq!(rig.control.reason().expect("kept").text, "no answer within 10 s");
+    assert!(!rig.control.report(rig.now_ns, &hanging.path, State::Configured, ""));
+    assert_eq!(rig.reply(&hanging, Ok(State::Configured)), Reply::Late);
+    rig.go(Command::Reset);
+    assert_eq!((rig.states(), rig.control.reason()), (vec![State::Idle; 4], None));
+}
+
+#[test]
+fn a_full_disk_heals_by_itself_or_the_run_is_stopped() {
+    let mut rig = Rig::new();
+    rig.go(Command::Start);
+    assert!(rig.control.report(1, &path("node/write"), State::Fault, "disk full"));
+    assert_eq!(rig.control.state(), State::Fault);
+    assert_eq!(rig.control.reason().expect("a reason").to_string(), "node/write: disk full");
+    assert!(rig.control.report(2, &path("node/write"), State::Recording, ""));
+    assert_eq!((rig.control.state(), rig.control.reason()), (State::Recording, None));
+    assert!(rig.control.report(3, &path("node/write"), State::Fault, "disk full"));
+    assert!(rig.control.legal().contains(&Command::Stop));
+    rig.ask(Command::Stop);
+    rig.run(|_| None);
+    assert_eq!((rig.states(), rig.status()), (vec![State::Configured; 4], Status::Done));
+    assert!(!rig.control.legal().contains(&Command::Stop));
+}
+
+#[test]
+fn a_device_without_which_there_is_no_run_stops_it() {
+    let mut rig = Rig::of(|spec| spec.on_fault(OnFault::StopRun));
+    rig.go(Command::Start);
+    rig.control.take_finished();
+    assert!(rig.control.report(1, &path("node/build"), State::Fault, "the thread ended"));
+    let busy = rig.control.under_way().expect("control stops it");
+    assert_eq!((busy.command, busy.who.as_str()), (Command::Stop, "catchment"));
+    assert!(busy.comment.expect("why").contains("the thread ended"));
+    rig.run(|_| None);
+    assert_eq!(rig.states(), [State::Configured; 4]);
+    let finished = rig.control.take_finished();
+    assert_eq!((finished.len(), finished[0].status), (1, Status::Done));
+}
+
+#[test]
+fn a_repeated_request_is_done_once_and_answered_alike() {
+    let mut rig = Rig::new();
+    let start = request("same", Command::Start);
+    let Answer::Started(started) = rig.control.request(0, start.clone()) else { panic!("refused") };
+    assert_eq!(rig.control.request(0, start.clone()), Answer::Repeat(started));
+    rig.control.note_run(17);
+    rig.run(|_| None);
+    let Answer::Repeat(done) = rig.control.request(5, start.clone()) else { panic!("again") };
+    assert_eq!((done.status, done.run, done.ended_ns), (Status::Done, Some(17), Some(0)));
+    let other = Request { command: Command::Stop, ..start.clone() };
+    let answer = rig.control.request(5, other);
+    assert!(matches!(answer, Answer::Refused(Refusal::IdUsed { .. })));
+    assert!(rig.orders().is_empty());
+    // A refusal is remembered, too: a retry must not pause a run that has since begun.
+    let refused = request("early", Command::Resume);
+    let first = rig.control.request(6, refused.clone());
+    rig.go(Command::Pause);
+    assert_eq!(rig.control.request(7, refused), first);
+    let long = Request { comment: Some("x".repeat(COMMENT_BYTES_MAX + 1)), ..start };
+    assert!(matches!(rig.control.request(8, long), Answer::Refused(Refusal::TooLong { .. })));
+}
+
+#[test]
+fn one_command_at_a_time_and_the_refusal_says_who_is_waited_for() {
+    let mut rig = Rig::new();
+    rig.ask(Command::Start);
+    let Answer::Refused(refusal) = rig.ask(Command::Stop) else { panic!("two at a time") };
+    assert_eq!(refusal.to_string(), "start by ada is under way, waiting for node/write");
+}
+
+#[test]
+fn a_shutdown_gives_up_what_is_under_way_and_ends_in_time_even_if_nobody_answers() {
+    let mut rig = Rig::new();
+    rig.ask(Command::Start);
+    let given_up = rig.orders().remove(0);
+    assert!(matches!(rig.ask(Command::Shutdown), Answer::Started(_)));
+    let result = rig.control.result(&given_up.request).expect("remembered");
+    assert_eq!(result.status, Status::Failed);
+    assert_eq!(result.reason.expect("why").text, "given up: shutdown by ada");
+    let mut ended_ns = 0;
+    while let Some(deadline_ns) = rig.control.next_deadline_ns() {
+        rig.now_ns = deadline_ns;
+        ended_ns = deadline_ns;
+        rig.orders();
+    }
+    assert!(rig.control.ended());
+    assert!(ended_ns <= 21 * S, "{ended_ns}");
+    let Answer::Refused(Refusal::Ended) = rig.ask(Command::Start) else { panic!("it ended") };
+}
+
+#[test]
+fn a_shutdown_drains_in_order_and_a_second_signal_ends_it_at_once() {
+    let mut rig = Rig::new();
+    rig.go(Command::Start);
+    assert!(!rig.control.hurry(0));
+    rig.ask(Command::Shutdown);
+    let order = rig.orders().remove(0);
+    assert_eq!((order.path.as_str(), order.action), ("node/emulator", Action::Stop));
+    assert!(rig.control.hurry(1));
+    rig.run(|_| None);
+    assert_eq!(rig.log[1..], ["write safe", "build safe", "receive safe", "emulator safe"]);
+    assert!(rig.control.ended());
+    assert_eq!(rig.status(), Status::Failed);
+}
+
+#[test]
+fn a_device_alone_goes_without_the_others() {
+    let alone = [Command::Start, Command::Stop];
+    let mut rig = Rig::of(|spec| match spec.path.as_str() {
+        "node/emulator" => spec.alone(&alone),
+        _ => spec,
+    });
+    rig.go(Command::Start);
+    let of = |id: &str, command, device: &str| Request {
+        device: Some(path(device)),
+        ..request(id, command)
+    };
+    let answer = rig.control.request(0, of("a", Command::Stop, "node/write"));
+    assert!(matches!(answer, Answer::Refused(Refusal::NotAlone { .. })));
+    let answer = rig.control.request(0, of("b", Command::Stop, "node/nowhere"));
+    assert!(matches!(answer, Answer::Refused(Refusal::NoDevice { .. })));
+    rig.control.request(0, of("c", Command::Stop, "node/emulator"));
+    rig.run(|_| None);
+    assert_eq!(rig.states()[2..], [State::Recording, State::Configured]);
+    assert_eq!(rig.control.state(), State::Recording);
+    rig.go(Command::Pause);
+    assert_eq!(rig.states()[2..], [State::Paused, State::Configured]);
+    rig.go(Command::Stop);
+    assert_eq!(rig.states(), [State::Configured; 4]);
+}
+
+#[test]
+fn impossible_trees_paths_and_ids_are_refused() {
+    let spec = |text| DeviceSpec::new(path(text), "device", 0);
+    let bad = |specs: Vec<DeviceSpec>| Control::new(specs, S).expect_err("impossible");
+    assert_eq!(bad(Vec::new()), DeviceError::None);
+    assert!(matches!(bad(vec![spec("a"), spec("a")]), DeviceError::Twice { .. }));
+    let timeless = spec("a").timeout(Action::Safe, 0);
+    assert!(matches!(bad(vec![timeless]), DeviceError::Timeout { .. }));
+    for text in
+        ["", "/a", "a/", "a//b", "a b", "..", "a/../b", "ä", &"a/".repeat(9), &"a".repeat(300)]
+    {
+        assert!(DevicePath::new(text).is_err(), "{text}");
+    }
+    assert!(path("node/a").is_within(&path("node")) && !path("node2/a").is_within(&path("node")));
+    for text in ["", "a b", "ä", &"a".repeat(129)] {
+        assert!(RequestId::new(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn reasons_are_cut_to_what_is_kept() {
+    let mut rig = Rig::new();
+    let long = "ä".repeat(REASON_BYTES_MAX);
+    assert!(rig.control.report(0, &path("node/write"), State::Fault, &long));
+    assert_eq!(rig.control.reason().expect("a reason").text.len(), REASON_BYTES_MAX);
+}
+
+#[test]
+fn properties_are_json_schema_and_values_are_checked() {
+    let number = Property::new("buffer_bytes", Kind::Integer, "how much").unit("bytes");
+    let choice = Kind::Choice(vec!["lz4".into(), "none".into()]);
+    let properties = vec![
+        number.range(1.0, 4096.0).writable(),
+        Property::new("codec", choice, "which").writable(),
+        Property::new("fill", Kind::Number, "how full"),
+    ];
+    let schema = Schema::new("write", properties.clone()).expect("a schema");
+    assert_eq!(
+        schema.json(),
+        json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "write",
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {
+                "buffer_bytes": {"type": "integer", "minimum": 1, "maximum": 4096,
+                                 "unit": "bytes", "description": "how much"},
+                "codec": {"enum": ["lz4", "none"], "description": "which"},
+                "fill": {"type": "number", "readOnly": true, "description": "how full"},
+            },
+        })
+    );
+    let check = |value: serde_json::Value| schema.check(value.as_object().expect("an object"));
+    assert_eq!(check(json!({"buffer_bytes": 17, "codec": "lz4"})), Ok(()));
+    let error = check(json!({"buffer_bytes": 5000})).expect_err("too much");
+    assert_eq!(error.to_string(), "buffer_bytes must be from 1 to 4096, not 5000");
+    assert!(matches!(check(json!({"buffer_bytes": 1.5})), Err(PropertyError::Kind { .. })));
+    assert!(matches!(check(json!({"codec": "zip"})), Err(PropertyError::Kind { .. })));
+    assert!(matches!(check(json!({"fill": 0.5})), Err(PropertyError::ReadOnly { .. })));
+    assert!(matches!(check(json!({"other": 0})), Err(PropertyError::Unknown { .. })));
+    let twice = [properties.clone(), properties].concat();
+    assert!(matches!(Schema::new("", twice), Err(PropertyError::Schema { .. })));
+    let upside_down = Property::new("x", Kind::Number, "").range(2.0, 1.0);
+    assert!(matches!(Schema::new("", vec![upside_down]), Err(PropertyError::Schema { .. })));
+}
