@@ -145,10 +145,16 @@ impl Device {
 
     /// Whether it takes the phase's step on the way back.
     fn goes_back(&self, action: Action) -> bool {
-        let restores = action == Action::Configure
-            && self.reconfigured
-            && self.state == State::Configured
-            && matches!(self.before, State::Configured | State::Armed);
+        // What was given another configuration is not where it was until it has the old one again.
+        let restores = match action {
+            Action::Disarm => self.state == State::Armed && self.before == State::Armed,
+            Action::Configure => {
+                self.state == State::Configured
+                    && matches!(self.before, State::Configured | State::Armed)
+            }
+            _ => false,
+        };
+        let restores = restores && self.reconfigured;
         restores || back(self.state, self.before) == Back::By(action)
     }
 }
@@ -216,6 +222,7 @@ impl Control {
         let Some(pending) = self.devices[index].pending else { return };
         self.withdraw(index);
         let target = pending.action.target();
+        let back = self.course.as_ref().is_some_and(|course| course.mode == Mode::Back);
         match reply {
             Ok(state) if state == target => {
                 let device = &mut self.devices[index];
@@ -225,6 +232,9 @@ impl Control {
                 device.state = state;
                 device.suspended = None;
                 device.must_stop = false;
+                if pending.action == Action::Configure && back {
+                    device.reconfigured = false;
+                }
             }
             Ok(state) => {
                 let text = format!("it says that it is {state} and not {target}");
@@ -265,7 +275,7 @@ impl Control {
             // Nobody knows where it is.
             _ if state.is_none() => true,
             Mode::Forward => !course.command().rolls_back(),
-            Mode::Back => device.state != device.before,
+            Mode::Back => device.state != device.before || device.reconfigured,
             Mode::Waiting | Mode::AtOnce => false,
         };
         if lost && (state.is_none() || !device.state.is_broken()) {

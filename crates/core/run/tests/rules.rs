@@ -287,6 +287,41 @@ fn a_shutdown_drains_in_order_and_a_second_signal_ends_it_at_once() {
 }
 
 #[test]
+fn a_start_with_a_configuration_configures_anew_and_goes_back_to_the_one_before() {
+    let mut rig = Rig::new();
+    rig.go(Command::Configure);
+    rig.go(Command::Arm);
+    let mut start = request("new", Command::Start);
+    start.configuration = Some(3);
+    rig.control.request(0, start);
+    rig.run(|order| {
+        assert_eq!(order.configuration, Some(3));
+        let fails = order.action == Action::Start && order.path == path("node/build");
+        fails.then_some(State::Armed)
+    });
+    assert_eq!(rig.states(), [State::Armed; 4]);
+    // What did not start was armed with the new configuration: it is not where it was, either.
+    assert!(rig.log.contains(&"write configure back".to_owned()), "{:?}", rig.log);
+    assert!(rig.log.contains(&"receive configure back".to_owned()), "{:?}", rig.log);
+}
+
+#[test]
+fn a_device_that_does_not_take_its_old_configuration_back_is_made_safe() {
+    let mut rig = Rig::new();
+    rig.go(Command::Configure);
+    rig.ask(Command::Configure);
+    rig.run(|order| {
+        let source_fails = order.path == path("node/emulator");
+        let stays = order.path == path("node/write") && order.purpose == Purpose::Back;
+        (source_fails || stays)
+            .then_some(State::Configured)
+            .filter(|_| order.action == Action::Configure)
+    });
+    use State::{Configured, Safe};
+    assert_eq!(rig.states(), [Safe, Configured, Configured, Safe]);
+}
+
+#[test]
 fn a_device_alone_goes_without_the_others() {
     let alone = [Command::Start, Command::Stop];
     let mut rig = Rig::of(|spec| match spec.path.as_str() {
