@@ -105,6 +105,12 @@ impl FaultControl {
         error_of(self.shared.finish_error.load(SeqCst))
     }
 
+    /// Takes space for a write, in whole blocks, or says that there is none.
+    pub(crate) fn check_space(&self, bytes: usize) -> io::Result<()> {
+        let bytes = (bytes as u64).next_multiple_of(BLOCK);
+        if self.take_space(bytes) < bytes { error_of(libc::ENOSPC) } else { Ok(()) }
+    }
+
     fn add_space(&self, bytes: u64) {
         // The closure always gives a value, so that the update cannot fail.
         let _before = self.shared.space_bytes.fetch_update(SeqCst, SeqCst, |space| {

@@ -107,7 +107,7 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     }
 }
 
-fn create_error(path: &Path, source: io::Error) -> DiskError {
+pub(crate) fn create_error(path: &Path, source: io::Error) -> DiskError {
     match source.kind() {
         io::ErrorKind::AlreadyExists => DiskError::Exists { path: path.to_owned() },
         _ => DiskError::Create { path: path.to_owned(), source },

@@ -5,7 +5,8 @@
 //! complete later, syncs, and files that are opened, preallocated and finished by helper threads, so
 //! that neither a switch of files nor a slow `fsync` holds the writer up. Three engines stand behind
 //! it: io_uring, plain `pwrite` where io_uring is refused, and a wrapper round either that fails as a
-//! [`FaultPlan`] says, for tests. Readers use [`ReadFile`], repair uses [`EditFile`].
+//! [`FaultPlan`] says, for tests. Readers use [`ReadFile`], repair uses [`EditFile`], and
+//! what is little and read at once goes into a [`GrowingFile`].
 //!
 //! Invariants:
 //! - A [`Disk`] creates files, it never opens an existing one: nothing recorded is ever overwritten.
@@ -25,6 +26,7 @@ mod error;
 mod event;
 mod faults;
 mod files;
+mod grow;
 mod helper;
 mod measure;
 mod portable;
@@ -39,6 +41,7 @@ pub use disk::{Completion, CompletionKind, Disk, FILES_MAX, FileId, SYNCS_MAX};
 pub use error::DiskError;
 pub use event::Waker;
 pub use faults::{FaultControl, FaultPlan};
+pub use grow::GrowingFile;
 pub use measure::{WriteRate, measure_direct_write};
 pub use read::{
     EditFile, FolderEntry, ReadFile, free_bytes, list_folder, lower_io_priority, sync_folder,

@@ -336,7 +336,7 @@ impl RecorderConfig {
     fn fixed_bytes(&self) -> u64 {
         let buffers = self.write.buffer_bytes * self.write.buffer_count;
         let encode = if self.compresses() { 4 * self.encode.bytes } else { 0 };
-        let trends = if self.trends { crate::trend_thread::MEMORY_BYTES } else { 0 };
+        let trends = if self.trends { crate::trend_thread::memory_bytes(self) } else { 0 };
         (buffers + encode + trends) as u64
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct FrameWriter {
     channels: Option<Half<ChannelWriter>>,
     ledger_count: usize,
     file_id: u64,
+    /// The trend thread ends when the last of these is gone, and there may be no channels.
+    _trends: Option<Sender<FrameSeconds>>,
     /// When the last frame of channels began to be streamed, and how long that took.
     last: Option<(Instant, Duration)>,
 }
@@ -79,6 +81,7 @@ impl FrameWriter {
         let rules: Vec<CodingRule> =
             channels.map(|channel| config.codec_of(&channel.name)).collect();
         let first_link = config.sources.len();
+        let trends = sources.trends.clone();
         let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
         let channels = sources.channels.map(|(wired, waiting)| {
             let place = (first_link, slice_ns);
@@ -97,6 +100,7 @@ impl FrameWriter {
         encoders.iter().for_each(|encoders| encoders.set_free_cpu_share(FREE_CPU_AT_START));
         let ledger_count = config.ledger_count();
         Ok(Self {
+            _trends: trends,
             memory: FrameMemory::new(),
             encoders,
             events,

@@ -102,6 +102,10 @@ counters! {
     bytes_written,
     /// Fragments from a source number that is not configured.
     fragments_unconfigured,
+    /// Channels' samples that are in no trend, because their second had been written.
+    trend_samples_late,
+    /// Rows of trends that are in no file, because the disk refused for too long.
+    trend_rows_lost,
 }
 
 /// A recorder at one moment.

@@ -154,7 +154,7 @@ impl Recorder {
         live: &Arc<Live>,
     ) -> Result<(Sender<FrameSeconds>, Trends), RecorderError> {
         let (frames_in, frames) = crossbeam_channel::bounded(TREND_FRAMES_QUEUED);
-        let plan = TrendPlan::of(config, identity);
+        let plan = TrendPlan::of(config, identity)?;
         let trends = Trends::new(&plan, (identity.clock, live), frames);
         Ok((frames_in, trends.map_err(|error| RecorderError::Trends { source: Box::new(error) })?))
     }

@@ -1,11 +1,9 @@
-//! The trend thread: merges what frames say of each channel's seconds, and writes rows of seconds and
-//! of minutes as runs of their own, in `trends/second` and `trends/minute` of the run's folder.
+//! The trend thread: merges what frames say of each channel's seconds, looks at the recorder's own
+//! counters, and has rows of seconds and of minutes written ([`TrendFiles`]): the channels' in the
+//! channels' time scale as frames come, the counters' in UTC as time passes.
 //!
-//! Rows are kept until an hour's (a day's) are complete and then make one frame, so that years are read
-//! in few pieces; where there are very many channels a frame is cut before rows take too much memory.
-//! The recorder's own counters have rows among them, as `catchment:NAME`.
-//!
-//! A disk that refuses ends the trends, and not the recording: `catchment trend` makes them again.
+//! A disk that refuses costs rows only if it does so for long, and they are counted; recording does not
+//! hear of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,29 +11,34 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use catchment_codec::Coding;
-use catchment_frame::{ChannelInfo, Schema, Span};
+use catchment_disk::FaultControl;
+use catchment_frame::{ChannelInfo, Dtype};
 use catchment_model::{Entry, RunId, SampleRate, SourceId, TimeScale};
-use catchment_storage::{
-    ChannelColumn, ChannelFrame, Codings, ColumnCoding, ColumnData, Ending, NewRun, RunWriter,
-    StorageError, TrendKind, WriteOptions,
-};
-use catchment_trends::{Completed, CounterTrend, Row, Statistic, TrendChannel, TrendSeries, spans};
+use catchment_storage::{Codings, ColumnCoding, NewTrends, StorageError, TrendFiles, TrendLengths};
+use catchment_trends::{Completed, CounterTrend, TrendChannel, TrendSeries};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use crate::clock::Clock;
-use crate::config::RecorderConfig;
+use crate::config::{ConfigError, RecorderConfig};
 use crate::live::Live;
 use crate::trend::Seconds;
 use crate::write::RunIdentity;
 
 /// How often the recorder's counters are looked at.
 const COUNTERS_EVERY: Duration = Duration::from_millis(250);
-/// Rows of all channels that wait for their frame, of 64 bytes each.
-const ROWS_MAX: usize = 1 << 18;
-
-/// What the trend thread takes of the memory budget: rows that wait, their frame, and the two runs'
-/// disk buffers.
-pub(crate) const MEMORY_BYTES: usize = 64 << 20;
+/// Sources and links that have counters of their own, if there are no more.
+const SOURCES_MAX: usize = 128;
+/// What of a source has a trend.
+const OF_SOURCE: [Entry; 6] = [
+    Entry::PacketsReceived,
+    Entry::PacketBytesReceived,
+    Entry::PacketsDroppedByKernel,
+    Entry::FragmentsReceived,
+    Entry::FragmentsRecorded,
+    Entry::FragmentsMissing,
+];
+/// Which part of the memory budget the trends may take for sources' counters.
+const MEMORY_SHARE: u64 = 8;
 
 /// What one frame says of the channels' seconds.
 pub(crate) struct FrameSeconds {
@@ -48,15 +51,26 @@ pub(crate) struct FrameSeconds {
 /// What the trends of a recorder are.
 pub(crate) struct TrendPlan {
     /// The run's folder.
-    pub(crate) folder: PathBuf,
-    pub(crate) run: RunId,
-    pub(crate) run_number: u64,
-    pub(crate) name: String,
-    /// The channels that have a trend, by name and unit, each with its place among all channels.
-    pub(crate) channels: Vec<(usize, String, String)>,
+    folder: PathBuf,
+    run: RunId,
+    run_number: u64,
+    name: String,
+    /// The channels that have a trend, each with its place among all channels.
+    channels: Vec<(usize, ChannelInfo)>,
     /// How many channels there are.
-    pub(crate) channel_count: usize,
-    pub(crate) time_scale: TimeScale,
+    channel_count: usize,
+    counters: Vec<(String, Counter)>,
+    faults: Option<FaultControl>,
+}
+
+/// A number of the recorder.
+#[derive(Clone, Copy)]
+enum Counter {
+    /// Of all sources and links.
+    Total(Entry),
+    FramesRecorded,
+    BytesWritten,
+    Source(SourceId, Entry),
 }
 
 /// The trend thread's state.
@@ -64,55 +78,63 @@ pub(crate) struct Trends {
     clock: Clock,
     live: Arc<Live>,
     frames: Receiver<FrameSeconds>,
-    time_scale: TimeScale,
     series: Vec<TrendSeries>,
-    counters: Vec<CounterTrend>,
-    // Of seconds, and of minutes.
-    runs: [TrendRun; 2],
+    /// The place among the series of files of each channel that has a trend.
+    places: Vec<Option<usize>>,
+    channel_files: Option<TrendFiles>,
+    counters: Vec<(Counter, CounterTrend)>,
+    counter_files: TrendFiles,
+    counted_ns: u64,
 }
 
-/// One of the two runs.
-struct TrendRun {
-    writer: RunWriter,
-    period_ns: u64,
-    channels: Table,
-    counters: Table,
-}
-
-/// Rows of channels that share frames.
-struct Table {
-    /// The id of each one's first column; none where it has no trend.
-    ids: Vec<Option<u32>>,
-    rows: Vec<Vec<Row>>,
-    waiting: usize,
-    /// Rows of a whole frame; it begins and ends at multiples of them.
-    frame_rows: u64,
+/// What trends take of the memory budget.
+pub(crate) fn memory_bytes(config: &RecorderConfig) -> usize {
+    let channels = config.links.iter().map(|link| link.channels.len()).sum();
+    let of_channels = if channels > 0 { TrendFiles::memory_bytes(channels) } else { 0 };
+    of_channels + TrendFiles::memory_bytes(counters(config).len())
 }
 
 impl TrendPlan {
-    /// The trends of a recorder's channels.
-    pub(crate) fn of(config: &RecorderConfig, identity: &RunIdentity) -> Self {
-        let channels = || config.links.iter().flat_map(|link| &link.channels);
-        let with_trend = channels().enumerate().filter(|(_, channel)| {
-            // Others have none: arrays have no one value.
-            TrendChannel::new(channel.dtype, &channel.shape, channel.rate).is_ok()
-        });
-        Self {
+    /// The trends of a recorder's channels and counters.
+    ///
+    /// # Errors
+    /// Channels that cannot be.
+    pub(crate) fn of(config: &RecorderConfig, identity: &RunIdentity) -> Result<Self, ConfigError> {
+        let schema = crate::frame_writer::schema(config)?;
+        let channels = || schema.columns.iter().filter_map(ChannelInfo::of);
+        Ok(Self {
             folder: identity.folder.clone(),
             run: identity.run,
             run_number: config.run_number,
             name: identity.name.clone(),
-            channels: with_trend
-                .map(|(place, channel)| (place, channel.name.clone(), channel.unit.clone()))
+            // Others have none: arrays have no one value.
+            channels: channels()
+                .enumerate()
+                .filter(|(_, channel)| TrendChannel::of(channel).is_ok())
                 .collect(),
             channel_count: channels().count(),
-            time_scale: config.links.first().map_or(TimeScale::Tai, |link| link.time_scale),
-        }
+            counters: counters(config),
+            faults: config.write.faults.as_ref().map(|plan| plan.control.clone()),
+        })
+    }
+
+    fn files(&self, folder: PathBuf, series: Vec<ChannelInfo>) -> Result<TrendFiles, StorageError> {
+        TrendFiles::create(&NewTrends {
+            folder,
+            name: self.name.clone(),
+            run: self.run,
+            run_number: self.run_number,
+            config: String::new(),
+            series,
+            codings: Codings::new(ColumnCoding::Fixed(Coding::BitshuffleLz4)),
+            lengths: TrendLengths::recording(),
+            faults: self.faults.clone(),
+        })
     }
 }
 
 impl Trends {
-    /// Makes the runs.
+    /// Makes the files.
     ///
     /// # Errors
     /// A folder or a file that cannot be made.
@@ -121,261 +143,139 @@ impl Trends {
         (clock, live): (Clock, &Arc<Live>),
         frames: Receiver<FrameSeconds>,
     ) -> Result<Self, StorageError> {
+        let folder = plan.folder.join("trends");
+        let channels: Vec<_> = plan.channels.iter().map(|(_, info)| info.clone()).collect();
+        let mut places = vec![None; plan.channel_count];
+        for (series, (place, _)) in plan.channels.iter().enumerate() {
+            places[*place] = Some(series);
+        }
+        let any = !channels.is_empty();
+        let channel_files = any.then(|| plan.files(folder.clone(), channels)).transpose()?;
+        let one_hertz = SampleRate::new(1, 1).expect("a rate");
+        let counter = |(name, _): &(String, Counter)| ChannelInfo {
+            time_scale: TimeScale::Utc,
+            ..ChannelInfo::new(name.clone(), Dtype::U64, one_hertz)
+        };
+        let counters = plan.counters.iter().map(counter).collect();
         Ok(Self {
             clock,
             live: Arc::clone(live),
             frames,
-            time_scale: plan.time_scale,
             series: vec![TrendSeries::new(); plan.channel_count],
-            counters: vec![CounterTrend::new(); counter_names().count()],
-            runs: [
-                // Frames of an hour in files of a day; frames of a day in files of a month.
-                TrendRun::new(plan, TrendKind::Second, (3_600, 24))?,
-                TrendRun::new(plan, TrendKind::Minute, (1_440, 30))?,
-            ],
+            places,
+            channel_files,
+            counters: plan.counters.iter().map(|(_, of)| (*of, CounterTrend::new())).collect(),
+            counter_files: plan.files(folder.join("counters"), counters)?,
+            counted_ns: 0,
         })
     }
 
     /// Merges and writes until the write thread has ended.
     pub(crate) fn run(mut self) {
-        let (live, frames) = (Arc::clone(&self.live), self.frames.clone());
-        let result = match self.record() {
-            Ok(()) => self.finish(),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = result {
-            live.warn_once(format!("the trends end: {error}"));
-            // What comes is not waited for; `catchment trend` makes trends of it.
-            while frames.recv().is_ok() {}
-        }
-    }
-
-    fn record(&mut self) -> Result<(), StorageError> {
         loop {
             match self.frames.recv_timeout(COUNTERS_EVERY) {
-                Ok(frame) => self.take(frame)?,
+                Ok(frame) => self.take(&frame),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            self.count()?;
+            let now_ns = self.clock.now_ns();
+            if now_ns.saturating_sub(self.counted_ns) >= COUNTERS_EVERY.as_nanos() as u64 {
+                self.count(now_ns);
+            }
         }
-        let late: u64 = self.series.iter().map(TrendSeries::late_samples).sum();
-        if late > 0 {
-            self.live.warn_once(format!(
-                "{late} samples are in no trend: their times were before others'"
-            ));
-        }
-        let rest = self.series.iter_mut().map(TrendSeries::finish).collect::<Vec<_>>();
-        self.keep(rest, |run| &mut run.channels, u64::MAX)?;
-        let rest = self.counters.iter_mut().map(CounterTrend::finish).collect::<Vec<_>>();
-        self.keep(rest, |run| &mut run.counters, u64::MAX)
+        self.count(self.clock.now_ns());
+        self.finish();
     }
 
-    fn finish(self) -> Result<(), StorageError> {
-        for run in self.runs {
-            run.writer.finish(Ending { run_ended: true, ..Ending::default() })?;
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, frame: FrameSeconds) -> Result<(), StorageError> {
+    fn take(&mut self, frame: &FrameSeconds) {
         for (channel, seconds) in &frame.channels {
             for (second, accumulator) in seconds {
                 self.series[*channel].add_second(*second, accumulator);
             }
         }
         let until = frame.until_ns / 1_000_000_000;
-        let completed = self.series.iter_mut().map(|series| series.take_complete(until));
-        let completed = completed.collect::<Vec<_>>();
-        self.keep(completed, |run| &mut run.channels, until)
+        self.keep_channels(|series| series.take_complete(until));
+        let advanced = self.channel_files.as_mut().map(|files| files.advance(until));
+        self.note(advanced);
     }
 
     /// Looks at the recorder's counters.
-    fn count(&mut self) -> Result<(), StorageError> {
-        let now_ns = TimeScale::Utc.convert_ns(self.time_scale, self.clock.now_ns());
-        for (trend, value) in self.counters.iter_mut().zip(counter_values(&self.live)) {
-            trend.push(now_ns, value as f64);
-        }
+    fn count(&mut self, now_ns: u64) {
+        self.counted_ns = now_ns;
         let until = now_ns / 1_000_000_000;
-        let completed = self.counters.iter_mut().map(|trend| trend.take_complete(until));
-        let completed = completed.collect::<Vec<_>>();
-        self.keep(completed, |run| &mut run.counters, until)
-    }
-
-    /// Keeps completed rows, and writes those whose frame is complete.
-    fn keep(
-        &mut self,
-        completed: Vec<Completed>,
-        table: impl Fn(&mut TrendRun) -> &mut Table,
-        until_second: u64,
-    ) -> Result<(), StorageError> {
-        let [seconds, minutes] = &mut self.runs;
-        for (channel, Completed { seconds: of_seconds, minutes: of_minutes }) in
-            completed.into_iter().enumerate()
-        {
-            table(seconds).add(channel, of_seconds);
-            table(minutes).add(channel, of_minutes);
+        for (place, (counter, trend)) in self.counters.iter_mut().enumerate() {
+            trend.push(now_ns, counter.read(&self.live) as f64);
+            self.counter_files.add(place, &trend.take_complete(until));
         }
-        seconds.write_complete(&table, until_second)?;
-        minutes.write_complete(&table, until_second / 60)
+        let advanced = self.counter_files.advance(until);
+        self.note(Some(advanced));
     }
-}
 
-impl TrendRun {
-    fn new(
-        plan: &TrendPlan,
-        kind: TrendKind,
-        (frame_rows, file_frames): (u64, u64),
-    ) -> Result<Self, StorageError> {
-        let period_ns = kind.period_ns();
-        let rate = SampleRate::new(1, period_ns / 1_000_000_000);
-        let rate = rate.expect("a row per second, or per minute");
-        let mut channels = Vec::new();
-        let mut of_channel = |name: &str, unit: &str| {
-            for statistic in Statistic::ALL {
-                let unit = if statistic == Statistic::N { "" } else { unit };
-                channels.push(ChannelInfo {
-                    time_scale: plan.time_scale,
-                    unit: unit.to_owned(),
-                    ..ChannelInfo::new(
-                        format!("{name}.{}", statistic.suffix()),
-                        statistic.dtype(),
-                        rate,
-                    )
-                });
-            }
-        };
-        plan.channels.iter().for_each(|(_, name, unit)| of_channel(name, unit));
-        counter_names().for_each(|name| of_channel(&name, ""));
-        let refused = |error: catchment_frame::SchemaError| StorageError::Unwritable {
-            what: "trends".to_owned(),
-            problem: error.to_string(),
-        };
-        let schema = Schema::channels(Vec::new(), channels).map_err(refused)?;
-        let first = catchment_frame::ChannelColumns::of(&schema).channels;
-        let mut firsts = first.chunks(Statistic::ALL.len()).map(|of_one| of_one[0].id);
-        let mut ids = vec![None; plan.channel_count];
-        for ((place, _, _), id) in plan.channels.iter().zip(&mut firsts) {
-            ids[*place] = Some(id);
+    fn finish(&mut self) {
+        self.keep_channels(TrendSeries::finish);
+        let ended = self.channel_files.as_mut().map(|files| files.finish(true).map(drop));
+        self.note(ended);
+        for (place, (_, trend)) in self.counters.iter_mut().enumerate() {
+            self.counter_files.add(place, &trend.finish());
         }
-        let counters = Table::new(firsts.map(Some).collect(), frame_rows);
-        let run = NewRun {
-            folder: plan.folder.join("trends").join(kind.name()),
-            name: format!("{}-{}", plan.name, kind.name()),
-            run: plan.run,
-            run_number: plan.run_number,
-            config: String::new(),
-            schema,
-        };
-        let options = WriteOptions {
-            codings: Codings::new(ColumnCoding::Fixed(Coding::BitshuffleLz4)),
-            file_time_ns: Some(file_frames * frame_rows * period_ns),
-            ..WriteOptions::small()
-        };
-        let writer = RunWriter::create(run, options)?;
-        Ok(Self { writer, period_ns, channels: Table::new(ids, frame_rows), counters })
+        let ended = self.counter_files.finish(true).map(drop);
+        self.note(Some(ended));
     }
 
-    fn write_complete(
-        &mut self,
-        table: &impl Fn(&mut Self) -> &mut Table,
-        until: u64,
-    ) -> Result<(), StorageError> {
-        while let Some((begin, end, rows)) = table(self).take_frame(until) {
-            let ids = table(self).ids.clone();
-            self.write((begin, end), &ids, &rows)?;
-            table(self).reuse(rows);
-        }
-        Ok(())
-    }
-
-    fn write(
-        &mut self,
-        (begin, end): (u64, u64),
-        ids: &[Option<u32>],
-        rows: &[Vec<Row>],
-    ) -> Result<(), StorageError> {
-        let mut bytes = Vec::new();
-        let mut pieces = Vec::new();
-        let gaps: Vec<Vec<Span>> = rows.iter().map(|rows| spans(rows)).collect();
-        for (channel, rows) in rows.iter().enumerate() {
-            let (Some(id), Some(first)) = (ids[channel], rows.first()) else { continue };
-            for (id, statistic) in (id..).zip(Statistic::ALL) {
-                let start = bytes.len();
-                statistic.append(rows, &mut bytes);
-                pieces.push((id, channel, first.index, start..bytes.len()));
-            }
-        }
-        let column = |(id, channel, first_sample, range): (u32, usize, u64, std::ops::Range<_>)| {
-            let samples = ColumnData::Raw(&bytes[range]);
-            ChannelColumn { id, first_sample, spans: &gaps[channel], samples }
-        };
-        self.writer.write_channels(ChannelFrame {
-            start_ns: begin.saturating_mul(self.period_ns),
-            end_ns: end.saturating_mul(self.period_ns),
-            columns: pieces.into_iter().map(column).collect(),
-            keys: (0, 0),
-            increments: None,
-        })
-    }
-}
-
-impl Table {
-    fn new(ids: Vec<Option<u32>>, frame_rows: u64) -> Self {
-        Self { rows: vec![Vec::new(); ids.len()], ids, waiting: 0, frame_rows }
-    }
-
-    fn add(&mut self, channel: usize, rows: Vec<Row>) {
-        if self.ids[channel].is_some() {
-            self.waiting += rows.len();
-            self.rows[channel].extend(rows);
-        }
-    }
-
-    /// Rows of the next frame, from the first of them to the second number, if it is complete: no row
-    /// before `until` is to come.
-    fn take_frame(&mut self, until: u64) -> Option<(u64, u64, Vec<Vec<Row>>)> {
-        let first = self.rows.iter().filter_map(|rows| rows.first()).map(|row| row.index).min()?;
-        let border = (first / self.frame_rows + 1) * self.frame_rows;
-        let end = if until >= border {
-            border
-        } else if self.waiting >= ROWS_MAX {
-            until.max(first + 1)
-        } else {
-            return None;
-        };
-        let mut taken = Vec::with_capacity(self.rows.len());
-        for rows in &mut self.rows {
-            let later = rows.split_off(rows.partition_point(|row| row.index < end));
-            taken.push(std::mem::replace(rows, later));
-        }
-        self.waiting -= taken.iter().map(Vec::len).sum::<usize>();
-        Some((first, end, taken))
-    }
-
-    /// Takes memory back where it is of use.
-    fn reuse(&mut self, taken: Vec<Vec<Row>>) {
-        for (rows, mut old) in self.rows.iter_mut().zip(taken) {
-            if rows.is_empty() {
-                old.clear();
-                *rows = old;
+    fn keep_channels(&mut self, take: impl Fn(&mut TrendSeries) -> Completed) {
+        let Some(files) = &mut self.channel_files else { return };
+        for (place, series) in self.places.iter().zip(&mut self.series) {
+            if let Some(place) = place {
+                files.add(*place, &take(series));
             }
         }
     }
+
+    /// Says what went wrong, and counts what is in no file.
+    fn note(&self, written: Option<Result<(), StorageError>>) {
+        if let Some(Err(error)) = written {
+            self.live.warn_once(format!("trends: {error}"));
+        }
+        let counters = &self.live.counters;
+        let late = self.series.iter().map(TrendSeries::late_samples).sum();
+        counters.trend_samples_late.store(late, Relaxed);
+        let lost = self.channel_files.as_ref().map_or(0, TrendFiles::rows_lost);
+        counters.trend_rows_lost.store(lost + self.counter_files.rows_lost(), Relaxed);
+    }
 }
 
-/// The recorder's counters that have trends: the ledger's lines, and what was written.
-fn counter_names() -> impl Iterator<Item = String> {
-    let entries = Entry::ALL.iter().map(|entry| entry.name());
-    entries.chain(["frames_recorded", "bytes_written"]).map(|name| format!("catchment:{name}"))
+impl Counter {
+    fn read(self, live: &Live) -> u64 {
+        match self {
+            Self::Total(entry) => {
+                let sources = 0..live.ledger.source_count() as u32;
+                sources.map(|source| live.ledger.read(SourceId(source), entry)).sum()
+            }
+            Self::FramesRecorded => live.counters.frames_recorded.load(Relaxed),
+            Self::BytesWritten => live.counters.bytes_written.load(Relaxed),
+            Self::Source(source, entry) => live.ledger.read(source, entry),
+        }
+    }
 }
 
-fn counter_values(live: &Live) -> impl Iterator<Item = u64> + '_ {
-    let sources = live.ledger.source_count() as u32;
-    let entry = move |&entry: &Entry| {
-        (0..sources).map(|source| live.ledger.read(SourceId(source), entry)).sum()
-    };
-    let counters = &live.counters;
-    let written = [&counters.frames_recorded, &counters.bytes_written];
-    Entry::ALL.iter().map(entry).chain(written.map(|counter| counter.load(Relaxed)))
+/// The counters that have trends: the ledger's lines, what was written, and where there are not too
+/// many sources for the memory, some lines of each.
+fn counters(config: &RecorderConfig) -> Vec<(String, Counter)> {
+    let total = |&entry: &Entry| (format!("catchment:{}", entry.name()), Counter::Total(entry));
+    let mut counters: Vec<_> = Entry::ALL.iter().map(total).collect();
+    counters.push(("catchment:frames_recorded".to_owned(), Counter::FramesRecorded));
+    counters.push(("catchment:bytes_written".to_owned(), Counter::BytesWritten));
+    let sources = config.sources.iter().map(|source| &source.name);
+    let names: Vec<_> = sources.chain(config.links.iter().map(|link| &link.name)).collect();
+    let with_sources = counters.len() + names.len() * OF_SOURCE.len();
+    let bytes = TrendFiles::memory_bytes(with_sources) as u64;
+    if names.len() <= SOURCES_MAX && bytes <= config.memory_bytes / MEMORY_SHARE {
+        for (source, name) in (0..).map(SourceId).zip(names) {
+            let of = |&entry: &Entry| {
+                (format!("catchment:{name}:{}", entry.name()), Counter::Source(source, entry))
+            };
+            counters.extend(OF_SOURCE.iter().map(of));
+        }
+    }
+    counters
 }

@@ -171,6 +171,84 @@ fn trends_are_those_of_a_model_in_float64_across_gaps_and_frames() {
 }
 
 #[test]
+fn trends_are_read_while_they_are_recorded_and_outlive_a_recorder_that_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    config.trends = true;
+    let control = FaultControl::default();
+    config.write.faults = Some(FaultPlan { control: control.clone(), ..FaultPlan::default() });
+    let recorder = Recorder::start(config).unwrap();
+    let mut sender = Sender::new(&recorder, 0, channels());
+    let early = Run::open(recorder.folder()).unwrap();
+    let rows = |run: &Run| {
+        let trend = run.trend("X:FAST", TrendKind::Second, &Select::All).unwrap();
+        trend.map_or(0, |trend| trend.n.len())
+    };
+    // In seconds: 50 that are read at once, 30 while no file can be begun, 50 more.
+    let mut next = FIRST;
+    for (seconds, refused, least) in [(50, false, 40), (30, true, 40), (50, false, 115)] {
+        control.refuse_opens(refused.then_some(libc::EACCES));
+        for slice in next..next + 4 * seconds {
+            sender.send(slice);
+        }
+        next += 4 * seconds;
+        while rows(&early) < least {
+            std::thread::yield_now();
+        }
+        // What a kill leaves is what is in the files now.
+        let killed = tempfile::tempdir().unwrap();
+        copy(recorder.folder(), killed.path());
+        assert!(rows(&Run::open(killed.path()).unwrap()) >= least);
+    }
+    let summary = recorder.stop().unwrap();
+    assert_eq!(summary.last.counts.trend_rows_lost, 0);
+    assert_eq!(summary.last.counts.trend_samples_late, 0);
+    let seconds = (FIRST / 4..=(next - 1) / 4).count();
+    assert_eq!((rows(&early), rows(&Run::open(&summary.folder).unwrap())), (seconds, seconds));
+}
+
+/// Copies a folder and all in it.
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap().flatten() {
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            std::fs::create_dir(&to).unwrap();
+            copy(&entry.path(), &to);
+        } else if let Err(error) = std::fs::copy(entry.path(), to) {
+            // A tail was begun anew.
+            assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+        }
+    }
+}
+
+#[test]
+fn a_recorder_of_events_alone_has_trends_of_its_counters_and_its_sources() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = support::config(folder.path(), 2);
+    config.trends = true;
+    let recorder = Recorder::start(config).unwrap();
+    for (source, socket) in support::senders(&recorder).iter().enumerate() {
+        let events = if source == 0 { 1..=30 } else { 1..=20 };
+        for number in events {
+            let packet = support::packet(source as u32, ByteOrder::Big, &[(number, b"payload")]);
+            socket.send(&packet).unwrap();
+        }
+    }
+    let summary = recorder.stop().unwrap();
+    assert_eq!(summary.last.warnings, Vec::<String>::new());
+    let run = Run::open(&summary.folder).unwrap();
+    let last = |name: &str| {
+        let trend = run.trend(name, TrendKind::Second, &Select::All).unwrap();
+        trend.and_then(|trend| trend.max.last().copied())
+    };
+    assert_eq!(last("catchment:packets_received"), Some(50.0));
+    assert_eq!(last("catchment:s0:packets_received"), Some(30.0));
+    assert_eq!(last("catchment:s1:fragments_recorded"), Some(20.0));
+    assert_eq!(last("catchment:s1:no_such_line"), None);
+    assert!(run.trend_run(TrendKind::Second).unwrap().is_none(), "there are no channels");
+}
+
+#[test]
 fn what_a_killed_recorder_leaves_opens_by_its_checkpoints() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(folder.path());

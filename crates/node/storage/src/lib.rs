@@ -27,6 +27,8 @@ mod reframe;
 mod repair;
 mod run;
 mod trend;
+mod trend_files;
+mod trend_mend;
 mod trend_writer;
 mod verify;
 mod waiting;
@@ -46,9 +48,11 @@ pub use reframe::{Done, ReframeOptions, reframe};
 pub use repair::{FileRepair, Outcome, RepairReport, repair};
 pub use run::{EventCounts, FileInfo, Frame, Run};
 pub use trend::{TREND_SUFFIXES, Trend, TrendKind};
+pub use trend_files::{NewTrends, ROWS_WAITING, TrendFiles, TrendFilesReport, TrendLengths};
+pub use trend_mend::{TrendMend, mend_trends};
 pub use trend_writer::{TrendOptions, TrendReport, TrendWriter, make_trends};
 pub use verify::{Problem, Progress, VerifyReport, verify};
 pub use write::{
-    ChannelColumn, ChannelFrame, ColumnData, ColumnHook, Ending, EventFrame, EventSource, Make,
-    MakeBytes, NewRun, RunWriter, StoredColumn, WriteOptions, WriteReport,
+    ChannelColumn, ChannelFrame, ColumnData, ColumnHook, Ending, EventFrame, EventSource, Growing,
+    Make, MakeBytes, NewRun, RunWriter, StoredColumn, WriteOptions, WriteReport,
 };

@@ -365,7 +365,6 @@ impl Run {
         }
         self.channels_ordered = channels::ordered(&channel_frames);
         (self.frames, self.channel_frames, self.ordered) = (frames, channel_frames, ordered);
-        self.trends = Trends::default();
     }
 
     pub(crate) fn first_file(&self) -> &RunFile {

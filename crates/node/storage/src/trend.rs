@@ -1,15 +1,23 @@
 //! Trends of a run: mean, minimum, maximum, rms and count of every channel, per second and per minute.
 //!
 //! They are runs of their own, in `RUN/trends/second` and `RUN/trends/minute`, whose channels are
-//! named `CHANNEL.mean`, `.min`, `.max`, `.rms` and `.n`. A second without a sample has no row.
+//! named `CHANNEL.mean`, `.min`, `.max`, `.rms` and `.n`. A second without a sample has no row. Those of
+//! the recorder's counters are in `RUN/trends/counters/second` and `RUN/trends/counters/minute`.
+//!
+//! While a run is recorded, and where its recorder was killed, the newest rows are in tails: folders
+//! `tail-N` in these, N being the rows of a whole frame (`trend_files.rs`). Reading puts them behind the
+//! others.
 
-use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use catchment_frame::Dtype;
 
 use crate::channels::{Segment, Select};
 use crate::error::StorageError;
+use crate::open;
 use crate::run::Run;
 
 /// Which trend.
@@ -37,6 +45,14 @@ impl TrendKind {
             Self::Minute => 60_000_000_000,
         }
     }
+
+    /// The time in one of its files: a day, or a month of thirty.
+    pub(crate) fn file_ns(self) -> u64 {
+        match self {
+            Self::Second => 86_400_000_000_000,
+            Self::Minute => 30 * 86_400_000_000_000,
+        }
+    }
 }
 
 /// What ends each of the five names.
@@ -59,44 +75,66 @@ pub struct Trend {
     pub n: Vec<u32>,
 }
 
-/// The trend runs that have been opened.
+/// The trend runs that have been opened, by folder: that of the long frames, and its tails, by ever
+/// shorter frames.
 #[derive(Default)]
 pub(crate) struct Trends {
-    second: OnceLock<Arc<Run>>,
-    minute: OnceLock<Arc<Run>>,
+    kept: Mutex<HashMap<PathBuf, Vec<Arc<Run>>>>,
 }
 
 impl Run {
     /// Where a trend's run is, or would be.
     pub fn trend_folder(&self, kind: TrendKind) -> PathBuf {
-        let folder = if self.path().is_dir() { Some(self.path()) } else { self.path().parent() };
-        folder.unwrap_or(self.path()).join("trends").join(kind.name())
+        self.trends_folder().join(kind.name())
     }
 
-    /// A trend's run; `None` if there is none.
+    /// Where the trend of the recorder's counters is, or would be.
+    pub fn counter_folder(&self, kind: TrendKind) -> PathBuf {
+        self.trends_folder().join(COUNTERS).join(kind.name())
+    }
+
+    fn trends_folder(&self) -> PathBuf {
+        let folder = if self.path().is_dir() { Some(self.path()) } else { self.path().parent() };
+        folder.unwrap_or(self.path()).join("trends")
+    }
+
+    /// A trend's run, as far as it has come; `None` if there is none. Of a run that is recorded the
+    /// newest rows are in none of its frames: [`Run::trend`] has them.
     ///
     /// # Errors
     /// As [`Run::open`].
     pub fn trend_run(&self, kind: TrendKind) -> Result<Option<Arc<Self>>, StorageError> {
-        let kept = match kind {
-            TrendKind::Second => &self.trends().second,
-            TrendKind::Minute => &self.trends().minute,
-        };
-        if let Some(run) = kept.get() {
-            return Ok(Some(Arc::clone(run)));
-        }
         let folder = self.trend_folder(kind);
-        if !folder.is_dir() {
-            return Ok(None);
-        }
-        match Self::open(&folder) {
-            Ok(run) => Ok(Some(Arc::clone(kept.get_or_init(|| Arc::new(run))))),
-            Err(StorageError::NoFiles { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let levels = self.levels(&folder)?;
+        Ok(levels.into_iter().find(|run| run.path() == folder))
     }
 
-    /// The trend of a channel; `None` if the run has none, or not of this channel.
+    /// The run of a trend's long frames, and its tails, as they are now.
+    fn levels(&self, folder: &Path) -> Result<Vec<Arc<Self>>, StorageError> {
+        let mut kept = self.trends().kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept.entry(folder.to_owned()).or_default();
+        if let [only] = &known[..]
+            && only.ended()
+        {
+            return Ok(known.clone());
+        }
+        let mut before = std::mem::take(known);
+        let mut folders = vec![folder.to_owned()];
+        folders.extend(tails(folder)?);
+        // The tails with the shortest frames are looked at first: what leaves one of them meanwhile is
+        // met in a longer frame.
+        while let Some(folder) = folders.pop() {
+            let place = before.iter().position(|run| run.path() == folder);
+            let run = place.map(|place| before.swap_remove(place));
+            known.extend(newest(run, &folder)?);
+        }
+        known.reverse();
+        Ok(known.clone())
+    }
+
+    /// The trend of a channel, or of a counter of the recorder (`catchment:NAME`), as far as it has
+    /// come; `None` if the run has none, or not of this channel. [`Select::Frames`] are frames of the
+    /// long files and of each tail, and of little use.
     ///
     /// # Errors
     /// A trend that cannot be read, or whose columns contradict each other.
@@ -106,28 +144,42 @@ impl Run {
         kind: TrendKind,
         select: &Select,
     ) -> Result<Option<Trend>, StorageError> {
-        let Some(run) = self.trend_run(kind)? else { return Ok(None) };
+        for folder in [self.trend_folder(kind), self.counter_folder(kind)] {
+            let mut trend: Option<Trend> = None;
+            for run in self.levels(&folder)? {
+                let Some(rows) = run.trend_rows(channel, select)? else { continue };
+                trend.get_or_insert_default().append(rows);
+            }
+            if trend.is_some() {
+                return Ok(trend);
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a trend's run has of a channel.
+    fn trend_rows(&self, channel: &str, select: &Select) -> Result<Option<Trend>, StorageError> {
         let mut places = Vec::new();
         for suffix in TREND_SUFFIXES {
             let name = format!("{channel}{suffix}");
-            let Some(place) = run.channels().iter().position(|info| info.name == name) else {
+            let Some(place) = self.channels().iter().position(|info| info.name == name) else {
                 return Ok(None);
             };
             places.push(place);
         }
-        let read = run.read_many(&places, select)?;
+        let read = self.read_many(&places, select)?;
         let mut trend = Trend::default();
         for segment in &read[0] {
-            let period = run.channels()[places[0]].rate;
+            let period = self.channels()[places[0]].rate;
             let samples = segment.first_sample..segment.first_sample + segment.samples;
             trend.start_ns.extend(samples.map(|sample| period.time_ns(sample)));
         }
         let values = |index: usize| {
-            let dtype = run.channels()[places[index]].dtype;
+            let dtype = self.channels()[places[index]].dtype;
             let values = values(dtype, &read[index]);
             values.filter(|values| values.len() == trend.start_ns.len()).ok_or_else(|| {
                 let what = format!("{channel}{}", TREND_SUFFIXES[index]);
-                StorageError::Trend { path: run.path().to_owned(), what }
+                StorageError::Trend { path: self.path().to_owned(), what }
             })
         };
         let [mean, min, max, rms, n] = [values(0), values(1), values(2), values(3), values(4)];
@@ -135,6 +187,72 @@ impl Run {
         (trend.mean, trend.min, trend.max, trend.rms) = (mean?, min?, max?, rms?);
         Ok(Some(trend))
     }
+}
+
+impl Trend {
+    /// Appends the rows that are behind those that there are.
+    fn append(&mut self, mut rows: Self) {
+        let last = self.start_ns.last().copied();
+        let first = rows.start_ns.partition_point(|&start| last.is_some_and(|last| start <= last));
+        self.start_ns.extend(rows.start_ns.drain(first..));
+        self.mean.extend(rows.mean.drain(first..));
+        self.min.extend(rows.min.drain(first..));
+        self.max.extend(rows.max.drain(first..));
+        self.rms.extend(rows.rms.drain(first..));
+        self.n.extend(rows.n.drain(first..));
+    }
+}
+
+/// The name of the folder of a tail whose whole frames have so many rows.
+pub(crate) fn tail_name(rows: u64) -> String {
+    format!("{TAIL}{rows}")
+}
+
+/// The folders of a trend's tails, by ever shorter frames.
+pub(crate) fn tails(folder: &Path) -> Result<Vec<PathBuf>, StorageError> {
+    let entries = match catchment_disk::list_folder(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.io().is_some_and(|io| io.kind() == ErrorKind::NotFound) => {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let rows = |name: &str| name.strip_prefix(TAIL)?.parse::<u64>().ok();
+    let tails = entries.into_iter().filter(|entry| entry.is_folder);
+    let mut tails: Vec<_> =
+        tails.filter_map(|entry| Some((rows(&entry.name)?, entry.path))).collect();
+    tails.sort_by_key(|(rows, _)| std::cmp::Reverse(*rows));
+    Ok(tails.into_iter().map(|(_, path)| path).collect())
+}
+
+/// A folder's run as it is now; `None` if it is not there, or has nothing in it yet.
+fn newest(known: Option<Arc<Run>>, folder: &Path) -> Result<Option<Arc<Run>>, StorageError> {
+    let mut known = known;
+    for _ in 0..TRIES {
+        let looked = look(known.take(), folder);
+        match looked {
+            Ok(run) => return Ok(Some(run)),
+            Err(StorageError::NoFiles { .. }) => return Ok(None),
+            // A file went when a tail was begun anew, or the folder at the run's end.
+            Err(error)
+                if error.system().is_some_and(|(_, io)| io.kind() == ErrorKind::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+fn look(known: Option<Arc<Run>>, folder: &Path) -> Result<Arc<Run>, StorageError> {
+    if let Some(mut run) = known {
+        let paths = open::paths(folder)?;
+        let all_there = run.run_files().iter().all(|file| paths.contains(&file.path));
+        // Somebody may be reading it as it was.
+        if all_there && let Some(alone) = Arc::get_mut(&mut run) {
+            alone.refresh()?;
+            return Ok(run);
+        }
+    }
+    Run::open(folder).map(Arc::new)
 }
 
 /// Numbers as f64; `None` for what is no plain number.
@@ -157,3 +275,10 @@ fn values(dtype: Dtype, segments: &[Segment]) -> Option<Vec<f64>> {
     };
     segments.iter().flat_map(|segment| segment.bytes.chunks_exact(size)).map(one).collect()
 }
+
+/// The folder of the counters' trends.
+const COUNTERS: &str = "counters";
+/// What the name of a tail's folder begins with.
+const TAIL: &str = "tail-";
+/// How often a folder is looked at anew whose files go at that moment.
+const TRIES: usize = 16;

@@ -1,16 +1,15 @@
 //! Trends written: from what passes while a run is written, or from a run that there is.
 //!
 //! Every channel's seconds are summed up on the threads that have its samples in their cache. When a
-//! frame is done, the seconds that it completes become rows, and when an hour is complete (a day for
-//! minutes) a frame of the trend's run.
+//! frame is done, the seconds that it completes become rows, and go into the trend's files
+//! (`trend_files.rs`).
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use catchment_frame::{ChannelInfo, Schema, Span};
-use catchment_model::SampleRate;
-use catchment_trends::{Row, Statistic, TrendChannel, TrendSeries};
+use catchment_trends::{TrendChannel, TrendSeries};
 
 use crate::channels::Select;
 use crate::coding::Codings;
@@ -18,11 +17,8 @@ use crate::error::StorageError;
 use crate::parallel;
 use crate::run::Run;
 use crate::trend::TrendKind;
-use crate::waiting::Waiting;
-use crate::write::{
-    ChannelColumn, ChannelFrame, ColumnData, ColumnHook, Ending, NewRun, RunWriter, WriteOptions,
-    WriteReport, unwritable,
-};
+use crate::trend_files::{NewTrends, TrendFiles, TrendFilesReport, TrendLengths};
+use crate::write::{ColumnHook, NewRun, WriteReport};
 
 /// How trends are written.
 #[derive(Clone, Debug, Default)]
@@ -47,8 +43,7 @@ pub struct TrendReport {
 /// Writes the trends of one run's channels.
 pub struct TrendWriter {
     sums: Arc<Sums>,
-    second: TrendRun,
-    minute: TrendRun,
+    files: TrendFiles,
     without: Vec<String>,
 }
 
@@ -57,17 +52,6 @@ struct Sums {
     channels: Vec<(TrendChannel, Mutex<TrendSeries>)>,
     /// Places by column.
     places: HashMap<u32, usize>,
-}
-
-/// One of the two runs.
-struct TrendRun {
-    writer: RunWriter,
-    /// Columns of each channel's five, in the order of [`Statistic::ALL`].
-    ids: Vec<[u32; 5]>,
-    rate: SampleRate,
-    /// Rows of one frame.
-    frame_rows: u64,
-    waiting: Vec<Waiting>,
 }
 
 impl TrendWriter {
@@ -92,9 +76,18 @@ impl TrendWriter {
                 Err(_) => without.push(info.name),
             }
         }
-        let begin = |kind| TrendRun::create(folder, run, kind, &infos, options);
-        let (second, minute) = (begin(TrendKind::Second)?, begin(TrendKind::Minute)?);
-        Ok(Self { sums: Arc::new(Sums { channels, places }), second, minute, without })
+        let files = TrendFiles::create(&NewTrends {
+            folder: folder.join("trends"),
+            name: run.name.clone(),
+            run: run.run,
+            run_number: run.run_number,
+            config: run.config.clone(),
+            series: infos,
+            codings: options.codings.clone(),
+            lengths: TrendLengths::offline(),
+            faults: None,
+        })?;
+        Ok(Self { sums: Arc::new(Sums { channels, places }), files, without })
     }
 
     /// What is to see the channels' samples: [`RunWriter::add_hook`].
@@ -109,12 +102,9 @@ impl TrendWriter {
     pub fn advance(&mut self, until_ns: u64) -> Result<(), StorageError> {
         let until = until_ns / TrendKind::Second.period_ns();
         for (place, (_, series)) in self.sums.channels.iter().enumerate() {
-            let completed = lock(series).take_complete(until);
-            take(&mut self.second.waiting[place], &completed.seconds);
-            take(&mut self.minute.waiting[place], &completed.minutes);
+            self.files.add(place, &lock(series).take_complete(until));
         }
-        self.second.write_complete(until)?;
-        self.minute.write_complete(until / 60)
+        self.files.advance(until)
     }
 
     /// Writes the rest and closes both runs.
@@ -125,16 +115,10 @@ impl TrendWriter {
         let mut late_samples = 0;
         for (place, (_, series)) in self.sums.channels.iter().enumerate() {
             let mut series = lock(series);
-            let completed = series.finish();
+            self.files.add(place, &series.finish());
             late_samples += series.late_samples();
-            take(&mut self.second.waiting[place], &completed.seconds);
-            take(&mut self.minute.waiting[place], &completed.minutes);
         }
-        self.second.write_complete(u64::MAX)?;
-        self.minute.write_complete(u64::MAX)?;
-        let ending = Ending { run_ended, ..Ending::default() };
-        let second = self.second.writer.finish(ending.clone())?;
-        let minute = self.minute.writer.finish(ending)?;
+        let TrendFilesReport { second, minute } = self.files.finish(run_ended)?;
         Ok(TrendReport { second, minute, without: self.without, late_samples })
     }
 }
@@ -153,87 +137,6 @@ impl Sums {
 impl ColumnHook for Arc<Sums> {
     fn raw(&self, column: u32, first_sample: u64, spans: &[Span], raw: &[u8]) {
         self.add(column, first_sample, spans, raw);
-    }
-}
-
-impl TrendRun {
-    fn create(
-        folder: &Path,
-        run: &NewRun,
-        kind: TrendKind,
-        infos: &[ChannelInfo],
-        options: &TrendOptions,
-    ) -> Result<Self, StorageError> {
-        let (rate, frame_rows) = match kind {
-            TrendKind::Second => (SampleRate::new(1, 1), 3_600),
-            TrendKind::Minute => (SampleRate::new(1, 60), 1_440),
-        };
-        let rate = rate.expect("both are in range");
-        let channel = |info: &ChannelInfo, statistic: Statistic| ChannelInfo {
-            unit: if statistic == Statistic::N { String::new() } else { info.unit.clone() },
-            time_scale: info.time_scale,
-            ..ChannelInfo::new(
-                format!("{}.{}", info.name, statistic.suffix()),
-                statistic.dtype(),
-                rate,
-            )
-        };
-        let channels = infos.iter().flat_map(|info| Statistic::ALL.map(|one| channel(info, one)));
-        let schema = Schema::channels(Vec::new(), channels.collect())
-            .map_err(|problem| unwritable("trend", &problem.to_string()))?;
-        let ids: Vec<u32> =
-            schema.columns.iter().filter_map(ChannelInfo::of).map(|c| c.id).collect();
-        let (ids, _) = ids.as_chunks::<5>();
-        let run = NewRun {
-            folder: folder.join("trends").join(kind.name()),
-            schema,
-            config: run.config.clone(),
-            name: format!("{}-{}", run.name, kind.name()),
-            run: run.run,
-            run_number: run.run_number,
-        };
-        let waiting = ids.iter().map(|_| waiting()).collect();
-        let options = WriteOptions { codings: options.codings.clone(), ..WriteOptions::small() };
-        let (ids, writer) = (ids.to_vec(), RunWriter::create(run, options)?);
-        Ok(Self { writer, ids, rate, frame_rows, waiting })
-    }
-
-    /// Writes all frames whose rows are complete, that is, before `until`.
-    fn write_complete(&mut self, until: u64) -> Result<(), StorageError> {
-        loop {
-            let first = self.waiting.iter().filter(|one| one.rows() > 0).map(Waiting::first).min();
-            let Some(first) = first else { return Ok(()) };
-            let begin = first / self.frame_rows * self.frame_rows;
-            let end = begin + self.frame_rows;
-            if end > until {
-                return Ok(());
-            }
-            self.write_frame(begin, end)?;
-        }
-    }
-
-    fn write_frame(&mut self, begin: u64, end: u64) -> Result<(), StorageError> {
-        let mut rest: Vec<Waiting> =
-            self.waiting.iter_mut().map(|one| one.split_off(end)).collect();
-        let filled = self.waiting.iter().zip(&self.ids).filter(|(one, _)| one.rows() > 0);
-        let columns = filled.flat_map(|(one, ids)| {
-            ids.iter().zip(one.columns()).map(|(&id, column)| ChannelColumn {
-                id,
-                first_sample: one.first(),
-                spans: one.spans(),
-                samples: ColumnData::Raw(column),
-            })
-        });
-        let frame = ChannelFrame {
-            start_ns: self.rate.time_ns(begin),
-            end_ns: self.rate.time_ns(end),
-            columns: columns.collect(),
-            keys: (0, 0),
-            increments: None,
-        };
-        self.writer.write_channels(frame)?;
-        std::mem::swap(&mut self.waiting, &mut rest);
-        Ok(())
     }
 }
 
@@ -279,21 +182,6 @@ pub fn make_trends(
         progress(frame + 1, frames.len());
     }
     trends.finish(run.ended())
-}
-
-/// Rows of a trend that are in no frame yet.
-fn waiting() -> Waiting {
-    Waiting::new(Statistic::ALL.map(|one| (one.dtype().bits().unwrap_or(0) / 8) as usize))
-}
-
-/// Takes rows behind those that wait already.
-fn take(waiting: &mut Waiting, rows: &[Row]) {
-    for row in rows {
-        waiting.number(row.index, 1);
-    }
-    for (statistic, column) in Statistic::ALL.into_iter().zip(waiting.columns_mut()) {
-        statistic.append(rows, column);
-    }
 }
 
 fn lock<T>(series: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

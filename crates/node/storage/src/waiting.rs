@@ -64,6 +64,19 @@ impl Waiting {
         self.columns[0].extend_from_slice(bytes);
     }
 
+    /// Takes back rows that were split off.
+    pub(crate) fn join(&mut self, later: Self) {
+        let mut starts = vec![Span { row: 0, sample: later.first }];
+        starts.extend_from_slice(&later.spans);
+        let ends = later.spans.iter().map(|span| span.row).chain([later.rows]);
+        for (start, end) in starts.iter().zip(ends) {
+            self.number(start.sample, end - start.row);
+        }
+        for (mine, theirs) in self.columns.iter_mut().zip(&later.columns) {
+            mine.extend_from_slice(theirs);
+        }
+    }
+
     /// Splits off the rows from `end` on.
     pub(crate) fn split_off(&mut self, end: u64) -> Self {
         let mut later = Self::new(self.row_bytes.clone());
@@ -75,8 +88,10 @@ impl Waiting {
         starts.append(&mut self.spans);
         let place = starts.partition_point(|span| span.sample < end);
         let mut at = starts.get(place).map_or(self.rows, |span| span.row);
+        let mut mine_end = end;
         if let Some(last) = place.checked_sub(1).map(|last| starts[last]) {
             at = at.min(last.row + (end - last.sample));
+            mine_end = last.sample + (at - last.row);
         }
         (later.end, later.rows) = (self.end, self.rows - at);
         let mut spans = starts.split_off(place);
@@ -89,7 +104,7 @@ impl Waiting {
         for ((mine, theirs), row_bytes) in columns {
             *theirs = mine.split_off(at as usize * row_bytes);
         }
-        (self.rows, self.end) = (at, end.min(self.end));
+        (self.rows, self.end) = (at, mine_end);
         later
     }
 }
@@ -127,6 +142,8 @@ mod tests {
             let (before, after): (Vec<u64>, Vec<u64>) = all.iter().partition(|&&n| n < end);
             assert_eq!(unpacked(&waiting), before, "before {end}");
             assert_eq!(unpacked(&later), after, "from {end}");
+            waiting.join(later);
+            assert_eq!(unpacked(&waiting), all, "joined at {end}");
         }
     }
 }

@@ -7,22 +7,23 @@
 //! A frame is laid out when all its columns are encoded, so that its header is written in its place,
 //! before them: nobody sees the file before it is whole. It has a temporary name until it is closed
 //! and durable. The caller's thread encodes too, and waits for the disk only when all buffers are
-//! under way.
+//! under way. Files that are to be read while they grow are written another way (write/growing.rs).
 
 mod encode;
+mod growing;
 mod output;
 mod parts;
+mod sink;
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use catchment_disk::DiskConfig;
 use catchment_frame::{
     ChannelColumns, Coding, ColumnEntry, ColumnInfo, ColumnKind, Dtype, Element, EntryNames,
-    EventColumns, FileHeader, FrameInfo, FrameKind, FrameLayout, Schema, Span, TocBuilder,
-    TocFlags, encode_ledger_increment, encode_ledger_total, encode_spans,
+    EventColumns, FileHeader, FrameInfo, FrameKind, FrameLayout, FrameSummary, Schema, Span,
+    TocBuilder, TocFlags, encode_ledger_increment, encode_ledger_total, encode_spans,
 };
 use catchment_model::limits::COLUMN_BYTES_MAX;
 use catchment_model::{Entry, Ledger};
@@ -32,24 +33,28 @@ use crate::error::StorageError;
 use crate::open::EXTENSION;
 use crate::trend_writer::TrendWriter;
 use encode::{Encoded, Encoders, Job};
-use output::Output;
+pub use growing::Growing;
+pub(crate) use growing::TOGETHER_BYTES;
 pub use parts::{
     ChannelColumn, ChannelFrame, ColumnData, ColumnHook, Ending, EventFrame, EventSource, Make,
     MakeBytes, NewRun, StoredColumn, WriteOptions, WriteReport,
 };
+use sink::Sink;
 
 /// Writes a run's files, frame by frame. Dropped without [`RunWriter::finish`], it deletes the file
-/// that it was writing; files before stay.
+/// that it was writing, unless that is to be read while it grows; files before stay.
 pub struct RunWriter {
     run: NewRun,
     schema: Arc<Schema>,
     options: WriteOptions,
     columns: EventColumns,
     channels: ChannelColumns,
-    output: Output,
+    output: Sink,
     encoders: Encoders,
     layout: FrameLayout,
     codings: HashMap<u32, ColumnCoding>,
+    /// Places of the schema's columns, by id.
+    places: HashMap<u32, usize>,
     hooks: Vec<Box<dyn ColumnHook>>,
     trends: Option<Box<TrendWriter>>,
     file: Option<OpenFile>,
@@ -93,6 +98,23 @@ impl<'a> Column<'a> {
         };
         Self { id, dtype, rows, element, start: None, data: ColumnData::Raw(bytes) }
     }
+
+    /// What a frame's directory says of it, but for its place.
+    fn entry(&self, encoded: &Encoded) -> ColumnEntry {
+        ColumnEntry {
+            id: self.id,
+            codec: encoded.codec,
+            dtype: self.dtype,
+            flags: 0,
+            crc32c: encoded.crc32c,
+            offset: 0,
+            stored_bytes: encoded.stored_bytes,
+            raw_bytes: encoded.raw_bytes,
+            rows: self.rows,
+            start_ns: self.start.map_or(0, |start| start.time_ns),
+            first_sample: self.start.map_or(0, |start| start.sample),
+        }
+    }
 }
 
 impl RunWriter {
@@ -109,12 +131,6 @@ impl RunWriter {
             .map_err(|source| StorageError::Write { path: run.folder.clone(), source })?;
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = if options.threads == 0 { cpus } else { options.threads };
-        let disk = DiskConfig {
-            buffer_bytes: options.buffer_bytes,
-            buffer_count: options.buffers,
-            preallocate_bytes: PREALLOCATE_BYTES.min(options.file_bytes.next_multiple_of(4_096)),
-            ..DiskConfig::default()
-        };
         let trends = match &options.trends {
             Some(options) => Some(Box::new(TrendWriter::create(&run.folder, &run, options)?)),
             None => None,
@@ -123,14 +139,15 @@ impl RunWriter {
             columns: EventColumns::of(&run.schema),
             channels: ChannelColumns::of(&run.schema),
             ledger: Ledger::new(run.schema.sources.len()),
-            output: Output::new(disk)?,
+            output: Sink::new(&options)?,
             encoders: Encoders::new(threads),
             layout: FrameLayout::begin(NO_FRAME, 0),
             codings: codings_of(&run.schema, &options.codings),
+            places: run.schema.columns.iter().map(|info| info.id).zip(0..).collect(),
             hooks: trends.iter().map(|trends| trends.hook()).collect(),
             trends,
             file: None,
-            next_index: 0,
+            next_index: options.first_index,
             sequence: options.first_sequence,
             report: WriteReport::default(),
             schema: Arc::new(run.schema.clone()),
@@ -412,8 +429,10 @@ impl RunWriter {
     }
 
     fn column_info(&self, id: u32) -> Result<&ColumnInfo, StorageError> {
-        let found = self.run.schema.columns.iter().find(|info| info.id == id);
-        found.ok_or_else(|| unwritable(&format!("column {id}"), "the schema does not have it"))
+        let place = self.places.get(&id);
+        place
+            .map(|&place| &self.run.schema.columns[place])
+            .ok_or_else(|| unwritable(&format!("column {id}"), "the schema does not have it"))
     }
 
     /// Encodes and writes a frame; file id and number are set here.
@@ -427,16 +446,12 @@ impl RunWriter {
                 return Err(unwritable(&format!("column {}", column.id), "it passes 1 GiB"));
             }
         }
-        let jobs = columns.iter().map(|column| Job {
-            id: column.id,
-            coding: self.coding_of(column.id),
-            element: column.element,
-            data: &column.data,
-            samples: column.start.map(|start| (start.sample, start.spans)),
-        });
-        let encoded = self.encoders.encode(jobs.collect(), &self.hooks)?;
+        if self.output.growing().is_some() {
+            return self.grow(info, &columns);
+        }
+        let encoded = self.encode(&columns)?;
         self.lay_out(info, &columns, &encoded)?;
-        if self.is_full(&info) {
+        if self.is_full(&info, self.layout.frame_bytes(), columns.len()) {
             let ledger = self.ledger.clone();
             self.close_file(&ledger, TocFlags::default())?;
             self.begin_file()?;
@@ -444,8 +459,18 @@ impl RunWriter {
         }
         self.stream(&columns, &encoded)?;
         self.encoders.recycle(encoded);
-        self.sequence += 1;
         Ok(())
+    }
+
+    fn encode(&mut self, columns: &[Column<'_>]) -> Result<Vec<Encoded>, StorageError> {
+        let jobs = columns.iter().map(|column| Job {
+            id: column.id,
+            coding: self.coding_of(column.id),
+            element: column.element,
+            data: &column.data,
+            samples: column.start.map(|start| (start.sample, start.spans)),
+        });
+        self.encoders.encode(jobs.collect(), &self.hooks)
     }
 
     /// How a column is to be encoded.
@@ -468,34 +493,22 @@ impl RunWriter {
         }
         self.layout.restart(info, columns.len());
         for (column, encoded) in columns.iter().zip(encoded) {
-            self.layout.push(ColumnEntry {
-                id: column.id,
-                codec: encoded.codec,
-                dtype: column.dtype,
-                flags: 0,
-                crc32c: encoded.crc32c,
-                offset: 0,
-                stored_bytes: encoded.stored_bytes,
-                raw_bytes: encoded.raw_bytes,
-                rows: column.rows,
-                start_ns: column.start.map_or(0, |start| start.time_ns),
-                first_sample: column.start.map_or(0, |start| start.sample),
-            });
+            self.layout.push(column.entry(encoded));
         }
         Ok(())
     }
 
-    /// Whether the frame that was laid out belongs into another file.
-    fn is_full(&self, info: &FrameInfo) -> bool {
+    /// Whether a frame of so many bytes and columns belongs into another file.
+    fn is_full(&self, info: &FrameInfo, frame_bytes: u64, columns: usize) -> bool {
         let Some(file) = &self.file else { return false };
         let at = self.output.position();
-        let toc_bytes = file.toc_bytes + TOC_ENTRY_BYTES * (1 + self.layout.entries().len() as u64);
-        let bytes = at + self.layout.frame_bytes() + toc_bytes;
+        let toc_bytes = file.toc_bytes + TOC_ENTRY_BYTES * (1 + columns as u64);
+        let bytes = at + frame_bytes + toc_bytes;
         let begin = file.first_time_ns.unwrap_or(info.time_first_ns);
         let time_ns = info.time_first_ns.saturating_sub(begin);
         let old = self.options.file_time_ns.is_some_and(|most| time_ns >= most);
         at > file.header_bytes
-            && (bytes > self.options.file_bytes || old || toc_bytes > TOC_BYTES_MAX)
+            && (bytes > self.options.file_bytes || old || toc_bytes > self.options.toc_bytes)
     }
 
     fn stream(&mut self, columns: &[Column<'_>], encoded: &[Encoded]) -> Result<(), StorageError> {
@@ -511,15 +524,24 @@ impl RunWriter {
             self.report.stored_bytes += entry.stored_bytes;
         }
         self.output.pad_to(start + summary.frame_bytes)?;
+        self.count_frame(summary, true);
+        Ok(())
+    }
+
+    /// Takes the frame that was laid out into the table of contents.
+    fn count_frame(&mut self, summary: FrameSummary, listed: bool) {
+        let entries = self.layout.entries();
         if let Some(file) = &mut self.file {
-            file.toc.add_frame(summary, entries);
-            file.toc_bytes += TOC_ENTRY_BYTES * (1 + entries.len() as u64);
+            if listed {
+                file.toc.add_frame(summary, entries);
+                file.toc_bytes += TOC_ENTRY_BYTES * (1 + entries.len() as u64);
+            }
             if summary.info.rows > 0 {
                 file.first_time_ns.get_or_insert(summary.info.time_first_ns);
             }
         }
         self.report.frames += 1;
-        Ok(())
+        self.sequence += 1;
     }
 
     fn begin_file(&mut self) -> Result<(), StorageError> {
@@ -540,8 +562,7 @@ impl RunWriter {
             locator: false,
         };
         let encoded = header.encode();
-        self.output.create(path)?;
-        self.output.append(&encoded)?;
+        self.output.create(path, &encoded)?;
         self.next_index += 1;
         self.file = Some(OpenFile {
             file_id,
@@ -644,7 +665,3 @@ const NO_FRAME: FrameInfo = FrameInfo {
 };
 /// What a frame, or a column of it, takes in the TOC.
 const TOC_ENTRY_BYTES: u64 = 80;
-/// A file's TOC when the next file is begun: it is kept in memory until then.
-const TOC_BYTES_MAX: u64 = 64 << 20;
-/// Blocks asked for at a time.
-const PREALLOCATE_BYTES: u64 = 256 << 20;

@@ -8,7 +8,7 @@ use catchment_model::{Ledger, RunId, SourceId};
 use crate::coding::Codings;
 use crate::error::StorageError;
 use crate::trend_writer::{TrendOptions, TrendReport};
-use crate::write::random;
+use crate::write::{Growing, random};
 
 /// A run that is to be written.
 #[derive(Clone, Debug)]
@@ -63,6 +63,13 @@ pub struct WriteOptions {
     pub trends: Option<TrendOptions>,
     /// Number of the first frame.
     pub first_sequence: u64,
+    /// Number of the first file.
+    pub first_index: u32,
+    /// Bytes of a file's table of contents before the next file is begun: it is kept in memory until
+    /// the file is closed.
+    pub toc_bytes: u64,
+    /// Let the files be read while they grow; otherwise they get their names when they are closed.
+    pub growing: Option<Growing>,
 }
 
 impl Default for WriteOptions {
@@ -76,6 +83,9 @@ impl Default for WriteOptions {
             codings: Codings::default(),
             trends: None,
             first_sequence: 0,
+            first_index: 0,
+            toc_bytes: 64 << 20,
+            growing: None,
         }
     }
 }

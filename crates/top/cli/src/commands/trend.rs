@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use catchment_storage::{Codings, ColumnCoding, Run, TrendKind, TrendOptions, make_trends};
 
 use crate::output::{Exit, Out, UsageError, progress};
@@ -16,8 +15,8 @@ pub(crate) struct Arguments {
     /// How columns are compressed: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec, for, auto
     #[arg(long, default_value = "auto")]
     codec: ColumnCoding,
-    /// Delete the trends that are there first, such as the unfinished ones of a recorder that was
-    /// killed. Those of the recorder's own counters cannot be made again
+    /// Delete the channels' trends that are there first, such as those of a recorder that was killed
+    /// before the last of them were in files. Those of the recorder's own counters stay
     #[arg(long)]
     replace: bool,
 }
@@ -52,17 +51,19 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Deletes a run's trends.
+/// Deletes the trends of a run's channels.
 fn replace(run: &Run) -> anyhow::Result<()> {
     if run.being_recorded() {
         anyhow::bail!(UsageError("the run is being recorded, and its trends with it".into()));
     }
-    let second = run.trend_folder(TrendKind::Second);
-    let folder = second.parent().context("a trend's folder is within another")?;
-    match std::fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot delete {}", folder.display()))
+    for folder in [TrendKind::Second, TrendKind::Minute].map(|kind| run.trend_folder(kind)) {
+        match std::fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                let message = format!("cannot delete {}", folder.display());
+                return Err(anyhow::Error::new(error).context(message));
+            }
+            _ => {}
         }
-        _ => Ok(()),
     }
+    Ok(())
 }

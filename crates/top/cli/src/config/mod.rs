@@ -118,8 +118,8 @@ fn recorder(
     set(&mut config.encode.threads, low.encode.threads);
     set(&mut config.encode.bytes, low.encode.bytes.map(bytes));
     config.encode.rules = links::codec_rules(low);
-    // Channels have trends unless somebody says otherwise.
-    config.trends = low.trends.enabled.unwrap_or(!links.is_empty());
+    // Channels and the recorder's counters have trends unless somebody says otherwise.
+    config.trends = low.trends.enabled.unwrap_or(true);
     config.links = links;
     config.write = write(low);
     config

@@ -1,0 +1,492 @@
+//! The files of trends: rows of seconds and of minutes, for any number of series, as runs.
+//!
+//! ```text
+//! rows ─► trends/second/tail-10 ─► trends/second/tail-180 ─► trends/second
+//!          frames of 10 rows        of 180                    of 3,600: an hour
+//! ```
+//!
+//! Rows that were made offline wait in memory until their hour (day) is complete. While recording they
+//! must be readable at once and outlive a kill, and years must all the same be read in few pieces:
+//! there a run of short frames, a *tail*, holds the rows that are in no longer frame yet. When a longer
+//! frame is complete it is made of the tail's, and once it is durable the tail begins anew. So a row is
+//! in one place or, for a moment, in two, and never in none: a reader that looks at tails first, and
+//! takes of each only the rows behind those of the longer frames, gets every row once.
+//!
+//! Frames begin and end at multiples of their rows, with those rows that there are.
+//!
+//! Limits: a row of a series takes 36 bytes; frames are shortened so that they stay below 1 GiB. Where
+//! the disk refuses, [`ROWS_WAITING`] rows of each series wait for it, and the oldest are lost
+//! countedly; whoever calls may go on calling.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use catchment_disk::FaultControl;
+use catchment_frame::{ChannelInfo, Schema};
+use catchment_model::{RunId, SampleRate};
+use catchment_trends::{Completed, Row, Statistic};
+
+use crate::channels::Select;
+use crate::coding::Codings;
+use crate::error::StorageError;
+use crate::fetch;
+use crate::open;
+use crate::run::Run;
+use crate::trend::{TrendKind, tail_name};
+use crate::waiting::Waiting;
+use crate::write::{
+    ChannelColumn, ChannelFrame, ColumnData, Ending, Growing, Make, MakeBytes, NewRun, RunWriter,
+    TOGETHER_BYTES, WriteOptions, WriteReport, unwritable,
+};
+
+/// Rows of each series that wait in memory where the disk refuses.
+pub const ROWS_WAITING: usize = 256;
+
+/// Rows of a frame: in the long files, and in each tail, ever fewer. Each is a multiple of the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrendLengths {
+    /// Of seconds.
+    pub second: Vec<u64>,
+    /// Of minutes.
+    pub minute: Vec<u64>,
+}
+
+impl TrendLengths {
+    /// For rows that are made offline: an hour and a day.
+    pub fn offline() -> Self {
+        Self { second: vec![3_600], minute: vec![1_440] }
+    }
+
+    /// For rows that are to be read at once.
+    pub fn recording() -> Self {
+        Self { second: vec![3_600, 180, 10], minute: vec![1_440, 60, 1] }
+    }
+}
+
+/// Trends that are to be written.
+#[derive(Clone, Debug)]
+pub struct NewTrends {
+    /// Folder that gets the folders `second` and `minute`.
+    pub folder: PathBuf,
+    /// What the run's files' names begin with.
+    pub name: String,
+    /// The run's identity.
+    pub run: RunId,
+    /// What people call the run.
+    pub run_number: u64,
+    /// The run's configuration, or none.
+    pub config: String,
+    /// What the rows are of: name, unit and time scale count.
+    pub series: Vec<ChannelInfo>,
+    /// How columns of the long files are encoded.
+    pub codings: Codings,
+    /// How long frames are. Where there are tails, all files are read while they grow.
+    pub lengths: TrendLengths,
+    /// Faults of files with tails, for tests.
+    pub faults: Option<FaultControl>,
+}
+
+/// The two runs of trends.
+#[derive(Debug)]
+pub struct TrendFiles {
+    second: TrendRun,
+    minute: TrendRun,
+}
+
+/// What was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrendFilesReport {
+    /// The run of seconds.
+    pub second: WriteReport,
+    /// The run of minutes.
+    pub minute: WriteReport,
+}
+
+impl TrendFiles {
+    /// What these files take of the memory at most, where there are tails: rows that wait, columns under way, tables of
+    /// contents.
+    pub fn memory_bytes(series: usize) -> usize {
+        let frames = (series * 3_600 * ROW_BYTES).min(2 * TOGETHER_BYTES);
+        let tables = (series * 54 * 5 * 80).min(2 * TOC_BYTES as usize);
+        (1 << 20) + 2 * series * ROWS_WAITING * ROW_BYTES + frames + tables
+    }
+
+    /// Begins the files.
+    ///
+    /// # Errors
+    /// Trends that are there already, or a disk that refuses.
+    pub fn create(trends: &NewTrends) -> Result<Self, StorageError> {
+        Ok(Self {
+            second: TrendRun::create(trends, TrendKind::Second, &trends.lengths.second)?,
+            minute: TrendRun::create(trends, TrendKind::Minute, &trends.lengths.minute)?,
+        })
+    }
+
+    /// Takes rows of a series, behind all that it had.
+    pub fn add(&mut self, series: usize, completed: &Completed) {
+        self.second.add(series, &completed.seconds);
+        self.minute.add(series, &completed.minutes);
+    }
+
+    /// Writes what is complete: no series gets a row before that second any more.
+    ///
+    /// # Errors
+    /// A disk that refuses. Rows wait then, and are tried again with later ones.
+    pub fn advance(&mut self, until_second: u64) -> Result<(), StorageError> {
+        let second = self.second.advance(until_second);
+        second.and(self.minute.advance(until_second / 60))
+    }
+
+    /// Writes the rest and closes the files; no tails are left.
+    ///
+    /// # Errors
+    /// A disk that refuses. What was written so far stays readable, tails included.
+    pub fn finish(&mut self, run_ended: bool) -> Result<TrendFilesReport, StorageError> {
+        let second = self.second.finish(run_ended);
+        let minute = self.minute.finish(run_ended);
+        Ok(TrendFilesReport { second: second?, minute: minute? })
+    }
+
+    /// Rows that are in no file and never will be, because the disk refused for too long.
+    pub fn rows_lost(&self) -> u64 {
+        self.second.rows_lost + self.minute.rows_lost
+    }
+}
+
+/// One of the two runs.
+#[derive(Debug)]
+struct TrendRun {
+    /// The long files, and the tails.
+    levels: Vec<Level>,
+    /// Columns of each series, in the order of [`Statistic::ALL`].
+    ids: Vec<[u32; 5]>,
+    rate: SampleRate,
+    waiting: Vec<Waiting>,
+    /// After a refusal: nothing is tried before rows up to here are complete.
+    retry_at: u64,
+    rows_lost: u64,
+}
+
+/// Frames of one length.
+#[derive(Debug)]
+struct Level {
+    folder: PathBuf,
+    writer: RunWriter,
+    /// Rows of a whole frame.
+    rows: u64,
+    /// All rows before that number are in it, or in a longer frame, or lost.
+    end: u64,
+}
+
+impl TrendRun {
+    fn create(trends: &NewTrends, kind: TrendKind, lengths: &[u64]) -> Result<Self, StorageError> {
+        let rate = SampleRate::new(1, kind.period_ns() / 1_000_000_000).expect("both are in range");
+        let columns = trends.series.iter().flat_map(|series| {
+            Statistic::ALL.map(|statistic| ChannelInfo {
+                unit: if statistic == Statistic::N { String::new() } else { series.unit.clone() },
+                time_scale: series.time_scale,
+                ..ChannelInfo::new(
+                    format!("{}.{}", series.name, statistic.suffix()),
+                    statistic.dtype(),
+                    rate,
+                )
+            })
+        });
+        let schema = Schema::channels(Vec::new(), columns.collect())
+            .map_err(|problem| unwritable("trend", &problem.to_string()))?;
+        let ids: Vec<u32> =
+            schema.columns.iter().filter_map(ChannelInfo::of).map(|c| c.id).collect();
+        let ids = ids.as_chunks::<5>().0.to_vec();
+        let lengths = shortened(lengths, ids.len());
+        let mut levels = Vec::new();
+        for (place, &rows) in lengths.iter().enumerate() {
+            let folder = trends.folder.join(kind.name());
+            let folder = if place == 0 { folder } else { folder.join(tail_name(rows)) };
+            let run = NewRun {
+                folder: folder.clone(),
+                name: format!("{}-{}", trends.name, kind.name()),
+                run: trends.run,
+                run_number: trends.run_number,
+                config: trends.config.clone(),
+                schema: schema.clone(),
+            };
+            let growing = (lengths.len() > 1).then(|| Growing {
+                durable: place + 1 < lengths.len(),
+                listed: place == 0,
+                faults: trends.faults.clone(),
+            });
+            let options = WriteOptions {
+                // Tails are read and deleted soon.
+                codings: if place == 0 { trends.codings.clone() } else { Codings::default() },
+                file_time_ns: growing.as_ref().map(|_| kind.file_ns()),
+                toc_bytes: if growing.is_some() { TOC_BYTES } else { 64 << 20 },
+                growing,
+                ..WriteOptions::small()
+            };
+            levels.push(Level { folder, writer: RunWriter::create(run, options)?, rows, end: 0 });
+        }
+        let waiting = ids.iter().map(|_| waiting()).collect();
+        Ok(Self { levels, ids, rate, waiting, retry_at: 0, rows_lost: 0 })
+    }
+
+    fn add(&mut self, series: usize, rows: &[Row]) {
+        let waiting = &mut self.waiting[series];
+        rows.iter().for_each(|row| waiting.number(row.index, 1));
+        for (statistic, column) in Statistic::ALL.into_iter().zip(waiting.columns_mut()) {
+            statistic.append(rows, column);
+        }
+    }
+
+    fn advance(&mut self, until: u64) -> Result<(), StorageError> {
+        if until < self.retry_at {
+            return Ok(());
+        }
+        let written = self.write_complete(until);
+        if written.is_err() {
+            let shortest = self.levels.last().map_or(1, |level| level.rows);
+            self.retry_at = until.saturating_add(shortest);
+            self.drop_oldest(shortest);
+        }
+        written
+    }
+
+    fn finish(&mut self, run_ended: bool) -> Result<WriteReport, StorageError> {
+        let written = self.write_complete(u64::MAX);
+        if written.is_err() {
+            self.rows_lost += self.rows_waiting();
+        }
+        written?;
+        for upper in (0..self.levels.len() - 1).rev() {
+            self.lengthen(upper, u64::MAX)?;
+        }
+        let tails = self.levels.split_off(1);
+        let long = self.levels.pop().expect("the long files");
+        for Level { folder, writer, .. } in tails {
+            drop(writer);
+            // All that is in it is in the long files, so that it does no harm if it stays.
+            let _deleted = std::fs::remove_dir_all(folder);
+        }
+        long.writer.finish(Ending { run_ended, ..Ending::default() })
+    }
+
+    /// Writes all frames whose rows are complete, that is, before `until`.
+    fn write_complete(&mut self, until: u64) -> Result<(), StorageError> {
+        loop {
+            let filled = self.waiting.iter().filter(|one| one.rows() > 0);
+            let Some(first) = filled.map(Waiting::first).min() else { return Ok(()) };
+            let Some(end) = self.frame_end(first, until) else { return Ok(()) };
+            self.write_waiting(first, end)?;
+            for upper in (0..self.levels.len() - 1).rev() {
+                let rows = self.levels[upper].rows;
+                self.lengthen(upper, end / rows * rows)?;
+            }
+        }
+    }
+
+    /// Where a frame that begins with a row is to end, if it is complete. Tails' frames are written
+    /// as late as may be, so that they are few, and do not pass the border of a longer one.
+    fn frame_end(&self, first: u64, until: u64) -> Option<u64> {
+        let (shortest, tails) = self.levels.split_last().expect("the long files");
+        let rows = tails.last().map_or(shortest.rows, |longer| longer.rows);
+        let border = (first / rows + 1) * rows;
+        let due = !tails.is_empty() && until.saturating_sub(first) >= shortest.rows;
+        if until >= border { Some(border) } else { due.then_some(until) }
+    }
+
+    /// Writes a frame of the rows that wait, those before `end`.
+    fn write_waiting(&mut self, begin: u64, end: u64) -> Result<(), StorageError> {
+        let later: Vec<Waiting> = self.waiting.iter_mut().map(|one| one.split_off(end)).collect();
+        let filled = self.waiting.iter().zip(&self.ids).filter(|(one, _)| one.rows() > 0);
+        let columns = filled.flat_map(|(one, ids)| {
+            ids.iter().zip(one.columns()).map(|(&id, column)| ChannelColumn {
+                id,
+                first_sample: one.first(),
+                spans: one.spans(),
+                samples: ColumnData::Raw(column),
+            })
+        });
+        let frame = ChannelFrame {
+            start_ns: self.rate.time_ns(begin),
+            end_ns: self.rate.time_ns(end),
+            columns: columns.collect(),
+            keys: (0, 0),
+            increments: None,
+        };
+        let level = self.levels.last_mut().expect("the long files");
+        let written = level.writer.write_channels(frame);
+        match &written {
+            Ok(()) => {
+                self.waiting = later;
+                level.end = end;
+            }
+            Err(_) => self.waiting.iter_mut().zip(later).for_each(|(one, later)| one.join(later)),
+        }
+        written
+    }
+
+    /// Makes frames of a level of those of the tail below it, as far as `done`, and begins that tail
+    /// anew.
+    fn lengthen(&mut self, upper: usize, done: u64) -> Result<(), StorageError> {
+        if self.levels[upper].end >= done {
+            return Ok(());
+        }
+        let (level, rate) = (&self.levels[upper], self.rate);
+        let tail = Run::open_with_cache(&self.levels[upper + 1].folder, 0)?;
+        let row = |time_ns: u64| rate.first_sample_at(time_ns);
+        let mut frames: BTreeMap<u64, Range<usize>> = BTreeMap::new();
+        let mut left = false;
+        for (place, frame) in tail.channel_frames().iter().enumerate() {
+            let info = frame.summary.info;
+            let first = row(info.time_first_ns);
+            left |= row(info.time_last_ns) > done;
+            if first >= level.end && row(info.time_last_ns) <= done {
+                frames.entry(first / level.rows).or_insert(place..place).end = place + 1;
+            }
+        }
+        let mut damage = None;
+        for frames in frames.into_values() {
+            match self.join_frames(upper, &tail, frames.clone()) {
+                // Rows that cannot be read will not become readable.
+                Err(error) if error.is_damage() => {
+                    let rows = |frame: &crate::Frame| frame.summary.info.rows / 5;
+                    self.rows_lost += tail.channel_frames()[frames].iter().map(rows).sum::<u64>();
+                    damage.get_or_insert(error);
+                }
+                result => result?,
+            }
+        }
+        self.levels[upper].end = done;
+        if !left {
+            self.levels[upper + 1].begin_anew()?;
+        }
+        damage.map_or(Ok(()), Err)
+    }
+
+    /// Writes one frame of what frames of a tail hold.
+    fn join_frames(
+        &mut self,
+        upper: usize,
+        tail: &Run,
+        frames: Range<usize>,
+    ) -> Result<(), StorageError> {
+        let level = &mut self.levels[upper];
+        let end_ns = join_frames(&mut level.writer, tail, frames)?;
+        // Should a later frame fail, this one is not made again.
+        level.end = self.rate.first_sample_at(end_ns);
+        Ok(())
+    }
+
+    fn rows_waiting(&self) -> u64 {
+        self.waiting.iter().map(Waiting::rows).sum()
+    }
+
+    /// Lets go of the oldest rows where too many wait.
+    fn drop_oldest(&mut self, rows: u64) {
+        let most = (self.waiting.len() * ROWS_WAITING) as u64;
+        while self.rows_waiting() > most {
+            let filled = self.waiting.iter().filter(|one| one.rows() > 0);
+            let first = filled.map(Waiting::first).min().unwrap_or(0);
+            for waiting in &mut self.waiting {
+                let later = waiting.split_off(first + rows);
+                self.rows_lost += std::mem::replace(waiting, later).rows();
+            }
+        }
+    }
+}
+
+impl Level {
+    /// Begins the run's only file, without what was in the ones before.
+    fn begin_anew(&mut self) -> Result<(), StorageError> {
+        self.writer.begin_anew()?;
+        let current = self.writer.growing_path();
+        for path in open::paths(&self.folder)? {
+            if Some(&path) != current.as_ref() {
+                // If it stays, its rows are met twice, and the longer frame's are taken.
+                let _deleted = std::fs::remove_file(path);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes one frame of what frames of a tail hold. Returns where it ends, in nanoseconds.
+pub(crate) fn join_frames(
+    writer: &mut RunWriter,
+    tail: &Run,
+    frames: Range<usize>,
+) -> Result<u64, StorageError> {
+    let infos = || tail.channel_frames()[frames.clone()].iter().map(|one| one.summary.info);
+    let start_ns = infos().map(|info| info.time_first_ns).min().unwrap_or(0);
+    let end_ns = infos().map(|info| info.time_last_ns).max().unwrap_or(0);
+    let select = &Select::Frames(frames.clone());
+    let mut numbers = Vec::new();
+    for place in (0..tail.channels().len()).step_by(5) {
+        let Some(channel) = tail.channel_at(place) else { continue };
+        let plan = channel.plan(select)?;
+        let first = plan.parts.first().map(|part| part.first_sample);
+        let rows: u64 = plan.parts.iter().map(|part| part.samples).sum();
+        numbers.extend(first.map(|first| (place, first, rows, plan.spans())));
+    }
+    // Columns are planned again when their turn comes: all plans together would take much memory.
+    let makers = numbers.iter().flat_map(|&(place, ..)| {
+        (place..place + 5).map(move |place| {
+            Box::new(move |out: &mut [u8]| read_column(tail, place, select, out))
+                as Box<MakeBytes<'_>>
+        })
+    });
+    let makers: Vec<_> = makers.collect();
+    let columns = numbers.iter().zip(makers.chunks(5)).flat_map(|(numbers, makers)| {
+        let (place, first_sample, rows, spans) = numbers;
+        tail.channels()[*place..].iter().zip(makers).map(move |(info, make)| {
+            let raw_bytes = (rows * info.sample_bytes()) as usize;
+            let samples = ColumnData::Make(Make { raw_bytes, make });
+            ChannelColumn { id: info.id, first_sample: *first_sample, spans, samples }
+        })
+    });
+    let columns = columns.collect();
+    let frame = ChannelFrame { start_ns, end_ns, columns, keys: (0, 0), increments: None };
+    writer.write_channels(frame)?;
+    Ok(end_ns)
+}
+
+/// Reads a column of frames.
+fn read_column(
+    run: &Run,
+    place: usize,
+    select: &Select,
+    out: &mut [u8],
+) -> Result<(), StorageError> {
+    let info = &run.channels()[place];
+    let contradiction =
+        || StorageError::Trend { path: run.path().to_owned(), what: info.name.clone() };
+    let plan = run.channel_at(place).ok_or_else(contradiction)?.plan(select)?;
+    if plan.bytes() != out.len() as u64 {
+        return Err(contradiction());
+    }
+    fetch::fetch_into(run, &plan, out)
+}
+
+/// Lengths with which the frames of so many series are not too large.
+fn shortened(lengths: &[u64], series: usize) -> Vec<u64> {
+    let mut lengths = lengths.to_vec();
+    let most = (FRAME_BYTES / (series.max(1) * ROW_BYTES)) as u64;
+    let next = lengths.get(1).copied().unwrap_or(1);
+    let whole = lengths[0];
+    let fits = |rows: &u64| *rows <= most && whole.is_multiple_of(*rows);
+    let multiples = (1..=whole / next).rev().map(|times| times * next);
+    lengths[0] = multiples.into_iter().find(fits).unwrap_or(next);
+    lengths
+}
+
+/// Rows of a series that are in no frame yet.
+fn waiting() -> Waiting {
+    Waiting::new(Statistic::ALL.map(|one| (one.dtype().bits().unwrap_or(0) / 8) as usize))
+}
+
+/// Bytes of a row: four numbers of 8, one of 4.
+const ROW_BYTES: usize = 36;
+/// A frame that is longer is shortened.
+const FRAME_BYTES: usize = 1 << 30;
+/// A long file's table of contents when the next file is begun.
+const TOC_BYTES: u64 = 16 << 20;

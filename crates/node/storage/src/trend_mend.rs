@@ -1,0 +1,173 @@
+//! What a killed recorder left of trends: its open files are closed, and what is in tails goes into a
+//! file of its own behind them. Reading needs none of it; it makes runs of trends that stand alone.
+//!
+//! A tail is deleted when its rows are in a file that is closed and durable. A mend that is cut short
+//! can be begun again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use catchment_frame::Schema;
+use serde::Serialize;
+
+use crate::error::StorageError;
+use crate::open;
+use crate::repair::{FileRepair, Outcome, repair};
+use crate::run::Run;
+use crate::trend::{TrendKind, tails};
+use crate::trend_files::{TrendLengths, join_frames};
+use crate::write::{Ending, NewRun, RunWriter, WriteOptions};
+
+/// What was done with one trend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TrendMend {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Files that were closed, or cannot be.
+    pub closed: Vec<FileRepair>,
+    /// Rows of all series that were in tails and are in a file now.
+    pub rows: u64,
+    /// What of the tails cannot be read.
+    pub unreadable: Vec<String>,
+}
+
+/// Mends the trends of a run's folder: those that are not in order. The run must not be recorded
+/// meanwhile.
+///
+/// # Errors
+/// A system that refuses to read, write or sync.
+pub fn mend_trends(run: &Path) -> Result<Vec<TrendMend>, StorageError> {
+    let mut mends = Vec::new();
+    let trends = run.join("trends");
+    for (folder, kind) in [trends.clone(), trends.join("counters")]
+        .iter()
+        .flat_map(|folder| [(folder, TrendKind::Second), (folder, TrendKind::Minute)])
+    {
+        let folder = folder.join(kind.name());
+        if folder.is_dir() && !is_whole(&folder)? {
+            mends.push(mend(&folder, kind)?);
+        }
+    }
+    Ok(mends)
+}
+
+/// Whether there are no tails, and all files are closed.
+fn is_whole(folder: &Path) -> Result<bool, StorageError> {
+    let run = match Run::open(folder) {
+        Ok(run) => run,
+        Err(StorageError::NoFiles { .. }) => return Ok(tails(folder)?.is_empty()),
+        Err(error) => return Err(error),
+    };
+    Ok(run.closed() && tails(folder)?.is_empty())
+}
+
+fn mend(folder: &Path, kind: TrendKind) -> Result<TrendMend, StorageError> {
+    let mut mend = TrendMend {
+        folder: folder.to_owned(),
+        closed: Vec::new(),
+        rows: 0,
+        unreadable: Vec::new(),
+    };
+    if !open::paths(folder)?.is_empty() {
+        let repaired = repair(folder)?.files.into_iter();
+        mend.closed = repaired.filter(|file| file.outcome != Outcome::Intact).collect();
+    }
+    let tails = tails(folder)?;
+    let mut behind = Behind::open(folder, kind)?;
+    for tail in &tails {
+        match Run::open(tail) {
+            Ok(run) => behind.take(&run, &mut mend)?,
+            Err(StorageError::NoFiles { .. }) => {}
+            Err(error) if error.is_damage() => mend.unreadable.push(error.to_string()),
+            Err(error) => return Err(error),
+        }
+    }
+    if let Some(writer) = behind.writer {
+        writer.finish(Ending::default())?;
+    }
+    if mend.unreadable.is_empty() {
+        for tail in tails {
+            let failed = |source| StorageError::Write { path: tail.clone(), source };
+            std::fs::remove_dir_all(&tail).map_err(failed)?;
+        }
+    }
+    Ok(mend)
+}
+
+/// What is written behind the files that there are.
+struct Behind {
+    folder: PathBuf,
+    /// Rows of a whole frame, in nanoseconds.
+    frame_ns: u64,
+    next_index: u32,
+    /// All rows before that time are in files.
+    end_ns: u64,
+    writer: Option<RunWriter>,
+}
+
+impl Behind {
+    fn open(folder: &Path, kind: TrendKind) -> Result<Self, StorageError> {
+        let (next_index, end_ns) = match Run::open(folder) {
+            Ok(run) => {
+                let last = run.files().map(|file| file.header.file_index).max();
+                let ends = run.channel_frames().iter().map(|one| one.summary.info.time_last_ns);
+                (last.map_or(0, |last| last.saturating_add(1)), ends.max().unwrap_or(0))
+            }
+            Err(StorageError::NoFiles { .. }) => (0, 0),
+            Err(error) => return Err(error),
+        };
+        let lengths = TrendLengths::offline();
+        let rows = match kind {
+            TrendKind::Second => lengths.second[0],
+            TrendKind::Minute => lengths.minute[0],
+        };
+        let (folder, frame_ns) = (folder.to_owned(), rows * kind.period_ns());
+        Ok(Self { folder, frame_ns, next_index, end_ns, writer: None })
+    }
+
+    /// Writes the frames of a tail that are behind what there is.
+    fn take(&mut self, tail: &Run, mend: &mut TrendMend) -> Result<(), StorageError> {
+        let mut together = BTreeMap::new();
+        for (place, frame) in tail.channel_frames().iter().enumerate() {
+            let info = frame.summary.info;
+            if info.time_first_ns >= self.end_ns {
+                let cell = info.time_first_ns / self.frame_ns;
+                together.entry(cell).or_insert(place..place).end = place + 1;
+            }
+        }
+        for frames in together.into_values() {
+            let rows = tail.channel_frames()[frames.clone()].iter().map(|one| one.summary.info);
+            let rows: u64 = rows.map(|info| info.rows / 5).sum();
+            if self.writer.is_none() {
+                self.writer = Some(self.begin(tail)?);
+            }
+            let Some(writer) = &mut self.writer else { continue };
+            match join_frames(writer, tail, frames) {
+                Ok(end_ns) => {
+                    self.end_ns = end_ns;
+                    mend.rows += rows;
+                }
+                Err(error) if error.is_damage() => mend.unreadable.push(error.to_string()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&self, tail: &Run) -> Result<RunWriter, StorageError> {
+        let header = tail.header();
+        let name = tail.files().next().and_then(|file| file.path.file_stem()?.to_str());
+        let name = name.and_then(|name| Some(name.rsplit_once('-')?.0)).unwrap_or("trend");
+        let run = NewRun {
+            folder: self.folder.clone(),
+            name: name.to_owned(),
+            run: header.run,
+            run_number: header.run_number,
+            config: header.config.clone(),
+            schema: Schema::clone(&header.schema),
+        };
+        let codings = crate::Codings::new(crate::ColumnCoding::Auto);
+        let first_index = self.next_index;
+        RunWriter::create(run, WriteOptions { codings, first_index, ..WriteOptions::small() })
+    }
+}
