@@ -98,8 +98,9 @@ impl PyRun {
         channel_object(slf.py(), ChannelReader::new(slf.clone().unbind(), place))
     }
 
-    /// The trend of a channel: mean, min, max, rms and n of every "second" or "minute". None if the
-    /// run has no trends, or not of this channel.
+    /// The trend of a channel: mean, min, max, rms and n of every "second" or "minute". Of a counter of
+    /// the recorder, too: "catchment:packets_received", "catchment:SOURCE:packets_received". None if the
+    /// run has no trends, or not of this channel. While the run is recorded, as far as it has come.
     #[pyo3(signature = (name, period = "second"))]
     fn trend<'py>(slf: &Bound<'py, Self>, name: &str, period: &str) -> PyResult<Bound<'py, PyAny>> {
         let exports = slf.py().import("catchment._exports")?;

@@ -53,6 +53,23 @@ def test_frames_and_single_events_say_the_same(recorded: Recorded) -> None:
         assert rows == len(run.events)
 
 
+def test_a_recorded_run_has_trends_of_its_counters(recorded: Recorded) -> None:
+    with catchment.open(recorded.path) as run:
+        trend = run.trend("catchment:packets_received")
+        assert trend is not None
+        assert trend.time_scale == "utc"
+        assert (np.diff(trend.times) == 10**9).all()
+        assert (np.diff(trend.max) >= 0).all()
+        assert trend.max[-1] == run.ledger.total["packets_received"]
+        minutes = run.trend("catchment:packets_received", "minute")
+        assert minutes is not None
+        assert minutes.n.sum() == trend.n.sum()
+        name = run.sources[45].name
+        of_source = run.trend(f"catchment:{name}:fragments_recorded")
+        assert of_source is not None
+        assert of_source.max[-1] == len(run.events)
+
+
 def test_a_recorded_run_verifies_and_balances(recorded: Recorded) -> None:
     assert catchment.verify(recorded.path).intact
     report = catchment.audit(recorded.path)
