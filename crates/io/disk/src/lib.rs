@@ -18,6 +18,7 @@
 //! Limits: [`FILES_MAX`] files at a time, [`SYNCS_MAX`] unfinished syncs, 2 to 1,024 buffers of
 //! 4 KiB to 256 MiB.
 
+mod ahead;
 mod buffer;
 mod config;
 mod disk;
@@ -35,6 +36,7 @@ mod slots;
 mod stats;
 mod uring;
 
+pub use ahead::{lower_io_priority, prefer_huge_pages};
 pub use buffer::Buffer;
 pub use config::{DiskConfig, EngineChoice};
 pub use disk::{Completion, CompletionKind, Disk, FILES_MAX, FileId, SYNCS_MAX};
@@ -43,7 +45,5 @@ pub use event::Waker;
 pub use faults::{FaultControl, FaultPlan};
 pub use grow::GrowingFile;
 pub use measure::{WriteRate, measure_direct_write};
-pub use read::{
-    EditFile, FolderEntry, ReadFile, free_bytes, list_folder, lower_io_priority, sync_folder,
-};
+pub use read::{EditFile, FolderEntry, ReadFile, free_bytes, list_folder, sync_folder};
 pub use stats::DiskStats;

@@ -34,6 +34,10 @@ impl ReadFile {
         &self.path
     }
 
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Reads at a position: fewer bytes than asked for only at the end of the file.
     ///
     /// # Errors
@@ -166,23 +170,6 @@ pub fn free_bytes(folder: &Path) -> io::Result<u64> {
     // SAFETY: the path ends with a zero byte, and the place is valid.
     match unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } {
         0 => Ok(stat.f_bavail.saturating_mul(stat.f_frsize)),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Has the calling thread's reads wait for those of others: the lowest best-effort I/O priority.
-///
-/// # Errors
-/// What the system says.
-pub fn lower_io_priority() -> io::Result<()> {
-    const IOPRIO_WHO_PROCESS: libc::c_int = 1;
-    const IOPRIO_CLASS_BEST_EFFORT: libc::c_int = 2;
-    const IOPRIO_CLASS_SHIFT: u32 = 13;
-    const LOWEST: libc::c_int = 7;
-    let priority = (IOPRIO_CLASS_BEST_EFFORT << IOPRIO_CLASS_SHIFT) | LOWEST;
-    // SAFETY: ioprio_set takes numbers only; 0 is the calling thread.
-    match unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, priority) } {
-        0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }

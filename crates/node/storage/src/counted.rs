@@ -10,12 +10,12 @@ use catchment_frame::ReadAt;
 /// An open file, and how many bytes were read from it and its run's other files.
 #[derive(Debug)]
 pub(crate) struct Counted {
-    file: ReadFile,
+    file: Arc<ReadFile>,
     bytes_read: Arc<AtomicU64>,
 }
 
 impl Counted {
-    pub(crate) fn new(file: ReadFile, bytes_read: &Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(file: Arc<ReadFile>, bytes_read: &Arc<AtomicU64>) -> Self {
         Self { file, bytes_read: Arc::clone(bytes_read) }
     }
 }

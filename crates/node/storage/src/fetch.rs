@@ -2,7 +2,8 @@
 //!
 //! Pieces are sorted by their places; those that stand next to each other are read together, a group
 //! at a time. Small reads stay on the caller's thread, because to start another costs more than they
-//! take; large ones are shared out.
+//! take; large ones are shared out. What is not in the page cache is announced to the system before its
+//! turn comes (ahead.rs), so that the disk works while columns are decoded.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -10,6 +11,7 @@ use std::ops::Range;
 use catchment_frame::{Codec, ColumnEntry, Span};
 use catchment_model::SampleRate;
 
+use crate::ahead::Ahead;
 use crate::channels::Segment;
 use crate::error::StorageError;
 use crate::parallel;
@@ -87,7 +89,10 @@ pub(crate) fn fetch(
     }
     let raw_bytes: usize = tasks.iter().map(|task| task.out.len()).sum();
     let threads = if raw_bytes < ALONE_BYTES_MAX { 1 } else { threads };
-    parallel::map(groups(tasks), threads, |group| {
+    let groups = groups(tasks);
+    let ahead = run.ahead(&groups);
+    parallel::map(groups.into_iter().enumerate().collect(), threads, |(place, group)| {
+        ahead.come_to(place);
         SCRATCH.with_borrow_mut(|scratch| {
             let read = run.fetch_group(group, scratch);
             scratch.shrink();
@@ -106,7 +111,10 @@ pub(crate) fn fetch_into(run: &Run, plan: &Plan, out: &mut [u8]) -> Result<(), S
         rest = later;
         tasks.push(run.task(part, plan.row_bytes, out));
     }
-    for group in groups(tasks) {
+    let groups = groups(tasks);
+    let ahead = run.ahead(&groups);
+    for (place, group) in groups.into_iter().enumerate() {
+        ahead.come_to(place);
         SCRATCH.with_borrow_mut(|scratch| run.fetch_group(group, scratch))?;
     }
     Ok(())
@@ -130,6 +138,7 @@ fn segments(plan: &Plan) -> Vec<Segment> {
     }
     for segment in &mut segments {
         segment.bytes = vec![0; (segment.samples * plan.row_bytes) as usize];
+        catchment_disk::prefer_huge_pages(&mut segment.bytes);
     }
     segments
 }
@@ -190,6 +199,15 @@ impl Run {
         };
         let raw = raw.start as usize..raw.end as usize;
         Task { file: part.file, frame: frame.index, entry, stored, raw, out }
+    }
+
+    /// What the groups will have read of their files.
+    fn ahead(&self, groups: &[Vec<Task<'_>>]) -> Ahead<'_> {
+        let reads = groups.iter().map(|group| {
+            let (first, last) = (&group[0], &group[group.len() - 1]);
+            (&*self.run_files()[first.file].file, first.stored.start..last.stored.end)
+        });
+        Ahead::new(reads)
     }
 
     fn fetch_group(

@@ -8,6 +8,7 @@
 //! Everything a file says is checked before it is believed; what is wrong comes back as a
 //! [`StorageError`] that names file, frame, column and source.
 
+mod ahead;
 mod audit;
 mod cache;
 mod channels;

@@ -12,6 +12,7 @@ use catchment_frame::{
 
 use crate::counted::Counted;
 use crate::error::StorageError;
+use crate::parallel;
 
 /// Extension of frame files.
 pub const EXTENSION: &str = "catch";
@@ -21,6 +22,8 @@ pub const EXTENSION: &str = "catch";
 pub(crate) struct RunFile {
     pub path: PathBuf,
     pub reader: FileReader<Counted>,
+    /// The same file, for what the system is told of it.
+    pub file: Arc<ReadFile>,
     /// A recorder or a repair was writing it when it was opened.
     pub locked: bool,
 }
@@ -123,8 +126,10 @@ pub(crate) fn files(
         return Ok((vec![file], Vec::new()));
     }
     let (mut files, mut problems) = (Vec::new(), Vec::new());
-    for path in paths(path)? {
-        match open_file(&path, bytes_read)? {
+    let paths = paths(path)?;
+    let threads = (paths.len() / FILES_PER_THREAD).clamp(1, THREADS_MAX);
+    for opened in parallel::map(paths, threads, |path| open_file(&path, bytes_read))? {
+        match opened {
             Ok(file) => files.push(file),
             Err(problem) => problems.push(problem),
         }
@@ -190,19 +195,33 @@ pub(crate) fn open_file(
     let path = path.to_owned();
     // Before anything is read: what is not held then is not written any more, and is read as it stays.
     let locked = is_locked(&path);
-    let file = ReadFile::open(&path)?;
+    let file = Arc::new(ReadFile::open(&path)?);
+    announce_ends(&file);
     let blank =
         is_blank(&file).map_err(|source| StorageError::Read { path: path.clone(), source })?;
     // A file that grows is read as far as it goes; in others a hole is searched for what follows.
     let search_bytes_max = if locked { 0 } else { OpenOptions::default().search_bytes_max };
     let options = OpenOptions { search_bytes_max, ..OpenOptions::default() };
-    let file = Counted::new(file, bytes_read);
-    Ok(match FileReader::open_known(file, &options, Some(&SCHEMAS)) {
-        Ok(reader) => Ok(RunFile { path, reader, locked }),
+    let counted = Counted::new(Arc::clone(&file), bytes_read);
+    Ok(match FileReader::open_known(counted, &options, Some(&SCHEMAS)) {
+        Ok(reader) => Ok(RunFile { path, reader, file, locked }),
         // A blank beginning alone is no verdict: a damaged header is read from the TOC's copy.
         Err(_) if blank => Err(FileProblem::Blank { path, locked }),
         Err(error) => Err(FileProblem::Unreadable { path, error }),
     })
+}
+
+/// Announces what opening a file reads, unless it is in the page cache: the schema stands at the
+/// beginning, the index at the end.
+fn announce_ends(file: &ReadFile) {
+    if file.is_cached(0) {
+        return;
+    }
+    // What cannot be announced is read as it is.
+    let Ok(bytes) = file.bytes() else { return };
+    let end = (bytes / ENDS_SHARE).clamp(ENDS_BYTES_MIN, ENDS_BYTES_MAX).min(bytes);
+    file.announce(0..end);
+    file.announce(bytes - end..bytes);
 }
 
 fn check_together(files: &[RunFile]) -> Result<(), StorageError> {
@@ -235,3 +254,11 @@ fn check_together(files: &[RunFile]) -> Result<(), StorageError> {
 /// Schemas met in this process: a run's files have the same, and runs are opened again and again.
 static SCHEMAS: KnownSchemas = KnownSchemas::new();
 const MISSING_NAMED_MAX: u32 = 1_000;
+/// Files that are worth a thread of their own while a run is opened. Cold, the threads wait for the disk, so
+/// that there may be more of them than CPUs.
+const FILES_PER_THREAD: usize = 4;
+const THREADS_MAX: usize = 8;
+/// What is announced of a file's beginning and end: a share of it, within bounds.
+const ENDS_SHARE: u64 = 64;
+const ENDS_BYTES_MIN: u64 = 16 << 10;
+const ENDS_BYTES_MAX: u64 = 128 << 10;

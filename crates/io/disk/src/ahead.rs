@@ -1,0 +1,125 @@
+//! What the system can be told of reads that will come, and of memory that they will fill.
+//!
+//! A read that finds nothing in the page cache has the system guess: it reads up to `read_ahead_kb`
+//! from there on, 8 MiB on some machines, and waits for it. Who knows what will be wanted says so
+//! before, and gets exactly that, many pieces at once.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+use crate::read::ReadFile;
+
+impl ReadFile {
+    /// Whether the byte at that place can be had without a disk. A place behind the end counts as
+    /// one that can. Where the system cannot tell, the answer is no.
+    ///
+    /// Asking for one that cannot be had begins to read a few pages there.
+    pub fn is_cached(&self, offset: u64) -> bool {
+        let mut byte = 0_u8;
+        let place = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let Ok(offset) = offset.try_into() else { return true };
+        let file = self.file().as_raw_fd();
+        // SAFETY: one place of one byte, which lives until the call is over.
+        let read = unsafe { libc::preadv2(file, &raw const place, 1, offset, libc::RWF_NOWAIT) };
+        read >= 0
+    }
+
+    /// Has the system begin to read these bytes into the page cache, and does not wait for them.
+    /// What was read meanwhile, or is not there, costs little; a system that does nothing is none
+    /// the worse.
+    pub fn announce(&self, bytes: Range<u64>) {
+        let file = self.file().as_raw_fd();
+        let mut at = bytes.start;
+        while at < bytes.end {
+            let Ok(offset) = at.try_into() else { return };
+            // The system takes no more than its read-ahead at a time.
+            let end = bytes.end.min((at / PIECE_BYTES + 1) * PIECE_BYTES);
+            let length = (end - at) as libc::off_t;
+            // SAFETY: numbers only. A refusal is no error: the bytes are read when they are wanted.
+            unsafe { libc::posix_fadvise(file, offset, length, libc::POSIX_FADV_WILLNEED) };
+            at = end;
+        }
+    }
+}
+
+/// Says of memory that is about to be filled that it may be mapped in large pages: a fault for each
+/// 2 MiB instead of one for each 4 KiB. Of small pieces nothing is said.
+pub fn prefer_huge_pages(memory: &mut [u8]) {
+    let inside = memory.as_mut_ptr_range();
+    let begin = (inside.start as usize).next_multiple_of(HUGE_PAGE_BYTES);
+    let end = inside.end as usize / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    if begin >= end {
+        return;
+    }
+    // SAFETY: whole pages of memory that the caller may write to; the advice changes none of its
+    // bytes. A refusal is no error.
+    unsafe { libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_HUGEPAGE) };
+}
+
+/// Has the calling thread's reads wait for those of others: the lowest best-effort I/O priority.
+/// Threads that it starts from then on have it too. It is up to the disk's scheduler what comes of it.
+///
+/// # Errors
+/// What the system says.
+pub fn lower_io_priority() -> io::Result<()> {
+    let priority = (IOPRIO_CLASS_BEST_EFFORT << IOPRIO_CLASS_SHIFT) | IOPRIO_LOWEST;
+    // SAFETY: ioprio_set takes numbers only; 0 is the calling thread.
+    match unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, priority) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// What the least read-ahead of common systems is: one announcement is never cut.
+const PIECE_BYTES: u64 = 128 << 10;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+const IOPRIO_WHO_PROCESS: libc::c_int = 1;
+const IOPRIO_CLASS_BEST_EFFORT: libc::c_int = 2;
+const IOPRIO_CLASS_SHIFT: u32 = 13;
+const IOPRIO_LOWEST: libc::c_int = 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_announced_is_read_as_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        let bytes: Vec<u8> = (0..300_000_u32).map(|n| n as u8).collect();
+        std::fs::write(&path, &bytes).expect("writes");
+        let file = ReadFile::open(&path).expect("opens");
+        file.announce(1_000..400_000);
+        file.announce(5..5);
+        file.announce(u64::MAX - 9..u64::MAX);
+        let mut read = vec![0; bytes.len()];
+        prefer_huge_pages(&mut read);
+        assert_eq!(file.read_at(0, &mut read).expect("reads"), bytes.len());
+        assert!(read == bytes);
+        assert!(file.is_cached(1 << 20) && file.is_cached(u64::MAX));
+    }
+
+    #[test]
+    fn large_memory_keeps_its_bytes_when_large_pages_are_asked_for() {
+        let mut memory = vec![7_u8; 7 << 20];
+        prefer_huge_pages(&mut memory);
+        assert!(memory.iter().all(|&byte| byte == 7));
+        prefer_huge_pages(&mut []);
+    }
+
+    #[test]
+    fn a_lowered_priority_is_that_of_threads_started_after() {
+        let own = || {
+            // SAFETY: ioprio_get takes numbers only; 0 is the calling thread.
+            unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0) }
+        };
+        let lowest = libc::c_long::from((IOPRIO_CLASS_BEST_EFFORT << IOPRIO_CLASS_SHIFT) | 7);
+        let of_both = std::thread::spawn(move || {
+            lower_io_priority().expect("any thread may");
+            (own(), std::thread::spawn(own).join().expect("ends"))
+        });
+        assert_eq!(of_both.join().expect("ends"), (lowest, lowest));
+        assert_ne!(own(), lowest);
+    }
+}
