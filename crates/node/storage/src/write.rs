@@ -4,13 +4,16 @@
 //! columns ──► encoded side by side, in order (write/encode.rs) ──► aligned buffers ──► disk
 //! ```
 //!
-//! A frame is laid out when all its columns are encoded, so that its header is written in its place,
-//! before them: nobody sees the file before it is whole. It has a temporary name until it is closed
-//! and durable. The caller's thread encodes too, and waits for the disk only when all buffers are
-//! under way. Files that are to be read while they grow are written another way (write/growing.rs).
+//! A column goes to the disk's buffers as soon as it and those before it are encoded, while others are
+//! encoded; the frame's header is filled in at last (write/frame.rs). Nobody sees the file before it is
+//! whole: it has a temporary name until it is closed and durable. The caller's thread encodes too, and
+//! waits for the disk only when all buffers are under way. Files that are to be read while they grow are
+//! written another way (write/growing.rs).
 
 mod encode;
+mod frame;
 mod growing;
+mod line;
 mod output;
 mod parts;
 mod sink;
@@ -21,18 +24,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use catchment_frame::{
-    ChannelColumns, Coding, ColumnEntry, ColumnInfo, ColumnKind, Dtype, Element, EntryNames,
-    EventColumns, FileHeader, FrameInfo, FrameKind, FrameLayout, FrameSummary, Schema, Span,
-    TocBuilder, TocFlags, encode_ledger_increment, encode_ledger_total, encode_spans,
+    ChannelColumns, ColumnEntry, ColumnInfo, ColumnKind, Dtype, Element, EntryNames, EventColumns,
+    FileHeader, FrameInfo, FrameKind, FrameLayout, Schema, Span, TocBuilder, TocFlags,
+    encode_ledger_increment, encode_ledger_total, encode_spans,
 };
-use catchment_model::limits::COLUMN_BYTES_MAX;
 use catchment_model::{Entry, Ledger};
 
 use crate::coding::{Codings, ColumnCoding};
 use crate::error::StorageError;
 use crate::open::EXTENSION;
 use crate::trend_writer::TrendWriter;
-use encode::{Encoded, Encoders, Job};
+use encode::{Encoded, Encoders};
 pub use growing::Growing;
 pub(crate) use growing::TOGETHER_BYTES;
 pub use parts::{
@@ -62,6 +64,8 @@ pub struct RunWriter {
     sequence: u64,
     ledger: Ledger,
     report: WriteReport,
+    /// A frame was begun and could not be ended: the file is not gone on with.
+    broken: bool,
 }
 
 struct OpenFile {
@@ -150,6 +154,7 @@ impl RunWriter {
             next_index: options.first_index,
             sequence: options.first_sequence,
             report: WriteReport::default(),
+            broken: false,
             schema: Arc::new(run.schema.clone()),
             run,
             options,
@@ -357,6 +362,7 @@ impl RunWriter {
     /// # Errors
     /// A disk that refuses. Files that are closed stay.
     pub fn finish(mut self, ending: Ending) -> Result<WriteReport, StorageError> {
+        self.check_whole()?;
         let ledger = ending.ledger.unwrap_or_else(|| self.ledger.clone());
         let flags = TocFlags {
             run_ended: ending.run_ended,
@@ -433,115 +439,6 @@ impl RunWriter {
         place
             .map(|&place| &self.run.schema.columns[place])
             .ok_or_else(|| unwritable(&format!("column {id}"), "the schema does not have it"))
-    }
-
-    /// Encodes and writes a frame; file id and number are set here.
-    fn write_frame(
-        &mut self,
-        info: FrameInfo,
-        columns: Vec<Column<'_>>,
-    ) -> Result<(), StorageError> {
-        for column in &columns {
-            if column.data.raw_bytes() as u64 > COLUMN_BYTES_MAX {
-                return Err(unwritable(&format!("column {}", column.id), "it passes 1 GiB"));
-            }
-        }
-        if self.output.growing().is_some() {
-            return self.grow(info, &columns);
-        }
-        let encoded = self.encode(&columns)?;
-        self.lay_out(info, &columns, &encoded)?;
-        if self.is_full(&info, self.layout.frame_bytes(), columns.len()) {
-            let ledger = self.ledger.clone();
-            self.close_file(&ledger, TocFlags::default())?;
-            self.begin_file()?;
-            self.lay_out(info, &columns, &encoded)?;
-        }
-        self.stream(&columns, &encoded)?;
-        self.encoders.recycle(encoded);
-        Ok(())
-    }
-
-    fn encode(&mut self, columns: &[Column<'_>]) -> Result<Vec<Encoded>, StorageError> {
-        let jobs = columns.iter().map(|column| Job {
-            id: column.id,
-            coding: self.coding_of(column.id),
-            element: column.element,
-            data: &column.data,
-            samples: column.start.map(|start| (start.sample, start.spans)),
-        });
-        self.encoders.encode(jobs.collect(), &self.hooks)
-    }
-
-    /// How a column is to be encoded.
-    fn coding_of(&self, id: u32) -> ColumnCoding {
-        self.codings.get(&id).copied().unwrap_or(ColumnCoding::Fixed(Coding::None))
-    }
-
-    /// Sets the layout to the frame's.
-    fn lay_out(
-        &mut self,
-        info: FrameInfo,
-        columns: &[Column<'_>],
-        encoded: &[Encoded],
-    ) -> Result<(), StorageError> {
-        let file_id = self.file.as_ref().map_or(0, |file| file.file_id);
-        let info = FrameInfo { file_id, sequence: self.sequence, ..info };
-        let stored: u64 = encoded.iter().map(|one| one.stored_bytes.next_multiple_of(64)).sum();
-        if stored + 64 * columns.len() as u64 + 8_192 > catchment_model::limits::FRAME_BYTES_MAX {
-            return Err(unwritable("frame", "it passes 4 GiB"));
-        }
-        self.layout.restart(info, columns.len());
-        for (column, encoded) in columns.iter().zip(encoded) {
-            self.layout.push(column.entry(encoded));
-        }
-        Ok(())
-    }
-
-    /// Whether a frame of so many bytes and columns belongs into another file.
-    fn is_full(&self, info: &FrameInfo, frame_bytes: u64, columns: usize) -> bool {
-        let Some(file) = &self.file else { return false };
-        let at = self.output.position();
-        let toc_bytes = file.toc_bytes + TOC_ENTRY_BYTES * (1 + columns as u64);
-        let bytes = at + frame_bytes + toc_bytes;
-        let begin = file.first_time_ns.unwrap_or(info.time_first_ns);
-        let time_ns = info.time_first_ns.saturating_sub(begin);
-        let old = self.options.file_time_ns.is_some_and(|most| time_ns >= most);
-        at > file.header_bytes
-            && (bytes > self.options.file_bytes || old || toc_bytes > self.options.toc_bytes)
-    }
-
-    fn stream(&mut self, columns: &[Column<'_>], encoded: &[Encoded]) -> Result<(), StorageError> {
-        let start = self.output.position();
-        let mut header = vec![0; self.layout.header_space()];
-        let summary = self.layout.finish(start, &mut header);
-        self.output.append(&header)?;
-        let entries = self.layout.entries();
-        for ((column, encoded), entry) in columns.iter().zip(encoded).zip(entries) {
-            self.output.pad_to(start + entry.offset)?;
-            self.output.append(encoded.stored(&column.data))?;
-            self.report.raw_bytes += entry.raw_bytes;
-            self.report.stored_bytes += entry.stored_bytes;
-        }
-        self.output.pad_to(start + summary.frame_bytes)?;
-        self.count_frame(summary, true);
-        Ok(())
-    }
-
-    /// Takes the frame that was laid out into the table of contents.
-    fn count_frame(&mut self, summary: FrameSummary, listed: bool) {
-        let entries = self.layout.entries();
-        if let Some(file) = &mut self.file {
-            if listed {
-                file.toc.add_frame(summary, entries);
-                file.toc_bytes += TOC_ENTRY_BYTES * (1 + entries.len() as u64);
-            }
-            if summary.info.rows > 0 {
-                file.first_time_ns.get_or_insert(summary.info.time_first_ns);
-            }
-        }
-        self.report.frames += 1;
-        self.sequence += 1;
     }
 
     fn begin_file(&mut self) -> Result<(), StorageError> {
@@ -663,5 +560,3 @@ const NO_FRAME: FrameInfo = FrameInfo {
     key_last: 0,
     rows: 0,
 };
-/// What a frame, or a column of it, takes in the TOC.
-const TOC_ENTRY_BYTES: u64 = 80;

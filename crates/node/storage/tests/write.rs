@@ -2,11 +2,12 @@
 
 mod common;
 
-use catchment_frame::Schema;
-use catchment_model::{Entry, Ledger, SourceId};
+use catchment_frame::{ChannelInfo, Coding, Dtype, Schema};
+use catchment_model::{Entry, Ledger, SampleRate, SourceId};
 use catchment_storage::{
-    ColumnData, Ending, EventFrame, EventSource, Make, NewRun, Run, RunWriter, StorageError,
-    Verdict, WriteOptions, audit, verify,
+    ChannelColumn, ChannelFrame, Codings, ColumnCoding, ColumnData, Ending, EventFrame,
+    EventSource, Make, NewRun, Run, RunWriter, Select, StorageError, Verdict, WriteOptions, audit,
+    verify,
 };
 use common::{fragment, header, key, time_ns};
 
@@ -139,4 +140,91 @@ fn columns_that_do_not_fit_each_other_are_refused() {
         assert!(matches!(error, StorageError::Unwritable { .. }), "{error}");
     }
     writer.write_events(frame(&[0, 0], vec![source(&[1, 1], b"ab")])).expect("fits");
+}
+
+#[test]
+fn frames_larger_than_the_buffers_are_read_back_whatever_their_headers_take() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    for (channels, threads, buffer_bytes) in [(3, 1, 4 << 10), (40, 2, 8 << 10), (200, 3, 8 << 10)]
+    {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rate = SampleRate::new(4_096, 1).expect("a rate");
+        let infos = (0..channels).map(|n| ChannelInfo::new(format!("X:{n}"), Dtype::I16, rate));
+        let schema = Schema::channels(Vec::new(), infos.collect()).expect("a schema");
+        let ids: Vec<_> = schema.columns.iter().filter_map(ChannelInfo::of).map(|c| c.id).collect();
+        let run = NewRun::new(folder.path().join("run"), "large", schema).expect("a run");
+        let codings = Codings::new(ColumnCoding::Fixed(Coding::None))
+            .with("X:1*", ColumnCoding::Fixed(Coding::Lz4));
+        let options = WriteOptions {
+            threads,
+            buffer_bytes,
+            codings,
+            // Some frames fit surely, some do not.
+            file_bytes: 3 * (channels as u64 + 1) * 8_192,
+            ..WriteOptions::small()
+        };
+        let mut writer = RunWriter::create(run, options).expect("begins");
+        let sample =
+            |channel: usize, number: u64| ((number >> 5) as i16).wrapping_mul(channel as i16);
+        for second in 0..9 {
+            let makers: Vec<_> = (0..channels)
+                .map(|channel| {
+                    move |bytes: &mut [u8]| {
+                        for (number, out) in (second * 4_096..).zip(bytes.chunks_exact_mut(2)) {
+                            out.copy_from_slice(&sample(channel, number).to_le_bytes());
+                        }
+                        Ok(())
+                    }
+                })
+                .collect();
+            let columns = makers.iter().zip(&ids).map(|(make, &id)| ChannelColumn {
+                id,
+                first_sample: second * 4_096,
+                spans: &[],
+                samples: ColumnData::Make(Make { raw_bytes: 8_192, make }),
+            });
+            let frame = ChannelFrame {
+                start_ns: second * SECOND_NS,
+                end_ns: (second + 1) * SECOND_NS,
+                columns: columns.collect(),
+                keys: (0, 0),
+                increments: None,
+            };
+            writer.write_channels(frame).expect("writes");
+        }
+        let report = writer.finish(Ending { run_ended: true, ..Ending::default() }).expect("ends");
+        assert!(report.files.len() > 1, "{report:?}");
+        let run = Run::open(folder.path().join("run")).expect("opens");
+        assert!(run.closed() && verify(&run, |_| {}).is_intact());
+        for channel in 0..channels {
+            let read = run.channel_at(channel).expect("is there").read(&Select::All);
+            let read = read.expect("reads");
+            assert_eq!((read.len(), read[0].samples), (1, 9 * 4_096));
+            let expected = (0..9 * 4_096).flat_map(|number| sample(channel, number).to_le_bytes());
+            assert!(read[0].bytes.iter().copied().eq(expected), "channel {channel} of {channels}");
+        }
+    }
+}
+
+#[test]
+fn a_run_is_not_gone_on_with_behind_a_frame_that_could_not_be_made() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = NewRun::new(folder.path(), "events", schema()).expect("a run");
+    let mut writer = RunWriter::create(run, WriteOptions::small()).expect("begins");
+    write_events(&mut writer, 0..10);
+    let fails = |_: &mut [u8]| Err(StorageError::NoEvent { key: 3 });
+    let payload = ColumnData::Make(Make { raw_bytes: 8, make: &fails });
+    let source = EventSource { source: SourceId(0), lengths: &[8], validity: None, payload };
+    let frame = EventFrame {
+        keys: &[key(10)],
+        times_ns: &[time_ns(10)],
+        flags: &[0],
+        sources: vec![source],
+        increments: None,
+    };
+    let error = writer.write_events(frame).expect_err("cannot be made");
+    assert!(matches!(error, StorageError::NoEvent { key: 3 }), "{error:?}");
+    let error = writer.finish(Ending::default()).expect_err("is not whole");
+    assert!(matches!(error, StorageError::Unwritable { .. }), "{error:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 0);
 }

@@ -1,13 +1,13 @@
-//! A frame's columns, encoded side by side by a few threads, in the order of the frame.
+//! A frame's columns, encoded side by side by a few threads, and handed out in the order of the frame.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use catchment_codec::Auto;
 use catchment_frame::{Codec, Coding, ColumnEncoder, Element, Span, crc32c};
 
 use crate::coding::ColumnCoding;
 use crate::error::StorageError;
+use crate::write::line::{End, Line};
 use crate::write::{ColumnData, ColumnHook, Make, MakeBytes};
 
 /// What is to be encoded: one column of a frame.
@@ -42,79 +42,97 @@ impl Encoded {
             ColumnData::Make(_) => unreachable!("what is made is in a buffer"),
         }
     }
+
+    /// Gives the memory back.
+    pub(super) fn give_back(self, kept: &mut Kept) {
+        kept.give_back(self.id, self.memory);
+    }
 }
 
 /// Encoders and their memory, kept from frame to frame.
 pub(crate) struct Encoders {
     workers: Vec<Worker>,
-    /// By column: the next frame's is about as large as this one's, and is like it.
-    memory: HashMap<u32, Memory>,
+    kept: Kept,
 }
 
 #[derive(Default)]
-struct Worker {
+pub(super) struct Worker {
     encoder: ColumnEncoder,
     raw: Vec<u8>,
 }
 
-/// What is kept of a column from frame to frame.
+/// What one column is encoded with.
 #[derive(Default)]
-struct Memory {
+pub(super) struct Memory {
     buffer: Vec<u8>,
     auto: Option<Auto>,
 }
 
-type Task<'a> = (Job<'a>, Memory);
-type Slot = Option<Result<Encoded, StorageError>>;
+/// Memory that no column has now.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// By column: the next frame's is like this one's.
+    autos: HashMap<u32, Auto>,
+    /// Used last in, first out: the last one is still in a cache.
+    buffers: Vec<Vec<u8>>,
+    buffers_bytes: usize,
+}
+
+impl Kept {
+    pub(super) fn take(&mut self, id: u32) -> Memory {
+        let buffer = self.buffers.pop().unwrap_or_default();
+        self.buffers_bytes -= buffer.capacity();
+        Memory { buffer, auto: self.autos.remove(&id) }
+    }
+
+    fn give_back(&mut self, id: u32, Memory { buffer, auto }: Memory) {
+        self.autos.extend(auto.map(|auto| (id, auto)));
+        if buffer.capacity() > 0 && self.buffers_bytes + buffer.capacity() <= KEPT_BYTES_MAX {
+            self.buffers_bytes += buffer.capacity();
+            self.buffers.push(buffer);
+        }
+    }
+}
 
 impl Encoders {
     pub(crate) fn new(threads: usize) -> Self {
         let workers = (0..threads.max(1)).map(|_| Worker::default()).collect();
-        Self { workers, memory: HashMap::new() }
+        Self { workers, kept: Kept::default() }
     }
 
-    /// Encodes columns; the result is in their order.
+    /// Encodes columns, and hands each out in its order, with its place, while others are encoded. What
+    /// `sink` does not give back is given to [`Encoders::recycle`]. An error ends it.
     pub(crate) fn encode(
         &mut self,
         jobs: Vec<Job<'_>>,
         hooks: &[Box<dyn ColumnHook>],
-    ) -> Result<Vec<Encoded>, StorageError> {
+        mut sink: impl FnMut(usize, Encoded) -> Result<Option<Encoded>, StorageError>,
+    ) -> Result<(), StorageError> {
         let bytes: usize = jobs.iter().map(|job| job.data.raw_bytes()).sum();
         let few = jobs.len() < 2 || bytes < ALONE_BYTES_MAX;
         let threads = if few { 1 } else { self.workers.len().min(jobs.len()) };
-        let mut slots: Vec<Slot> = jobs.iter().map(|_| None).collect();
-        let tasks = jobs.into_iter().map(|job| {
-            let memory = self.memory.remove(&job.id).unwrap_or_default();
-            (job, memory)
-        });
-        let tasks: Vec<Task<'_>> = tasks.collect();
-        let queue = Mutex::new(tasks.into_iter().zip(&mut slots));
-        let work = |worker: &mut Worker| {
-            loop {
-                // Whoever panicked holding the lock has not broken the iterator.
-                let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-                let Some(((job, memory), slot)) = next else { break };
-                *slot = Some(worker.encode(&job, memory, hooks));
-            }
-        };
+        let line = Line::new(jobs, &mut self.kept);
         let (first, others) = self.workers.split_at_mut(1);
         std::thread::scope(|scope| {
+            let _end = End { line: &line, owner: true };
             for worker in &mut others[..threads - 1] {
-                scope.spawn(|| work(worker));
+                scope.spawn(|| {
+                    let _end = End { line: &line, owner: false };
+                    line.work(worker, hooks);
+                });
             }
-            work(&mut first[0]);
-        });
-        slots.into_iter().map(|slot| slot.expect("every column was taken")).collect()
+            line.hand_out(&mut first[0], hooks, &mut sink)
+        })
     }
 
     /// Takes the memory of a frame back.
     pub(crate) fn recycle(&mut self, encoded: Vec<Encoded>) {
-        self.memory.extend(encoded.into_iter().map(|one| (one.id, one.memory)));
+        encoded.into_iter().for_each(|one| one.give_back(&mut self.kept));
     }
 }
 
 impl Worker {
-    fn encode(
+    pub(super) fn encode(
         &mut self,
         job: &Job<'_>,
         mut memory: Memory,
@@ -198,3 +216,5 @@ fn made<'a>(
 const ALL_CPU: f32 = 1.0;
 /// Frames below are not worth a second thread.
 const ALONE_BYTES_MAX: usize = 256 << 10;
+/// Memory that is kept for the next columns: more than is under way at a time.
+const KEPT_BYTES_MAX: usize = 64 << 20;

@@ -12,7 +12,8 @@ use catchment_frame::{FrameInfo, TocFlags};
 use catchment_model::limits::FRAME_BYTES_MAX;
 
 use crate::error::StorageError;
-use crate::write::{Column, RunWriter, TOC_ENTRY_BYTES, unwritable};
+use crate::write::frame::TOC_ENTRY_BYTES;
+use crate::write::{Column, RunWriter, unwritable};
 
 /// How files are written that are read while they grow.
 #[derive(Clone, Debug)]
@@ -161,21 +162,13 @@ impl RunWriter {
         if self.file.is_none() {
             self.begin_file()?;
         }
-        let file_id = self.file.as_ref().map_or(0, |file| file.file_id);
-        self.layout.restart(FrameInfo { file_id, sequence: self.sequence, ..info }, columns.len());
+        self.begin_layout(&info, columns.len());
         let start = self.output.position();
         self.output.pad_to(start + self.layout.header_space() as u64)?;
         let mut rest = columns;
         while !rest.is_empty() {
             let (now, later) = rest.split_at(some(rest));
-            for (column, encoded) in now.iter().zip(self.encode(now)?) {
-                let entry = column.entry(&encoded);
-                let offset = self.layout.push(entry);
-                self.output.pad_to(start + offset)?;
-                self.output.append(encoded.stored(&column.data))?;
-                self.report.raw_bytes += entry.raw_bytes;
-                self.report.stored_bytes += entry.stored_bytes;
-            }
+            self.put_columns(start, now)?;
             rest = later;
         }
         self.output.pad_to(start + self.layout.frame_bytes())?;

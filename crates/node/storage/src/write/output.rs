@@ -3,6 +3,7 @@
 //! A file has a temporary name until it is closed and durable, so that no reader meets half a file
 //! under its final name. What is left of a file that was not closed is deleted.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ pub(crate) struct Output {
     closing: Vec<Closing>,
     /// Buffers that are filled in turn.
     buffer_bytes: usize,
+    buffer_count: usize,
     /// The first error that a write met; nothing goes on behind it.
     failed: Option<(PathBuf, std::io::Error)>,
     finished: Vec<PathBuf>,
@@ -30,6 +32,13 @@ struct Growing {
     start: u64,
     buffer: Option<Buffer>,
     filled: usize,
+    held: Option<Held>,
+}
+
+/// Bytes of a file that are filled in later, and the full buffers that they stand in.
+struct Held {
+    bytes: Range<u64>,
+    aside: Vec<(u64, Buffer, usize)>,
 }
 
 struct Closing {
@@ -39,13 +48,14 @@ struct Closing {
 
 impl Output {
     pub(crate) fn new(config: DiskConfig) -> Result<Self, StorageError> {
-        let buffer_bytes = config.buffer_bytes;
+        let (buffer_bytes, buffer_count) = (config.buffer_bytes, config.buffer_count);
         Ok(Self {
             disk: Disk::new(config)?,
             completions: Vec::new(),
             current: None,
             closing: Vec::new(),
             buffer_bytes,
+            buffer_count,
             failed: None,
             finished: Vec::new(),
         })
@@ -58,7 +68,7 @@ impl Output {
             return Err(DiskError::Exists { path }.into());
         }
         let file = self.disk.create(&temporary(&path))?;
-        self.current = Some(Growing { file, path, start: 0, buffer: None, filled: 0 });
+        self.current = Some(Growing { file, path, start: 0, buffer: None, filled: 0, held: None });
         Ok(())
     }
 
@@ -90,6 +100,37 @@ impl Output {
             self.filled(at + bytes);
         }
         Ok(())
+    }
+
+    /// Whether so many bytes can be held: the buffers that they are in must leave others.
+    pub(crate) fn can_hold(&self, bytes: usize) -> bool {
+        bytes <= self.buffer_bytes && self.buffer_count > HELD_BUFFERS_MAX + 1
+    }
+
+    /// Leaves out that many bytes, which [`Output::fill_held`] fills in; until then the buffers that
+    /// they are in are not written.
+    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), StorageError> {
+        assert!(self.can_hold(bytes), "{bytes} bytes can be held");
+        let start = self.position();
+        let end = start + bytes as u64;
+        let file = self.current.as_mut().expect("a file was begun");
+        assert!(file.held.is_none(), "what was held before is filled in");
+        file.held = Some(Held { bytes: start..end, aside: Vec::new() });
+        self.pad_to(end)
+    }
+
+    /// Fills in what was held, and writes the buffers that waited for it.
+    pub(crate) fn fill_held(&mut self, bytes: &[u8]) {
+        let file = self.current.as_mut().expect("a file was begun");
+        let held = file.held.take().expect("bytes are held");
+        assert_eq!(bytes.len() as u64, held.bytes.end - held.bytes.start, "all of them");
+        for (start, mut buffer, filled) in held.aside {
+            fill_in(&mut buffer[..filled], start, &held.bytes, bytes);
+            self.disk.write(file.file, start, buffer, filled, 0);
+        }
+        if let Some(buffer) = &mut file.buffer {
+            fill_in(&mut buffer[..file.filled], file.start, &held.bytes, bytes);
+        }
     }
 
     /// Closes the current file, which ends on a 4 KiB border. Its final name comes later.
@@ -139,7 +180,12 @@ impl Output {
     fn put_away(&mut self) {
         let Some(file) = &mut self.current else { return };
         let Some(buffer) = file.buffer.take() else { return };
-        self.disk.write(file.file, file.start, buffer, file.filled, 0);
+        match &mut file.held {
+            Some(held) if file.start < held.bytes.end => {
+                held.aside.push((file.start, buffer, file.filled));
+            }
+            _ => self.disk.write(file.file, file.start, buffer, file.filled, 0),
+        }
         file.start += file.filled as u64;
         file.filled = 0;
     }
@@ -214,6 +260,16 @@ impl Drop for Output {
     }
 }
 
+/// Copies what of the held bytes stands in a buffer that will be written to `start`.
+fn fill_in(buffer: &mut [u8], start: u64, held: &Range<u64>, bytes: &[u8]) {
+    let from = held.start.max(start);
+    let to = held.end.min(start + buffer.len() as u64);
+    if from < to {
+        let source = &bytes[(from - held.start) as usize..(to - held.start) as usize];
+        buffer[(from - start) as usize..(to - start) as usize].copy_from_slice(source);
+    }
+}
+
 /// The name that a file has until it is closed: readers do not look at it.
 fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -223,3 +279,5 @@ fn temporary(path: &Path) -> PathBuf {
 
 /// How long to wait for the disk before looking again.
 const WAIT: Duration = Duration::from_millis(100);
+/// Buffers that held bytes stand in: no more than fit into one buffer are held.
+const HELD_BUFFERS_MAX: usize = 2;

@@ -55,6 +55,30 @@ impl Sink {
         }
     }
 
+    /// As [`Output::can_hold`]; a file that grows has its header written in its place at last.
+    pub(super) fn can_hold(&self, bytes: usize) -> bool {
+        match self {
+            Self::Whole(output) => output.can_hold(bytes),
+            Self::Growing(_) => false,
+        }
+    }
+
+    /// As [`Output::hold`].
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), StorageError> {
+        match self {
+            Self::Whole(output) => output.hold(bytes),
+            Self::Growing(_) => unreachable!("a file that grows cannot hold"),
+        }
+    }
+
+    /// As [`Output::fill_held`].
+    pub(super) fn fill_held(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Whole(output) => output.fill_held(bytes),
+            Self::Growing(_) => unreachable!("a file that grows cannot hold"),
+        }
+    }
+
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         match self {
             Self::Whole(output) => output.append(bytes),
