@@ -1,8 +1,15 @@
 //! Cold reads of one channel of a thousand, beside as many direct reads of the same size.
+//!
+//! Direct reads (O_DIRECT) are those of the channel's columns, at their places, into memory that was
+//! touched before: one after the other, and up to [`DEPTH`] at once by as many threads, because
+//! Catchment announces its reads and so has the disk work on many. Catchment's time has more in it:
+//! finding the columns in the index, checking and decoding them, and fresh memory for the samples.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 use anyhow::Context;
@@ -23,18 +30,35 @@ pub(crate) struct Cold {
     pub(crate) columns: usize,
     /// Bytes of them as stored.
     pub(crate) stored_bytes: u64,
-    /// Seconds of opening and reading, of reading alone, and of the direct reads.
+    /// Seconds of opening and reading, and of reading alone.
     pub(crate) whole_s: Vec<f64>,
     pub(crate) read_s: Vec<f64>,
+    /// Seconds of the direct reads: one after the other, and `depth` at once.
     pub(crate) direct_s: Vec<f64>,
+    pub(crate) direct_at_once_s: Vec<f64>,
+    pub(crate) depth: usize,
+}
+
+/// The share that reading gets of what direct reads get.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shares {
+    /// Of those one after the other.
+    pub(crate) one_by_one: f64,
+    /// Of those at once.
+    pub(crate) at_once: f64,
+    /// Of those at once, where opening the run counts, too.
+    pub(crate) with_opening: f64,
 }
 
 impl Cold {
-    /// The share that reading gets of what direct reads get; the same with opening.
-    pub(crate) fn shares(&self) -> (f64, f64) {
-        let direct = median(self.direct_s.iter().copied());
-        let of = |seconds: &[f64]| direct / median(seconds.iter().copied());
-        (of(&self.read_s), of(&self.whole_s))
+    pub(crate) fn shares(&self) -> Shares {
+        let of = |seconds: &[f64]| median(seconds.iter().copied());
+        let (read, at_once) = (of(&self.read_s), of(&self.direct_at_once_s));
+        Shares {
+            one_by_one: of(&self.direct_s) / read,
+            at_once: at_once / read,
+            with_opening: at_once / of(&self.whole_s),
+        }
     }
 }
 
@@ -66,15 +90,20 @@ fn channel(run: &Path, path: &Path, name: &str, repeats: usize) -> anyhow::Resul
         whole_s: Vec::new(),
         read_s: Vec::new(),
         direct_s: Vec::new(),
+        direct_at_once_s: Vec::new(),
+        depth: places.len().clamp(1, DEPTH),
     };
-    // Once each before it counts, so that neither finds the disk behind this machine colder.
+    // Once each before it counts, so that none finds the disk behind this machine colder.
     for round in 0..=repeats {
         drop_caches()?;
-        let direct_s = read_directly(path, &places)?;
+        let direct_s = read_directly(path, &places, 1)?;
+        drop_caches()?;
+        let direct_at_once_s = read_directly(path, &places, cold.depth)?;
         drop_caches()?;
         let (whole_s, read_s) = read_once(run, name)?;
         if round > 0 {
             cold.direct_s.push(direct_s);
+            cold.direct_at_once_s.push(direct_at_once_s);
             cold.whole_s.push(whole_s);
             cold.read_s.push(read_s);
         }
@@ -97,25 +126,37 @@ fn places(path: &Path, name: &str) -> anyhow::Result<Vec<(u64, u64)>> {
     Ok(places)
 }
 
-/// Seconds of reading these places with O_DIRECT, one after the other, opening not included.
-fn read_directly(path: &Path, places: &[(u64, u64)]) -> anyhow::Result<f64> {
+/// Seconds of reading these places with O_DIRECT, `depth` at once, opening not included.
+fn read_directly(path: &Path, places: &[(u64, u64)], depth: usize) -> anyhow::Result<f64> {
     let file = File::options().read(true).custom_flags(libc::O_DIRECT).open(path)?;
     let longest = places.iter().map(|(_, bytes)| bytes).max().copied().unwrap_or(0);
-    // Touched before, as any program would have its buffer.
-    let mut buffer = vec![1_u8; longest as usize + 3 * BLOCK as usize];
-    let aligned = buffer.as_ptr().align_offset(BLOCK as usize);
-    let buffer = &mut buffer[aligned..];
-    let begin = Instant::now();
-    for &(offset, bytes) in places {
-        let from = offset / BLOCK * BLOCK;
-        let length = ((offset + bytes).next_multiple_of(BLOCK) - from) as usize;
-        let read = file.read_at(&mut buffer[..length], from)? as u64;
-        anyhow::ensure!(from + read >= offset + bytes, "a direct read was cut short");
-    }
-    Ok(begin.elapsed().as_secs_f64())
+    let (next, ready) = (AtomicUsize::new(0), Barrier::new(depth));
+    let work = || {
+        // Touched before, as any program would have its buffer.
+        let mut buffer = vec![1_u8; longest as usize + 3 * BLOCK as usize];
+        let aligned = buffer.as_ptr().align_offset(BLOCK as usize);
+        let buffer = &mut buffer[aligned..];
+        ready.wait();
+        let begin = Instant::now();
+        while let Some(&(offset, bytes)) = places.get(next.fetch_add(1, Relaxed)) {
+            let from = offset / BLOCK * BLOCK;
+            let length = ((offset + bytes).next_multiple_of(BLOCK) - from) as usize;
+            let read = file.read_at(&mut buffer[..length], from)? as u64;
+            anyhow::ensure!(from + read >= offset + bytes, "a direct read was cut short");
+        }
+        Ok(begin.elapsed().as_secs_f64())
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..depth).map(|_| scope.spawn(work)).collect();
+        let own = work();
+        let others = others.into_iter().map(|thread| thread.join().expect("no thread panics"));
+        std::iter::once(own).chain(others).try_fold(0.0, |most: f64, each| Ok(most.max(each?)))
+    })
 }
 
 /// What direct reads are aligned to.
 const BLOCK: u64 = 4096;
+/// Direct reads at once, at most: enough for the disk of one machine.
+pub(crate) const DEPTH: usize = 8;
 /// One of each rate.
 const CHANNELS: [&str; 3] = ["L1:FAST-0024", "L1:MEDIUM-0074", "L1:SLOW-0150"];

@@ -113,7 +113,7 @@ fn targets(figures: &Figures) -> Section {
     one_of_1000(figures, &mut table);
     against_lalframe(figures, &mut table);
     for cold in &figures.cold_share {
-        let (reading, whole) = cold.shares();
+        let shares = cold.shares();
         table.row([
             format!(
                 "cold, {}: {} columns of {} against as many direct reads",
@@ -121,9 +121,12 @@ fn targets(figures: &Figures) -> Section {
                 cold.columns,
                 Bytes(cold.stored_bytes / cold.columns.max(1) as u64)
             ),
-            format!("{reading:.2} (opening included: {whole:.2})"),
-            "0.8".into(),
-            met(reading >= 0.8),
+            format!(
+                "{:.2} of {} at once, {:.2} of one after the other (opening included: {:.2} of {} at once)",
+                shares.at_once, cold.depth, shares.one_by_one, shares.with_opening, cold.depth
+            ),
+            "0.8 of both".into(),
+            met(shares.at_once.min(shares.one_by_one) >= 0.8),
         ]);
     }
     let notes = vec![
@@ -133,8 +136,10 @@ fn targets(figures: &Figures) -> Section {
         "Against lalframe: MB/s of the channel, warm, from Python, in Catchment's frames of 64 s; \
          lalframe compressed, in frames of 1 s in files of 1 s and of 64 s in files of 64 s."
             .into(),
-        "Cold: one file of 1,000 channels; the page cache is dropped before each; direct reads: \
-         O_DIRECT, of the same columns, one after the other."
+        "Cold: one file of 1,000 channels; the page cache is dropped (/proc/sys/vm/drop_caches) before \
+         each; direct reads: O_DIRECT, of the same columns at the same places, into memory touched \
+         before, one after the other and several at once. Catchment's time includes finding the columns \
+         in the index, checking and decoding them."
             .into(),
     ];
     Section { title: "Targets".into(), notes, table }
