@@ -32,6 +32,14 @@ impl TimeScale {
         }
     }
 
+    /// The date of its zero: nanoseconds since 1970-01-01, of days that have 86,400 seconds.
+    pub const fn epoch_ns(self) -> u64 {
+        match self {
+            Self::Gps => GPS_EPOCH_NS,
+            Self::Tai | Self::Utc => 0,
+        }
+    }
+
     /// That time of this scale in TAI. Times before 1972-01-01 UTC are taken as 10 s behind TAI;
     /// what a scale cannot express becomes its nearest time.
     pub const fn to_tai_ns(self, time_ns: u64) -> u64 {
@@ -150,7 +158,9 @@ const LEAP_SECONDS: [(u64, u64); 28] = [
 
 const NS_PER_S: u64 = 1_000_000_000;
 /// 1980-01-06T00:00:00 UTC is 315,964,800 in POSIX time, 19 s behind TAI.
-const GPS_EPOCH_TAI_NS: u64 = (315_964_800 + 19) * NS_PER_S;
+const GPS_EPOCH_TAI_NS: u64 = GPS_EPOCH_NS + 19 * NS_PER_S;
+/// 1980-01-06.
+const GPS_EPOCH_NS: u64 = 315_964_800 * NS_PER_S;
 
 #[cfg(test)]
 mod tests {

@@ -157,6 +157,25 @@ impl Dtype {
         }
     }
 
+    /// The type in numpy's words, little-endian: `<i2`. `None` where numpy has no such number.
+    pub fn numpy(self) -> Option<&'static str> {
+        Some(match self {
+            Self::U8 => "|u1",
+            Self::U16 => "<u2",
+            Self::U32 => "<u4",
+            Self::U64 => "<u8",
+            Self::I8 => "|i1",
+            Self::I16 => "<i2",
+            Self::I32 => "<i4",
+            Self::I64 => "<i8",
+            Self::F32 => "<f4",
+            Self::F64 => "<f8",
+            Self::C64 => "<c8",
+            Self::C128 => "<c16",
+            Self::Opaque | Self::Bits | Self::Record | Self::Unknown(_) => return None,
+        })
+    }
+
     /// Bytes of `rows` elements; `None` where the type does not say or 64 bits do not hold it.
     pub fn bytes_of(self, rows: u64) -> Option<u64> {
         self.bits()?.checked_mul(rows).map(|bits| bits.div_ceil(8))

@@ -170,18 +170,5 @@ fn select(kind: &str, first: u64, last: u64) -> PyResult<Select> {
 
 /// numpy's name of an element type; bytes for what numpy does not know.
 pub(crate) fn numpy_name(dtype: Dtype) -> &'static str {
-    match dtype {
-        Dtype::I8 => "|i1",
-        Dtype::U16 => "<u2",
-        Dtype::I16 => "<i2",
-        Dtype::U32 => "<u4",
-        Dtype::I32 => "<i4",
-        Dtype::U64 => "<u8",
-        Dtype::I64 => "<i8",
-        Dtype::F32 => "<f4",
-        Dtype::F64 => "<f8",
-        Dtype::C64 => "<c8",
-        Dtype::C128 => "<c16",
-        _ => "|u1",
-    }
+    dtype.numpy().unwrap_or("|u1")
 }

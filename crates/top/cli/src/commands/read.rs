@@ -145,6 +145,10 @@ fn read_channels(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Resu
     let channels = Channels::of(&run, places(&run, &arguments.channel)?)?;
     let output = arguments.output.as_deref();
     let path = || output.expect("a format that needs a file has one");
+    let select = Select::TimeNs(arguments.time.clone());
+    if !arguments.follow {
+        channels.check(&run, &select)?;
+    }
     let mut rows: Box<dyn Rows + '_> = match arguments.format {
         Format::Csv => Box::new(channels.csv(Sink::open(output, out)?)?),
         Format::Raw => Box::new(channels.raw(Sink::open(output, out)?)?),
@@ -154,11 +158,13 @@ fn read_channels(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Resu
     if arguments.follow {
         follow(run, |run, followed| {
             let Followed::Channels(frame) = followed else { return Ok(()) };
-            channels.read(run, &Select::Frames(frame..frame + 1), rows.as_mut())?;
+            let select = Select::Frames(frame..frame + 1);
+            channels.check(run, &select)?;
+            channels.read(run, &select, rows.as_mut())?;
             rows.flush()
         })?;
     } else {
-        channels.read(&run, &Select::TimeNs(arguments.time.clone()), rows.as_mut())?;
+        channels.read(&run, &select, rows.as_mut())?;
     }
     rows.finish()
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use catchment_storage::{Run, glob};
 
+use crate::export::with_suffix;
 use crate::output::{Exit, Out, UsageError};
 use crate::refs::{Options, references};
 
@@ -95,10 +96,4 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
 fn beside(run: &Path) -> PathBuf {
     let run = std::path::absolute(run).unwrap_or_else(|_| run.to_owned());
     with_suffix(&run, ".refs.json")
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
 }

@@ -10,11 +10,10 @@ use anyhow::Context;
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use catchment_frame::Dtype;
-use catchment_model::TimeScale;
 use catchment_storage::{ChannelInfo, Piece, Run, Select};
 
-use super::Sink;
 use super::arrow::{self, ArrowFile, Kind};
+use super::{Sink, with_suffix};
 use crate::npy::Npy;
 use crate::output::UsageError;
 
@@ -42,13 +41,9 @@ impl Channels {
         Ok(Self { places, infos })
     }
 
-    /// Hands out the samples of a range, some at a time and in order.
-    pub(crate) fn read(
-        &self,
-        run: &Run,
-        select: &Select,
-        rows: &mut dyn Rows,
-    ) -> anyhow::Result<()> {
+    /// Refuses channels that have not the same samples in a range: to be asked before anything is
+    /// written.
+    pub(crate) fn check(&self, run: &Run, select: &Select) -> anyhow::Result<()> {
         let first = run.channel_at(self.places[0]).context("a run keeps its channels")?;
         let there = samples_of(&first.pieces_in(select)?);
         for (&place, info) in self.places.iter().zip(&self.infos).skip(1) {
@@ -61,6 +56,17 @@ impl Channels {
                 self.infos[0].name
             );
         }
+        Ok(())
+    }
+
+    /// Hands out the samples of a range, some at a time and in order; [`Channels::check`] has it.
+    pub(crate) fn read(
+        &self,
+        run: &Run,
+        select: &Select,
+        rows: &mut dyn Rows,
+    ) -> anyhow::Result<()> {
+        let first = run.channel_at(self.places[0]).context("a run keeps its channels")?;
         for piece in first.pieces_in(select)? {
             let mut from = piece.first_sample;
             while from < piece.end_sample() {
@@ -107,11 +113,7 @@ impl Channels {
         let info = self.only("--format npy")?;
         let descr =
             numpy_descr(info).with_context(|| format!("numpy has no type for {}", info.name))?;
-        let named = |suffix: &str| {
-            let mut name = base.as_os_str().to_owned();
-            name.push(suffix);
-            PathBuf::from(name)
-        };
+        let named = |suffix| with_suffix(base, suffix);
         Ok(NpyPair {
             times: Npy::create(&named(".times.npy"), "'<u8'", 8)?,
             samples: Npy::create(&named(".samples.npy"), &descr, info.sample_bytes() as usize)?,
@@ -178,8 +180,11 @@ pub(crate) trait Rows {
         Ok(())
     }
 
-    /// Ends, and says which files were written.
-    fn finish(self: Box<Self>) -> anyhow::Result<Vec<PathBuf>>;
+    /// Ends, and says which files were written, if any were made here.
+    fn finish(mut self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
+        self.flush()?;
+        Ok(Vec::new())
+    }
 }
 
 pub(crate) struct Csv<'a> {
@@ -212,11 +217,6 @@ impl Rows for Csv<'_> {
     fn flush(&mut self) -> anyhow::Result<()> {
         Ok(self.sink.flush()?)
     }
-
-    fn finish(mut self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
-        self.flush()?;
-        Ok(Vec::new())
-    }
 }
 
 pub(crate) struct Raw<'a> {
@@ -235,11 +235,6 @@ impl Rows for Raw<'_> {
 
     fn flush(&mut self) -> anyhow::Result<()> {
         Ok(self.sink.flush()?)
-    }
-
-    fn finish(mut self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
-        self.flush()?;
-        Ok(Vec::new())
     }
 }
 
@@ -277,10 +272,7 @@ impl Rows for ArrowTable {
         columns: Vec<Vec<u8>>,
     ) -> anyhow::Result<()> {
         // Arrow counts from 1970 and knows no scale: its name stands in the columns' metadata.
-        let since_1970 = match infos[0].time_scale {
-            TimeScale::Gps => GPS_EPOCH_NS,
-            TimeScale::Tai | TimeScale::Utc => 0,
-        };
+        let since_1970 = infos[0].time_scale.epoch_ns();
         let rate = infos[0].rate;
         let time = |sample| rate.time_ns(sample).saturating_add(since_1970);
         let mut arrays = vec![arrow::times(samples.map(time))];
@@ -301,21 +293,7 @@ fn elements(info: &ChannelInfo) -> usize {
 }
 
 fn numpy_descr(info: &ChannelInfo) -> Option<String> {
-    let name = match info.dtype {
-        Dtype::U8 => "|u1",
-        Dtype::I8 => "|i1",
-        Dtype::U16 => "<u2",
-        Dtype::I16 => "<i2",
-        Dtype::U32 => "<u4",
-        Dtype::I32 => "<i4",
-        Dtype::U64 => "<u8",
-        Dtype::I64 => "<i8",
-        Dtype::F32 => "<f4",
-        Dtype::F64 => "<f8",
-        Dtype::C64 => "<c8",
-        Dtype::C128 => "<c16",
-        _ => return None,
-    };
+    let name = info.dtype.numpy()?;
     if info.shape.is_empty() {
         return Some(format!("'{name}'"));
     }
@@ -357,8 +335,6 @@ fn push_number(text: &mut String, dtype: Dtype, bytes: &[u8]) -> std::fmt::Resul
 
 /// Samples that are in memory at once, of every channel.
 const ROWS_MAX: u64 = 1 << 20;
-/// 1980-01-06 in nanoseconds since 1970.
-const GPS_EPOCH_NS: u64 = 315_964_800_000_000_000;
 
 #[cfg(test)]
 mod tests {

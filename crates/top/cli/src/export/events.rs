@@ -11,8 +11,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use catchment_model::{EventFlags, SourceId};
 use catchment_storage::{FrameEvents, Run};
 
-use super::Sink;
 use super::arrow::{self, ArrowFile, Kind};
+use super::{Sink, with_suffix};
 use crate::npy::Npy;
 
 /// What takes frames of events.
@@ -25,8 +25,11 @@ pub(crate) trait Frames {
         Ok(())
     }
 
-    /// Ends, and says which files were written.
-    fn finish(self: Box<Self>) -> anyhow::Result<Vec<PathBuf>>;
+    /// Ends, and says which files were written, if any were made here.
+    fn finish(mut self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
+        self.flush()?;
+        Ok(Vec::new())
+    }
 }
 
 /// The rows of a frame that the range asks for.
@@ -62,11 +65,6 @@ impl Frames for EventLines<'_> {
 
     fn flush(&mut self) -> anyhow::Result<()> {
         Ok(self.sink.flush()?)
-    }
-
-    fn finish(mut self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
-        self.flush()?;
-        Ok(Vec::new())
     }
 }
 
@@ -144,11 +142,6 @@ impl Frames for FragmentBytes<'_> {
     fn flush(&mut self) -> anyhow::Result<()> {
         Ok(self.sink.flush()?)
     }
-
-    fn finish(mut self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
-        self.flush()?;
-        Ok(Vec::new())
-    }
 }
 
 /// Three arrays: fragment *i* is `payload[offsets[i]:offsets[i + 1]]` and belongs to `keys[i]`.
@@ -167,11 +160,7 @@ impl FragmentArrays {
         wanted: Range<u64>,
         base: &Path,
     ) -> anyhow::Result<Self> {
-        let named = |suffix: &str| {
-            let mut name = base.as_os_str().to_owned();
-            name.push(suffix);
-            PathBuf::from(name)
-        };
+        let named = |suffix| with_suffix(base, suffix);
         let mut offsets = Npy::create(&named(".offsets.npy"), "'<u8'", 8)?;
         offsets.numbers(&[0])?;
         let keys = Npy::create(&named(".keys.npy"), "'<u8'", 8)?;

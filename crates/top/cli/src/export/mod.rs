@@ -6,7 +6,7 @@ pub(crate) mod events;
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
@@ -38,6 +38,13 @@ impl<'a> Sink<'a> {
             Self::Stdout(out) => out.flush(),
         }
     }
+}
+
+/// The path with something behind its name, which keeps its extension.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 /// A new file; one that is there is never overwritten.

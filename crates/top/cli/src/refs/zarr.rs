@@ -7,21 +7,19 @@ use serde_json::{Value, json};
 /// The element type in numpy's words, and what stands where there is no sample. None where numpy
 /// has no such type.
 pub(super) fn element(dtype: Dtype) -> Option<(&'static str, Value)> {
-    Some(match dtype {
-        Dtype::U8 => ("|u1", json!(u8::MAX)),
-        Dtype::U16 => ("<u2", json!(u16::MAX)),
-        Dtype::U32 => ("<u4", json!(u32::MAX)),
-        Dtype::U64 => ("<u8", json!(u64::MAX)),
-        Dtype::I8 => ("|i1", json!(i8::MIN)),
-        Dtype::I16 => ("<i2", json!(i16::MIN)),
-        Dtype::I32 => ("<i4", json!(i32::MIN)),
-        Dtype::I64 => ("<i8", json!(i64::MIN)),
-        Dtype::F32 => ("<f4", json!("NaN")),
-        Dtype::F64 => ("<f8", json!("NaN")),
-        Dtype::C64 => ("<c8", json!(["NaN", "NaN"])),
-        Dtype::C128 => ("<c16", json!(["NaN", "NaN"])),
-        _ => return None,
-    })
+    let fill = match dtype {
+        Dtype::U8 => json!(u8::MAX),
+        Dtype::U16 => json!(u16::MAX),
+        Dtype::U32 => json!(u32::MAX),
+        Dtype::U64 => json!(u64::MAX),
+        Dtype::I8 => json!(i8::MIN),
+        Dtype::I16 => json!(i16::MIN),
+        Dtype::I32 => json!(i32::MIN),
+        Dtype::I64 => json!(i64::MIN),
+        Dtype::C64 | Dtype::C128 => json!(["NaN", "NaN"]),
+        _ => json!("NaN"),
+    };
+    Some((dtype.numpy()?, fill))
 }
 
 /// The bytes of a chunk without samples: the fill value, all over.
