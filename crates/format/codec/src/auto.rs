@@ -1,23 +1,30 @@
 //! Choosing a coding for a column by trying: what a byte saved is worth depends on how much CPU is
-//! free.
+//! free. See docs/decisions/0068-what-auto-tries.md.
 
 use crate::coding::Coding;
 use crate::element::Element;
 use crate::encode::ColumnEncoder;
 
-/// What a second of CPU per GB may cost in parts of the column, when all CPU is free. It grows as
-/// less is.
-const CPU_PRICE: f32 = 0.02;
+/// What a second of CPU per GB may cost in parts of the column, when all CPU is free. It grows faster
+/// than the free share shrinks: who is nearly out of CPU cannot afford twice the work.
+const CPU_PRICE: f32 = 0.01;
 /// Less is never assumed to be free, so that cheap codings stay worth it.
-const FREE_MIN: f32 = 0.02;
+const FREE_MIN: f32 = 0.05;
 /// A coding must save so much of the column, whatever it costs.
 const SAVING_MIN: f32 = 0.05;
-/// Another coding must be so much better than the one in use.
-const BETTER_MIN: f32 = 0.03;
-/// So many columns pass between two looks at how well the coding does.
+/// Another coding must be so much better than the one in use, as a part of what that comes to.
+const BETTER_MIN: f32 = 0.06;
+/// So many columns at most pass between two looks at how well the coding does: after a decision
+/// first 1, then 2, 4 and so on, since a run's first column may be unlike all others.
 const COLUMNS_BETWEEN_LOOKS: u32 = 64;
-/// The stored part of a column may change by so much before codings are tried anew within a file.
+/// The stored part of a column may change by so much before codings are tried anew within a file;
+/// and by so much of the column, lest next to nothing that doubles counts for much.
 const DRIFT_MAX: f32 = 0.25;
+const DRIFT_MAX_OF_COLUMN: f32 = 0.02;
+/// Trials look at one byte in so many, between these bounds.
+const SAMPLE_DIVISOR: usize = 16;
+const SAMPLE_BYTES_MIN: usize = 32 * 1024;
+const SAMPLE_BYTES_MAX: usize = 128 * 1024;
 
 /// What one coding made of samples of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,12 +54,14 @@ pub struct Auto {
     decision: Option<Decision>,
     stale: bool,
     columns_since_look: u32,
+    columns_to_look: u32,
 }
 
 impl Auto {
     /// Nothing is decided before the first column.
     pub fn new(element: Element) -> Self {
-        Self { element, decision: None, stale: true, columns_since_look: 0 }
+        let (columns_since_look, columns_to_look) = (0, 1);
+        Self { element, decision: None, stale: true, columns_since_look, columns_to_look }
     }
 
     /// Has the next column tried anew.
@@ -77,20 +86,24 @@ impl Auto {
         if raw.is_empty() {
             return last;
         }
-        self.columns_since_look += 1;
-        let look = self.columns_since_look >= COLUMNS_BETWEEN_LOOKS;
-        let anew = self.stale || (look && self.drifted(encoder, raw));
-        if !anew {
-            return last;
+        if !self.stale {
+            self.columns_since_look += 1;
+            if self.columns_since_look < self.columns_to_look {
+                return last;
+            }
+            self.columns_since_look = 0;
+            self.columns_to_look = (self.columns_to_look * 2).min(COLUMNS_BETWEEN_LOOKS);
+            if !self.drifted(encoder, raw) {
+                return last;
+            }
         }
-        self.columns_since_look = 0;
         self.stale = false;
+        (self.columns_since_look, self.columns_to_look) = (0, 1);
         self.decide(encoder, raw, free_cpu_share).coding
     }
 
     /// Whether the coding in use does very differently from when it was chosen.
-    fn drifted(&mut self, encoder: &mut ColumnEncoder, raw: &[u8]) -> bool {
-        self.columns_since_look = 0;
+    fn drifted(&self, encoder: &mut ColumnEncoder, raw: &[u8]) -> bool {
         let Some(decision) = &self.decision else { return true };
         // Where nothing was worth it, the cheapest that was tried tells whether something is now.
         let Some(tried) = (match decision.coding {
@@ -100,31 +113,35 @@ impl Auto {
             return true;
         };
         let share = stored_share(encoder, tried.coding, self.element, raw);
-        (share - tried.stored_share).abs() > DRIFT_MAX * share.max(tried.stored_share)
+        let limit = (DRIFT_MAX * share.max(tried.stored_share)).max(DRIFT_MAX_OF_COLUMN);
+        (share - tried.stored_share).abs() > limit
     }
 
     fn decide(&mut self, encoder: &mut ColumnEncoder, raw: &[u8], free: f32) -> &Decision {
         let free = if free.is_finite() { free.clamp(0.0, 1.0) } else { 0.0 };
-        let price = CPU_PRICE / free.max(FREE_MIN);
-        let trials: Vec<Trial> = candidates(self.element)
-            .iter()
-            // What costs more than it could ever save need not be tried.
-            .filter(|&&coding| price * cpu_seconds_per_gb(coding) < 1.0)
-            .map(|&coding| {
-                let stored_share = stored_share(encoder, coding, self.element, raw);
-                Trial { coding, stored_share }
-            })
-            .collect();
-        let score = |trial: &Trial| trial.stored_share + price * cpu_seconds_per_gb(trial.coding);
+        let spare = free.max(FREE_MIN);
+        let price = CPU_PRICE / (spare * spare.sqrt());
         let in_use = self.decision.as_ref().map(|decision| decision.coding);
+        // What is in use stays unless another is better by more than the noise of samples.
+        let favour = |coding: Coding, score: f32| match in_use {
+            Some(used) if used == coding => score * (1.0 - BETTER_MIN),
+            _ => score,
+        };
+        let mut trials = Vec::new();
         let mut coding = Coding::None;
-        let mut best =
-            if in_use.is_some_and(|used| used != Coding::None) { 1.0 + BETTER_MIN } else { 1.0 };
-        for trial in &trials {
-            let bonus = if in_use == Some(trial.coding) { BETTER_MIN } else { 0.0 };
-            if trial.stored_share <= 1.0 - SAVING_MIN && score(trial) - bonus < best {
-                best = score(trial) - bonus;
-                coding = trial.coding;
+        let mut best = favour(Coding::None, 1.0);
+        for &candidate in candidates(self.element) {
+            // What cannot win any more, whatever it saves, need not be tried.
+            if favour(candidate, price * cpu_seconds_per_gb(candidate, 0.0)) >= best {
+                continue;
+            }
+            let stored_share = stored_share(encoder, candidate, self.element, raw);
+            trials.push(Trial { coding: candidate, stored_share });
+            let cost = price * cpu_seconds_per_gb(candidate, stored_share);
+            let score = favour(candidate, stored_share + cost);
+            if stored_share <= 1.0 - SAVING_MIN && score < best {
+                best = score;
+                coding = candidate;
             }
         }
         self.decision.insert(Decision { coding, trials, free_cpu_share: free })
@@ -132,7 +149,8 @@ impl Auto {
 }
 
 fn stored_share(encoder: &mut ColumnEncoder, coding: Coding, element: Element, raw: &[u8]) -> f32 {
-    let (encoded_bytes, sample_bytes) = encoder.try_samples(coding, element, raw);
+    let bytes = (raw.len() / SAMPLE_DIVISOR).clamp(SAMPLE_BYTES_MIN, SAMPLE_BYTES_MAX);
+    let [encoded_bytes, sample_bytes] = encoder.try_sample(coding, element, raw, bytes);
     encoded_bytes as f32 / sample_bytes.max(1) as f32
 }
 
@@ -141,122 +159,45 @@ fn candidates(element: Element) -> &'static [Coding] {
     const ZSTD: Coding = Coding::Zstd { level: 1 };
     const SHUFFLE_ZSTD: Coding = Coding::ShuffleZstd { level: 1 };
     const BITSHUFFLE_ZSTD: Coding = Coding::BitshuffleZstd { level: 1 };
-    if element.is_integer() {
-        return &[Coding::For, Coding::BitshuffleLz4, BITSHUFFLE_ZSTD, ZSTD];
-    }
+    const PCODEC: Coding = Coding::Pcodec { level: 8 };
     match element {
         Element::Bytes => &[Coding::Lz4, ZSTD],
-        Element::Record(_) => {
-            &[Coding::BitshuffleLz4, Coding::Lz4, Coding::ShuffleLz4, SHUFFLE_ZSTD, ZSTD]
+        Element::U8 | Element::I8 => {
+            &[Coding::For, Coding::BitshuffleLz4, Coding::Lz4, BITSHUFFLE_ZSTD, ZSTD]
         }
-        _ => &[Coding::BitshuffleLz4, SHUFFLE_ZSTD, ZSTD],
+        Element::Record(_) => {
+            &[Coding::BitshuffleLz4, Coding::Lz4, BITSHUFFLE_ZSTD, SHUFFLE_ZSTD, ZSTD]
+        }
+        Element::F32 | Element::F64 => {
+            &[Coding::BitshuffleLz4, Coding::Lz4, BITSHUFFLE_ZSTD, SHUFFLE_ZSTD, ZSTD, PCODEC]
+        }
+        _ => &[
+            Coding::For,
+            Coding::BitshuffleLz4,
+            Coding::Lz4,
+            BITSHUFFLE_ZSTD,
+            SHUFFLE_ZSTD,
+            ZSTD,
+            PCODEC,
+        ],
     }
 }
 
 /// What encoding costs one core, in round numbers, so that decisions do not hang on the machine:
-/// `catchment bench codecs` measures.
-fn cpu_seconds_per_gb(coding: Coding) -> f32 {
+/// `catchment bench codecs` measures. Codecs that look for repeats are done sooner the more they find.
+fn cpu_seconds_per_gb(coding: Coding, stored_share: f32) -> f32 {
+    let repeats = (0.15 + 4.0 * stored_share).min(1.0);
     match coding {
         Coding::None => 0.0,
         Coding::For => 0.3,
         Coding::BitshuffleLz4 => 0.5,
-        Coding::ShuffleLz4 | Coding::Lz4 => 1.0,
-        Coding::BitshuffleZstd { .. } => 1.2,
-        Coding::ShuffleZstd { .. } => 1.8,
-        Coding::Zstd { .. } => 2.8,
-        Coding::Pcodec { .. } => 10.0,
+        Coding::ShuffleLz4 | Coding::Lz4 => 1.0 * repeats,
+        Coding::BitshuffleZstd { .. } => 1.0,
+        Coding::ShuffleZstd { .. } => 2.0 * repeats,
+        Coding::Zstd { .. } => 2.8 * repeats,
+        Coding::Pcodec { .. } => 8.0,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Sums of random numbers around a pedestal, as an ADC gives them.
-    fn adc(count: usize, spread: u64, seed: u64) -> Vec<u8> {
-        let mut state = seed;
-        let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
-            (state >> 33) % spread.max(1)
-        };
-        (0..count).flat_map(|_| ((2_000 + next() + next()) as u16).to_le_bytes()).collect()
-    }
-
-    fn floats(count: usize) -> Vec<u8> {
-        let noise = adc(count, 1_000, 3);
-        let (numbers, _) = noise.as_chunks::<2>();
-        let value = |n: &[u8; 2]| (f32::from(u16::from_le_bytes(*n)) / 256.0).to_le_bytes();
-        numbers.iter().flat_map(value).collect()
-    }
-
-    #[test]
-    fn integers_get_for_and_floats_a_shuffle_where_cpu_is_short() {
-        let mut encoder = ColumnEncoder::new();
-        let mut auto = Auto::new(Element::U16);
-        assert_eq!(auto.choose(&mut encoder, &adc(50_000, 16, 1), 0.1), Coding::For);
-        let mut auto = Auto::new(Element::F32);
-        let coding = auto.choose(&mut encoder, &floats(50_000), 0.5);
-        assert!(matches!(coding, Coding::ShuffleZstd { .. } | Coding::BitshuffleLz4), "{coding}");
-        let decision = auto.decision().expect("a decision");
-        assert_eq!((decision.coding, decision.trials.len()), (coding, 3));
-    }
-
-    #[test]
-    fn nothing_is_done_for_noise_whatever_is_free() {
-        let mut encoder = ColumnEncoder::new();
-        for element in [Element::Bytes, Element::U16, Element::F64, Element::Record(7)] {
-            for free in [0.0, 0.5, 1.0, f32::NAN] {
-                let mut auto = Auto::new(element);
-                let raw: Vec<u8> = adc(100_000, 1 << 16, 9)
-                    .iter()
-                    .scan(1u32, |state, byte| {
-                        *state = state.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
-                        Some((*state >> 24) as u8 ^ byte)
-                    })
-                    .collect();
-                assert_eq!(auto.choose(&mut encoder, &raw, free), Coding::None, "{element}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_file_keeps_its_coding_unless_the_data_change_much() {
-        let mut encoder = ColumnEncoder::new();
-        let mut auto = Auto::new(Element::U16);
-        let quiet = adc(5_000, 8, 1);
-        let first = auto.choose(&mut encoder, &quiet, 1.0);
-        for seed in 0..200 {
-            // Less CPU is free; but the file has its coding.
-            assert_eq!(auto.choose(&mut encoder, &adc(5_000, 8, seed + 2), 0.01), first);
-        }
-        let before = auto.decision().cloned();
-        let mut seen = false;
-        for seed in 0..64 {
-            auto.choose(&mut encoder, &adc(5_000, 8_000, seed), 0.5);
-            seen |= auto.decision().cloned() != before;
-        }
-        assert!(seen, "noise a thousand times as strong is noticed");
-    }
-
-    #[test]
-    fn the_same_columns_give_the_same_codings() {
-        let mut runs = (0..2).map(|_| {
-            let mut encoder = ColumnEncoder::new();
-            let mut auto = Auto::new(Element::I16);
-            let mut codings = Vec::new();
-            for file in 0..6 {
-                auto.begin_file();
-                for column in 0..3 {
-                    let raw = adc(20_000, 1 << (2 * file), column);
-                    codings.push(auto.choose(&mut encoder, &raw, column as f32 / 3.0));
-                }
-                assert_eq!(
-                    codings[3 * file..].iter().collect::<std::collections::HashSet<_>>().len(),
-                    1
-                );
-            }
-            codings
-        });
-        assert_eq!(runs.next(), runs.next());
-    }
-}
+mod tests;

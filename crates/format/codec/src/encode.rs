@@ -10,7 +10,7 @@ use crate::codec::Codec;
 use crate::coding::Coding;
 use crate::cpu::Cpu;
 use crate::element::Element;
-use crate::{numbers, packing};
+use crate::{numbers, packing, sample};
 
 /// The raw size in front of an LZ4 block.
 pub(crate) const LZ4_PREFIX_BYTES: usize = 4;
@@ -18,9 +18,9 @@ pub(crate) const LZ4_PREFIX_BYTES: usize = 4;
 pub(crate) const LZ4_RAW_BYTES_MAX: usize = 0x7e00_0000;
 /// A codec must save one part in so many.
 const SAVING_MIN_DIVISOR: usize = 20;
-/// Columns below are simply encoded; above, three samples are tried first.
+/// Columns below are simply encoded; above, samples are tried first.
 const TRIAL_RAW_BYTES_MIN: usize = 512 * 1024;
-const SAMPLE_BYTES: usize = 16 * 1024;
+const SAMPLE_BYTES: usize = 48 * 1024;
 const SAMPLE_SAVING_MIN_DIVISOR: usize = 50;
 
 /// A column as it is to be stored.
@@ -40,6 +40,7 @@ pub struct ColumnEncoder {
     zstd: Option<(CCtx<'static>, i32)>,
     filtered: Vec<u8>,
     scratch: Vec<u8>,
+    sample: Vec<u8>,
 }
 
 impl ColumnEncoder {
@@ -51,6 +52,7 @@ impl ColumnEncoder {
             zstd: None,
             filtered: Vec::new(),
             scratch: Vec::new(),
+            sample: Vec::new(),
         }
     }
 
@@ -100,41 +102,32 @@ impl ColumnEncoder {
 
     /// Bytes of the working memory that it keeps, without the codecs' own tables.
     pub fn memory_bytes(&self) -> usize {
-        self.scratch.capacity() + self.filtered.capacity()
+        self.scratch.capacity() + self.filtered.capacity() + self.sample.capacity()
     }
 
     fn samples_shrink(&mut self, coding: Coding, element: Element, raw: &[u8]) -> bool {
         if raw.len() < TRIAL_RAW_BYTES_MIN {
             return true;
         }
-        let mut encoded_bytes = 0;
-        for sample in samples(element, raw) {
-            encoded_bytes += self.encode_all(coding, element, sample).unwrap_or(sample.len());
-        }
+        let [encoded_bytes, sample_bytes] = self.try_sample(coding, element, raw, SAMPLE_BYTES);
         // Short pieces compress a little worse than the whole, so that less is asked of them.
-        encoded_bytes < 3 * SAMPLE_BYTES - 3 * SAMPLE_BYTES / SAMPLE_SAVING_MIN_DIVISOR
+        encoded_bytes < sample_bytes - sample_bytes / SAMPLE_SAVING_MIN_DIVISOR
     }
 
-    /// How many bytes samples of a column would take, and how many they are.
-    pub(crate) fn try_samples(
+    /// How many bytes a sample of a column would take, and how many it has: about `sample_bytes`.
+    pub(crate) fn try_sample(
         &mut self,
         coding: Coding,
         element: Element,
         raw: &[u8],
-    ) -> (usize, usize) {
-        let (mut encoded_bytes, mut sample_bytes) = (0, 0);
-        let mut add = |this: &mut Self, sample: &[u8]| {
-            encoded_bytes += this.encode_all(coding, element, sample).unwrap_or(sample.len());
-            sample_bytes += sample.len();
-        };
-        if raw.len() <= 4 * SAMPLE_BYTES {
-            add(self, raw);
-        } else {
-            for sample in samples(element, raw) {
-                add(self, sample);
-            }
-        }
-        (encoded_bytes, sample_bytes)
+        sample_bytes: usize,
+    ) -> [usize; 2] {
+        let mut memory = std::mem::take(&mut self.sample);
+        let sample = sample::gather(element, raw, sample_bytes, &mut memory);
+        let encoded_bytes = self.encode_all(coding, element, sample).unwrap_or(sample.len());
+        let bytes = [encoded_bytes, sample.len()];
+        self.sample = memory;
+        bytes
     }
 
     /// Leaves the encoded column in the scratch and returns its length, where it could be encoded.
@@ -195,15 +188,6 @@ impl ColumnEncoder {
             self.scratch.resize(bytes, 0);
         }
     }
-}
-
-/// Pieces from the beginning, the middle and the end of a column that is longer than they are.
-fn samples(element: Element, raw: &[u8]) -> [&[u8]; 3] {
-    // Pieces begin with an element, and end with one where elements fit.
-    let size = element.size();
-    let bytes = SAMPLE_BYTES / size * size;
-    let last = (raw.len() - bytes) / size * size;
-    [0, last / 2 / size * size, last].map(|start| &raw[start..start + bytes])
 }
 
 fn lz4_block(table: &mut CompressTable, raw: &[u8], out: &mut [u8]) -> Option<usize> {

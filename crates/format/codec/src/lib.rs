@@ -39,6 +39,7 @@ mod filter;
 mod fuzz;
 mod numbers;
 mod packing;
+mod sample;
 
 pub use auto::{Auto, Decision, Trial};
 pub use codec::Codec;
