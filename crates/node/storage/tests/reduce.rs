@@ -14,8 +14,14 @@ const NS: u64 = 1_000_000_000;
 const START_S: u64 = 1_795_219_200;
 const FRAMES: u64 = 40;
 
-/// A sine of 1 Hz at 256 Hz in frames of 4 s; frame 20 lacks its samples 100 to 149.
+/// A sine of 1 Hz, in integers of up to 1,000.
 fn sine(folder: &std::path::Path) {
+    write(folder, |sample| (std::f64::consts::TAU * (sample % 256) as f64 / 256.0).sin(), 1_000.0);
+}
+
+/// A wave at 256 Hz in frames of 4 s, as floats and times a number as integers; frame 20 lacks its
+/// samples 100 to 149.
+fn write(folder: &std::path::Path, wave: impl Fn(u64) -> f64, times: f64) {
     let rate = SampleRate::new(256, 1).expect("a rate");
     let channels =
         vec![ChannelInfo::new("f32", Dtype::F32, rate), ChannelInfo::new("i16", Dtype::I16, rate)];
@@ -28,11 +34,9 @@ fn sine(folder: &std::path::Path) {
         let first_sample = rate.first_sample_at(start_ns);
         let gap = frame == 20;
         let rows = (0..1_024u64).filter(|row| !gap || !(100..150).contains(row));
-        let value =
-            |row: u64| (std::f64::consts::TAU * ((first_sample + row) % 256) as f64 / 256.0).sin();
-        let values: Vec<f64> = rows.map(value).collect();
+        let values: Vec<f64> = rows.map(|row| wave(first_sample + row)).collect();
         let floats: Vec<u8> = values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect();
-        let ints = values.iter().flat_map(|v| ((v * 1_000.0).round() as i16).to_le_bytes());
+        let ints = values.iter().flat_map(|v| ((v * times).round() as i16).to_le_bytes());
         let ints: Vec<u8> = ints.collect();
         let spans = [Span { row: 100, sample: first_sample + 150 }];
         let spans = if gap { &spans[..] } else { &[] };
@@ -86,6 +90,41 @@ fn a_decimated_sine_is_the_sine_at_the_new_times_and_gaps_stay_gaps() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn integers_that_pass_their_limits_are_set_to_them_and_counted() {
+    let (source, target) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir());
+    let target = target.expect("a folder");
+    // A square wave of full scale: the filter overshoots at every edge.
+    write(source.path(), |sample| if sample / 32 % 2 == 0 { 1.0 } else { -1.0 }, 32_767.0);
+    let run = Run::open(source.path()).expect("opens");
+    let reduced = |keep_dtype: bool| {
+        let folder = target.path().join(keep_dtype.to_string());
+        let select = vec![selection("i16", Some("32"))];
+        let options = ReduceOptions { select, keep_dtype, ..ReduceOptions::default() };
+        let report = reduce(&run, &folder, "reduced", &options, |_| {}).expect("writes");
+        let reduced = Run::open(&folder).expect("opens");
+        let segments = reduced.channel("i16").expect("is there").read(&Select::All);
+        let bytes: Vec<u8> =
+            segments.expect("reads").into_iter().flat_map(|segment| segment.bytes).collect();
+        (report.saturated, bytes)
+    };
+    let (none, floats) = reduced(false);
+    let (saturated, integers) = reduced(true);
+    let floats: Vec<f32> =
+        floats.as_chunks().0.iter().map(|one| f32::from_le_bytes(*one)).collect();
+    let integers: Vec<i16> =
+        integers.as_chunks().0.iter().map(|one| i16::from_le_bytes(*one)).collect();
+    assert_eq!(floats.len(), integers.len());
+    let limits = f32::from(i16::MIN)..=f32::from(i16::MAX);
+    let beyond = floats.iter().filter(|value| !limits.contains(&value.round_ties_even()));
+    assert_eq!((none, saturated), (0, beyond.count() as u64));
+    assert!(saturated > 100, "{saturated}");
+    for (float, integer) in floats.iter().zip(&integers) {
+        let expected = float.round_ties_even().clamp(*limits.start(), *limits.end());
+        assert!((expected - f32::from(*integer)).abs() <= 1.0, "{float} became {integer}");
     }
 }
 

@@ -50,28 +50,90 @@ def test_channels_of_every_type_read_back(path: Path) -> None:
             assert len(channel.gaps) == len(found) - 1
 
 
+def fragments_written(frame: dict[str, Any], source: int) -> list[bytes | None]:
+    """What a source's fragments of a frame are: none where one is missing."""
+    columns = {c["kind"]: c for c in frame["columns"].values() if c["source"] == source}
+    lengths = np.frombuffer(bytes.fromhex(columns["fragment_lengths"]["raw"]), "<u4")
+    payload = bytes.fromhex(columns["fragment_payload"]["raw"])
+    valid = np.ones(len(lengths), bool)
+    if "fragment_validity" in columns:
+        bits = np.frombuffer(bytes.fromhex(columns["fragment_validity"]["raw"]), np.uint8)
+        valid = np.unpackbits(bits, bitorder="little")[: len(lengths)].astype(bool)
+    ends = np.cumsum(lengths)
+    assert ends[-1] == len(payload)
+    spans = zip(ends - lengths, ends, valid, strict=True)
+    return [payload[start:end] if there else None for start, end, there in spans]
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("typed-*.catch")), ids=lambda path: path.stem)
+def test_fragments_of_typed_payload_are_what_was_written(path: Path) -> None:
+    missing = 0
+    with catchment.open(path) as run:
+        frames = list(run.frames())
+        assert len(frames) == len(TYPED["frames"]) == 2
+        for frame, about in zip(frames, TYPED["frames"], strict=True):
+            for number, source in enumerate(run.sources):
+                written_here = fragments_written(about, number)
+                found = [frame[source][row] for row in range(len(frame[source]))]
+                assert [None if one is None else one.tobytes() for one in found] == written_here
+                missing += sum(one is None for one in found)
+    assert missing > 0
+
+
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("typed-*.catch")), ids=lambda path: path.stem)
 def test_typed_payload_becomes_arrays_of_its_type(path: Path) -> None:
     with catchment.open(path) as run:
-        (frame, *_) = run.frames()
-        arrays, records, plain = (frame[source] for source in run.sources)
+        whole, other = run.frames()
+        arrays, records, plain = (whole[source] for source in run.sources)
         assert plain.payload is None
         with pytest.raises(TypeError):
             _ = plain.array
+
+        # All fragments are there: their values, without the 16 bytes before them.
         assert arrays.payload == {"dtype": "<i2", "shape": [4, 8], "skip": 16}
-        whole = [row for row in range(len(arrays)) if arrays[row] is not None]
-        for row in whole:
-            fragment = arrays[row]
-            assert fragment is not None
-            if len(fragment) != 16 + 64:
-                with pytest.raises(ValueError, match="expected 80"):
-                    _ = arrays.array
-                break
+        raw = b"".join(fragment or b"" for fragment in fragments_written(TYPED["frames"][0], 0))
+        expected = np.frombuffer(raw, np.uint8).reshape(-1, 80)[:, 16:].copy().view("<i2")
+        assert len(expected) == 24
+        assert arrays.array.dtype == np.dtype("<i2")
+        assert not isinstance(arrays.array, np.ma.MaskedArray)
+        np.testing.assert_array_equal(arrays.array, expected.reshape(24, 4, 8))
+
+        # One was cut short: no array, and the error names it.
+        cut = other[next(iter(run.sources))]
+        lengths = [None if one is None else len(one) for one in (cut[row] for row in range(24))]
+        assert set(lengths) == {None, 80, 30}
+        key = cut.keys[lengths.index(30)]
+        with pytest.raises(ValueError, match=f"event {key}: a fragment of 30 bytes, expected 80"):
+            _ = cut.array
+
+        # Records: as many in a fragment as there were, so that there is one array per fragment.
         record = records.payload
         assert record is not None
         dtype = np.dtype(record["dtype"])
         assert dtype.names == ("time", "channel", "amplitude")
         assert dtype.itemsize == 16
+        with pytest.raises(ValueError, match="expected 0"):
+            _ = records.array
+        count = 0
+        written_records = fragments_written(TYPED["frames"][0], 1)
+        for row, raw_records in enumerate(written_records):
+            fragment = records[row]
+            assert (fragment is None) == (raw_records is None)
+            if fragment is None or raw_records is None:
+                continue
+            values = fragment.view(dtype)
+            times = [
+                int.from_bytes(raw_records[i : i + 8], "little")
+                for i in range(0, len(raw_records), 16)
+            ]
+            assert values["time"].tolist() == times
+            channels = [
+                int.from_bytes(raw_records[i + 8 : i + 10], "little")
+                for i in range(0, len(raw_records), 16)
+            ]
+            assert values["channel"].tolist() == channels
+            count += len(values)
+        assert count == 36
 
 
 def test_a_killed_file_is_read_up_to_its_last_whole_frame() -> None:

@@ -1,0 +1,107 @@
+"""References in plain xarray, which never loads this package: types, gaps and extremes."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import catchment
+from fixtures import REPOSITORY, catchment_command
+
+FOLDER = REPOSITORY / "crates/format/frame/tests/golden/v1.1"
+
+READ = """
+import sys
+import numcodecs.pcodec, numpy as np, xarray as xr
+
+store = {"consolidated": False, "storage_options": {"fo": sys.argv[1]}}
+data = xr.open_dataset("reference://", engine="zarr", chunks=None, backend_kwargs=store)
+assert "catchment" not in sys.modules
+arrays = {name: data[name].to_numpy() for name in data}
+times = {"time " + name: data[data[name].dims[0]].to_numpy() for name in data}
+firsts = {"first " + name: data[name].attrs["first_sample"] for name in data}
+np.savez(sys.argv[2], **arrays, **times, **firsts)
+"""
+
+EXTREMES = """
+import sys
+import numpy as np
+from gwpy.timeseries import TimeSeries, TimeSeriesDict
+
+series = TimeSeriesDict()
+for dtype in ("int16", "int32", "int64", "uint16"):
+    whole = np.iinfo(dtype)
+    data = np.tile(np.array([whole.min, whole.max, 0, 1], dtype), 64)
+    name = "X1:" + dtype.upper()
+    series[name] = TimeSeries(data, t0=1400000000, sample_rate=64, name=name, channel=name)
+series.write(sys.argv[1], format="gwf")
+"""
+
+
+def read_plainly(run: Path, folder: Path) -> dict[str, NDArray[Any]]:
+    references, values = folder / "run.refs.json", folder / "values.npz"
+    catchment_command("refs", str(run), "--output", str(references))
+    command = [sys.executable, "-c", READ, str(references), str(values)]
+    subprocess.run(command, check=True)
+    with np.load(values) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(FOLDER.glob("channels-*.catch")) if "for" not in path.stem],
+    ids=lambda path: path.stem,
+)
+def test_every_type_and_gap_is_what_was_written(path: Path, tmp_path: Path) -> None:
+    found = read_plainly(path, tmp_path)
+    gaps = 0
+    with catchment.open(path) as run:
+        assert set(run.channels) <= set(found)
+        for name in run.channels:
+            channel, values = run[name], found[name]
+            segments = list(channel.segments(raw=True))
+            scale, offset = channel.scale, channel.offset
+            first = int(found[f"first {name}"])
+            numbers = first + np.arange(len(values))
+            there = np.zeros(len(values), bool)
+            for segment in segments:
+                at = segment.first_sample - first
+                there[at : at + len(segment.data)] = True
+                expected = segment.data
+                if (scale, offset) != (None, None):
+                    expected = expected * (1.0 if scale is None else scale) + (offset or 0.0)
+                # What xarray makes floats of, because samples are missing, are small numbers here.
+                np.testing.assert_array_equal(values[at : at + len(segment.data)], expected, name)
+            if there.all() and (scale, offset) == (None, None):
+                assert values.dtype == channel.dtype, name
+            else:
+                assert values.dtype.kind in "fc", name
+                assert np.isnan(values[~there]).all(), name
+            gaps += int((~there).sum())
+            times = found[f"time {name}"].astype("datetime64[ns]").view(np.int64)
+            assert times.tolist() == [
+                int(number * 10**9 / channel.rate) for number in numbers.tolist()
+            ]
+    assert gaps > 0
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd:1", "bitshuffle+lz4", "pcodec:8"])
+def test_integers_keep_their_extremes_where_no_sample_is_missing(
+    codec: str, tmp_path: Path
+) -> None:
+    """The extremes are what stands for missing samples where some are: not where none is."""
+    pytest.importorskip("gwpy", reason="writes the samples")
+    frames, run = tmp_path / "X-EXTREMES-1400000000-4.gwf", tmp_path / "run"
+    subprocess.run([sys.executable, "-c", EXTREMES, str(frames)], check=True, capture_output=True)
+    catchment_command("convert", str(frames), str(run), "--codec", codec)
+    found = read_plainly(run, tmp_path)
+    for dtype in ("int16", "int32", "int64", "uint16"):
+        whole = np.iinfo(dtype)
+        values = found[f"X1:{dtype.upper()}"]
+        assert values.dtype == np.dtype(dtype)
+        expected = np.tile(np.array([whole.min, whole.max, 0, 1], dtype), 64)
+        np.testing.assert_array_equal(values, expected)
