@@ -44,6 +44,22 @@ pub(crate) fn block_bytes(size: usize, inner: Inner) -> usize {
     step * if rows.is_multiple_of(2) { rows - 1 } else { rows }
 }
 
+/// What a chunk was made by, in the words of codings, as its first bytes say it.
+pub(crate) fn made_by(head: &[u8]) -> Option<&'static str> {
+    let (&flags, &size) = (head.get(2)?, head.get(3)?);
+    let shuffled = flags & SHUFFLE != 0 && size > 1;
+    Some(match (flags >> 5, flags & (SHUFFLE | BITSHUFFLE)) {
+        _ if flags & COPIED != 0 => "copied",
+        (1, BITSHUFFLE) => "bitshuffle+lz4",
+        (4, BITSHUFFLE) => "bitshuffle+zstd",
+        (1, _) if shuffled => "shuffle+lz4",
+        (4, _) if shuffled => "shuffle+zstd",
+        (1, _) => "lz4",
+        (4, _) => "zstd",
+        _ => return None,
+    })
+}
+
 /// The most bytes that a chunk can take, with what its compressor may need beyond while it works.
 pub(crate) fn encoded_bytes_max(raw_bytes: usize, size: usize) -> usize {
     let block = block_bytes(size, Inner::Lz4);

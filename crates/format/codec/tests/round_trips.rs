@@ -154,3 +154,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn stored_bytes_say_what_made_them() {
+    let mut encoder = ColumnEncoder::new();
+    for element in [Element::I16, Element::F64, Element::U8] {
+        let raw = wave(element, 20_000, 2);
+        for coding in CODINGS.into_iter().map(|coding| coding.for_element(element)) {
+            let Some(stored) = encoder.encode_always(coding, element, &raw) else { continue };
+            let made_by = coding.codec().made_by(&stored[..4]);
+            let name = coding.to_string();
+            assert_eq!(Some(&*made_by), name.split(':').next(), "{coding} of {element}");
+        }
+    }
+    assert_eq!(Codec::Blosc.made_by(&[]), "blosc");
+}

@@ -5,6 +5,7 @@
 //! places are taken from the TOC or from the frames' own headers, whichever is whole. A file that is
 //! still being written is opened by its checkpoints, and followed by [`FileReader::refresh`].
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use catchment_model::Ledger;
@@ -19,7 +20,9 @@ use crate::kinds::FrameKind;
 use crate::known::{KnownSchema, KnownSchemas};
 use crate::places::Places;
 use crate::read_at::ReadAt;
-use crate::stored::{RowShape, check_rows, check_stored, read_frame_header, read_stored_column};
+use crate::stored::{
+    RowShape, check_rows, check_stored, made_by, read_frame_header, read_stored_column,
+};
 use crate::toc::TocFlags;
 use crate::toc_reader::{Toc, Trailer, header_from_toc};
 use crate::walk::{Skipped, Walker};
@@ -348,6 +351,19 @@ impl<R: ReadAt> FileReader<R> {
         self.check_rows(entry)
             .map_err(|problem| FrameError::column(FrameRef::Index(frame), entry.id, problem))?;
         read_stored_column(&self.reader, FrameRef::Index(frame), summary, entry, out)
+    }
+
+    /// What made a column's stored bytes, in the words of [`Coding`](crate::Coding) without levels.
+    /// Reads their first four.
+    ///
+    /// # Errors
+    /// A place that cannot be, or cannot be read.
+    pub fn made_by(
+        &self,
+        frame: usize,
+        entry: &ColumnEntry,
+    ) -> Result<Cow<'static, str>, FrameError> {
+        made_by(&self.reader, FrameRef::Index(frame), self.summary(frame)?, entry)
     }
 
     /// Finds and reads a column. False, with `out` empty, if the frame does not have it.

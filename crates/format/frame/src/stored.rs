@@ -1,5 +1,7 @@
 //! A column's stored bytes: checked before they are read, and after.
 
+use std::borrow::Cow;
+
 use catchment_codec::{Codec, check_sizes, decode_into};
 
 use crate::checksum::{Crc32c, crc32c};
@@ -146,6 +148,20 @@ pub(crate) fn read_stored_column<R: ReadAt + ?Sized>(
     // Nothing of a column that is wrong is handed out.
     out.truncate(if result.is_ok() { raw_bytes } else { 0 });
     result
+}
+
+/// What made a column's stored bytes, which only their head is read for.
+pub(crate) fn made_by<R: ReadAt + ?Sized>(
+    reader: &R,
+    frame: FrameRef,
+    summary: &FrameSummary,
+    entry: &ColumnEntry,
+) -> Result<Cow<'static, str>, FrameError> {
+    check_entry(summary, entry).map_err(|problem| FrameError::column(frame, entry.id, problem))?;
+    let mut head = [0; 4];
+    let head = &mut head[..entry.stored_bytes.min(4) as usize];
+    read_exact(reader, Part::Column(frame, entry.id), summary.offset + entry.offset, head)?;
+    Ok(entry.codec.made_by(head))
 }
 
 /// Reads the stored bytes to the end of `buffer`, checks them, and decodes them to its beginning.

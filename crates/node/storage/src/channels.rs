@@ -151,7 +151,10 @@ impl Run {
 
 /// Where a column stands in a file: as the TOC says it, or the frames themselves where its list is
 /// damaged.
-fn places_in(file: &RunFile, column: u32) -> Result<Arc<[(u32, ColumnEntry)]>, StorageError> {
+pub(crate) fn places_in(
+    file: &RunFile,
+    column: u32,
+) -> Result<Arc<[(u32, ColumnEntry)]>, StorageError> {
     if let Ok(places) = file.reader.places(column) {
         return Ok(places);
     }

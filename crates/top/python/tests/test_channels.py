@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 import catchment
-from fixtures import Generated, catchment_command
+from fixtures import REPOSITORY, Generated, catchment_command
 
 
 def test_a_channel_says_what_it_is(generated: Generated) -> None:
@@ -88,6 +88,15 @@ def test_every_codec_gives_the_same_samples(generated: Generated, raw: Generated
             np.testing.assert_array_equal(run[name].numpy(), same[name].numpy(), name)
 
 
+def test_inspect_says_how_channels_are_stored(generated: Generated) -> None:
+    channels = catchment_command("inspect", str(generated.path))["channels"]
+    codecs = {channel["name"]: channel["stored"]["codecs"] for channel in channels}
+    assert codecs["L1:MEDIUM-0000"] == {"bitshuffle+lz4": 3}
+    assert codecs["L1:MEDIUM-0010"] == {"bitshuffle+zstd": 3}
+    assert codecs["L1:SLOW-0000"] == {"pcodec": 3}
+    assert codecs["L1:FAST-0010"] == {"shuffle+zstd": 3}
+
+
 @pytest.mark.parametrize("form", ["parquet", "arrow", "npy", "csv"])
 def test_the_command_line_writes_what_python_reads(
     generated: Generated, tmp_path: Path, form: str
@@ -117,6 +126,69 @@ def test_the_command_line_writes_what_python_reads(
 def _read_ipc(path: Path) -> pyarrow.Table:
     with pyarrow.ipc.open_file(path) as reader:
         return reader.read_all()
+
+
+GOLDEN = REPOSITORY / "crates/format/frame/tests/golden/v1.1/channels-pcodec.catch"
+# Of the golden channels, those with the same four gaps.
+ALIKE = ["X1:U8", "X1:I8", "X1:U16", "X1:I32", "X1:U64", "X1:I64", "X1:F64", "X1:C64"]
+
+
+def _several(*names: str) -> list[str]:
+    return [word for name in names for word in ("--channel", name)]
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv"])
+def test_channels_with_the_same_gaps_become_one_table(tmp_path: Path, form: str) -> None:
+    output = tmp_path / "out"
+    options = ["--format", form, "--output", str(output), *_several(*ALIKE)]
+    catchment_command("read", str(GOLDEN), *options)
+    with catchment.open(GOLDEN) as run:
+        names = [name for name in run.channels if name in ALIKE]
+        segments = list(run["X1:U8"].segments())
+        assert len(segments) > 2
+        numbers = [s.first_sample + np.arange(len(s.data)) for s in segments]
+        times = [n * 10**9 // 256 for n in np.concatenate(numbers).tolist()]
+        columns = {
+            name: np.concatenate([s.data for s in run[name].segments(raw=True)]) for name in names
+        }
+    assert set(names) == set(ALIKE)
+    if form == "csv":
+        head, *lines = (line.split(",") for line in output.read_text().splitlines())
+        assert head == ["time_ns", *names]
+        assert [int(line[0]) for line in lines] == times
+        for place, (name, column) in enumerate(columns.items(), 1):
+            values = [complex(line[place]) for line in lines]
+            np.testing.assert_array_equal(np.array(values), column.astype(complex), name)
+        return
+    read = pyarrow.parquet.read_table if form == "parquet" else _read_ipc
+    table = read(output)
+    assert table.column_names == ["time", *names]
+    assert table.column("time").to_numpy().view(np.int64).tolist() == times
+    for name, column in columns.items():
+        values = table.column(name).to_pylist()
+        if column.dtype.kind == "c":
+            values = [complex(*pair) for pair in values]
+        np.testing.assert_array_equal(np.array(values), column, name)
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv"])
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("X1:U32", 1, "X1:U32 has other gaps than X1:U8: read them one by one"),
+        ("X1:VECTOR", 2, "one table holds channels of one rate"),
+    ],
+)
+def test_channels_that_make_no_table_are_refused(
+    tmp_path: Path, form: str, name: str, code: int, message: str
+) -> None:
+    output = tmp_path / "out"
+    command = [sys.executable, "-m", "catchment", "read", str(GOLDEN), "--format", form]
+    command += ["--output", str(output), *_several("X1:U8", name)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert not output.exists(), "no half table"
 
 
 def test_plain_xarray_opens_the_references(generated: Generated, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use catchment_model::units::{Bytes, Count};
-use catchment_storage::{FileInfo, Run, VerifyReport, verify};
+use catchment_storage::{ColumnStorage, FileInfo, Run, VerifyReport, verify};
 use serde_json::{Value, json};
 
 use crate::commands::report::{Books, entries};
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// Show every frame
     #[arg(long)]
     frames: bool,
-    /// Show every source
+    /// Show every source: what is recorded of it, and how its payload is stored
     #[arg(long)]
     sources: bool,
     /// Show every channel: type, rate, time, and how its columns are stored
@@ -135,9 +135,11 @@ fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
 }
 
 fn say_sources(run: &Run, out: &mut Out) -> anyhow::Result<()> {
-    let mut table = Table::new(&["source", "number", "group", "protocol", "required", "recorded"]);
+    let heads = ["source", "number", "group", "protocol", "required", "recorded", "raw", "stored"];
+    let mut table = Table::new(&[&heads[..], &["codecs"]].concat());
     let ledger = run.recorded_ledger()?;
-    for source in run.sources() {
+    for (place, source) in run.sources().iter().enumerate() {
+        let stored = run.stored_payload(place)?.unwrap_or_default();
         let counts = ledger.and_then(|ledger| ledger.sources.get(source.id as usize));
         let recorded = counts.map(|counts| counts[catchment_model::Entry::FragmentsRecorded]);
         table.row([
@@ -147,6 +149,9 @@ fn say_sources(run: &Run, out: &mut Out) -> anyhow::Result<()> {
             source.protocol.clone(),
             if source.required { "yes" } else { "no" }.to_owned(),
             recorded.map_or("-".to_owned(), grouped),
+            Bytes(stored.raw_bytes).to_string(),
+            Bytes(stored.stored_bytes).to_string(),
+            codings_text(&stored.codings),
         ]);
     }
     table.lines().iter().try_for_each(|line| out.line(line))?;
@@ -169,53 +174,48 @@ fn say_channels(run: &Run, out: &mut Out) -> anyhow::Result<()> {
             stored.gaps.to_string(),
             Bytes(stored.raw_bytes).to_string(),
             Bytes(stored.stored_bytes).to_string(),
-            stored.codecs_text(),
+            codings_text(&stored.codecs),
         ]);
     }
     table.lines().iter().try_for_each(|line| out.line(line))?;
     Ok(())
 }
 
-/// How a channel is stored, from the index alone.
+/// What a run has of a channel, from the index.
 #[derive(Default, serde::Serialize)]
 struct Stored {
     samples: u64,
     gaps: u64,
     raw_bytes: u64,
     stored_bytes: u64,
-    /// Columns by codec.
+    /// Columns by what made them.
     codecs: BTreeMap<String, u64>,
 }
 
 impl Stored {
     fn of(run: &Run, place: usize) -> anyhow::Result<Self> {
-        let mut stored = Self::default();
-        let Some(channel) = run.channel_at(place) else { return Ok(stored) };
+        let Some(channel) = run.channel_at(place) else { return Ok(Self::default()) };
+        let ColumnStorage { raw_bytes, stored_bytes, codings: codecs } =
+            run.stored(channel.info().id)?;
+        let mut stored = Self { samples: 0, gaps: 0, raw_bytes, stored_bytes, codecs };
         let mut end = None;
-        let mut column = None;
         for piece in channel.pieces()? {
             stored.samples += piece.samples;
             stored.gaps += u64::from(end.is_some_and(|end| end != piece.first_sample));
             end = Some(piece.end_sample());
-            // The pieces of a column follow each other.
-            if column.replace(piece.frame) != Some(piece.frame) {
-                stored.raw_bytes += piece.entry.raw_bytes;
-                stored.stored_bytes += piece.entry.stored_bytes;
-                *stored.codecs.entry(piece.entry.codec.to_string()).or_default() += 1;
-            }
         }
         Ok(stored)
     }
+}
 
-    /// `blosc`, or `blosc 12, none 3` where columns differ.
-    fn codecs_text(&self) -> String {
-        let single = self.codecs.len() == 1;
-        let text = |(codec, count): (&String, &u64)| match single {
-            true => codec.clone(),
-            false => format!("{codec} {count}"),
-        };
-        self.codecs.iter().map(text).collect::<Vec<_>>().join(", ")
-    }
+/// `bitshuffle+lz4`, or `bitshuffle+lz4 12, none 3` where columns differ.
+fn codings_text(codings: &BTreeMap<String, u64>) -> String {
+    let single = codings.len() == 1;
+    let text = |(coding, count): (&String, &u64)| match single {
+        true => coding.clone(),
+        false => format!("{coding} {count}"),
+    };
+    codings.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 fn say_frames(run: &Run, out: &mut Out) -> anyhow::Result<()> {
@@ -276,15 +276,22 @@ fn say_verified(report: &VerifyReport, out: &mut Out) -> anyhow::Result<()> {
 fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
     let header = run.header();
     let ledger = run.recorded_ledger()?;
-    let sources: Vec<Value> = run
+    let sources: anyhow::Result<Vec<Value>> = run
         .sources()
         .iter()
-        .map(|source| {
+        .enumerate()
+        .map(|(place, source)| {
+            let stored = run.stored_payload(place)?.map(|stored| {
+                json!({
+                    "raw_bytes": stored.raw_bytes, "stored_bytes": stored.stored_bytes,
+                    "codecs": stored.codings,
+                })
+            });
             let counts = ledger.and_then(|ledger| ledger.sources.get(source.id as usize));
-            json!({
+            Ok(json!({
                 "name": source.name, "group": source.group, "protocol": source.protocol,
-                "required": source.required, "ledger": counts.map(entries),
-            })
+                "required": source.required, "ledger": counts.map(entries), "stored": stored,
+            }))
         })
         .collect();
     let channels: anyhow::Result<Vec<Value>> = (0..run.channels().len())
@@ -319,7 +326,7 @@ fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
         "events": run.event_count(),
         "frames": run.frames().len(),
         "files": files,
-        "sources": sources,
+        "sources": sources?,
         "channels": channels?,
         "channel_frames": run.channel_frames().len(),
         "books": ledger.map(|ledger| Books { judged: run.ended(), ..Books::of(ledger) }),
