@@ -13,7 +13,9 @@
         run.trend("L1:STRAIN", "minute").mean
 
 Arrays of events are read-only views of the memory that a column was read into; they keep it alive.
-Only the columns that are asked for are read, and each one's checksum is checked.
+Only the columns that are asked for are read, and the checksum of each one that is read whole is
+checked. A range of samples within a column that is not compressed is read without the rest of it,
+and so unchecked: `catchment.verify`, or `catchment inspect --verify`, checks everything.
 """
 
 from catchment._channels import Channel, Piece, Segment

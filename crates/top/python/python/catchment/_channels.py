@@ -65,7 +65,9 @@ class Channel:
 
     Ranges are times in the channel's own time scale, start included and stop not: nanoseconds as
     int, numpy.datetime64, datetime, or ISO text. Without them: everything. Only the columns that
-    hold the range are read from the disk.
+    hold the range are read from the disk, and of one that is not compressed only the range's own
+    bytes. Its checksum, which is of the whole column, is not checked then; those of columns that
+    are compressed, or read whole, always are. `catchment.verify` checks all.
     """
 
     def __init__(self, reader: _native.ChannelReader) -> None:
@@ -136,7 +138,8 @@ class Channel:
         """Read the pieces of a range that have no gap.
 
         The range is in time, or in sample numbers, or in frames of the run. With `raw`, scale and
-        offset are left out.
+        offset are left out. A part of a column that is not compressed is read unchecked: see
+        `Channel`.
         """
         kind, first, last = self._range(start, stop, samples, frames)
         read = self._reader.read(kind, first, last)
@@ -158,7 +161,7 @@ class Channel:
 
         `gaps` says what becomes of missing samples: "fill" puts `fill` in their place (NaN for
         floats; integers need a value of their own), "join" leaves them out, "raise" raises an
-        error.
+        error. A part of a column that is not compressed is read unchecked: see `Channel`.
         """
         return self._joined(self.segments(start, stop, raw=raw), gaps, fill)[1]
 
