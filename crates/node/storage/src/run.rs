@@ -19,12 +19,14 @@ use crate::error::StorageError;
 use crate::growth;
 use crate::open::{self, FileProblem, RunFile};
 use crate::trend::Trends;
+use crate::verify::holes;
 
 /// A recorded run, open for reading: one file, or all files of a folder.
 ///
 /// Files are read as they are: also a run whose recorder was killed, or is still at work. Nothing is
-/// read before it is asked for, and then only the columns that are needed; each column's checksum is
-/// checked. Decoded columns are kept, within a bound in bytes. Any number of threads can read at
+/// read before it is asked for, and then only the columns that are needed; the checksum of each one
+/// that is read whole is checked, and that of one stored raw, of which a part is read, is not:
+/// [`verify`](crate::verify()) checks all. Decoded columns are kept, within a bound in bytes. Any number of threads can read at
 /// once.
 pub struct Run {
     path: PathBuf,
@@ -169,6 +171,17 @@ impl Run {
     /// What is not in order about the files: missing, unreadable, never begun.
     pub fn problems(&self) -> &[FileProblem] {
         &self.problems
+    }
+
+    /// What is damaged, as far as opening tells: files that are missing or cannot be read, and places
+    /// where frames should be. That columns are intact takes [`verify`](crate::verify()).
+    pub fn damage(&self) -> Vec<String> {
+        let files = self.problems.iter().filter(|problem| problem.is_damage());
+        let holes = self
+            .files
+            .iter()
+            .flat_map(|file| holes(file).map(|hole| format!("{}: {hole}", file.path.display())));
+        files.map(ToString::to_string).chain(holes).collect()
     }
 
     /// Whether every file has its TOC and trailer. A run that is being recorded is not closed.

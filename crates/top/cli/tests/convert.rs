@@ -319,3 +319,125 @@ fn a_cut_file_gives_its_whole_frames() {
     let segments = run.channel("L1:FAST").unwrap().read(&Select::All).unwrap();
     assert_eq!(segments[0].bytes, made[0].samples(0, 4));
 }
+
+#[test]
+fn flags_and_words_that_a_run_has_no_place_for_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let bytes = [7_u8; 16];
+    let mut writer = GwfWriter::new(Vec::new(), WriteOptions::new("test")).unwrap();
+    for (at, data_quality) in [(0, 0), (1, 5), (2, 0), (3, 8)] {
+        let series = Series {
+            comment: if at == 2 { "the laser was off" } else { "" },
+            ..Series::new("L1:A", VectorType::U8, 1.0 / 16.0, &bytes)
+        };
+        let start = FrameStart { data_quality, ..FrameStart::new(START_S + at, 1.0) };
+        writer.frame(&start, &[series]).unwrap();
+    }
+    std::fs::write(path.join("a.gwf"), writer.finish().unwrap()).unwrap();
+    let told = report(path, &["a.gwf", "run"], 3);
+    assert_eq!(told["samples"], 64);
+    let left_out = serde_json::json!(["dataQuality of 2 frames that is not 0: bits 0xd"]);
+    assert_eq!(told["left_out"], left_out);
+    assert_eq!(told["notes"], serde_json::json!(["L1:A: comments of 1 vectors"]));
+    // What could not be kept is flagged in the run.
+    assert!(Run::open(path.join("run")).unwrap().files().all(|file| file.flags.unwrap().data_lost));
+}
+
+#[test]
+fn units_come_back_letter_by_letter() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let mut made = channels();
+    for (one, unit) in made.iter_mut().zip(["", "m/s^2", "µm / √Hz", " ct ", "NONE", "s"]) {
+        one.unit = unit;
+    }
+    write(&path.join("a.gwf"), 0, &[60], &made);
+    report(path, &["a.gwf", "one"], 0);
+    let told = report(path, &["one", "out"], 0);
+    report(path, &[told["files"][0].as_str().unwrap(), "two"], 0);
+    for run in ["one", "two"] {
+        let run = Run::open(path.join(run)).unwrap();
+        for one in &made {
+            assert_eq!(run.channel(one.name).unwrap().info().unit, one.unit, "{}", one.name);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_column_is_said_and_the_rest_is_converted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let made = channels();
+    write(&path.join("a.gwf"), 0, &[24], &made);
+    write(&path.join("b.gwf"), 24, &[24], &made);
+    write(&path.join("c.gwf"), 48, &[24], &made);
+    let told = report(
+        path,
+        &["a.gwf", "b.gwf", "c.gwf", "run", "--frame-seconds", "24", "--codec", "none"],
+        0,
+    );
+    let file = &files(&told, path)[0];
+    // A bit of the second frame's column of L1:FAST.
+    let run = Run::open(path.join("run")).unwrap();
+    let piece = run.channel("L1:FAST").unwrap().pieces().unwrap()[1];
+    let at = run.channel_frames()[1].summary.offset + piece.entry.offset + 1_000;
+    drop(run);
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[at as usize] ^= 4;
+    std::fs::write(file, &bytes).unwrap();
+
+    let told = report(path, &["run", "out", "--frame-seconds", "16"], 3);
+    let left_out = told["left_out"].as_array().unwrap();
+    assert_eq!(left_out.len(), 1, "{told}");
+    let said = left_out[0].as_str().unwrap();
+    assert!(said.starts_with("L1:FAST: frame 1 of the run: "), "{said}");
+    let read = read_gwf(&files(&told, path));
+    let bytes = |name: &str| read[name].iter().flat_map(|(_, bytes)| bytes).copied();
+    assert!(bytes("L1:FAST").eq([made[0].samples(0, 24), made[0].samples(48, 72)].concat()));
+    assert!(bytes("H1:SIXTY").eq(made[4].samples(0, 72)));
+}
+
+#[test]
+fn a_file_of_the_run_that_cannot_be_read_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write(&path.join("a.gwf"), 0, &[4], &channels());
+    let told = report(path, &["a.gwf", "run"], 0);
+    let name = files(&told, path)[0].file_name().unwrap().to_str().unwrap().to_owned();
+    let next = name.replace("00000.catch", "00001.catch");
+    assert_ne!(next, name);
+    std::fs::write(path.join("run").join(&next), vec![0xa5; 8_192]).unwrap();
+    let told = report(path, &["run", "out"], 3);
+    let said = told["left_out"][0].as_str().unwrap();
+    assert!(said.contains(&next), "{said}");
+    assert_eq!(told["files"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_disk_that_ends_leaves_no_half_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let made = &channels()[..1];
+    write(&path.join("a.gwf"), 0, &[64; 16], made);
+    report(path, &["a.gwf", "run"], 0);
+    // No file may be longer than 256 blocks of 512 bytes: that is how a full disk looks.
+    let limited = |arguments: &[&str]| {
+        let script = "trap '' XFSZ; ulimit -f 256; exec \"$0\" convert \"$@\"";
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_catchment")]).args(arguments);
+        let output = command.current_dir(path).output().expect("a shell starts");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}\n{errors}");
+        errors
+    };
+    let left = |folder: &str| -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(path.join(folder)) else { return Vec::new() };
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let said = limited(&["run", "out", "--zlib", "0", "--file-seconds", "1024"]);
+    assert!(said.contains("large") && said.contains(".gwf.part"), "{said}");
+    assert_eq!(left("out"), Vec::<String>::new());
+    limited(&["a.gwf", "other", "--codec", "none"]);
+    assert_eq!(left("other"), Vec::<String>::new());
+}

@@ -13,7 +13,8 @@ use crate::signals::Stop;
 ///
 /// IN is one or more .gwf files or a folder of them; OUT is then the folder of a new run. Or IN is a
 /// run (its folder or a .catch file); OUT is then a folder for files SITE-DESCRIPTION-GPS-SECONDS.gwf.
-/// What stands there already stays as it is. Exit code 3: something could not be taken along.
+/// What stands there already stays as it is. Exit code 3: samples, or what says that they are not to
+/// be trusted, could not be taken along; what was not is said and counted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// What is converted, and last where to
@@ -49,8 +50,12 @@ pub(crate) struct Arguments {
 pub(crate) struct Wanted(Vec<String>);
 
 impl Wanted {
+    pub(crate) fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.is_empty() || self.0.iter().any(|pattern| glob::matches(pattern, name))
+        self.is_all() || self.0.iter().any(|pattern| glob::matches(pattern, name))
     }
 }
 
@@ -71,6 +76,8 @@ pub(crate) struct Report {
     pub(crate) file_bytes: u64,
     /// What was not taken along, and why.
     pub(crate) left_out: Vec<String>,
+    /// What is said of the data and was not kept: no sample is missing for it.
+    pub(crate) notes: Vec<String>,
     /// Whether somebody stopped it before the end.
     pub(crate) stopped: bool,
 }
@@ -127,6 +134,9 @@ fn say(report: &Report, output: &Path, out: &mut Out) -> anyhow::Result<()> {
     ))?;
     for left_out in &report.left_out {
         out.say(format_args!("  not converted: {left_out}"))?;
+    }
+    for note in &report.notes {
+        out.say(format_args!("  not kept: {note}"))?;
     }
     if report.stopped {
         out.say("  stopped before the end; what was written is whole")?;

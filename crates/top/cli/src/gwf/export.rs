@@ -15,9 +15,10 @@ use catchment_interop::gwf::{
     Compress, FrameStart, GwfWriter, History, Series, SeriesKind, VectorType, WriteOptions,
 };
 use catchment_model::{SampleRate, TimeScale};
-use catchment_storage::{ChannelInfo, Run, Segment, Select};
+use catchment_storage::{ChannelInfo, Run};
 
 use crate::commands::convert::{Report, Wanted};
+use crate::gwf::feed::{Feed, Part};
 use crate::gwf::{EXTENSION, NS_PER_S, calibration_comment, vector_type_of};
 use crate::output::{Out, grouped, progress};
 use crate::signals::Stop;
@@ -47,8 +48,9 @@ pub(crate) fn export(
     out: &Out,
 ) -> anyhow::Result<Report> {
     let run = Run::open(path)?;
-    let mut report = Report::default();
+    let mut report = Report { left_out: run.damage(), ..Report::default() };
     let channels = channels(&run, wanted, &mut report)?;
+    say_what_has_no_place(&run, wanted, &mut report);
     report.channels = channels.len();
     let scale = channels[0].info.time_scale;
     let Some(time) = time_range(&run, &channels)? else {
@@ -67,8 +69,7 @@ pub(crate) fn export(
         done: Vec::new(),
         bytes: 0,
     };
-    let mut feed =
-        Feed { run: &run, channels: &channels, scale, block: 0..0, segments: Vec::new() };
+    let mut feed = Feed::new(&run, &channels, scale);
     let frame_ns = u64::from(options.frame_s) * NS_PER_S;
     let bar = progress(out, "converting", (time.end - time.start).div_ceil(frame_ns));
     let mut left_out = vec![0; channels.len()];
@@ -82,6 +83,7 @@ pub(crate) fn export(
     report.stopped = at < time.end;
     files.close()?;
     bar.finish_and_clear();
+    report.left_out.extend(feed.damaged());
     for (channel, samples) in channels.iter().zip(left_out) {
         if samples > 0 {
             let why = "in seconds that are not whole";
@@ -93,12 +95,25 @@ pub(crate) fn export(
     Ok(report)
 }
 
+/// What a run has and GWF files have not.
+fn say_what_has_no_place(run: &Run, wanted: &Wanted, report: &mut Report) {
+    let events = run.event_count();
+    if events > 0 && wanted.is_all() {
+        let (events, sources) = (grouped(events), run.sources().len());
+        report.left_out.push(format!("{events} events of {sources} sources: GWF has none"));
+    }
+    let number = run.header().run_number;
+    if i32::try_from(number).is_err() {
+        report.notes.push(format!("run number {number}: GWF has room for 31 bits, 0 is written"));
+    }
+}
+
 /// A channel that is converted.
-struct Export<'a> {
+pub(super) struct Export<'a> {
     /// Its place in the run.
-    place: usize,
-    info: &'a ChannelInfo,
-    kind: VectorType,
+    pub(super) place: usize,
+    pub(super) info: &'a ChannelInfo,
+    pub(super) kind: VectorType,
     series: SeriesKind,
     comment: String,
 }
@@ -309,101 +324,6 @@ fn seconds_after(rate: SampleRate, sample: u64, start_ns: u64) -> f64 {
     // A frame that begins with this sample begins at a whole nanosecond: less than that is nothing.
     let after = whole + rest / (num as f64 * 1e9);
     if after.abs() < 1e-9 { 0.0 } else { after }
-}
-
-/// A channel's samples in a stretch of time.
-struct Part<'a> {
-    /// Those up to the first gap, if there are any.
-    samples: Option<&'a [u8]>,
-    first_sample: u64,
-    /// How many there are, behind gaps too.
-    count: u64,
-    /// How many belong there.
-    wanted: u64,
-    /// Whether none is missing.
-    whole: bool,
-}
-
-/// Reads the run block by block: no less than a frame of the run, so that none is decoded often.
-struct Feed<'a> {
-    run: &'a Run,
-    channels: &'a [Export<'a>],
-    scale: TimeScale,
-    /// What is read, in GPS nanoseconds.
-    block: Range<u64>,
-    segments: Vec<Vec<Segment>>,
-}
-
-impl Feed<'_> {
-    /// The channels' samples in that GPS time.
-    fn load(&mut self, gps: &Range<u64>) -> anyhow::Result<Vec<Part<'_>>> {
-        let time = self.in_scale(gps)?;
-        if gps.start < self.block.start || gps.end > self.block.end {
-            let end = self.end_of_frame(time.start).map_or(gps.end, |end| end.max(gps.end));
-            self.block = gps.start..end;
-            let places: Vec<usize> = self.channels.iter().map(|channel| channel.place).collect();
-            let select = Select::TimeNs(time.start..self.in_scale(&(gps.start..end))?.end);
-            self.segments = self.run.read_many(&places, &select)?;
-        }
-        let parts = self.channels.iter().zip(&self.segments);
-        Ok(parts.map(|(channel, segments)| part(channel, segments, &time)).collect())
-    }
-
-    /// GPS time in the channels' time scale.
-    fn in_scale(&self, gps: &Range<u64>) -> anyhow::Result<Range<u64>> {
-        let convert = |time_ns| TimeScale::Gps.convert_ns(self.scale, time_ns);
-        let time = convert(gps.start)..convert(gps.end);
-        ensure!(
-            time.end.checked_sub(time.start) == Some(gps.end - gps.start),
-            "between GPS {} and {} lies a leap second, in which times in UTC are not unique: such \
-             channels cannot be converted across it",
-            gps.start / NS_PER_S,
-            gps.end / NS_PER_S
-        );
-        Ok(time)
-    }
-
-    /// Where the run's frame ends that has that time, in GPS nanoseconds.
-    fn end_of_frame(&self, time_ns: u64) -> Option<u64> {
-        let frames = self.run.channel_frames();
-        let holds = |info: &&catchment_storage::Frame| {
-            let info = &info.summary.info;
-            info.time_first_ns <= time_ns && time_ns < info.time_last_ns
-        };
-        let end_ns = frames.iter().find(holds)?.summary.info.time_last_ns;
-        Some(self.scale.to_gps_ns(end_ns))
-    }
-}
-
-fn part<'a>(channel: &Export<'_>, segments: &'a [Segment], time: &Range<u64>) -> Part<'a> {
-    let rate = channel.info.rate;
-    let wanted = rate.first_sample_at(time.start)..rate.first_sample_at(time.end);
-    let mut part = Part {
-        samples: None,
-        first_sample: wanted.start,
-        count: 0,
-        wanted: wanted.end - wanted.start,
-        whole: false,
-    };
-    let width = channel.kind.bytes();
-    for segment in segments {
-        let end = segment.first_sample + segment.samples;
-        let first = wanted.start.max(segment.first_sample);
-        let last = wanted.end.min(end);
-        if first >= last {
-            continue;
-        }
-        part.count += last - first;
-        if part.samples.is_none() {
-            let from = (first - segment.first_sample) as usize * width;
-            let bytes = (last - first) as usize * width;
-            part.samples = Some(&segment.bytes[from..from + bytes]);
-            part.first_sample = first;
-        }
-    }
-    part.whole = part.count == part.wanted
-        && part.samples.is_some_and(|samples| samples.len() as u64 == part.count * width as u64);
-    part
 }
 
 /// The files, one after the other.

@@ -19,7 +19,7 @@ use catchment_storage::{
 
 use crate::commands::convert::{Report, Wanted};
 use crate::gwf::{NS_PER_S, Source, calibration_of_comment, dtype_of};
-use crate::output::{Out, progress};
+use crate::output::{Out, grouped, progress};
 use crate::signals::Stop;
 
 /// How a run is written.
@@ -64,7 +64,8 @@ fn convert(
     let ids = ChannelColumns::of(&schema).channels.iter().map(|channel| channel.id).collect();
     let name = folder.file_name().context("a folder's name")?.to_string_lossy();
     let mut new = NewRun::new(folder, name, schema)?;
-    new.run_number = frames.first().map_or(0, |frame| frame.run);
+    let new_run_number = frames.first().map_or(0, |frame| frame.run);
+    new.run_number = new_run_number;
     let writer_options =
         WriteOptions { codings: Codings::new(options.codec), ..WriteOptions::default() };
     let mut joiner = Joiner {
@@ -78,12 +79,14 @@ fn convert(
     report.channels = targets.infos.len();
     let bar = progress(out, "converting", frames.len() as u64);
     let mut samples = Vec::new();
+    let mut unkept = Unkept::default();
     for frame in &frames {
         if stop.asked() {
             report.stopped = true;
             break;
         }
         joiner.begin(frame)?;
+        unkept.frame(frame, new_run_number);
         let input = &inputs[frame.file];
         for (channel, target) in targets.by_file[frame.file].iter().enumerate() {
             let Some(target) = *target else { continue };
@@ -94,6 +97,7 @@ fn convert(
             let info = &targets.infos[target];
             same_channel(info, &read, frame).with_context(|| input.path.display().to_string())?;
             joiner.add(target, info, &read, frame, &samples)?;
+            unkept.vector(&info.name, &read);
             report.samples += read.samples;
             report.sample_bytes += samples.len() as u64;
         }
@@ -101,6 +105,7 @@ fn convert(
     }
     joiner.flush()?;
     bar.finish_and_clear();
+    unkept.say(&mut report);
     let written = joiner.writer.finish(Ending {
         run_ended: true,
         data_lost: !report.left_out.is_empty() || report.stopped,
@@ -124,6 +129,61 @@ struct InputFrame {
     start_ns: u64,
     end_ns: u64,
     run: u64,
+    data_quality: u32,
+}
+
+/// What frames and vectors say that a run has no place for, counted.
+#[derive(Default)]
+struct Unkept {
+    /// Frames whose dataQuality is not 0, and all bits that were set.
+    frames_doubtful: u64,
+    data_quality: u32,
+    /// Frames of another run than the first.
+    frames_of_other_runs: u64,
+    /// By channel: vectors whose dataValid is not 0, the samples in them.
+    vectors_invalid: BTreeMap<String, (u64, u64)>,
+    /// By channel: vectors with a comment that is not ours.
+    vectors_commented: BTreeMap<String, u64>,
+}
+
+impl Unkept {
+    fn frame(&mut self, frame: &InputFrame, run_number: u64) {
+        self.frames_doubtful += u64::from(frame.data_quality != 0);
+        self.data_quality |= frame.data_quality;
+        self.frames_of_other_runs += u64::from(frame.run != run_number);
+    }
+
+    fn vector(&mut self, name: &str, read: &gwf::ChannelInfo) {
+        if read.data_valid != 0 {
+            let (vectors, samples) = self.vectors_invalid.entry(name.to_owned()).or_default();
+            *vectors += 1;
+            *samples += read.samples;
+        }
+        if !read.comment.is_empty() && calibration_of_comment(&read.comment).is_none() {
+            *self.vectors_commented.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// Flags are a loss: who reads the run cannot know them. Words about data are none.
+    fn say(self, report: &mut Report) {
+        if self.frames_doubtful > 0 {
+            let (frames, bits) = (grouped(self.frames_doubtful), self.data_quality);
+            let message = format!("dataQuality of {frames} frames that is not 0: bits {bits:#x}");
+            report.left_out.push(message);
+        }
+        for (name, (vectors, samples)) in self.vectors_invalid {
+            let (vectors, samples) = (grouped(vectors), grouped(samples));
+            let message = format!("{name}: dataValid of {vectors} vectors, {samples} samples");
+            report.left_out.push(format!("{message}, that is not 0"));
+        }
+        if self.frames_of_other_runs > 0 {
+            let frames = grouped(self.frames_of_other_runs);
+            report.notes.push(format!("run number of {frames} frames, another than the first's"));
+        }
+        for (name, vectors) in self.vectors_commented {
+            report.notes.push(format!("{name}: comments of {} vectors", grouped(vectors)));
+        }
+    }
 }
 
 fn open(paths: &[PathBuf], report: &mut Report) -> anyhow::Result<Vec<Input>> {
@@ -161,6 +221,7 @@ fn frames_by_time(inputs: &[Input]) -> anyhow::Result<Vec<InputFrame>> {
                 start_ns,
                 end_ns: start_ns + duration_ns.round() as u64,
                 run: u64::try_from(frame.run).unwrap_or(0),
+                data_quality: frame.data_quality,
             });
         }
     }

@@ -1,6 +1,7 @@
 //! GWF files and runs, one into the other: what `catchment convert` does.
 
 mod export;
+mod feed;
 mod import;
 
 use std::fs::File;

@@ -1,0 +1,163 @@
+//! The samples that GWF frames are made of, stretch by stretch.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use anyhow::ensure;
+use catchment_model::TimeScale;
+use catchment_storage::{Frame, Run, Segment, Select};
+
+use crate::gwf::NS_PER_S;
+use crate::gwf::export::Export;
+
+/// A channel's samples in a stretch of time.
+pub(super) struct Part<'a> {
+    /// Those up to the first gap, if there are any.
+    pub(super) samples: Option<&'a [u8]>,
+    pub(super) first_sample: u64,
+    /// How many there are, behind gaps too.
+    pub(super) count: u64,
+    /// How many belong there.
+    pub(super) wanted: u64,
+    /// Whether none is missing.
+    pub(super) whole: bool,
+}
+
+/// Reads the run block by block: no less than a frame of the run, so that none is decoded often.
+///
+/// A column that cannot be read costs its channel that frame of the run, which then is a gap.
+pub(super) struct Feed<'a> {
+    run: &'a Run,
+    pub(super) channels: &'a [Export<'a>],
+    pub(super) scale: TimeScale,
+    /// What is read, in GPS nanoseconds.
+    block: Range<u64>,
+    segments: Vec<Vec<Segment>>,
+    /// Why columns cannot be read, by channel and frame.
+    damaged: BTreeMap<(usize, usize), String>,
+}
+
+impl<'a> Feed<'a> {
+    /// Nothing is read yet.
+    pub(super) fn new(run: &'a Run, channels: &'a [Export<'a>], scale: TimeScale) -> Self {
+        let (block, segments, damaged) = (0..0, Vec::new(), BTreeMap::new());
+        Self { run, channels, scale, block, segments, damaged }
+    }
+
+    /// The columns that could not be read, and why.
+    pub(super) fn damaged(&self) -> impl Iterator<Item = String> {
+        let name = |place: usize| &self.run.channels()[place].name;
+        self.damaged.iter().map(move |(&(place, frame), error)| {
+            format!("{}: frame {frame} of the run: {error}", name(place))
+        })
+    }
+
+    /// The channels' samples in that GPS time.
+    pub(super) fn load(&mut self, gps: &Range<u64>) -> anyhow::Result<Vec<Part<'_>>> {
+        let time = self.in_scale(gps)?;
+        if gps.start < self.block.start || gps.end > self.block.end {
+            let frames = self.run.channel_frames();
+            let ends =
+                overlapping(frames, &time).map(|frame| frames[frame].summary.info.time_last_ns);
+            let end =
+                ends.max().map_or(gps.end, |end_ns| self.scale.to_gps_ns(end_ns).max(gps.end));
+            self.block = gps.start..end;
+            let frames: Vec<usize> = overlapping(frames, &self.in_scale(&self.block)?).collect();
+            self.segments = self.read(&frames);
+        }
+        let parts = self.channels.iter().zip(&self.segments);
+        Ok(parts.map(|(channel, segments)| part(channel, segments, &time)).collect())
+    }
+
+    /// Reads whole frames: a part of a column that is not compressed would be read unchecked.
+    fn read(&mut self, frames: &[usize]) -> Vec<Vec<Segment>> {
+        let places: Vec<usize> = self.channels.iter().map(|channel| channel.place).collect();
+        if let (Some(&first), Some(&last)) = (frames.first(), frames.last())
+            && last - first + 1 == frames.len()
+            && let Ok(segments) = self.run.read_many(&places, &Select::Frames(first..last + 1))
+        {
+            return segments;
+        }
+        // One column that cannot be read is enough to fail them all.
+        places.iter().map(|&place| self.undamaged(place, frames)).collect()
+    }
+
+    /// What can be read of a channel in those frames; the rest is remembered as damaged.
+    fn undamaged(&mut self, place: usize, frames: &[usize]) -> Vec<Segment> {
+        let Some(channel) = self.run.channel_at(place) else { return Vec::new() };
+        let mut segments: Vec<Segment> = Vec::new();
+        for &frame in frames {
+            match channel.read(&Select::Frames(frame..frame + 1)) {
+                Ok(read) => read.into_iter().for_each(|segment| join(&mut segments, segment)),
+                Err(error) => {
+                    self.damaged.entry((place, frame)).or_insert_with(|| error.to_string());
+                }
+            }
+        }
+        segments
+    }
+
+    /// GPS time in the channels' time scale.
+    fn in_scale(&self, gps: &Range<u64>) -> anyhow::Result<Range<u64>> {
+        let convert = |time_ns| TimeScale::Gps.convert_ns(self.scale, time_ns);
+        let time = convert(gps.start)..convert(gps.end);
+        ensure!(
+            time.end.checked_sub(time.start) == Some(gps.end - gps.start),
+            "between GPS {} and {} lies a leap second, in which times in UTC are not unique: such \
+             channels cannot be converted across it",
+            gps.start / NS_PER_S,
+            gps.end / NS_PER_S
+        );
+        Ok(time)
+    }
+}
+
+/// The frames that can hold samples of that time.
+fn overlapping(frames: &[Frame], time: &Range<u64>) -> impl Iterator<Item = usize> {
+    frames.iter().enumerate().filter_map(|(place, frame)| {
+        let info = &frame.summary.info;
+        (info.time_first_ns < time.end && info.time_last_ns > time.start).then_some(place)
+    })
+}
+
+/// Adds samples to those before them, where none is between.
+fn join(segments: &mut Vec<Segment>, next: Segment) {
+    match segments.last_mut() {
+        Some(last) if last.first_sample + last.samples == next.first_sample => {
+            last.samples += next.samples;
+            last.bytes.extend_from_slice(&next.bytes);
+        }
+        _ => segments.push(next),
+    }
+}
+
+fn part<'a>(channel: &Export<'_>, segments: &'a [Segment], time: &Range<u64>) -> Part<'a> {
+    let rate = channel.info.rate;
+    let wanted = rate.first_sample_at(time.start)..rate.first_sample_at(time.end);
+    let mut part = Part {
+        samples: None,
+        first_sample: wanted.start,
+        count: 0,
+        wanted: wanted.end - wanted.start,
+        whole: false,
+    };
+    let width = channel.kind.bytes();
+    for segment in segments {
+        let end = segment.first_sample + segment.samples;
+        let first = wanted.start.max(segment.first_sample);
+        let last = wanted.end.min(end);
+        if first >= last {
+            continue;
+        }
+        part.count += last - first;
+        if part.samples.is_none() {
+            let from = (first - segment.first_sample) as usize * width;
+            let bytes = (last - first) as usize * width;
+            part.samples = Some(&segment.bytes[from..from + bytes]);
+            part.first_sample = first;
+        }
+    }
+    part.whole = part.count == part.wanted
+        && part.samples.is_some_and(|samples| samples.len() as u64 == part.count * width as u64);
+    part
+}
