@@ -5,6 +5,9 @@ use crate::element::Element;
 /// One piece: runs and repeats that codecs live on are seen, and a column has many of them.
 const PIECE_BYTES: usize = 4 * 1024;
 
+/// Elements of a block of `for`.
+const BLOCK_ELEMENTS: usize = 1_024;
+
 /// Gathers about so many bytes from pieces that stand one in each equal part of the column, at a
 /// place in it that differs from part to part, so that rows of images and periods of signals are not
 /// met in step. The same columns give the same samples. A column that is not much longer is taken whole.
@@ -17,16 +20,18 @@ pub(crate) fn gather<'a>(
     if raw.len() <= sample_bytes + sample_bytes / 2 {
         return raw;
     }
-    // Pieces begin with an element and end with one.
+    // Pieces begin with an element and end with one; those of integers where blocks of `for` do, which
+    // data often step in (a board's channels, one behind the other), as the column's own blocks would.
     let size = element.size();
-    let piece = (PIECE_BYTES / size).max(1) * size;
+    let step = if element.is_integer() { BLOCK_ELEMENTS } else { 1 };
+    let piece = (PIECE_BYTES / size).max(step) / step * step * size;
     let parts = (sample_bytes / piece).max(1);
     let elements = raw.len() / size;
     memory.clear();
     for part in 0..parts {
         let (from, to) = (elements * part / parts, elements * (part + 1) / parts);
         let room = (to - from).saturating_sub(piece / size);
-        let start = (from + scatter(part) % (room + 1)) * size;
+        let start = (from + scatter(part) % (room + 1)) / step * step * size;
         memory.extend_from_slice(&raw[start..raw.len().min(start + piece)]);
     }
     memory

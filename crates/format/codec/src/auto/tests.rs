@@ -220,3 +220,18 @@ fn a_first_column_that_is_unlike_the_rest_does_not_decide_for_long() {
     let codings: Vec<Coding> = (0..4).map(|_| auto.choose(&mut encoder, &raw, 1.0)).collect();
     assert_eq!(codings[2..], [Coding::For; 2], "{codings:?}");
 }
+
+#[test]
+fn data_that_step_with_the_blocks_of_for_get_it() {
+    // 64 channels of a board, 1,024 samples of each, around pedestals of their own.
+    let mut normal = normals(9);
+    let adc = (0..1 << 19).flat_map(|i| {
+        let pedestal = 500.0 + 37.0 * f64::from(i / 1_024 % 64);
+        ((pedestal + 5.0 * normal()) as u16).to_le_bytes()
+    });
+    let raw: Vec<u8> = adc.collect();
+    for free in [0.1, 0.25, 1.0] {
+        let (coding, chosen, (best, best_bytes)) = choice(Element::U16, &raw, free);
+        assert_eq!(coding, Coding::For, "{free}: {chosen}, {best} {best_bytes}");
+    }
+}
