@@ -9,9 +9,11 @@ pub mod limits;
 pub mod rate;
 pub mod time_scale;
 pub mod units;
+pub mod utc;
 
 pub use event::{CloseReason, EventFlags};
 pub use ids::{RunId, SourceId};
 pub use ledger::{Balance, Entry, Ledger, SourceLedger};
 pub use rate::{RateError, SampleRate};
 pub use time_scale::{LEAP_SECONDS_KNOWN_UNTIL_UTC_NS, TimeScale, TimeScaleError};
+pub use utc::{ParseUtcError, Utc};
