@@ -1,0 +1,166 @@
+//! What can go wrong with a catalogue, said with its file and with what helps.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use catchment_storage::StorageError;
+
+use crate::RUN_NUMBER_MAX;
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// A folder without a catalogue.
+    #[error(
+        "{}: no catalogue of runs; `catchment catalog rebuild` makes one from the files",
+        folder.display()
+    )]
+    Missing {
+        /// The data folder.
+        folder: PathBuf,
+    },
+    /// A database that is damaged, or no catalogue.
+    #[error(
+        "{} is damaged or no catalogue ({problem}); `catchment catalog rebuild` makes it again from \
+         the runs' files and keeps the old one",
+        path.display()
+    )]
+    Damaged {
+        /// The database.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A catalogue that a newer program wrote.
+    #[error(
+        "{} has version {got}, this program knows versions up to {known}: use a newer catchment",
+        path.display()
+    )]
+    Newer {
+        /// The database.
+        path: PathBuf,
+        /// Its version.
+        got: i64,
+        /// The newest that this program knows.
+        known: i64,
+    },
+    /// Another process has it open for too long.
+    #[error("{}: {what} has it; try again when that is done", path.display())]
+    InUse {
+        /// The database.
+        path: PathBuf,
+        /// Who.
+        what: &'static str,
+    },
+    /// The database refused for another reason: a full disk, no permission.
+    #[error("{}: {source}", path.display())]
+    Database {
+        /// The database.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+    /// The system refused.
+    #[error("cannot {action} {}: {source}", path.display())]
+    System {
+        /// What was to be done.
+        action: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// The disk refused.
+    #[error(transparent)]
+    Disk(#[from] catchment_disk::DiskError),
+    /// A run's files could not be read.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// A run that the catalogue does not have.
+    #[error("there is no run {number} in the catalogue")]
+    NoRun {
+        /// The number that was asked for.
+        number: u64,
+    },
+    /// A configuration that the catalogue does not have.
+    #[error("there is no configuration {version} in the catalogue")]
+    NoConfiguration {
+        /// The version that was asked for.
+        version: u64,
+    },
+    /// A run that has another identity than the one that was given.
+    #[error("run {number} is another run: it has the identity {got}")]
+    OtherRun {
+        /// The number.
+        number: u64,
+        /// Its identity in the catalogue.
+        got: String,
+    },
+    /// Every number was given.
+    #[error("there are no run numbers left: {highest} of {RUN_NUMBER_MAX} were given")]
+    NoNumbers {
+        /// The highest that was given.
+        highest: u64,
+    },
+    /// A text that is too long, or has characters that a text does not have.
+    #[error("expected {what} {expected}, got {got}")]
+    Text {
+        /// Which.
+        what: &'static str,
+        /// What would do.
+        expected: String,
+        /// What there was.
+        got: String,
+    },
+}
+
+impl CatalogError {
+    /// The error that SQLite's is, for the database at `path`.
+    pub(crate) fn sqlite(path: &Path, source: rusqlite::Error) -> Self {
+        use rusqlite::Error;
+        use rusqlite::ffi::ErrorCode;
+        let path = path.to_owned();
+        let damaged = matches!(
+            source,
+            // A table or a column that is not there, a value that is none of those that are written.
+            Error::FromSqlConversionFailure(..)
+                | Error::InvalidColumnType(..)
+                | Error::IntegralValueOutOfRange(..)
+                | Error::SqlInputError { .. }
+                | Error::Utf8Error(..)
+                | Error::InvalidColumnName(..)
+                | Error::QueryReturnedNoRows
+        );
+        match source.sqlite_error_code() {
+            _ if damaged => Self::Damaged { path, problem: source.to_string() },
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Self::Damaged { path, problem: source.to_string() }
+            }
+            // No such table, and the like: every statement here was tested.
+            Some(ErrorCode::Unknown) => Self::Damaged { path, problem: source.to_string() },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                Self::InUse { path, what: "another process that writes" }
+            }
+            _ => Self::Database { path, source },
+        }
+    }
+
+    pub(crate) fn system(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::System { action, path, source }
+    }
+
+    /// Whether a rebuild is what helps.
+    pub fn wants_rebuild(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::Missing { .. })
+    }
+
+    /// What the system said, and of which file, where it refused to do something.
+    pub fn as_system(&self) -> Option<(&Path, &io::Error)> {
+        match self {
+            Self::System { path, source, .. } => Some((path, source)),
+            Self::Storage(error) => error.system(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What a run's files say of it: headers and tables of contents, no data.
+
+use std::path::Path;
+
+use catchment_disk::list_folder;
+use catchment_model::{RunId, Utc};
+use catchment_storage::{Frame, Run, StorageError};
+
+use crate::files::{FileRow, FrameKind, FrameSpan};
+use crate::row::Totals;
+use crate::{RUN_NUMBER_MAX, SPANS_PER_FILE_MAX};
+
+/// A run, as its files describe it.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// The folder's name in the data folder.
+    pub(crate) folder: String,
+    pub(crate) id: RunId,
+    /// What the headers say; 0 if nobody chose one.
+    pub(crate) number: u64,
+    pub(crate) started: Utc,
+    /// The last time in its frames.
+    pub(crate) ended: Option<Utc>,
+    pub(crate) configuration: String,
+    /// A recorder holds its files.
+    pub(crate) recording: bool,
+    /// Its last file says that it was ended in order.
+    pub(crate) complete: bool,
+    pub(crate) totals: Totals,
+    pub(crate) files: Vec<FileRow>,
+    pub(crate) spans: Vec<FrameSpan>,
+    /// What is not in order about the files.
+    pub(crate) problems: Vec<String>,
+}
+
+impl Facts {
+    /// Reads them from a run's folder; `name` is what the catalogue calls it.
+    pub(crate) fn read(folder: &Path, name: &str) -> Result<Self, StorageError> {
+        let run = Run::open(folder)?;
+        let mut problems: Vec<String> = run.problems().iter().map(ToString::to_string).collect();
+        let ledger = match run.recorded_ledger() {
+            Ok(ledger) => ledger.cloned(),
+            Err(error) => {
+                problems.push(error.to_string());
+                None
+            }
+        };
+        let (files, spans) = contents(&run);
+        let header = run.header();
+        let sum = |of: fn(&FileRow) -> u64| files.iter().map(of).fold(0, u64::saturating_add);
+        let totals = Totals {
+            events: run.event_count(),
+            bytes: sum(|file| file.bytes),
+            frames: sum(|file| file.frames),
+            files: files.len() as u64,
+            ledger,
+        };
+        Ok(Self {
+            folder: name.to_owned(),
+            id: header.run,
+            number: header.run_number,
+            started: Utc(header.created_ns),
+            ended: ended(&run),
+            configuration: header.config.clone(),
+            recording: run.being_recorded(),
+            complete: run.ended(),
+            totals,
+            files,
+            spans,
+            problems,
+        })
+    }
+}
+
+/// The folders of a data folder that may be runs: names and paths, by name.
+pub(crate) fn run_folders(
+    data: &Path,
+) -> Result<Vec<(String, std::path::PathBuf)>, catchment_disk::DiskError> {
+    let entries = list_folder(data)?.into_iter();
+    let folders = entries.filter(|entry| entry.is_folder && !entry.name.starts_with('.'));
+    let mut folders: Vec<_> = folders.map(|entry| (entry.name, entry.path)).collect();
+    folders.sort();
+    Ok(folders)
+}
+
+/// The highest number that the runs of a data folder say they have; 0 if there is none.
+pub(crate) fn highest_number(data: &Path) -> u64 {
+    let folders = run_folders(data).unwrap_or_default().into_iter();
+    let runs = folders.filter_map(|(_, path)| Run::open(path).ok());
+    let numbers = runs.map(|run| run.header().run_number);
+    numbers.filter(|number| *number <= RUN_NUMBER_MAX).max().unwrap_or(0)
+}
+
+/// Whether two paths lead to one folder.
+pub(crate) fn same(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| path.canonicalize().ok();
+    one == other || place(one).is_some_and(|one| place(other) == Some(one))
+}
+
+fn contents(run: &Run) -> (Vec<FileRow>, Vec<FrameSpan>) {
+    let (mut files, mut spans) = (Vec::new(), Vec::new());
+    for (index, file) in run.files().enumerate() {
+        let in_file = |frames: &[Frame]| -> Vec<Frame> {
+            frames.iter().filter(|frame| frame.file == index).copied().collect()
+        };
+        let (events, channels) = (in_file(run.frames()), in_file(run.channel_frames()));
+        let place = file.header.file_index;
+        let rows = events.iter().map(|frame| frame.summary.info.rows);
+        files.push(FileRow {
+            place,
+            name: file.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            created: Utc(file.header.created_ns),
+            bytes: file.bytes,
+            frames: file.frames as u64,
+            events: rows.fold(0, u64::saturating_add),
+            closed: file.closed,
+        });
+        let both = !events.is_empty() && !channels.is_empty();
+        let most = if both { SPANS_PER_FILE_MAX / 2 } else { SPANS_PER_FILE_MAX };
+        for (kind, frames) in [(FrameKind::Events, events), (FrameKind::Channels, channels)] {
+            let each = frames.len().div_ceil(most).max(1);
+            spans.extend(frames.chunks(each).map(|frames| span(place, kind, frames)));
+        }
+    }
+    (files, spans)
+}
+
+/// Frames that follow each other, as one.
+fn span(file: u32, kind: FrameKind, frames: &[Frame]) -> FrameSpan {
+    let infos = || frames.iter().map(|frame| frame.summary.info);
+    FrameSpan {
+        file,
+        kind,
+        first: frames[0].index as u64,
+        count: frames.len() as u64,
+        time_first_ns: infos().map(|info| info.time_first_ns).min().unwrap_or(0),
+        time_last_ns: infos().map(|info| info.time_last_ns).max().unwrap_or(0),
+        key_first: infos().map(|info| info.key_first).min().unwrap_or(0),
+        key_last: infos().map(|info| info.key_last).max().unwrap_or(0),
+        rows: infos().map(|info| info.rows).fold(0, u64::saturating_add),
+        bytes: frames.iter().map(|frame| frame.summary.frame_bytes).fold(0, u64::saturating_add),
+    }
+}
+
+/// The last time in a run's frames.
+fn ended(run: &Run) -> Option<Utc> {
+    let last = |frames: &[Frame]| frames.iter().map(|frame| frame.summary.info.time_last_ns).max();
+    let scale = run.channels().first().map(|channel| channel.time_scale);
+    let channels = last(run.channel_frames()).zip(scale).map(|(ns, scale)| scale.to_utc_ns(ns));
+    last(run.frames()).max(channels).map(Utc)
+}

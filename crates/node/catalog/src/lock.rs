@@ -1,0 +1,188 @@
+//! Who has the catalogue open, and which runs are alive.
+//!
+//! Both are advisory locks on files that hold nothing: the kernel lets go of them when the process
+//! ends, however it ends. Where a file system has no locks, nobody seems to hold one.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::error::CatalogError;
+use crate::facts;
+use crate::numbers;
+use crate::schema::Place;
+
+/// How long one waits for another process: a commit takes milliseconds.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a rebuild waits until nobody has the catalogue open.
+pub(crate) const REBUILD_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The right to have the catalogue open, or to have it alone.
+#[derive(Debug)]
+pub(crate) struct OpenLock {
+    _file: Option<File>,
+}
+
+impl OpenLock {
+    /// Together with others; a rebuild waits.
+    pub(crate) fn shared(place: &Place) -> Result<Self, CatalogError> {
+        let what = "`catchment catalog rebuild`";
+        Self::take(place, what, PATIENCE, File::try_lock_shared)
+    }
+
+    /// Alone; everybody else waits.
+    pub(crate) fn alone(place: &Place) -> Result<Self, CatalogError> {
+        Self::take(place, "another process", REBUILD_PATIENCE, File::try_lock)
+    }
+
+    /// As [`OpenLock::shared`], where nothing may be written: without a lock file there is no lock.
+    pub(crate) fn for_reading(place: &Place) -> Result<Self, CatalogError> {
+        match File::open(place.lock()) {
+            Ok(file) => {
+                let what = "`catchment catalog rebuild`";
+                Self::wait(file, place, what, PATIENCE, File::try_lock_shared)
+            }
+            Err(_) => Ok(Self { _file: None }),
+        }
+    }
+
+    fn take(
+        place: &Place,
+        what: &'static str,
+        patience: Duration,
+        lock: fn(&File) -> Result<(), TryLockError>,
+    ) -> Result<Self, CatalogError> {
+        let path = place.lock();
+        let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        let file = open.map_err(CatalogError::system("open", &path))?;
+        Self::wait(file, place, what, patience, lock)
+    }
+
+    fn wait(
+        file: File,
+        place: &Place,
+        what: &'static str,
+        patience: Duration,
+        lock: fn(&File) -> Result<(), TryLockError>,
+    ) -> Result<Self, CatalogError> {
+        let start = Instant::now();
+        while let Err(error) = lock(&file) {
+            match error {
+                TryLockError::WouldBlock if start.elapsed() < patience => {
+                    std::thread::sleep(LOOK_EVERY);
+                }
+                TryLockError::WouldBlock => {
+                    return Err(CatalogError::InUse { path: place.database(), what });
+                }
+                // A file system without locks.
+                TryLockError::Error(_) => break,
+            }
+        }
+        Ok(Self { _file: Some(file) })
+    }
+}
+
+/// A run that was given a number and has not ended: whoever holds this starts it or records it.
+/// Dropped, or with its process gone, the run is over; if nobody said how, it was interrupted.
+#[derive(Debug)]
+pub struct LiveRun {
+    number: u64,
+    path: PathBuf,
+    _file: File,
+}
+
+impl LiveRun {
+    /// The run's number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Takes a number without the catalogue, which cannot be opened or written: from the file beside
+    /// it that knows the highest. A rebuild finds the run by its files.
+    ///
+    /// # Errors
+    /// The system refuses to write there too.
+    pub fn without_catalog(
+        folder: impl AsRef<Path>,
+        wanted: Option<u64>,
+    ) -> Result<Self, CatalogError> {
+        let place = Place::new(folder.as_ref());
+        place.make()?;
+        let numbers = numbers::Numbers::lock(&place)?;
+        // Without that file the runs themselves say which numbers were given.
+        let known = if numbers.highest() == 0 { facts::highest_number(&place.data) } else { 0 };
+        let number = numbers.next(known, wanted)?;
+        let live = Self::hold(&place, number)?;
+        numbers.keep(number)?;
+        Ok(live)
+    }
+
+    /// Locks a number's file. The caller made sure that nobody else has or takes this number.
+    pub(crate) fn hold(place: &Place, number: u64) -> Result<Self, CatalogError> {
+        let path = place.live(number);
+        let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        let file = open.map_err(CatalogError::system("open", &path))?;
+        match file.try_lock() {
+            // A file system without locks: the run's end is told by the one who records it.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+            Err(TryLockError::WouldBlock) => {
+                let what = "another process that starts a run";
+                return Err(CatalogError::InUse { path: place.database(), what });
+            }
+        }
+        Ok(Self { number, path, _file: file })
+    }
+}
+
+impl Drop for LiveRun {
+    fn drop(&mut self) {
+        // While it is locked. If it stays, the next to open the catalogue removes it.
+        let _removed = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Whether somebody starts or records the run.
+pub(crate) fn is_live(place: &Place, number: u64) -> bool {
+    is_held(&place.live(number))
+}
+
+fn is_held(path: &Path) -> bool {
+    // The probe shares the lock, so that two do not meet.
+    let probe = File::open(path).map(|file| file.try_lock_shared());
+    matches!(probe, Ok(Err(TryLockError::WouldBlock)))
+}
+
+/// The numbers that have a lock file, held or left over.
+pub(crate) fn live_numbers(place: &Place) -> Vec<u64> {
+    let Ok(entries) = std::fs::read_dir(place.live_folder()) else { return Vec::new() };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let numbers = names.filter_map(|name| name.parse().ok());
+    numbers.filter(|number| (1..=crate::RUN_NUMBER_MAX).contains(number)).collect()
+}
+
+/// Whether there is a lock file that nobody holds.
+pub(crate) fn is_any_left_over(place: &Place) -> bool {
+    live_numbers(place).into_iter().any(|number| !is_live(place, number))
+}
+
+/// Removes the lock files of runs that are over. Only where nobody takes a number meanwhile.
+pub(crate) fn remove_left_over(place: &Place) {
+    for number in live_numbers(place) {
+        let path = place.live(number);
+        if !is_held(&path) {
+            // If it stays, it stays: nobody holds it.
+            let _removed = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// A missing file is none; another error is one.
+pub(crate) fn unless_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+const LOOK_EVERY: Duration = Duration::from_millis(5);

@@ -1,0 +1,352 @@
+//! One run of the catalogue, and how it is stored.
+
+use catchment_model::{Balance, Entry, Ledger, RunId, SourceLedger, Utc};
+use rusqlite::types::Type;
+use rusqlite::{Connection, Row};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use crate::files::FileRow;
+use crate::lock::is_live;
+use crate::schema::Place;
+
+macro_rules! words {
+    ($(#[$about:meta])* $type:ident { $($(#[doc = $doc:literal])* $variant:ident = $name:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $type { $($(#[doc = $doc])* $variant,)* }
+
+        impl $type {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The word in the database, in JSON and in Python.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The one of that name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.name() == name)
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+    };
+}
+
+words! {
+    /// What has become of a run.
+    RunState {
+        /// It has a number; sockets and files are not open yet.
+        Starting = "starting",
+        /// It is being recorded.
+        Recording = "recording",
+        /// It ended in order.
+        Complete = "complete",
+        /// It ended, and its files could not be written to the end.
+        Fault = "fault",
+        /// Its recorder is gone and did not end it.
+        Interrupted = "interrupted",
+        /// It did not come to a recording.
+        Failed = "failed",
+    }
+}
+
+impl RunState {
+    /// Whether it will not change any more.
+    pub fn is_final(self) -> bool {
+        !matches!(self, Self::Starting | Self::Recording)
+    }
+
+    /// What becomes of a run in this state when its process is gone.
+    pub(crate) fn abandoned(self) -> (Self, Option<&'static str>) {
+        match self {
+            Self::Starting => (Self::Failed, Some("its process ended before the run began")),
+            Self::Recording => (Self::Interrupted, Some("its process ended before the run did")),
+            other => (other, None),
+        }
+    }
+}
+
+words! {
+    /// What people say of a run's data.
+    Quality {
+        /// Nobody has said yet.
+        Unknown = "unknown",
+        /// To be used.
+        Good = "good",
+        /// To be looked at before it is used.
+        Questionable = "questionable",
+        /// Not to be used.
+        Bad = "bad",
+        /// Not meant to be used.
+        Test = "test",
+    }
+}
+
+/// A run. What is not known is none.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunRow {
+    /// Its number, given once.
+    pub number: u64,
+    /// Its identity; none if it did not come to a recording.
+    #[serde(serialize_with = "as_text")]
+    pub id: Option<RunId>,
+    /// Its folder, in the data folder; a whole path where it is elsewhere.
+    pub folder: Option<String>,
+    /// The number that its files say, where that is another.
+    pub number_in_files: Option<u64>,
+    /// When it got its number.
+    pub taken: Utc,
+    /// When its recording began.
+    pub started: Option<Utc>,
+    /// When it ended; of an interrupted run, the last that is on disk.
+    pub ended: Option<Utc>,
+    /// Who started it.
+    pub who: String,
+    /// What people say about it.
+    pub comment: String,
+    /// The version of its configuration.
+    pub configuration: Option<u64>,
+    /// What has become of it.
+    pub state: RunState,
+    /// Why it is in that state.
+    pub reason: Option<String>,
+    /// What people say of its data.
+    pub quality: Quality,
+    /// Events on disk.
+    pub events: Option<u64>,
+    /// Fragments on disk.
+    pub fragments: Option<u64>,
+    /// Bytes of its files.
+    pub bytes: Option<u64>,
+    /// Frames of its files.
+    pub frames: Option<u64>,
+    /// Its files.
+    pub files: Option<u64>,
+    /// What was lost, in fragments and packets, as the command line counts it: 0 only if nothing was.
+    pub loss_count: Option<u64>,
+}
+
+/// A run with its books and files.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunDetail {
+    /// The run.
+    #[serde(flatten)]
+    pub run: RunRow,
+    /// The ledger's entries that are not zero, summed over the sources; empty if the books are not
+    /// known.
+    #[serde(serialize_with = "as_map")]
+    pub ledger: Vec<(String, u64)>,
+    /// Its files.
+    #[serde(rename = "file_list")]
+    pub file_rows: Vec<FileRow>,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Events on disk.
+    pub events: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Frames of its files.
+    pub frames: u64,
+    /// Its files.
+    pub files: u64,
+    /// The books, if they are known.
+    pub ledger: Option<Ledger>,
+}
+
+impl Totals {
+    /// Fragments on disk.
+    pub(crate) fn fragments(&self) -> Option<u64> {
+        Some(self.ledger.as_ref()?.total()[Entry::FragmentsRecorded])
+    }
+
+    /// What was lost.
+    pub(crate) fn loss_count(&self) -> Option<u64> {
+        self.ledger.as_ref().map(|ledger| loss_count(&ledger.balance()))
+    }
+
+    /// Entries that are not zero.
+    pub(crate) fn entries(&self) -> Vec<(String, u64)> {
+        let total = self.ledger.as_ref().map_or_else(SourceLedger::default, Ledger::total);
+        let counts = total.iter().filter(|(_, count)| *count > 0);
+        counts.map(|(entry, count)| (entry.name().to_owned(), count)).collect()
+    }
+}
+
+/// Fragments that the network lost or that were dropped, and malformed packets. What the kernel or
+/// the network dropped of packets shows as fragments too, unless it was a run's last.
+fn loss_count(balance: &Balance) -> u64 {
+    let seen = balance
+        .fragments_lost
+        .saturating_add(balance.fragments_dropped)
+        .saturating_add(balance.packets_malformed);
+    match seen {
+        0 => balance.packets_dropped_by_kernel.max(balance.packets_missing),
+        _ => seen,
+    }
+}
+
+/// The columns that [`RunRow::read`] reads.
+pub(crate) const COLUMNS: &str = "number, id, folder, number_in_files, taken_ns, started_ns, \
+    ended_ns, who, comment, configuration, state, reason, quality, events, fragments, bytes, frames, \
+    files, loss";
+
+impl RunRow {
+    /// The row as it is stored.
+    pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let count = |name: &str| row.get::<_, Option<i64>>(name).map(|value| value.map(out));
+        let time = |name: &str| count(name).map(|ns| ns.map(Utc));
+        Ok(Self {
+            number: out(row.get("number")?),
+            id: parsed(row, "id", |text| text.parse().ok())?,
+            folder: row.get("folder")?,
+            number_in_files: count("number_in_files")?,
+            taken: Utc(out(row.get("taken_ns")?)),
+            started: time("started_ns")?,
+            ended: time("ended_ns")?,
+            who: row.get("who")?,
+            comment: row.get("comment")?,
+            configuration: count("configuration")?,
+            state: word(row, "state", RunState::from_name)?,
+            reason: row.get("reason")?,
+            quality: word(row, "quality", Quality::from_name)?,
+            events: count("events")?,
+            fragments: count("fragments")?,
+            bytes: count("bytes")?,
+            frames: count("frames")?,
+            files: count("files")?,
+            loss_count: count("loss")?,
+        })
+    }
+
+    /// The row as it is now: a run whose process is gone says so, also where nobody may write it.
+    pub(crate) fn seen_from(mut self, place: &Place) -> Self {
+        if !self.state.is_final() && !is_live(place, self.number) {
+            let (state, reason) = self.state.abandoned();
+            self.state = state;
+            self.reason = reason.map(str::to_owned);
+        }
+        self
+    }
+
+    /// Writes the row as it is.
+    pub(crate) fn insert(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let time = |time: Option<Utc>| time.map(|time| stored(time.0));
+        let count = |count: Option<u64>| count.map(stored);
+        let places = ["?"; 19].join(", ");
+        let sql = format!("INSERT INTO runs ({COLUMNS}) VALUES ({places})");
+        connection.execute(
+            &sql,
+            rusqlite::params![
+                stored(self.number),
+                self.id.map(|id| id.to_string()),
+                self.folder,
+                count(self.number_in_files),
+                stored(self.taken.0),
+                time(self.started),
+                time(self.ended),
+                self.who,
+                self.comment,
+                count(self.configuration),
+                self.state.name(),
+                self.reason,
+                self.quality.name(),
+                count(self.events),
+                count(self.fragments),
+                count(self.bytes),
+                count(self.frames),
+                count(self.files),
+                count(self.loss_count),
+            ],
+        )?;
+        Ok(())
+    }
+}
+
+/// Writes a run's books in place of those that were there.
+pub(crate) fn put_ledger(
+    connection: &Connection,
+    run: u64,
+    entries: &[(String, u64)],
+) -> rusqlite::Result<()> {
+    connection.execute("DELETE FROM ledger WHERE run = ?", [stored(run)])?;
+    let mut insert = connection.prepare("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?)")?;
+    for (entry, count) in entries {
+        insert.execute(rusqlite::params![stored(run), entry, stored(*count)])?;
+    }
+    Ok(())
+}
+
+/// A run's books, in the order of the ledger.
+pub(crate) fn ledger_of(connection: &Connection, run: u64) -> rusqlite::Result<Vec<(String, u64)>> {
+    let mut select = connection.prepare("SELECT entry, count FROM ledger WHERE run = ?")?;
+    let rows = select.query_map([stored(run)], |row| Ok((row.get(0)?, out(row.get(1)?))))?;
+    let mut entries = rows.collect::<rusqlite::Result<Vec<(String, u64)>>>()?;
+    let place = |name: &str| Entry::from_name(name).map_or(usize::MAX, |entry| entry as usize);
+    entries.sort_by_key(|(name, _)| place(name));
+    Ok(entries)
+}
+
+/// A count or a time as SQLite stores it; beyond 2^63 there is nothing to count.
+pub(crate) fn stored(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// What was [`stored`].
+pub(crate) fn out(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+/// A text that must mean something.
+pub(crate) fn word<T>(
+    row: &Row<'_>,
+    column: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> rusqlite::Result<T> {
+    let missing = || rusqlite::Error::InvalidColumnName(column.to_owned());
+    parsed(row, column, parse)?.ok_or_else(missing)
+}
+
+fn parsed<T>(
+    row: &Row<'_>,
+    column: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> rusqlite::Result<Option<T>> {
+    let Some(text) = row.get::<_, Option<String>>(column)? else { return Ok(None) };
+    let problem = || {
+        let shown: String = text.chars().take(40).collect();
+        let problem = format!("{column} is {shown:?}");
+        rusqlite::Error::FromSqlConversionFailure(0, Type::Text, problem.into())
+    };
+    parse(&text).map(Some).ok_or_else(problem)
+}
+
+fn as_text<S: Serializer>(id: &Option<RunId>, serializer: S) -> Result<S::Ok, S::Error> {
+    match id {
+        Some(id) => serializer.collect_str(id),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn as_map<S: Serializer>(entries: &[(String, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(entries.len()))?;
+    for (name, count) in entries {
+        map.serialize_entry(name, count)?;
+    }
+    map.end()
+}

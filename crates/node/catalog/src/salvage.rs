@@ -1,0 +1,152 @@
+//! What can still be read of a catalogue, damaged or not.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use catchment_model::RunId;
+use rusqlite::{Connection, Row};
+
+use crate::RUN_NUMBER_MAX;
+use crate::configurations::{self, ConfigurationText};
+use crate::error::CatalogError;
+use crate::files::{self, Copy, FileRow, FrameSpan};
+use crate::row::{self, COLUMNS, RunRow, out};
+use crate::schema::{self, Place};
+
+/// A catalogue's contents.
+#[derive(Debug, Default)]
+pub(crate) struct Salvaged {
+    pub(crate) runs: BTreeMap<u64, OldRun>,
+    pub(crate) configurations: Vec<ConfigurationText>,
+    /// The highest number that it says was given.
+    pub(crate) highest: u64,
+    ids: HashSet<RunId>,
+    /// The first thing that could not be read.
+    pub(crate) problem: Option<String>,
+    /// The first thing that was refused, and is not damage.
+    refused: Option<CatalogError>,
+    path: PathBuf,
+}
+
+/// A run as it was in the catalogue.
+#[derive(Debug)]
+pub(crate) struct OldRun {
+    pub(crate) row: RunRow,
+    pub(crate) ledger: Vec<(String, u64)>,
+    pub(crate) files: Vec<FileRow>,
+    pub(crate) spans: Vec<FrameSpan>,
+    pub(crate) copies: Vec<Copy>,
+}
+
+/// Reads the catalogue, or if there is none the one before the last rebuild. None if there is neither.
+///
+/// # Errors
+/// A newer program's catalogue, or the system refuses. Damage is no error here.
+pub(crate) fn read(place: &Place) -> Result<Option<Salvaged>, CatalogError> {
+    let there = |path: &Path| path.metadata().is_ok_and(|file| file.len() > 0);
+    let database = place.database();
+    let former = place.former_database();
+    let path = if there(&database) { database } else { former };
+    if !there(&path) {
+        return Ok(None);
+    }
+    let mut salvaged = Salvaged::default();
+    match schema::open_for_reading(&path) {
+        Ok((connection, version)) => salvaged.read(&connection, version, &path),
+        Err(error @ CatalogError::Damaged { .. }) => salvaged.problem = Some(error.to_string()),
+        Err(error) => return Err(error),
+    }
+    // Somebody's lock, a disk that cannot be read now: what is there must not be given up for that.
+    match salvaged.refused.take() {
+        Some(error) => Err(error),
+        None => Ok(Some(salvaged)),
+    }
+}
+
+impl Salvaged {
+    fn read(&mut self, connection: &Connection, version: i64, path: &Path) {
+        self.path = path.to_owned();
+        let highest = connection.query_row("SELECT highest FROM numbers", [], |row| row.get(0));
+        self.highest = self.keep(highest).map_or(0, out);
+        let about = configurations::ABOUT;
+        let sql = format!("SELECT {about}, text FROM configurations");
+        let text = |row: &Row<'_>| {
+            Ok(ConfigurationText { about: configurations::about(row)?, text: row.get("text")? })
+        };
+        // From both ends, so that what is broken in the middle costs no more than that.
+        for order in ["ASC", "DESC"] {
+            let found = self.rows(connection, &format!("{sql} ORDER BY version {order}"), text);
+            for one in found {
+                let known = |old: &ConfigurationText| {
+                    old.about.version == one.about.version || old.about.sha256 == one.about.sha256
+                };
+                let intact = configurations::sha256(&one.text) == one.about.sha256;
+                if intact && !self.configurations.iter().any(known) {
+                    self.configurations.push(one);
+                }
+            }
+            let runs = format!("SELECT {COLUMNS} FROM runs ORDER BY number {order}");
+            for mut run in self.rows(connection, &runs, RunRow::read) {
+                let possible = (1..=RUN_NUMBER_MAX).contains(&run.number);
+                if possible && !self.runs.contains_key(&run.number) {
+                    // Two cannot have one identity: the files say whose it is.
+                    run.id = run.id.filter(|id| self.ids.insert(*id));
+                    let old = self.old_run(connection, version, run);
+                    self.runs.insert(old.row.number, old);
+                }
+            }
+            if self.problem.is_none() {
+                break;
+            }
+        }
+        self.configurations.sort_by_key(|one| one.about.version);
+    }
+
+    fn old_run(&mut self, connection: &Connection, version: i64, row: RunRow) -> OldRun {
+        let number = row.number;
+        let ledger = self.keep(row::ledger_of(connection, number)).unwrap_or_default();
+        let mut old =
+            OldRun { row, ledger, files: Vec::new(), spans: Vec::new(), copies: Vec::new() };
+        if version >= VERSION_WITH_FILES {
+            old.files = self.keep(files::of_run(connection, number)).unwrap_or_default();
+            old.spans = self.keep(files::spans_of(connection, number)).unwrap_or_default();
+            old.copies = self.keep(files::copies_of(connection, number)).unwrap_or_default();
+        }
+        old
+    }
+
+    /// The rows that can be read.
+    fn rows<T>(
+        &mut self,
+        connection: &Connection,
+        sql: &str,
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Vec<T> {
+        let Some(mut select) = self.keep(connection.prepare(sql)) else { return Vec::new() };
+        let Some(rows) = self.keep(select.query_map([], read)) else { return Vec::new() };
+        let mut found = Vec::new();
+        for row in rows {
+            found.extend(self.keep(row));
+        }
+        found
+    }
+
+    fn keep<T>(&mut self, result: rusqlite::Result<T>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let problem = error.to_string();
+                match CatalogError::sqlite(&self.path, error) {
+                    CatalogError::Damaged { .. } => self.problem.get_or_insert(problem),
+                    other => {
+                        self.refused.get_or_insert(other);
+                        return None;
+                    }
+                };
+                None
+            }
+        }
+    }
+}
+
+const VERSION_WITH_FILES: i64 = 2;

@@ -1,0 +1,112 @@
+//! Tests that see what no user may: single steps of an operation, and the database itself.
+
+mod cost;
+mod crash;
+mod damage;
+mod lifecycle;
+mod rebuilding;
+mod searching;
+
+use std::path::Path;
+
+use catchment_frame::{Schema, SourceInfo};
+use catchment_model::{Entry, Ledger, RunId, SourceId, Utc};
+use catchment_storage::{
+    ColumnData, Ending, EventFrame, EventSource, NewRun, RunWriter, WriteOptions,
+};
+
+use crate::{Catalog, LiveRun, NumberRequest, RunEnd, Totals};
+
+/// A second on 2026-11-21, from 0.
+fn second(second: u64) -> Utc {
+    Utc((1_795_219_200 + second) * 1_000_000_000)
+}
+
+/// A run in a data folder: frames of three events, a second apart, one fragment in ten lost.
+struct Files {
+    name: String,
+    id: RunId,
+    number: u64,
+    frames: u64,
+    ended: bool,
+}
+
+impl Files {
+    fn of(name: &str, id: u8, number: u64) -> Self {
+        Self { name: name.to_owned(), id: RunId([id; 16]), number, frames: 2, ended: true }
+    }
+
+    fn write(&self, data: &Path) {
+        let source = SourceInfo {
+            id: 0,
+            name: "board".into(),
+            group: "boards".into(),
+            protocol: "hadtu".into(),
+            required: true,
+        };
+        let run = NewRun {
+            run: self.id,
+            run_number: self.number,
+            config: format!("[run]\nnumber = {}\n", self.number),
+            ..NewRun::new(data.join(&self.name), &*self.name, Schema::events(vec![source])).unwrap()
+        };
+        let mut writer = RunWriter::create(run, WriteOptions::small()).unwrap();
+        for frame in 0..self.frames {
+            let keys = [3 * frame, 3 * frame + 1, 3 * frame + 2];
+            let times_ns = [second(frame).0; 3];
+            let source = EventSource {
+                source: SourceId(0),
+                lengths: &[1, 2, 3],
+                validity: None,
+                payload: ColumnData::Raw(b"abcdef"),
+            };
+            let frame = EventFrame {
+                keys: &keys,
+                times_ns: &times_ns,
+                flags: &[0; 3],
+                sources: vec![source],
+                increments: None,
+            };
+            writer.write_events(frame).unwrap();
+        }
+        let mut ledger = Ledger::new(1);
+        ledger.sources[0] = books(3 * self.frames).sources.remove(0);
+        let ending = Ending { ledger: Some(ledger), run_ended: self.ended, data_lost: true };
+        writer.finish(ending).unwrap();
+    }
+}
+
+/// The books of that many recorded fragments, and two that were late.
+fn books(recorded: u64) -> Ledger {
+    let mut ledger = Ledger::new(1);
+    let source = &mut ledger.sources[0];
+    source[Entry::FragmentsReceived] = recorded + 2;
+    source[Entry::FragmentsRecorded] = recorded;
+    source[Entry::FragmentsLate] = 2;
+    ledger
+}
+
+fn request(comment: &str) -> NumberRequest<'_> {
+    NumberRequest { who: "anna", comment, now: second(0), ..NumberRequest::default() }
+}
+
+fn take(catalog: &mut Catalog, comment: &str) -> LiveRun {
+    catalog.next_run_number(&request(comment)).unwrap()
+}
+
+fn ended(second_ended: u64, recorded: u64) -> RunEnd {
+    let totals = Totals {
+        events: recorded,
+        bytes: 1_000,
+        frames: 2,
+        files: 1,
+        ledger: Some(books(recorded)),
+    };
+    RunEnd { ended: second(second_ended), fault: None, totals }
+}
+
+/// Every run of a catalogue: number, state, comment.
+fn told(catalog: &Catalog) -> Vec<(u64, &'static str, String)> {
+    let runs = catalog.search(&crate::Search::default()).unwrap();
+    runs.into_iter().rev().map(|run| (run.number, run.state.name(), run.comment)).collect()
+}

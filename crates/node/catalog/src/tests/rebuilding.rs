@@ -1,0 +1,155 @@
+use super::*;
+use crate::schema::Place;
+use crate::{Quality, rebuild};
+
+fn again(folder: &Path) -> crate::RebuildReport {
+    rebuild(folder, |_, _| ()).unwrap()
+}
+
+#[test]
+fn what_stands_in_no_file_comes_from_the_old_catalogue() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut catalog = Catalog::open(folder).unwrap();
+    let failed = take(&mut catalog, "tried");
+    catalog.fail_run(&failed, "no socket", second(1)).unwrap();
+    let request = NumberRequest { configuration: "[run]\nnumber = 2\n", ..request("kept") };
+    let live = catalog.next_run_number(&request).unwrap();
+    Files::of("run-b", 2, 2).write(folder);
+    catalog.begin_run(&live, RunId([2; 16]), &folder.join("run-b"), second(1)).unwrap();
+    catalog.end_run(&live, &ended(9, 6)).unwrap();
+    catalog.scan(2).unwrap();
+    catalog.set_quality(2, Quality::Good).unwrap();
+    let copy = crate::Copy {
+        file: 0,
+        place: "tape".into(),
+        checksum: "sha256:1".into(),
+        bytes: 1,
+        made: second(3),
+        checked: None,
+    };
+    catalog.put_copy(2, &copy).unwrap();
+    let before: Vec<_> = (1..=2).map(|number| catalog.run(number).unwrap()).collect();
+    let frames = catalog.frames(2).unwrap();
+    drop((catalog, live, failed));
+
+    // With its files, and when these are elsewhere.
+    for round in 0..2 {
+        let report = again(folder);
+        assert_eq!((report.runs, report.runs_with_files), (2, 1 - round));
+        assert_eq!((report.problems.len(), report.old_catalog), (0, None));
+        let catalog = Catalog::open(folder).unwrap();
+        let after: Vec<_> = (1..=2).map(|number| catalog.run(number).unwrap()).collect();
+        assert_eq!(before, after);
+        assert_eq!(catalog.frames(2).unwrap(), frames);
+        assert_eq!(catalog.copies(2).unwrap(), std::slice::from_ref(&copy));
+        assert_eq!(catalog.configuration(1).unwrap().text, "[run]\nnumber = 2\n");
+        drop(catalog);
+        if round == 0 {
+            std::fs::remove_dir_all(folder.join("run-b")).unwrap();
+        }
+    }
+    let mut catalog = Catalog::open(folder).unwrap();
+    assert_eq!(take(&mut catalog, "").number(), 3);
+}
+
+#[test]
+fn a_folder_without_a_catalogue_gets_one_of_its_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    Files::of("run-a", 1, 1).write(folder);
+    Files::of("run-b", 2, 1).write(folder);
+    Files { ended: false, ..Files::of("run-c", 3, 30) }.write(folder);
+    Files::of("run-d", 4, 0).write(folder);
+    std::fs::create_dir(folder.join("notes")).unwrap();
+    std::fs::create_dir(folder.join("run-e")).unwrap();
+    std::fs::write(folder.join("run-e/run-e-00000.catch"), b"nothing of ours").unwrap();
+
+    let report = again(folder);
+    assert_eq!((report.runs, report.highest_number, &report.interrupted[..]), (4, 32, &[30][..]));
+    let renumbered: Vec<_> = report
+        .renumbered
+        .iter()
+        .map(|run| (run.number, run.number_in_files, &*run.folder))
+        .collect();
+    assert_eq!(renumbered, [(31, 1, "run-b"), (32, 0, "run-d")]);
+    assert_eq!(report.problems.len(), 1);
+    assert!(report.problems[0].contains("run-e-00000.catch"), "{:?}", report.problems);
+
+    // It stays so, and a new one is made without being asked for.
+    let states = |catalog: &Catalog| -> Vec<_> {
+        told(catalog).into_iter().map(|(number, state, _)| (number, state)).collect()
+    };
+    let expected = [(1, "complete"), (30, "interrupted"), (31, "complete"), (32, "complete")];
+    assert_eq!(states(&Catalog::open(folder).unwrap()), expected);
+    again(folder);
+    assert_eq!(states(&Catalog::open(folder).unwrap()), expected);
+    std::fs::remove_dir_all(Place::new(folder).folder()).unwrap();
+    let mut catalog = Catalog::open(folder).unwrap();
+    assert_eq!(states(&catalog), expected);
+    let detail = catalog.run(1).unwrap();
+    assert_eq!((detail.run.fragments, detail.run.loss_count), (Some(6), Some(2)));
+    assert_eq!(detail.run.ended, Some(second(1)));
+    assert_eq!(take(&mut catalog, "").number(), 33);
+}
+
+#[test]
+fn a_number_that_no_run_has_any_more_is_not_given_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut catalog = Catalog::open(folder.path()).unwrap();
+    drop(take(&mut catalog, ""));
+    drop(take(&mut catalog, ""));
+    drop(catalog);
+    // The catalogue is gone, and what was before the last rebuild; the file beside them is there.
+    std::fs::remove_file(Place::new(folder.path()).database()).unwrap();
+    let mut catalog = Catalog::open(folder.path()).unwrap();
+    assert_eq!(told(&catalog), []);
+    assert_eq!(take(&mut catalog, "").number(), 3);
+    drop(catalog);
+    // And the other way round.
+    std::fs::remove_file(Place::new(folder.path()).numbers()).unwrap();
+    let mut catalog = Catalog::open(folder.path()).unwrap();
+    assert_eq!(take(&mut catalog, "").number(), 4);
+}
+
+#[test]
+fn a_run_that_is_being_recorded_stays_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut catalog = Catalog::open(folder).unwrap();
+    let live = take(&mut catalog, "now");
+    Files { ended: false, ..Files::of("run-a", 1, 1) }.write(folder);
+    catalog.begin_run(&live, RunId([1; 16]), &folder.join("run-a"), second(1)).unwrap();
+    drop(catalog);
+    assert!(again(folder).interrupted.is_empty());
+    let mut catalog = Catalog::open(folder).unwrap();
+    assert_eq!(told(&catalog), [(1, "recording", "now".to_owned())]);
+    catalog.end_run(&live, &ended(9, 6)).unwrap();
+    assert_eq!(told(&catalog), [(1, "complete", "now".to_owned())]);
+}
+
+#[test]
+fn a_run_that_could_not_say_its_identity_is_known_by_its_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut catalog = Catalog::open(folder).unwrap();
+    // Killed between the recorder's start and begin_run.
+    drop(take(&mut catalog, "mine"));
+    drop(catalog);
+    Files { ended: false, ..Files::of("run-a", 1, 1) }.write(folder);
+    again(folder);
+    let catalog = Catalog::open(folder).unwrap();
+    assert_eq!(told(&catalog), [(1, "interrupted", "mine".to_owned())]);
+    assert_eq!(catalog.run(1).unwrap().run.id, Some(RunId([1; 16])));
+}
+
+#[test]
+fn a_copy_in_other_frames_is_not_another_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    Files::of("run-a", 1, 1).write(folder);
+    Files { frames: 1, ..Files::of("run-a-reframed", 1, 1) }.write(folder);
+    let report = again(folder);
+    assert_eq!(report.runs, 1);
+    assert_eq!(report.problems, ["run-a-reframed is the same run as run-a, which stands for both"]);
+}
