@@ -1,7 +1,7 @@
 //! The command line `catchment`, as a library, so that the Python package starts the same program.
 //!
 //! Every command has a file in `commands/`. `config/` reads configuration files, `session.rs` records,
-//! `view.rs` shows a recorder at work, `prove.rs` compares what was recorded with what was sent,
+//! `register.rs` enters recordings in the catalogue of runs, `view.rs` shows a recorder at work, `prove.rs` compares what was recorded with what was sent,
 //! `bench/` measures.
 //!
 //! Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 done, with loss.
@@ -17,6 +17,7 @@ mod output;
 mod preset;
 mod prove;
 mod refs;
+mod register;
 mod session;
 mod signals;
 mod view;
@@ -64,6 +65,8 @@ enum Command {
     Repair(commands::repair::Arguments),
     /// Recompute a run's ledger from its files
     Audit(commands::audit::Arguments),
+    /// List, search and annotate the runs of a folder
+    Catalog(commands::catalog::Arguments),
     /// Convert GWF files into a run, or a run into GWF files
     Convert(commands::convert::Arguments),
     /// Measure, beside published figures
@@ -114,6 +117,7 @@ fn dispatch(command: Command, out: &mut Out) -> anyhow::Result<Exit> {
         Command::Trend(arguments) => commands::trend::run(arguments, out),
         Command::Repair(arguments) => commands::repair::run(arguments, out),
         Command::Audit(arguments) => commands::audit::run(arguments, out),
+        Command::Catalog(arguments) => commands::catalog::run(arguments, out),
         Command::Convert(arguments) => commands::convert::run(arguments, out),
         Command::Bench(arguments) => bench::run(arguments, out),
     }

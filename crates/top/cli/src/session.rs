@@ -123,6 +123,22 @@ pub(crate) fn record(
     out: &mut Out,
     view: &mut View,
 ) -> anyhow::Result<Recording> {
+    record_told(config, emulator, ends, stop, out, view, |_| ())
+}
+
+/// As [`record`]; `began` is told when it records.
+///
+/// # Errors
+/// As [`record`].
+pub(crate) fn record_told(
+    config: RecorderConfig,
+    emulator: Option<EmulatorConfig>,
+    ends: Ends,
+    stop: &Stop,
+    out: &mut Out,
+    view: &mut View,
+    began: impl FnOnce(&Recorder),
+) -> anyhow::Result<Recording> {
     let groups = groups(&config);
     let folder = config.folder.clone();
     let sources = config.sources.iter().map(|source| source.name.clone());
@@ -132,6 +148,7 @@ pub(crate) fn record(
     let lowered = config.lowered();
     let recorder = Recorder::start(config)
         .with_context(|| format!("cannot start recording to {}", folder.display()))?;
+    began(&recorder);
     let granted = recorder.granted_socket_bytes().iter().copied();
     let sockets = Sockets { granted_bytes_min: granted.min().unwrap_or(0), asked_bytes };
     if view.speaks() {

@@ -15,7 +15,9 @@ fn every_command_explains_itself() {
     let folder = tempfile::tempdir().unwrap();
     let help = stdout(folder.path(), &["--help"], 0);
     assert!(help.contains("Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 done"));
-    for command in ["demo", "run", "emulate", "inspect", "read", "repair", "audit", "bench"] {
+    for command in
+        ["demo", "run", "emulate", "inspect", "read", "repair", "audit", "catalog", "bench"]
+    {
         assert!(help.contains(command), "{command}");
         let own = stdout(folder.path(), &[command, "--help"], 0);
         assert!(own.contains("Usage: catchment"), "{own}");
@@ -329,8 +331,7 @@ fn channels_are_sent_to_as_many_links_as_were_asked_for() {
 fn a_run_without_sources_ends_by_time_and_by_signal() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let text = "[[sources]]\nname = \"silent\"\naddress = \"127.0.0.1:0\"\n";
-    std::fs::write(folder.join("silent.toml"), text).unwrap();
+    silent(folder);
     let summary = json(folder, &["run", "silent.toml", "--seconds", "0.1", "--json"], 0);
     assert_eq!(summary["counts"]["events_complete"], 0);
     assert!(summary["sockets"]["granted_bytes_min"].as_u64() > Some(0), "{summary}");
@@ -365,4 +366,117 @@ fn the_quick_benches_run_and_leave_nothing_but_results() {
         assert!(folder.join(format!("bench/results/{name}-quick.md")).exists());
         assert!(!folder.join("runs").exists(), "{name} deleted what it recorded");
     }
+}
+
+/// A configuration of one source that never sends.
+fn silent(folder: &Path) {
+    let text = "[[sources]]\nname = \"silent\"\naddress = \"127.0.0.1:0\"\n";
+    std::fs::write(folder.join("silent.toml"), text).unwrap();
+}
+
+/// Records for a moment, and returns the run's number.
+fn recorded(folder: &Path, more: &[&str]) -> u64 {
+    let run = ["run", "silent.toml", "--seconds", "0.05", "--json"];
+    let summary = json(folder, &[&run, more].concat(), 0);
+    summary["number"].as_u64().expect("a number")
+}
+
+#[test]
+fn what_was_run_stands_in_the_catalogue() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    silent(folder);
+    assert!(stderr(folder, &["catalog", "ls"], 1).contains("catchment catalog rebuild"));
+    assert_eq!(recorded(folder, &["--comment", "first \"light\""]), 1);
+    assert_eq!(recorded(folder, &[]), 2);
+
+    let list = json(folder, &["catalog", "ls", "--json"], 0);
+    assert_eq!((&list["runs"][0]["number"], &list["next"]), (&2.into(), &Value::Null));
+    let first = json(folder, &["catalog", "show", "1", "--json"], 0);
+    assert_eq!(
+        (&first["state"], &first["comment"]),
+        (&"complete".into(), &"first \"light\"".into())
+    );
+    assert_eq!((&first["events"], &first["loss_count"]), (&0.into(), &0.into()));
+    let name = first["folder"].as_str().unwrap();
+    let inspected = json(folder, &["inspect", &format!("runs/{name}"), "--json"], 0);
+    assert_eq!(inspected["run_number"], 1, "{inspected}");
+    let text = stdout(folder, &["catalog", "show", "1", "--configuration"], 0);
+    assert_eq!(text, std::fs::read_to_string(folder.join("silent.toml")).unwrap());
+
+    stdout(folder, &["catalog", "set", "2", "--comment", "pedestal", "--quality", "good"], 0);
+    let found = stdout(folder, &["catalog", "search", "PEDESTAL", "--quality", "good"], 0);
+    assert!(found.contains("pedestal") && !found.contains("first"), "{found}");
+    let told = stdout(folder, &["catalog", "ls", "--limit", "1"], 0);
+    assert!(told.contains("complete") && told.contains("more: --before 2"), "{told}");
+    assert!(stdout(folder, &["catalog", "show", "2"], 0).contains("quality        good"));
+
+    assert!(stderr(folder, &["catalog", "show", "9"], 1).contains("there is no run 9"));
+    for wrong in [
+        vec!["catalog", "ls", "--limit", "0"],
+        vec!["catalog", "set", "1"],
+        vec!["catalog", "set", "1", "--quality", "fine"],
+        vec!["catalog", "set", "1", "--comment", "\u{7}"],
+        vec!["catalog", "search", "--since", "yesterday"],
+        vec!["run", "silent.toml", "--comment", "\u{1b}[2J"],
+    ] {
+        stderr(folder, &wrong, 2);
+    }
+}
+
+#[test]
+fn a_number_that_the_configuration_wants_is_given_if_nobody_had_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    silent(folder);
+    let text = std::fs::read_to_string(folder.join("silent.toml")).unwrap();
+    std::fs::write(folder.join("silent.toml"), format!("[run]\nnumber = 7\n{text}")).unwrap();
+    assert_eq!(recorded(folder, &[]), 7);
+    let again = output(folder, &["run", "silent.toml", "--seconds", "0.05"]);
+    assert_eq!(again.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("this is run 8: run.number = 7"));
+}
+
+#[test]
+fn a_killed_recorder_was_interrupted_and_its_number_is_not_given_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    silent(folder);
+    let (mut child, _lines) = started(folder, &["run", "silent.toml"], "Socket buffers of");
+    let state = || json(folder, &["catalog", "show", "1", "--json"], 0)["state"].clone();
+    assert_eq!(state(), "recording");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(state(), "interrupted");
+    assert_eq!(recorded(folder, &[]), 2);
+    assert_eq!(state(), "interrupted");
+    let rebuilt = json(folder, &["catalog", "rebuild", "--json"], 0);
+    assert_eq!((&rebuilt["runs"], &rebuilt["interrupted"]), (&2.into(), &vec![1].into()));
+    assert_eq!(state(), "interrupted");
+}
+
+#[test]
+fn a_damaged_catalogue_keeps_nothing_from_being_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    silent(folder);
+    assert_eq!(recorded(folder, &["--comment", "lost with the catalogue"]), 1);
+    let database = folder.join("runs/.catchment/catalog.sqlite");
+    std::fs::write(&database, "no database at all, as long as it may be").unwrap();
+    let list = stderr(folder, &["catalog", "ls"], 1);
+    assert!(list.contains("is damaged") && list.contains("catchment catalog rebuild"), "{list}");
+
+    let run = output(folder, &["run", "silent.toml", "--seconds", "0.05", "--json"]);
+    assert_eq!(run.status.code(), Some(0));
+    let told = String::from_utf8_lossy(&run.stderr);
+    assert!(told.contains("recording goes on without the catalogue of runs"), "{told}");
+    let summary: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(summary["number"], 2, "it is taken from the file beside");
+
+    // 3: what people had said is gone, and it says so.
+    let rebuilt = json(folder, &["catalog", "rebuild", "--json"], 3);
+    assert_eq!((&rebuilt["runs"], &rebuilt["highest_number"]), (&2.into(), &2.into()));
+    assert!(rebuilt["old_catalog"].as_str().unwrap().contains("is damaged"), "{rebuilt}");
+    assert_eq!(recorded(folder, &[]), 3);
+    assert!(stdout(folder, &["catalog", "rebuild"], 0).starts_with("3 runs, 3 of them"));
 }

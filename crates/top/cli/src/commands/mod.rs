@@ -1,6 +1,7 @@
 //! The commands, a file each.
 
 pub(crate) mod audit;
+pub(crate) mod catalog;
 pub(crate) mod convert;
 pub(crate) mod demo;
 pub(crate) mod emulate;

@@ -2,10 +2,14 @@
 
 use std::path::PathBuf;
 
+use catchment_recorder::Recorder;
+use serde::Serialize;
+
 use crate::commands::report::{Summary, exit_of};
 use crate::config;
 use crate::output::{Exit, Out};
-use crate::session::{Ends, record};
+use crate::register::Register;
+use crate::session::{Ends, record_told};
 use crate::signals::Stop;
 use crate::view::View;
 
@@ -20,9 +24,20 @@ pub(crate) struct Arguments {
     /// Stop after so many built events
     #[arg(long, value_name = "COUNT")]
     events: Option<u64>,
+    /// What the run is for, kept in the catalogue of runs
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    comment: String,
     /// Only check the configuration
     #[arg(long)]
     check: bool,
+}
+
+/// A recording in figures, with its place in the catalogue.
+#[derive(Serialize)]
+struct Numbered<'a> {
+    number: Option<u64>,
+    #[serde(flatten)]
+    summary: &'a Summary,
 }
 
 /// A time of at least a millisecond.
@@ -58,12 +73,24 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let stop = Stop::listen()?;
     let ends = Ends { seconds: arguments.seconds, events: arguments.events };
     let mut view = View::new(out);
-    let recording = record(high.recorder, None, ends, &stop, out, &mut view)?;
+    let mut config = high.recorder;
+    let mut register = Register::take(&mut config, high.number, &arguments.comment)?;
+    let number = register.number();
+    let began = |recorder: &Recorder| register.began(recorder);
+    let recording = match record_told(config, None, ends, &stop, out, &mut view, began) {
+        Ok(recording) => recording,
+        Err(error) => {
+            register.failed(&error);
+            return Err(error);
+        }
+    };
+    register.ended(&recording);
     let summary = Summary::of(&recording);
     if out.json {
-        out.object(&summary)?;
+        out.object(&Numbered { number, summary: &summary })?;
     }
-    out.say(format_args!("Recorded {:.1} s.", recording.seconds))?;
+    let what = number.map_or("Recorded".to_owned(), |number| format!("Run {number} recorded"));
+    out.say(format_args!("{what} {:.1} s.", recording.seconds))?;
     summary.say(&recording, out)?;
     Ok(exit_of(&recording))
 }

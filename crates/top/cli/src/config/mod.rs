@@ -30,6 +30,8 @@ use low::{EmulatorLow, Incomplete, Low, Preset, RoleLow, SourceGroupLow};
 pub(crate) struct High {
     /// The recorder.
     pub(crate) recorder: RecorderConfig,
+    /// The number that the run is to have, if the file says one.
+    pub(crate) number: Option<u64>,
     /// The emulator of its sources, if the file has one; its targets are the sources' addresses.
     pub(crate) emulator: Option<EmulatorConfig>,
 }
@@ -70,7 +72,7 @@ pub(crate) fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
         Some(emulator) => Some(emulate(&located, emulator, &recorder.sources)?),
         None => None,
     };
-    Ok(High { recorder, emulator })
+    Ok(High { recorder, number: low.run.number, emulator })
 }
 
 /// Times that may not be zero, and CPUs that this machine must have.

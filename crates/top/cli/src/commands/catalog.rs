@@ -1,0 +1,337 @@
+//! `catchment catalog`: the runs of a data folder.
+
+use std::path::{Path, PathBuf};
+
+use catchment_catalog::{
+    Catalog, CatalogError, Quality, RebuildReport, RunDetail, RunRow, RunState, Search, rebuild,
+};
+use catchment_model::Utc;
+use catchment_model::units::Bytes;
+
+use crate::output::{Exit, Out, Table, UsageError, grouped, progress};
+
+/// Lists, shows and searches the runs of a folder.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The folder of the runs
+    #[arg(long, value_name = "FOLDER", default_value = "runs", global = true)]
+    folder: PathBuf,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// List the newest runs
+    Ls {
+        #[command(flatten)]
+        page: Page,
+    },
+    /// Show a run: its books, its files, what was said of it
+    Show {
+        /// The run's number
+        number: u64,
+        /// The configuration that it was run with, as it was written
+        #[arg(long)]
+        configuration: bool,
+    },
+    /// Find runs by words, time, quality, state or person
+    Search(SearchArguments),
+    /// Say something of a run
+    Set {
+        /// The run's number
+        number: u64,
+        /// A comment in place of the one that is there
+        #[arg(long, value_name = "TEXT")]
+        comment: Option<String>,
+        /// What its data are worth: unknown, good, questionable, bad, test
+        #[arg(long, value_parser = quality)]
+        quality: Option<Quality>,
+    },
+    /// Make the catalogue again from the runs' files; comments and quality are kept
+    Rebuild,
+}
+
+#[derive(Debug, clap::Args)]
+struct Page {
+    /// So many runs at most
+    #[arg(long, value_name = "COUNT", default_value_t = 25)]
+    limit: usize,
+    /// Only runs with lower numbers
+    #[arg(long, value_name = "NUMBER")]
+    before: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+struct SearchArguments {
+    /// Words in comment, person, folder, identity or reason; a number finds that run
+    words: Vec<String>,
+    /// Runs that had not ended before this time (UTC), such as 2026-11-21 or 2026-11-21T07:42
+    #[arg(long, value_name = "TIME")]
+    since: Option<Utc>,
+    /// Runs that began before this time
+    #[arg(long, value_name = "TIME")]
+    until: Option<Utc>,
+    /// Runs from this number on
+    #[arg(long, value_name = "NUMBER")]
+    from: Option<u64>,
+    /// unknown, good, questionable, bad, test
+    #[arg(long, value_parser = quality)]
+    quality: Option<Quality>,
+    /// starting, recording, complete, fault, interrupted, failed
+    #[arg(long, value_parser = state)]
+    state: Option<RunState>,
+    /// Exactly this person
+    #[arg(long, value_name = "NAME")]
+    who: Option<String>,
+    #[command(flatten)]
+    page: Page,
+}
+
+fn quality(text: &str) -> Result<Quality, String> {
+    let words = Quality::ALL.iter().map(|quality| quality.name()).collect::<Vec<_>>().join(", ");
+    Quality::from_name(text).ok_or_else(|| format!("expected {words}"))
+}
+
+fn state(text: &str) -> Result<RunState, String> {
+    let words = RunState::ALL.iter().map(|state| state.name()).collect::<Vec<_>>().join(", ");
+    RunState::from_name(text).ok_or_else(|| format!("expected {words}"))
+}
+
+pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+    let folder = arguments.folder.as_path();
+    match arguments.what {
+        What::Ls { page } => list(folder, Search::default(), page, out),
+        What::Search(SearchArguments { words, since, until, from, quality, state, who, page }) => {
+            let text = words.join(" ");
+            let search =
+                Search { text, since, until, from, quality, state, who, ..Search::default() };
+            list(folder, search, page, out)
+        }
+        What::Show { number, configuration } => show(folder, number, configuration, out),
+        What::Set { number, comment, quality } => set(folder, number, comment, quality, out),
+        What::Rebuild => again(folder, out),
+    }
+}
+
+fn list(folder: &Path, search: Search, page: Page, out: &mut Out) -> anyhow::Result<Exit> {
+    if page.limit == 0 {
+        anyhow::bail!(UsageError("expected --limit of at least 1, got 0".into()));
+    }
+    let search = Search { limit: Some(page.limit), before: page.before, ..search };
+    let (runs, next) = Catalog::open_read_only(folder)?.page(&search)?;
+    if out.json {
+        out.object(&serde_json::json!({ "runs": runs, "next": next }))?;
+        return Ok(Exit::Done);
+    }
+    let mut table =
+        Table::new(&["run", "state", "started", "seconds", "events", "bytes", "lost", "quality"]);
+    for run in &runs {
+        table.row(cells(run));
+    }
+    // Behind the table, since words stand to the left.
+    let words = runs.iter().map(|run| (run.who.as_str(), first_line(&run.comment)));
+    let words = std::iter::once(("who", "comment".to_owned())).chain(words);
+    let width = words.clone().map(|(who, _)| who.chars().count()).max().unwrap_or(0);
+    for (line, (who, comment)) in table.lines().into_iter().zip(words) {
+        out.line(format!("{line}  {who:<width$}  {comment}").trim_end())?;
+    }
+    if runs.is_empty() {
+        out.line("  no run is like that")?;
+    }
+    if let Some(next) = next {
+        out.line(format_args!("  more: --before {next}"))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn cells(run: &RunRow) -> [String; 8] {
+    let count = |count: Option<u64>| count.map_or("-".to_owned(), grouped);
+    let seconds = run.started.zip(run.ended).map_or("-".to_owned(), |(start, end)| {
+        grouped(end.0.saturating_sub(start.0) / 1_000_000_000)
+    });
+    [
+        run.number.to_string(),
+        run.state.name().to_owned(),
+        run.started.or(Some(run.taken)).map(moment).unwrap_or_default(),
+        seconds,
+        count(run.events),
+        run.bytes.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string()),
+        count(run.loss_count),
+        run.quality.name().to_owned(),
+    ]
+}
+
+/// A time as people read it: `2026-11-21 07:42:23`.
+fn moment(time: Utc) -> String {
+    let text = time.to_string();
+    text.split('.').next().unwrap_or_default().replace('T', " ")
+}
+
+fn first_line(comment: &str) -> String {
+    let line = comment.lines().next().unwrap_or_default();
+    let mut short: String = line.chars().take(COMMENT_CHARS_SHOWN).collect();
+    if short.len() < comment.len() {
+        short.push_str(" ...");
+    }
+    short.replace('\t', " ")
+}
+
+fn show(folder: &Path, number: u64, text: bool, out: &mut Out) -> anyhow::Result<Exit> {
+    let catalog = Catalog::open_read_only(folder)?;
+    let detail = catalog.run(number)?;
+    if text {
+        let version = detail.run.configuration;
+        let Some(version) = version else {
+            anyhow::bail!("run {number} has no configuration in the catalogue")
+        };
+        let configuration = catalog.configuration(version)?;
+        if out.json {
+            out.object(&configuration)?;
+        } else {
+            out.bytes(configuration.text.as_bytes())?;
+        }
+        return Ok(Exit::Done);
+    }
+    let (frames, copies) = (catalog.frames(number)?, catalog.copies(number)?);
+    if out.json {
+        let mut object = serde_json::to_value(&detail)?;
+        object["frame_list"] = serde_json::to_value(&frames)?;
+        object["copies"] = serde_json::to_value(&copies)?;
+        out.object(&object)?;
+        return Ok(Exit::Done);
+    }
+    say(&catalog, &detail, out)?;
+    for copy in &copies {
+        out.line(format_args!(
+            "  copy of file {}: {}, {}, {}",
+            copy.file,
+            copy.place,
+            Bytes(copy.bytes),
+            copy.checksum
+        ))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn say(catalog: &Catalog, detail: &RunDetail, out: &mut Out) -> anyhow::Result<()> {
+    let run = &detail.run;
+    let reason = run.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
+    out.line(format_args!("run {} ({}{reason})", run.number, run.state))?;
+    let time = |time: Option<Utc>| time.map_or("-".to_owned(), moment);
+    out.line(format_args!("  time           {} to {} UTC", time(run.started), time(run.ended)))?;
+    if let Some(folder) = catalog.folder_of(run) {
+        out.line(format_args!("  folder         {}", folder.display()))?;
+    }
+    if let Some(id) = run.id {
+        out.line(format_args!("  identity       {id}"))?;
+    }
+    if let Some(number) = run.number_in_files {
+        out.line(format_args!("  in its files   number {number}"))?;
+    }
+    out.line(format_args!("  who            {}", run.who))?;
+    out.line(format_args!("  quality        {}", run.quality))?;
+    if let Some(version) = run.configuration {
+        out.line(format_args!("  configuration  {version}"))?;
+    }
+    for (index, line) in run.comment.lines().enumerate() {
+        let what = if index == 0 { "comment" } else { "" };
+        out.line(format_args!("  {what:<13}  {line}"))?;
+    }
+    if let Some(lost) = run.loss_count {
+        out.line(format_args!("  lost           {}", grouped(lost)))?;
+    }
+    for (entry, count) in &detail.ledger {
+        out.line(format_args!("  {entry:<32} {:>18}", grouped(*count)))?;
+    }
+    if !detail.file_rows.is_empty() {
+        let mut table = Table::new(&["file", "bytes", "frames", "events", "closed"]);
+        for file in &detail.file_rows {
+            let closed = if file.closed { "yes" } else { "no" };
+            let bytes = Bytes(file.bytes).to_string();
+            let (frames, events) = (grouped(file.frames), grouped(file.events));
+            table.row([file.name.clone(), bytes, frames, events, closed.to_owned()]);
+        }
+        for line in table.lines() {
+            out.line(line)?;
+        }
+    }
+    Ok(())
+}
+
+fn set(
+    folder: &Path,
+    number: u64,
+    comment: Option<String>,
+    quality: Option<Quality>,
+    out: &mut Out,
+) -> anyhow::Result<Exit> {
+    if comment.is_none() && quality.is_none() {
+        anyhow::bail!(UsageError("expected --comment or --quality".into()));
+    }
+    let usage = |error: CatalogError| match error {
+        CatalogError::Text { .. } => anyhow::Error::new(UsageError(error.to_string())),
+        error => error.into(),
+    };
+    // To change what is there, not to make a catalogue where there is none.
+    drop(Catalog::open_read_only(folder)?);
+    let mut catalog = Catalog::open(folder)?;
+    if let Some(comment) = comment {
+        catalog.set_comment(number, &comment).map_err(usage)?;
+    }
+    if let Some(quality) = quality {
+        catalog.set_quality(number, quality)?;
+    }
+    if out.json {
+        out.object(&catalog.run(number)?)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn again(folder: &Path, out: &mut Out) -> anyhow::Result<Exit> {
+    let bar = progress(out, "reading runs", 0);
+    let report = rebuild(folder, |done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    })?;
+    bar.finish_and_clear();
+    if out.json {
+        out.object(&report)?;
+    } else {
+        say_rebuilt(&report, out)?;
+    }
+    // What people had said of some runs may be gone.
+    let whole = report.old_catalog.is_none() && report.problems.is_empty();
+    Ok(if whole { Exit::Done } else { Exit::Loss })
+}
+
+fn say_rebuilt(report: &RebuildReport, out: &mut Out) -> anyhow::Result<()> {
+    out.line(format_args!(
+        "{} runs, {} of them with files here; the highest number is {}.",
+        grouped(report.runs as u64),
+        grouped(report.runs_with_files as u64),
+        report.highest_number
+    ))?;
+    for number in &report.interrupted {
+        out.line(format_args!("  run {number} was interrupted"))?;
+    }
+    for run in &report.renumbered {
+        let said = match run.number_in_files {
+            0 => "have no number".to_owned(),
+            number => format!("say {number}, which is another run's"),
+        };
+        out.line(format_args!("  run {} is {}: its files {said}", run.number, run.folder))?;
+    }
+    for problem in &report.problems {
+        out.line(format_args!("  {problem}"))?;
+    }
+    if let Some(problem) = &report.old_catalog {
+        out.line(format_args!("  the old catalogue could not be read in full: {problem}"))?;
+    }
+    if let Some(path) = &report.kept_as {
+        out.line(format_args!("  the old catalogue is kept as {}", path.display()))?;
+    }
+    Ok(())
+}
+
+const COMMENT_CHARS_SHOWN: usize = 40;
