@@ -7,6 +7,7 @@ use catchment_storage::StorageError;
 use pyo3::PyErr;
 use pyo3::exceptions::PyOSError;
 
+pyo3::import_exception!(catchment._errors, CatalogError);
 pyo3::import_exception!(catchment._errors, CatchmentError);
 pyo3::import_exception!(catchment._errors, FileError);
 pyo3::import_exception!(catchment._errors, RunClosedError);
@@ -40,6 +41,23 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
         | StorageError::Unwritable { .. }) => CatchmentError::new_err(error.to_string()),
     }
 }
+
+/// The same for what is wrong with a catalogue.
+pub(crate) fn catalog_error(error: catchment_catalog::CatalogError) -> PyErr {
+    match error {
+        catchment_catalog::CatalogError::Missing { folder } => {
+            let missing = io::Error::from_raw_os_error(NO_SUCH_FILE);
+            os_error(&folder.join(catchment_catalog::CATALOG_FOLDER), &missing)
+        }
+        error => match error.as_system() {
+            Some((path, source)) => os_error(path, source),
+            None => CatalogError::new_err(error.to_string()),
+        },
+    }
+}
+
+/// ENOENT.
+const NO_SUCH_FILE: i32 = 2;
 
 /// `OSError` makes itself a `FileNotFoundError` or whatever its number says.
 fn os_error(path: &Path, source: &io::Error) -> PyErr {

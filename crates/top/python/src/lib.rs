@@ -1,9 +1,10 @@
 //! The Python package catchment: its native module.
 //!
 //! `run.rs` is a run and its sources, `events.rs`, `frames.rs` and `fragments.rs` what they hold,
-//! `ledger.rs` the books; `views.rs` is the one place where memory becomes a numpy array. The
+//! `ledger.rs` the books; `catalog.rs` is the catalogue of runs; `views.rs` is the one place where memory becomes a numpy array. The
 //! interpreter's lock is released while files are read and columns decompressed.
 
+mod catalog;
 mod channels;
 mod codecs;
 mod errors;
@@ -27,6 +28,8 @@ use crate::errors::{CatchmentError, python_error};
 mod _native {
     use super::*;
 
+    #[pymodule_export]
+    use crate::catalog::{catalog_runs_json, catalog_show_json};
     #[pymodule_export]
     use crate::channels::{ChannelReader, sample_times};
     #[pymodule_export]
@@ -77,8 +80,8 @@ mod _native {
         });
         serde_json::to_string(&report.map_err(python_error)?).map_err(json_error)
     }
+}
 
-    fn json_error(error: serde_json::Error) -> PyErr {
-        CatchmentError::new_err(error.to_string())
-    }
+fn json_error(error: serde_json::Error) -> PyErr {
+    CatchmentError::new_err(error.to_string())
 }

@@ -12,14 +12,25 @@
         strain.numpy(start, stop), strain.xarray(), strain.pandas(), strain.dask
         run.trend("L1:STRAIN", "minute").mean
 
+    catchment.catalog("runs").pandas()             # what was recorded, when, by whom
+
 Arrays of events are read-only views of the memory that a column was read into; they keep it alive.
 Only the columns that are asked for are read, and the checksum of each one that is read whole is
 checked. A range of samples within a column that is not compressed is read without the rest of it,
 and so unchecked: `catchment.verify`, or `catchment inspect --verify`, checks everything.
 """
 
+from catchment._catalog import (
+    Catalog,
+    CatalogCopy,
+    CatalogFile,
+    CatalogFrames,
+    CatalogRun,
+    catalog,
+)
 from catchment._channels import Channel, Piece, Segment
 from catchment._errors import (
+    CatalogError,
     CatchmentError,
     DamageWarning,
     FileError,
@@ -58,6 +69,12 @@ from catchment._reports import (
 
 __all__ = [
     "AuditReport",
+    "Catalog",
+    "CatalogCopy",
+    "CatalogError",
+    "CatalogFile",
+    "CatalogFrames",
+    "CatalogRun",
     "CatchmentError",
     "Channel",
     "DamageWarning",
@@ -88,6 +105,7 @@ __all__ = [
     "VerifyReport",
     "__version__",
     "audit",
+    "catalog",
     "open",
     "verify",
 ]

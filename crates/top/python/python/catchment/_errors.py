@@ -13,6 +13,10 @@ class FileError(CatchmentError):
     """
 
 
+class CatalogError(CatchmentError):
+    """A catalogue of runs that is damaged or newer than this package, or a run that it lacks."""
+
+
 class RunClosedError(CatchmentError, ValueError):
     """The run was closed by `close` or at the end of its `with` block."""
 
