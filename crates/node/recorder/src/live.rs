@@ -102,7 +102,8 @@ counters! {
     bytes_written,
     /// Fragments from a source number that is not configured.
     fragments_unconfigured,
-    /// Channels' samples that are in no trend, because their second had been written.
+    /// Channels' samples that are in no trend: their second had been written, or their frame's clock was
+    /// far ahead of the next one's.
     trend_samples_late,
     /// Rows of trends that are in no file, because the disk refused for too long.
     trend_rows_lost,

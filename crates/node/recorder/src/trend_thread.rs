@@ -28,6 +28,8 @@ use crate::write::RunIdentity;
 const COUNTERS_EVERY: Duration = Duration::from_millis(250);
 /// Sources and links that have counters of their own, if there are no more.
 const SOURCES_MAX: usize = 128;
+/// A frame that is further ahead of those before it may be a wrong clock's.
+const AHEAD_NS: u64 = 86_400_000_000_000;
 /// What of a source has a trend.
 const OF_SOURCE: [Entry; 6] = [
     Entry::PacketsReceived,
@@ -82,6 +84,12 @@ pub(crate) struct Trends {
     /// The place among the series of files of each channel that has a trend.
     places: Vec<Option<usize>>,
     channel_files: Option<TrendFiles>,
+    /// The last frame, if it is far ahead of those before: the next one says whether its clock was right.
+    held: Option<FrameSeconds>,
+    /// Up to where frames came, in the channels' time scale.
+    until_ns: Option<u64>,
+    time_scale: TimeScale,
+    samples_ahead: u64,
     counters: Vec<(Counter, CounterTrend)>,
     counter_files: TrendFiles,
     counted_ns: u64,
@@ -92,6 +100,13 @@ pub(crate) fn memory_bytes(config: &RecorderConfig) -> usize {
     let channels = config.links.iter().map(|link| link.channels.len()).sum();
     let of_channels = if channels > 0 { TrendFiles::memory_bytes(channels) } else { 0 };
     of_channels + TrendFiles::memory_bytes(counters(config).len())
+}
+
+impl FrameSeconds {
+    fn samples(&self) -> u64 {
+        let seconds = self.channels.iter().flat_map(|(_, seconds)| seconds);
+        seconds.map(|(_, accumulator)| accumulator.n()).sum()
+    }
 }
 
 impl TrendPlan {
@@ -149,6 +164,7 @@ impl Trends {
         for (series, (place, _)) in plan.channels.iter().enumerate() {
             places[*place] = Some(series);
         }
+        let time_scale = channels.first().map_or(TimeScale::Utc, |channel| channel.time_scale);
         let any = !channels.is_empty();
         let channel_files = any.then(|| plan.files(folder.clone(), channels)).transpose()?;
         let one_hertz = SampleRate::new(1, 1).expect("a rate");
@@ -164,6 +180,10 @@ impl Trends {
             series: vec![TrendSeries::new(); plan.channel_count],
             places,
             channel_files,
+            held: None,
+            until_ns: None,
+            time_scale,
+            samples_ahead: 0,
             counters: plan.counters.iter().map(|(_, of)| (*of, CounterTrend::new())).collect(),
             counter_files: plan.files(folder.join("counters"), counters)?,
             counted_ns: 0,
@@ -174,7 +194,7 @@ impl Trends {
     pub(crate) fn run(mut self) {
         loop {
             match self.frames.recv_timeout(COUNTERS_EVERY) {
-                Ok(frame) => self.take(&frame),
+                Ok(frame) => self.take(frame),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -187,7 +207,30 @@ impl Trends {
         self.finish();
     }
 
-    fn take(&mut self, frame: &FrameSeconds) {
+    /// Takes a frame, or holds it: rows go on in time only, so that one frame from the future would leave
+    /// no trend to all that come behind it.
+    fn take(&mut self, frame: FrameSeconds) {
+        if let Some(held) = self.held.take() {
+            match frame.until_ns.saturating_add(AHEAD_NS) < held.until_ns {
+                true => self.samples_ahead += held.samples(),
+                false => self.merge(&held),
+            }
+        }
+        // The first is compared with the recorder's own clock, which may be behind it, or the data of old.
+        let ahead_ns = match self.until_ns {
+            Some(until_ns) => frame.until_ns.saturating_sub(until_ns),
+            None => TimeScale::Utc
+                .convert_ns(self.time_scale, self.clock.now_ns())
+                .abs_diff(frame.until_ns),
+        };
+        match ahead_ns > AHEAD_NS {
+            true => self.held = Some(frame),
+            false => self.merge(&frame),
+        }
+    }
+
+    fn merge(&mut self, frame: &FrameSeconds) {
+        self.until_ns = Some(frame.until_ns);
         for (channel, seconds) in &frame.channels {
             for (second, accumulator) in seconds {
                 self.series[*channel].add_second(*second, accumulator);
@@ -212,6 +255,9 @@ impl Trends {
     }
 
     fn finish(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.merge(&held);
+        }
         self.keep_channels(TrendSeries::finish);
         let ended = self.channel_files.as_mut().map(|files| files.finish(true).map(drop));
         self.note(ended);
@@ -237,8 +283,8 @@ impl Trends {
             self.live.warn_once(format!("trends: {error}"));
         }
         let counters = &self.live.counters;
-        let late = self.series.iter().map(TrendSeries::late_samples).sum();
-        counters.trend_samples_late.store(late, Relaxed);
+        let late: u64 = self.series.iter().map(TrendSeries::late_samples).sum();
+        counters.trend_samples_late.store(late + self.samples_ahead, Relaxed);
         let lost = self.channel_files.as_ref().map_or(0, TrendFiles::rows_lost);
         counters.trend_rows_lost.store(lost + self.counter_files.rows_lost(), Relaxed);
     }
