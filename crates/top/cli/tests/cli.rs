@@ -3,6 +3,7 @@
 mod support;
 
 use std::io::{BufRead, Read};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use catchment_emulator::{Content, EmulatorConfig, hades_90};
