@@ -38,5 +38,5 @@ pub use config::{
     SourceConfig, WriteConfig, default_memory_bytes,
 };
 pub use links::{ChannelConfig, LinkConfig};
-pub use live::{Counts, Fill, MalformedPacket, RunSummary, Snapshot, State};
+pub use live::{Counts, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State};
 pub use recorder::{Recorder, RecorderError};

@@ -1,7 +1,7 @@
 //! What can be seen of a recorder while it runs.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use catchment_disk::DiskStats;
@@ -30,7 +30,20 @@ pub(crate) struct Live {
     pub(crate) threads: Arc<ThreadTimes>,
     pub(crate) fills: Mutex<Vec<Arc<FillLevel>>>,
     pub(crate) counters: Counters,
+    /// Whether frames are discarded, since somebody paused the run.
+    pub(crate) paused: AtomicBool,
     state: Mutex<Reported>,
+}
+
+/// Looks at a recorder, also while it starts to end and when it has ended.
+#[derive(Clone, Debug)]
+pub struct Observer(pub(crate) Arc<Live>);
+
+impl Observer {
+    /// The recorder now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.0.snapshot()
+    }
 }
 
 struct Reported {
@@ -154,6 +167,7 @@ impl Live {
             threads: Arc::default(),
             fills: Mutex::default(),
             counters: Counters::default(),
+            paused: AtomicBool::new(false),
             state: Mutex::new(Reported {
                 state: State::Recording,
                 files: Vec::new(),

@@ -16,7 +16,7 @@ use crate::build::{Build, Kind, Side};
 use crate::clock::{Clock, random};
 use crate::config::{ConfigError, RecorderConfig};
 use crate::frame_writer::Sources;
-use crate::live::{Counts, Live, RunSummary, Snapshot, State};
+use crate::live::{Counts, Live, Observer, RunSummary, Snapshot, State};
 use crate::trend_thread::{FrameSeconds, TrendPlan, Trends};
 use crate::wiring::{Pools, Wiring};
 use crate::write::{RunIdentity, Write};
@@ -96,6 +96,19 @@ impl Recorder {
     /// # Errors
     /// Anything that would keep it from recording now; nothing is left running.
     pub fn start(config: RecorderConfig) -> Result<Self, RecorderError> {
+        Self::begin(config, false)
+    }
+
+    /// As [`Recorder::start`], but paused: everything is open, and nothing is recorded until
+    /// [`Recorder::pause`] says so.
+    ///
+    /// # Errors
+    /// As [`Recorder::start`].
+    pub fn start_paused(config: RecorderConfig) -> Result<Self, RecorderError> {
+        Self::begin(config, true)
+    }
+
+    fn begin(config: RecorderConfig, paused: bool) -> Result<Self, RecorderError> {
         config.check()?;
         let clock = Clock::start();
         let system = |what| move |source| RecorderError::System { what, source };
@@ -104,6 +117,7 @@ impl Recorder {
         let folder = config.folder.join(&name);
         let live = Arc::new(Live::new(config.ledger_count()));
         config.lowered().into_iter().for_each(|lowered| live.warn_once(lowered));
+        live.paused.store(paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
         let wired = Wiring::of(&config, &live, &stop)?;
         std::fs::create_dir_all(&folder)
@@ -205,6 +219,17 @@ impl Recorder {
     /// Its counts beside the ledger, for whoever wants them often: they are read and nothing is locked.
     pub fn counts(&self) -> Counts {
         self.live.counters.read()
+    }
+
+    /// Discards what comes from now on, countedly (`fragments_discarded_paused`), or records it again.
+    /// Whole frames are discarded, so that no event is torn: it takes effect with the next frame.
+    pub fn pause(&self, paused: bool) {
+        self.live.paused.store(paused, Relaxed);
+    }
+
+    /// What others look at it with.
+    pub fn observer(&self) -> Observer {
+        Observer(Arc::clone(&self.live))
     }
 
     /// The recorder now.

@@ -163,7 +163,12 @@ impl Write {
     fn take(&mut self, mut frame: Frame) {
         self.look_after_disk();
         self.checkpoint_late();
-        self.record(&mut frame);
+        if self.live.paused.load(Relaxed) {
+            let counts = self.frame_writer.count(&frame);
+            self.discard(&counts, Entry::FragmentsDiscardedPaused);
+        } else {
+            self.record(&mut frame);
+        }
         // The build thread may have ended already; then nobody waits for the memory.
         let _ = self.done.send(frame);
     }
@@ -172,7 +177,7 @@ impl Write {
     fn record(&mut self, frame: &mut Frame) {
         let mut counts = self.frame_writer.count(frame);
         let Some(file) = &mut self.current else {
-            self.discard(&counts);
+            self.discard(&counts, Entry::FragmentsDiscardedDisk);
             return;
         };
         let now = self.live.ledger.snapshot();
@@ -284,7 +289,7 @@ impl Write {
                     let number = frame.written.summary.info.sequence;
                     self.sequence = self.sequence.min(number);
                 }
-                self.discard(&frame.counts);
+                self.discard(&frame.counts, Entry::FragmentsDiscardedDisk);
             }
             What::Frame(frame) => {
                 let frame_bytes = frame.written.summary.frame_bytes;
@@ -344,10 +349,10 @@ impl Write {
         }
     }
 
-    fn discard(&self, counts: &[SourceCounts]) {
+    fn discard(&self, counts: &[SourceCounts], reason: Entry) {
         for (source, counts) in counts.iter().enumerate() {
             let source = SourceId(source as u32);
-            self.live.ledger.add(source, Entry::FragmentsDiscardedDisk, counts.fragments);
+            self.live.ledger.add(source, reason, counts.fragments);
             self.live.ledger.add(source, Entry::FragmentsMissingUnrecorded, counts.missing);
         }
     }

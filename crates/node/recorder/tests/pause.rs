@@ -1,0 +1,86 @@
+//! A run that somebody pauses: whole frames are discarded, countedly, and the books balance.
+
+mod support;
+
+use std::net::UdpSocket;
+
+use catchment_model::Entry;
+use catchment_recorder::{Recorder, RecorderConfig};
+use catchment_storage::{Run, Verdict, audit};
+use catchment_wire::hadtu::ByteOrder;
+use support::{config, fragments, packet, senders, total};
+
+/// Sends events from two sources and waits until they are recorded or discarded.
+fn send(recorder: &Recorder, sockets: &[UdpSocket], events: std::ops::Range<u32>) {
+    for event in events {
+        for (source, socket) in sockets.iter().enumerate() {
+            let packet = packet(source as u32, ByteOrder::Big, &[(event, &[1, 2, 3])]);
+            socket.send(&packet).unwrap();
+        }
+        let received = || recorder.snapshot().ledger.total()[Entry::FragmentsReceived];
+        let expected = u64::from(event) * 2;
+        while received() < expected || recorder.snapshot().ledger.balance().fragments_in_flight > 0
+        {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn quick(folder: &std::path::Path) -> RecorderConfig {
+    let mut config = config(folder, 2);
+    config.frame.time_ns = 1_000_000;
+    config
+}
+
+#[test]
+fn what_comes_during_a_pause_is_counted_and_the_rest_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(quick(folder.path())).unwrap();
+    let sockets = senders(&recorder);
+    send(&recorder, &sockets, 1..11);
+    recorder.pause(true);
+    send(&recorder, &sockets, 11..31);
+    recorder.pause(false);
+    send(&recorder, &sockets, 31..41);
+    let observer = recorder.observer();
+    let summary = recorder.stop().unwrap();
+    assert_eq!(observer.snapshot().ledger, summary.last.ledger);
+    assert_eq!(total(&summary, Entry::FragmentsDiscardedPaused), 40);
+    assert_eq!(total(&summary, Entry::FragmentsRecorded), 40);
+    let balance = summary.last.ledger.balance();
+    assert!(balance.holds() && !balance.lost_data(), "{balance:?}");
+    let run = Run::open(&summary.folder).unwrap();
+    let keys: Vec<u64> = fragments(&run).into_keys().collect();
+    assert_eq!(keys, (1..11).chain(31..41).collect::<Vec<_>>());
+    assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
+}
+
+#[test]
+fn a_recorder_that_starts_paused_records_from_when_it_is_told_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start_paused(quick(folder.path())).unwrap();
+    let sockets = senders(&recorder);
+    send(&recorder, &sockets, 1..6);
+    recorder.pause(false);
+    send(&recorder, &sockets, 6..11);
+    let summary = recorder.stop().unwrap();
+    assert_eq!(total(&summary, Entry::FragmentsDiscardedPaused), 10);
+    let run = Run::open(&summary.folder).unwrap();
+    assert_eq!(fragments(&run).into_keys().collect::<Vec<_>>(), (6..11).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_run_that_ends_paused_closes_its_books() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(quick(folder.path())).unwrap();
+    let sockets = senders(&recorder);
+    send(&recorder, &sockets, 1..6);
+    recorder.pause(true);
+    send(&recorder, &sockets, 6..11);
+    let summary = recorder.stop().unwrap();
+    let run = Run::open(&summary.folder).unwrap();
+    let report = audit(&run).unwrap();
+    assert_eq!(report.verdict, Verdict::Balanced);
+    let recorded = run.recorded_ledger().unwrap().unwrap().total();
+    assert_eq!(recorded[Entry::FragmentsDiscardedPaused], 10);
+}
