@@ -7,6 +7,7 @@
 //! Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 done, with loss.
 
 mod bench;
+mod client;
 mod commands;
 mod config;
 mod export;
@@ -45,6 +46,10 @@ enum Command {
     Demo(commands::demo::Arguments),
     /// Record what a configuration file describes, until stopped
     Run(commands::run::Arguments),
+    /// Ask a node that runs, and tell it what to do
+    Ctl(commands::ctl::Arguments),
+    /// Say who may control a node
+    Token(commands::token::Arguments),
     /// Send what emulated sources send, by a configuration file or a preset
     Emulate(commands::emulate::Arguments),
     /// Write emulated channels straight into files
@@ -107,6 +112,8 @@ fn dispatch(command: Command, out: &mut Out) -> anyhow::Result<Exit> {
     match command {
         Command::Demo(arguments) => commands::demo::run(arguments, out),
         Command::Run(arguments) => commands::run::run(arguments, out),
+        Command::Ctl(arguments) => commands::ctl::run(arguments, out),
+        Command::Token(arguments) => commands::token::run(arguments, out),
         Command::Emulate(arguments) => commands::emulate::run(arguments, out),
         Command::Generate(arguments) => commands::generate::run(arguments, out),
         Command::Inspect(arguments) => commands::inspect::run(arguments, out),

@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod catalog;
 pub(crate) mod convert;
+pub(crate) mod ctl;
 pub(crate) mod demo;
 pub(crate) mod emulate;
 mod emulate_links;
@@ -15,4 +16,6 @@ pub(crate) mod refs;
 pub(crate) mod repair;
 pub(crate) mod report;
 pub(crate) mod run;
+mod run_control;
+pub(crate) mod token;
 pub(crate) mod trend;

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use catchment_control::{LogFormat, LogLevel, Settings, Start};
 use catchment_recorder::Recorder;
 use serde::Serialize;
 
 use crate::commands::report::{Summary, exit_of};
-use crate::config;
+use crate::commands::run_control::serve;
+use crate::config::{self, Address};
 use crate::output::{Exit, Out};
 use crate::register::Register;
 use crate::session::{Ends, record_told};
@@ -24,6 +26,15 @@ pub(crate) struct Arguments {
     /// Stop after so many built events
     #[arg(long, value_name = "COUNT")]
     events: Option<u64>,
+    /// Serve the API and the page there; [control] in the file says more
+    #[arg(long, value_name = "IP:PORT")]
+    listen: Option<Address>,
+    /// With control: begin no run until somebody says so
+    #[arg(long)]
+    manual: bool,
+    /// With control: let everybody who can reach the machine control the node, in clear text
+    #[arg(long)]
+    without_protection: bool,
     /// What the run is for, kept in the catalogue of runs
     #[arg(long, value_name = "TEXT", default_value = "")]
     comment: String,
@@ -70,8 +81,11 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Done);
     }
-    let stop = Stop::listen()?;
     let ends = Ends { seconds: arguments.seconds, events: arguments.events };
+    if let Some((settings, log)) = control(&arguments, &high) {
+        return serve(&arguments.config, settings, log, ends, out);
+    }
+    let stop = Stop::listen()?;
     let mut view = View::new(out);
     let mut config = high.recorder;
     let mut register = Register::take(&mut config, high.number, &arguments.comment)?;
@@ -93,4 +107,24 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     out.say(format_args!("{what} {:.1} s.", recording.seconds))?;
     summary.say(&recording, out)?;
     Ok(exit_of(&recording))
+}
+
+/// How the node is controlled: as the file says, and what the command line says otherwise.
+fn control(
+    arguments: &Arguments,
+    high: &config::High,
+) -> Option<(Settings, (LogFormat, LogLevel))> {
+    let listen = arguments.listen.map(|Address(address)| address);
+    let (mut settings, log) = match (&high.control, listen) {
+        (Some(control), _) => (control.settings.clone(), (control.log, control.level)),
+        (None, Some(address)) => (Settings::new(address), (LogFormat::Text, LogLevel::INFO)),
+        (None, None) => return None,
+    };
+    settings.listen = listen.unwrap_or(settings.listen);
+    settings.without_protection |= arguments.without_protection;
+    settings.comment = Some(arguments.comment.clone()).filter(|comment| !comment.is_empty());
+    if arguments.manual {
+        settings.start = Start::Manual;
+    }
+    Some((settings, log))
 }

@@ -8,6 +8,7 @@ use catchment_model::units::{parse_bytes, parse_duration_ns};
 use catchment_recorder::CodingRule;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
+use super::control::{ActionLow, AlarmLow, ControlLow};
 use super::links::{CodecRuleLow, LinkLow, PayloadLow, RateLow};
 
 /// A file.
@@ -27,6 +28,9 @@ pub(crate) struct Low {
     pub(crate) source_groups: Vec<SourceGroupLow>,
     pub(crate) links: Vec<LinkLow>,
     pub(crate) emulator: Option<EmulatorLow>,
+    pub(crate) control: Option<ControlLow>,
+    pub(crate) alarms: Vec<AlarmLow>,
+    pub(crate) actions: Vec<ActionLow>,
 }
 
 #[derive(Debug, Default, serde::Deserialize)]

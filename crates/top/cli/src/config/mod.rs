@@ -3,6 +3,7 @@
 //! Everything is checked before anything starts. What is wrong is said with file, line, column, what
 //! was expected and what was there.
 
+mod control;
 mod links;
 mod locate;
 mod low;
@@ -19,6 +20,7 @@ use catchment_recorder::{
 };
 use catchment_wire::hadtu::{ByteOrder, PAYLOAD_BYTES_MAX};
 
+pub(crate) use control::Control;
 pub(crate) use locate::{ConfigFileError, near_matches};
 pub(crate) use low::{Address, CodecLow, Rate, Size, SourceEvent, Time};
 
@@ -34,6 +36,10 @@ pub(crate) struct High {
     pub(crate) number: Option<u64>,
     /// The emulator of its sources, if the file has one; its targets are the sources' addresses.
     pub(crate) emulator: Option<EmulatorConfig>,
+    /// How the node is controlled, if the file says.
+    pub(crate) control: Option<Control>,
+    /// Rules of alarms.
+    pub(crate) rules: Vec<catchment_control::Rule>,
 }
 
 /// Reads and checks a file.
@@ -72,7 +78,9 @@ pub(crate) fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
         Some(emulator) => Some(emulate(&located, emulator, &recorder.sources)?),
         None => None,
     };
-    Ok(High { recorder, number: low.run.number, emulator })
+    let control = control::control(&located, &low)?;
+    let rules = control::rules(&located, &low)?;
+    Ok(High { recorder, number: low.run.number, emulator, control, rules })
 }
 
 /// Times that may not be zero, and CPUs that this machine must have.

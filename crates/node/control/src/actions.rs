@@ -1,0 +1,115 @@
+//! What alarms do: programs that are started, webhooks that are called. On a thread of its own with a
+//! bounded queue, so that a webhook that hangs holds up nothing but other webhooks.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+
+use crate::desk::Desk;
+use crate::settings::{Action, What};
+
+/// Actions that wait.
+const QUEUE_MAX: usize = 100;
+
+/// Does what alarms ask for.
+pub(crate) struct Actions {
+    queue: Option<Sender<(Action, String)>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Actions {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system gives none.
+    pub(crate) fn start(desk: &Arc<Desk>) -> std::io::Result<Self> {
+        let (queue, waiting) = bounded(QUEUE_MAX);
+        let desk = Arc::clone(desk);
+        let thread = std::thread::Builder::new().name("control-actions".into());
+        let thread = thread.spawn(move || run(&waiting, &desk))?;
+        Ok(Self { queue: Some(queue), thread: Some(thread) })
+    }
+
+    /// Puts the actions of these names into the queue.
+    pub(crate) fn put(&self, desk: &Desk, names: &[String], alarm: &str) {
+        for name in names {
+            let Some(action) = desk.settings.actions.iter().find(|one| one.name == *name) else {
+                // `log` and `page` are done in any case.
+                if !["log", "page"].contains(&name.as_str()) {
+                    tracing::warn!(action = name, "an alarm names an action that there is not");
+                }
+                continue;
+            };
+            let Some(queue) = &self.queue else { return };
+            if let Err(TrySendError::Full(_)) = queue.try_send((action.clone(), alarm.to_owned())) {
+                desk.counts.actions_dropped.fetch_add(1, Relaxed);
+                tracing::error!(action = name, "too many actions wait: this one is dropped");
+            }
+        }
+    }
+
+    /// Waits for the action under way; those that wait are dropped.
+    pub(crate) fn end(mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            thread.join().ok();
+        }
+    }
+}
+
+fn run(waiting: &Receiver<(Action, String)>, desk: &Desk) {
+    for (action, alarm) in waiting {
+        let done = match &action.what {
+            What::Command(words) => command(words, &alarm, action.timeout),
+            What::Webhook(address) => webhook(address, &alarm, action.timeout),
+        };
+        match done {
+            Ok(()) => tracing::info!(action = action.name, "an alarm's action is done"),
+            Err(error) => {
+                desk.counts.actions_failed.fetch_add(1, Relaxed);
+                tracing::error!(action = action.name, error, "an alarm's action failed");
+            }
+        }
+    }
+}
+
+fn command(words: &[String], alarm: &str, timeout: Duration) -> Result<(), String> {
+    let (program, arguments) = words.split_first().ok_or("no program")?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("{program}: {error}"))?;
+    if let Some(mut input) = child.stdin.take() {
+        // A program that does not read is none the worse for it.
+        input.write_all(alarm.as_bytes()).ok();
+    }
+    let end = Instant::now() + timeout;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => return Err(format!("{program}: {status}")),
+            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(20)),
+            Ok(None) => {
+                child.kill().ok();
+                child.wait().ok();
+                return Err(format!("{program}: not done within {timeout:?}"));
+            }
+            Err(error) => return Err(format!("{program}: {error}")),
+        }
+    }
+}
+
+fn webhook(address: &str, alarm: &str, timeout: Duration) -> Result<(), String> {
+    let config = ureq::Agent::config_builder().timeout_global(Some(timeout)).build();
+    let agent = ureq::Agent::new_with_config(config);
+    let sent = agent.post(address).content_type("application/json").send(alarm);
+    sent.map(|_| ()).map_err(|error| format!("{address}: {error}"))
+}

@@ -1,0 +1,233 @@
+//! Runs, configurations, alarms, logs, history and samples.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Runs, newest first.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct RunList {
+    /// Them.
+    pub runs: Vec<Run>,
+    /// What to give as `before` for older ones.
+    pub next: Option<u64>,
+}
+
+/// A run in the catalogue.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct Run {
+    /// Its number.
+    pub number: u64,
+    /// Its identity.
+    pub id: String,
+    /// When it began.
+    pub started: Option<String>,
+    /// When it ended.
+    pub ended: Option<String>,
+    /// Who started it.
+    pub who: String,
+    /// What was said of it.
+    pub comment: String,
+    /// The version of its configuration.
+    pub configuration: Option<u64>,
+    /// recording, complete, fault, interrupted or failed.
+    pub state: String,
+    /// unknown, good, bad, or what the experiment says.
+    pub quality: String,
+    /// Events on disk.
+    pub events: u64,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Frames on disk.
+    pub frames: u64,
+    /// Files.
+    pub files: u64,
+    /// What was lost.
+    pub loss_count: u64,
+    /// The folder of its files.
+    pub folder: String,
+}
+
+/// Versions of the configuration, newest first.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct ConfigurationList {
+    /// Them.
+    pub configurations: Vec<ConfigurationVersion>,
+    /// The one that the next run will have.
+    pub present: Option<u64>,
+}
+
+/// A version of the configuration.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct ConfigurationVersion {
+    /// Its number.
+    pub version: u64,
+    /// SHA-256 of the text.
+    pub sha256: String,
+    /// When it was first seen.
+    pub time: String,
+    /// Who brought it.
+    pub who: String,
+    /// The text; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// Alarms that are not cleared, and the last that were.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct AlarmList {
+    /// Them.
+    pub alarms: Vec<Alarm>,
+}
+
+/// An alarm.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct Alarm {
+    /// What to acknowledge it by.
+    pub id: String,
+    /// Its rule.
+    pub name: String,
+    /// info, warning or critical.
+    pub severity: String,
+    /// active, latched, acknowledged or cleared.
+    pub state: String,
+    /// What is wrong.
+    pub text: String,
+    /// The value that it was raised for.
+    pub value: Option<f64>,
+    /// The bound that it passed.
+    pub threshold: Option<f64>,
+    /// Since when.
+    pub since: String,
+    /// Who acknowledged it.
+    pub acknowledged_by: Option<String>,
+    /// The source or queue that it is about.
+    pub source: Option<String>,
+}
+
+/// The last lines of the log, newest last.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct LogList {
+    /// Them.
+    pub lines: Vec<LogLine>,
+}
+
+/// A line of the log.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct LogLine {
+    /// Its number since the start: what to give as `before`.
+    pub number: u64,
+    /// When.
+    pub time: String,
+    /// error, warn, info, debug or trace.
+    pub level: String,
+    /// The part of the program.
+    pub target: String,
+    /// What.
+    pub message: String,
+    /// What with.
+    pub fields: BTreeMap<String, String>,
+}
+
+/// The last lines of the audit log, newest last.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct Audit {
+    /// Them.
+    pub lines: Vec<AuditLine>,
+}
+
+/// Who did what.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
+pub struct AuditLine {
+    /// When.
+    pub time: String,
+    /// Who.
+    pub who: String,
+    /// Their role.
+    pub role: String,
+    /// From where.
+    pub from: String,
+    /// What.
+    pub what: String,
+    /// What came of it.
+    pub result: String,
+    /// Their request's id, if it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// What they said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+}
+
+/// Plots.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct History {
+    /// Of the first point.
+    pub start: String,
+    /// Between points.
+    pub step_seconds: f64,
+    /// The values; null where nothing is known.
+    pub series: Series,
+}
+
+/// Values over time.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct Series {
+    /// Events built.
+    pub events_per_second: Vec<Option<f64>>,
+    /// Bytes received.
+    pub bytes_per_second: Vec<Option<f64>>,
+    /// Bytes written.
+    pub bytes_written_per_second: Vec<Option<f64>>,
+    /// What was lost.
+    pub loss_per_second: Vec<Option<f64>>,
+}
+
+/// A source's latest recorded data.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct Sample {
+    /// The source.
+    pub name: String,
+    /// The event's number.
+    pub event: u64,
+    /// When it came.
+    pub time: String,
+    /// The payload in hexadecimal, at most 4,096 bytes of it.
+    pub bytes: String,
+    /// Bytes of the whole payload.
+    pub total_bytes: u64,
+    /// As an array, where its type is known.
+    pub array: Option<SampleArray>,
+    /// Of the last frame's payloads.
+    pub histogram: SampleHistogram,
+}
+
+/// A payload as an array.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct SampleArray {
+    /// Its numbers' type, as numpy names it.
+    pub dtype: String,
+    /// Its shape.
+    pub shape: Vec<u64>,
+    /// The first values, at most 1,024.
+    pub values: Vec<f64>,
+}
+
+/// A histogram.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct SampleHistogram {
+    /// payload_bytes or value.
+    pub what: String,
+    /// Borders of the bins: one more than there are counts.
+    pub edges: Vec<f64>,
+    /// How many in each bin.
+    pub counts: Vec<u64>,
+}
+
+/// Whether the node is alive.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct Health {
+    /// alive.
+    pub status: String,
+}

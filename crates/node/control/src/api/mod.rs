@@ -1,0 +1,22 @@
+//! What the HTTP API says and takes, as types: the OpenAPI document is made from these.
+//!
+//! Times are RFC 3339 in UTC, durations are seconds, counts are numbers.
+
+mod data;
+mod devices;
+mod requests;
+mod state;
+
+pub use data::{
+    Alarm, AlarmList, Audit, AuditLine, ConfigurationList, ConfigurationVersion, Health, History,
+    LogLine, LogList, Run, RunList, Sample, SampleArray, SampleHistogram, Series,
+};
+pub use devices::{Device, DeviceList};
+pub use requests::{
+    Acknowledge, CommandRequest, CommandResult, LogIn, NewConfiguration, NewToken, RunChange,
+    Session, TokenInfo, TokenList, TokenMade,
+};
+pub use state::{
+    AlarmCounts, CommandOffer, Disk, Flow, Loss, NodeInfo, Queue, Rates, RunNow, SourceCounts,
+    SourceList, SourceState, State, UnderWay, Verdict,
+};

@@ -1,0 +1,148 @@
+//! What is asked for, and what came of it.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A command to the node.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommandRequest {
+    /// Chosen by whoever asks, best a UUID: the same id is done once and always answered alike.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
+    pub request: String,
+    /// configure, arm, start, pause, resume, stop, disarm, reset or shutdown.
+    #[schema(max_length = 32)]
+    pub command: String,
+    /// The device; the whole node without.
+    #[serde(default)]
+    #[schema(max_length = 200)]
+    pub device: Option<String>,
+    /// Why, for the books.
+    #[serde(default)]
+    #[schema(max_length = 4000)]
+    pub comment: Option<String>,
+    /// The configuration's version; the present one without.
+    #[serde(default)]
+    pub configuration: Option<u64>,
+}
+
+/// What came of a command.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct CommandResult {
+    /// The request's id.
+    pub request: String,
+    /// What was asked for.
+    pub command: String,
+    /// done, failed or under_way.
+    pub status: String,
+    /// The node's state after it.
+    pub state: String,
+    /// Why it failed.
+    pub reason: Option<String>,
+    /// The run that it began or ended.
+    pub run: Option<u64>,
+    /// Who asked.
+    pub who: String,
+    /// When.
+    pub time: String,
+    /// How long it took, so far.
+    pub seconds: f64,
+}
+
+/// A change to a run's entry in the catalogue.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunChange {
+    /// The new comment.
+    #[serde(default)]
+    #[schema(max_length = 4000)]
+    pub comment: Option<String>,
+    /// unknown, good, bad, or what the experiment says.
+    #[serde(default)]
+    #[schema(max_length = 64)]
+    pub quality: Option<String>,
+}
+
+/// A configuration to keep.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewConfiguration {
+    /// The TOML text.
+    pub text: String,
+}
+
+/// An acknowledgement.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Acknowledge {
+    /// What they said.
+    #[serde(default)]
+    #[schema(max_length = 4000)]
+    pub comment: Option<String>,
+}
+
+/// A token, for a session.
+#[derive(Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogIn {
+    /// As `catchment token add` showed it.
+    #[schema(max_length = 200)]
+    pub token: String,
+}
+
+impl std::fmt::Debug for LogIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LogIn(..)")
+    }
+}
+
+/// Who is asking.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Session {
+    /// The token's name; `local` where there are no tokens.
+    pub name: String,
+    /// viewer, operator or admin.
+    pub role: String,
+    /// To be sent as `X-Catchment-CSRF` with changes, where the session is a cookie.
+    pub csrf: Option<String>,
+}
+
+/// A token to be made.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewToken {
+    /// Its name.
+    #[schema(min_length = 1, max_length = 64)]
+    pub name: String,
+    /// viewer, operator or admin.
+    pub role: String,
+}
+
+/// A token that was made: the only time that it is shown.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TokenMade {
+    /// Its name.
+    pub name: String,
+    /// Its role.
+    pub role: String,
+    /// It.
+    pub token: String,
+}
+
+/// The tokens, without what they are.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TokenList {
+    /// Them.
+    pub tokens: Vec<TokenInfo>,
+}
+
+/// A token, without what it is.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TokenInfo {
+    /// Its name.
+    pub name: String,
+    /// Its role.
+    pub role: String,
+    /// When it was made.
+    pub created: String,
+}

@@ -1,0 +1,231 @@
+//! The catalogue of runs, as control needs it. Opened for each question: see `catchment-catalog`.
+//!
+//! A catalogue that cannot be written prevents no recording: the run's number then comes from the file
+//! beside it, the log and the page say so, and `catchment catalog rebuild` finds the run by its files.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use catchment_catalog::{
+    Catalog, CatalogError, LiveRun, NumberRequest, Quality, RunEnd, RunRow, Search, Totals,
+};
+use catchment_model::Utc;
+use catchment_recorder::{RunSummary, State};
+
+use crate::api;
+use crate::problem::Problem;
+use crate::time::now_ns;
+
+/// The way to the catalogue.
+#[derive(Debug)]
+pub(crate) struct Books {
+    folder: PathBuf,
+    /// What went wrong last, until something goes well.
+    trouble: Mutex<Option<String>>,
+}
+
+impl Books {
+    /// Of the runs in this folder.
+    pub(crate) fn of(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), trouble: Mutex::new(None) }
+    }
+
+    /// What is wrong with the catalogue, if anything is.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Does something with the catalogue, and remembers whether that went well.
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&mut Catalog) -> Result<T, CatalogError>,
+    ) -> Result<T, CatalogError> {
+        let result = Catalog::open(&self.folder).and_then(|mut catalog| work(&mut catalog));
+        let trouble = match &result {
+            Ok(_) => None,
+            // What somebody asked for and is not there is no trouble.
+            Err(CatalogError::NoRun { .. } | CatalogError::NoConfiguration { .. }) => {
+                return result;
+            }
+            Err(CatalogError::Text { .. }) => return result,
+            Err(error) => Some(format!("the catalogue of runs: {error}")),
+        };
+        if let Some(trouble) = &trouble {
+            tracing::warn!(trouble, "the catalogue of runs cannot be used");
+        }
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        result
+    }
+
+    /// Gives a run its number; it is never given again.
+    ///
+    /// # Errors
+    /// Not even the file beside the catalogue can be written.
+    pub(crate) fn take(
+        &self,
+        who: &str,
+        comment: &str,
+        text: &str,
+        wanted: Option<u64>,
+    ) -> Result<LiveRun, CatalogError> {
+        let now = Utc(now_ns());
+        let request = NumberRequest { who, comment, configuration: text, wanted, now };
+        let taken = self.with(|catalog| catalog.next_run_number(&request));
+        taken.or_else(|_| LiveRun::without_catalog(&self.folder, wanted))
+    }
+
+    /// A run records.
+    pub(crate) fn begin(&self, live: &LiveRun, id: catchment_model::RunId, folder: &Path) {
+        // Told by `trouble`; the run goes on.
+        self.with(|catalog| catalog.begin_run(live, id, folder, Utc(now_ns()))).ok();
+    }
+
+    /// A run has ended.
+    pub(crate) fn end(&self, live: &LiveRun, summary: &RunSummary) {
+        let last = &summary.last;
+        let fault = match &last.state {
+            State::Fault { reason } => Some(reason.clone()),
+            State::Recording | State::Stopped => None,
+        };
+        let totals = Totals {
+            events: last.counts.events_recorded,
+            bytes: last.counts.bytes_written,
+            frames: last.counts.frames_recorded,
+            files: last.files.len() as u64,
+            ledger: Some(last.ledger.clone()),
+        };
+        let end = RunEnd { ended: Utc(now_ns()), fault, totals };
+        self.with(|catalog| catalog.end_run(live, &end)).ok();
+        // Its files, for those who look for them later; nothing depends on it.
+        self.with(|catalog| catalog.scan(live.number())).ok();
+    }
+
+    /// A run did not come to a recording.
+    pub(crate) fn fail(&self, live: &LiveRun, why: &str) {
+        self.with(|catalog| catalog.fail_run(live, why, Utc(now_ns()))).ok();
+    }
+
+    /// Runs, newest first.
+    pub(crate) fn list(
+        &self,
+        text: &str,
+        before: Option<u64>,
+        limit: usize,
+        quality: Option<&str>,
+    ) -> Result<api::RunList, Problem> {
+        let quality = quality.map(quality_of).transpose()?;
+        let limit = Some(limit);
+        let search = Search { text: text.into(), before, quality, limit, ..Search::default() };
+        let (rows, next) = self.with(|catalog| catalog.page(&search)).map_err(problem)?;
+        Ok(api::RunList { runs: rows.into_iter().map(run).collect(), next })
+    }
+
+    /// A run.
+    pub(crate) fn run(&self, number: u64) -> Result<api::Run, Problem> {
+        let detail = self.with(|catalog| catalog.run(number)).map_err(problem)?;
+        Ok(run(detail.run))
+    }
+
+    /// A run's ledger without zeros.
+    pub(crate) fn ledger(
+        &self,
+        number: u64,
+    ) -> Result<std::collections::BTreeMap<String, u64>, Problem> {
+        let detail = self.with(|catalog| catalog.run(number)).map_err(problem)?;
+        Ok(detail.ledger.into_iter().collect())
+    }
+
+    /// Changes what people say of a run.
+    pub(crate) fn change(
+        &self,
+        number: u64,
+        comment: Option<&str>,
+        quality: Option<&str>,
+    ) -> Result<(), Problem> {
+        let quality = quality.map(quality_of).transpose()?;
+        self.with(|catalog| {
+            if let Some(comment) = comment {
+                catalog.set_comment(number, comment)?;
+            }
+            quality.map_or(Ok(()), |quality| catalog.set_quality(number, quality))
+        })
+        .map_err(problem)
+    }
+
+    /// The configuration that a run was recorded with.
+    pub(crate) fn configuration_of(&self, number: u64) -> Result<String, Problem> {
+        let found = self.with(|catalog| {
+            let version = catalog.run(number)?.run.configuration;
+            version.map(|version| catalog.configuration(version)).transpose()
+        });
+        let found = found.map_err(problem)?;
+        let none = || Problem::not_found(format_args!("configuration of run {number}"));
+        found.map(|found| found.text).ok_or_else(none)
+    }
+
+    /// Versions of the configuration, newest first.
+    pub(crate) fn configurations(&self) -> Result<Vec<api::ConfigurationVersion>, Problem> {
+        let all = self.with(|catalog| catalog.configurations()).map_err(problem)?;
+        Ok(all.into_iter().map(|about| version(about, None)).collect())
+    }
+
+    /// A version of the configuration.
+    pub(crate) fn configuration(&self, number: u64) -> Result<api::ConfigurationVersion, Problem> {
+        let found = self.with(|catalog| catalog.configuration(number)).map_err(problem)?;
+        Ok(version(found.about, Some(found.text)))
+    }
+
+    /// Keeps a configuration, unless that text is there, and returns its version.
+    pub(crate) fn add_configuration(&self, text: &str, who: &str) -> Result<u64, Problem> {
+        let put = self.with(|catalog| catalog.put_configuration(text, who, Utc(now_ns())));
+        put.map_err(problem)
+    }
+}
+
+fn quality_of(text: &str) -> Result<Quality, Problem> {
+    Quality::from_name(text).ok_or_else(|| {
+        let known: Vec<&str> = Quality::ALL.iter().map(|quality| quality.name()).collect();
+        let detail = format!("quality: expected one of {}, got {text:?}", known.join(", "));
+        Problem::unprocessable(detail).with("field", "quality")
+    })
+}
+
+fn run(row: RunRow) -> api::Run {
+    api::Run {
+        number: row.number,
+        id: row.id.map(|id| id.to_string()).unwrap_or_default(),
+        started: row.started.map(|time| time.to_string()),
+        ended: row.ended.map(|time| time.to_string()),
+        who: row.who,
+        comment: row.comment,
+        configuration: row.configuration,
+        state: row.state.name().into(),
+        quality: row.quality.name().into(),
+        events: row.events.unwrap_or_default(),
+        bytes: row.bytes.unwrap_or_default(),
+        frames: row.frames.unwrap_or_default(),
+        files: row.files.unwrap_or_default(),
+        loss_count: row.loss_count.unwrap_or_default(),
+        folder: row.folder.unwrap_or_default(),
+    }
+}
+
+fn version(
+    about: catchment_catalog::Configuration,
+    text: Option<String>,
+) -> api::ConfigurationVersion {
+    let (version, sha256) = (about.version, about.sha256);
+    let (time, who) = (about.created.to_string(), about.who);
+    api::ConfigurationVersion { version, sha256, time, who, text }
+}
+
+fn problem(error: CatalogError) -> Problem {
+    match error {
+        CatalogError::NoRun { number } => Problem::not_found(format_args!("run {number}")),
+        CatalogError::NoConfiguration { version } => {
+            Problem::not_found(format_args!("configuration {version}"))
+        }
+        CatalogError::Text { .. } => Problem::unprocessable(error.to_string()),
+        error => Problem::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+    }
+}

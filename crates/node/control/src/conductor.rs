@@ -1,0 +1,551 @@
+//! The control thread: a duty cycle that owns the state machine.
+//!
+//! It takes what people ask for, passes orders to devices and their answers back, looks at the
+//! recorder's counters twice a second, and shows what it saw. It never waits for a device, a client or
+//! the network.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use catchment_recorder::State as RecorderState;
+use catchment_run::{
+    Answer, Command, CommandResult, Control, DevicePath, Request, RequestId, Schema, State, Status,
+};
+use catchment_watch::Run;
+use crossbeam_channel::{Receiver, select_biased};
+
+use self::view::alarm;
+use crate::actions::Actions;
+use crate::api;
+use crate::configuration::Configuration;
+use crate::desk::{Ask, Desk, Reply};
+use crate::devices::{Active, Devices, EMULATOR, Job, RECORDER, WRITE};
+use crate::machine;
+use crate::problem::Problem;
+use crate::properties;
+use crate::security::guard::Who;
+use crate::systemd::Manager;
+use crate::time::rfc3339;
+use crate::watching::{Meaning, Moment, Watching};
+
+mod view;
+
+/// How long the thread waits for something to do.
+const IDLE_WAIT: Duration = Duration::from_millis(50);
+/// How often it looks at the recorder.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long a command may take before whoever asked is told that it is under way.
+const ANSWER_WITHIN: Duration = Duration::from_millis(800);
+/// Clients that wait for a command's end.
+const WAITING_MAX: usize = 1_000;
+
+/// What other threads tell this one.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    /// End the run and the node.
+    pub(crate) shutdown: AtomicBool,
+    /// At once.
+    pub(crate) hurry: AtomicBool,
+    /// It has ended.
+    pub(crate) ended: AtomicBool,
+}
+
+/// Time that does not go back: the wall clock at the start, carried on by the monotonic one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    start: Instant,
+    start_ns: u64,
+}
+
+impl Clock {
+    pub(crate) fn start(start_ns: u64) -> Self {
+        Self { start: Instant::now(), start_ns }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.start.elapsed().as_nanos() as u64)
+    }
+}
+
+/// Somebody who waits for a command's end.
+struct Waiting {
+    request: RequestId,
+    until: Instant,
+    reply: Reply<api::CommandResult>,
+}
+
+/// The control thread's state.
+pub(crate) struct Conductor {
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) clock: Clock,
+    pub(crate) asks: Receiver<Ask>,
+    pub(crate) control: Control,
+    pub(crate) devices: Devices,
+    pub(crate) actions: Actions,
+    pub(crate) watching: Watching,
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) signals: Arc<Signals>,
+    pub(crate) manager: Manager,
+    pub(crate) schemas: Arc<std::collections::BTreeMap<String, serde_json::Value>>,
+    pub(crate) own: Own,
+}
+
+/// What only the thread itself sees.
+#[derive(Default)]
+pub(crate) struct Own {
+    waiting: Vec<Waiting>,
+    next_look: Option<Instant>,
+    space: Option<machine::Space>,
+    looks: u64,
+    alarms_changed: u64,
+    /// Who paused the run, and when.
+    paused: Option<(String, String)>,
+    /// Who asked for the command under way, and why.
+    asked: Option<(String, String)>,
+    reported: Option<String>,
+    /// A configuration that a command named, while it is tried.
+    tried: Option<(Arc<Configuration>, Option<u64>, String)>,
+    shutdown_asked: bool,
+    second: u64,
+}
+
+impl Conductor {
+    /// Runs until the node is shut down.
+    pub(crate) fn run(mut self) {
+        let results = self.devices.results.clone();
+        self.look(self.clock.now_ns());
+        while !self.control.ended() {
+            let mut ask = None;
+            let mut done = None;
+            select_biased! {
+                recv(results) -> answer => done = answer.ok(),
+                recv(self.asks) -> asked => ask = asked.ok(),
+                default(IDLE_WAIT) => {}
+            }
+            let now_ns = self.clock.now_ns();
+            if let Some(done) = done {
+                // Late ones are counted by the state machine.
+                let _ = self.control.reply(now_ns, &done.path, done.token, done.result);
+            }
+            if let Some(ask) = ask {
+                self.take(now_ns, ask);
+            }
+            self.heed_signals(now_ns);
+            self.pass_orders(now_ns);
+            self.take_finished();
+            self.answer_waiting();
+            let now = Instant::now();
+            self.manager.alive(now);
+            if self.own.next_look.is_none_or(|next| now >= next) {
+                self.own.next_look = Some(now + LOOK_EVERY);
+                self.look(self.clock.now_ns());
+            }
+        }
+        self.take_finished();
+        self.answer_waiting();
+        self.look(self.clock.now_ns());
+        self.manager.say("STOPPING=1");
+        self.actions.end();
+        self.devices.end();
+        self.signals.ended.store(true, Relaxed);
+    }
+
+    fn take(&mut self, now_ns: u64, ask: Ask) {
+        match ask {
+            Ask::Command(request, who, reply) => self.command(now_ns, request, &who, reply),
+            Ask::Result(id, reply) => {
+                let found = RequestId::new(id).ok().and_then(|id| self.control.result(&id));
+                let found = found.map(|result| self.result(result));
+                // Whoever asked may have gone.
+                reply.send(found.ok_or_else(|| Problem::not_found("such request"))).ok();
+            }
+            Ask::Change(path, values, who, reply) => {
+                reply.send(self.change(&path, &values, &who)).ok();
+            }
+            Ask::Acknowledge(id, comment, who, reply) => {
+                let done = self.acknowledge(now_ns, &id, comment.as_deref(), &who);
+                reply.send(done).ok();
+            }
+            Ask::Configuration(version, text, reply) => {
+                reply.send(self.configure(version, text)).ok();
+            }
+        }
+    }
+
+    fn command(
+        &mut self,
+        now_ns: u64,
+        asked: api::CommandRequest,
+        who: &Who,
+        reply: Reply<api::CommandResult>,
+    ) {
+        let request = match self.request(&asked, who) {
+            Ok(request) => request,
+            Err(problem) => {
+                reply.send(Err(problem)).ok();
+                return;
+            }
+        };
+        let id = request.id.clone();
+        let known = self.control.result(&id).is_some();
+        if let (Some(version), false) = (request.configuration, known) {
+            // Tried first: a version that cannot be had begins nothing.
+            if let Err(problem) = self.try_configuration(version) {
+                reply.send(Err(problem)).ok();
+                return;
+            }
+        }
+        let comment = request.comment.clone().unwrap_or_default();
+        match self.control.request(now_ns, request) {
+            Answer::Started(_) | Answer::Done(_) => {
+                self.own.asked = Some((who.name.clone(), comment));
+                self.wait(id, reply);
+            }
+            Answer::Repeat(_) => self.wait(id, reply),
+            Answer::Refused(refusal) => {
+                self.own.tried = None;
+                let legal = self.control.legal().into_iter().map(Command::name);
+                let legal: Vec<serde_json::Value> = legal.map(Into::into).collect();
+                let problem = Problem::conflict(refusal.to_string())
+                    .with("state", self.control.state().name())
+                    .with("legal", legal);
+                reply.send(Err(problem)).ok();
+            }
+        }
+    }
+
+    fn request(&self, asked: &api::CommandRequest, who: &Who) -> Result<Request, Problem> {
+        let command = Command::from_name(&asked.command).ok_or_else(|| {
+            let known: Vec<&str> = Command::ALL.iter().map(|command| command.name()).collect();
+            let (known, got) = (known.join(", "), &asked.command);
+            Problem::unprocessable(format!("command: expected one of {known}, got {got:?}"))
+                .with("field", "command")
+        })?;
+        let id = RequestId::new(asked.request.clone());
+        let id = id.map_err(|error| Problem::unprocessable(error.to_string()))?;
+        let device = asked.device.clone().map(DevicePath::new).transpose();
+        let device = device.map_err(|error| Problem::unprocessable(error.to_string()))?;
+        let comment = asked.comment.clone();
+        let configuration = asked.configuration;
+        Ok(Request { id, command, device, who: who.name.clone(), comment, configuration })
+    }
+
+    /// Takes a version of the configuration for the command that names it.
+    fn try_configuration(&mut self, version: u64) -> Result<(), Problem> {
+        let text = self.desk.books.configuration(version)?.text.unwrap_or_default();
+        let checked = self.desk.configure.check(&text).map_err(|fault| {
+            Problem::unprocessable(format!("configuration {version}: {}", fault.message))
+        })?;
+        self.fits(&checked)?;
+        self.own.tried = Some((Arc::new(checked), Some(version), text));
+        Ok(())
+    }
+
+    /// Whether a configuration can be had without starting the program anew.
+    fn fits(&self, other: &Configuration) -> Result<(), Problem> {
+        if other.emulator.is_some() != self.configuration.emulator.is_some() {
+            let detail = "a configuration with an emulator, where there was none, or without, \
+                where there was one, needs a new start of the program";
+            return Err(Problem::conflict(detail));
+        }
+        if other.recorder.folder != self.configuration.recorder.folder {
+            let detail = "another run.folder needs a new start of the program";
+            return Err(Problem::conflict(detail));
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, request: RequestId, reply: Reply<api::CommandResult>) {
+        if self.own.waiting.len() >= WAITING_MAX {
+            reply.send(Err(Problem::conflict("too many wait for commands"))).ok();
+            return;
+        }
+        let until = Instant::now() + ANSWER_WITHIN;
+        self.own.waiting.push(Waiting { request, until, reply });
+    }
+
+    fn answer_waiting(&mut self) {
+        let now = Instant::now();
+        for index in (0..self.own.waiting.len()).rev() {
+            let one = &self.own.waiting[index];
+            let result = self.control.result(&one.request);
+            let over = result.as_ref().is_none_or(|result| result.status != Status::UnderWay);
+            if !over && now < one.until && !self.control.ended() {
+                continue;
+            }
+            let one = self.own.waiting.swap_remove(index);
+            let result = result.map(|result| self.result(result));
+            let forgotten = || Problem::not_found("such request");
+            one.reply.send(result.ok_or_else(forgotten)).ok();
+        }
+    }
+
+    fn result(&self, result: CommandResult) -> api::CommandResult {
+        let ended_ns = result.ended_ns.unwrap_or_else(|| self.clock.now_ns());
+        let status = match result.status {
+            Status::UnderWay => "under_way",
+            Status::Done => "done",
+            Status::Failed | Status::Refused => "failed",
+        };
+        let refusal = result.refusal.as_ref().map(ToString::to_string);
+        api::CommandResult {
+            request: result.request.to_string(),
+            command: result.command.name().into(),
+            status: status.into(),
+            state: result.state.name().into(),
+            reason: result.reason.as_ref().map(ToString::to_string).or(refusal),
+            run: result.run,
+            who: result.who,
+            time: rfc3339(result.began_ns),
+            seconds: ended_ns.saturating_sub(result.began_ns) as f64 / 1e9,
+        }
+    }
+
+    fn heed_signals(&mut self, now_ns: u64) {
+        if self.signals.shutdown.load(Relaxed) && !self.own.shutdown_asked {
+            self.own.shutdown_asked = true;
+            if let Ok(id) = RequestId::new(format!("signal-{now_ns}")) {
+                self.control.request(
+                    now_ns,
+                    Request {
+                        id,
+                        command: Command::Shutdown,
+                        device: None,
+                        who: "signal".into(),
+                        comment: None,
+                        configuration: None,
+                    },
+                );
+            }
+        }
+        if self.signals.hurry.load(Relaxed) {
+            self.control.hurry(now_ns);
+        }
+    }
+
+    fn pass_orders(&mut self, now_ns: u64) {
+        for order in self.control.poll(now_ns) {
+            let forward = order.purpose == catchment_run::Purpose::Forward;
+            if forward && let Some((tried, version, text)) = self.own.tried.take() {
+                self.take_up(tried, version, text);
+            }
+            let (who, comment) = self.own.asked.clone().unwrap_or_default();
+            let configuration = Arc::clone(&self.configuration);
+            self.devices.give(Job { order, configuration, who, comment });
+        }
+    }
+
+    fn take_finished(&mut self) {
+        if let (Some(active), Some(under_way)) =
+            (self.devices.shown.active(), self.control.under_way())
+        {
+            use Command::{Arm, Configure, Start};
+            // Until a new run is open, the run that is shown is the one before.
+            let begins = matches!(under_way.command, Configure | Arm | Start);
+            if !(begins && active.ended) {
+                self.control.note_run(active.number);
+            }
+        }
+        for result in self.control.take_finished() {
+            self.own.tried = None;
+            match result.command {
+                Command::Pause if result.status == Status::Done => {
+                    let at = rfc3339(self.clock.now_ns());
+                    self.own.paused = Some((result.who.clone(), at[11..16].to_owned() + " UTC"));
+                }
+                Command::Stop | Command::Reset | Command::Start => self.own.reported = None,
+                _ => {}
+            }
+            let reason = result.reason.as_ref().map(ToString::to_string).unwrap_or_default();
+            let (command, state) = (result.command.name(), result.state.name());
+            match result.status {
+                Status::Failed => {
+                    tracing::error!(command, who = result.who, state, reason, "a command failed");
+                }
+                _ => tracing::info!(command, who = result.who, state, "a command is done"),
+            }
+            // Whoever waits is answered, and whoever looks sees it at once.
+            self.own.next_look = None;
+        }
+    }
+
+    /// What devices report by themselves.
+    fn take_reports(&mut self, now_ns: u64, active: Option<&Active>) {
+        let state = active.map(|active| active.observer.snapshot().state);
+        let fault = match state {
+            Some(RecorderState::Fault { reason }) => Some(reason),
+            _ => None,
+        };
+        if fault == self.own.reported {
+            return;
+        }
+        let thread = |reason: &String| reason.starts_with("the thread ");
+        let (path, state) = match &fault {
+            Some(reason) if thread(reason) => (RECORDER, State::Fault),
+            Some(_) => (WRITE, State::Fault),
+            None => (WRITE, State::Recording),
+        };
+        let Ok(path) = DevicePath::new(path) else { return };
+        let counted = match (&fault, state) {
+            (Some(reason), State::Fault) => {
+                tracing::error!(reason, "recording is in fault");
+                self.control.report(now_ns, &path, State::Fault, reason)
+            }
+            _ => {
+                tracing::info!("recording goes on");
+                let recording = self.control.report(now_ns, &path, State::Recording, "");
+                recording || self.control.report(now_ns, &path, State::Paused, "")
+            }
+        };
+        if !counted {
+            tracing::debug!("a device's report came when it did not matter");
+        }
+        self.own.reported = fault;
+    }
+
+    fn look(&mut self, now_ns: u64) {
+        let active = self.devices.shown.active();
+        let open = active.as_ref().filter(|active| !active.ended);
+        self.take_reports(now_ns, open);
+        if self.own.looks.is_multiple_of(4) || self.own.space.is_none() {
+            self.own.space = machine::space(&self.configuration.recorder.folder);
+        }
+        self.own.looks += 1;
+        let snapshot = active.as_ref().map(|active| Arc::new(active.observer.snapshot()));
+        let reason = self.control.reason().map(ToString::to_string);
+        let under_way = self.control.under_way();
+        let doing = under_way.as_ref().map(|one| format!("{} is under way", one.command));
+        let state = self.control.state();
+        let recorder = DevicePath::new(RECORDER).ok().and_then(|path| self.control.device(&path));
+        // The recorder's own state: another device in fault does not end a run.
+        let of_run = recorder.map_or(state, |device| device.state);
+        let empty = (String::new(), String::new());
+        let (who, since) = self.own.paused.as_ref().unwrap_or(&empty);
+        let flow = match (open, of_run) {
+            (Some(_), State::Paused) => Run::Paused { who, since },
+            (Some(active), State::Recording | State::Fault) => {
+                Run::Recording { since_ns: now_ns.saturating_sub(active.started_ns) }
+            }
+            _ => Run::None(doing.as_deref()),
+        };
+        let meaning = self.watching.look(&Moment {
+            now_ns,
+            run: open.map(|active| (active.number, active.started_ns)),
+            snapshot: snapshot.as_deref(),
+            flow,
+            fault: reason.as_deref().filter(|_| state.is_broken()),
+            addresses: active.as_ref().map_or(&[][..], |active| &active.addresses),
+            disk: self.own.space,
+        });
+        self.act(&meaning);
+        let second = now_ns / 1_000_000_000;
+        if second != self.own.second {
+            self.own.second = second;
+            let rates = &meaning.rates;
+            self.desk.past.push(
+                now_ns,
+                [
+                    rates.events_per_second,
+                    rates.bytes_per_second,
+                    rates.bytes_written_per_second,
+                    rates.loss_per_second,
+                ],
+            );
+        }
+        let view = self.view(now_ns, active, snapshot, meaning);
+        self.desk.show(view);
+    }
+
+    /// Logs what happened to alarms, and does what they ask for.
+    fn act(&mut self, meaning: &Meaning) {
+        use catchment_watch::{ChangeKind, Severity};
+        for change in &meaning.changes {
+            self.own.alarms_changed += 1;
+            let (alarm, text) = (&change.alarm, &change.alarm.text);
+            match (change.kind, alarm.severity) {
+                (ChangeKind::Raised, Severity::Critical) => {
+                    tracing::error!(alarm = alarm.name, "alarm: {text}");
+                }
+                (ChangeKind::Raised, _) => tracing::warn!(alarm = alarm.name, "alarm: {text}"),
+                _ => tracing::info!(alarm = alarm.name, "alarm is {:?}: {text}", change.kind),
+            }
+            if change.kind == ChangeKind::Raised {
+                self.desk.counts.alarms_raised.fetch_add(1, Relaxed);
+            }
+            let json = serde_json::to_string(change).unwrap_or_default();
+            self.actions.put(&self.desk, &change.actions, &json);
+        }
+    }
+
+    fn acknowledge(
+        &mut self,
+        now_ns: u64,
+        id: &str,
+        comment: Option<&str>,
+        who: &Who,
+    ) -> Result<api::Alarm, Problem> {
+        use catchment_watch::AcknowledgeError;
+        let unknown = || Problem::not_found(format_args!("alarm {id}"));
+        let number: u64 = id.parse().map_err(|_| unknown())?;
+        let done = self.watching.alarms().acknowledge(now_ns, number, &who.name, comment);
+        let change = done.map_err(|error| match error {
+            AcknowledgeError::Unknown { .. } => unknown(),
+            error => Problem::conflict(error.to_string()),
+        })?;
+        self.own.alarms_changed += 1;
+        self.own.next_look = None;
+        Ok(alarm(&change.alarm))
+    }
+
+    fn change(
+        &mut self,
+        path: &str,
+        values: &serde_json::Map<String, serde_json::Value>,
+        who: &Who,
+    ) -> Result<api::Device, Problem> {
+        let (_, schema) =
+            properties::of(path, &self.configuration, &self.devices.shown, &self.desk)
+                .ok_or_else(|| Problem::not_found(format_args!("device {path}")))?;
+        let schema = Schema::new(path, schema).map_err(Problem::internal)?;
+        schema.check(values).map_err(|error| Problem::unprocessable(error.to_string()))?;
+        let mut configuration = (*self.configuration).clone();
+        if path == EMULATOR {
+            properties::set_emulator(&mut configuration, values)?;
+        }
+        self.configuration = Arc::new(configuration);
+        tracing::info!(device = path, who = who.name, "properties are changed");
+        self.own.next_look = None;
+        let device = self.device_list().into_iter().find(|device| device.path == path);
+        device.ok_or_else(|| Problem::not_found(format_args!("device {path}")))
+    }
+
+    /// Takes a configuration for the next run; says what is not applied.
+    fn configure(&mut self, version: Option<u64>, text: String) -> Result<Vec<String>, Problem> {
+        let checked = self.desk.configure.check(&text);
+        let checked = checked.map_err(|fault| Problem::unprocessable(fault.message))?;
+        self.fits(&checked)?;
+        let mut notes = Vec::new();
+        if checked.control != self.configuration.control {
+            let note = "[control] has changed: it counts when the program is started anew";
+            notes.push(note.to_owned());
+        }
+        if self.devices.shown.active().is_some_and(|active| !active.ended) {
+            let note = "the run that is open goes on as it began; the next one has the new \
+                configuration";
+            notes.push(note.to_owned());
+        }
+        self.take_up(Arc::new(checked), version, text);
+        Ok(notes)
+    }
+
+    fn take_up(&mut self, configuration: Arc<Configuration>, version: Option<u64>, text: String) {
+        let changed = self.watching.change(&configuration.recorder, &configuration.rules);
+        if let Err(error) = changed {
+            // The check of the configuration has looked at the rules.
+            tracing::error!(%error, "the alarms' rules stay as they were");
+        }
+        self.configuration = configuration;
+        self.desk.set_present(version, text);
+    }
+}

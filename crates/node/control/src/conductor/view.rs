@@ -1,0 +1,189 @@
+//! The node as others see it: made twice a second, swapped in at once.
+
+use std::sync::Arc;
+
+use catchment_run::Command;
+
+use super::Conductor;
+use crate::api;
+use crate::desk::View;
+use crate::devices::Active;
+use crate::properties;
+use crate::time::rfc3339;
+use crate::watching::Meaning;
+
+impl Conductor {
+    pub(super) fn device_list(&self) -> Vec<api::Device> {
+        let shown = &self.devices.shown;
+        let device = |status: catchment_run::DeviceStatus| {
+            let path = status.path.to_string();
+            let found = properties::of(&path, &self.configuration, shown, &self.desk);
+            let values = found.map(|(values, _)| values).unwrap_or_default();
+            api::Device {
+                schema: format!("/api/v1/devices/{path}/schema"),
+                kind: status.kind,
+                state: status.state.name().into(),
+                reason: status.reason.map(|reason| reason.to_string()),
+                commands: status.commands.iter().map(|one| one.name().to_owned()).collect(),
+                properties: values,
+                path,
+            }
+        };
+        let mut devices: Vec<_> = self.control.devices().into_iter().map(device).collect();
+        devices.sort_by(|a, b| a.path.cmp(&b.path));
+        devices
+    }
+
+    pub(super) fn view(
+        &self,
+        now_ns: u64,
+        active: Option<Active>,
+        snapshot: Option<Arc<catchment_recorder::Snapshot>>,
+        meaning: Meaning,
+    ) -> View {
+        let alarms = api::AlarmList { alarms: self.alarm_list() };
+        let folder = active.as_ref().map(|active| active.folder.clone());
+        let state = self.state(now_ns, active, snapshot.as_deref(), &meaning, &alarms);
+        let sources = api::SourceList { sources: meaning.sources };
+        View {
+            state_json: serde_json::to_string(&state).unwrap_or_default().into(),
+            sources_json: serde_json::to_string(&sources).unwrap_or_default().into(),
+            state,
+            sources,
+            devices: self.device_list(),
+            schemas: Arc::clone(&self.schemas),
+            alarms,
+            alarms_changed: self.own.alarms_changed,
+            snapshot,
+            folder,
+        }
+    }
+
+    fn alarm_list(&self) -> Vec<api::Alarm> {
+        self.watching.alarms_seen().iter().map(alarm).collect()
+    }
+
+    fn state(
+        &self,
+        now_ns: u64,
+        active: Option<Active>,
+        snapshot: Option<&catchment_recorder::Snapshot>,
+        meaning: &Meaning,
+        alarms: &api::AlarmList,
+    ) -> api::State {
+        let run = active.as_ref().filter(|active| !active.ended);
+        let number = run.map(|active| active.number);
+        let space = self.own.space;
+        let mut warnings = snapshot.map(|one| one.warnings.clone()).unwrap_or_default();
+        warnings.extend(self.desk.books.trouble());
+        api::State {
+            node: api::NodeInfo {
+                name: self.desk.settings.name.clone(),
+                version: env!("CARGO_PKG_VERSION").into(),
+                started: rfc3339(self.desk.started_ns),
+                uptime_seconds: now_ns.saturating_sub(self.desk.started_ns) as f64 / 1e9,
+            },
+            time: rfc3339(now_ns),
+            verdict: api::Verdict {
+                level: level(meaning.verdict.level).into(),
+                text: meaning.verdict.text.clone(),
+                reasons: meaning.verdict.reasons.clone(),
+            },
+            state: self.control.state().name().into(),
+            reason: self.control.reason().map(ToString::to_string),
+            under_way: self.control.under_way().map(|one| api::UnderWay {
+                request: one.request.to_string(),
+                command: one.command.name().into(),
+                since: rfc3339(one.since_ns),
+                waiting_for: one.waiting_for.iter().map(ToString::to_string).collect(),
+            }),
+            commands: self.control.legal().into_iter().map(|one| offer(one, number)).collect(),
+            run: run.zip(snapshot).map(|(active, snapshot)| run_now(active, snapshot, now_ns)),
+            rates: meaning.rates.clone(),
+            loss: meaning.loss.clone(),
+            dead_time: meaning.dead_time,
+            disk: api::Disk {
+                folder: self.configuration.recorder.folder.display().to_string(),
+                free_bytes: space.map_or(0, |space| space.free_bytes),
+                total_bytes: space.map_or(0, |space| space.total_bytes),
+                hours_left: meaning.hours_left,
+            },
+            flow: meaning.flow.clone(),
+            sources: meaning.counts.clone(),
+            alarms: alarm_counts(alarms),
+            warnings,
+        }
+    }
+}
+
+fn level(level: catchment_watch::Level) -> &'static str {
+    match level {
+        catchment_watch::Level::Good => "good",
+        catchment_watch::Level::Loss => "loss",
+        catchment_watch::Level::NotRecording => "not_recording",
+    }
+}
+
+fn run_now(active: &Active, snapshot: &catchment_recorder::Snapshot, now_ns: u64) -> api::RunNow {
+    let counts = &snapshot.counts;
+    api::RunNow {
+        number: active.number,
+        id: active.id.clone(),
+        folder: active.folder.display().to_string(),
+        started: rfc3339(active.started_ns),
+        seconds: now_ns.saturating_sub(active.started_ns) as f64 / 1e9,
+        who: active.who.clone(),
+        comment: active.comment.clone(),
+        events: counts.events_recorded + counts.slices_recorded,
+        frames: counts.frames_recorded,
+        files: snapshot.files.len() as u64,
+        bytes_written: counts.bytes_written,
+    }
+}
+
+/// A command as the page offers it: with a question where it hurts.
+fn offer(command: Command, run: Option<u64>) -> api::CommandOffer {
+    let confirm = match (command, run) {
+        (Command::Stop, Some(run)) => Some(format!("Ends run {run} for everybody.")),
+        (Command::Pause, Some(run)) => {
+            Some(format!("Data that come are discarded until run {run} is resumed."))
+        }
+        (Command::Reset, Some(run)) => Some(format!("Ends run {run} and forgets the fault.")),
+        (Command::Shutdown, _) => {
+            Some("Ends the run and the program: this page goes with it.".into())
+        }
+        _ => None,
+    };
+    api::CommandOffer { name: command.name().into(), confirm }
+}
+
+/// An alarm as the API says it.
+pub(super) fn alarm(alarm: &catchment_watch::Alarm) -> api::Alarm {
+    let word = |value: serde_json::Result<serde_json::Value>| match value {
+        Ok(serde_json::Value::String(text)) => text,
+        _ => String::new(),
+    };
+    api::Alarm {
+        id: alarm.id.to_string(),
+        name: alarm.name.clone(),
+        severity: word(serde_json::to_value(alarm.severity)),
+        state: word(serde_json::to_value(alarm.state)),
+        text: alarm.text.clone(),
+        value: alarm.value,
+        threshold: Some(alarm.threshold),
+        since: rfc3339(alarm.since_ns),
+        acknowledged_by: alarm.acknowledged_by.clone(),
+        source: alarm.source.clone(),
+    }
+}
+
+fn alarm_counts(list: &api::AlarmList) -> api::AlarmCounts {
+    let open = || list.alarms.iter().filter(|alarm| alarm.state != "cleared");
+    let of = |severity: &str| open().filter(|alarm| alarm.severity == severity).count() as u64;
+    let unseen = open().filter(|alarm| ["active", "latched"].contains(&alarm.state.as_str()));
+    api::AlarmCounts {
+        critical: of("critical"),
+        warning: of("warning"),
+        unacknowledged: unseen.count() as u64,
+    }
+}

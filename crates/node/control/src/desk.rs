@@ -1,0 +1,145 @@
+//! What the control thread and the server share.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use crossbeam_channel::{Sender, TrySendError};
+use tokio::sync::oneshot;
+
+use crate::api;
+use crate::audit::AuditLog;
+use crate::books::Books;
+use crate::configuration::Configure;
+use crate::history::Past;
+use crate::logs::Logs;
+use crate::problem::Problem;
+use crate::security::guard::Who;
+use crate::security::limit::Limit;
+use crate::security::sessions::Sessions;
+use crate::security::tokens::Tokens;
+use crate::settings::Settings;
+
+/// What somebody asks of the control thread.
+pub(crate) enum Ask {
+    /// Do a command.
+    Command(api::CommandRequest, Who, Reply<api::CommandResult>),
+    /// What became of one.
+    Result(String, Reply<api::CommandResult>),
+    /// Change a device's properties.
+    Change(String, serde_json::Map<String, serde_json::Value>, Who, Reply<api::Device>),
+    /// Somebody has seen an alarm, and says something.
+    Acknowledge(String, Option<String>, Who, Reply<api::Alarm>),
+    /// Take this as the configuration of the next run: its version, and the text.
+    Configuration(Option<u64>, String, Reply<Vec<String>>),
+}
+
+/// Where an answer goes.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, Problem>>;
+
+/// The node as the control thread last saw it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct View {
+    pub(crate) state: api::State,
+    pub(crate) sources: api::SourceList,
+    pub(crate) devices: Vec<api::Device>,
+    pub(crate) schemas: Arc<std::collections::BTreeMap<String, serde_json::Value>>,
+    pub(crate) alarms: api::AlarmList,
+    /// As the stream sends them.
+    pub(crate) state_json: Arc<str>,
+    pub(crate) sources_json: Arc<str>,
+    /// Counts up with each change of the alarms.
+    pub(crate) alarms_changed: u64,
+    /// For the metrics.
+    pub(crate) snapshot: Option<Arc<catchment_recorder::Snapshot>>,
+    /// The files of the run, for samples.
+    pub(crate) folder: Option<std::path::PathBuf>,
+}
+
+/// Counts of the server.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) connections: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) problems: AtomicU64,
+    pub(crate) refused_tokens: AtomicU64,
+    pub(crate) streams: AtomicU64,
+    pub(crate) alarms_raised: AtomicU64,
+    pub(crate) actions_failed: AtomicU64,
+    pub(crate) actions_dropped: AtomicU64,
+}
+
+/// What the control thread and the server share.
+pub(crate) struct Desk {
+    pub(crate) settings: Settings,
+    pub(crate) tls: bool,
+    pub(crate) started_ns: u64,
+    pub(crate) asks: Sender<Ask>,
+    pub(crate) tokens: Tokens,
+    pub(crate) sessions: Sessions,
+    pub(crate) requests: Limit,
+    /// Wrong tokens.
+    pub(crate) guesses: Limit,
+    pub(crate) audit: AuditLog,
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) books: Books,
+    pub(crate) past: Past,
+    pub(crate) counts: Counts,
+    pub(crate) configure: Arc<dyn Configure>,
+    /// The present configuration's version and text.
+    pub(crate) configuration: Mutex<(Option<u64>, String)>,
+    pub(crate) view: RwLock<Arc<View>>,
+}
+
+impl Desk {
+    /// The node as it was last seen.
+    pub(crate) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Shows the node.
+    pub(crate) fn show(&self, view: View) {
+        *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+    }
+
+    /// The configuration that the next run will have: its version and its text.
+    pub(crate) fn present(&self) -> (Option<u64>, String) {
+        self.configuration.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says which that is.
+    pub(crate) fn set_present(&self, version: Option<u64>, text: String) {
+        *self.configuration.lock().unwrap_or_else(PoisonError::into_inner) = (version, text);
+    }
+
+    /// Asks the control thread, and waits for the answer.
+    ///
+    /// # Errors
+    /// What it says, or that it is too busy or gone.
+    pub(crate) async fn ask<T>(&self, make: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Problem> {
+        use axum::http::StatusCode;
+        let (reply, answer) = oneshot::channel();
+        let unavailable = |detail: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail);
+        match self.asks.try_send(make(reply)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => return Err(unavailable("too many commands wait")),
+            Err(TrySendError::Disconnected(_)) => return Err(unavailable("the node is ending")),
+        }
+        answer.await.unwrap_or_else(|_| Err(unavailable("the node is ending")))
+    }
+
+    /// Writes to the audit log.
+    pub(crate) fn note(&self, who: &Who, what: impl Into<String>, result: impl Into<String>) {
+        self.audit.write(&api::AuditLine { what: what.into(), result: result.into(), ..line(who) });
+    }
+}
+
+/// A line of the audit log for somebody.
+pub(crate) fn line(who: &Who) -> api::AuditLine {
+    api::AuditLine {
+        time: crate::time::rfc3339(crate::time::now_ns()),
+        who: who.name.clone(),
+        role: who.role.name().into(),
+        from: who.from.clone(),
+        ..api::AuditLine::default()
+    }
+}

@@ -1,0 +1,393 @@
+//! The devices: what does what they are ordered to, each on a thread of its own, so that one that
+//! hangs holds up nobody else.
+//!
+//! ```text
+//! node/catalog            the catalogue of runs
+//! node/recorder           opens and ends the run
+//!   node/recorder/write   |
+//!   node/recorder/build   | threads of the recorder: they follow it, and report their own faults
+//!   node/recorder/receive |
+//! node/emulator           where the configuration has one
+//! ```
+//!
+//! *Armed* is a recorder that runs but is paused: sockets are open, memory is touched, the first file
+//! is there, and what comes is counted as discarded. So *start* is a moment, not a second.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use catchment_catalog::LiveRun;
+use catchment_emulator::{Emulator, EmulatorConfig, EmulatorLive, EmulatorReport};
+use catchment_recorder::{Observer, Recorder, RecorderConfig, RunSummary};
+use catchment_run::{Action, DeviceError, DevicePath, DeviceSpec, Failed, OnFault, Order, State};
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::configuration::Configuration;
+use crate::desk::Desk;
+use crate::time::now_ns;
+
+/// Orders that wait for one device: control gives one at a time, and *safe* after a time-out.
+const ORDERS_MAX: usize = 16;
+
+/// How long devices have to end once the state machine has.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// The recorder's path.
+pub(crate) const RECORDER: &str = "node/recorder";
+/// The write thread's.
+pub(crate) const WRITE: &str = "node/recorder/write";
+/// The emulator's.
+pub(crate) const EMULATOR: &str = "node/emulator";
+/// The catalogue's.
+pub(crate) const CATALOG: &str = "node/catalog";
+
+/// An order with what it needs.
+pub(crate) struct Job {
+    pub(crate) order: Order,
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) who: String,
+    pub(crate) comment: String,
+}
+
+/// What a device answers.
+pub(crate) struct Done {
+    pub(crate) path: DevicePath,
+    pub(crate) token: u64,
+    pub(crate) result: Result<State, Failed>,
+}
+
+/// The run that is open.
+#[derive(Clone, Debug)]
+pub(crate) struct Active {
+    pub(crate) observer: Observer,
+    pub(crate) number: u64,
+    pub(crate) id: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) granted_bytes_min: usize,
+    pub(crate) started_ns: u64,
+    pub(crate) who: String,
+    pub(crate) comment: String,
+    /// How it ended.
+    pub(crate) ended: bool,
+}
+
+/// What devices show of themselves, and of each other.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) active: Mutex<Option<Active>>,
+    pub(crate) emulator: Mutex<Option<Arc<EmulatorLive>>>,
+    /// What runs lost, for the program's exit code.
+    pub(crate) lost: AtomicBool,
+    pub(crate) faults: AtomicBool,
+    /// What the runs came to.
+    pub(crate) summaries: Mutex<Vec<(u64, RunSummary)>>,
+}
+
+impl Shown {
+    pub(crate) fn active(&self) -> Option<Active> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_active(&self, active: Option<Active>) {
+        *self.active.lock().unwrap_or_else(PoisonError::into_inner) = active;
+    }
+
+    fn change_active(&self, change: impl FnOnce(&mut Active)) {
+        if let Some(active) = &mut *self.active.lock().unwrap_or_else(PoisonError::into_inner) {
+            change(active);
+        }
+    }
+}
+
+/// All devices and the ways to them.
+pub(crate) struct Devices {
+    recorder: Sender<Job>,
+    emulator: Sender<Job>,
+    done: Sender<Done>,
+    pub(crate) results: Receiver<Done>,
+    threads: Vec<JoinHandle<()>>,
+    pub(crate) shown: Arc<Shown>,
+}
+
+/// The tree. Data reach the catalogue last.
+pub(crate) fn specs(emulator: bool) -> Result<Vec<DeviceSpec>, DeviceError> {
+    let spec = |path: &str, kind: &str, order| {
+        Ok::<_, DeviceError>(DeviceSpec::new(DevicePath::new(path)?, kind, order))
+    };
+    // A stop waits for the last second of data and for the disk.
+    let recorder = spec(RECORDER, "recorder", 1)?
+        .on_fault(OnFault::StopRun)
+        .timeout(Action::Arm, 30_000_000_000)
+        .timeout(Action::Stop, 30_000_000_000)
+        .timeout(Action::Disarm, 30_000_000_000);
+    let mut specs = vec![
+        spec(CATALOG, "catalogue", 0)?,
+        recorder,
+        spec(WRITE, "writer", 2)?,
+        spec("node/recorder/build", "builder", 3)?,
+        spec("node/recorder/receive", "receiver", 4)?,
+    ];
+    if emulator {
+        specs.push(spec(EMULATOR, "emulator", 5)?);
+    }
+    Ok(specs)
+}
+
+impl Devices {
+    /// Starts the devices' threads.
+    ///
+    /// # Errors
+    /// The system gives none.
+    pub(crate) fn start(desk: &Arc<Desk>) -> std::io::Result<Self> {
+        let (done, results) = bounded(64);
+        let shown: Arc<Shown> = Arc::default();
+        let (recorder, recorder_jobs) = bounded(ORDERS_MAX);
+        let (emulator, emulator_jobs) = bounded(ORDERS_MAX);
+        let mut recording =
+            Recording { desk: Arc::clone(desk), shown: Arc::clone(&shown), open: None };
+        let mut emulating = Emulating { shown: Arc::clone(&shown), running: None };
+        let threads = vec![
+            spawn("control-record", recorder_jobs, done.clone(), move |job| recording.obey(job))?,
+            spawn("control-emulate", emulator_jobs, done.clone(), move |job| emulating.obey(job))?,
+        ];
+        Ok(Self { recorder, emulator, done, results, threads, shown })
+    }
+
+    /// Gives an order to its device.
+    pub(crate) fn give(&self, job: Job) {
+        let way = match job.order.path.as_str() {
+            RECORDER => &self.recorder,
+            EMULATOR => &self.emulator,
+            _ => {
+                // They follow.
+                let Order { path, token, action, .. } = job.order;
+                self.done.send(Done { path, token, result: Ok(action.target()) }).ok();
+                return;
+            }
+        };
+        // A device that has not taken sixteen orders hangs: this one times out as the others did.
+        if way.try_send(job).is_err() {
+            tracing::error!("a device takes no orders");
+        }
+    }
+
+    /// Waits for the devices' threads, which end when they have done their last order; not for one
+    /// that hangs.
+    pub(crate) fn end(self) {
+        let Self { recorder, emulator, done, results, threads, shown } = self;
+        drop((recorder, emulator, done, results));
+        let until = Instant::now() + FAREWELL;
+        for thread in threads {
+            while !thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            if !thread.is_finished() || thread.join().is_err() {
+                tracing::error!(name, "a device's thread hangs, or failed");
+                shown.faults.store(true, Relaxed);
+            }
+        }
+    }
+}
+
+fn spawn(
+    name: &str,
+    jobs: Receiver<Job>,
+    done: Sender<Done>,
+    mut obey: impl FnMut(&Job) -> Result<(), Failed> + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.into()).spawn(move || {
+        for job in jobs {
+            let result = obey(&job).map(|()| job.order.action.target());
+            let Order { path, token, .. } = job.order;
+            // Nobody waits any more when the node has ended.
+            if done.send(Done { path, token, result }).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// A failure after which the device is in that state.
+fn failed(reason: impl std::fmt::Display, state: State) -> Failed {
+    Failed { reason: reason.to_string(), state }
+}
+
+/// The recorder's device.
+struct Recording {
+    desk: Arc<Desk>,
+    shown: Arc<Shown>,
+    open: Option<Open>,
+}
+
+/// A run that is armed or recorded.
+struct Open {
+    recorder: Recorder,
+    live: LiveRun,
+    begun: bool,
+}
+
+impl Recording {
+    fn obey(&mut self, job: &Job) -> Result<(), Failed> {
+        match job.order.action {
+            Action::Configure => {
+                let checked = job.configuration.recorder.check();
+                checked.map_err(|error| failed(error, State::Idle))
+            }
+            Action::Arm => self.arm(job),
+            Action::Start => self.begin(),
+            Action::Pause => self.pause(true),
+            Action::Resume => self.pause(false),
+            Action::Stop | Action::Disarm => self.end(State::Fault),
+            Action::Reset | Action::Safe | Action::Shutdown => self.end(State::Safe),
+        }
+    }
+
+    fn arm(&mut self, job: &Job) -> Result<(), Failed> {
+        let config = &job.configuration.recorder;
+        let wanted = job.configuration.number;
+        let live = self.desk.books.take(&job.who, &job.comment, &config.text, wanted);
+        let live = live.map_err(|error| failed(error, State::Configured))?;
+        let config = RecorderConfig { run_number: live.number(), ..config.clone() };
+        let recorder = match Recorder::start_paused(config) {
+            Ok(recorder) => recorder,
+            Err(error) => {
+                self.desk.books.fail(&live, &error.to_string());
+                return Err(failed(error, State::Configured));
+            }
+        };
+        let granted = recorder.granted_socket_bytes().iter().copied().min();
+        self.shown.set_active(Some(Active {
+            observer: recorder.observer(),
+            number: live.number(),
+            id: recorder.run().to_string(),
+            folder: recorder.folder().to_owned(),
+            addresses: recorder.addresses().to_vec(),
+            granted_bytes_min: granted.unwrap_or(0),
+            started_ns: now_ns(),
+            who: job.who.clone(),
+            comment: job.comment.clone(),
+            ended: false,
+        }));
+        self.open = Some(Open { recorder, live, begun: false });
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<(), Failed> {
+        let Some(open) = &mut self.open else {
+            return Err(failed("there is no run to start", State::Configured));
+        };
+        open.recorder.pause(false);
+        open.begun = true;
+        self.shown.change_active(|active| active.started_ns = now_ns());
+        self.desk.books.begin(&open.live, open.recorder.run(), open.recorder.folder());
+        tracing::info!(run = open.live.number(), folder = %open.recorder.folder().display(),
+            "recording");
+        Ok(())
+    }
+
+    fn pause(&self, paused: bool) -> Result<(), Failed> {
+        let Some(open) = &self.open else {
+            return Err(failed("there is no run", State::Configured));
+        };
+        open.recorder.pause(paused);
+        Ok(())
+    }
+
+    fn end(&mut self, state: State) -> Result<(), Failed> {
+        let Some(Open { recorder, live, begun }) = self.open.take() else { return Ok(()) };
+        let stopped = recorder.stop();
+        self.shown.change_active(|active| active.ended = true);
+        let summary = match stopped {
+            Ok(summary) => summary,
+            Err(error) => {
+                self.shown.faults.store(true, Relaxed);
+                self.desk.books.fail(&live, &error.to_string());
+                return Err(failed(error, state));
+            }
+        };
+        if !begun {
+            self.desk.books.fail(&live, "it was disarmed before it began");
+            return Ok(());
+        }
+        self.desk.books.end(&live, &summary);
+        let balance = summary.last.ledger.balance();
+        let fault = matches!(summary.last.state, catchment_recorder::State::Fault { .. });
+        if balance.lost_data() || fault {
+            self.shown.lost.store(true, Relaxed);
+        }
+        tracing::info!(
+            run = live.number(),
+            events = summary.last.counts.events_recorded,
+            lost = balance.fragments_lost + balance.fragments_dropped,
+            "the run has ended"
+        );
+        let mut summaries = self.shown.summaries.lock().unwrap_or_else(PoisonError::into_inner);
+        // The last is what a program that recorded one run tells of.
+        summaries.clear();
+        summaries.push((live.number(), summary));
+        Ok(())
+    }
+}
+
+/// An emulator that sends, and what ends it.
+type Sending = (JoinHandle<Result<EmulatorReport, String>>, Arc<AtomicBool>);
+
+/// The emulator's device.
+struct Emulating {
+    shown: Arc<Shown>,
+    running: Option<Sending>,
+}
+
+impl Emulating {
+    fn obey(&mut self, job: &Job) -> Result<(), Failed> {
+        match job.order.action {
+            Action::Start => self.begin(job),
+            Action::Stop | Action::Disarm | Action::Reset | Action::Safe | Action::Shutdown => {
+                self.end()
+            }
+            // Detectors do not pause.
+            Action::Configure | Action::Arm | Action::Pause | Action::Resume => Ok(()),
+        }
+    }
+
+    fn begin(&mut self, job: &Job) -> Result<(), Failed> {
+        let broken = |reason: &dyn std::fmt::Display| failed(reason, State::Armed);
+        let Some(config) = job.configuration.emulator.clone() else {
+            return Err(broken(&"the configuration has no emulator any more"));
+        };
+        let Some(active) = self.shown.active() else {
+            return Err(broken(&"there is no recorder to send to"));
+        };
+        // Links come behind the sources.
+        let targets = active.addresses[..config.sources.len().min(active.addresses.len())].to_vec();
+        let emulator = Emulator::new(EmulatorConfig { targets, ..config });
+        let emulator = emulator.map_err(|error| broken(&error))?;
+        let (stop, live): (Arc<AtomicBool>, Arc<EmulatorLive>) = Default::default();
+        let (its_stop, its_live) = (Arc::clone(&stop), Arc::clone(&live));
+        let thread = std::thread::Builder::new()
+            .name("emulate".into())
+            .spawn(move || emulator.run(&its_stop, &its_live).map_err(|error| error.to_string()));
+        self.running = Some((thread.map_err(|error| broken(&error))?, stop));
+        *self.shown.emulator.lock().unwrap_or_else(PoisonError::into_inner) = Some(live);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Failed> {
+        let Some((thread, stop)) = self.running.take() else { return Ok(()) };
+        stop.store(true, Relaxed);
+        match thread.join() {
+            Ok(Ok(report)) => {
+                tracing::info!(events = report.events, "the emulator has sent its last event");
+                Ok(())
+            }
+            Ok(Err(error)) => Err(failed(error, State::Fault)),
+            Err(_) => Err(failed("the emulator's thread failed", State::Fault)),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! A node under control: devices, HTTP API, security, alarms, metrics, logs, the page.
+//!
+//! ```text
+//!  browser, ctl, scripts ── HTTP(S), SSE ──► web (tokio, one thread, nice 5)
+//!                                              │ asks ▲ view
+//!                                              ▼      │
+//!                                control (conductor.rs: core/run, core/watch)
+//!                                  │ orders  ▲ answers        │ looks, twice a second
+//!                                  ▼         │                ▼
+//!                      devices.rs: control-record, control-emulate ──► node/recorder, node/emulator
+//! ```
+//!
+//! The data's threads know nothing of this crate: it reads their counters, and starts and stops them.
+//! Nothing here waits for a client, and the control thread waits for nobody.
+//!
+//! Limits: 512 connections, 100 streams, 1,000 tokens and sessions, bodies of 64 KiB (4 MiB for a
+//! configuration), 10,000 lines of log, five audit files of 8 MiB.
+
+mod actions;
+pub mod api;
+mod audit;
+mod books;
+mod conductor;
+mod configuration;
+mod desk;
+mod devices;
+mod history;
+mod logs;
+mod machine;
+mod node;
+mod problem;
+mod properties;
+mod security;
+mod settings;
+mod systemd;
+mod time;
+mod watching;
+mod web;
+
+pub use catchment_watch::{Condition, Quantity, Rule, Severity};
+pub use configuration::{Configuration, ConfigurationFault, Configure};
+pub use logs::{Format as LogFormat, Logs};
+pub use node::{Ended, Node, NodeError, own_folder};
+pub use problem::{Details, Problem};
+pub use security::roles::Role;
+pub use security::tokens::{TokenEntry, TokenError, TokenFile};
+pub use settings::{Action, Settings, Start, Tls, What};
+pub use tracing::Level as LogLevel;
+pub use web::{metrics_document, openapi};

@@ -1,0 +1,245 @@
+//! Structured logs: to stderr as text or JSON, and the last 10,000 lines in memory for the page.
+//!
+//! A subscriber of our own, since it needs neither spans nor filters: one level for this program's
+//! messages, warnings alone from other crates. A message that repeats is written once in ten seconds
+//! and says how often it came.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::api::LogLine;
+use crate::time::{now_ns, rfc3339};
+
+/// Lines kept for the page.
+pub const LINES_MAX: usize = 10_000;
+/// Bytes of a line's text.
+const TEXT_BYTES_MAX: usize = 4_096;
+/// A message that came within this time is not written again.
+const REPEATED_WITHIN: Duration = Duration::from_secs(10);
+/// Different messages whose repetition is watched.
+const WATCHED_MAX: usize = 1_000;
+
+/// How lines are written to stderr.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Time, level, part, message, fields; without the time and with the level as journald reads it
+    /// where stderr is the journal.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+    /// Not at all.
+    None,
+}
+
+/// The last lines.
+#[derive(Debug)]
+pub struct Logs {
+    lines: Mutex<VecDeque<LogLine>>,
+    count: AtomicU64,
+}
+
+impl Logs {
+    /// The process's logs. The first call decides how lines are written, from then on.
+    pub fn start(format: Format, level: Level) -> Arc<Self> {
+        static LOGS: OnceLock<Arc<Logs>> = OnceLock::new();
+        let logs = LOGS.get_or_init(|| {
+            let logs = Arc::new(Self { lines: Mutex::default(), count: AtomicU64::new(0) });
+            let journal = std::env::var_os("JOURNAL_STREAM").is_some();
+            let repeated = Mutex::default();
+            let writer = Writer { logs: Arc::clone(&logs), format, level, journal, repeated };
+            // Somebody else's subscriber stays, and the page has no lines.
+            tracing::subscriber::set_global_default(writer).ok();
+            logs
+        });
+        Arc::clone(logs)
+    }
+
+    /// Lines of at least that level whose text has `search` in it, older than `before`: the newest
+    /// `limit` of them, oldest first.
+    pub(crate) fn find(
+        &self,
+        least: Level,
+        search: &str,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Vec<LogLine> {
+        let wanted = |line: &&LogLine| {
+            let level: Level = line.level.parse().unwrap_or(Level::ERROR);
+            let older = before.is_none_or(|before| line.number < before);
+            older && level <= least && contains(line, search)
+        };
+        let lines = self.lock();
+        let mut found: Vec<_> = lines.iter().rev().filter(wanted).take(limit).cloned().collect();
+        found.reverse();
+        found
+    }
+
+    /// Lines since that number, for streams; and the number to ask with next.
+    pub(crate) fn since(&self, number: u64) -> (Vec<LogLine>, u64) {
+        let lines = self.lock();
+        let found = lines.iter().rev().take_while(|line| line.number >= number).cloned();
+        let mut found: Vec<_> = found.collect();
+        found.reverse();
+        (found, self.count.load(Relaxed))
+    }
+
+    /// How many lines there were.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Relaxed)
+    }
+
+    fn push(&self, mut line: LogLine) {
+        let mut lines = self.lock();
+        line.number = self.count.fetch_add(1, Relaxed);
+        if lines.len() == LINES_MAX {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<LogLine>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn contains(line: &LogLine, search: &str) -> bool {
+    let search = search.to_lowercase();
+    let has = |text: &str| text.to_lowercase().contains(&search);
+    search.is_empty()
+        || has(&line.message)
+        || has(&line.target)
+        || line.fields.iter().any(|(name, value)| has(name) || has(value))
+}
+
+/// What makes lines of events.
+struct Writer {
+    logs: Arc<Logs>,
+    format: Format,
+    level: Level,
+    journal: bool,
+    repeated: Mutex<HashMap<(String, String), (Instant, u64)>>,
+}
+
+impl Subscriber for Writer {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let ours = metadata.target().starts_with("catchment");
+        *metadata.level() <= if ours { self.level } else { Level::WARN }
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let metadata = event.metadata();
+        let mut line = LogLine {
+            number: 0,
+            time: rfc3339(now_ns()),
+            level: metadata.level().as_str().to_lowercase(),
+            target: metadata.target().to_owned(),
+            message: String::new(),
+            fields: BTreeMap::new(),
+        };
+        event.record(&mut Fields(&mut line));
+        let Some(times) = self.fresh(&line) else { return };
+        if times > 0 {
+            line.fields.insert("repeated".into(), times.to_string());
+        }
+        self.write(&line);
+        self.logs.push(line);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+impl Writer {
+    /// How often the message came unwritten since it was last written; none while it is too soon to
+    /// write it again.
+    fn fresh(&self, line: &LogLine) -> Option<u64> {
+        let mut repeated = self.repeated.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let key = (line.target.clone(), format!("{} {:?}", line.message, line.fields));
+        if let Some((at, times)) = repeated.get_mut(&key) {
+            if now.duration_since(*at) < REPEATED_WITHIN {
+                *times += 1;
+                return None;
+            }
+            *at = now;
+            return Some(std::mem::take(times));
+        }
+        if repeated.len() >= WATCHED_MAX {
+            repeated.retain(|_, (at, _)| now.duration_since(*at) < REPEATED_WITHIN);
+        }
+        if repeated.len() < WATCHED_MAX {
+            repeated.insert(key, (now, 0));
+        }
+        Some(0)
+    }
+
+    fn write(&self, line: &LogLine) {
+        let mut text = match self.format {
+            Format::None => return,
+            Format::Json => serde_json::to_string(line).unwrap_or_default(),
+            Format::Text => text(line, self.journal),
+        };
+        text.push('\n');
+        // A stderr that is closed is nobody to tell.
+        std::io::stderr().write_all(text.as_bytes()).ok();
+    }
+}
+
+fn text(line: &LogLine, journal: bool) -> String {
+    let priority = match line.level.as_str() {
+        "error" => 3,
+        "warn" => 4,
+        "info" => 6,
+        _ => 7,
+    };
+    let mut text = match journal {
+        true => format!("<{priority}>"),
+        false => format!("{} {:5} ", line.time, line.level),
+    };
+    // A line break in a message must not look like another line.
+    text += &line.message.replace('\n', "\\n");
+    for (name, value) in &line.fields {
+        text += &format!(" {name}={value:?}");
+    }
+    text
+}
+
+struct Fields<'a>(&'a mut LogLine);
+
+impl Fields<'_> {
+    fn put(&mut self, field: &Field, mut value: String) {
+        value.truncate(value.floor_char_boundary(TEXT_BYTES_MAX));
+        if field.name() == "message" {
+            self.0.message = value;
+        } else if self.0.fields.len() < 32 {
+            self.0.fields.insert(field.name().to_owned(), value);
+        }
+    }
+}
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.put(field, format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value.to_owned());
+    }
+}

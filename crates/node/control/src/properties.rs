@@ -1,0 +1,165 @@
+//! What each device says of itself, and what can be set.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+
+use catchment_model::Entry;
+use catchment_run::{Kind, Property};
+use serde_json::{Map, Value, json};
+
+use crate::configuration::Configuration;
+use crate::desk::Desk;
+use crate::devices::{CATALOG, EMULATOR, RECORDER, Shown, WRITE};
+use crate::problem::Problem;
+
+/// Values and what they are, in the same order.
+struct Table {
+    values: Map<String, Value>,
+    properties: Vec<Property>,
+}
+
+impl Table {
+    fn add(&mut self, name: &str, kind: Kind, unit: &str, about: &str, value: Value) {
+        let property = Property::new(name, kind, about);
+        self.put(if unit.is_empty() { property } else { property.unit(unit) }, value);
+    }
+
+    fn put(&mut self, property: Property, value: Value) {
+        self.values.insert(property.name.clone(), value);
+        self.properties.push(property);
+    }
+}
+
+/// A device's properties; none where there is no such device.
+pub(crate) fn of(
+    path: &str,
+    configuration: &Configuration,
+    shown: &Shown,
+    desk: &Desk,
+) -> Option<(Map<String, Value>, Vec<Property>)> {
+    let mut table = Table { values: Map::new(), properties: Vec::new() };
+    match path {
+        CATALOG => catalog(&mut table, desk),
+        RECORDER => recorder(&mut table, configuration, shown),
+        WRITE => write(&mut table, configuration, shown),
+        "node/recorder/build" => build(&mut table, configuration, shown),
+        "node/recorder/receive" => receive(&mut table, configuration, shown),
+        EMULATOR => emulator(&mut table, configuration, shown)?,
+        _ => return None,
+    }
+    Some((table.values, table.properties))
+}
+
+fn catalog(table: &mut Table, desk: &Desk) {
+    let trouble = desk.books.trouble();
+    table.add(
+        "usable",
+        Kind::Boolean,
+        "",
+        "whether it could be used last",
+        trouble.is_none().into(),
+    );
+    let trouble = trouble.unwrap_or_default();
+    table.add("trouble", Kind::Text, "", "what went wrong with it last", trouble.into());
+}
+
+fn recorder(table: &mut Table, configuration: &Configuration, shown: &Shown) {
+    let config = &configuration.recorder;
+    let folder = config.folder.display().to_string();
+    table.add("folder", Kind::Text, "", "where runs make their folders", folder.into());
+    let memory = config.memory_bytes.into();
+    table.add("memory_bytes", Kind::Integer, "bytes", "what may be used for data", memory);
+    let sources = config.sources.len().into();
+    table.add("source_count", Kind::Integer, "", "sources of events", sources);
+    table.add("link_count", Kind::Integer, "", "channel links", config.links.len().into());
+    let active = shown.active().filter(|active| !active.ended);
+    let number = active.as_ref().map_or(0, |active| active.number).into();
+    table.add("run_number", Kind::Integer, "", "the run that is open; 0 if none is", number);
+}
+
+fn write(table: &mut Table, configuration: &Configuration, shown: &Shown) {
+    let write = &configuration.recorder.write;
+    let file = write.file_bytes.into();
+    table.add("file_bytes", Kind::Integer, "bytes", "the size at which a file is ended", file);
+    let sync = json!(write.sync_interval_ns as f64 / 1e9);
+    table.add("sync_interval_seconds", Kind::Number, "s", "how often data are made durable", sync);
+    let last = shown.active().map(|active| active.observer.snapshot());
+    let counts = last.as_ref().map(|last| last.counts).unwrap_or_default();
+    let engine = last.as_ref().map_or("", |last| last.engine).into();
+    table.add("engine", Kind::Text, "", "how writes reach the disk", engine);
+    let files = last.as_ref().map_or(0, |last| last.files.len()).into();
+    table.add("file_count", Kind::Integer, "", "files of the run", files);
+    let written = counts.bytes_written.into();
+    table.add("written_bytes", Kind::Integer, "bytes", "bytes of the run", written);
+    let frames = counts.frames_recorded.into();
+    table.add("frame_count", Kind::Integer, "", "frames of the run", frames);
+}
+
+fn build(table: &mut Table, configuration: &Configuration, shown: &Shown) {
+    let timeout = json!(configuration.recorder.build.timeout_ns as f64 / 1e9);
+    table.add("timeout_seconds", Kind::Number, "s", "how long an event waits", timeout);
+    let last = shown.active().map(|active| active.observer.snapshot());
+    let counts = last.map(|last| last.counts).unwrap_or_default();
+    let open = counts.events_open + counts.slices_open;
+    table.add("open_count", Kind::Integer, "", "events and slices that wait", open.into());
+    let complete = counts.events_complete + counts.slices_complete;
+    table.add("complete_count", Kind::Integer, "", "built with all sources", complete.into());
+    let incomplete = counts.events_incomplete + counts.slices_incomplete;
+    table.add("incomplete_count", Kind::Integer, "", "built without some", incomplete.into());
+}
+
+fn receive(table: &mut Table, configuration: &Configuration, shown: &Shown) {
+    let receive = &configuration.recorder.receive;
+    table.add("thread_count", Kind::Integer, "", "receive threads", receive.threads.into());
+    let asked = receive.socket_buffer_bytes.into();
+    table.add("socket_buffer_bytes", Kind::Integer, "bytes", "asked for, per source", asked);
+    let active = shown.active();
+    let granted = active.as_ref().map_or(0, |active| active.granted_bytes_min).into();
+    let about = "the smallest that the system granted";
+    table.add("socket_buffer_granted_bytes", Kind::Integer, "bytes", about, granted);
+    let total = active.map(|active| active.observer.snapshot().ledger.total()).unwrap_or_default();
+    let packets = total[Entry::PacketsReceived].into();
+    table.add("packet_count", Kind::Integer, "", "packets received in this run", packets);
+}
+
+fn emulator(table: &mut Table, configuration: &Configuration, shown: &Shown) -> Option<()> {
+    let config = configuration.emulator.as_ref()?;
+    let rate = Property::new(
+        "rate_hz",
+        Kind::Number,
+        "events per second, from the next run on; 0: as many as can be",
+    );
+    table.put(rate.unit("Hz").range(0.0, 1e9).writable(), json!(config.rate_hz.unwrap_or(0.0)));
+    let seed =
+        Property::new("seed", Kind::Integer, "what payloads are drawn from, from the next run on");
+    table.put(seed.range(0.0, 9e15).writable(), config.seed.into());
+    let sources = config.sources.len().into();
+    table.add("source_count", Kind::Integer, "", "emulated sources", sources);
+    let live = shown.emulator.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let events = live.as_ref().map_or(0, |live| live.events.load(Relaxed)).into();
+    table.add("event_count", Kind::Integer, "", "events sent", events);
+    let packets = live.as_ref().map_or(0, |live| live.packets.load(Relaxed)).into();
+    table.add("packet_count", Kind::Integer, "", "packets sent", packets);
+    Some(())
+}
+
+/// Sets checked values.
+///
+/// # Errors
+/// Values that the emulator does not take.
+pub(crate) fn set_emulator(
+    configuration: &mut Configuration,
+    values: &Map<String, Value>,
+) -> Result<(), Problem> {
+    let Some(config) = &mut configuration.emulator else { return Ok(()) };
+    if let Some(rate) = values.get("rate_hz").and_then(Value::as_f64) {
+        config.rate_hz = (rate > 0.0).then_some(rate);
+    }
+    if let Some(seed) = values.get("seed").and_then(Value::as_u64) {
+        config.seed = seed;
+    }
+    let targets = vec![std::net::SocketAddr::from(([127, 0, 0, 1], 1)); config.sources.len()];
+    let checked = catchment_emulator::EmulatorConfig { targets, ..config.clone() };
+    let tried = catchment_emulator::Emulator::new(checked);
+    tried.map(|_| ()).map_err(|error| Problem::unprocessable(error.to_string()))
+}

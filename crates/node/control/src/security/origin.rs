@@ -1,0 +1,95 @@
+//! Whom a browser talks to, and on whose behalf: Host and Origin.
+//!
+//! A foreign page can make a browser send requests here, and by giving its own name our address (DNS
+//! rebinding) even read the answers. Names are therefore accepted only if somebody configured them;
+//! addresses and `localhost` cannot be rebound. An Origin that is not this host is refused.
+
+use std::net::IpAddr;
+
+use axum::http::{HeaderMap, StatusCode, header};
+
+use crate::problem::Problem;
+
+/// Checks both.
+///
+/// # Errors
+/// 400 without a usable Host, 421 for another's name, 403 for another's page.
+pub(crate) fn check(headers: &HeaderMap, names: &[String]) -> Result<(), Problem> {
+    let text = |name| headers.get(name).map(|value: &header::HeaderValue| value.to_str());
+    let Some(Ok(host)) = text(header::HOST) else {
+        return Err(Problem::bad("expected a Host header, got none or an odd one"));
+    };
+    let name = without_port(host);
+    let known = name.eq_ignore_ascii_case("localhost")
+        || address(name).is_some()
+        || names.iter().any(|one| one.eq_ignore_ascii_case(name));
+    if !known {
+        let detail = format!(
+            "expected an address, localhost or a name in control.names as the Host, got {host:?}"
+        );
+        return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail));
+    }
+    let same = match text(header::ORIGIN) {
+        None => true,
+        Some(Ok(origin)) => {
+            let plain = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
+            plain.is_some_and(|plain| plain.eq_ignore_ascii_case(host))
+        }
+        Some(Err(_)) => false,
+    };
+    let cross = text(header::HeaderName::from_static("sec-fetch-site"))
+        .is_some_and(|site| !matches!(site, Ok("same-origin" | "none")));
+    // Without an Origin, a link from another site may open the page, but nothing more: the guard
+    // lets only GET go on.
+    if !same || (cross && headers.contains_key(header::ORIGIN)) {
+        let detail = "requests from pages of other sites are refused";
+        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+    }
+    Ok(())
+}
+
+fn without_port(host: &str) -> &str {
+    if host.starts_with('[') {
+        return host.find(']').map_or(host, |end| &host[..=end]);
+    }
+    host.split_once(':').map_or(host, |(name, _)| name)
+}
+
+fn address(name: &str) -> Option<IpAddr> {
+    let plain = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+    plain.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(host: &str, origin: Option<&str>) -> u16 {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, origin.parse().unwrap());
+        }
+        check(&headers, &["daq.example".into()]).map_or_else(|problem| problem.status, |()| 200)
+    }
+
+    #[test]
+    fn names_that_nobody_configured_are_refused() {
+        for host in ["127.0.0.1:7000", "localhost:7000", "[::1]:7000", "10.1.2.3", "DAQ.example:1"]
+        {
+            assert_eq!(status(host, None), 200, "{host}");
+        }
+        for host in ["evil.example", "127.0.0.1.evil.example:7000", "localhost.evil", ""] {
+            assert_eq!(status(host, None), 421, "{host}");
+        }
+        assert_eq!(check(&HeaderMap::new(), &[]).unwrap_err().status, 400);
+    }
+
+    #[test]
+    fn pages_of_others_are_refused() {
+        assert_eq!(status("localhost:7000", Some("http://localhost:7000")), 200);
+        for origin in ["http://localhost:7001", "https://evil.example", "null", "localhost:7000"] {
+            assert_eq!(status("localhost:7000", Some(origin)), 403, "{origin}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! TLS: certificates that somebody gave, or one that the node makes for itself.
+
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::settings::Tls;
+use crate::time::{now_ns, rfc3339};
+
+/// A certificate of our own is made anew when it is that old.
+const OWN_AGE_MAX: Duration = Duration::from_secs(365 * 86_400);
+
+/// Why there is no TLS.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file that cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// It.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file that holds something else.
+    #[error("{}: expected {expected} in PEM: {message}", path.display())]
+    Pem {
+        /// It.
+        path: PathBuf,
+        /// What should be in it.
+        expected: &'static str,
+        /// What is wrong.
+        message: String,
+    },
+    /// The certificate could not be made.
+    #[error("cannot make a certificate: {0}")]
+    Make(#[from] rcgen::Error),
+    /// Certificate and key cannot be used.
+    #[error("the certificate cannot be used: {0}")]
+    Use(#[from] rustls::Error),
+}
+
+/// What accepts connections; none without TLS.
+///
+/// # Errors
+/// [`TlsError`]
+pub(crate) fn acceptor(
+    tls: &Tls,
+    folder: &Path,
+    names: &[String],
+) -> Result<Option<tokio_rustls::TlsAcceptor>, TlsError> {
+    let (certificate, key) = match tls {
+        Tls::Off => return Ok(None),
+        Tls::Files { certificate, key } => (certificate.clone(), key.clone()),
+        Tls::SelfMade => own(&folder.join("tls"), names)?,
+    };
+    let pem = |path: &Path, expected| {
+        let path = path.to_owned();
+        move |error: rustls::pki_types::pem::Error| TlsError::Pem {
+            path,
+            expected,
+            message: error.to_string(),
+        }
+    };
+    let read = CertificateDer::pem_file_iter(&certificate).and_then(Iterator::collect);
+    let chain: Vec<CertificateDer<'static>> = read.map_err(pem(&certificate, "certificates"))?;
+    let key = PrivateKeyDer::from_pem_file(&key).map_err(pem(&key, "a private key"))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Some(Arc::new(config).into()))
+}
+
+/// The node's own certificate, made if there is none that is young enough.
+fn own(folder: &Path, names: &[String]) -> Result<(PathBuf, PathBuf), TlsError> {
+    let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
+    let age = std::fs::metadata(&certificate).and_then(|data| data.modified()).ok();
+    let age = age.and_then(|made| SystemTime::now().duration_since(made).ok());
+    if age.is_some_and(|age| age < OWN_AGE_MAX) && key.exists() {
+        return Ok((certificate, key));
+    }
+    let mut all = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+    all.extend(names.iter().cloned());
+    let pair = rcgen::KeyPair::generate()?;
+    let mut params = rcgen::CertificateParams::new(all)?;
+    params.distinguished_name.push(rcgen::DnType::CommonName, "catchment");
+    let year: i32 = rfc3339(now_ns())[..4].parse().unwrap_or(2026);
+    params.not_before = rcgen::date_time_ymd(year - 1, 1, 1);
+    params.not_after = rcgen::date_time_ymd(year + 2, 12, 31);
+    let made = params.self_signed(&pair)?;
+    write(&key, pair.serialize_pem().as_bytes(), 0o600)?;
+    write(&certificate, made.pem().as_bytes(), 0o644)?;
+    tracing::info!(certificate = %certificate.display(), "made a certificate");
+    Ok((certificate, key))
+}
+
+fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), TlsError> {
+    let write = || {
+        std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+        // A new file, so that the mode is that of the file from the beginning.
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create_new(true).mode(mode).open(path)?.write_all(bytes)
+    };
+    write().map_err(|source| TlsError::File { path: path.to_owned(), source })
+}

@@ -1,0 +1,329 @@
+//! Tokens at rest: a file of names, roles and hashes.
+//!
+//! A token is 32 random bytes, shown once. What is kept is its SHA-256: nobody can guess 256 random
+//! bits however fast the hash is, so that a slow one (argon2, bcrypt), which protects guessable
+//! passwords, would cost every request tens of milliseconds and protect nothing more.
+
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::roles::Role;
+use super::{hex, random_hex};
+use crate::time::{now_ns, rfc3339};
+
+/// How many tokens a file may hold.
+pub const TOKENS_MAX: usize = 1_000;
+/// How often the file is looked at for changes.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A token, without what it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenEntry {
+    /// Its name.
+    pub name: String,
+    /// What its bearer may do.
+    pub role: Role,
+    /// When it was made.
+    pub created: String,
+    /// SHA-256 of it, in hexadecimal.
+    pub sha256: String,
+}
+
+/// Why tokens could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The file, or the system's random numbers.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The file says something else.
+    #[error("{}: expected [[tokens]] with name, role, created and sha256: {message}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+    /// A name that cannot be one.
+    #[error("expected a name of 1 to 64 letters, digits, `-`, `_` and `.`, got {name:?}")]
+    Name {
+        /// It.
+        name: String,
+    },
+    /// The name is taken.
+    #[error("there is a token {name:?} already: revoke it first")]
+    Taken {
+        /// It.
+        name: String,
+    },
+    /// There is none of that name.
+    #[error("there is no token {name:?}")]
+    Unknown {
+        /// It.
+        name: String,
+    },
+    /// There are too many.
+    #[error("expected at most {TOKENS_MAX} tokens")]
+    TooMany,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    tokens: Vec<TokenEntry>,
+}
+
+/// The file of tokens, as `catchment token` changes it.
+#[derive(Clone, Debug)]
+pub struct TokenFile {
+    path: PathBuf,
+}
+
+impl TokenFile {
+    /// The file in a node's folder (`RUNS/.catchment`).
+    pub fn in_folder(folder: &Path) -> Self {
+        Self { path: folder.join("tokens.toml") }
+    }
+
+    /// The tokens; none where there is no file.
+    ///
+    /// # Errors
+    /// [`TokenError`]
+    pub fn read(&self) -> Result<Vec<TokenEntry>, TokenError> {
+        let text = match std::fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(self.file(source)),
+        };
+        let parsed: Result<File, _> = toml::from_str(&text);
+        let file = parsed.map_err(|error| self.format(error.message()))?;
+        if file.tokens.len() > TOKENS_MAX {
+            return Err(TokenError::TooMany);
+        }
+        Ok(file.tokens)
+    }
+
+    /// Makes a token and returns it; nobody can see it again.
+    ///
+    /// # Errors
+    /// [`TokenError`]
+    pub fn add(&self, name: &str, role: Role) -> Result<String, TokenError> {
+        let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        if name.is_empty() || name.len() > 64 || !letters {
+            return Err(TokenError::Name { name: name.into() });
+        }
+        let mut tokens = self.read()?;
+        if tokens.iter().any(|token| token.name == name) {
+            return Err(TokenError::Taken { name: name.into() });
+        }
+        if tokens.len() >= TOKENS_MAX {
+            return Err(TokenError::TooMany);
+        }
+        let secret = random_hex::<32>().map_err(|source| self.file(source))?;
+        let token = format!("catchment_{secret}");
+        tokens.push(TokenEntry {
+            name: name.into(),
+            role,
+            created: rfc3339(now_ns()),
+            sha256: digest(&token),
+        });
+        self.write(tokens)?;
+        Ok(token)
+    }
+
+    /// Takes a token away.
+    ///
+    /// # Errors
+    /// [`TokenError`]
+    pub fn revoke(&self, name: &str) -> Result<(), TokenError> {
+        let mut tokens = self.read()?;
+        let before = tokens.len();
+        tokens.retain(|token| token.name != name);
+        if tokens.len() == before {
+            return Err(TokenError::Unknown { name: name.into() });
+        }
+        self.write(tokens)
+    }
+
+    /// Writes a new file beside the old one and puts it in its place, readable by its owner alone.
+    fn write(&self, tokens: Vec<TokenEntry>) -> Result<(), TokenError> {
+        let text = toml::to_string_pretty(&File { tokens });
+        let text = text.map_err(|error| self.format(&error.to_string()))?;
+        let next = self.path.with_extension("toml.new");
+        let write = || {
+            if let Some(folder) = self.path.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
+            let mut options = std::fs::OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = options.open(&next)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&next, &self.path)
+        };
+        write().map_err(|source| self.file(source))
+    }
+
+    fn file(&self, source: std::io::Error) -> TokenError {
+        TokenError::File { path: self.path.clone(), source }
+    }
+
+    fn format(&self, message: &str) -> TokenError {
+        TokenError::Format { path: self.path.clone(), message: message.into() }
+    }
+
+    fn stamp(&self) -> Option<(u64, i64, i64, u64)> {
+        let data = std::fs::metadata(&self.path).ok()?;
+        Some((data.ino(), data.mtime(), data.mtime_nsec(), data.len()))
+    }
+}
+
+/// The tokens as the node knows them; a change of the file is seen within a second.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    pub(crate) file: TokenFile,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    tokens: Vec<TokenEntry>,
+    stamp: Option<(u64, i64, i64, u64)>,
+    looked: Instant,
+    ever: bool,
+}
+
+impl Tokens {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// A file that cannot be read: without it nobody could be told from anybody.
+    pub(crate) fn open(file: TokenFile) -> Result<Self, TokenError> {
+        let stamp = file.stamp();
+        let tokens = file.read()?;
+        let ever = !tokens.is_empty();
+        let known = Mutex::new(Known { tokens, stamp, looked: Instant::now(), ever });
+        Ok(Self { file, known })
+    }
+
+    /// Whether there are any, or were since the program began: taking the last one away must not make
+    /// everybody an administrator.
+    pub(crate) fn any(&self) -> bool {
+        self.with(|_| ());
+        self.lock().ever
+    }
+
+    /// The token's entry.
+    pub(crate) fn find(&self, token: &str) -> Option<TokenEntry> {
+        let sha256 = digest(token);
+        self.with(|tokens| tokens.iter().find(|entry| entry.sha256 == sha256).cloned())
+    }
+
+    /// Whether an entry is still there, as it was.
+    pub(crate) fn stands(&self, entry: &TokenEntry) -> bool {
+        self.with(|tokens| tokens.contains(entry))
+    }
+
+    /// Looks at the file now.
+    pub(crate) fn refresh(&self) {
+        let mut known = self.lock();
+        self.look(&mut known);
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&[TokenEntry]) -> T) -> T {
+        let mut known = self.lock();
+        if known.looked.elapsed() >= LOOK_EVERY {
+            self.look(&mut known);
+        }
+        look(&known.tokens)
+    }
+
+    fn look(&self, known: &mut Known) {
+        known.looked = Instant::now();
+        let stamp = self.file.stamp();
+        if stamp == known.stamp {
+            return;
+        }
+        match self.file.read() {
+            // A file that is gone must not make everybody an administrator: the old tokens stay
+            // until the program is started anew.
+            Ok(tokens) if tokens.is_empty() && stamp.is_none() => {
+                tracing::warn!("the file of tokens is gone; the tokens read before stay valid");
+                known.stamp = stamp;
+            }
+            Ok(tokens) => {
+                known.ever |= !tokens.is_empty();
+                known.tokens = tokens;
+                known.stamp = stamp;
+            }
+            Err(error) => tracing::warn!(%error, "tokens stay as they were"),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn digest(token: &str) -> String {
+    hex(ring::digest::digest(&ring::digest::SHA256, token.as_bytes()).as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_found_by_what_it_is_and_kept_as_a_hash() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokenFile::in_folder(folder.path());
+        assert!(!Tokens::open(file.clone()).unwrap().any());
+        let token = file.add("shift", Role::Operator).unwrap();
+        let tokens = Tokens::open(file.clone()).unwrap();
+        let entry = tokens.find(&token).unwrap();
+        assert_eq!((entry.name.as_str(), entry.role), ("shift", Role::Operator));
+        assert!(tokens.find("catchment_0").is_none());
+        let path = folder.path().join("tokens.toml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains(&token) && text.contains(&entry.sha256));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        file.revoke("shift").unwrap();
+        tokens.refresh();
+        assert!(tokens.find(&token).is_none() && !tokens.stands(&entry));
+        assert!(tokens.any(), "without tokens everybody would be an administrator");
+    }
+
+    #[test]
+    fn names_are_used_once_and_are_plain() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokenFile::in_folder(folder.path());
+        file.add("a", Role::Viewer).unwrap();
+        assert!(matches!(file.add("a", Role::Viewer), Err(TokenError::Taken { .. })));
+        for bad in ["", "a b", "x\n", "é", &"x".repeat(65)] {
+            assert!(matches!(file.add(bad, Role::Viewer), Err(TokenError::Name { .. })), "{bad:?}");
+        }
+        assert!(matches!(file.revoke("b"), Err(TokenError::Unknown { .. })));
+    }
+
+    #[test]
+    fn a_file_that_disappears_opens_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokenFile::in_folder(folder.path());
+        let token = file.add("a", Role::Viewer).unwrap();
+        let tokens = Tokens::open(file).unwrap();
+        std::fs::remove_file(folder.path().join("tokens.toml")).unwrap();
+        tokens.refresh();
+        assert!(tokens.any() && tokens.find(&token).is_some());
+    }
+}

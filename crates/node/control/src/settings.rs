@@ -1,0 +1,95 @@
+//! How a node is controlled, checked.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a node is controlled.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The node's name, shown on the page.
+    pub name: String,
+    /// Where the API and the page are served.
+    pub listen: SocketAddr,
+    /// Names by which browsers may call it, beside addresses and `localhost`.
+    pub names: Vec<String>,
+    /// How connections are protected.
+    pub tls: Tls,
+    /// Whether it may listen beyond this machine without TLS or without tokens.
+    pub without_protection: bool,
+    /// Whether the first run begins at once.
+    pub start: Start,
+    /// What the first run is for.
+    pub comment: Option<String>,
+    /// How long a run may take to end when the program is told to end.
+    pub drain: Duration,
+    /// Requests per second that one address may make; five times as many at once.
+    pub requests_per_second: f64,
+    /// What alarms do.
+    pub actions: Vec<Action>,
+}
+
+/// How connections are protected.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Tls {
+    /// Not.
+    #[default]
+    Off,
+    /// By a certificate that the node makes for itself.
+    SelfMade,
+    /// By these, in PEM.
+    Files {
+        /// The chain of certificates.
+        certificate: PathBuf,
+        /// The private key.
+        key: PathBuf,
+    },
+}
+
+/// Whether the first run begins at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// Yes.
+    #[default]
+    Auto,
+    /// When somebody says so.
+    Manual,
+}
+
+/// What an alarm does beside being shown and logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// What rules call it.
+    pub name: String,
+    /// What it does.
+    pub what: What,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+/// What an action does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Starts a program, with the alarm as JSON on its standard input.
+    Command(Vec<String>),
+    /// Sends the alarm as JSON by POST.
+    Webhook(String),
+}
+
+impl Settings {
+    /// A node that listens there, with everything else as it is by default.
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            name: "catchment".into(),
+            listen,
+            names: Vec::new(),
+            tls: Tls::Off,
+            without_protection: false,
+            start: Start::Auto,
+            comment: None,
+            drain: Duration::from_secs(10),
+            requests_per_second: 100.0,
+            actions: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! What the recorder's counters mean: rates, the verdict, the sources, the flow, and alarms.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use catchment_builder::SourceRole;
+use catchment_model::{Entry, SourceLedger};
+use catchment_recorder::{RecorderConfig, Snapshot, State as RecorderState};
+use catchment_watch::{
+    Alarms, Flow, Limits, Loss, LossGrowth, LossWatch, Rates, ReadingTable, Rule, RuleError, Run,
+    SourceFlow, Stage, Verdict, bottleneck, default_rules, is_loss, verdict,
+};
+
+use crate::api;
+use crate::machine;
+
+const S: u64 = 1_000_000_000;
+/// Rates are over this.
+const RATES_NS: u64 = 5 * S;
+/// How long the disk lasts is reckoned from this.
+const DISK_NS: u64 = 60 * S;
+/// Ticks of half a second that dead time is reckoned from.
+const DEAD_TICKS: usize = 20;
+/// A source is silent after this.
+const SILENT_NS: u64 = 5 * S;
+/// Counters of the node before those of the sources.
+const NODE_COUNTERS: usize = 7;
+/// Counters of each source: packets, bytes, loss.
+const SOURCE_COUNTERS: usize = 3;
+
+/// What is known of a source beside its counters.
+#[derive(Clone, Debug)]
+struct Source {
+    name: String,
+    group: String,
+    kind: &'static str,
+    required: bool,
+}
+
+/// Watches one configuration's sources, run after run.
+pub(crate) struct Watching {
+    sources: Vec<Source>,
+    limits: Limits,
+    /// What the next run has, if it is something else.
+    next: Option<(Vec<Source>, Limits)>,
+    rules: Vec<Rule>,
+    alarms: Alarms,
+    run: Option<u64>,
+    rates: Rates,
+    disk_rates: Rates,
+    threads: Rates,
+    thread_names: Vec<String>,
+    losses: LossWatch,
+    dead: VecDeque<bool>,
+    discarded: u64,
+    readings: ReadingTable,
+}
+
+/// What there is to be seen at one moment.
+pub(crate) struct Moment<'a> {
+    pub(crate) now_ns: u64,
+    /// The run that is open, and since when.
+    pub(crate) run: Option<(u64, u64)>,
+    pub(crate) snapshot: Option<&'a Snapshot>,
+    pub(crate) flow: Run<'a>,
+    pub(crate) fault: Option<&'a str>,
+    pub(crate) addresses: &'a [std::net::SocketAddr],
+    pub(crate) disk: Option<machine::Space>,
+}
+
+/// What it means.
+pub(crate) struct Meaning {
+    pub(crate) verdict: Verdict,
+    pub(crate) rates: api::Rates,
+    pub(crate) loss: api::Loss,
+    pub(crate) dead_time: f64,
+    pub(crate) hours_left: Option<f64>,
+    pub(crate) flow: Vec<api::Flow>,
+    pub(crate) sources: Vec<api::SourceState>,
+    pub(crate) counts: api::SourceCounts,
+    pub(crate) changes: Vec<catchment_watch::Change>,
+}
+
+impl Watching {
+    /// Watches what this configuration records, with these rules beside the usual ones: a rule of the
+    /// same name stands for the usual one.
+    ///
+    /// # Errors
+    /// A rule that cannot be.
+    pub(crate) fn new(config: &RecorderConfig, rules: &[Rule]) -> Result<Self, RuleError> {
+        let (sources, limits, frame_ns) = described(config);
+        let rules = all_rules(frame_ns, rules);
+        Ok(Self {
+            sources,
+            limits,
+            next: None,
+            alarms: Alarms::new(rules.clone())?,
+            rules,
+            run: None,
+            rates: Rates::new(RATES_NS),
+            disk_rates: Rates::new(DISK_NS),
+            threads: Rates::new(RATES_NS),
+            thread_names: Vec::new(),
+            losses: LossWatch::new(60 * S),
+            dead: VecDeque::new(),
+            discarded: 0,
+            readings: ReadingTable::default(),
+        })
+    }
+
+    /// From the next run on watches what that configuration records. Its rules count at once; alarms and
+    /// who acknowledged them stay if the rules are the same.
+    ///
+    /// # Errors
+    /// A rule that cannot be; all stays as it was.
+    pub(crate) fn change(
+        &mut self,
+        config: &RecorderConfig,
+        rules: &[Rule],
+    ) -> Result<(), RuleError> {
+        let (sources, limits, frame_ns) = described(config);
+        let rules = all_rules(frame_ns, rules);
+        if rules != self.rules {
+            self.alarms = Alarms::new(rules.clone())?;
+            self.rules = rules;
+        }
+        match self.run {
+            None => (self.sources, self.limits) = (sources, limits),
+            Some(_) => self.next = Some((sources, limits)),
+        }
+        Ok(())
+    }
+
+    /// The alarms.
+    pub(crate) fn alarms(&mut self) -> &mut Alarms {
+        &mut self.alarms
+    }
+
+    /// All alarms, the worst first.
+    pub(crate) fn alarms_seen(&self) -> Vec<catchment_watch::Alarm> {
+        self.alarms.list()
+    }
+
+    /// Looks.
+    pub(crate) fn look(&mut self, moment: &Moment<'_>) -> Meaning {
+        let number = moment.run.map(|(number, _)| number);
+        if number != self.run {
+            self.run = number;
+            self.begin();
+        }
+        let recording = matches!(moment.flow, Run::Recording { .. });
+        if let Some(snapshot) = moment.snapshot.filter(|_| number.is_some()) {
+            self.count(moment.now_ns, snapshot);
+        }
+        self.note_dead(moment);
+        let losses = match recording {
+            true => self.losses.recent(moment.now_ns, self.limits.loss_ns),
+            false => Vec::new(),
+        };
+        let rates = self.node_rates(number.is_some());
+        let per_second = self.disk_rates.per_second(0).filter(|rate| *rate > 0.0);
+        let hours_left = moment.disk.as_ref().zip(per_second.filter(|_| number.is_some()));
+        let hours_left = hours_left.map(|(disk, rate)| disk.free_bytes as f64 / rate / 3_600.0);
+        let sources = self.source_states(moment, &losses);
+        let counts = counts(&sources);
+        let flow = self.flow(moment.snapshot, &rates);
+        let dead_time = self.dead.iter().filter(|dead| **dead).count() as f64 / DEAD_TICKS as f64;
+        self.read(moment, &rates, (dead_time, hours_left), &sources);
+        let changes = self.alarms.observe(moment.now_ns, recording, &self.readings);
+        let mut sources = sources;
+        sources.sort_by_key(|source| (rank(source), lost_first(source), source.index));
+        Meaning {
+            verdict: self.verdict(moment, &losses),
+            loss: moment.snapshot.map(loss).unwrap_or_default(),
+            rates,
+            dead_time,
+            hours_left,
+            flow,
+            sources,
+            counts,
+            changes,
+        }
+    }
+
+    /// A new run: its counters begin at zero, and what was before it is no matter.
+    fn begin(&mut self) {
+        if let Some((sources, limits)) = self.next.take() {
+            (self.sources, self.limits) = (sources, limits);
+        }
+        self.rates = Rates::new(RATES_NS);
+        self.disk_rates = Rates::new(DISK_NS);
+        self.threads = Rates::new(RATES_NS);
+        self.losses = LossWatch::new(60 * S);
+        self.dead.clear();
+        self.discarded = 0;
+    }
+
+    fn count(&mut self, now_ns: u64, snapshot: &Snapshot) {
+        let (counts, total) = (&snapshot.counts, snapshot.ledger.total());
+        let built = counts.events_complete + counts.events_incomplete;
+        let slices = counts.slices_complete + counts.slices_incomplete;
+        let mut counters = vec![
+            if built > 0 { built } else { slices },
+            total[Entry::PacketsReceived],
+            total[Entry::PacketBytesReceived],
+            counts.bytes_written,
+            snapshot.ledger.sources.iter().map(lost).sum(),
+            counts.events_recorded + counts.slices_recorded,
+            total[Entry::FragmentBytesRecorded],
+        ];
+        debug_assert_eq!(counters.len(), NODE_COUNTERS);
+        for source in &snapshot.ledger.sources {
+            counters.push(source[Entry::PacketsReceived]);
+            counters.push(source[Entry::PacketBytesReceived]);
+            counters.push(lost(source));
+        }
+        self.rates.push(now_ns, &counters);
+        self.disk_rates.push(now_ns, &counters[3..4]);
+        self.losses.push(now_ns, &snapshot.ledger);
+        self.thread_names = snapshot.threads.iter().map(|thread| thread.name.clone()).collect();
+        let times: Vec<u64> = snapshot.threads.iter().map(|thread| thread.cpu_ns).collect();
+        self.threads.push(now_ns, &times);
+    }
+
+    fn note_dead(&mut self, moment: &Moment<'_>) {
+        let discarded = moment.snapshot.map_or(0, |snapshot| {
+            let total = snapshot.ledger.total();
+            total[Entry::FragmentsDiscardedDisk]
+                + total[Entry::FragmentsDiscardedMemory]
+                + total[Entry::FragmentsDiscardedPaused]
+        });
+        let paused = matches!(moment.flow, Run::Paused { .. });
+        let recording = matches!(moment.flow, Run::Recording { .. });
+        if self.dead.len() == DEAD_TICKS {
+            self.dead.pop_front();
+        }
+        self.dead.push_back(paused || (recording && discarded > self.discarded));
+        self.discarded = discarded;
+    }
+
+    fn node_rates(&self, running: bool) -> api::Rates {
+        let rate = |index| self.rates.per_second(index).filter(|_| running).unwrap_or(0.0);
+        api::Rates {
+            events_per_second: rate(0),
+            packets_per_second: rate(1),
+            bytes_per_second: rate(2),
+            bytes_written_per_second: rate(3),
+            loss_per_second: rate(4),
+        }
+    }
+
+    fn verdict<'a>(&'a self, moment: &Moment<'a>, losses: &[LossGrowth]) -> Verdict {
+        let now_ns = moment.now_ns;
+        let flow_of = |(index, source): (usize, &'a Source)| SourceFlow {
+            name: &source.name,
+            required: source.required,
+            received_age_ns: self.rates.since_grown_ns(of_source(index, 0), now_ns),
+        };
+        let sources: Vec<_> = self.sources.iter().enumerate().map(flow_of).collect();
+        let named = |loss: &LossGrowth| {
+            let source = self.sources.get(loss.source)?;
+            Some(Loss { source: &source.name, entry: loss.entry, count: loss.count })
+        };
+        let losses: Vec<Loss<'_>> = losses.iter().filter_map(named).collect();
+        let flow = Flow {
+            run: moment.flow,
+            fault: moment.fault,
+            received_age_ns: self.rates.since_grown_ns(1, now_ns),
+            recorded_age_ns: self.rates.since_grown_ns(5, now_ns),
+            sources: &sources,
+            losses: &losses,
+        };
+        verdict(&flow, &self.limits)
+    }
+
+    fn source_states(&self, moment: &Moment<'_>, losses: &[LossGrowth]) -> Vec<api::SourceState> {
+        let running = moment.run.is_some();
+        let state = |(index, source): (usize, &Source)| {
+            let counts = moment.snapshot.and_then(|one| one.ledger.sources.get(index));
+            let rate = |counter| {
+                let rate = self.rates.per_second(of_source(index, counter));
+                rate.filter(|_| running).unwrap_or(0.0)
+            };
+            let age_ns = self.rates.since_grown_ns(of_source(index, 0), moment.now_ns);
+            let status = match age_ns.filter(|_| running) {
+                None => "never",
+                Some(age_ns) if age_ns > SILENT_NS => "silent",
+                Some(_) if losses.iter().any(|loss| loss.source == index) => "loss",
+                Some(_) => "good",
+            };
+            let nonzero = |wanted: fn(Entry) -> bool| -> BTreeMap<String, u64> {
+                let all = counts.into_iter().flat_map(SourceLedger::iter);
+                let some = all.filter(|(entry, count)| *count > 0 && wanted(*entry));
+                some.map(|(entry, count)| (entry.name().to_owned(), count)).collect()
+            };
+            api::SourceState {
+                name: source.name.clone(),
+                index: index as u64,
+                group: source.group.clone(),
+                kind: source.kind.into(),
+                status: status.into(),
+                required: source.required,
+                address: moment.addresses.get(index).map(ToString::to_string).unwrap_or_default(),
+                packets_per_second: rate(0),
+                bytes_per_second: rate(1),
+                loss_per_second: rate(2),
+                loss: nonzero(is_loss),
+                fill: None,
+                last_packet_seconds: age_ns.map(|age_ns| age_ns as f64 / 1e9),
+                ledger: nonzero(|_| true),
+            }
+        };
+        self.sources.iter().enumerate().map(state).collect()
+    }
+
+    fn flow(&self, snapshot: Option<&Snapshot>, rates: &api::Rates) -> Vec<api::Flow> {
+        const STAGES: [(&str, &[&str]); 5] = [
+            ("receive", &["receive-"]),
+            ("build", &["build"]),
+            ("encode", &["encode-", "trends"]),
+            ("write", &["write"]),
+            ("disk", &["disk-"]),
+        ];
+        let written = rates.bytes_written_per_second;
+        let through = [rates.bytes_per_second, rates.bytes_per_second, written, written, written];
+        let mut flow: Vec<api::Flow> = STAGES
+            .iter()
+            .zip(through)
+            .map(|((name, threads), bytes_per_second)| {
+                let mut queues = Vec::new();
+                for fill in snapshot.iter().flat_map(|one| &one.fills) {
+                    if stage_of(&fill.name) == *name {
+                        queues.push(api::Queue {
+                            name: fill.name.clone(),
+                            level_bytes: fill.level,
+                            highest_bytes: fill.highest,
+                            capacity_bytes: fill.capacity,
+                        });
+                    }
+                }
+                let busy = self.busy(threads);
+                api::Flow {
+                    name: (*name).into(),
+                    busy,
+                    queues,
+                    bytes_per_second,
+                    bottleneck: false,
+                }
+            })
+            .collect();
+        let recorded = self.rates.per_second(6).unwrap_or(0.0);
+        let stage = |one: &api::Flow| Stage {
+            fill: one.queues.iter().map(fill).fold(0.0, f64::max),
+            input_per_second: rates.bytes_per_second,
+            output_per_second: recorded,
+        };
+        let stages: Vec<Stage> = flow.iter().map(stage).collect();
+        if let Some(index) = bottleneck(&stages) {
+            flow[index].bottleneck = true;
+        }
+        flow
+    }
+
+    /// The busiest thread of a stage: one that is always at work limits, whatever the others do.
+    fn busy(&self, names: &[&str]) -> f64 {
+        let of_stage = |name: &String| names.iter().any(|begin| name.starts_with(begin));
+        let threads = self.thread_names.iter().enumerate().filter(|(_, name)| of_stage(name));
+        let busy = threads.filter_map(|(index, _)| self.threads.per_second(index));
+        busy.map(|ns| ns / 1e9).fold(0.0, f64::max).min(1.0)
+    }
+
+    /// Puts in what rules of alarms look at.
+    fn read(
+        &mut self,
+        moment: &Moment<'_>,
+        rates: &api::Rates,
+        (dead_time, hours_left): (f64, Option<f64>),
+        sources: &[api::SourceState],
+    ) {
+        let table = &mut self.readings;
+        table.clear();
+        table.set("events_per_second", rates.events_per_second);
+        table.set("packets_per_second", rates.packets_per_second);
+        table.set("bytes_per_second", rates.bytes_per_second);
+        table.set("bytes_written_per_second", rates.bytes_written_per_second);
+        table.set("loss_per_second", rates.loss_per_second);
+        table.set("dead_time", dead_time);
+        if let Some(disk) = &moment.disk {
+            table.set("disk.free_bytes", disk.free_bytes as f64);
+        }
+        if let Some(hours) = hours_left {
+            table.set("disk.hours_left", hours);
+        }
+        if let Some(offset) = machine::clock_offset_seconds() {
+            table.set("clock.offset_seconds", offset);
+        }
+        let Some(snapshot) = moment.snapshot.filter(|_| moment.run.is_some()) else { return };
+        let counts = &snapshot.counts;
+        table.set("rows_recorded", (counts.events_recorded + counts.slices_recorded) as f64);
+        let fault = matches!(snapshot.state, RecorderState::Fault { .. });
+        table.set("fault", f64::from(fault));
+        for (entry, count) in snapshot.ledger.total().iter() {
+            table.set(entry.name(), count as f64);
+        }
+        for fill in &snapshot.fills {
+            let share = fill.level as f64 / fill.capacity.max(1) as f64;
+            table.set_of("queue", &fill.name, "fill", share);
+        }
+        let since_ns = moment.run.map_or(0, |(_, started)| moment.now_ns.saturating_sub(started));
+        for source in sources {
+            let name = &source.name;
+            if source.required {
+                let never = since_ns as f64 / 1e9;
+                let age = source.last_packet_seconds.unwrap_or(never);
+                table.set_of("source", name, "last_packet_seconds", age);
+            }
+            table.set_of("source", name, "packets_per_second", source.packets_per_second);
+            table.set_of("source", name, "bytes_per_second", source.bytes_per_second);
+            table.set_of("source", name, "loss_per_second", source.loss_per_second);
+            for (entry, count) in &source.ledger {
+                table.set_of("source", name, entry, *count as f64);
+            }
+        }
+    }
+}
+
+/// A configuration's sources, what counts as long in it, and how often its frames are cut.
+fn described(config: &RecorderConfig) -> (Vec<Source>, Limits, u64) {
+    let frame_ns = match config.links.is_empty() {
+        true => config.frame.time_ns,
+        false => config.frame.time_ns.max(config.frame.duration_ns),
+    };
+    let sources = config.sources.iter().map(|source| Source {
+        name: source.name.clone(),
+        group: source.group.clone(),
+        kind: "events",
+        required: source.role == SourceRole::Required,
+    });
+    let links = config.links.iter().map(|link| Source {
+        name: link.name.clone(),
+        group: link.group.clone(),
+        kind: "channels",
+        required: true,
+    });
+    (sources.chain(links).collect(), Limits::of_frames(frame_ns), frame_ns)
+}
+
+/// The rules of a configuration, and the usual ones that it does not name.
+fn all_rules(frame_ns: u64, rules: &[Rule]) -> Vec<Rule> {
+    let mut all = rules.to_vec();
+    for usual in default_rules(frame_ns) {
+        if rules.iter().all(|rule| rule.name != usual.name) {
+            all.push(usual);
+        }
+    }
+    all
+}
+
+/// Where a source's counter stands.
+fn of_source(index: usize, counter: usize) -> usize {
+    NODE_COUNTERS + index * SOURCE_COUNTERS + counter
+}
+
+/// What a source's ledger says was lost. A gap whose fragment did come, but too late, is one loss.
+fn lost(source: &SourceLedger) -> u64 {
+    let balance = source.balance();
+    let seen = balance
+        .fragments_lost
+        .saturating_add(balance.fragments_dropped)
+        .saturating_add(balance.packets_malformed);
+    seen.max(balance.packets_dropped_by_kernel).max(balance.packets_missing)
+}
+
+fn loss(snapshot: &Snapshot) -> api::Loss {
+    let total = snapshot.ledger.total();
+    let count: u64 = snapshot.ledger.sources.iter().map(lost).sum();
+    let expected = total[Entry::FragmentsReceived].saturating_add(count).max(1);
+    let entries = total.iter().filter(|(entry, count)| *count > 0 && is_loss(*entry));
+    let by_entry = entries.map(|(entry, count)| (entry.name().to_owned(), count)).collect();
+    api::Loss { count, share: count as f64 / expected as f64, by_entry }
+}
+
+fn counts(sources: &[api::SourceState]) -> api::SourceCounts {
+    let silent = |source: &&api::SourceState| source.status == "silent";
+    api::SourceCounts {
+        count: sources.len() as u64,
+        silent: sources.iter().filter(silent).count() as u64,
+        with_loss: sources.iter().filter(|source| !source.loss.is_empty()).count() as u64,
+    }
+}
+
+/// Worst first.
+fn rank(source: &api::SourceState) -> u32 {
+    match (source.status.as_str(), source.required) {
+        ("silent", true) => 0,
+        ("never", true) => 1,
+        ("loss", _) => 2,
+        ("silent", false) => 3,
+        ("never", false) => 4,
+        _ => 5,
+    }
+}
+
+fn lost_first(source: &api::SourceState) -> std::cmp::Reverse<u64> {
+    std::cmp::Reverse(source.loss.values().sum())
+}
+
+fn fill(queue: &api::Queue) -> f64 {
+    queue.level_bytes as f64 / queue.capacity_bytes.max(1) as f64
+}
+
+/// The stage that empties a queue.
+fn stage_of(queue: &str) -> &'static str {
+    match queue {
+        "write buffers" => "disk",
+        name if name.contains("descriptors") || name.contains("segments") => "build",
+        name if name.contains("encod") => "encode",
+        _ => "write",
+    }
+}

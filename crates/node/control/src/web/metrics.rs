@@ -1,0 +1,269 @@
+//! Metrics as Prometheus reads them, and the page that documents them: both from one table.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use axum::extract::State as Shared;
+use axum::http::header;
+use axum::response::IntoResponse;
+use catchment_model::Entry;
+use catchment_recorder::State as RecorderState;
+
+use crate::api;
+use crate::desk::{Desk, View};
+use crate::time::now_ns;
+
+/// A metric.
+struct Metric {
+    name: &'static str,
+    kind: &'static str,
+    labels: &'static str,
+    help: &'static str,
+    value: fn(&Desk, &View, &mut Values),
+}
+
+/// What a metric's values are written to.
+struct Values<'a> {
+    name: &'a str,
+    text: &'a mut String,
+}
+
+impl Values<'_> {
+    fn put(&mut self, labels: &[(&str, &str)], value: f64) {
+        self.text.push_str(self.name);
+        for (index, (label, text)) in labels.iter().enumerate() {
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let open = if index == 0 { '{' } else { ',' };
+            write!(self.text, "{open}{label}=\"{text}\"").ok();
+        }
+        let close = if labels.is_empty() { "" } else { "}" };
+        writeln!(self.text, "{close} {value}").ok();
+    }
+}
+
+const STATES: [&str; 7] = ["idle", "configured", "armed", "recording", "paused", "safe", "fault"];
+const VERDICTS: [&str; 3] = ["good", "loss", "not_recording"];
+
+macro_rules! metrics {
+    ($($name:literal, $kind:literal, $labels:literal, $help:literal, $value:expr;)*) => {
+        &[$(Metric { name: $name, kind: $kind, labels: $labels, help: $help, value: $value },)*]
+    };
+}
+
+/// All but those of the ledger, which have their names from its entries.
+const METRICS: &[Metric] = metrics! {
+    "catchment_build_info", "gauge", "version", "1, with the program's version.",
+        |_, view, out| out.put(&[("version", &view.state.node.version)], 1.0);
+    "catchment_uptime_seconds", "gauge", "", "Since the program was started.",
+        |desk, _, out| out.put(&[], now_ns().saturating_sub(desk.started_ns) as f64 / 1e9);
+    "catchment_state", "gauge", "state", "1 for the state that the node is in, 0 for the others.",
+        |_, view, out| for state in STATES {
+            out.put(&[("state", state)], f64::from(view.state.state == state));
+        };
+    "catchment_verdict", "gauge", "level",
+        "1 for the verdict on the data flow (good, loss, not_recording), 0 for the others.",
+        |_, view, out| for level in VERDICTS {
+            out.put(&[("level", level)], f64::from(view.state.verdict.level == level));
+        };
+    "catchment_run_number", "gauge", "", "The run that is being recorded; 0 if there is none.",
+        |_, view, out| out.put(&[], view.state.run.as_ref().map_or(0.0, |run| run.number as f64));
+    "catchment_dead_time_ratio", "gauge", "",
+        "The share of the last 10 s in which data were discarded or paused.",
+        |_, view, out| out.put(&[], view.state.dead_time);
+    "catchment_sources", "gauge", "status", "Sources and links: good, loss, silent or never.",
+        |_, view, out| for status in ["good", "loss", "silent", "never"] {
+            let with = view.sources.sources.iter().filter(|source| source.status == status);
+            out.put(&[("status", status)], with.count() as f64);
+        };
+    "catchment_events_complete_total", "counter", "", "Events built with all required sources.",
+        |_, view, out| count(view, out, |counts| counts.events_complete);
+    "catchment_events_incomplete_total", "counter", "",
+        "Events built without some required source.",
+        |_, view, out| count(view, out, |counts| counts.events_incomplete);
+    "catchment_events_open", "gauge", "", "Events that wait for sources.",
+        |_, view, out| count(view, out, |counts| counts.events_open);
+    "catchment_events_recorded_total", "counter", "", "Events in frames that were written.",
+        |_, view, out| count(view, out, |counts| counts.events_recorded);
+    "catchment_slices_recorded_total", "counter", "",
+        "Slices of channels in frames that were written.",
+        |_, view, out| count(view, out, |counts| counts.slices_recorded);
+    "catchment_frames_recorded_total", "counter", "", "Frames that were written.",
+        |_, view, out| count(view, out, |counts| counts.frames_recorded);
+    "catchment_written_bytes_total", "counter", "", "Bytes of the files' frames and headers.",
+        |_, view, out| count(view, out, |counts| counts.bytes_written);
+    "catchment_faults_total", "counter", "", "How often recording went into fault.",
+        |_, view, out| if let Some(snapshot) = &view.snapshot {
+            out.put(&[], snapshot.faults as f64);
+        };
+    "catchment_recorder_fault", "gauge", "", "1 while files cannot be written.",
+        |_, view, out| if let Some(snapshot) = &view.snapshot {
+            let fault = matches!(snapshot.state, RecorderState::Fault { .. });
+            out.put(&[], f64::from(fault));
+        };
+    "catchment_queue_bytes", "gauge", "queue", "What is in a queue or pool.",
+        |_, view, out| for fill in view.snapshot.iter().flat_map(|one| &one.fills) {
+            out.put(&[("queue", &fill.name)], fill.level as f64);
+        };
+    "catchment_queue_highest_bytes", "gauge", "queue", "The most that was in it in this run.",
+        |_, view, out| for fill in view.snapshot.iter().flat_map(|one| &one.fills) {
+            out.put(&[("queue", &fill.name)], fill.highest as f64);
+        };
+    "catchment_queue_capacity_bytes", "gauge", "queue", "The most that it can hold.",
+        |_, view, out| for fill in view.snapshot.iter().flat_map(|one| &one.fills) {
+            out.put(&[("queue", &fill.name)], fill.capacity as f64);
+        };
+    "catchment_thread_cpu_seconds_total", "counter", "thread", "CPU time of a thread of the recorder.",
+        |_, view, out| for thread in view.snapshot.iter().flat_map(|one| &one.threads) {
+            out.put(&[("thread", &thread.name)], thread.cpu_ns as f64 / 1e9);
+        };
+    "catchment_disk_free_bytes", "gauge", "", "What can still be written to the runs' folder.",
+        |_, view, out| out.put(&[], view.state.disk.free_bytes as f64);
+    "catchment_disk_left_seconds", "gauge", "", "How long that lasts at the present rate.",
+        |_, view, out| if let Some(hours) = view.state.disk.hours_left {
+            out.put(&[], hours * 3_600.0);
+        };
+    "catchment_alarms", "gauge", "severity", "Alarms that are not cleared: warning or critical.",
+        |_, view, out| {
+            let api::AlarmCounts { critical, warning, .. } = view.state.alarms;
+            out.put(&[("severity", "critical")], critical as f64);
+            out.put(&[("severity", "warning")], warning as f64);
+        };
+    "catchment_alarms_unacknowledged", "gauge", "", "Alarms that nobody has acknowledged.",
+        |_, view, out| out.put(&[], view.state.alarms.unacknowledged as f64);
+    "catchment_alarms_raised_total", "counter", "", "Alarms that were raised.",
+        |desk, _, out| out.put(&[], desk.counts.alarms_raised.load(Relaxed) as f64);
+    "catchment_alarm_actions_failed_total", "counter", "",
+        "Commands and webhooks of alarms that failed or took too long.",
+        |desk, _, out| out.put(&[], desk.counts.actions_failed.load(Relaxed) as f64);
+    "catchment_alarm_actions_dropped_total", "counter", "",
+        "Commands and webhooks of alarms that were not begun, since too many waited.",
+        |desk, _, out| out.put(&[], desk.counts.actions_dropped.load(Relaxed) as f64);
+    "catchment_http_connections_total", "counter", "", "Connections to the API and the page.",
+        |desk, _, out| out.put(&[], desk.counts.connections.load(Relaxed) as f64);
+    "catchment_http_requests_total", "counter", "", "Requests.",
+        |desk, _, out| out.put(&[], desk.counts.requests.load(Relaxed) as f64);
+    "catchment_http_problems_total", "counter", "", "Requests that were answered with a problem.",
+        |desk, _, out| out.put(&[], desk.counts.problems.load(Relaxed) as f64);
+    "catchment_http_streams_total", "counter", "", "Streams of updates that were opened.",
+        |desk, _, out| out.put(&[], desk.counts.streams.load(Relaxed) as f64);
+    "catchment_tokens_refused_total", "counter", "", "Tokens that were not known, or were revoked.",
+        |desk, _, out| out.put(&[], desk.counts.refused_tokens.load(Relaxed) as f64);
+    "catchment_log_lines_total", "counter", "", "Lines of the log.",
+        |desk, _, out| out.put(&[], desk.logs.count() as f64);
+};
+
+fn count(view: &View, out: &mut Values<'_>, of: fn(&catchment_recorder::Counts) -> u64) {
+    if let Some(snapshot) = &view.snapshot {
+        out.put(&[], of(&snapshot.counts) as f64);
+    }
+}
+
+/// Metrics in Prometheus' text format.
+#[utoipa::path(get, path = "/metrics", tag = "node",
+    responses((status = 200, body = String, content_type = "text/plain")))]
+pub(super) async fn metrics(Shared(desk): Shared<Arc<Desk>>) -> impl IntoResponse {
+    let text = render(&desk, &desk.view());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
+}
+
+fn render(desk: &Desk, view: &View) -> String {
+    let mut text = String::new();
+    for metric in METRICS {
+        let Metric { name, kind, help, .. } = metric;
+        writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
+        (metric.value)(desk, view, &mut Values { name, text: &mut text });
+    }
+    let Some(snapshot) = &view.snapshot else { return text };
+    let total = snapshot.ledger.total();
+    for &entry in Entry::ALL {
+        let name = ledger_name(entry, "");
+        writeln!(text, "# HELP {name} {}\n# TYPE {name} counter", ledger_help(entry)).ok();
+        Values { name: &name, text: &mut text }.put(&[], total[entry] as f64);
+    }
+    for &entry in Entry::ALL {
+        let name = ledger_name(entry, "source_");
+        writeln!(text, "# HELP {name} {}\n# TYPE {name} counter", ledger_help(entry)).ok();
+        let mut values = Values { name: &name, text: &mut text };
+        for (source, counts) in view.by_index().zip(&snapshot.ledger.sources) {
+            if counts[entry] > 0 {
+                values.put(&[("source", source)], counts[entry] as f64);
+            }
+        }
+    }
+    text
+}
+
+impl View {
+    /// The sources' names in the order of their numbers.
+    fn by_index(&self) -> impl Iterator<Item = &str> {
+        let mut sources: Vec<_> = self.sources.sources.iter().collect();
+        sources.sort_by_key(|source| source.index);
+        sources.into_iter().map(|source| source.name.as_str())
+    }
+}
+
+/// `fragment_bytes_received` is `catchment_fragment_received_bytes_total`: the unit stands last.
+fn ledger_name(entry: Entry, of: &str) -> String {
+    let name = entry.name();
+    let plain: Vec<&str> = name.split('_').filter(|word| *word != "bytes").collect();
+    let unit = if plain.len() < name.split('_').count() { "_bytes" } else { "" };
+    format!("catchment_{of}{}{unit}_total", plain.join("_"))
+}
+
+fn ledger_help(entry: Entry) -> String {
+    format!("The ledger's entry {}, of this run.", entry.name())
+}
+
+/// `docs/metrics.md`.
+pub fn document() -> String {
+    let mut text = String::from(
+        "# Metrics\n\nWhat `GET /metrics` of a node under control says, in Prometheus' text format. \
+         This page is made from the code\n(`CATCHMENT_WRITE=1 cargo test -p catchment-control \
+         --test metrics` writes it anew).\n\nCounters of the recorder begin at zero with each run. \
+         Ratios are 0 to 1.\n\n| metric | kind | labels | what |\n| --- | --- | --- | --- |\n",
+    );
+    for Metric { name, kind, labels, help, .. } in METRICS {
+        writeln!(text, "| `{name}` | {kind} | {labels} | {help} |").ok();
+    }
+    text += "\n## The ledger\n\nEach entry of the ledger is a counter of all sources together, and, \
+        where it is not zero, one per source\n(`catchment_source_…_total{source=\"…\"}`). What the \
+        entries mean, and how they balance, is said in\n`crates/base/model/src/ledger.rs`.\n\n\
+        | entry | metric | metric per source |\n| --- | --- | --- |\n";
+    for &entry in Entry::ALL {
+        let (all, one) = (ledger_name(entry, ""), ledger_name(entry, "source_"));
+        writeln!(text, "| {} | `{all}` | `{one}` |", entry.name()).ok();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_as_prometheus_wants_them_and_used_once() {
+        let mut names: Vec<String> = METRICS.iter().map(|metric| metric.name.to_owned()).collect();
+        for &entry in Entry::ALL {
+            names.extend([ledger_name(entry, ""), ledger_name(entry, "source_")]);
+        }
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        assert!(names.iter().all(|name| name.chars().all(fits)));
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for metric in METRICS {
+            assert_eq!(
+                metric.kind == "counter",
+                metric.name.ends_with("_total"),
+                "{}",
+                metric.name
+            );
+        }
+        assert_eq!(
+            ledger_name(Entry::FragmentBytesReceived, ""),
+            "catchment_fragment_received_bytes_total"
+        );
+    }
+}

@@ -1,0 +1,16 @@
+//! The HTTP server: `server.rs` accepts, `routes.rs` and its neighbours answer.
+
+mod document;
+mod extract;
+mod files;
+mod metrics;
+mod routes;
+mod routes_runs;
+mod routes_tokens;
+mod sample;
+mod server;
+mod stream;
+
+pub use document::openapi;
+pub use metrics::document as metrics_document;
+pub(crate) use server::{Server, bind};

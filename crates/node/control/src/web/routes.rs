@@ -1,0 +1,371 @@
+//! What is where, and the handlers of state, devices, commands, alarms, logs and plots.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, Extension, Request, State as Shared};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use tokio::sync::watch;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
+
+use super::extract::{Body, Params, Place, at_most, within};
+use super::{document, files, metrics, routes_runs, routes_tokens, sample, stream};
+use crate::api;
+use crate::desk::{Ask, Desk, View};
+use crate::problem::Problem;
+use crate::security::guard::{Who, guard};
+use crate::time::now_ns;
+
+/// Bytes of a request's body; a configuration may have more.
+const BODY_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a configuration.
+pub(super) const CONFIGURATION_BYTES_MAX: usize = 4 << 20;
+/// A request that is not answered after that time is given up: what takes longer is under way and
+/// says so earlier.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// What handlers answer.
+pub(super) type Answer<T> = Result<Json<T>, Problem>;
+
+/// All routes, with what every request passes.
+pub(super) fn router(desk: Arc<Desk>, stopped: watch::Receiver<bool>) -> Router {
+    let streams = stream::Streams::new(stopped);
+    let api = Router::new()
+        .route("/state", get(state))
+        .route("/sources", get(sources))
+        .route("/sources/{name}/sample", get(sample::sample))
+        .route("/devices", get(devices))
+        .route("/devices/{*path}", get(device).patch(change_device))
+        .route("/commands", post(command))
+        .route("/commands/{request}", get(command_result))
+        .route("/logs", get(logs))
+        .route("/alarms", get(alarms))
+        .route("/alarms/{id}/acknowledge", post(acknowledge))
+        .route("/history", get(history))
+        .route("/stream", get(stream::stream))
+        .merge(routes_runs::routes())
+        .merge(routes_tokens::routes());
+    let compressed = DefaultPredicate::new().and(NotForContentType::new("text/event-stream"));
+    Router::new()
+        .nest("/api/v1", api)
+        .route("/metrics", get(metrics::metrics))
+        .route("/healthz", get(health))
+        .route("/api/openapi.json", get(document::json))
+        .route("/api/docs", get(document::page))
+        .route("/", get(files::index))
+        .route("/{*asset}", get(files::asset))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(Extension(streams))
+        .layer(from_fn_with_state(Arc::clone(&desk), guard))
+        .layer(CompressionLayer::new().compress_when(compressed))
+        .layer(from_fn(late))
+        .layer(from_fn_with_state(Arc::clone(&desk), finish))
+        .with_state(desk)
+}
+
+/// Gives up what takes too long; streams have begun by then.
+async fn late(request: Request, next: Next) -> Response {
+    match tokio::time::timeout(ANSWER_WITHIN, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            let detail = "no answer within 30 s";
+            Problem::new(StatusCode::GATEWAY_TIMEOUT, detail).into_response()
+        }
+    }
+}
+
+/// Gives every answer its headers, every failure its problem details, and counts.
+async fn finish(Shared(desk): Shared<Arc<Desk>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    desk.counts.requests.fetch_add(1, Relaxed);
+    let mut response = next.run(request).await;
+    let status = response.status();
+    if status.is_client_error() || status.is_server_error() {
+        desk.counts.problems.fetch_add(1, Relaxed);
+        let told = response.extensions_mut().remove::<Problem>();
+        let mut problem = told.unwrap_or_else(|| {
+            let detail = status.canonical_reason().unwrap_or("it cannot be done");
+            Problem::new(status, detail.to_lowercase())
+        });
+        problem.instance.clone_from(&path);
+        let allow = response.headers_mut().remove(header::ALLOW);
+        response = problem.into_response();
+        if let Some(allow) = allow {
+            response.headers_mut().insert(header::ALLOW, allow);
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer realm=\"catchment\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+    }
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    if !headers.contains_key(header::CACHE_CONTROL) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
+}
+
+/// Nothing from elsewhere, in nobody's frame.
+const HEADERS: [(&str, &str); 5] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+         font-src 'self'; connect-src 'self'; manifest-src 'self'; form-action 'self'; \
+         base-uri 'none'; frame-ancestors 'none'",
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+];
+
+/// Whether the program is alive.
+#[utoipa::path(get, path = "/healthz", tag = "node",
+    responses((status = 200, body = api::Health)))]
+pub(super) async fn health() -> Json<api::Health> {
+    Json(api::Health { status: "alive".into() })
+}
+
+/// The node now.
+#[utoipa::path(get, path = "/api/v1/state", tag = "node",
+    responses((status = 200, body = api::State)))]
+pub(super) async fn state(Shared(desk): Shared<Arc<Desk>>) -> Json<api::State> {
+    Json(desk.view().state.clone())
+}
+
+/// All sources and links, worst first.
+#[utoipa::path(get, path = "/api/v1/sources", tag = "sources",
+    responses((status = 200, body = api::SourceList)))]
+pub(super) async fn sources(Shared(desk): Shared<Arc<Desk>>) -> Json<api::SourceList> {
+    Json(desk.view().sources.clone())
+}
+
+/// All devices.
+#[utoipa::path(get, path = "/api/v1/devices", tag = "devices",
+    responses((status = 200, body = api::DeviceList)))]
+pub(super) async fn devices(Shared(desk): Shared<Arc<Desk>>) -> Json<api::DeviceList> {
+    Json(api::DeviceList { devices: desk.view().devices.clone() })
+}
+
+/// A device; its path may have slashes.
+#[utoipa::path(get, path = "/api/v1/devices/{path}", tag = "devices",
+    params(("path" = String, Path, description = "such as node/recorder")),
+    responses((status = 200, body = api::Device)))]
+pub(super) async fn device(
+    Shared(desk): Shared<Arc<Desk>>,
+    Place(path): Place<String>,
+) -> Result<Response, Problem> {
+    let view = desk.view();
+    if let Some(device) = path.strip_suffix("/schema") {
+        return device_schema(&view, device).map(IntoResponse::into_response);
+    }
+    let found = view.devices.iter().find(|device| device.path == path);
+    let found = found.ok_or_else(|| Problem::not_found(format_args!("device {path}")))?;
+    Ok(Json(found.clone()).into_response())
+}
+
+/// The JSON Schema of a device's properties.
+#[utoipa::path(get, path = "/api/v1/devices/{path}/schema", tag = "devices",
+    params(("path" = String, Path, description = "such as node/recorder")),
+    responses((status = 200, body = Object, description = "JSON Schema 2020-12")))]
+pub(super) fn device_schema(view: &View, path: &str) -> Answer<serde_json::Value> {
+    let schema = view.schemas.get(path).cloned();
+    schema.map(Json).ok_or_else(|| Problem::not_found(format_args!("device {path}")))
+}
+
+/// Changes properties of a device: those that its schema does not call readOnly.
+#[utoipa::path(patch, path = "/api/v1/devices/{path}/properties", tag = "devices",
+    params(("path" = String, Path, description = "such as node/recorder")),
+    request_body = Object,
+    responses((status = 200, body = api::Device)))]
+pub(super) async fn change_device(
+    Shared(desk): Shared<Arc<Desk>>,
+    Extension(who): Extension<Who>,
+    Place(path): Place<String>,
+    Body(values): Body<serde_json::Map<String, serde_json::Value>>,
+) -> Answer<api::Device> {
+    let Some(device) = path.strip_suffix("/properties").map(str::to_owned) else {
+        return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "change its /properties"));
+    };
+    let what = format!("change {device}: {}", serde_json::Value::Object(values.clone()));
+    let asker = who.clone();
+    let result = desk.ask(|reply| Ask::Change(device, values, asker, reply)).await;
+    noted(&desk, &who, what, &result);
+    result.map(Json)
+}
+
+/// Writes to the audit log what came of something.
+pub(super) fn noted<T>(desk: &Desk, who: &Who, what: String, result: &Result<T, Problem>) {
+    let result = match result {
+        Ok(_) => "done".to_owned(),
+        Err(problem) => format!("refused: {}", problem.detail),
+    };
+    desk.note(who, what, result);
+}
+
+/// Tells the node to do something. The same request id is done once, and answered alike.
+#[utoipa::path(post, path = "/api/v1/commands", tag = "control",
+    request_body = api::CommandRequest,
+    responses((status = 200, body = api::CommandResult, description = "done"),
+        (status = 202, body = api::CommandResult, description = "under way: ask again")))]
+pub(super) async fn command(
+    Shared(desk): Shared<Arc<Desk>>,
+    Extension(who): Extension<Who>,
+    Body(request): Body<api::CommandRequest>,
+) -> Result<Response, Problem> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
+    if !(1..=64).contains(&request.request.len()) || !request.request.chars().all(allowed) {
+        let detail = "request: expected 1 to 64 letters, digits and . _ : - (best a UUID)";
+        return Err(Problem::unprocessable(detail).with("field", "request"));
+    }
+    at_most("comment", request.comment.as_deref(), 4_000)?;
+    at_most("device", request.device.as_deref(), 200)?;
+    if request.command == "shutdown" && who.role < crate::security::roles::Role::Admin {
+        return Err(Problem::new(StatusCode::FORBIDDEN, "shutdown: expected the role admin"));
+    }
+    let (asker, line) = (who.clone(), crate::desk::line(&who));
+    let (what, id, comment) =
+        (request.command.clone(), request.request.clone(), request.comment.clone());
+    let result = desk.ask(|reply| Ask::Command(request, asker, reply)).await;
+    let outcome = match &result {
+        Ok(result) => match &result.reason {
+            Some(reason) => format!("{}: {reason}", result.status),
+            None => result.status.clone(),
+        },
+        Err(problem) => format!("refused: {}", problem.detail),
+    };
+    desk.audit.write(&api::AuditLine { what, result: outcome, request: Some(id), comment, ..line });
+    answer(result?)
+}
+
+/// What became of a command.
+#[utoipa::path(get, path = "/api/v1/commands/{request}", tag = "control",
+    params(("request" = String, Path)),
+    responses((status = 200, body = api::CommandResult),
+        (status = 202, body = api::CommandResult, description = "under way")))]
+pub(super) async fn command_result(
+    Shared(desk): Shared<Arc<Desk>>,
+    Place(request): Place<String>,
+) -> Result<Response, Problem> {
+    let result = desk.ask(|reply| Ask::Result(request, reply)).await?;
+    let status = if result.status == "under_way" { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok((status, Json(result)).into_response())
+}
+
+fn answer(result: api::CommandResult) -> Result<Response, Problem> {
+    match result.status.as_str() {
+        "done" => Ok(Json(result).into_response()),
+        "under_way" => Ok((StatusCode::ACCEPTED, Json(result)).into_response()),
+        _ => {
+            let reason = result.reason.clone().unwrap_or_else(|| "it failed".into());
+            let value = serde_json::to_value(&result).unwrap_or_default();
+            Err(Problem::conflict(reason).with("state", result.state).with("result", value))
+        }
+    }
+}
+
+/// Which lines of the log.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct LogQuery {
+    /// The least level: error, warn, info, debug or trace.
+    level: Option<String>,
+    /// What the line must have in it.
+    search: Option<String>,
+    /// How many, at most.
+    #[param(minimum = 1, maximum = 10000)]
+    limit: Option<u64>,
+    /// Older than the line of this number.
+    #[param(minimum = 0)]
+    before: Option<u64>,
+}
+
+/// The last lines of the log.
+#[utoipa::path(get, path = "/api/v1/logs", tag = "logs", params(LogQuery),
+    responses((status = 200, body = api::LogList)))]
+pub(super) async fn logs(
+    Shared(desk): Shared<Arc<Desk>>,
+    Params(query): Params<LogQuery>,
+) -> Answer<api::LogList> {
+    let level = query.level.as_deref().unwrap_or("trace");
+    if !["error", "warn", "info", "debug", "trace"].contains(&level) {
+        let detail = format!("level: expected error, warn, info, debug or trace, got {level:?}");
+        return Err(Problem::bad(detail));
+    }
+    let level = level.parse().map_err(|_| Problem::bad("level: expected a level"))?;
+    let limit = within("limit", query.limit, (1, 500, 10_000))?;
+    let search = query.search.unwrap_or_default();
+    at_most("search", Some(&search), 1_000)?;
+    Ok(Json(api::LogList { lines: desk.logs.find(level, &search, query.before, limit as usize) }))
+}
+
+/// Alarms.
+#[utoipa::path(get, path = "/api/v1/alarms", tag = "alarms",
+    responses((status = 200, body = api::AlarmList)))]
+pub(super) async fn alarms(Shared(desk): Shared<Arc<Desk>>) -> Json<api::AlarmList> {
+    Json(desk.view().alarms.clone())
+}
+
+/// Says that somebody has seen an alarm.
+#[utoipa::path(post, path = "/api/v1/alarms/{id}/acknowledge", tag = "alarms",
+    params(("id" = String, Path)), request_body = api::Acknowledge,
+    responses((status = 200, body = api::Alarm)))]
+pub(super) async fn acknowledge(
+    Shared(desk): Shared<Arc<Desk>>,
+    Extension(who): Extension<Who>,
+    Place(id): Place<String>,
+    Body(said): Body<api::Acknowledge>,
+) -> Answer<api::Alarm> {
+    at_most("comment", said.comment.as_deref(), 4_000)?;
+    let (asker, line) = (who.clone(), crate::desk::line(&who));
+    let what = format!("acknowledge {id}");
+    let comment = said.comment.clone();
+    let result = desk.ask(|reply| Ask::Acknowledge(id, said.comment, asker, reply)).await;
+    let refused = |problem: &Problem| format!("refused: {}", problem.detail);
+    let outcome = result.as_ref().map_or_else(refused, |_| "done".into());
+    desk.audit.write(&api::AuditLine { what, result: outcome, comment, ..line });
+    result.map(Json)
+}
+
+/// Which plots.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct HistoryQuery {
+    /// How far back.
+    #[param(minimum = 1, maximum = 86400)]
+    seconds: Option<u64>,
+    /// How many points, at most.
+    #[param(minimum = 1, maximum = 2000)]
+    points: Option<u64>,
+}
+
+/// Rates over time: of the last 10 minutes in seconds, of the last day in minutes.
+#[utoipa::path(get, path = "/api/v1/history", tag = "node", params(HistoryQuery),
+    responses((status = 200, body = api::History)))]
+pub(super) async fn history(
+    Shared(desk): Shared<Arc<Desk>>,
+    Params(query): Params<HistoryQuery>,
+) -> Answer<api::History> {
+    let seconds = within("seconds", query.seconds, (1, 600, 86_400))?;
+    let points = within("points", query.points, (1, 300, 2_000))?;
+    Ok(Json(desk.past.of(now_ns(), seconds, points)))
+}
+
+/// Ledgers and the like: names and counts.
+pub(super) type Counts = BTreeMap<String, u64>;

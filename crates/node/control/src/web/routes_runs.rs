@@ -1,0 +1,246 @@
+//! Runs and configurations: what the catalogue has.
+
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, Extension, State as Shared};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+
+use super::extract::{Body, Params, Place, at_most, within};
+use super::routes::{Answer, CONFIGURATION_BYTES_MAX, Counts, noted};
+use super::routes_tokens::blocking;
+use crate::api;
+use crate::configuration::ConfigurationFault;
+use crate::desk::{Ask, Desk};
+use crate::problem::Problem;
+use crate::security::guard::Who;
+
+pub(super) fn routes() -> Router<Arc<Desk>> {
+    let bodies = DefaultBodyLimit::max(CONFIGURATION_BYTES_MAX);
+    Router::new()
+        .route("/runs", get(runs))
+        .route("/runs/{number}", get(run).patch(change_run))
+        .route("/runs/{number}/configuration", get(run_configuration))
+        .route("/runs/{number}/ledger", get(run_ledger))
+        .route("/configurations", get(configurations).post(add_configuration).layer(bodies))
+        .route("/configurations/{version}", get(configuration))
+        .route("/configurations/{version}/diff/{other}", get(difference))
+        .route("/reload", post(reload))
+}
+
+/// Which runs.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RunQuery {
+    /// How many, at most.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u64>,
+    /// Older than the run of this number.
+    #[param(minimum = 0)]
+    before: Option<u64>,
+    /// Words in comments and names, or a number.
+    search: Option<String>,
+    /// Of this quality.
+    quality: Option<String>,
+}
+
+/// Runs, newest first.
+#[utoipa::path(get, path = "/api/v1/runs", tag = "runs", params(RunQuery),
+    responses((status = 200, body = api::RunList)))]
+pub(super) async fn runs(
+    Shared(desk): Shared<Arc<Desk>>,
+    Params(query): Params<RunQuery>,
+) -> Answer<api::RunList> {
+    let limit = within("limit", query.limit, (1, 50, 500))?;
+    at_most("search", query.search.as_deref(), 1_000)?;
+    let search = query.search.unwrap_or_default();
+    let list = blocking(move || {
+        desk.books.list(&search, query.before, limit as usize, query.quality.as_deref())
+    });
+    list.await.map(Json)
+}
+
+/// A run.
+#[utoipa::path(get, path = "/api/v1/runs/{number}", tag = "runs",
+    params(("number" = u64, Path)), responses((status = 200, body = api::Run)))]
+pub(super) async fn run(
+    Shared(desk): Shared<Arc<Desk>>,
+    Place(number): Place<u64>,
+) -> Answer<api::Run> {
+    blocking(move || desk.books.run(number)).await.map(Json)
+}
+
+/// Changes what people say of a run.
+#[utoipa::path(patch, path = "/api/v1/runs/{number}", tag = "runs",
+    params(("number" = u64, Path)), request_body = api::RunChange,
+    responses((status = 200, body = api::Run)))]
+pub(super) async fn change_run(
+    Shared(desk): Shared<Arc<Desk>>,
+    Extension(who): Extension<Who>,
+    Place(number): Place<u64>,
+    Body(change): Body<api::RunChange>,
+) -> Answer<api::Run> {
+    at_most("comment", change.comment.as_deref(), 4_000)?;
+    let quality = change.quality.as_deref().map(|q| format!(", quality {q:?}"));
+    let comment = change.comment.as_deref().map(|c| format!(", comment {c:?}"));
+    let what = format!(
+        "change run {number}{}{}",
+        quality.unwrap_or_default(),
+        comment.unwrap_or_default()
+    );
+    let shared = Arc::clone(&desk);
+    let result = blocking(move || {
+        shared.books.change(number, change.comment.as_deref(), change.quality.as_deref())?;
+        shared.books.run(number)
+    })
+    .await;
+    noted(&desk, &who, what, &result);
+    result.map(Json)
+}
+
+/// The configuration that a run was recorded with.
+#[utoipa::path(get, path = "/api/v1/runs/{number}/configuration", tag = "runs",
+    params(("number" = u64, Path)),
+    responses((status = 200, body = String, content_type = "text/plain")))]
+pub(super) async fn run_configuration(
+    Shared(desk): Shared<Arc<Desk>>,
+    Place(number): Place<u64>,
+) -> Result<impl IntoResponse, Problem> {
+    blocking(move || desk.books.configuration_of(number)).await.map(plain)
+}
+
+/// A run's ledger, all sources together, without zeros; of a run under way as it is now.
+#[utoipa::path(get, path = "/api/v1/runs/{number}/ledger", tag = "runs",
+    params(("number" = u64, Path)), responses((status = 200, body = Counts)))]
+pub(super) async fn run_ledger(
+    Shared(desk): Shared<Arc<Desk>>,
+    Place(number): Place<u64>,
+) -> Answer<Counts> {
+    let view = desk.view();
+    let live = view.state.run.as_ref().is_some_and(|run| run.number == number);
+    if let Some(snapshot) = view.snapshot.as_ref().filter(|_| live) {
+        let total = snapshot.ledger.total();
+        let counts = total.iter().filter(|(_, count)| *count > 0);
+        return Ok(Json(counts.map(|(entry, count)| (entry.name().to_owned(), count)).collect()));
+    }
+    blocking(move || desk.books.ledger(number)).await.map(Json)
+}
+
+/// Versions of the configuration, newest first.
+#[utoipa::path(get, path = "/api/v1/configurations", tag = "configurations",
+    responses((status = 200, body = api::ConfigurationList)))]
+pub(super) async fn configurations(
+    Shared(desk): Shared<Arc<Desk>>,
+) -> Answer<api::ConfigurationList> {
+    let present = desk.present().0;
+    let configurations = blocking(move || desk.books.configurations()).await?;
+    Ok(Json(api::ConfigurationList { configurations, present }))
+}
+
+/// A version of the configuration.
+#[utoipa::path(get, path = "/api/v1/configurations/{version}", tag = "configurations",
+    params(("version" = u64, Path)), responses((status = 200, body = api::ConfigurationVersion)))]
+pub(super) async fn configuration(
+    Shared(desk): Shared<Arc<Desk>>,
+    Place(version): Place<u64>,
+) -> Answer<api::ConfigurationVersion> {
+    blocking(move || desk.books.configuration(version)).await.map(Json)
+}
+
+/// Checks a configuration and keeps it as a version. The next run has it if a command says so.
+#[utoipa::path(post, path = "/api/v1/configurations", tag = "configurations",
+    request_body = api::NewConfiguration,
+    responses((status = 201, body = api::ConfigurationVersion)))]
+pub(super) async fn add_configuration(
+    Shared(desk): Shared<Arc<Desk>>,
+    Extension(who): Extension<Who>,
+    Body(new): Body<api::NewConfiguration>,
+) -> Result<(StatusCode, Json<api::ConfigurationVersion>), Problem> {
+    let (shared, asker) = (Arc::clone(&desk), who.name.clone());
+    let result = blocking(move || {
+        shared.configure.check(&new.text).map_err(fault)?;
+        let version = shared.books.add_configuration(&new.text, &asker)?;
+        shared.books.configuration(version)
+    })
+    .await;
+    noted(&desk, &who, "add a configuration".into(), &result);
+    result.map(|version| (StatusCode::CREATED, Json(version)))
+}
+
+/// What is wrong with a configuration, and where.
+pub(super) fn fault(fault: ConfigurationFault) -> Problem {
+    let place = fault.place;
+    let problem = Problem::unprocessable(match place {
+        Some((line, column)) => format!("line {line}, column {column}: {}", fault.message),
+        None => fault.message,
+    });
+    match place {
+        Some((line, column)) => problem.with("line", line).with("column", column),
+        None => problem,
+    }
+}
+
+/// What has changed from one version of the configuration to another, as `diff -u` says it.
+#[utoipa::path(get, path = "/api/v1/configurations/{version}/diff/{other}",
+    tag = "configurations", params(("version" = u64, Path), ("other" = u64, Path)),
+    responses((status = 200, body = String, content_type = "text/plain")))]
+pub(super) async fn difference(
+    Shared(desk): Shared<Arc<Desk>>,
+    Place((version, other)): Place<(u64, u64)>,
+) -> Result<impl IntoResponse, Problem> {
+    let text = blocking(move || {
+        let text = |version| Ok::<_, Problem>(desk.books.configuration(version)?.text);
+        let (old, new) = (text(version)?.unwrap_or_default(), text(other)?.unwrap_or_default());
+        let names = (format!("configuration {version}"), format!("configuration {other}"));
+        let mut config = similar::TextDiff::configure();
+        // Two large texts without a common line would take minutes.
+        config.timeout(std::time::Duration::from_secs(2));
+        let difference = config.diff_lines(&old, &new);
+        Ok(difference.unified_diff().header(&names.0, &names.1).to_string())
+    });
+    text.await.map(plain)
+}
+
+/// What a reload did.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct Reloaded {
+    /// The version that the next run will have.
+    configuration: Option<u64>,
+    /// What was not applied, and when it will be.
+    notes: Vec<String>,
+}
+
+/// Reads the configuration file again. The alarms' rules count at once, the rest from the next run on;
+/// what needs a new start of the program is said.
+#[utoipa::path(post, path = "/api/v1/reload", tag = "configurations",
+    responses((status = 200, body = Reloaded)))]
+pub(super) async fn reload(
+    Shared(desk): Shared<Arc<Desk>>,
+    Extension(who): Extension<Who>,
+) -> Answer<Reloaded> {
+    let shared = Arc::clone(&desk);
+    let name = who.name.clone();
+    let read = blocking(move || {
+        let text = shared.configure.read().map_err(Problem::unprocessable)?;
+        shared.configure.check(&text).map_err(fault)?;
+        Ok((shared.books.add_configuration(&text, &name).ok(), text))
+    })
+    .await;
+    let result = match read {
+        Err(problem) => Err(problem),
+        Ok((version, text)) => {
+            let notes = desk.ask(|reply| Ask::Configuration(version, text, reply)).await;
+            notes.map(|notes| Reloaded { configuration: version, notes })
+        }
+    };
+    noted(&desk, &who, "reload".into(), &result);
+    result.map(Json)
+}
+
+fn plain(text: String) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text)
+}

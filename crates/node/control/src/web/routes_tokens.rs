@@ -1,0 +1,175 @@
+//! Sessions, tokens, the audit log.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{Extension, State as Shared};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::{delete, get};
+use axum::{Json, Router};
+use serde::Deserialize;
+
+use super::extract::{Body, Params, Place, at_most, within};
+use super::routes::{Answer, noted};
+use crate::api;
+use crate::desk::Desk;
+use crate::problem::Problem;
+use crate::security::guard::{Peer, Who, refused};
+use crate::security::sessions::{COOKIE, LASTS};
+use crate::security::tokens::TokenError;
+
+pub(super) fn routes() -> Router<Arc<Desk>> {
+    Router::new()
+        .route("/session", get(session).post(log_in).delete(log_out))
+        .route("/audit", get(audit))
+        .route("/tokens", get(tokens).post(add_token))
+        .route("/tokens/{name}", delete(revoke_token))
+}
+
+/// Who you are.
+#[utoipa::path(get, path = "/api/v1/session", tag = "session",
+    responses((status = 200, body = api::Session)))]
+pub(super) async fn session(Extension(who): Extension<Who>) -> Json<api::Session> {
+    let csrf = who.session.map(|(_, csrf)| csrf);
+    Json(api::Session { name: who.name, role: who.role.name().into(), csrf })
+}
+
+/// Opens a session for a browser: the cookie stands for the token.
+#[utoipa::path(post, path = "/api/v1/session", tag = "session", request_body = api::LogIn,
+    responses((status = 200, body = api::Session)))]
+pub(super) async fn log_in(
+    Shared(desk): Shared<Arc<Desk>>,
+    peer: Option<Extension<Peer>>,
+    Body(said): Body<api::LogIn>,
+) -> Result<impl IntoResponse, Problem> {
+    at_most("token", Some(&said.token), 200)?;
+    let peer = peer.map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |Extension(Peer(peer))| peer);
+    let Some(entry) = desk.tokens.find(said.token.trim()) else {
+        return Err(refused(&desk, peer));
+    };
+    let (name, role, from) = (entry.name.clone(), entry.role, peer.to_string());
+    let session = desk.sessions.open(entry).map_err(Problem::internal)?;
+    desk.note(&Who { name: name.clone(), role, from, session: None }, "log in", "done");
+    let secure = if desk.tls { "; Secure" } else { "" };
+    let age = LASTS.as_secs();
+    let cookie = format!(
+        "{COOKIE}={}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}",
+        session.id
+    );
+    let role = role.name().into();
+    let body = api::Session { name, role, csrf: Some(session.csrf) };
+    Ok(([(header::SET_COOKIE, cookie)], Json(body)))
+}
+
+/// Ends the session.
+#[utoipa::path(delete, path = "/api/v1/session", tag = "session", responses((status = 204)))]
+pub(super) async fn log_out(
+    Shared(desk): Shared<Arc<Desk>>,
+    Extension(who): Extension<Who>,
+) -> impl IntoResponse {
+    if let Some((id, _)) = &who.session {
+        desk.sessions.close(id);
+        desk.note(&who, "log out", "done");
+    }
+    let cookie = format!("{COOKIE}=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0");
+    (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)])
+}
+
+/// How many lines.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct AuditQuery {
+    /// At most.
+    #[param(minimum = 1, maximum = 10000)]
+    limit: Option<u64>,
+}
+
+/// Who did what, newest last.
+#[utoipa::path(get, path = "/api/v1/audit", tag = "admin", params(AuditQuery),
+    responses((status = 200, body = api::Audit)))]
+pub(super) async fn audit(
+    Shared(desk): Shared<Arc<Desk>>,
+    Params(query): Params<AuditQuery>,
+) -> Answer<api::Audit> {
+    let limit = within("limit", query.limit, (1, 200, 10_000))? as usize;
+    let lines = blocking(move || desk.audit.tail(limit).map_err(Problem::internal)).await?;
+    Ok(Json(api::Audit { lines }))
+}
+
+/// The tokens, without what they are.
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "admin",
+    responses((status = 200, body = api::TokenList)))]
+pub(super) async fn tokens(Shared(desk): Shared<Arc<Desk>>) -> Answer<api::TokenList> {
+    let tokens = blocking(move || desk.tokens.file.read().map_err(problem)).await?;
+    let info = |token: crate::security::tokens::TokenEntry| api::TokenInfo {
+        name: token.name,
+        role: token.role.name().into(),
+        created: token.created,
+    };
+    Ok(Json(api::TokenList { tokens: tokens.into_iter().map(info).collect() }))
+}
+
+/// Makes a token; it is shown this once. From the first one on, nobody comes in without.
+#[utoipa::path(post, path = "/api/v1/tokens", tag = "admin", request_body = api::NewToken,
+    responses((status = 201, body = api::TokenMade)))]
+pub(super) async fn add_token(
+    Shared(desk): Shared<Arc<Desk>>,
+    Extension(who): Extension<Who>,
+    Body(new): Body<api::NewToken>,
+) -> Result<(StatusCode, Json<api::TokenMade>), Problem> {
+    let role = new
+        .role
+        .parse()
+        .map_err(|error| Problem::unprocessable(format!("role: {error}")).with("field", "role"))?;
+    let what = format!("add token {:?} as {}", new.name, new.role);
+    let (name, shared) = (new.name.clone(), Arc::clone(&desk));
+    let made = blocking(move || {
+        let token = shared.tokens.file.add(&name, role).map_err(problem);
+        shared.tokens.refresh();
+        token
+    })
+    .await;
+    noted(&desk, &who, what, &made);
+    let made = api::TokenMade { name: new.name, role: new.role, token: made? };
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// Takes a token away, at once.
+#[utoipa::path(delete, path = "/api/v1/tokens/{name}", tag = "admin",
+    params(("name" = String, Path)), responses((status = 204)))]
+pub(super) async fn revoke_token(
+    Shared(desk): Shared<Arc<Desk>>,
+    Extension(who): Extension<Who>,
+    Place(name): Place<String>,
+) -> Result<StatusCode, Problem> {
+    let what = format!("revoke token {name:?}");
+    let shared = Arc::clone(&desk);
+    let revoked = blocking(move || {
+        let revoked = shared.tokens.file.revoke(&name).map_err(problem);
+        shared.tokens.refresh();
+        revoked
+    })
+    .await;
+    noted(&desk, &who, what, &revoked);
+    revoked.map(|()| StatusCode::NO_CONTENT)
+}
+
+fn problem(error: TokenError) -> Problem {
+    let detail = error.to_string();
+    match error {
+        TokenError::File { .. } | TokenError::Format { .. } => Problem::internal(detail),
+        TokenError::Name { .. } => Problem::unprocessable(detail).with("field", "name"),
+        TokenError::Taken { .. } | TokenError::TooMany => Problem::conflict(detail),
+        TokenError::Unknown { .. } => Problem::new(StatusCode::NOT_FOUND, detail),
+    }
+}
+
+/// Does what waits for the disk on a thread where it holds nobody up.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Problem::internal(format_args!("it failed: {error}"))))
+}

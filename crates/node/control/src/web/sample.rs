@@ -1,0 +1,149 @@
+//! A source's latest recorded data: the last event of its last frame that is on disk.
+//!
+//! Read from the run's file as any reader would, so that the recorder's threads are not asked; one
+//! look at a time, so that many who look cost the disk no more than one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Json;
+use axum::extract::State as Shared;
+use catchment_model::SourceId;
+use catchment_storage::{Run, StorageError};
+
+use super::extract::Place;
+use super::routes::Answer;
+use super::routes_tokens::blocking;
+use crate::api;
+use crate::desk::Desk;
+use crate::problem::Problem;
+use crate::security::hex;
+use crate::time::rfc3339;
+
+/// Bytes of a payload that are shown.
+const BYTES_MAX: usize = 4_096;
+/// Values of an array that are shown.
+const VALUES_MAX: usize = 1_024;
+/// Bins of a histogram.
+const BINS: usize = 50;
+
+/// The run that was looked at last, kept open: a look then costs the new frames alone.
+static OPEN: Mutex<Option<Run>> = Mutex::new(None);
+
+/// The latest recorded fragment of a source, and a histogram of its last frame.
+#[utoipa::path(get, path = "/api/v1/sources/{name}/sample", tag = "sources",
+    params(("name" = String, Path)), responses((status = 200, body = api::Sample)))]
+pub(super) async fn sample(
+    Shared(desk): Shared<Arc<Desk>>,
+    Place(name): Place<String>,
+) -> Answer<api::Sample> {
+    let view = desk.view();
+    let Some(source) = view.sources.sources.iter().find(|source| source.name == name) else {
+        return Err(Problem::not_found(format_args!("source {name:?}")));
+    };
+    if source.kind != "events" {
+        let detail = "samples of channels are not shown yet: read them with `catchment read`";
+        return Err(Problem::not_found(format_args!("sample of {name:?}: {detail}")));
+    }
+    let Some(folder) = view.folder.clone() else {
+        return Err(Problem::not_found("run yet"));
+    };
+    blocking(move || {
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = open.take().filter(|run| run.path() == folder);
+        let run = match known {
+            Some(mut run) => {
+                run.refresh().map_err(unreadable)?;
+                run
+            }
+            None => Run::open(&folder).map_err(unreadable)?,
+        };
+        let sample = look(&run, &name);
+        *open = Some(run);
+        sample
+    })
+    .await
+    .map(Json)
+}
+
+fn unreadable(error: StorageError) -> Problem {
+    Problem::not_found(format_args!("frame that can be read yet: {error}"))
+}
+
+fn look(run: &Run, name: &str) -> Result<api::Sample, Problem> {
+    let nothing = || Problem::not_found(format_args!("recorded event of {name:?} yet"));
+    let source = run.source(name).ok_or_else(nothing)?;
+    let frame = run.frames().len().checked_sub(1).ok_or_else(nothing)?;
+    let column = run.fragments(frame, source).map_err(unreadable)?;
+    let rows = (0..column.rows()).rev();
+    let row = rows.into_iter().find(|&row| column.fragment(row).is_some()).ok_or_else(nothing)?;
+    let payload = column.fragment(row).unwrap_or_default();
+    let events = column.events();
+    let lengths = (0..column.rows()).filter_map(|row| column.fragment(row));
+    let array = array(run, source, payload);
+    let histogram = match &array {
+        Some(array) if array.values.len() > 1 => histogram("value", &array.values),
+        _ => histogram("payload_bytes", &lengths.map(|one| one.len() as f64).collect::<Vec<_>>()),
+    };
+    Ok(api::Sample {
+        name: name.to_owned(),
+        event: events.keys().get(row).copied().unwrap_or_default(),
+        time: rfc3339(events.times_ns().get(row).copied().unwrap_or_default()),
+        bytes: hex(&payload[..payload.len().min(BYTES_MAX)]),
+        total_bytes: payload.len() as u64,
+        array,
+        histogram,
+    })
+}
+
+/// The payload's numbers, where the configuration says what they are.
+fn array(run: &Run, source: SourceId, payload: &[u8]) -> Option<api::SampleArray> {
+    let columns = &run.header().schema.columns;
+    let kind = catchment_frame::ColumnKind::FragmentPayload;
+    let column = columns.iter().find(|one| one.kind == kind && one.source == Some(source.0))?;
+    let bytes = payload.get(column.skip as usize..)?;
+    let values = numbers(column.dtype, bytes)?;
+    Some(api::SampleArray {
+        dtype: column.dtype.name().to_owned(),
+        shape: column.fragment_shape.clone(),
+        values,
+    })
+}
+
+fn numbers(dtype: catchment_frame::Dtype, bytes: &[u8]) -> Option<Vec<f64>> {
+    use catchment_frame::Dtype;
+    macro_rules! of {
+        ($type:ty) => {{
+            let chunks = bytes.chunks_exact(size_of::<$type>()).take(VALUES_MAX);
+            let read = |chunk: &[u8]| <$type>::from_le_bytes(chunk.try_into().unwrap_or_default());
+            Some(chunks.map(|chunk| read(chunk) as f64).collect())
+        }};
+    }
+    match dtype {
+        Dtype::I8 => of!(i8),
+        Dtype::I16 => of!(i16),
+        Dtype::U16 => of!(u16),
+        Dtype::I32 => of!(i32),
+        Dtype::U32 => of!(u32),
+        Dtype::I64 => of!(i64),
+        Dtype::U64 => of!(u64),
+        Dtype::F32 => of!(f32),
+        Dtype::F64 => of!(f64),
+        _ => None,
+    }
+}
+
+fn histogram(what: &str, values: &[f64]) -> api::SampleHistogram {
+    let finite = || values.iter().copied().filter(|value| value.is_finite());
+    let (least, most) = finite().fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(v), b.max(v)));
+    let mut histogram = api::SampleHistogram { what: what.into(), ..Default::default() };
+    if least > most {
+        return histogram;
+    }
+    let width = if most > least { (most - least) / BINS as f64 } else { 1.0 };
+    histogram.edges = (0..=BINS).map(|bin| least + width * bin as f64).collect();
+    histogram.counts = vec![0; BINS];
+    for value in finite() {
+        histogram.counts[(((value - least) / width) as usize).min(BINS - 1)] += 1;
+    }
+    histogram
+}

@@ -1,0 +1,184 @@
+//! Accepts connections, with or without TLS, and ends them in order.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt as _;
+
+use super::routes;
+use crate::desk::Desk;
+use crate::security::guard::Peer;
+
+/// Connections at a time; more wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 512;
+/// How long a client may take for its TLS handshake, or for a request's head.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long answers that are under way may take once the server is to end.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How much less than others the server's threads count: data go first.
+const NICE: i32 = 5;
+
+/// A server that runs.
+#[derive(Debug)]
+pub(crate) struct Server {
+    runtime: Option<tokio::runtime::Runtime>,
+    accepting: Option<tokio::task::JoinHandle<()>>,
+    stop: watch::Sender<bool>,
+    address: SocketAddr,
+}
+
+/// Binds the socket: what fails here fails before anything was started.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+impl Server {
+    /// Serves from now on, on a thread of its own.
+    ///
+    /// # Errors
+    /// The system gives no threads.
+    pub(crate) fn start(
+        desk: &Arc<Desk>,
+        listener: std::net::TcpListener,
+        tls: Option<TlsAcceptor>,
+    ) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(4)
+            .thread_name("control-http")
+            .on_thread_start(step_back)
+            .enable_all()
+            .build()?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = watch::channel(false);
+        let entered = runtime.enter();
+        let listener = TcpListener::from_std(listener)?;
+        drop(entered);
+        let router = routes::router(Arc::clone(desk), stopped.clone());
+        let accepting = runtime.spawn(accept(listener, tls, router, Arc::clone(desk), stopped));
+        Ok(Self { runtime: Some(runtime), accepting: Some(accepting), stop, address })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    /// Answers what was asked, ends the streams, and ends its threads.
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let (Some(runtime), Some(accepting)) = (self.runtime.take(), self.accepting.take()) {
+            // It ends when the connections have, or have had their time.
+            runtime.block_on(async { tokio::time::timeout(2 * FAREWELL, accepting).await.ok() });
+            runtime.shutdown_timeout(FAREWELL);
+        }
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    desk: Arc<Desk>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let graceful = GracefulShutdown::new();
+    loop {
+        let permit = Arc::clone(&connections).acquire_owned().await;
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopped.wait_for(|stop| *stop) => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(pair) => pair,
+            Err(error) => {
+                // No descriptors left, or the client was faster away than here.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        desk.counts.connections.fetch_add(1, Relaxed);
+        let (tls, router) = (tls.clone(), router.clone());
+        let watcher = graceful.watcher();
+        tokio::spawn(async move {
+            let _permit = permit;
+            // Small answers, at once.
+            stream.set_nodelay(true).ok();
+            match tls {
+                None => serve(stream, peer, router, watcher).await,
+                Some(tls) => {
+                    if let Some(stream) = handshake(tls, stream).await {
+                        serve(stream, peer, router, watcher).await;
+                    }
+                }
+            }
+        });
+    }
+    tokio::time::timeout(FAREWELL, graceful.shutdown()).await.ok();
+}
+
+async fn handshake(
+    tls: TlsAcceptor,
+    stream: TcpStream,
+) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
+    match tokio::time::timeout(PATIENCE, tls.accept(stream)).await {
+        Ok(Ok(stream)) => Some(stream),
+        // Port scanners and browsers that do not know the certificate: nobody is to be bothered.
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "no TLS");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    peer: SocketAddr,
+    router: Router,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
+    let service = hyper::service::service_fn(move |request: hyper::Request<_>| {
+        let router = router.clone();
+        async move {
+            let mut request: Request = request.map(Body::new);
+            request.extensions_mut().insert(Peer(peer));
+            let response: Result<Response, Infallible> = router.oneshot(request).await;
+            response
+        }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(64 << 10)
+        .serve_connection(TokioIo::new(stream), service);
+    // Clients that go away are no error.
+    watcher.watch(connection).await.ok();
+}
+
+fn step_back() {
+    // SAFETY: no pointers; 0 is the calling thread. Being nicer is always allowed.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+}

@@ -1,0 +1,242 @@
+//! Runs from start to stop over HTTP: states, run numbers, pauses, idempotence, failures.
+
+mod support;
+
+use serde_json::json;
+use support::Test;
+
+fn recorded(state: &serde_json::Value) -> u64 {
+    state["run"]["events"].as_u64().unwrap_or_default()
+}
+
+#[test]
+fn a_run_goes_from_idle_to_recording_and_is_in_the_catalogue() {
+    let test = Test::start();
+    let client = test.client();
+    let idle = client.until(|state| state["state"] == "idle");
+    assert_eq!(idle["verdict"]["level"], "not_recording");
+    let begun = client.command("a-1", "start").json();
+    assert_eq!((&begun["status"], &begun["run"]), (&json!("done"), &json!(1)), "{begun}");
+    let good = client.until(|state| state["verdict"]["level"] == "good");
+    assert_eq!(good["state"], "recording");
+    assert!(good["rates"]["events_per_second"].as_f64().unwrap() > 0.0);
+    let names: Vec<_> =
+        good["commands"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["pause", "stop", "shutdown"]);
+    let stopped = client.command("a-2", "stop").json();
+    assert_eq!((&stopped["status"], &stopped["state"]), (&json!("done"), &json!("configured")));
+    let runs = client.get("/api/v1/runs").json();
+    let run = &runs["runs"][0];
+    assert_eq!((&run["number"], &run["state"]), (&json!(1), &json!("complete")), "{runs}");
+    assert!(run["events"].as_u64().unwrap() > 0);
+    assert_eq!(run["loss_count"], 0, "{}", client.get("/api/v1/runs/1/ledger").text);
+    let ledger = client.get("/api/v1/runs/1/ledger").json();
+    assert_eq!(ledger["fragments_received"], ledger["fragments_recorded"], "{ledger}");
+    assert_eq!(client.get("/api/v1/runs/1/configuration").text, "rate = 200");
+    assert_eq!(client.get("/api/v1/runs/2").status, 404);
+}
+
+#[test]
+fn a_pause_discards_countedly_and_is_no_loss() {
+    let test = Test::start();
+    let client = test.client();
+    client.command("1", "start");
+    client.until(|state| recorded(state) > 0);
+    assert_eq!(client.command("2", "pause").json()["state"], "paused");
+    let paused = client.until(|state| state["dead_time"].as_f64() > Some(0.0));
+    assert!(paused["verdict"]["text"].as_str().unwrap().starts_with("paused by local since"));
+    let before = recorded(&client.until(|state| {
+        let counts = client.get("/metrics").text;
+        let line = counts
+            .lines()
+            .find(|line| line.starts_with("catchment_fragments_discarded_paused_total"));
+        state["state"] == "paused" && line.is_some_and(|line| !line.ends_with(" 0"))
+    }));
+    assert_eq!(client.command("3", "resume").json()["state"], "recording");
+    client.until(|state| recorded(state) > before);
+    client.command("4", "stop");
+    let run = client.get("/api/v1/runs/1").json();
+    assert_eq!((&run["state"], &run["loss_count"]), (&json!("complete"), &json!(0)), "{run}");
+    let ledger = client.get("/api/v1/runs/1/ledger").json();
+    assert!(ledger["fragments_discarded_paused"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_request_is_done_once_and_answered_alike() {
+    let test = Test::start();
+    let client = test.client();
+    let first = client.command("same", "start").json();
+    let second = client.command("same", "start").json();
+    assert_eq!(first["run"], second["run"]);
+    assert_eq!(first["time"], second["time"]);
+    let other = client.command("same", "stop");
+    assert_eq!(other.status, 409, "{}", other.text);
+    client.command("end", "stop");
+    assert_eq!(client.command("same", "start").json()["run"], 1, "still the first run");
+    assert_eq!(client.get("/api/v1/runs").json()["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(client.get("/api/v1/commands/unknown").status, 404);
+}
+
+#[test]
+fn what_the_state_does_not_allow_is_refused_with_the_reason() {
+    let test = Test::start();
+    let client = test.client();
+    for (request, command) in [("1", "stop"), ("2", "pause"), ("3", "resume"), ("4", "reset")] {
+        let answer = client.command(request, command);
+        assert_eq!(answer.status, 409, "{}", answer.text);
+        let problem = answer.json();
+        assert_eq!(problem["state"], "idle");
+        assert!(problem["detail"].as_str().unwrap().contains("while idle"), "{problem}");
+        assert!(problem["legal"].as_array().unwrap().contains(&json!("start")));
+    }
+    assert_eq!(answer_state(&client.command("5a", "configure")), "configured");
+    assert_eq!(answer_state(&client.command("5", "arm")), "armed");
+    assert_eq!(client.state()["verdict"]["level"], "not_recording");
+    assert_eq!(answer_state(&client.command("6", "disarm")), "configured");
+    let run = client.get("/api/v1/runs/1").json();
+    assert_eq!(run["state"], "failed", "a run that never began keeps its number: {run}");
+    assert_eq!(client.command("7", "start").json()["run"], 2);
+}
+
+fn answer_state(answer: &support::Answer) -> String {
+    answer.json()["state"].as_str().unwrap_or(&answer.text).to_owned()
+}
+
+#[test]
+fn a_start_that_fails_leaves_nothing_half_and_says_why() {
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let test = Test::with(support::settings(), |fixed| fixed.address = address);
+    let client = test.client();
+    let answer = client.command("1", "start");
+    let problem = client.get("/api/v1/commands/1").json();
+    assert_eq!(problem["status"], "failed", "{}", answer.text);
+    let reason = problem["reason"].as_str().unwrap();
+    assert!(reason.contains("node/recorder") && reason.contains(&address.to_string()), "{reason}");
+    let state = client.until(|state| state["under_way"].is_null());
+    assert_eq!(state["state"], "idle", "{state}");
+    assert!(state["reason"].as_str().unwrap().contains(&address.to_string()));
+    let devices = client.get("/api/v1/devices").json();
+    for device in devices["devices"].as_array().unwrap() {
+        assert_eq!(device["state"], "idle", "{device}");
+    }
+    assert_eq!(client.get("/api/v1/runs/1").json()["state"], "failed");
+    drop(taken);
+    assert_eq!(client.command("2", "start").json()["run"], 2, "a number is never used again");
+}
+
+#[test]
+fn properties_have_schemas_and_those_that_can_be_set_are_set() {
+    let test = Test::start();
+    let client = test.client();
+    client.until(|state| state["state"] == "idle");
+    let list = client.get("/api/v1/devices").json();
+    for device in list["devices"].as_array().unwrap() {
+        let schema = client.get(device["schema"].as_str().unwrap()).json();
+        let described = schema["properties"].as_object().unwrap();
+        let values = device["properties"].as_object().unwrap();
+        assert!(values.keys().eq(described.keys()), "{device} {schema}");
+    }
+    let path = "/api/v1/devices/node/emulator/properties";
+    let set = |body: &str| client.ask("PATCH", path, Some(body));
+    assert_eq!(set(r#"{"rate_hz": 50}"#).json()["properties"]["rate_hz"], 50.0);
+    for (body, status) in [
+        (r#"{"rate_hz": -1}"#, 422),
+        (r#"{"rate_hz": "x"}"#, 422),
+        (r#"{"event_count": 1}"#, 422),
+        (r#"{"colour": 1}"#, 422),
+        ("[]", 422),
+        ("{", 400),
+    ] {
+        assert_eq!(set(body).status, status, "{body}");
+    }
+    assert_eq!(client.ask("PATCH", "/api/v1/devices/node/x/properties", Some("{}")).status, 404);
+}
+
+#[test]
+fn configurations_are_versions_that_can_be_compared_and_run_again() {
+    let test = Test::start();
+    let client = test.client();
+    let add = |text: &str| client.post("/api/v1/configurations", &json!({ "text": text }));
+    let second = add("rate = 100\n");
+    assert_eq!((second.status, &second.json()["version"]), (201, &json!(2)), "{}", second.text);
+    assert_eq!(add("rate = 100\n").json()["version"], 2, "the same text is the same version");
+    let fault = add("rate = 100\nrate = x\n");
+    assert_eq!((fault.status, &fault.json()["line"]), (422, &json!(2)), "{}", fault.text);
+    let difference = client.get("/api/v1/configurations/1/diff/2").text;
+    assert!(difference.contains("-rate = 200") && difference.contains("+rate = 100"));
+    let body = json!({ "request": "1", "command": "start", "configuration": 2 });
+    let mut answer = client.post("/api/v1/commands", &body);
+    while answer.status == 202 {
+        answer = client.get("/api/v1/commands/1");
+    }
+    assert_eq!(answer.json()["status"], "done", "{}", answer.text);
+    assert_eq!(client.get("/api/v1/runs/1").json()["configuration"], 2);
+    client.command("2", "stop");
+    let none = json!({ "request": "3", "command": "start", "configuration": 99 });
+    assert_eq!(client.post("/api/v1/commands", &none).status, 404);
+    assert_eq!(client.state()["state"], "configured");
+}
+
+#[test]
+fn a_reload_counts_from_the_next_run_on() {
+    let test = Test::start();
+    let client = test.client();
+    client.command("1", "start");
+    // So long that a source that was never seen would count as silent.
+    client.until(|state| state["run"]["seconds"].as_f64() > Some(6.0));
+    std::fs::write(test.folder.path().join("test.toml"), "rate = 300").unwrap();
+    let reloaded = client.post("/api/v1/reload", &json!({})).json();
+    assert_eq!(reloaded["configuration"], 2, "{reloaded}");
+    assert!(reloaded["notes"][0].as_str().unwrap().contains("the next one"));
+    let seconds = client.state()["run"]["seconds"].as_f64();
+    client.until(|state| state["run"]["seconds"].as_f64() > seconds);
+    let alarms = client.get("/api/v1/alarms").json();
+    assert_eq!(alarms["alarms"], json!([]), "a reload is no silence of the sources");
+    client.command("2", "stop");
+    client.command("3", "start");
+    client.command("4", "stop");
+    assert_eq!(client.get("/api/v1/runs/1").json()["configuration"], 1);
+    assert_eq!(client.get("/api/v1/runs/2").json()["configuration"], 2);
+    std::fs::write(test.folder.path().join("test.toml"), "rate = no").unwrap();
+    assert_eq!(client.post("/api/v1/reload", &json!({})).status, 422);
+}
+
+#[test]
+fn a_source_that_falls_silent_changes_the_verdict_and_raises_an_alarm() {
+    let test = Test::with(support::settings(), |fixed| fixed.kill = Some((1, 100)));
+    let client = test.client();
+    client.command("1", "start");
+    let bad = client
+        .until(|state| state["verdict"]["level"] == "loss" && state["sources"]["silent"] == 1);
+    assert!(bad["verdict"]["text"].as_str().unwrap().contains("s1"), "{bad}");
+    let sources = client.get("/api/v1/sources").json();
+    assert_eq!(sources["sources"][0]["name"], "s1", "worst first: {sources}");
+    client.until(|state| state["alarms"]["critical"].as_u64() > Some(0));
+    let alarms = client.get("/api/v1/alarms").json();
+    let silent = |alarm: &&serde_json::Value| alarm["name"] == "source_silent";
+    let alarm = alarms["alarms"].as_array().unwrap().iter().find(silent).unwrap().clone();
+    assert_eq!((&alarm["source"], &alarm["state"]), (&json!("s1"), &json!("active")));
+    let path = format!("/api/v1/alarms/{}/acknowledge", alarm["id"].as_str().unwrap());
+    let acknowledged = client.post(&path, &json!({ "comment": "known" }));
+    assert_eq!(acknowledged.json()["acknowledged_by"], "local", "{}", acknowledged.text);
+    assert_eq!(client.post(&path, &json!({})).status, 409);
+    assert_eq!(client.post("/api/v1/alarms/99/acknowledge", &json!({})).status, 404);
+}
+
+#[test]
+fn a_sample_shows_what_was_recorded_last() {
+    let test = Test::start();
+    let client = test.client();
+    client.until(|state| state["sources"]["count"] == 3);
+    assert_eq!(client.get("/api/v1/sources/s1/sample").status, 404, "no run yet");
+    client.command("1", "start");
+    client.until(|state| recorded(state) > 10);
+    let sample = client.get("/api/v1/sources/s1/sample");
+    assert_eq!(sample.status, 200, "{}", sample.text);
+    let sample = sample.json();
+    let bytes = sample["total_bytes"].as_u64().unwrap();
+    assert_eq!(sample["bytes"].as_str().unwrap().len() as u64, bytes.min(4_096) * 2);
+    assert_eq!(sample["histogram"]["what"], "payload_bytes");
+    assert_eq!(client.get("/api/v1/sources/none/sample").status, 404);
+}

@@ -1,0 +1,284 @@
+//! Who may do what: roles on every route, other sites' pages, TLS, wrong and oversized requests.
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use catchment_control::{NodeError, Settings, Tls, TokenFile, own_folder};
+use serde_json::{Value, json};
+use support::{Client, Fixed, Test, settings, start};
+
+/// Every documented operation: method, a path that could be, and who may.
+fn operations() -> Vec<(String, String, String)> {
+    let document: Value = serde_json::to_value(catchment_control::openapi()).unwrap();
+    let mut found = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let about = operation["description"].as_str().unwrap();
+            let who = about.rsplit("For: ").next().unwrap().trim_end_matches('.');
+            let mut path = path.clone();
+            for (name, value) in [
+                ("{path}", "node/recorder"),
+                ("{name}", "none"),
+                ("{number}", "1"),
+                ("{version}", "1"),
+                ("{other}", "1"),
+                ("{request}", "none"),
+                ("{id}", "1"),
+            ] {
+                path = path.replace(name, value);
+            }
+            found.push((method.to_uppercase(), path, who.to_owned()));
+        }
+    }
+    assert!(found.len() > 30);
+    found
+}
+
+#[test]
+fn every_route_asks_for_its_role() {
+    let (test, tokens) = Test::with_tokens();
+    let roles = ["viewer", "operator", "admin"];
+    for (method, path, who) in operations() {
+        // Streams do not end.
+        if path.ends_with("/stream") {
+            continue;
+        }
+        let body = (!["GET", "DELETE"].contains(&method.as_str())).then_some("{\"x\":1}");
+        let anybody = test.client().ask(&method, &path, body).status;
+        assert_eq!(anybody == 401, who != "anybody", "{method} {path}: {anybody}");
+        for (rank, token) in tokens.iter().enumerate() {
+            let status = test.client().token(token).ask(&method, &path, body).status;
+            let may = who == "anybody" || roles.iter().position(|role| *role == who) <= Some(rank);
+            assert_ne!(status, 401, "{method} {path}");
+            assert_eq!(status != 403, may, "{method} {path} as {}: {status}", roles[rank]);
+        }
+    }
+    let shutdown = json!({ "request": "1", "command": "shutdown" });
+    let answer = test.client().token(&tokens[1]).post("/api/v1/commands", &shutdown);
+    assert_eq!(answer.status, 403, "an operator does not end the program");
+}
+
+#[test]
+fn wrong_and_revoked_tokens_are_refused_and_slowed_down() {
+    let (test, tokens) = Test::with_tokens();
+    let client = test.client();
+    assert_eq!(client.token(&tokens[0]).get("/api/v1/state").status, 200);
+    let admin = client.token(&tokens[2]);
+    assert_eq!(admin.ask("DELETE", "/api/v1/tokens/v", None).status, 204);
+    let refused = client.token(&tokens[0]).get("/api/v1/state");
+    assert_eq!(refused.status, 401, "{}", refused.text);
+    assert_eq!(refused.headers["www-authenticate"], "Bearer realm=\"catchment\"");
+    let made = admin.post("/api/v1/tokens", &json!({ "name": "new", "role": "viewer" })).json();
+    let token = made["token"].as_str().unwrap();
+    assert_eq!(client.token(token).get("/api/v1/state").status, 200);
+    let listed = admin.get("/api/v1/tokens").text;
+    assert!(listed.contains("\"new\"") && !listed.contains(token), "{listed}");
+    let statuses: Vec<u16> =
+        (0..10).map(|_| client.token("wrong").get("/api/v1/state").status).collect();
+    assert!(statuses.starts_with(&[401]) && statuses.ends_with(&[429]), "{statuses:?}");
+    assert_eq!(client.token(token).get("/api/v1/state").status, 200, "right ones go on");
+}
+
+#[test]
+fn a_session_stands_for_a_token_and_changes_need_its_csrf() {
+    let (test, tokens) = Test::with_tokens();
+    let client = test.client();
+    let opened = client.post("/api/v1/session", &json!({ "token": tokens[1] }));
+    assert_eq!(opened.status, 200, "{}", opened.text);
+    let cookie = opened.headers["set-cookie"].to_str().unwrap().to_owned();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let page = client.with("Cookie", cookie.split(';').next().unwrap());
+    assert_eq!(page.get("/api/v1/session").json()["name"], "o");
+    let command = json!({ "request": "1", "command": "start" });
+    assert_eq!(page.post("/api/v1/commands", &command).status, 403);
+    assert_eq!(page.with("X-Catchment-CSRF", "x").post("/api/v1/commands", &command).status, 403);
+    let csrf = opened.json()["csrf"].as_str().unwrap().to_owned();
+    let sure = page.with("X-Catchment-CSRF", &csrf);
+    assert!([200, 202].contains(&sure.post("/api/v1/commands", &command).status));
+    assert_eq!(sure.ask("DELETE", "/api/v1/session", None).status, 204);
+    assert_eq!(page.get("/api/v1/state").status, 401);
+    assert_eq!(client.post("/api/v1/session", &json!({ "token": "x" })).status, 401);
+}
+
+#[test]
+fn pages_of_other_sites_and_rebound_names_get_nothing() {
+    let test = Test::start();
+    let client = test.client();
+    for (name, value, status) in [
+        ("Host", "evil.example", 421),
+        ("Origin", "http://evil.example", 403),
+        ("Origin", "null", 403),
+    ] {
+        let strange = client.with(name, value);
+        assert_eq!(strange.get("/api/v1/state").status, status, "{name}: {value}");
+        let body = json!({ "request": "1", "command": "start" });
+        assert_eq!(strange.post("/api/v1/commands", &body).status, status, "{name}: {value}");
+    }
+    let form = client.with("Content-Type", "text/plain");
+    let body = json!({ "request": "1", "command": "start" });
+    assert_eq!(form.post("/api/v1/commands", &body).status, 415);
+    assert_eq!(client.get("/api/v1/commands/1").status, 404, "nothing was begun");
+}
+
+#[test]
+fn bad_requests_get_problem_details() {
+    let test = Test::start();
+    let client = test.client();
+    let post = |body: &str| client.ask("POST", "/api/v1/commands", Some(body));
+    let large = format!("{{\"request\":\"{}\"}}", "x".repeat(100_000));
+    for (body, status) in [
+        ("", 400),
+        ("{", 400),
+        ("[]", 422),
+        ("{\"request\":\"1\"}", 422),
+        ("{\"request\":1,\"command\":\"start\"}", 422),
+        ("{\"request\":\"1\",\"command\":\"start\",\"colour\":1}", 422),
+        ("{\"request\":\"\",\"command\":\"start\"}", 422),
+        ("{\"request\":\"a b\",\"command\":\"start\"}", 422),
+        ("{\"request\":\"1\",\"command\":\"fly\"}", 422),
+        ("{\"request\":\"1\",\"command\":\"start\",\"device\":\"../x\"}", 422),
+        ("{\"request\":\"1\",\"command\":\"start\",\"device\":\"node/none\"}", 409),
+        ("{\"request\":\"1\",\"command\":\"start\",\"configuration\":-1}", 422),
+        (large.as_str(), 413),
+    ] {
+        let answer = post(body);
+        assert_eq!(answer.status, status, "{body:.80}: {}", answer.text);
+        assert_eq!(answer.headers["content-type"], "application/problem+json");
+        let problem = answer.json();
+        assert_eq!(problem["status"], status);
+        assert_eq!(problem["instance"], "/api/v1/commands");
+        assert!(problem["type"].is_string() && problem["title"].is_string(), "{problem}");
+        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{problem}");
+    }
+    for (path, status) in [
+        ("/api/v1/history?seconds=0", 400),
+        ("/api/v1/history?seconds=x", 400),
+        ("/api/v1/history?colour=1", 400),
+        ("/api/v1/logs?level=loud", 400),
+        ("/api/v1/runs?limit=100000", 400),
+        ("/api/v1/runs?quality=x", 422),
+        ("/api/v1/runs/x", 404),
+        ("/api/v1/runs/18446744073709551616", 404),
+        ("/api/v1/nothing", 404),
+        ("/nothing", 404),
+    ] {
+        let answer = client.get(path);
+        assert_eq!(answer.status, status, "{path}: {}", answer.text);
+        assert_eq!(answer.headers["content-type"], "application/problem+json", "{path}");
+    }
+    let wrong = client.ask("DELETE", "/api/v1/state", None);
+    assert_eq!(wrong.status, 405, "{}", wrong.text);
+    assert_eq!(wrong.json()["title"], "Method Not Allowed");
+}
+
+#[test]
+fn every_answer_tells_the_browser_to_be_careful() {
+    let test = Test::start();
+    let client = test.client();
+    for path in ["/", "/api/docs", "/api/v1/state", "/nothing"] {
+        let headers = client.get(path).headers;
+        let policy = headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"));
+        assert!(!policy.contains("script-src 'unsafe"), "{policy}");
+        assert_eq!(headers["x-content-type-options"], "nosniff");
+    }
+    assert_eq!(client.get("/healthz").json()["status"], "alive");
+    assert!(client.get("/api/docs").text.contains("/api/v1/commands"));
+}
+
+#[test]
+fn a_node_is_not_open_to_the_network_by_accident() {
+    let everywhere: std::net::SocketAddr = ([0, 0, 0, 0], 0).into();
+    let folder = tempfile::tempdir().unwrap();
+    let try_with = |tls: Tls, without_protection| {
+        let settings = Settings { listen: everywhere, tls, without_protection, ..settings() };
+        start(settings, Fixed::new(folder.path())).map(|_| ())
+    };
+    let refused = |result: Result<(), NodeError>| {
+        let error = result.unwrap_err();
+        assert!(matches!(error, NodeError::Unprotected { .. }), "{error}");
+        error.to_string()
+    };
+    assert!(refused(try_with(Tls::Off, false)).contains("neither TLS nor a token"));
+    assert!(refused(try_with(Tls::SelfMade, false)).contains("no token"));
+    try_with(Tls::Off, true).unwrap();
+    let file = TokenFile::in_folder(&own_folder(folder.path()));
+    file.add("a", catchment_control::Role::Admin).unwrap();
+    assert!(refused(try_with(Tls::Off, false)).contains("no TLS"));
+    try_with(Tls::SelfMade, false).unwrap();
+}
+
+#[test]
+fn the_last_token_that_is_revoked_leaves_the_door_closed() {
+    let (test, tokens) = Test::with_tokens();
+    let admin = test.client().token(&tokens[2]);
+    for name in ["v", "o", "a"] {
+        assert_eq!(admin.ask("DELETE", &format!("/api/v1/tokens/{name}"), None).status, 204);
+    }
+    assert_eq!(test.client().get("/api/v1/state").status, 401);
+}
+
+#[test]
+fn a_node_speaks_tls_with_a_certificate_that_it_made() {
+    use ureq::tls::{Certificate, RootCerts, TlsConfig};
+    let test = Test::with(Settings { tls: Tls::SelfMade, ..settings() }, |_| ());
+    let url = test.node().url();
+    assert!(url.starts_with("https://"), "{url}");
+    let path = own_folder(test.folder.path()).join("tls/certificate.pem");
+    let pem = std::fs::read(&path).unwrap();
+    let trusted = Certificate::from_pem(&pem).unwrap();
+    let ask = |roots: RootCerts| {
+        let tls = TlsConfig::builder().root_certs(roots).build();
+        let agent =
+            ureq::Agent::new_with_config(ureq::Agent::config_builder().tls_config(tls).build());
+        agent.get(format!("{url}healthz")).call().map(|response| response.status().as_u16())
+    };
+    assert_eq!(ask(RootCerts::Specific(std::sync::Arc::new(vec![trusted]))).unwrap(), 200);
+    ask(RootCerts::WebPki).unwrap_err();
+    use std::os::unix::fs::PermissionsExt as _;
+    let key = own_folder(test.folder.path()).join("tls/key.pem");
+    assert_eq!(std::fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o600);
+    // One that speaks no TLS gets nothing, and nobody else is held up.
+    let mut plain = TcpStream::connect(test.node().address()).unwrap();
+    plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    plain.read_to_end(&mut answer).ok();
+    assert!(!answer.starts_with(b"HTTP"));
+}
+
+#[test]
+fn one_address_that_asks_too_often_is_slowed_down() {
+    let slow = Settings { requests_per_second: 1.0, ..settings() };
+    let test = Test::with(slow, |_| ());
+    let client = test.client();
+    let statuses: Vec<u16> = (0..10).map(|_| client.get("/healthz").status).collect();
+    assert_eq!(statuses[..5], [200; 5]);
+    assert!(statuses[5..].contains(&429), "{statuses:?}");
+}
+
+#[test]
+fn who_did_what_is_in_the_audit_log() {
+    let (test, tokens) = Test::with_tokens();
+    let body = json!({ "request": "id-1", "command": "pause", "comment": "beam down" });
+    assert_eq!(test.client().token(&tokens[1]).post("/api/v1/commands", &body).status, 409);
+    let lines = test.client().token(&tokens[2]).get("/api/v1/audit").json();
+    let last = lines["lines"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["who"], &last["role"]), (&json!("o"), &json!("operator")), "{last}");
+    assert_eq!((&last["what"], &last["request"]), (&json!("pause"), &json!("id-1")));
+    assert_eq!(last["comment"], "beam down");
+    assert!(last["result"].as_str().unwrap().starts_with("refused"), "{last}");
+    assert!(last["from"].as_str().unwrap().starts_with("127.0.0.1:"));
+}
+
+#[test]
+fn a_client_that_says_nothing_or_nonsense_holds_up_nobody() {
+    let test = Test::start();
+    let address = test.node().address();
+    let silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut nonsense = TcpStream::connect(address).unwrap();
+    nonsense.write_all(&[0xff; 1_000]).unwrap();
+    assert_eq!(Client::new(&test.node().url()).get("/healthz").status, 200);
+    drop(silent);
+}

@@ -1,0 +1,231 @@
+//! What the tests of a node under control share: a node of few emulated sources, and its client.
+#![allow(dead_code, reason = "each test file uses its part of it")]
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use catchment_builder::SourceRole;
+use catchment_control::{
+    Configuration, ConfigurationFault, Configure, LogFormat, LogLevel, Logs, Node, NodeError, Rule,
+    Settings, Start, TokenFile, own_folder,
+};
+use catchment_emulator::{EmulatedSource, EmulatorConfig};
+use catchment_recorder::{RecorderConfig, SourceConfig};
+use serde_json::{Value, json};
+
+/// Configurations that tests change: a text of `key = number` lines.
+#[derive(Clone, Debug)]
+pub struct Fixed {
+    pub folder: PathBuf,
+    pub sources: u32,
+    /// Where the first source must be; port 0 lets the system choose.
+    pub address: SocketAddr,
+    pub rules: Vec<Rule>,
+    pub kill: Option<(u32, u64)>,
+}
+
+impl Fixed {
+    pub fn new(folder: &Path) -> Self {
+        let address = ([127, 0, 0, 1], 0).into();
+        Self { folder: folder.to_owned(), sources: 3, address, rules: Vec::new(), kill: None }
+    }
+}
+
+impl Configure for Fixed {
+    fn read(&self) -> Result<String, String> {
+        std::fs::read_to_string(self.folder.join("test.toml")).or(Ok("rate = 200".into()))
+    }
+
+    fn check(&self, text: &str) -> Result<Configuration, ConfigurationFault> {
+        let fault = |message: &str, place| ConfigurationFault { message: message.into(), place };
+        let mut rate = 200.0;
+        for (line, words) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
+            let place = Some((line + 1, 1));
+            match words.split_once(" = ") {
+                Some(("rate", value)) => {
+                    let parsed = value.parse::<f64>().ok().filter(|rate| *rate > 0.0);
+                    rate = parsed.ok_or_else(|| fault("expected a rate above 0", place))?;
+                }
+                _ => return Err(fault("unknown key", place)),
+            }
+        }
+        let sources = (0..self.sources).map(|source| SourceConfig {
+            name: format!("s{source}"),
+            group: "test".into(),
+            address: if source == 0 { self.address } else { ([127, 0, 0, 1], 0).into() },
+            sub_event_id: Some(0x8000 + source),
+            role: SourceRole::Required,
+            payload: None,
+        });
+        let mut recorder = RecorderConfig::new(self.folder.clone(), sources.collect());
+        recorder.memory_bytes = 256 << 20;
+        recorder.write.buffer_bytes = 1 << 20;
+        recorder.write.preallocate_bytes = 4 << 20;
+        recorder.frame.time_ns = 20_000_000;
+        recorder.text = text.into();
+        let emulated = (0..self.sources).map(|source| EmulatedSource {
+            group: "test".into(),
+            mean_bytes: 100.0,
+            sigma: 0.2,
+            sub_event_id: 0x8000 + source,
+        });
+        let mut emulator = EmulatorConfig {
+            sources: emulated.collect(),
+            rate_hz: Some(rate),
+            ..EmulatorConfig::default()
+        };
+        emulator.water_mark_bytes = 0;
+        emulator.huge_every = 0;
+        emulator.faults.kill = self.kill;
+        let (rules, control) = (self.rules.clone(), String::new());
+        Ok(Configuration { number: None, recorder, emulator: Some(emulator), rules, control })
+    }
+}
+
+/// A node in a folder of its own.
+pub struct Test {
+    pub folder: tempfile::TempDir,
+    pub node: Option<Node>,
+}
+
+/// Settings that tests begin with.
+pub fn settings() -> Settings {
+    let listen = ([127, 0, 0, 1], 0).into();
+    let mut settings = Settings { start: Start::Manual, ..Settings::new(listen) };
+    settings.requests_per_second = 1e6;
+    settings
+}
+
+impl Test {
+    /// One that waits to be told.
+    pub fn start() -> Self {
+        Self::with(settings(), |_| ())
+    }
+
+    pub fn with(settings: Settings, change: impl FnOnce(&mut Fixed)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut fixed = Fixed::new(folder.path());
+        change(&mut fixed);
+        let node = start(settings, fixed).unwrap();
+        Self { folder, node: Some(node) }
+    }
+
+    /// One with tokens: viewer, operator, admin.
+    pub fn with_tokens() -> (Self, [String; 3]) {
+        use catchment_control::Role::{Admin, Operator, Viewer};
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokenFile::in_folder(&own_folder(folder.path()));
+        let roles = [("v", Viewer), ("o", Operator), ("a", Admin)];
+        let tokens = roles.map(|(name, role)| file.add(name, role).unwrap());
+        let node = start(settings(), Fixed::new(folder.path())).unwrap();
+        (Self { folder, node: Some(node) }, tokens)
+    }
+
+    pub fn node(&self) -> &Node {
+        self.node.as_ref().unwrap()
+    }
+
+    pub fn client(&self) -> Client {
+        Client::new(&self.node().url())
+    }
+}
+
+/// Starts a node without logs on stderr.
+pub fn start(settings: Settings, fixed: Fixed) -> Result<Node, NodeError> {
+    Node::start(settings, Arc::new(fixed), Logs::start(LogFormat::None, LogLevel::DEBUG))
+}
+
+/// What was answered.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: ureq::http::HeaderMap,
+    pub text: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {}", self.text))
+    }
+}
+
+/// Asks a node over a real socket.
+#[derive(Clone)]
+pub struct Client {
+    agent: ureq::Agent,
+    base: String,
+    headers: Vec<(String, String)>,
+}
+
+impl Client {
+    pub fn new(url: &str) -> Self {
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .allow_non_standard_methods(true)
+            .build();
+        let base = url.trim_end_matches('/').to_owned();
+        Self { agent: ureq::Agent::new_with_config(config), base, headers: Vec::new() }
+    }
+
+    pub fn with(&self, name: &str, value: &str) -> Self {
+        let mut client = self.clone();
+        client.headers.push((name.into(), value.into()));
+        client
+    }
+
+    pub fn token(&self, token: &str) -> Self {
+        self.with("Authorization", &format!("Bearer {token}"))
+    }
+
+    pub fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Answer {
+        let mut request =
+            ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.base));
+        if body.is_some() && !self.headers.iter().any(|(name, _)| name == "Content-Type") {
+            request = request.header("Content-Type", "application/json");
+        }
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let sent = match body {
+            Some(body) => self.agent.run(request.body(body.to_owned()).unwrap()),
+            None => self.agent.run(request.body(()).unwrap()),
+        };
+        let mut response = sent.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        Answer { status, headers, text: response.body_mut().read_to_string().unwrap_or_default() }
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, None)
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask("POST", path, Some(&body.to_string()))
+    }
+
+    /// Gives a command and waits for its end.
+    pub fn command(&self, request: &str, command: &str) -> Answer {
+        let body = json!({ "request": request, "command": command });
+        let mut answer = self.post("/api/v1/commands", &body);
+        while answer.status == 202 {
+            answer = self.get(&format!("/api/v1/commands/{request}"));
+        }
+        answer
+    }
+
+    pub fn state(&self) -> Value {
+        self.get("/api/v1/state").json()
+    }
+
+    /// Looks until something is so.
+    pub fn until(&self, reached: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let state = self.state();
+            if reached(&state) {
+                return state;
+            }
+            std::thread::yield_now();
+        }
+    }
+}

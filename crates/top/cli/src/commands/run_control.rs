@@ -1,0 +1,110 @@
+//! `catchment run` with `[control]` or `--listen`: a node that serves its API and its page.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use catchment_control::{
+    Configuration, ConfigurationFault, Configure, Ended, LogFormat, LogLevel, Logs, Node,
+    NodeError, Settings,
+};
+use signal_hook::consts::SIGHUP;
+
+use crate::config::{self, High};
+use crate::output::{Exit, Out, UsageError, grouped};
+use crate::session::Ends;
+use crate::signals::Stop;
+
+/// A configuration file on disk.
+struct File {
+    path: PathBuf,
+}
+
+impl Configure for File {
+    fn read(&self) -> Result<String, String> {
+        let path = self.path.display();
+        std::fs::read_to_string(&self.path).map_err(|error| format!("{path}: {error}"))
+    }
+
+    fn check(&self, text: &str) -> Result<Configuration, ConfigurationFault> {
+        let fault = |error: config::ConfigFileError| ConfigurationFault {
+            message: error.message,
+            place: error.place,
+        };
+        let High { recorder, number, emulator, control, rules } =
+            config::check(&self.path, text).map_err(fault)?;
+        let control = control.map(|control| format!("{control:?}")).unwrap_or_default();
+        Ok(Configuration { number, recorder, emulator, rules, control })
+    }
+}
+
+/// Serves until somebody ends it.
+pub(super) fn serve(
+    path: &Path,
+    settings: Settings,
+    (log, level): (LogFormat, LogLevel),
+    ends: Ends,
+    out: &mut Out,
+) -> anyhow::Result<Exit> {
+    let stop = Stop::listen()?;
+    let hang_up = Arc::new(AtomicBool::new(false));
+    let hang_up_id = signal_hook::flag::register(SIGHUP, Arc::clone(&hang_up))?;
+    let logs = Logs::start(log, level);
+    let file = Arc::new(File { path: path.to_owned() });
+    let node = match Node::start(settings, file, logs) {
+        Err(error @ NodeError::Unprotected { .. }) => anyhow::bail!(UsageError(error.to_string())),
+        other => other.context("cannot start the node")?,
+    };
+    out.say(format_args!("Serving {}", node.url()))?;
+    out.flush()?;
+    let start = Instant::now();
+    while !node.ended() {
+        if stop.asked() || reached(&node, ends, start) {
+            node.shutdown();
+        }
+        if hang_up.swap(false, Relaxed) {
+            match node.reload() {
+                Ok(notes) => notes.iter().for_each(|note| tracing::warn!("{note}")),
+                Err(error) => tracing::error!(error, "all stays as it was"),
+            }
+        }
+        std::thread::sleep(POLL);
+    }
+    let ended = node.wait();
+    signal_hook::low_level::unregister(hang_up_id);
+    tell(&ended, out)
+}
+
+/// Whether it was to end by itself, and that is now.
+fn reached(node: &Node, ends: Ends, start: Instant) -> bool {
+    let late = ends.seconds.is_some_and(|seconds| start.elapsed().as_secs_f64() >= seconds);
+    let enough = ends.events.is_some_and(|events| {
+        let counts = node.snapshot().map(|snapshot| snapshot.counts).unwrap_or_default();
+        counts.events_complete + counts.events_incomplete >= events
+    });
+    late || enough
+}
+
+fn tell(ended: &Ended, out: &mut Out) -> anyhow::Result<Exit> {
+    if let Some((number, summary)) = &ended.last {
+        let events = summary.last.counts.events_recorded;
+        let folder = summary.folder.display().to_string();
+        if out.json {
+            let lost = summary.last.ledger.balance().lost_data();
+            out.object(&serde_json::json!({
+                "run": number, "folder": folder, "events": events, "lost_data": lost,
+            }))?;
+        }
+        out.say(format_args!("Run {number}: {} events in {folder}", grouped(events)))?;
+    }
+    Ok(match (ended.failed, ended.lost) {
+        (true, _) => Exit::Failed,
+        (_, true) => Exit::Loss,
+        _ => Exit::Done,
+    })
+}
+
+/// How often signals and ends are looked at.
+const POLL: Duration = Duration::from_millis(50);

@@ -1,0 +1,338 @@
+//! `[control]`, `[[alarms]]` and `[[actions]]`: how a node is controlled and watched.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use catchment_control::{
+    Action, Condition, LogFormat, LogLevel, Quantity, Rule, Settings, Severity, Start, Tls, What,
+};
+
+use super::locate::{ConfigFileError, Located};
+use super::low::{Address, Low, Time};
+
+/// `[control]`.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ControlLow {
+    listen: Option<Address>,
+    name: Option<String>,
+    #[serde(default)]
+    names: Vec<String>,
+    tls: Option<TlsLow>,
+    #[serde(default)]
+    without_protection: bool,
+    #[serde(default)]
+    start: StartLow,
+    drain: Option<Time>,
+    requests_per_second: Option<f64>,
+    #[serde(default)]
+    log: LogLow,
+    #[serde(default)]
+    log_level: LevelLow,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, untagged)]
+enum TlsLow {
+    Word(TlsWord),
+    Files { certificate: PathBuf, key: PathBuf },
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum TlsWord {
+    Off,
+    SelfMade,
+}
+
+#[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StartLow {
+    #[default]
+    Auto,
+    Manual,
+}
+
+#[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum LogLow {
+    #[default]
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum LevelLow {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+    Trace,
+}
+
+/// One of `[[alarms]]`: exactly one of `above`, `below`, `rises_faster`, `falls_faster`, `no_change`.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AlarmLow {
+    name: String,
+    quantity: String,
+    above: Option<f64>,
+    below: Option<f64>,
+    rises_faster: Option<f64>,
+    falls_faster: Option<f64>,
+    no_change: Option<Time>,
+    clear_at: Option<f64>,
+    window: Option<Time>,
+    delay: Option<Time>,
+    clear_delay: Option<Time>,
+    #[serde(default)]
+    latch: bool,
+    acknowledged_for: Option<Time>,
+    #[serde(default)]
+    only_while_recording: bool,
+    #[serde(default)]
+    severity: SeverityLow,
+    text: Option<String>,
+    #[serde(default)]
+    actions: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SeverityLow {
+    Info,
+    #[default]
+    Warning,
+    Critical,
+}
+
+/// One of `[[actions]]`.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ActionLow {
+    name: String,
+    command: Option<Vec<String>>,
+    webhook: Option<String>,
+    timeout: Option<Time>,
+}
+
+/// How a node is controlled, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Control {
+    pub(crate) settings: Settings,
+    pub(crate) log: LogFormat,
+    pub(crate) level: LogLevel,
+}
+
+/// Where a node listens unless it is said.
+const LISTEN_DEFAULT: ([u8; 4], u16) = ([127, 0, 0, 1], 8750);
+
+/// `[control]`; none where the file has none.
+pub(super) fn control(
+    located: &Located<'_>,
+    low: &Low,
+) -> Result<Option<Control>, ConfigFileError> {
+    let actions = actions(located, low)?;
+    let Some(control) = &low.control else { return Ok(None) };
+    let listen = control.listen.map_or(LISTEN_DEFAULT.into(), |Address(address)| address);
+    let mut settings = Settings { actions, ..Settings::new(listen) };
+    if let Some(name) = &control.name {
+        if name.is_empty() || name.len() > 64 {
+            let message = format!("expected a name of 1 to 64 bytes, got {name:?}");
+            return Err(located.error("control.name", message));
+        }
+        settings.name.clone_from(name);
+    }
+    for name in &control.names {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
+        if name.is_empty() || !name.chars().all(fits) {
+            let message = format!("expected names of hosts, without ports, got {name:?}");
+            return Err(located.error("control.names", message));
+        }
+    }
+    settings.names.clone_from(&control.names);
+    settings.tls = match &control.tls {
+        None | Some(TlsLow::Word(TlsWord::Off)) => Tls::Off,
+        Some(TlsLow::Word(TlsWord::SelfMade)) => Tls::SelfMade,
+        Some(TlsLow::Files { certificate, key }) => {
+            Tls::Files { certificate: certificate.clone(), key: key.clone() }
+        }
+    };
+    settings.without_protection = control.without_protection;
+    settings.start = match control.start {
+        StartLow::Auto => Start::Auto,
+        StartLow::Manual => Start::Manual,
+    };
+    if let Some(Time(drain_ns)) = control.drain {
+        if !(1..=3_600_000_000_000).contains(&drain_ns) {
+            return Err(located.error("control.drain", "expected a time of at most an hour"));
+        }
+        settings.drain = Duration::from_nanos(drain_ns);
+    }
+    if let Some(rate) = control.requests_per_second {
+        if !(1.0..=1e6).contains(&rate) {
+            let message = format!("expected 1 to 1000000, got {rate}");
+            return Err(located.error("control.requests_per_second", message));
+        }
+        settings.requests_per_second = rate;
+    }
+    let log = match control.log {
+        LogLow::Text => LogFormat::Text,
+        LogLow::Json => LogFormat::Json,
+    };
+    let level = match control.log_level {
+        LevelLow::Error => LogLevel::ERROR,
+        LevelLow::Warn => LogLevel::WARN,
+        LevelLow::Info => LogLevel::INFO,
+        LevelLow::Debug => LogLevel::DEBUG,
+        LevelLow::Trace => LogLevel::TRACE,
+    };
+    Ok(Some(Control { settings, log, level }))
+}
+
+fn actions(located: &Located<'_>, low: &Low) -> Result<Vec<Action>, ConfigFileError> {
+    let mut actions: Vec<Action> = Vec::new();
+    for (index, action) in low.actions.iter().enumerate() {
+        let error = |message: &str| Err(located.error(&format!("actions[{index}]"), message));
+        if actions.iter().any(|other| other.name == action.name) {
+            return error("expected a name used once");
+        }
+        let what = match (&action.command, &action.webhook) {
+            (Some(words), None) if !words.is_empty() => What::Command(words.clone()),
+            (None, Some(address)) if address.starts_with("http") => What::Webhook(address.clone()),
+            _ => {
+                return error(
+                    "expected either command = [\"PROGRAM\", ..] or webhook = \"http..\"",
+                );
+            }
+        };
+        let timeout_ns = action.timeout.map_or(10_000_000_000, |Time(ns)| ns);
+        if !(1_000_000..=600_000_000_000).contains(&timeout_ns) {
+            return error("expected a timeout of 1 ms to 10 min");
+        }
+        let timeout = Duration::from_nanos(timeout_ns);
+        actions.push(Action { name: action.name.clone(), what, timeout });
+    }
+    Ok(actions)
+}
+
+/// `[[alarms]]`.
+pub(super) fn rules(located: &Located<'_>, low: &Low) -> Result<Vec<Rule>, ConfigFileError> {
+    let rules = low.alarms.iter().enumerate().map(|(index, alarm)| {
+        let at = |message: String| located.error(&format!("alarms[{index}]"), message);
+        let quantity = Quantity::new(alarm.quantity.clone());
+        let quantity = quantity.map_err(|error| at(error.to_string()))?;
+        let condition = condition(alarm).map_err(at)?;
+        let ns = |time: Option<Time>| time.map_or(0, |Time(ns)| ns);
+        if let Some(action) = alarm.actions.iter().find(|name| {
+            let known = low.actions.iter().any(|action| action.name == **name);
+            !known && !["log", "page"].contains(&name.as_str())
+        }) {
+            return Err(at(format!("expected actions of [[actions]], got {action:?}")));
+        }
+        let mut rule = Rule::new(&alarm.name, quantity, condition);
+        rule.delay_ns = ns(alarm.delay);
+        rule.clear_delay_ns = ns(alarm.clear_delay);
+        rule.latch = alarm.latch;
+        rule.acknowledged_for_ns = ns(alarm.acknowledged_for);
+        rule.only_while_recording = alarm.only_while_recording;
+        rule.severity = match alarm.severity {
+            SeverityLow::Info => Severity::Info,
+            SeverityLow::Warning => Severity::Warning,
+            SeverityLow::Critical => Severity::Critical,
+        };
+        if let Some(text) = &alarm.text {
+            rule.text.clone_from(text);
+        }
+        rule.actions.clone_from(&alarm.actions);
+        Ok(rule)
+    });
+    let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
+    // All that rules must be to each other, and to their bounds.
+    match catchment_watch::Alarms::new(rules.clone()) {
+        Ok(_) => Ok(rules),
+        Err(error) => Err(located.error("alarms", error.to_string())),
+    }
+}
+
+fn condition(alarm: &AlarmLow) -> Result<Condition, String> {
+    let clear = |threshold: f64| alarm.clear_at.unwrap_or(threshold);
+    let window_ns = alarm.window.map_or(10_000_000_000, |Time(ns)| ns);
+    let all = [
+        alarm.above.map(|threshold| Condition::Above { threshold, clear_at: clear(threshold) }),
+        alarm.below.map(|threshold| Condition::Below { threshold, clear_at: clear(threshold) }),
+        alarm.rises_faster.map(|threshold| Condition::RisesFaster {
+            threshold,
+            clear_at: clear(threshold),
+            window_ns,
+        }),
+        alarm.falls_faster.map(|threshold| Condition::FallsFaster {
+            threshold,
+            clear_at: clear(threshold),
+            window_ns,
+        }),
+        alarm.no_change.map(|Time(for_ns)| Condition::NoChange { for_ns }),
+    ];
+    let mut said = all.into_iter().flatten();
+    match (said.next(), said.next()) {
+        (Some(condition), None) => Ok(condition),
+        _ => {
+            let expected = "expected exactly one of above, below, rises_faster, falls_faster and \
+                no_change";
+            Err(expected.into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::check;
+    use super::*;
+
+    const SOURCE: &str = "[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:0\"\n";
+
+    #[test]
+    fn a_node_is_controlled_as_its_file_says() {
+        let text = format!(
+            "[control]\nlisten = \"127.0.0.1:0\"\ntls = \"self-made\"\nstart = \"manual\"\n\
+             drain = \"3 s\"\nlog = \"json\"\n{SOURCE}\n\
+             [[alarms]]\nname = \"hot\"\nquantity = \"source.*.loss_per_second\"\nabove = 10\n\
+             clear_at = 5\nseverity = \"critical\"\nactions = [\"mail\"]\n\
+             [[actions]]\nname = \"mail\"\ncommand = [\"mail\", \"-s\", \"x\"]\n"
+        );
+        let high = check(Path::new("x.toml"), &text).unwrap();
+        let control = high.control.unwrap();
+        assert_eq!(control.settings.tls, Tls::SelfMade);
+        assert_eq!(control.settings.start, Start::Manual);
+        assert_eq!(control.settings.drain, Duration::from_secs(3));
+        assert_eq!(control.settings.actions.len(), 1);
+        let condition = Condition::Above { threshold: 10.0, clear_at: 5.0 };
+        assert_eq!((high.rules[0].condition, high.rules.len()), (condition, 1));
+        assert!(check(Path::new("x.toml"), SOURCE).unwrap().control.is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_is_said_with_its_place() {
+        for (text, expected) in [
+            ("[control]\nlissten = \"127.0.0.1:1\"\n", "did you mean listen"),
+            ("[control]\nnames = [\"a:1\"]\n", "names of hosts"),
+            ("[control]\ndrain = \"2 h\"\n", "at most an hour"),
+            ("[[alarms]]\nname = \"x\"\nquantity = \"a\"\n", "exactly one of"),
+            ("[[alarms]]\nname = \"x\"\nquantity = \"a\"\nabove = 1\nclear_at = 2\n", "clear"),
+            ("[[alarms]]\nname = \"x\"\nquantity = \"a.\"\nabove = 1\n", "no quantity"),
+            (
+                "[[alarms]]\nname = \"x\"\nquantity = \"a\"\nabove = 1\nactions = [\"b\"]\n",
+                "[[actions]]",
+            ),
+            ("[[actions]]\nname = \"x\"\n", "either command"),
+        ] {
+            let error = check(Path::new("x.toml"), &format!("{text}{SOURCE}")).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+            assert!(error.place.is_some(), "{error}");
+        }
+    }
+}
