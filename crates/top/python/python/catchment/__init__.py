@@ -29,6 +29,7 @@ from catchment._catalog import (
     catalog,
 )
 from catchment._channels import Channel, Piece, Segment
+from catchment._control import Control, ControlError
 from catchment._errors import (
     CatalogError,
     CatchmentError,
@@ -77,6 +78,8 @@ __all__ = [
     "CatalogRun",
     "CatchmentError",
     "Channel",
+    "Control",
+    "ControlError",
     "DamageWarning",
     "Difference",
     "Event",

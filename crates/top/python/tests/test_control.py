@@ -1,0 +1,155 @@
+"""A node under control, by the Python client and by what a fuzzer of its OpenAPI document sends."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import catchment
+
+CONFIG = """
+[run]
+folder = "{folder}"
+[memory]
+budget = "256 MiB"
+[write]
+buffer_bytes = "1 MiB"
+preallocate_bytes = "4 MiB"
+[frame]
+time = "50 ms"
+[control]
+listen = "127.0.0.1:0"
+start = "manual"
+requests_per_second = 100000
+[emulator]
+preset = "hades-90"
+rate = "200 Hz"
+water_mark = 0
+[[source_groups]]
+group = "small"
+count = 3
+address = "127.0.0.1:0"
+first_sub_event_id = 0x8000
+"""
+
+
+class Node:
+    """`catchment run`, and the way to it."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        config = folder / "node.toml"
+        config.write_text(CONFIG.format(folder=folder / "runs"))
+        program = os.environ.get("CATCHMENT_PROGRAM")
+        command = [program] if program else [sys.executable, "-m", "catchment"]
+        self.process = subprocess.Popen(
+            [*command, "run", str(config), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("Serving "), line
+        self.url = line.removeprefix("Serving ").strip()
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node(tmp_path)
+    yield node
+    if node.process.poll() is None:
+        node.end()
+    elif node.process.stdout is not None:
+        node.process.stdout.close()
+
+
+def test_a_run_from_start_to_stop(node: Node) -> None:
+    control = catchment.Control(node.url)
+    assert control.state()["verdict"]["level"] == "not_recording"
+    number = control.start("a test")["run"]
+    states = (value for name, value in control.stream() if name == "state")
+    recording = next(state for state in states if state["verdict"]["level"] == "good")
+    assert recording["run"]["comment"] == "a test"
+    assert control.stop()["state"] == "configured"
+    run = control.run(number)
+    assert (run["state"], run["loss_count"], run["comment"]) == ("complete", 0, "a test")
+    assert control.ledger(number)["fragments_recorded"] > 0
+    assert control.runs(search="test")[0]["number"] == number
+    assert {device["path"] for device in control.devices()} >= {"node/recorder", "node/emulator"}
+    assert control.set("node/emulator", rate_hz=100)["properties"]["rate_hz"] == 100
+    assert any("recording" in line["message"] for line in control.logs())
+    with pytest.raises(catchment.ControlError, match="nothing is being recorded") as refused:
+        control.pause()
+    assert refused.value.status == 409
+    with catchment.open(run_folder(node, control, number)) as recorded:
+        assert len(recorded.sources) == 3
+
+
+def run_folder(node: Node, control: catchment.Control, number: int) -> Path:
+    config = Path(str(node.process.args[2]))  # type: ignore[index]
+    return config.parent / "runs" / str(control.run(number)["folder"])
+
+
+def test_a_signal_ends_the_run_in_order(node: Node) -> None:
+    control = catchment.Control(node.url)
+    control.start()
+    states = (value for name, value in control.stream() if name == "state")
+    next(state for state in states if state["run"] and state["run"]["events"] > 0)
+    assert node.end() == 0
+
+
+def test_shutdown_ends_the_program(node: Node) -> None:
+    control = catchment.Control(node.url)
+    control.start()
+    control.command("shutdown", wait=False)
+    assert node.process.wait() == 0
+
+
+def test_a_fuzzer_of_the_document_finds_no_fault(node: Node, tmp_path: Path) -> None:
+    schemathesis = pytest.importorskip("schemathesis")
+    assert schemathesis
+    # Streams do not end; a shutdown would.
+    result = subprocess.run(
+        [
+            str(Path(sys.executable).parent / "schemathesis"),
+            "run",
+            f"{node.url}api/openapi.json",
+            "--url",
+            node.url,
+            "--exclude-path",
+            "/api/v1/stream",
+            "--exclude-path",
+            "/api/v1/tokens",
+            "--exclude-path",
+            "/api/v1/commands",
+            "--max-examples",
+            "20",
+            "--checks",
+            "not_a_server_error,content_type_conformance,response_schema_conformance,status_code_conformance",
+            "--seed",
+            "1",
+            "--phases",
+            "examples,coverage,fuzzing",
+            "--generation-with-security-parameters",
+            "false",
+            "--suppress-health-check",
+            "all",
+            "--no-color",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,  # where it keeps what it found
+    )
+    assert result.returncode == 0, result.stdout[-20_000:] + result.stderr[-2_000:]
