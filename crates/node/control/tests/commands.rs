@@ -191,8 +191,8 @@ fn a_reload_counts_from_the_next_run_on() {
     assert!(reloaded["notes"][0].as_str().unwrap().contains("the next one"));
     let seconds = client.state()["run"]["seconds"].as_f64();
     client.until(|state| state["run"]["seconds"].as_f64() > seconds);
-    let alarms = client.get("/api/v1/alarms").json();
-    assert_eq!(alarms["alarms"], json!([]), "a reload is no silence of the sources");
+    let alarms = client.get("/api/v1/alarms").text;
+    assert!(!alarms.contains("source_silent"), "a reload is no silence of the sources: {alarms}");
     client.command("2", "stop");
     client.command("3", "start");
     client.command("4", "stop");
