@@ -93,7 +93,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut O
 fn complete(path: &str, method: &str, operation: &mut Operation) {
     let access = documented_access(path, method);
     let (who, extra): (&str, &[&str]) = match access {
-        Some(Access::Least(role)) => (role.name(), &["401", "403"]),
+        Some(Access::Least(role)) => (role.name(), &["403"]),
         _ => ("anybody", &[]),
     };
     if who != "anybody" {
@@ -112,9 +112,9 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
             .content("application/problem+json", content)
             .build()
     };
-    let always = ["400", "421", "429", "500", "503", "504"];
+    let always = ["400", "401", "421", "422", "429", "500", "503", "504"];
     let with_parts: &[&str] = if path.contains('{') { &["404"] } else { &[] };
-    let changes: &[&str] = if method == "GET" { &[] } else { &["405", "409", "413", "415", "422"] };
+    let changes: &[&str] = if method == "GET" { &[] } else { &["405", "409", "413", "415"] };
     for status in always.iter().chain(with_parts).chain(changes).chain(extra) {
         let responses = &mut operation.responses.responses;
         responses.entry((*status).to_owned()).or_insert_with(|| problem().into());

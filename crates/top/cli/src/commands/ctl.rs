@@ -239,7 +239,7 @@ fn show(value: &Value, out: &mut Out) -> anyhow::Result<()> {
     let mut table = Table::new(&names.iter().map(|name| name.as_str()).collect::<Vec<_>>());
     for row in list {
         table.row(names.iter().map(|name| match &row[name.as_str()] {
-            Value::String(text) => text.replace('\n', " "),
+            Value::String(text) => text.replace('\n', " ").chars().take(CELL_CHARS_MAX).collect(),
             Value::Null => "-".to_owned(),
             Value::Number(number) if number.is_f64() => {
                 format!("{:.3}", number.as_f64().unwrap_or_default())
@@ -270,6 +270,8 @@ fn encoded(text: &str) -> String {
         .collect()
 }
 
+/// Longer texts are cut in tables; `--json` has them whole.
+const CELL_CHARS_MAX: usize = 60;
 /// How often one asks whether a command is done.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 /// How long one waits for a command.
