@@ -1,0 +1,350 @@
+// A made-up node that behaves as the contract says: states, commands, rates, losses, alarms. Every
+// browser context has a world of its own, so that tests do not disturb each other.
+
+import { randomBytes } from "node:crypto";
+import { Sources, add, generator, whole } from "./sources.mjs";
+import { HISTORY_SECONDS, history, logs, runs } from "./past.mjs";
+
+/** @import {Alarm, CommandName, CommandRequest, CommandResult, Counts, Device, DeviceState, LegalCommand, LogLine, Role, Severity, SourceStatus, Stage, State, Verdict} from "../src/api.ts" */
+
+/** What can be set by `?scenario=`. */
+export const SCENARIOS = [
+  "good", "loss", "silent", "idle", "fault", "alarms", "hang", "refuse", "quiet", "viewer", "login",
+];
+
+/** @type {Record<DeviceState, CommandName[]>} */
+const LEGAL = {
+  idle: ["configure", "start"],
+  configured: ["configure", "arm", "start"],
+  armed: ["disarm", "start"],
+  recording: ["pause", "stop"],
+  paused: ["resume", "stop"],
+  safe: ["reset"],
+  fault: ["reset"],
+};
+/** @type {Partial<Record<CommandName, DeviceState>>} */
+const LEADS_TO = {
+  configure: "configured", arm: "armed", disarm: "configured", start: "recording",
+  pause: "paused", resume: "recording", stop: "configured", reset: "idle",
+};
+const MEAN_EVENTS_PER_SECOND = 4000;
+const DISK_BYTES = 8e12;
+
+export class World {
+  /** @param {{ scenario: string, sources: number }} options */
+  constructor({ scenario, sources }) {
+    this.random = generator(17);
+    this.sources = new Sources(sources, this.random);
+    this.began = Date.now();
+    this.last = this.began;
+    this.scenario = scenario;
+    /** @type {DeviceState} */
+    this.state = "recording";
+    /** @type {string | null} */
+    this.reason = null;
+    this.paused_since = "";
+    /** @type {import("../src/api.ts").CurrentRun | null} */
+    this.run = null;
+    this.next = 318;
+    /** @type {import("../src/api.ts").UnderWay | null} */
+    this.under_way = null;
+    /** @type {Map<string, CommandResult>} */
+    this.results = new Map();
+    /** @type {Counts} */
+    this.loss = {};
+    this.fragments = 0;
+    this.rate = 0;
+    this.role = /** @type {Role} */ (scenario === "viewer" ? "viewer" : "operator");
+    this.signed_in = scenario !== "login";
+    this.csrf = randomBytes(16).toString("hex");
+    /** Whether requests are refused, as when the node is gone. */
+    this.cut = false;
+    this.runs = runs(this.began);
+    /** @type {LogLine[]} */
+    this.lines = logs(this.began);
+    /** @type {Map<string, Alarm>} */
+    this.alarms = new Map();
+    /** @type {Set<(event: string, data: unknown) => void>} */
+    this.listeners = new Set();
+    this.begin(1029.4, "night shift, beam at 1.58 A GeV");
+    this.set(scenario);
+  }
+
+  /** @param {string} scenario */
+  set(scenario) {
+    this.scenario = scenario;
+    if (scenario === "idle") this.end("configured");
+    if (scenario === "fault") {
+      this.end("fault");
+      this.reason = "node/recorder/write: disk full: /data/runs has 0 B free";
+      this.raise("disk-full", "critical", "Disk is full", "free disk space 0 B", 0, 1);
+    }
+    if (scenario === "loss") {
+      this.raise("loss", "warning", "Data are being lost", "fragments missing from medium-07", 42, 0);
+    }
+    if (scenario === "silent") {
+      this.raise("silent", "critical", "A source is silent", "large-03 is silent for more than 5 s", 5, 5, "large-03");
+    }
+    if (scenario === "alarms") {
+      this.raise("disk-hours", "critical", "Disk is nearly full", "0.6 h left at this rate", 0.6, 1);
+      this.raise("queue", "warning", "A queue is nearly full", "frames waiting: 84 % of 256 MB", 0.84, 0.8);
+      this.raise("clock", "info", "Clock is off", "0.12 s from the time server", 0.12, 0.1);
+    }
+    if (scenario === "good") for (const alarm of this.alarms.values()) alarm.state = "cleared";
+    if (scenario === "good" && !this.run) this.begin(0, null);
+  }
+
+  /** @param {string} id @param {Severity} severity @param {string} name @param {string} text @param {number} value @param {number} threshold @param {string | null} source */
+  raise(id, severity, name, text, value, threshold, source = null) {
+    /** @type {Alarm} */
+    const alarm = {
+      id, name, severity, state: "active", text, value, threshold,
+      since: new Date(Date.now() - 41_000).toISOString(), acknowledged_by: null, source,
+    };
+    this.alarms.set(id, alarm);
+    this.tell("alarm", alarm);
+    this.log(severity === "critical" ? "error" : "warn", "catchment_watch", `alarm raised: ${name}`, { alarm: id });
+  }
+
+  /** @param {"error" | "warn" | "info"} level @param {string} target @param {string} message @param {Record<string, unknown>} fields */
+  log(level, target, message, fields = {}) {
+    const line = { time: new Date().toISOString(), level, target, message, fields };
+    this.lines.push(line);
+    this.tell("log", line);
+  }
+
+  /** @param {string} event @param {unknown} data */
+  tell(event, data) {
+    for (const listener of this.listeners) listener(event, data);
+  }
+
+  /** @param {number} seconds_ago @param {string | null} comment */
+  begin(seconds_ago, comment) {
+    const started = new Date(Date.now() - seconds_ago * 1000);
+    const stamp = started.toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
+    const id = randomBytes(16).toString("hex");
+    this.state = "recording";
+    this.reason = null;
+    this.loss = {};
+    const events = Math.floor(seconds_ago * MEAN_EVENTS_PER_SECOND);
+    this.fragments = events * this.sources.all.length;
+    this.run = {
+      number: this.next, id, folder: `/data/runs/run-${stamp}-${id.slice(0, 8)}`,
+      started: started.toISOString(), seconds: seconds_ago, who: "anna", comment, events,
+      frames: Math.floor(seconds_ago), files: 1 + Math.floor(seconds_ago / 120),
+      bytes_written: Math.floor(events * 32_700),
+    };
+    this.next += 1;
+  }
+
+  /** @param {DeviceState} state */
+  end(state) {
+    if (this.run) {
+      const lost = Object.values(this.loss).reduce((sum, value) => sum + value, 0);
+      this.runs.unshift({
+        number: this.run.number, id: this.run.id, started: this.run.started,
+        ended: new Date().toISOString(), who: this.run.who, comment: this.run.comment,
+        configuration: 12, state: state === "fault" ? "fault" : "complete", quality: "unknown",
+        events: Math.floor(this.run.events), bytes: Math.floor(this.run.bytes_written),
+        frames: Math.floor(this.run.frames), files: this.run.files, loss_count: Math.floor(lost),
+        folder: this.run.folder,
+      });
+    }
+    this.run = null;
+    this.state = state;
+  }
+
+  step() {
+    const now = Date.now();
+    const seconds = Math.min((now - this.last) / 1000, 2);
+    this.last = now;
+    const flowing = this.scenario !== "idle" && this.scenario !== "quiet";
+    /** @type {Map<string, { status: SourceStatus, entries: Counts }>} */
+    const faults = new Map();
+    if (this.scenario === "loss") {
+      faults.set("medium-07", { status: "loss", entries: { fragments_missing: 31, packets_dropped_by_kernel: 2 } });
+      faults.set("small-41", { status: "loss", entries: { fragments_late: 9 } });
+    }
+    if (this.scenario === "silent") {
+      faults.set("large-03", { status: "silent", entries: { fragments_missing: MEAN_EVENTS_PER_SECOND } });
+      const dead = this.sources.all.find((source) => source.name === "large-03");
+      if (dead && (dead.last_packet_seconds ?? 0) < 47) dead.last_packet_seconds = 47;
+    }
+    this.sources.step(seconds, flowing, faults);
+    const recording = this.state === "recording" && flowing;
+    this.rate = recording ? MEAN_EVENTS_PER_SECOND * (1 + 0.01 * (this.random() - 0.5)) : 0;
+    if (!this.run) return;
+    this.run.seconds += seconds;
+    this.run.events += this.rate * seconds;
+    this.run.frames += recording ? seconds : 0;
+    this.run.bytes_written += this.rate * 32_700 * seconds;
+    this.fragments += this.rate * this.sources.all.length * seconds;
+    if (recording) for (const { entries } of faults.values()) {
+      add(this.loss, Object.fromEntries(Object.entries(entries).map(([key, value]) => [key, value * seconds])));
+    }
+  }
+
+  /** @returns {Verdict} */
+  verdict() {
+    if (this.state === "paused") {
+      return { level: "not_recording", text: "not recording: paused by anna", reasons: [`paused by anna since ${this.paused_since} UTC`] };
+    }
+    if (this.state === "fault") {
+      return { level: "not_recording", text: "not recording: disk full", reasons: [this.reason ?? "fault"] };
+    }
+    if (!this.run) return { level: "not_recording", text: "not recording: no run", reasons: ["no run: nobody has pressed start"] };
+    if (this.scenario === "quiet") {
+      return { level: "not_recording", text: "not recording: no data from any source for 12 s", reasons: ["no data from any source for 12 s"] };
+    }
+    if (this.scenario === "loss") {
+      return { level: "loss", text: "recording with loss", reasons: ["medium-07: 31 fragments missing per second, 2 packets dropped by the kernel per second", "small-41: 9 fragments late per second"] };
+    }
+    if (this.scenario === "silent") {
+      return { level: "loss", text: "recording with loss", reasons: ["large-03: silent for 47 s; its fragments are missing from every event"] };
+    }
+    return { level: "good", text: "recording good data", reasons: [`events reach the disk; all ${this.sources.all.length} sources deliver; no loss in the last 60 s`] };
+  }
+
+  /** @returns {LegalCommand[]} */
+  commands() {
+    if (this.under_way) return [];
+    const number = this.run?.number;
+    return LEGAL[this.state].map((name) => ({
+      name,
+      confirm: name === "stop" ? `Ends run ${number} for everybody.`
+        : name === "pause" ? `Data that arrive while run ${number} is paused are discarded.` : null,
+    }));
+  }
+
+  /** @returns {Stage[]} */
+  flow() {
+    const on = this.state === "recording" && this.scenario !== "quiet";
+    const slow = this.scenario === "alarms";
+    /** @param {string} name @param {number} level @param {number} highest @param {number} capacity */
+    const queue = (name, level, highest, capacity) => ({
+      name, level_bytes: on ? Math.round(level * capacity) : 0, highest_bytes: Math.round(highest * capacity), capacity_bytes: capacity,
+    });
+    const wobble = this.random() * 0.01;
+    const rate = this.rate * 32_700;
+    return [
+      { name: "receive", busy: on ? 0.09 + wobble : 0, bytes_per_second: rate, bottleneck: false,
+        queues: [queue("socket buffers", 0.02 + wobble, 0.11, 1.5e9), queue("segments", 0.04 + wobble, 0.06, 7.3e8)] },
+      { name: "build", busy: on ? 0.03 + wobble : 0, bytes_per_second: rate, bottleneck: false,
+        queues: [queue("descriptors", 0.01, 0.04, 1.26e7)] },
+      { name: "encode", busy: on ? 0.21 + wobble : 0, bytes_per_second: rate, bottleneck: false,
+        queues: [queue("columns", 0.05 + wobble, 0.2, 6.7e7)] },
+      { name: "write", busy: on ? (slow ? 0.97 : 0.04) : 0, bytes_per_second: rate, bottleneck: slow,
+        queues: [queue("frames waiting", slow ? 0.84 : 0.03, slow ? 0.91 : 0.08, 2.56e8)] },
+      { name: "disk", busy: on ? (slow ? 0.99 : 0.31 + wobble) : 0, bytes_per_second: rate, bottleneck: false,
+        queues: [queue("write buffers", slow ? 1 : 0.25, 1, 3.36e7)] },
+    ];
+  }
+
+  /** @returns {State} */
+  snapshot() {
+    const sources = this.sources.all;
+    const lost = Object.values(this.loss).reduce((sum, value) => sum + value, 0);
+    const alarms = [...this.alarms.values()].filter((alarm) => alarm.state !== "cleared");
+    const packets = sources.reduce((sum, source) => sum + (source.packets_per_second ?? 0), 0);
+    const bytes = sources.reduce((sum, source) => sum + (source.bytes_per_second ?? 0), 0);
+    const losing = sources.reduce((sum, source) => sum + (source.loss_per_second ?? 0), 0);
+    const hours = this.scenario === "alarms" ? 0.6 : 14.2;
+    return {
+      node: { name: "hades-eb01", version: "0.1.0", started: new Date(this.began - 9e6).toISOString(), uptime_seconds: 9000 + (Date.now() - this.began) / 1000 },
+      time: new Date().toISOString(),
+      verdict: this.verdict(),
+      state: this.state,
+      reason: this.reason,
+      under_way: this.under_way,
+      commands: this.commands(),
+      run: this.run && { ...this.run, events: Math.floor(this.run.events), frames: Math.floor(this.run.frames), bytes_written: Math.floor(this.run.bytes_written) },
+      rates: {
+        events_per_second: this.rate, packets_per_second: packets, bytes_per_second: bytes,
+        bytes_written_per_second: this.rate * 32_700, loss_per_second: this.run ? losing : 0,
+      },
+      loss: { count: Math.floor(lost), share: this.fragments > 0 ? lost / this.fragments : null, by_entry: whole(this.loss) },
+      dead_time: this.state === "paused" ? 1 : 0,
+      disk: {
+        folder: "/data/runs", free_bytes: this.state === "fault" ? 0 : hours * 3600 * 131e6,
+        total_bytes: DISK_BYTES, hours_left: this.state === "fault" ? 0 : this.run ? hours : null,
+      },
+      flow: this.flow(),
+      sources: {
+        count: sources.length,
+        silent: sources.filter((source) => source.status === "silent" || source.status === "never").length,
+        with_loss: sources.filter((source) => source.status === "loss").length,
+      },
+      alarms: {
+        critical: alarms.filter((alarm) => alarm.severity === "critical").length,
+        warning: alarms.filter((alarm) => alarm.severity === "warning").length,
+        unacknowledged: alarms.filter((alarm) => alarm.state !== "acknowledged").length,
+      },
+      warnings: this.scenario === "alarms" ? ["Socket buffers of 212 kB each, 16.8 MB asked for: raise net.core.rmem_max."] : [],
+    };
+  }
+
+  /**
+   * Runs a command; the answer may be "under way".
+   * @param {CommandRequest} request @returns {CommandResult | { refused: string }}
+   */
+  command(request) {
+    const before = this.results.get(request.request);
+    if (before) return before;
+    if (this.under_way) return { refused: `${this.under_way.command} is under way` };
+    if (!LEGAL[this.state].includes(request.command)) {
+      return { refused: `${request.command} is not legal in state ${this.state}` };
+    }
+    if (this.scenario === "refuse") return { refused: "node/recorder/receive: cannot bind 0.0.0.0:20007: address in use" };
+    const began = Date.now();
+    /** @type {CommandResult} */
+    const result = {
+      request: request.request, command: request.command, status: "under_way", state: this.state,
+      reason: null, run: this.run?.number ?? null, who: "anna", time: new Date().toISOString(), seconds: 0,
+    };
+    this.results.set(request.request, result);
+    this.under_way = {
+      request: request.request, command: request.command, since: result.time,
+      waiting_for: ["node/recorder/write"],
+    };
+    if (this.scenario === "hang") return result;
+    this.carryOut(request);
+    this.under_way = null;
+    Object.assign(result, { status: "done", state: this.state, run: this.run?.number ?? result.run, seconds: (Date.now() - began) / 1000 + 0.2 });
+    this.log("info", "catchment_control", `${request.command}: done`, { who: "anna", request: request.request });
+    return result;
+  }
+
+  /** @param {CommandRequest} request */
+  carryOut(request) {
+    const to = LEADS_TO[request.command];
+    if (request.command === "start") this.begin(0, request.comment);
+    else if (request.command === "stop") this.end("configured");
+    else if (to) this.state = to;
+    if (request.command === "start" && this.scenario === "idle") this.scenario = "good";
+    if (request.command === "reset") this.reason = null;
+    if (request.command === "pause") this.paused_since = new Date().toISOString().slice(11, 19);
+  }
+
+  /** @returns {Device[]} */
+  devices() {
+    /** @param {string} path @param {string} kind @param {Record<string, unknown>} properties @returns {Device} */
+    const device = (path, kind, properties) => ({
+      path, kind, state: this.state, commands: [], properties,
+      reason: path === "node/recorder/write" ? this.reason : null,
+      schema: `/api/v1/devices/${path}/schema`,
+    });
+    return [
+      device("node", "node", { name: "hades-eb01" }),
+      device("node/recorder", "recorder", { memory_budget_bytes: 1_073_741_824, folder: "/data/runs" }),
+      device("node/recorder/receive", "receiver", { threads: 1, coalesce_seconds: 0.0002, socket_buffer_bytes: 16_777_216 }),
+      device("node/recorder/build", "builder", { timeout_seconds: 1, window_events: 262_144, incomplete: "keep" }),
+      device("node/recorder/write", "writer", { engine: "io_uring", file_bytes: 16e9, codec: "auto" }),
+      device("node/catalog", "catalogue", { runs: this.runs.length }),
+    ];
+  }
+
+  /** @param {number} seconds @param {number} points */
+  history(seconds, points) {
+    return history(Math.min(seconds, HISTORY_SECONDS), points, this.scenario);
+  }
+}

@@ -1,0 +1,218 @@
+// The types of the HTTP API under /api/v1. Times are RFC 3339 in UTC, durations seconds,
+// rates per second. A null is a value that is not known, never a zero.
+
+export type Level = "good" | "loss" | "not_recording";
+export type DeviceState =
+  | "idle" | "configured" | "armed" | "recording" | "paused" | "safe" | "fault";
+export type CommandName =
+  | "configure" | "arm" | "start" | "pause" | "resume" | "stop" | "disarm" | "reset" | "shutdown";
+export type Role = "viewer" | "operator" | "admin";
+export type Counts = Record<string, number>;
+
+export interface Session { name: string; role: Role; csrf: string }
+
+export interface Verdict { level: Level; text: string; reasons: string[] }
+
+export interface LegalCommand { name: CommandName; confirm: string | null }
+
+export interface UnderWay {
+  request: string;
+  command: CommandName;
+  since: string;
+  waiting_for: string[];
+}
+
+export interface CurrentRun {
+  number: number;
+  id: string;
+  folder: string;
+  started: string;
+  seconds: number;
+  who: string;
+  comment: string | null;
+  events: number;
+  frames: number;
+  files: number;
+  bytes_written: number;
+}
+
+export interface Rates {
+  events_per_second: number | null;
+  packets_per_second: number | null;
+  bytes_per_second: number | null;
+  bytes_written_per_second: number | null;
+  loss_per_second: number | null;
+}
+
+export interface Queue {
+  name: string;
+  level_bytes: number;
+  highest_bytes: number;
+  capacity_bytes: number;
+}
+
+export interface Stage {
+  name: string;
+  busy: number | null;
+  queues: Queue[];
+  bytes_per_second: number | null;
+  bottleneck: boolean;
+}
+
+export interface State {
+  node: { name: string; version: string; started: string; uptime_seconds: number };
+  time: string;
+  verdict: Verdict;
+  state: DeviceState;
+  reason: string | null;
+  under_way: UnderWay | null;
+  commands: LegalCommand[];
+  run: CurrentRun | null;
+  rates: Rates;
+  loss: { count: number; share: number | null; by_entry: Counts };
+  dead_time: number | null;
+  disk: {
+    folder: string;
+    free_bytes: number;
+    total_bytes: number;
+    hours_left: number | null;
+  } | null;
+  flow: Stage[];
+  sources: { count: number; silent: number; with_loss: number };
+  alarms: { critical: number; warning: number; unacknowledged: number };
+  warnings: string[];
+}
+
+export type SourceStatus = "good" | "loss" | "silent" | "never";
+
+export interface SourceState {
+  name: string;
+  index: number;
+  group: string;
+  kind: "events" | "channels";
+  status: SourceStatus;
+  packets_per_second: number | null;
+  bytes_per_second: number | null;
+  loss_per_second: number | null;
+  loss: Counts;
+  fill: number | null;
+  last_packet_seconds: number | null;
+  ledger: Counts;
+}
+
+export interface Sample {
+  name: string;
+  event: number | null;
+  time: string | null;
+  bytes: string;
+  total_bytes: number;
+  array: { dtype: string; shape: number[]; values: (number | null)[] } | null;
+  histogram: {
+    what: "payload_bytes" | "value";
+    edges: number[];
+    counts: number[];
+  } | null;
+}
+
+export interface Device {
+  path: string;
+  kind: string;
+  state: DeviceState;
+  reason: string | null;
+  commands: string[];
+  properties: Record<string, unknown>;
+  schema: string;
+}
+
+export interface CommandRequest {
+  request: string;
+  command: CommandName;
+  device: string | null;
+  comment: string | null;
+  configuration: number | null;
+}
+
+export interface CommandResult {
+  request: string;
+  command: CommandName;
+  status: "done" | "failed" | "under_way";
+  state: DeviceState;
+  reason: string | null;
+  run: number | null;
+  who: string;
+  time: string;
+  seconds: number;
+}
+
+export type Quality = "unknown" | "good" | "bad" | (string & {});
+export type RunState = "recording" | "complete" | "fault" | "interrupted" | "failed";
+
+export interface Run {
+  number: number;
+  id: string;
+  started: string;
+  ended: string | null;
+  who: string;
+  comment: string | null;
+  configuration: number | null;
+  state: RunState;
+  quality: Quality;
+  events: number;
+  bytes: number;
+  frames: number;
+  files: number;
+  loss_count: number;
+  folder: string;
+}
+
+export interface RunPage { runs: Run[]; next: number | null }
+
+/** The books of one run: the sum over all sources, and each source's nonzero entries. */
+export interface RunLedger {
+  balanced: boolean;
+  totals: Counts;
+  sources: Record<string, Counts>;
+}
+
+export type LogLevel = "error" | "warn" | "info" | "debug" | "trace";
+
+export interface LogLine {
+  time: string;
+  level: LogLevel;
+  target: string;
+  message: string;
+  fields: Record<string, unknown>;
+}
+
+export type Severity = "info" | "warning" | "critical";
+
+export interface Alarm {
+  id: string;
+  name: string;
+  severity: Severity;
+  state: "active" | "latched" | "acknowledged" | "cleared";
+  text: string;
+  value: number | null;
+  threshold: number | null;
+  since: string;
+  acknowledged_by: string | null;
+  source: string | null;
+}
+
+export type SeriesName =
+  | "events_per_second" | "bytes_per_second" | "bytes_written_per_second" | "loss_per_second";
+
+export interface History {
+  start: string;
+  step_seconds: number;
+  series: Record<SeriesName, (number | null)[]>;
+}
+
+/** RFC 9457. */
+export interface Problem {
+  type?: string;
+  title: string;
+  status: number;
+  detail?: string;
+  instance?: string;
+}

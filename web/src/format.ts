@@ -1,0 +1,120 @@
+// Every number that the page shows goes through here, so that equal things look alike
+// everywhere and none is without its unit. What is not known is a dash, never a zero.
+
+export const UNKNOWN = "–";
+const SPACE = "\u00a0";
+const PREFIXES = ["", "k", "M", "G", "T", "P", "E"];
+
+/** A number and its unit, apart, so that a tile can set them in two sizes. */
+export interface Quantity { value: string; unit: string }
+
+type Maybe = number | null | undefined;
+
+function known(value: Maybe): value is number {
+  return value !== null && value !== undefined && Number.isFinite(value);
+}
+
+/** Three significant digits and an SI prefix: 4.01 kHz, 128 MB/s. Zero is plain 0. */
+export function si(value: Maybe, unit: string): Quantity {
+  if (!known(value)) return { value: UNKNOWN, unit };
+  let size = Math.abs(value);
+  let prefix = 0;
+  // 999.5 would be rounded to 1,000 of the smaller unit.
+  while (size >= 999.5 && prefix < PREFIXES.length - 1) {
+    size /= 1000;
+    prefix += 1;
+  }
+  const digits = size === 0 ? 0 : size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
+  // Below a thousandth only "some, but next to none" is of use.
+  if (size > 0 && size < 0.005) return { value: value < 0 ? "−0.01" : "< 0.01", unit };
+  const text = size.toFixed(digits);
+  return { value: value < 0 ? `−${text}` : text, unit: `${PREFIXES[prefix]}${unit}` };
+}
+
+export function join(quantity: Quantity): string {
+  if (quantity.unit === "") return quantity.value;
+  return `${quantity.value}${SPACE}${quantity.unit}`;
+}
+
+export const bytes = (value: Maybe): Quantity => si(value, "B");
+export const bytesPerSecond = (value: Maybe): Quantity => si(value, "B/s");
+export const perSecond = (value: Maybe): Quantity => si(value, "/s");
+
+/** A whole number with all its digits: 12,345,678. */
+export function count(value: Maybe): string {
+  if (!known(value)) return UNKNOWN;
+  return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+/** "1 source", "2 sources". */
+export function many(value: number, one: string, more = `${one}s`): string {
+  return `${count(value)} ${value === 1 ? one : more}`;
+}
+
+/** A share of one as per cent; what is not nothing never reads as nothing. */
+export function share(value: Maybe): Quantity {
+  const unit = "%";
+  if (!known(value)) return { value: UNKNOWN, unit };
+  const percent = value * 100;
+  if (percent === 0) return { value: "0", unit };
+  if (percent < 0.0001) return { value: "< 0.0001", unit };
+  if (percent > 99.95 && percent < 100) return { value: "> 99.9", unit };
+  if (percent < 0.1) return { value: percent.toPrecision(2).replace(/0+$/, ""), unit };
+  return { value: percent.toFixed(percent < 10 ? 2 : 1), unit };
+}
+
+/** A share of one as whole per cent, for fill levels. */
+export function wholePercent(value: Maybe): string {
+  return known(value) ? `${Math.round(value * 100)}${SPACE}%` : UNKNOWN;
+}
+
+/** Time that runs: 00:17:09, and with days 2 d 00:17:09. */
+export function clock(seconds: Maybe): string {
+  if (!known(seconds) || seconds < 0) return UNKNOWN;
+  const whole = Math.floor(seconds);
+  const two = (value: number) => String(value).padStart(2, "0");
+  const days = Math.floor(whole / 86_400);
+  const hms = [Math.floor(whole / 3600) % 24, Math.floor(whole / 60) % 60, whole % 60];
+  return `${days > 0 ? `${days}${SPACE}d ` : ""}${hms.map(two).join(":")}`;
+}
+
+/** A span of time in its largest fitting unit. */
+export function duration(seconds: Maybe): Quantity {
+  if (!known(seconds) || seconds < 0) return { value: UNKNOWN, unit: "s" };
+  if (seconds < 10) return { value: seconds.toFixed(1), unit: "s" };
+  if (seconds < 120) return { value: Math.floor(seconds).toString(), unit: "s" };
+  if (seconds < 7200) return { value: Math.floor(seconds / 60).toString(), unit: "min" };
+  if (seconds < 172_800) return { value: (Math.floor(seconds / 360) / 10).toFixed(1), unit: "h" };
+  return { value: (Math.floor(seconds / 8640) / 10).toFixed(1), unit: "d" };
+}
+
+/** Hours as the disk's: rounded down, since an hour too few hurts nobody. */
+export function hoursLeft(hours: Maybe): Quantity {
+  if (!known(hours)) return { value: UNKNOWN, unit: "h" };
+  return hours > 24 * 365 ? { value: "> 1", unit: "year" } : duration(hours * 3600);
+}
+
+/** "2026-11-21 03:16:16", in UTC; the column or label beside it says so. */
+export function utc(time: string | number | null): string {
+  if (time === null) return UNKNOWN;
+  const date = new Date(time);
+  return Number.isNaN(date.getTime()) ? UNKNOWN : date.toISOString().slice(0, 19).replace("T", " ");
+}
+
+/** "03:16:16", in UTC. */
+export const utcClock = (time: string | number | null): string => utc(time).slice(11) || UNKNOWN;
+export const utcMillis = (time: string): string => {
+  const date = new Date(time);
+  return Number.isNaN(date.getTime()) ? UNKNOWN : date.toISOString().slice(11, 23);
+};
+
+/** A value whose unit is not known to the page: a property, an alarm's threshold. */
+export function plain(value: unknown): string {
+  if (value === null || value === undefined) return UNKNOWN;
+  if (typeof value === "number") {
+    if (!Number.isFinite(value)) return UNKNOWN;
+    return Number.isInteger(value) ? count(Math.abs(value)).replace(/^/, value < 0 ? "−" : "")
+      : String(Number(value.toPrecision(4)));
+  }
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}

@@ -1,0 +1,129 @@
+// The stream of updates: opens it, watches it, opens it again. A connection that is open and silent
+// is as bad as none, and is given up too.
+import { batch } from "@preact/signals";
+import type { Alarm, LogLine, Session, SourceState, State } from "./api";
+import { ApiError, BASE, get, useSession } from "./client";
+import { Freshness, backOff } from "./freshness";
+import { alarms, connection, freshMs, logLines, nowMs, session, sources, stale, state } from "./store";
+
+const TICK_MS = 250;
+/** An open stream that says nothing for so long is opened anew. */
+const SILENCE_MS = 5000;
+const LOG_LINES_MAX = 2000;
+
+const freshness = new Freshness();
+let stream: EventSource | null = null;
+let heardMs = 0;
+let tries = 0;
+let retry: ReturnType<typeof setTimeout> | undefined;
+
+function data<T>(event: Event): T {
+  return JSON.parse((event as MessageEvent<string>).data) as T;
+}
+
+function hear(handle: (event: Event) => void): (event: Event) => void {
+  return (event) => {
+    heardMs = Date.now();
+    batch(() => handle(event));
+  };
+}
+
+export function connect(): void {
+  disconnect();
+  heardMs = Date.now();
+  const opened = new EventSource(`${BASE}/stream`);
+  stream = opened;
+  opened.addEventListener("open", () => {
+    freshness.opened();
+    void catchUp();
+  });
+  opened.addEventListener("error", () => lost());
+  opened.addEventListener("state", hear((event) => {
+    const next = data<State>(event);
+    tries = 0;
+    connection.value = { kind: "open" };
+    freshness.seen(Date.parse(next.time), Date.now());
+    state.value = next;
+    tick();
+  }));
+  opened.addEventListener("sources", hear((event) => {
+    sources.value = data<{ sources: SourceState[] }>(event).sources;
+  }));
+  opened.addEventListener("log", hear((event) => addLogs([data<LogLine>(event)])));
+  opened.addEventListener("alarm", hear((event) => addAlarm(data<Alarm>(event))));
+}
+
+export function disconnect(): void {
+  clearTimeout(retry);
+  stream?.close();
+  stream = null;
+}
+
+/** What happened while the page was not listening. */
+async function catchUp(): Promise<void> {
+  const [open, lines] = await Promise.allSettled([
+    get<{ alarms: Alarm[] }>("/alarms"),
+    get<{ lines: LogLine[] }>("/logs?limit=500"),
+  ]);
+  if (open.status === "fulfilled") alarms.value = open.value.alarms;
+  if (lines.status === "fulfilled") {
+    const ordered = [...lines.value.lines].sort((a, b) => a.time.localeCompare(b.time));
+    logLines.value = ordered.slice(-LOG_LINES_MAX);
+  }
+}
+
+function addLogs(lines: LogLine[]): void {
+  logLines.value = [...logLines.value, ...lines].slice(-LOG_LINES_MAX);
+}
+
+export function addAlarm(alarm: Alarm): void {
+  const others = alarms.value.filter((known) => known.id !== alarm.id);
+  alarms.value = [...others, alarm];
+}
+
+function lost(): void {
+  disconnect();
+  const wait = backOff(tries, Math.random());
+  tries += 1;
+  connection.value = { kind: "lost", tries, nextMs: Date.now() + wait };
+  retry = setTimeout(() => void again(), wait);
+}
+
+/** EventSource hides why it failed; a plain request tells a revoked session from a lost node. */
+async function again(): Promise<void> {
+  try {
+    const known = await get<Session>("/session");
+    useSession(known);
+    session.value = known;
+    connect();
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 401) session.value = null;
+    else lost();
+  }
+}
+
+export function tryNow(): void {
+  tries = 0;
+  clearTimeout(retry);
+  void again();
+}
+
+function tick(): void {
+  const now = Date.now();
+  batch(() => {
+    nowMs.value = now;
+    stale.value = freshness.stale(now);
+    const age = freshness.age(now);
+    freshMs.value = age === null ? null : now - age;
+  });
+  if (stream && now - heardMs > SILENCE_MS) lost();
+}
+
+export function watchClock(): void {
+  setInterval(tick, TICK_MS);
+  // Timers of a sleeping tab do not run; the moment it is looked at must not show the past as now.
+  document.addEventListener("visibilitychange", tick);
+  addEventListener("pageshow", tick);
+  addEventListener("focus", tick);
+  addEventListener("offline", tick);
+}

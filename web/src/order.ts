@@ -1,0 +1,70 @@
+// Sources: worst first, filtered, and summed by group.
+import type { Alarm, SourceState, SourceStatus } from "./api";
+
+const RANK: Record<SourceStatus, number> = { never: 0, silent: 1, loss: 2, good: 3 };
+
+/** Worst first; equals stay in the order of their numbers, so that rows do not dance. */
+export function worstFirst(sources: SourceState[]): SourceState[] {
+  return [...sources].sort((a, b) =>
+    RANK[a.status] - RANK[b.status] ||
+    lossOf(b) - lossOf(a) ||
+    a.index - b.index);
+}
+
+/** What was lost, in steps of a factor of two: small differences do not change the order. */
+const lossOf = (source: SourceState): number =>
+  Math.round(Math.log2(1 + Object.values(source.loss).reduce((sum, value) => sum + value, 0)));
+
+export function filtered(
+  sources: SourceState[], search: string, status: SourceStatus | "bad" | "all",
+): SourceState[] {
+  const words = search.toLowerCase().split(/\s+/).filter((word) => word !== "");
+  return sources.filter((source) => {
+    const right = status === "all" || (status === "bad" ? source.status !== "good" : source.status === status);
+    const text = `${source.name} ${source.group}`.toLowerCase();
+    return right && words.every((word) => text.includes(word));
+  });
+}
+
+export interface Group {
+  name: string;
+  members: SourceState[];
+  counts: Record<SourceStatus, number>;
+  worst: SourceStatus;
+  packets: number;
+  bytes: number;
+  loss: number;
+}
+
+export function groups(sources: SourceState[]): Group[] {
+  const found = new Map<string, Group>();
+  for (const source of [...sources].sort((a, b) => a.index - b.index)) {
+    const name = source.group || "no group";
+    let group = found.get(name);
+    if (!group) {
+      const counts = { good: 0, loss: 0, silent: 0, never: 0 };
+      group = { name, members: [], counts, worst: "good", packets: 0, bytes: 0, loss: 0 };
+      found.set(name, group);
+    }
+    group.members.push(source);
+    group.counts[source.status] += 1;
+    if (RANK[source.status] < RANK[group.worst]) group.worst = source.status;
+    group.packets += source.packets_per_second ?? 0;
+    group.bytes += source.bytes_per_second ?? 0;
+    group.loss += source.loss_per_second ?? 0;
+  }
+  return [...found.values()];
+}
+
+const SEVERITY = { critical: 0, warning: 1, info: 2 };
+const STATE = { active: 0, latched: 1, acknowledged: 2, cleared: 3 };
+
+/** Alarms that nobody has seen first, then by severity, then the newest. */
+export function urgentFirst(alarms: Alarm[]): Alarm[] {
+  const seen = (alarm: Alarm) => Number(STATE[alarm.state] >= 2);
+  return [...alarms].sort((a, b) =>
+    seen(a) - seen(b) ||
+    STATE[a.state] - STATE[b.state] ||
+    SEVERITY[a.severity] - SEVERITY[b.severity] ||
+    b.since.localeCompare(a.since));
+}

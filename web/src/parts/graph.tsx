@@ -1,0 +1,61 @@
+// Small still graphs, drawn as SVG: a histogram's bars and an array's line. Both with their scales.
+import * as format from "../format";
+
+const WIDTH = 480;
+const HEIGHT = 120;
+
+export function Bars({ edges, counts, unit, label }: { edges: number[]; counts: number[]; unit: string; label: string }) {
+  const most = Math.max(1, ...counts);
+  const low = edges[0] ?? 0;
+  const span = (edges.at(-1) ?? 1) - low || 1;
+  const x = (value: number) => ((value - low) / span) * WIDTH;
+  const total = counts.reduce((sum, value) => sum + value, 0);
+  return (
+    <figure class="graph">
+      <figcaption class="note">{label}: {format.count(total)} entries, at most {format.count(most)} in a bin</figcaption>
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img"
+        aria-label={`${label} from ${format.join(format.si(low, unit))} to ${format.join(format.si(low + span, unit))}`}>
+        {counts.map((value, index) => {
+          const from = x(edges[index] ?? 0);
+          const height = (value / most) * HEIGHT;
+          return (
+            <rect key={index} class="bar" x={from} width={Math.max(0.5, x(edges[index + 1] ?? 0) - from - 1)}
+              y={HEIGHT - height} height={height} />
+          );
+        })}
+      </svg>
+      <div class="graph-scale note">
+        <span>{format.join(format.si(low, unit))}</span>
+        <span>{format.join(format.si(low + span, unit))}</span>
+      </div>
+    </figure>
+  );
+}
+
+export function Line({ values, label }: { values: (number | null)[]; label: string }) {
+  const known = values.filter((value) => value !== null);
+  const low = Math.min(...known);
+  const high = Math.max(...known);
+  const step = WIDTH / Math.max(1, values.length - 1);
+  let path = "";
+  let broken = true;
+  values.forEach((value, index) => {
+    if (value === null) {
+      broken = true;
+      return;
+    }
+    const y = HEIGHT - 2 - ((value - low) / (high - low || 1)) * (HEIGHT - 4);
+    path += `${broken ? "M" : "L"}${(index * step).toFixed(1)} ${y.toFixed(1)}`;
+    broken = false;
+  });
+  return (
+    <figure class="graph">
+      <figcaption class="note">{label}</figcaption>
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img"
+        aria-label={`${label}, from ${format.plain(low)} to ${format.plain(high)}`}>
+        <path class="curve" d={path} />
+      </svg>
+      <div class="graph-scale note"><span>from {format.plain(low)} to {format.plain(high)}</span></div>
+    </figure>
+  );
+}

@@ -1,0 +1,53 @@
+// Dialogs. A modal one asks and must be answered; a drawer stands beside the page, which stays alive.
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef } from "preact/hooks";
+import { Icon } from "./icon";
+
+interface ModalProps {
+  title: string;
+  close: () => void;
+  children: ComponentChildren;
+}
+
+export function Modal({ title, close, children }: ModalProps) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    dialog.current?.showModal();
+  }, []);
+  return (
+    <dialog ref={dialog} class="modal" aria-labelledby={id} onClose={close}>
+      <h2 id={id}>{title}</h2>
+      {children}
+    </dialog>
+  );
+}
+
+export function Drawer({ title, close, children }: ModalProps) {
+  const drawer = useRef<HTMLDivElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const before = document.activeElement;
+    drawer.current?.focus();
+    const escape = (event: KeyboardEvent) => {
+      // A modal dialog above the drawer has Escape for itself.
+      if (event.key === "Escape" && !document.querySelector("dialog[open]")) close();
+    };
+    addEventListener("keydown", escape);
+    return () => {
+      removeEventListener("keydown", escape);
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
+  }, [title]);
+  return (
+    <div ref={drawer} class="drawer" role="dialog" aria-labelledby={id} tabIndex={-1}>
+      <header>
+        <h2 id={id}>{title}</h2>
+        <button type="button" class="quiet" onClick={close} aria-label="Close">
+          <Icon name="close" />
+        </button>
+      </header>
+      <div class="drawer-body" tabIndex={0} role="group" aria-label={`${title}, details`}>{children}</div>
+    </div>
+  );
+}

@@ -1,0 +1,108 @@
+// Sources: groups as tiles with one cell per source, and a table, worst first, that draws only the
+// rows in sight.
+import { useSignal } from "@preact/signals";
+import { useRef } from "preact/hooks";
+import type { SourceState } from "../api";
+import * as format from "../format";
+import type { Group } from "../order";
+import { go, link } from "../route";
+import { SOURCE_WORDS, entryWords, topEntries } from "../words";
+import { Icon, STATUS_ICONS } from "./icon";
+
+export function SourceStatusBadge({ status }: { status: SourceState["status"] }) {
+  return <span class={`badge status-${status}`}><Icon name={STATUS_ICONS[status]} />{SOURCE_WORDS[status]}</span>;
+}
+
+function groupWords(group: Group): string {
+  return (["never", "silent", "loss", "good"] as const)
+    .filter((status) => group.counts[status] > 0)
+    .map((status) => `${format.count(group.counts[status])} ${SOURCE_WORDS[status]}`)
+    .join(", ");
+}
+
+export function GroupTile({ group }: { group: Group }) {
+  return (
+    <li class={`group status-${group.worst}`}>
+      <div class="group-head">
+        <Icon name={STATUS_ICONS[group.worst]} />
+        <strong>{group.name}</strong>
+        <span class="figure">{format.join(format.bytesPerSecond(group.bytes))}</span>
+      </div>
+      <div class="cells" aria-hidden="true">
+        {group.members.map((source) => (
+          <a
+            key={source.name} tabIndex={-1} class={`cell status-${source.status}`}
+            href={link("sources", source.name)} title={`${source.name}: ${SOURCE_WORDS[source.status]}`}
+          />
+        ))}
+      </div>
+      <div class="note">{format.many(group.members.length, "source")}: {groupWords(group)}</div>
+    </li>
+  );
+}
+
+function lossWords(source: SourceState): string {
+  const top = topEntries(source.loss, 2);
+  if (top.length === 0) return "none";
+  return top.map(([entry, value]) => `${format.count(value)} ${entryWords(entry)}`).join(", ");
+}
+
+function Row({ source, index }: { source: SourceState; index: number }) {
+  const age = source.last_packet_seconds;
+  const open = () => go("sources", source.name);
+  return (
+    <tr class={`status-${source.status}`} aria-rowindex={index + 2} onClick={open}>
+      <th scope="row"><a href={link("sources", source.name)}>{source.name}</a></th>
+      <td><SourceStatusBadge status={source.status} /></td>
+      <td class="number wide">{format.join(format.si(source.packets_per_second, "/s"))}</td>
+      <td class="number">{format.join(format.bytesPerSecond(source.bytes_per_second))}</td>
+      <td class="number">{format.join(format.perSecond(source.loss_per_second))}</td>
+      <td class="wide grow">{lossWords(source)}</td>
+      <td class="number wide">{format.wholePercent(source.fill)}</td>
+      <td class="number">{age === null ? "never" : format.join(format.duration(age))}</td>
+    </tr>
+  );
+}
+
+const ROW_PX = 36;
+const ROWS_AHEAD = 8;
+
+interface TableProps { sources: SourceState[]; label: string; rows: number }
+
+/** `rows`: how many are in sight; the others are reached by scrolling. */
+export function SourceTable({ sources, label, rows }: TableProps) {
+  const top = useSignal(0);
+  const place = useRef<HTMLDivElement>(null);
+  const first = Math.max(0, Math.min(Math.floor(top.value / ROW_PX) - ROWS_AHEAD, sources.length - rows));
+  const seen = sources.slice(first, first + rows + 2 * ROWS_AHEAD);
+  const below = sources.length - first - seen.length;
+  const height = Math.min(sources.length, rows) * ROW_PX + ROW_PX + 2;
+  return (
+    <div
+      ref={place} class="table-place" tabIndex={0} role="region" aria-label={label}
+      style={{ maxBlockSize: `${height}px` }}
+      onScroll={(event) => { top.value = event.currentTarget.scrollTop; }}
+    >
+      <table class="sources" aria-rowcount={sources.length + 1}>
+        <thead>
+          <tr>
+            <th scope="col">Source</th>
+            <th scope="col">Status</th>
+            <th scope="col" class="number wide">Packets</th>
+            <th scope="col" class="number">Data</th>
+            <th scope="col" class="number">Loss</th>
+            <th scope="col" class="wide grow">Lost in this run</th>
+            <th scope="col" class="number wide">Fill</th>
+            <th scope="col" class="number">Last</th>
+          </tr>
+        </thead>
+        <tbody>
+          {first > 0 ? <tr class="spacer" aria-hidden="true" style={{ blockSize: `${first * ROW_PX}px` }} /> : null}
+          {seen.map((source, index) => <Row key={source.name} source={source} index={first + index} />)}
+          {below > 0 ? <tr class="spacer" aria-hidden="true" style={{ blockSize: `${below * ROW_PX}px` }} /> : null}
+        </tbody>
+      </table>
+      {sources.length === 0 ? <p class="note empty">No source.</p> : null}
+    </div>
+  );
+}

@@ -1,0 +1,76 @@
+// The verdict, first and largest: a colour, a word and a sign, why and where. Beside it what may be
+// done about it.
+import { effect, signal } from "@preact/signals";
+import goodIcon from "../icons/good.svg";
+import lossIcon from "../icons/loss.svg";
+import notRecordingIcon from "../icons/not_recording.svg";
+import unknownIcon from "../icons/unknown.svg";
+import type { Level, Verdict as Said } from "../api";
+import { announcement, sameVerdict } from "../announce";
+import { stale, state } from "../store";
+import { VERDICT_WORDS } from "../words";
+import { Control } from "./control";
+import { Icon, LEVEL_ICONS } from "./icon";
+
+const TAB_ICONS: Record<Level, string> = {
+  good: goodIcon, loss: lossIcon, not_recording: notRecordingIcon,
+};
+const TAB_SIGNS: Record<Level, string> = { good: "✓", loss: "⚠", not_recording: "✕" };
+const REASONS_MAX = 4;
+
+const announced = signal<Said | null>(null);
+
+/** The tab's title and sign follow the verdict; so does what a screen reader hears. */
+export function watchVerdict(): void {
+  effect(() => {
+    const verdict = state.value?.verdict;
+    if (!verdict) return;
+    const before = announced.peek();
+    if (!before || !sameVerdict(before, verdict)) announced.value = verdict;
+  });
+  effect(() => {
+    const level = stale.value ? null : (state.value?.verdict.level ?? null);
+    const run = state.value?.run?.number;
+    const icon = document.getElementById("icon");
+    if (icon instanceof HTMLLinkElement) icon.href = level ? TAB_ICONS[level] : unknownIcon;
+    document.title = level
+      ? `${TAB_SIGNS[level]} ${VERDICT_WORDS[level]}${run === undefined ? "" : `, run ${run}`} · Catchment`
+      : "? No connection · Catchment";
+  });
+}
+
+/** "not recording: disk full" says after the colon what the large words do not. */
+function why(verdict: Said): string[] {
+  const short = verdict.text.replace(/^[^:]*:\s*/, "");
+  const added = verdict.text.includes(":") && !verdict.reasons.some((reason) => reason.includes(short));
+  return added ? [short, ...verdict.reasons] : verdict.reasons;
+}
+
+export function Verdict() {
+  const now = state.value;
+  if (!now) return null;
+  const { verdict } = now;
+  const reasons = why(verdict);
+  return (
+    <section class={`verdict level-${verdict.level}`} aria-label="Verdict" data-level={verdict.level}>
+      <div class="verdict-sign"><Icon name={LEVEL_ICONS[verdict.level]} /></div>
+      <div class="verdict-text">
+        <h1>{VERDICT_WORDS[verdict.level]}</h1>
+        <ul>
+          {reasons.slice(0, REASONS_MAX).map((reason) => <li key={reason}>{reason}</li>)}
+          {reasons.length > REASONS_MAX ? <li>and {reasons.length - REASONS_MAX} more</li> : null}
+        </ul>
+      </div>
+      <Control now={now} />
+    </section>
+  );
+}
+
+export function Announcer() {
+  const verdict = announced.value;
+  return (
+    <p class="unseen" role="status" aria-live="polite" data-test="announcer">
+      {verdict ? announcement(verdict) : ""}
+    </p>
+  );
+}

@@ -1,0 +1,69 @@
+// What the node wrote to its log, newest first.
+import { signal } from "@preact/signals";
+import type { LogLevel, LogLine } from "../api";
+import * as format from "../format";
+import { Icon } from "../parts/icon";
+import { logLines } from "../store";
+
+const LEVELS: LogLevel[] = ["error", "warn", "info", "debug", "trace"];
+const LINES_MAX = 500;
+
+const level = signal<LogLevel>("info");
+const search = signal("");
+
+function fields(line: LogLine): string {
+  return Object.entries(line.fields).map(([name, value]) => `${name}=${format.plain(value)}`).join("  ");
+}
+
+function matches(line: LogLine, words: string[]): boolean {
+  const text = `${line.target} ${line.message} ${fields(line)}`.toLowerCase();
+  return words.every((word) => text.includes(word));
+}
+
+export function LogsView() {
+  const words = search.value.toLowerCase().split(/\s+/).filter((word) => word !== "");
+  const most = LEVELS.indexOf(level.value);
+  const found = logLines.value.filter((line) => LEVELS.indexOf(line.level) <= most && matches(line, words));
+  const shown = found.slice(-LINES_MAX).reverse();
+  return (
+    <section class="panel" aria-labelledby="logs-title">
+      <div class="panel-head">
+        <h2 id="logs-title">
+          Log <span class="note">{format.many(found.length, "line")}, newest first; times in UTC</span>
+        </h2>
+        <div class="filters">
+          <label>From level{" "}
+            <select value={level.value} onChange={(event) => { level.value = event.currentTarget.value as LogLevel; }}>
+              {LEVELS.map((name) => <option key={name} value={name}>{name}</option>)}
+            </select>
+          </label>
+          <label>Search{" "}
+            <input type="search" value={search.value} onInput={(event) => { search.value = event.currentTarget.value; }} />
+          </label>
+        </div>
+      </div>
+      <div class="table-place free" tabIndex={0} role="region" aria-label="Log">
+        <table class="logs">
+          <thead>
+            <tr><th scope="col">Time</th><th scope="col">Level</th><th scope="col">What</th><th scope="col" class="wide">Where</th></tr>
+          </thead>
+          <tbody>
+            {shown.map((line, index) => (
+              <tr key={`${line.time}${found.length - index}`} class={`log-${line.level}`}>
+                <td class="figure">{format.utcMillis(line.time)}</td>
+                <td class="level">
+                  {line.level === "error" ? <Icon name="stop" /> : line.level === "warn" ? <Icon name="warning" /> : null}
+                  {line.level}
+                </td>
+                <td>{line.message} <span class="note">{fields(line)}</span></td>
+                <td class="wide note">{line.target}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+        {shown.length === 0 ? <p class="note empty">No line.</p> : null}
+      </div>
+      {found.length > LINES_MAX ? <p class="note">and {format.count(found.length - LINES_MAX)} older ones</p> : null}
+    </section>
+  );
+}

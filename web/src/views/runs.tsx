@@ -1,0 +1,245 @@
+// The runs, newest first, and one of them in a drawer: figures, ledger, configuration, comment.
+import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import type { Run, RunLedger, RunPage } from "../api";
+import { call, get, reason, text } from "../client";
+import * as format from "../format";
+import { askStart } from "../parts/control";
+import { Icon } from "../parts/icon";
+import { LedgerTable } from "../parts/ledger";
+import { Drawer } from "../parts/modal";
+import { go, link } from "../route";
+import { mayOperate, notice, state } from "../store";
+import { RUN_STATE_WORDS, isLoss, topEntries } from "../words";
+
+const PAGE = 50;
+const TYPING_MS = 300;
+const QUALITIES = ["unknown", "good", "bad"];
+
+const search = signal("");
+const quality = signal("");
+const list = signal<Run[]>([]);
+const next = signal<number | null>(null);
+const failed = signal<string | null>(null);
+/** Answers may overtake each other; only the newest question's counts. */
+let asked = 0;
+
+async function load(before: number | null): Promise<void> {
+  asked += 1;
+  const mine = asked;
+  const query = new URLSearchParams({ limit: String(PAGE) });
+  if (before !== null) query.set("before", String(before));
+  if (search.peek().trim()) query.set("search", search.peek().trim());
+  if (quality.peek()) query.set("quality", quality.peek());
+  try {
+    const page = await get<RunPage>(`/runs?${query}`);
+    if (mine !== asked) return;
+    list.value = before === null ? page.runs : [...list.peek(), ...page.runs];
+    next.value = page.next;
+    failed.value = null;
+  } catch (error) {
+    if (mine === asked) failed.value = reason(error);
+  }
+}
+
+function seconds(run: Run): number | null {
+  return run.ended === null ? null : (Date.parse(run.ended) - Date.parse(run.started)) / 1000;
+}
+
+export function QualityBadge({ run }: { run: Run }) {
+  const icon = run.quality === "good" ? "check" : run.quality === "unknown" ? "never" : "warning";
+  const tone = run.quality === "good" ? "good" : run.quality === "unknown" ? "never" : "loss";
+  return <span class={`badge status-${tone}`}><Icon name={icon} />{run.quality}</span>;
+}
+
+function Row({ run }: { run: Run }) {
+  return (
+    <tr onClick={() => go("runs", run.number)}>
+      <th scope="row" class="number"><a href={link("runs", run.number)}>{run.number}</a></th>
+      <td class="figure">{format.utc(run.started)}</td>
+      <td class="number wide">{format.clock(seconds(run))}</td>
+      <td class="number">{format.count(run.events)}</td>
+      <td class="number wide">{format.join(format.bytes(run.bytes))}</td>
+      <td class={run.loss_count > 0 ? "number is-loss" : "number"}>{format.count(run.loss_count)}</td>
+      <td class="wide">{RUN_STATE_WORDS[run.state]}</td>
+      <td><QualityBadge run={run} /></td>
+      <td class="wide">{run.who}</td>
+      <td class="wide grow">{run.comment ?? ""}</td>
+    </tr>
+  );
+}
+
+export function RunsView({ item }: { item: string | null }) {
+  const current = state.value?.run?.number ?? null;
+  // A run that began or ended changes the list.
+  useEffect(() => { void load(null); }, [current, quality.value]);
+  useEffect(() => {
+    const timer = setTimeout(() => void load(null), TYPING_MS);
+    return () => clearTimeout(timer);
+  }, [search.value]);
+  const number = item === null ? Number.NaN : Number(item);
+  return (
+    <section class="panel" aria-labelledby="runs-title">
+      <div class="panel-head">
+        <h2 id="runs-title">Runs <span class="note">newest first; times in UTC</span></h2>
+        <div class="filters">
+          <label>Search{" "}
+            <input type="search" value={search.value} onInput={(event) => { search.value = event.currentTarget.value; }} />
+          </label>
+          <label>Quality{" "}
+            <select value={quality.value} onChange={(event) => { quality.value = event.currentTarget.value; }}>
+              <option value="">all</option>
+              {QUALITIES.map((name) => <option key={name} value={name}>{name}</option>)}
+            </select>
+          </label>
+        </div>
+      </div>
+      {failed.value === null ? null : <p class="error">{failed.value}</p>}
+      <div class="table-place free" tabIndex={0} role="region" aria-label="Runs">
+        <table class="runs">
+          <thead>
+            <tr>
+              <th scope="col" class="number">Run</th>
+              <th scope="col">Started</th>
+              <th scope="col" class="number wide">Time, h:min:s</th>
+              <th scope="col" class="number">Events</th>
+              <th scope="col" class="number wide">Data</th>
+              <th scope="col" class="number">Lost</th>
+              <th scope="col" class="wide">End</th>
+              <th scope="col">Quality</th>
+              <th scope="col" class="wide">Who</th>
+              <th scope="col" class="wide grow">Comment</th>
+            </tr>
+          </thead>
+          <tbody>{list.value.map((run) => <Row key={run.number} run={run} />)}</tbody>
+        </table>
+        {list.value.length === 0 ? <p class="note empty">No run.</p> : null}
+      </div>
+      {next.value === null ? null : (
+        <p><button type="button" onClick={() => void load(next.value)}>Older runs</button></p>
+      )}
+      {Number.isInteger(number) ? <RunDrawer key={number} number={number} /> : null}
+    </section>
+  );
+}
+
+const opened = signal<{ run: Run; ledger: RunLedger | null; configuration: string | null } | null>(null);
+const openFailed = signal<string | null>(null);
+
+async function open(number: number): Promise<void> {
+  opened.value = null;
+  openFailed.value = null;
+  try {
+    const [run, ledger, configuration] = await Promise.all([
+      get<Run>(`/runs/${number}`),
+      get<RunLedger>(`/runs/${number}/ledger`).catch(() => null),
+      text(`/runs/${number}/configuration`).catch(() => null),
+    ]);
+    opened.value = { run, ledger, configuration };
+  } catch (error) {
+    openFailed.value = reason(error);
+  }
+}
+
+async function save(run: Run, form: FormData): Promise<void> {
+  try {
+    await call<unknown>("PATCH", `/runs/${run.number}`, {
+      comment: String(form.get("comment") ?? ""), quality: String(form.get("quality") ?? "unknown"),
+    });
+    notice.value = { kind: "done", text: `Run ${run.number}: comment and quality are kept.` };
+    await Promise.all([open(run.number), load(null)]);
+  } catch (error) {
+    notice.value = { kind: "failed", text: `Run ${run.number} was not changed: ${reason(error)}` };
+  }
+}
+
+function Lossy({ ledger }: { ledger: RunLedger }) {
+  const lossy = Object.entries(ledger.sources)
+    .map(([name, counts]) => ({ name, lost: Object.fromEntries(Object.entries(counts).filter(([entry]) => isLoss(entry))) }))
+    .filter(({ lost }) => Object.values(lost).some((value) => value > 0));
+  if (lossy.length === 0) return null;
+  return (
+    <>
+      <h4>Sources with loss</h4>
+      <ul class="plain-list">
+        {lossy.slice(0, 20).map(({ name, lost }) => (
+          <li key={name}>
+            <strong>{name}</strong>{" "}
+            {topEntries(lost, 3).map(([entry, value]) => `${format.count(value)} ${entry.replaceAll("_", " ")}`).join(", ")}
+          </li>
+        ))}
+        {lossy.length > 20 ? <li>and {lossy.length - 20} more</li> : null}
+      </ul>
+    </>
+  );
+}
+
+function RunDrawer({ number }: { number: number }) {
+  useEffect(() => { void open(number); }, [number]);
+  const known = opened.value;
+  return (
+    <Drawer title={`Run ${number}`} close={() => go("runs")}>
+      {openFailed.value === null ? null : <p class="error">{openFailed.value}</p>}
+      {known?.run.number === number ? <Opened {...known} /> : null}
+    </Drawer>
+  );
+}
+
+function Opened({ run, ledger, configuration }: { run: Run; ledger: RunLedger | null; configuration: string | null }) {
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    void save(run, new FormData(event.currentTarget as HTMLFormElement));
+  };
+  const startLegal = state.value?.commands.some((known) => known.name === "start") ?? false;
+  return (
+    <>
+      <dl class="facts">
+        <dt>End</dt><dd>{RUN_STATE_WORDS[run.state]}</dd>
+        <dt>Started</dt><dd class="figure">{format.utc(run.started)} UTC by {run.who}</dd>
+        <dt>Ended</dt><dd class="figure">{run.ended === null ? "not yet" : `${format.utc(run.ended)} UTC`}</dd>
+        <dt>Events</dt><dd class="figure">{format.count(run.events)}</dd>
+        <dt>Data</dt>
+        <dd class="figure">
+          {format.join(format.bytes(run.bytes))} in {format.many(run.files, "file")}, {format.many(run.frames, "frame")}
+        </dd>
+        <dt>Lost</dt>
+        <dd class="figure">{run.loss_count > 0 ? <Icon name="warning" /> : null}{format.count(run.loss_count)}</dd>
+        <dt>Folder</dt><dd class="path">{run.folder}</dd>
+      </dl>
+      {mayOperate.value ? (
+        <form class="edit" onSubmit={submit}>
+          <label>Quality{" "}
+            <select name="quality">
+              {[...new Set([...QUALITIES, run.quality])].map((name) => (
+                <option key={name} value={name} selected={name === run.quality}>{name}</option>
+              ))}
+            </select>
+          </label>
+          <label>Comment
+            <textarea name="comment" rows={2} maxLength={2000} defaultValue={run.comment ?? ""} />
+          </label>
+          <div class="buttons">
+            {startLegal && run.configuration !== null ? (
+              <button type="button" onClick={() => askStart(run.configuration)}>Start with its configuration</button>
+            ) : null}
+            <button type="submit" class="go">Keep</button>
+          </div>
+        </form>
+      ) : <p>{run.comment ?? "No comment."}</p>}
+      <h3>Ledger</h3>
+      {ledger === null ? <p class="note">No ledger.</p> : (
+        <>
+          <p>
+            {ledger.balanced
+              ? <span class="badge status-good"><Icon name="check" />balanced: everything is accounted for</span>
+              : <span class="badge status-loss"><Icon name="warning" />not balanced: this is a defect of Catchment</span>}
+          </p>
+          <Lossy ledger={ledger} />
+          <LedgerTable counts={ledger.totals} />
+        </>
+      )}
+      <h3>Configuration {run.configuration ?? ""}</h3>
+      <pre class="hex" tabIndex={0} aria-label="Configuration">{configuration ?? "Not known."}</pre>
+    </>
+  );
+}

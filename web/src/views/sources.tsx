@@ -1,0 +1,155 @@
+// All sources, with filter; one of them in a drawer: its ledger and a sample of what it sends.
+import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import type { Sample, SourceState, SourceStatus } from "../api";
+import { get, reason } from "../client";
+import * as format from "../format";
+import { hexRows } from "../hex";
+import { filtered, groups, worstFirst } from "../order";
+import { Bars, Line } from "../parts/graph";
+import { LedgerTable } from "../parts/ledger";
+import { Drawer } from "../parts/modal";
+import { GroupTile, SourceStatusBadge, SourceTable } from "../parts/sources";
+import { go } from "../route";
+import { sources, stale } from "../store";
+
+const search = signal("");
+const status = signal<SourceStatus | "bad" | "all">("all");
+const STATUSES: [SourceStatus | "bad" | "all", string][] = [
+  ["all", "all"], ["bad", "with trouble"], ["loss", "loss"], ["silent", "silent"],
+  ["never", "never seen"], ["good", "good"],
+];
+const ROWS = 18;
+const SAMPLE_MS = 1000;
+const VALUES_MAX = 64;
+
+const sample = signal<Sample | null>(null);
+const sampleError = signal<string | null>(null);
+const running = signal(true);
+
+async function fetchSample(name: string): Promise<void> {
+  try {
+    const next = await get<Sample>(`/sources/${encodeURIComponent(name)}/sample`);
+    sample.value = next;
+    sampleError.value = null;
+  } catch (error) {
+    sampleError.value = reason(error);
+  }
+}
+
+function SampleView({ name }: { name: string }) {
+  useEffect(() => {
+    sample.value = null;
+    sampleError.value = null;
+    void fetchSample(name);
+    const timer = setInterval(() => {
+      if (running.peek() && !stale.peek() && !document.hidden) void fetchSample(name);
+    }, SAMPLE_MS);
+    return () => clearInterval(timer);
+  }, [name]);
+  const got = sample.value?.name === name ? sample.value : null;
+  return (
+    <section aria-labelledby="sample-title">
+      <div class="panel-head">
+        <h3 id="sample-title">Sample</h3>
+        <label class="switch">
+          <input type="checkbox" checked={running.value}
+            onChange={(event) => { running.value = event.currentTarget.checked; }} />
+          anew every second
+        </label>
+      </div>
+      {sampleError.value === null ? null : <p class="error">{sampleError.value}</p>}
+      {got ? <Sampled sample={got} /> : <p class="note">Nothing sampled yet.</p>}
+    </section>
+  );
+}
+
+function Sampled({ sample: got }: { sample: Sample }) {
+  const shown = got.bytes.length / 2;
+  const rows = hexRows(got.bytes);
+  return (
+    <>
+      <p class="note">
+        Event {got.event === null ? format.UNKNOWN : format.count(got.event)} at{" "}
+        {got.time === null ? format.UNKNOWN : format.utcMillis(got.time)} UTC, {format.count(got.total_bytes)} B
+      </p>
+      {got.histogram ? (
+        <Bars edges={got.histogram.edges} counts={got.histogram.counts}
+          unit={got.histogram.what === "payload_bytes" ? "B" : ""}
+          label={got.histogram.what === "payload_bytes" ? "Payload, bytes" : "Values"} />
+      ) : null}
+      {got.array ? (
+        <>
+          <Line values={got.array.values} label={`Array ${got.array.dtype} [${got.array.shape.join(" × ")}]`} />
+          <p class="values figure">
+            {got.array.values.slice(0, VALUES_MAX).map(format.plain).join("  ")}
+            {got.array.values.length > VALUES_MAX ? " …" : ""}
+          </p>
+        </>
+      ) : null}
+      <h4>Bytes {shown < got.total_bytes ? <span class="note">the first {format.count(shown)} of {format.count(got.total_bytes)}</span> : null}</h4>
+      <pre class="hex" tabIndex={0} aria-label="Bytes in hexadecimal">
+        {rows.map((row) => (
+          <span key={row.offset} class="hex-row">
+            <span class="hex-offset">{row.offset}</span>{"  "}{row.bytes.padEnd(48)}{"  "}
+            <span class="hex-text">{row.text}</span>{"\n"}
+          </span>
+        ))}
+      </pre>
+    </>
+  );
+}
+
+function SourceDrawer({ name, source }: { name: string; source: SourceState | undefined }) {
+  return (
+    <Drawer title={name} close={() => go("sources")}>
+      {source ? (
+        <>
+          <dl class="facts">
+            <dt>Status</dt><dd><SourceStatusBadge status={source.status} /></dd>
+            <dt>Group</dt><dd>{source.group || "none"}, {source.kind}</dd>
+            <dt>Rate</dt>
+            <dd class="figure">
+              {format.join(format.si(source.packets_per_second, ""))} packets/s, {format.join(format.bytesPerSecond(source.bytes_per_second))}
+            </dd>
+            <dt>Loss</dt><dd class="figure">{format.join(format.perSecond(source.loss_per_second))}</dd>
+            <dt>Last packet</dt>
+            <dd class="figure">
+              {source.last_packet_seconds === null ? "never" : `${format.join(format.duration(source.last_packet_seconds))} ago`}
+            </dd>
+          </dl>
+          <SampleView name={name} />
+          <h3>Ledger of this run</h3>
+          <LedgerTable counts={source.ledger} />
+        </>
+      ) : <p>No source of that name.</p>}
+    </Drawer>
+  );
+}
+
+export function SourcesView({ item }: { item: string | null }) {
+  const known = sources.value;
+  const shown = worstFirst(filtered(known, search.value, status.value));
+  return (
+    <section class="panel" aria-labelledby="sources-title">
+      <div class="panel-head">
+        <h2 id="sources-title">
+          Sources <span class="note" data-test="source-count">{format.count(shown.length)} of {format.count(known.length)}; worst first</span>
+        </h2>
+        <div class="filters">
+          <label>Name or group{" "}
+            <input type="search" value={search.value} onInput={(event) => { search.value = event.currentTarget.value; }} />
+          </label>
+          <label>Status{" "}
+            <select value={status.value} onChange={(event) => { status.value = event.currentTarget.value as SourceStatus; }}>
+              {STATUSES.map(([value, words]) => <option key={value} value={value}>{words}</option>)}
+            </select>
+          </label>
+        </div>
+      </div>
+      <ul class="groups">{groups(known).map((group) => <GroupTile key={group.name} group={group} />)}</ul>
+      <SourceTable sources={shown} rows={ROWS} label="Sources" />
+      {item === null ? null : <SourceDrawer name={item} source={known.find((source) => source.name === item)} />}
+    </section>
+  );
+}

@@ -1,0 +1,95 @@
+// Plain words for the names that the API uses.
+import type { Alarm, Counts, DeviceState, Level, RunState, SourceStatus } from "./api";
+
+export const VERDICT_WORDS: Record<Level, string> = {
+  good: "Recording good data",
+  loss: "Recording with loss",
+  not_recording: "Not recording",
+};
+
+export const SOURCE_WORDS: Record<SourceStatus, string> = {
+  good: "good",
+  loss: "loss",
+  silent: "silent",
+  never: "never seen",
+};
+
+export const STATE_WORDS: Record<DeviceState, string> = {
+  idle: "idle",
+  configured: "configured",
+  armed: "armed",
+  recording: "recording",
+  paused: "paused",
+  safe: "safe",
+  fault: "fault",
+};
+
+export const RUN_STATE_WORDS: Record<RunState, string> = {
+  recording: "recording",
+  complete: "complete",
+  fault: "ended by a fault",
+  interrupted: "interrupted",
+  failed: "failed to start",
+};
+
+export const ALARM_STATE_WORDS: Record<Alarm["state"], string> = {
+  active: "active",
+  latched: "over, not seen yet",
+  acknowledged: "acknowledged",
+  cleared: "cleared",
+};
+
+/** What a ledger's entry means for somebody who does not know the code. */
+const ENTRY_WORDS: Record<string, string> = {
+  packets_received: "packets received",
+  packet_bytes_received: "bytes received",
+  packets_dropped_by_kernel: "packets dropped by the kernel",
+  packets_accepted: "packets decoded",
+  packets_malformed_short: "malformed packets: too short",
+  packets_malformed_length: "malformed packets: wrong length",
+  packets_malformed_decoding: "malformed packets: unknown decoding",
+  packets_malformed_trailer: "malformed packets: wrong trailer",
+  packets_malformed_fragment: "malformed packets: impossible fragment",
+  packets_missing: "packets lost on the network",
+  fragments_received: "fragments received",
+  fragment_bytes_received: "bytes of fragments received",
+  fragments_recorded: "fragments recorded",
+  fragment_bytes_recorded: "bytes of fragments recorded",
+  fragments_durable: "fragments safe on disk",
+  fragments_duplicate: "fragments that came twice",
+  fragments_late: "late fragments",
+  fragments_out_of_range: "fragments out of range",
+  fragments_unknown_source: "fragments of another source",
+  fragments_discarded_memory: "discarded: memory full",
+  fragments_discarded_disk: "discarded: disk failed",
+  fragments_discarded_incomplete: "discarded: event incomplete",
+  fragments_discarded_disabled: "discarded: source disabled",
+  fragments_discarded_paused: "discarded: paused",
+  fragments_missing: "missing fragments",
+  fragments_missing_unrecorded: "missing fragments of lost events",
+  fragments_reordered: "fragments out of order",
+  fragments_wrong_tag: "fragments with a wrong tag",
+  fragments_flagged_error: "fragments marked broken by their source",
+  numbering_restarts: "restarts of the numbering",
+  bytes_compression_lowered: "bytes compressed less than asked for",
+};
+
+export const entryWords = (entry: string): string =>
+  ENTRY_WORDS[entry] ?? entry.replaceAll("_", " ");
+
+/** Entries that mean that something sent is in no file. */
+const LOSS =
+  /^(packets_(dropped|malformed|missing)|fragments_(missing|late|out_of_range|unknown|discarded_(memory|disk|incomplete)))/;
+
+export const isLoss = (entry: string): boolean => LOSS.test(entry);
+
+/** Entries whose unit is bytes. */
+export const isBytes = (entry: string): boolean => /(^|_)bytes(_|$)/.test(entry);
+
+/** "3 missing fragments, 1 late fragment …", the largest first. */
+export function topEntries(counts: Counts, most = 2): [string, number][] {
+  return Object.entries(counts)
+    .filter(([, value]) => value > 0)
+    .sort(([a, x], [b, y]) => y - x || a.localeCompare(b))
+    .slice(0, most);
+}

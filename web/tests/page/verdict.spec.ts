@@ -1,0 +1,95 @@
+// What the page says, and that it says nothing when it knows nothing.
+import { expect, test } from "@playwright/test";
+import { complaints, open, post } from "./page";
+
+const VERDICTS: [string, string, string, string][] = [
+  ["good", "good", "Recording good data", "no loss in the last 60 s"],
+  ["loss", "loss", "Recording with loss", "medium-07: 31 fragments missing per second"],
+  ["silent", "loss", "Recording with loss", "large-03: silent for 47 s"],
+  ["idle", "not_recording", "Not recording", "no run"],
+  ["fault", "not_recording", "Not recording", "disk full"],
+  ["quiet", "not_recording", "Not recording", "no data from any source for 12 s"],
+];
+
+for (const [scenario, level, words, why] of VERDICTS) {
+  test(`scenario ${scenario} is told in words, with the reason`, async ({ page }) => {
+    const found = complaints(page);
+    await open(page, scenario);
+    const verdict = page.locator(".verdict");
+    await expect(verdict).toHaveAttribute("data-level", level);
+    await expect(verdict.getByRole("heading")).toHaveText(words);
+    await expect(verdict).toContainText(why);
+    await expect(page).toHaveTitle(new RegExp(words));
+    expect(found).toEqual([]);
+  });
+}
+
+test("a change of the verdict is read out once, not each figure", async ({ page }) => {
+  await open(page, "good");
+  const announcer = page.locator("[data-test=announcer]");
+  await expect(announcer).toHaveText("Recording good data");
+  await post(page, "set?scenario=loss");
+  await expect(announcer).toHaveText(/^Recording with loss: medium-07/);
+});
+
+test("the veil is up within three seconds of silence, over a dialog too, and goes when word comes", async ({ page }) => {
+  await open(page, "good");
+  await page.getByRole("button", { name: "Stop run" }).click();
+  // When the last event came and when the veil rose are measured in the page itself.
+  await page.evaluate(() => {
+    const marks = window as unknown as { raised: number };
+    new MutationObserver(() => {
+      if (document.querySelector(".veil")) marks.raised ||= performance.now();
+    }).observe(document.body, { childList: true, subtree: true });
+  });
+  const muted = await page.evaluate(async () => {
+    await fetch("/mock/mute", { method: "POST" });
+    return performance.now();
+  });
+  const veil = page.getByRole("alertdialog", { name: "Stale" });
+  await expect(veil).toBeVisible();
+  const raised = await page.evaluate(() => (window as unknown as { raised: number }).raised);
+  expect(raised - muted).toBeLessThanOrEqual(3000);
+  // On top of the dialog: the point in the middle belongs to the veil.
+  const onTop = await page.evaluate(() => document.elementFromPoint(700, 450)?.closest("dialog")?.className);
+  expect(onTop).toBe("veil");
+  await expect(page).toHaveTitle(/No connection/);
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Escape");
+  await expect(veil).toBeVisible();
+  await post(page, "heal");
+  await expect(veil).toBeHidden();
+  await expect(page).toHaveTitle(/Recording good data/);
+});
+
+test("a node that is gone is tried again until it is back", async ({ page }) => {
+  await open(page, "good");
+  await post(page, "cut");
+  await expect(page.getByRole("alertdialog")).toBeVisible();
+  await expect(page.getByRole("alertdialog")).toContainText(/Next try in|Trying/);
+  await post(page, "heal");
+  await page.getByRole("button", { name: "Try now" }).click();
+  await expect(page.getByRole("alertdialog")).toBeHidden();
+});
+
+test("figures that change move nothing", async ({ page }) => {
+  await open(page, "good");
+  await page.waitForLoadState("load");
+  await expect(page.locator(".plot-place canvas").first()).toBeVisible();
+  const shift = await page.evaluate(async () => {
+    let total = 0;
+    let updates = 0;
+    const watch = new PerformanceObserver((list) => {
+      for (const entry of list.getEntries()) total += (entry as unknown as { value: number }).value;
+    });
+    watch.observe({ type: "layout-shift" });
+    await new Promise<void>((resolve) => {
+      const clock = document.querySelector(".tiles");
+      if (!clock) throw new Error("no tiles");
+      new MutationObserver(() => { updates += 1; if (updates > 8) resolve(); })
+        .observe(clock, { subtree: true, characterData: true, childList: true });
+    });
+    return total;
+  });
+  expect(shift).toBeLessThan(0.001);
+});

@@ -1,0 +1,126 @@
+// Sources, alarms, runs, logs; telephones; colours; accessibility.
+import AxeBuilder from "@axe-core/playwright";
+import { expect, test } from "@playwright/test";
+import { complaints, open } from "./page";
+
+test("alarms are acknowledged with a word on what is being done", async ({ page }) => {
+  await open(page, "alarms");
+  await expect(page.locator(".alarm").first()).toContainText("Disk is nearly full");
+  await expect(page.locator("nav .count")).toHaveText("3");
+  await page.getByRole("button", { name: "Acknowledge: Disk is nearly full" }).click();
+  await page.keyboard.type("expert called");
+  await page.getByRole("dialog").getByRole("button", { name: "Acknowledge" }).click();
+  await expect(page.locator("nav .count")).toHaveText("2");
+  await expect(page.getByRole("button", { name: "Acknowledge: Disk is nearly full" })).toHaveCount(0);
+  await expect(page.locator(".alarm").last()).toContainText("acknowledged by anna");
+});
+
+test("the bottleneck of the flow is marked with a word", async ({ page }) => {
+  await open(page, "alarms");
+  await expect(page.locator(".bottleneck")).toContainText("write");
+  await expect(page.locator(".bottleneck")).toContainText("bottleneck");
+});
+
+test("a thousand sources are in the table, few of them in the document, the worst on top", async ({ page }) => {
+  await open(page, "silent", "#/sources", "&sources=1000");
+  await expect(page.locator("[data-test=source-count]")).toContainText("1,000 of 1,000");
+  const rows = page.locator("table.sources tbody tr:not(.spacer)");
+  expect(await rows.count()).toBeLessThan(50);
+  await page.locator(".table-place").evaluate((place) => { place.scrollTop = place.scrollHeight; });
+  await expect(page.locator("table.sources tr[aria-rowindex='1001']")).toBeVisible();
+  await page.getByLabel("Name or group").fill("large 007");
+  await expect(rows).toHaveCount(1);
+  await expect(rows.first()).toContainText("large-007");
+});
+
+test("a source is opened: its sample, its histogram, its ledger", async ({ page }) => {
+  const found = complaints(page);
+  await open(page, "silent", "#/sources");
+  const first = page.locator("table.sources tbody tr").first();
+  await expect(first).toContainText("large-03");
+  await first.click();
+  const drawer = page.getByRole("dialog", { name: "large-03" });
+  await expect(drawer.getByRole("img", { name: /Payload/ })).toBeVisible();
+  await expect(drawer.getByText("Array uint16 [256]")).toBeVisible();
+  await expect(drawer.locator(".hex-row").first()).toContainText("000000");
+  await expect(drawer.locator(".ledger")).toContainText("missing fragments");
+  await page.keyboard.press("Escape");
+  await expect(drawer).toHaveCount(0);
+  expect(found).toEqual([]);
+});
+
+test("a run is found, opened and judged", async ({ page }) => {
+  await open(page, "good", "#/runs");
+  await expect(page.locator("table.runs tbody tr")).toHaveCount(50);
+  await page.getByRole("button", { name: "Older runs" }).click();
+  await expect(page.locator("table.runs tbody tr")).toHaveCount(100);
+  await page.getByLabel("Search").fill("317");
+  await expect(page.locator("table.runs tbody tr")).toHaveCount(1);
+  await page.getByRole("link", { name: "317" }).click();
+  const drawer = page.getByRole("dialog", { name: "Run 317" });
+  await expect(drawer).toContainText("balanced: everything is accounted for");
+  await expect(drawer).toContainText('codec = "auto"');
+  await drawer.getByLabel("Quality").selectOption("good");
+  await drawer.getByRole("button", { name: "Keep" }).click();
+  await expect(page.locator(".notice")).toContainText("Run 317: comment and quality are kept.");
+  await expect(page.locator("table.runs tbody tr").first()).toContainText("good");
+});
+
+test("the log is filtered by level and words", async ({ page }) => {
+  await open(page, "good", "#/logs");
+  const rows = page.locator("table.logs tbody tr");
+  await expect(rows).toHaveCount(7);
+  await page.getByLabel("From level").selectOption("warn");
+  await expect(rows).toHaveCount(1);
+  await page.getByLabel("From level").selectOption("debug");
+  await page.getByLabel("Search").fill("index=4");
+  await expect(rows).toHaveCount(1);
+});
+
+for (const view of ["overview", "sources", "runs", "alarms", "logs", "devices"]) {
+  test(`${view} fits a telephone`, async ({ page }) => {
+    await page.setViewportSize({ width: 390, height: 844 });
+    await open(page, "loss", `#/${view}`);
+    await expect(page.locator(".panel").first()).toBeVisible();
+    const width = await page.evaluate(() => document.documentElement.scrollWidth);
+    expect(width).toBeLessThanOrEqual(390);
+    const bottom = await page.locator(".verdict h1").evaluate((title) => title.getBoundingClientRect().bottom);
+    expect(bottom).toBeLessThan(300);
+  });
+}
+
+test("the switch of colours goes against the system's, and is remembered", async ({ page }) => {
+  await open(page, "good");
+  const root = page.locator("html");
+  await expect(root).toHaveAttribute("data-theme", "dark");
+  await page.emulateMedia({ colorScheme: "light" });
+  await expect(root).toHaveAttribute("data-theme", "light");
+  await page.getByRole("button", { name: /^Colours: system/ }).click();
+  await expect(root).toHaveAttribute("data-theme", "dark");
+  await page.reload();
+  await expect(root).toHaveAttribute("data-theme", "dark");
+});
+
+const VIEWS: [string, string][] = [
+  ["good", "#/overview"], ["loss", "#/overview"], ["fault", "#/overview"], ["alarms", "#/overview"],
+  ["silent", "#/sources/large-03"], ["alarms", "#/alarms"], ["good", "#/runs/315"], ["good", "#/logs"],
+  ["fault", "#/devices"], ["login", ""],
+];
+for (const theme of ["dark", "light"] as const) {
+  test(`axe finds nothing serious in ${theme}`, async ({ page }) => {
+    await page.emulateMedia({ colorScheme: theme });
+    for (const [scenario, hash] of VIEWS) {
+      await open(page, scenario, hash);
+      await expect(page.locator(".panel").first()).toBeVisible();
+      if (hash.includes("-03") || hash.includes("315")) await expect(page.locator(".drawer .ledger")).toBeVisible();
+      const { violations } = await new AxeBuilder({ page }).analyze();
+      const grave = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+      const told = grave.map(({ id, nodes }) => `${scenario}${hash}: ${id}: ${nodes.map(({ html }) => html).join(" ")}`);
+      expect(told).toEqual([]);
+    }
+    await open(page, "good");
+    await page.getByRole("button", { name: "Stop run" }).click();
+    const { violations } = await new AxeBuilder({ page }).include(".modal").analyze();
+    expect(violations.filter(({ impact }) => impact === "serious" || impact === "critical")).toEqual([]);
+  });
+}

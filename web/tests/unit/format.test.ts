@@ -1,0 +1,49 @@
+import { describe, expect, test } from "vitest";
+import * as format from "../../src/format";
+
+describe("quantities", () => {
+  test.each([
+    [0, "0", "B/s"], [1, "1.00", "B/s"], [999.4, "999", "B/s"], [999.6, "1.00", "kB/s"],
+    [4007, "4.01", "kB/s"], [128_000_000, "128", "MB/s"], [9.995, "10.0", "B/s"], [-2500, "−2.50", "kB/s"],
+    [0.004, "< 0.01", "B/s"],
+  ])("%d is three digits and a prefix", (value, digits, unit) => {
+    expect(format.bytesPerSecond(value)).toEqual({ value: digits, unit });
+  });
+
+  test("what is not known is a dash, not a zero", () => {
+    expect(format.perSecond(null).value).toBe(format.UNKNOWN);
+    expect(format.perSecond(Number.NaN).value).toBe(format.UNKNOWN);
+    expect(format.count(undefined)).toBe(format.UNKNOWN);
+    expect(format.hoursLeft(null).value).toBe(format.UNKNOWN);
+  });
+
+  test("counts keep every digit", () => {
+    expect(format.count(12_345_678)).toBe("12,345,678");
+    expect(format.count(999)).toBe("999");
+  });
+
+  test("a share that is not nothing never reads as nothing, nor one that is not all as all", () => {
+    expect(format.join(format.share(0))).toBe("0\u00a0%");
+    expect(format.share(1e-9).value).toBe("< 0.0001");
+    expect(format.share(0.000012).value).toBe("0.0012");
+    expect(format.share(0.99999).value).toBe("> 99.9");
+    expect(format.share(1).value).toBe("100.0");
+  });
+
+  test("what is left is rounded down", () => {
+    expect(format.hoursLeft(0.999)).toEqual({ value: "59", unit: "min" });
+    expect(format.hoursLeft(14.19)).toEqual({ value: "14.1", unit: "h" });
+    expect(format.hoursLeft(49)).toEqual({ value: "2.0", unit: "d" });
+  });
+
+  test("time runs past midnight", () => {
+    expect(format.clock(3661)).toBe("01:01:01");
+    expect(format.clock(90_061)).toBe("1\u00a0d 01:01:01");
+    expect(format.clock(-1)).toBe(format.UNKNOWN);
+  });
+
+  test("times are in UTC, whatever the computer's zone", () => {
+    expect(format.utc("2026-11-21T03:16:16.250+02:00")).toBe("2026-11-21 01:16:16");
+    expect(format.utc("nonsense")).toBe(format.UNKNOWN);
+  });
+});

@@ -1,0 +1,76 @@
+import { expect, test, vi } from "vitest";
+import { announcement, sameVerdict } from "../../src/announce";
+import type { Alarm, SourceState, SourceStatus } from "../../src/api";
+import { hexRows } from "../../src/hex";
+import { filtered, groups, urgentFirst, worstFirst } from "../../src/order";
+import { isLoss } from "../../src/words";
+
+vi.stubGlobal("location", { hash: "" });
+const { link, parse } = await import("../../src/route");
+
+function source(index: number, status: SourceStatus, lost = 0, group = "small"): SourceState {
+  return {
+    name: `${group}-${index}`, index, group, kind: "events", status, packets_per_second: 1,
+    bytes_per_second: 100, loss_per_second: 0, loss: lost > 0 ? { fragments_missing: lost } : {},
+    fill: 0, last_packet_seconds: 0.1, ledger: {},
+  };
+}
+
+const names = (sources: SourceState[]) => sources.map((one) => one.index);
+
+test("the worst source stands first, and equals do not change places", () => {
+  const sources = [source(0, "good"), source(1, "loss", 5), source(2, "silent"), source(3, "loss", 900), source(4, "never")];
+  expect(names(worstFirst(sources))).toEqual([4, 2, 3, 1, 0]);
+  expect(names(worstFirst([source(1, "loss", 100), source(0, "loss", 101)]))).toEqual([0, 1]);
+});
+
+test("a filter takes every word, in name or group", () => {
+  const sources = [source(1, "good"), source(12, "loss", 1), source(1, "silent", 0, "large")];
+  expect(filtered(sources, "SMALL 1", "all")).toHaveLength(2);
+  expect(filtered(sources, "", "bad")).toHaveLength(2);
+  expect(filtered(sources, "large", "loss")).toHaveLength(0);
+});
+
+test("a group is as bad as its worst source", () => {
+  const [small, large] = groups([source(1, "loss"), source(0, "good"), source(2, "silent", 0, "large")]);
+  expect(small).toMatchObject({ name: "small", worst: "loss", packets: 2, bytes: 200 });
+  expect(names(small?.members ?? [])).toEqual([0, 1]);
+  expect(large?.worst).toBe("silent");
+});
+
+test("alarms that wait for somebody stand before those that were seen", () => {
+  const alarm = (id: string, state: Alarm["state"], severity: Alarm["severity"]): Alarm => ({
+    id, name: id, severity, state, text: "", value: null, threshold: null,
+    since: "2026-11-21T00:00:00Z", acknowledged_by: null, source: null,
+  });
+  const alarms = [
+    alarm("seen", "acknowledged", "critical"), alarm("low", "active", "info"),
+    alarm("over", "latched", "critical"), alarm("high", "active", "critical"),
+  ];
+  expect(urgentFirst(alarms).map(({ id }) => id)).toEqual(["high", "low", "over", "seen"]);
+});
+
+test("a figure that counts on is no new verdict", () => {
+  const silent = (seconds: number) => ({ level: "not_recording" as const, text: `not recording: no data for ${seconds} s`, reasons: [`no data for ${seconds} s`] });
+  expect(sameVerdict(silent(12), silent(13.5))).toBe(true);
+  expect(sameVerdict(silent(12), { ...silent(12), level: "loss" })).toBe(false);
+  expect(announcement(silent(12))).toBe("Not recording: no data for 12 s");
+});
+
+test("bytes are shown sixteen in a row, and what is no letter as a dot", () => {
+  const rows = hexRows("00".repeat(15) + "41" + "7f42");
+  expect(rows.map((row) => row.offset)).toEqual(["000000", "000010"]);
+  expect(rows[0]?.text).toBe(`${"·".repeat(15)}A`);
+  expect(rows[1]).toEqual({ offset: "000010", bytes: "7f 42", text: "·B" });
+});
+
+test("entries that the ledger calls a loss are a loss here, and no others", () => {
+  for (const loss of ["packets_dropped_by_kernel", "packets_malformed_short", "packets_missing", "fragments_late", "fragments_missing_unrecorded", "fragments_discarded_disk"]) expect(isLoss(loss), loss).toBe(true);
+  for (const fine of ["fragments_duplicate", "fragments_discarded_disabled", "fragments_discarded_paused", "packets_received", "fragments_reordered"]) expect(isLoss(fine), fine).toBe(false);
+});
+
+test("an address leads to its view, and a broken one to the overview", () => {
+  expect(parse(link("sources", "L1:FAST/0 %"))).toEqual({ view: "sources", item: "L1:FAST/0 %" });
+  expect(parse("#/nowhere/7")).toEqual({ view: "overview", item: "7" });
+  expect(parse("#/runs/%E0%A4%A")).toEqual({ view: "runs", item: null });
+});
