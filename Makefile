@@ -1,7 +1,7 @@
 # Names only: what they do is in xtask. Arguments go through ARGS: make demo ARGS="--seconds 5".
 XTASK := cargo xtask
 
-.PHONY: demo test check fuzz bench docs clean
+.PHONY: demo test check fuzz bench web docs clean
 
 demo:
 	@$(XTASK) demo $(ARGS)
@@ -17,6 +17,9 @@ fuzz:
 
 bench:
 	@$(XTASK) bench $(ARGS)
+
+web:
+	@$(XTASK) web
 
 docs:
 	@$(XTASK) docs

@@ -167,7 +167,10 @@ function runs(here, response, url) {
 
 /** @param {Call} call */
 async function session({ here, request, response }) {
-  if (request.method === "DELETE") here.signed_in = false;
+  if (request.method === "DELETE") {
+    here.signed_in = false;
+    return void response.writeHead(204).end();
+  }
   if (request.method === "POST") {
     here.signed_in = (await body(request)).token === TOKEN;
     if (!here.signed_in) return problem(response, 401, "Unknown token", "No such token, or it was revoked.");

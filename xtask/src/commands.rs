@@ -8,6 +8,7 @@ use crate::process::{Steps, succeed};
 use crate::python::Python;
 use crate::repository::Repository;
 use crate::tidy;
+use crate::web::Web;
 
 /// Every bench, reduced, so that none can rot: the arguments of one command each.
 const BENCHES_REDUCED: &[&[&str]] = &[
@@ -19,9 +20,23 @@ const BENCHES_REDUCED: &[&[&str]] = &[
     &["bench", "ligo-record", "--quick"],
 ];
 
+/// Folders that commands make, besides cargo's.
+const MADE: &[&str] = &[
+    ".venv",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    "fuzz/target",
+    "fuzz/found",
+    "web/node_modules",
+    "web/dist",
+    "web/test-results",
+];
+
 /// Builds the program and runs its demonstration with `arguments`.
 pub fn demo(arguments: &[String]) -> Result<()> {
     let repository = Repository::open()?;
+    crate::web::build()?;
     succeed(&mut build(&repository))?;
     succeed(Command::new(repository.program()).arg("demo").args(arguments))
 }
@@ -30,12 +45,16 @@ pub fn demo(arguments: &[String]) -> Result<()> {
 pub fn test() -> Result<()> {
     let repository = Repository::open()?;
     let mut steps = Steps::default();
+    // First, since the program holds the page that was there when it was built.
+    let web = Web::find(&repository)?;
+    web.build(&mut steps)?;
     steps.run("rust: build the program", &mut build(&repository))?;
     let mut tests = repository.cargo();
     steps.run("rust: cargo test", tests.args(["test", "--workspace", "--locked"]))?;
     let python = Python::prepare(&repository, &mut steps)?;
     python.install(&mut steps)?;
     python.test(&mut steps)?;
+    web.test(&mut steps)?;
     for arguments in BENCHES_REDUCED {
         let mut bench = Command::new(repository.program());
         let folder = repository.target.join("bench");
@@ -44,6 +63,18 @@ pub fn test() -> Result<()> {
         steps.run(&format!("catchment {}", arguments.join(" ")), &mut bench)?;
     }
     steps.finish("test");
+    Ok(())
+}
+
+/// Tests the page over a recorder with emulated sources.
+pub fn web_real() -> Result<()> {
+    let repository = Repository::open()?;
+    let mut steps = Steps::default();
+    let web = Web::find(&repository)?;
+    web.build(&mut steps)?;
+    steps.run("rust: build the program", &mut build(&repository))?;
+    web.test_real(&mut steps, &repository.program())?;
+    steps.finish("web --real");
     Ok(())
 }
 
@@ -94,9 +125,7 @@ pub fn docs() -> Result<()> {
 /// Removes what builds have made, the Python environment and what the fuzzer found; recorded runs stay.
 pub fn clean() -> Result<()> {
     let repository = Repository::open()?;
-    for folder in
-        [".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", "fuzz/target", "fuzz/found"]
-    {
+    for folder in MADE {
         let folder = repository.root.join(folder);
         if folder.exists() {
             std::fs::remove_dir_all(&folder)?;

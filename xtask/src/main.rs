@@ -6,6 +6,7 @@ mod process;
 mod python;
 mod repository;
 mod tidy;
+mod web;
 
 use anyhow::{Result, bail};
 
@@ -18,6 +19,7 @@ cargo xtask COMMAND
   tidy [--fix]                     the house's rules; --fix writes the index of decisions anew
   fuzz [TARGET] [--seconds N]      the fuzz targets, N seconds each (60)
   bench [NAME [ARGS]]              the benches, or one of them
+  web [--real]                     the page, into web/dist; --real tests it over a recorder
   docs                             the reference of the crates, and all links
   clean                            remove what builds have made";
 
@@ -42,6 +44,8 @@ fn run(arguments: &[String]) -> Result<()> {
         ("tidy", [fix]) if fix == "--fix" => tidy::fix(),
         ("fuzz", _) => fuzz::run(&fuzz::Options::parse(rest)?),
         ("bench", _) => commands::bench(rest),
+        ("web", []) => web::build(),
+        ("web", [real]) if real == "--real" => commands::web_real(),
         ("docs", []) => commands::docs(),
         ("clean", []) => commands::clean(),
         ("help" | "--help" | "-h", _) => {

@@ -98,7 +98,16 @@ impl Repository {
                 let name = entry.file_name();
                 let name = name.to_string_lossy();
                 if entry.file_type()?.is_dir() {
-                    let made = ["target", "runs", "artifacts", "found", "__pycache__"];
+                    let made = [
+                        "target",
+                        "runs",
+                        "artifacts",
+                        "found",
+                        "__pycache__",
+                        "node_modules",
+                        "dist",
+                        "test-results",
+                    ];
                     let hidden = name.starts_with('.') && name != ".ci";
                     if !hidden && !made.contains(&&*name) {
                         folders.push(entry.path());

@@ -36,7 +36,8 @@ impl fmt::Display for Problem {
 pub fn check() -> Result<()> {
     let repository = Repository::open()?;
     let paths = repository.files()?;
-    let sources = repository.read(&paths, &[".rs", ".py", ".pyi"])?;
+    let sources =
+        repository.read(&paths, &[".rs", ".py", ".pyi", ".ts", ".tsx", ".mjs", ".css"])?;
     let texts = repository.read(&paths, &[".md"])?;
     let mut problems = imports::check(&repository.packages);
     problems.extend(sources::check(&sources));

@@ -1,0 +1,133 @@
+//! The page's side: packages from npm as the lockfile says, the build, and the tests in Chromium.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, bail, ensure};
+
+use crate::process::{Steps, output, succeed};
+use crate::repository::Repository;
+
+/// What Vite runs on.
+const NODE_MIN: (u32, u32) = (20, 19);
+
+/// Where Debian puts its browser; `$CHROMIUM` names another.
+const CHROMIUM: &str = "/usr/bin/chromium";
+
+/// The folder `web`, on a machine that has Node.
+pub struct Web {
+    folder: PathBuf,
+}
+
+impl Web {
+    /// Why there is none is the error: Node is missing or too old.
+    pub fn find(repository: &Repository) -> Result<Self> {
+        let version = output(Command::new("node").arg("--version")).unwrap_or_default();
+        let version = version.trim();
+        ensure!(
+            node_is_new_enough(version),
+            "the page needs Node {}.{} or newer, found {}",
+            NODE_MIN.0,
+            NODE_MIN.1,
+            if version.is_empty() { "none" } else { version },
+        );
+        Ok(Self { folder: repository.root.join("web") })
+    }
+
+    /// Installs what the lockfile names, unless it is there, and builds `web/dist`.
+    pub fn build(&self, steps: &mut Steps) -> Result<()> {
+        steps.time("web: npm ci", || self.install())?;
+        steps.run("web: npm run build", self.npm().args(["run", "build"]))
+    }
+
+    /// The unit tests, then the page in Chromium against its mock.
+    pub fn test(&self, steps: &mut Steps) -> Result<()> {
+        steps.run("web: vitest", self.npm().args(["run", "test"]))?;
+        steps.time("web: Chromium", chromium)?;
+        steps.run("web: playwright", self.npm().args(["run", "test:page"]))
+    }
+
+    /// The page in Chromium against a recorder of `program`.
+    pub fn test_real(&self, steps: &mut Steps, program: &Path) -> Result<()> {
+        steps.time("web: Chromium", chromium)?;
+        let mut tests = self.npm();
+        tests.args(["run", "test:real"]).env("CATCHMENT_PROGRAM", program);
+        steps.run("web: playwright over a recorder", &mut tests)
+    }
+
+    fn install(&self) -> Result<()> {
+        let lock = std::fs::read_to_string(self.folder.join("package-lock.json"))?;
+        let installed = self.folder.join("node_modules/installed.json");
+        if std::fs::read_to_string(&installed).is_ok_and(|text| text == lock) {
+            return Ok(());
+        }
+        succeed(self.npm().args(["ci", "--no-audit", "--no-fund"]))?;
+        Ok(std::fs::write(&installed, &lock)?)
+    }
+
+    fn npm(&self) -> Command {
+        let mut command = Command::new("npm");
+        command.current_dir(&self.folder);
+        // The browser is Debian's; none is fetched.
+        command.env("PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD", "1");
+        command
+    }
+}
+
+/// `make web`: builds the page, or says in one line that it was not built.
+pub fn build() -> Result<()> {
+    let repository = Repository::open()?;
+    match Web::find(&repository) {
+        Ok(web) => {
+            let mut steps = Steps::default();
+            web.build(&mut steps)?;
+            steps.finish("web");
+        }
+        Err(error) => println!("The page was not built: {error:#}."),
+    }
+    Ok(())
+}
+
+/// Takes the Chromium that is there, or installs Debian's where this process may.
+fn chromium() -> Result<()> {
+    let chosen = std::env::var_os("CHROMIUM").map_or_else(|| CHROMIUM.into(), PathBuf::from);
+    if chosen.exists() {
+        return Ok(());
+    }
+    let root = output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
+    let apt = Command::new("apt-get").arg("--version").output().is_ok();
+    if chosen != Path::new(CHROMIUM) || !root || !apt {
+        bail!(
+            "{} is missing: the page's tests need Chromium (Debian: apt-get install chromium; \
+             elsewhere set CHROMIUM)",
+            chosen.display()
+        );
+    }
+    succeed(Command::new("apt-get").args(["update", "--quiet"]))?;
+    let mut install = Command::new("apt-get");
+    install.args(["install", "--yes", "--quiet", "--no-install-recommends", "chromium"]);
+    succeed(install.env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+/// Reads `v20.19.0`.
+fn node_is_new_enough(version: &str) -> bool {
+    let mut numbers = version.trim_start_matches('v').split('.').map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= NODE_MIN,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::node_is_new_enough;
+
+    #[test]
+    fn node_is_asked_for_by_number_not_by_text() {
+        assert!(node_is_new_enough("v20.19.0"));
+        assert!(node_is_new_enough("v100.0.1"));
+        assert!(!node_is_new_enough("v20.9.5"));
+        assert!(!node_is_new_enough("v9.99.0"));
+        assert!(!node_is_new_enough(""));
+    }
+}
