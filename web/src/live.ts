@@ -61,22 +61,25 @@ export function disconnect(): void {
 
 /** What happened while the page was not listening. */
 async function catchUp(): Promise<void> {
-  const [open, lines] = await Promise.allSettled([
-    get<{ alarms: Alarm[] }>("/alarms"),
+  const [, lines] = await Promise.allSettled([
+    fetchAlarms(),
     get<{ lines: LogLine[] }>("/logs?limit=500"),
   ]);
-  if (open.status === "fulfilled") alarms.value = open.value.alarms;
   if (lines.status === "fulfilled") {
     const ordered = [...lines.value.lines].sort((a, b) => a.time.localeCompare(b.time));
     logLines.value = ordered.slice(-LOG_LINES_MAX);
   }
 }
 
+export async function fetchAlarms(): Promise<void> {
+  alarms.value = (await get<{ alarms: Alarm[] }>("/alarms")).alarms;
+}
+
 function addLogs(lines: LogLine[]): void {
   logLines.value = [...logLines.value, ...lines].slice(-LOG_LINES_MAX);
 }
 
-export function addAlarm(alarm: Alarm): void {
+function addAlarm(alarm: Alarm): void {
   const others = alarms.value.filter((known) => known.id !== alarm.id);
   alarms.value = [...others, alarm];
 }

@@ -3,7 +3,7 @@ import { signal } from "@preact/signals";
 import type { Alarm } from "../api";
 import { call, reason } from "../client";
 import * as format from "../format";
-import { addAlarm } from "../live";
+import { fetchAlarms } from "../live";
 import { link } from "../route";
 import { mayOperate, notice, nowMs } from "../store";
 import { ALARM_STATE_WORDS } from "../words";
@@ -18,8 +18,8 @@ async function acknowledge(alarm: Alarm, comment: string): Promise<void> {
     await call<unknown>("POST", `/alarms/${encodeURIComponent(alarm.id)}/acknowledge`, {
       comment: comment.trim() || null,
     });
-    // The stream says the same in a moment; the button must not wait for it.
-    if (alarm.state === "active") addAlarm({ ...alarm, state: "acknowledged" });
+    // The stream says it too, unless it is just being opened again.
+    await fetchAlarms();
   } catch (error) {
     notice.value = { kind: "failed", text: `The alarm was not acknowledged: ${reason(error)}` };
   }

@@ -1,10 +1,11 @@
-// Screenshots of every view, for people to look at, and for the README.
+// Screenshots of every view, for people to look at. The README's is good-dark-wide.png, copied to
+// page.png and committed when the page has changed.
 import { expect, test } from "@playwright/test";
 import { open, post } from "./page";
 
 const WIDE = { width: 1440, height: 900 };
 const NARROW = { width: 390, height: 844 };
-const FOLDER = process.env.CATCHMENT_SCREENSHOTS ?? "test-results/screenshots";
+const FOLDER = "screenshots";
 
 const SHOTS: [string, string, string][] = [
   ["good", "good", "#/overview"],
