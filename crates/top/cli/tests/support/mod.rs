@@ -61,10 +61,11 @@ pub fn started(folder: &Path, arguments: &[&str], word: &str) -> (Child, BufRead
     (child, lines)
 }
 
-/// The only run in a folder's `runs`.
+/// The only run in a folder's `runs`; the catalogue stands beside it.
 pub fn only_run(folder: &Path) -> PathBuf {
-    let mut runs = std::fs::read_dir(folder.join("runs")).expect("a folder of runs");
-    let run = runs.next().expect("a run").expect("a run").path();
-    assert!(runs.next().is_none(), "one run");
-    run
+    let entries = std::fs::read_dir(folder.join("runs")).expect("a folder of runs");
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    let runs: Vec<_> = names.filter(|name| name != ".catchment").collect();
+    let [run] = &runs[..] else { panic!("expected one run, got {runs:?}") };
+    folder.join("runs").join(run)
 }
