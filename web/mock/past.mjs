@@ -7,7 +7,7 @@ import { generator } from "./sources.mjs";
 export const HISTORY_SECONDS = 86_400;
 
 const COMMENTS = [
-  "beam at 1.58 A GeV, target 3", "cosmics before the shift", "trigger scan, step 4", null,
+  "beam at 1.58 A GeV, target 3", "cosmics before the shift", "trigger scan, step 4", "",
   "pedestals", "beam lost after 20 min", "night shift", "new thresholds for large-03",
 ];
 
@@ -26,7 +26,7 @@ export function runs(now) {
       started: new Date(started).toISOString(),
       ended: new Date(started + seconds * 1000).toISOString(),
       who: ["anna", "bert", "chiara"][number % 3] ?? "anna",
-      comment: COMMENTS[number % COMMENTS.length] ?? null, configuration: 12 - (index >> 5),
+      comment: COMMENTS[number % COMMENTS.length] ?? "", configuration: 12 - (index >> 5),
       state, quality: lossy ? "bad" : number % 4 === 0 ? "unknown" : "good",
       events: state === "failed" ? 0 : events, bytes: state === "failed" ? 0 : events * 32_700,
       frames: seconds, files: 1 + Math.floor((events * 32_700) / 16e9),
@@ -61,19 +61,19 @@ export function ledger(run) {
 
 /** @param {number} now @returns {LogLine[]} */
 export function logs(now) {
-  /** @type {[number, LogLine["level"], string, string, Record<string, unknown>][]} */
+  /** @type {[number, LogLine["level"], string, string, Record<string, string>][]} */
   const lines = [
     [1041, "info", "catchment_control", "listening", { address: "127.0.0.1:8080" }],
     [1032, "info", "catchment_control", "start: under way", { who: "anna" }],
-    [1031, "info", "catchment_recorder", "sockets bound", { count: 90, buffer_bytes: 16_777_216 }],
-    [1029, "info", "catchment_recorder", "recording", { run: 318, folder: "/data/runs" }],
-    [640, "warn", "catchment_recorder", "compression lowered for 0.4 s: frames wait for the disk", { waiting_bytes: 71_303_168 }],
-    [412, "debug", "catchment_disk", "next file opened ahead", { index: 4 }],
-    [300, "info", "catchment_recorder", "file closed", { index: 3, bytes: 16_000_004_096 }],
+    [1031, "info", "catchment_recorder", "sockets bound", { count: "90", buffer_bytes: "16777216" }],
+    [1029, "info", "catchment_recorder", "recording", { run: "318", folder: "/data/runs" }],
+    [640, "warn", "catchment_recorder", "compression lowered for 0.4 s: frames wait for the disk", { waiting_bytes: "71303168" }],
+    [412, "debug", "catchment_disk", "next file opened ahead", { index: "4" }],
+    [300, "info", "catchment_recorder", "file closed", { index: "3", bytes: "16000004096" }],
     [41, "info", "catchment_control", "session opened", { who: "anna", role: "operator" }],
   ];
-  return lines.map(([ago, level, target, message, fields]) => ({
-    time: new Date(now - ago * 1000).toISOString(), level, target, message, fields,
+  return lines.map(([ago, level, target, message, fields], index) => ({
+    number: index + 1, time: new Date(now - ago * 1000).toISOString(), level, target, message, fields,
   }));
 }
 

@@ -134,7 +134,7 @@ const ROUTES = [
     const alarm = here.alarms.get(match[1] ?? "");
     if (!alarm) return problem(response, 404, "No such alarm", match[1] ?? "");
     Object.assign(alarm, { state: "acknowledged", acknowledged_by: "anna" });
-    here.tell("alarm", alarm);
+    here.tell("alarm", { alarms: [...here.alarms.values()] });
     return json(response, alarm);
   }],
   ["GET", /^\/history$/, ({ here, response, url }) =>
@@ -161,7 +161,7 @@ function runs(here, response, url) {
   const quality = url.searchParams.get("quality");
   const all = here.runs.filter((run) =>
     run.number < before && (!quality || run.quality === quality) &&
-    `${run.number} ${run.who} ${run.comment ?? ""}`.toLowerCase().includes(search));
+    `${run.number} ${run.who} ${run.comment}`.toLowerCase().includes(search));
   json(response, { runs: all.slice(0, limit), next: all.length > limit ? (all[limit - 1]?.number ?? null) : null });
 }
 

@@ -39,6 +39,8 @@ export class Sources {
           group: group.name,
           kind: "events",
           status: "never",
+          required: true,
+          address: `127.0.0.1:${21_000 + this.all.length}`,
           packets_per_second: 0,
           bytes_per_second: 0,
           loss_per_second: 0,

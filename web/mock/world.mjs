@@ -91,7 +91,7 @@ export class World {
       this.raise("clock", "info", "Clock is off", "0.12 s from the time server", 0.12, 0.1);
     }
     if (scenario === "good") for (const alarm of this.alarms.values()) alarm.state = "cleared";
-    if (scenario === "good" && !this.run) this.begin(0, null);
+    if (scenario === "good" && !this.run) this.begin(0, "");
   }
 
   /** @param {string} id @param {Severity} severity @param {string} name @param {string} text @param {number} value @param {number} threshold @param {string | null} source */
@@ -102,13 +102,13 @@ export class World {
       since: new Date(Date.now() - 41_000).toISOString(), acknowledged_by: null, source,
     };
     this.alarms.set(id, alarm);
-    this.tell("alarm", alarm);
+    this.tell("alarm", { alarms: [...this.alarms.values()] });
     this.log(severity === "critical" ? "error" : "warn", "catchment_watch", `alarm raised: ${name}`, { alarm: id });
   }
 
-  /** @param {"error" | "warn" | "info"} level @param {string} target @param {string} message @param {Record<string, unknown>} fields */
+  /** @param {"error" | "warn" | "info"} level @param {string} target @param {string} message @param {Record<string, string>} fields */
   log(level, target, message, fields = {}) {
-    const line = { time: new Date().toISOString(), level, target, message, fields };
+    const line = { number: (this.lines.at(-1)?.number ?? 0) + 1, time: new Date().toISOString(), level, target, message, fields };
     this.lines.push(line);
     this.tell("log", line);
   }
@@ -118,7 +118,7 @@ export class World {
     for (const listener of this.listeners) listener(event, data);
   }
 
-  /** @param {number} seconds_ago @param {string | null} comment */
+  /** @param {number} seconds_ago @param {string} comment */
   begin(seconds_ago, comment) {
     const started = new Date(Date.now() - seconds_ago * 1000);
     const stamp = started.toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
@@ -187,14 +187,14 @@ export class World {
   /** @returns {Verdict} */
   verdict() {
     if (this.state === "paused") {
-      return { level: "not_recording", text: "not recording: paused by anna", reasons: [`paused by anna since ${this.paused_since} UTC`] };
+      return { level: "not_recording", text: `paused by anna since ${this.paused_since} UTC`, reasons: [] };
     }
     if (this.state === "fault") {
-      return { level: "not_recording", text: "not recording: disk full", reasons: [this.reason ?? "fault"] };
+      return { level: "not_recording", text: `fault: ${this.reason ?? "unknown"}`, reasons: ["no run"] };
     }
-    if (!this.run) return { level: "not_recording", text: "not recording: no run", reasons: ["no run: nobody has pressed start"] };
+    if (!this.run) return { level: "not_recording", text: "no run", reasons: [] };
     if (this.scenario === "quiet") {
-      return { level: "not_recording", text: "not recording: no data from any source for 12 s", reasons: ["no data from any source for 12 s"] };
+      return { level: "not_recording", text: "no data from any source for 12 s", reasons: [] };
     }
     if (this.scenario === "loss") {
       return { level: "loss", text: "recording with loss", reasons: ["medium-07: 31 fragments missing per second, 2 packets dropped by the kernel per second", "small-41: 9 fragments late per second"] };
@@ -317,7 +317,7 @@ export class World {
   /** @param {CommandRequest} request */
   carryOut(request) {
     const to = LEADS_TO[request.command];
-    if (request.command === "start") this.begin(0, request.comment);
+    if (request.command === "start") this.begin(0, request.comment ?? "");
     else if (request.command === "stop") this.end("configured");
     else if (to) this.state = to;
     if (request.command === "start" && this.scenario === "idle") this.scenario = "good";

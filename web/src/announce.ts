@@ -9,7 +9,13 @@ export function sameVerdict(a: Verdict, b: Verdict): boolean {
   return a.level === b.level && withoutFigures(a.text) === withoutFigures(b.text);
 }
 
+/** What the large words do not say. Where nothing is recorded the verdict's text is the first reason;
+ * elsewhere it sums the reasons up. */
+export function why(verdict: Verdict): string[] {
+  return verdict.level === "not_recording" ? [verdict.text, ...verdict.reasons] : verdict.reasons;
+}
+
 export function announcement(verdict: Verdict): string {
-  const why = verdict.level === "good" ? "" : `: ${verdict.reasons[0] ?? verdict.text}`;
-  return `${VERDICT_WORDS[verdict.level]}${why}`;
+  const first = verdict.level === "good" ? undefined : why(verdict)[0];
+  return first === undefined ? VERDICT_WORDS[verdict.level] : `${VERDICT_WORDS[verdict.level]}: ${first}`;
 }

@@ -9,7 +9,8 @@ export type CommandName =
 export type Role = "viewer" | "operator" | "admin";
 export type Counts = Record<string, number>;
 
-export interface Session { name: string; role: Role; csrf: string }
+/** Without a cookie there is nothing to forge: csrf is null. */
+export interface Session { name: string; role: Role; csrf: string | null }
 
 export interface Verdict { level: Level; text: string; reasons: string[] }
 
@@ -29,7 +30,7 @@ export interface CurrentRun {
   started: string;
   seconds: number;
   who: string;
-  comment: string | null;
+  comment: string;
   events: number;
   frames: number;
   files: number;
@@ -91,6 +92,8 @@ export interface SourceState {
   group: string;
   kind: "events" | "channels";
   status: SourceStatus;
+  required: boolean;
+  address: string;
   packets_per_second: number | null;
   bytes_per_second: number | null;
   loss_per_second: number | null;
@@ -144,16 +147,16 @@ export interface CommandResult {
   seconds: number;
 }
 
-export type Quality = "unknown" | "good" | "bad" | (string & {});
-export type RunState = "recording" | "complete" | "fault" | "interrupted" | "failed";
+export type Quality = "unknown" | "good" | "questionable" | "bad" | "test";
+export type RunState = "starting" | "recording" | "complete" | "fault" | "interrupted" | "failed";
 
 export interface Run {
   number: number;
   id: string;
-  started: string;
+  started: string | null;
   ended: string | null;
   who: string;
-  comment: string | null;
+  comment: string;
   configuration: number | null;
   state: RunState;
   quality: Quality;
@@ -167,9 +170,10 @@ export interface Run {
 
 export interface RunPage { runs: Run[]; next: number | null }
 
-/** The books of one run: the sum over all sources, and each source's nonzero entries. */
+/** The books of one run: the sum over all sources, and each source's nonzero entries. Null: it is
+ * being recorded, or its files are not at hand. */
 export interface RunLedger {
-  balanced: boolean;
+  balanced: boolean | null;
   totals: Counts;
   sources: Record<string, Counts>;
 }
@@ -177,11 +181,12 @@ export interface RunLedger {
 export type LogLevel = "error" | "warn" | "info" | "debug" | "trace";
 
 export interface LogLine {
+  number: number;
   time: string;
   level: LogLevel;
   target: string;
   message: string;
-  fields: Record<string, unknown>;
+  fields: Record<string, string>;
 }
 
 export type Severity = "info" | "warning" | "critical";
@@ -215,4 +220,6 @@ export interface Problem {
   status: number;
   detail?: string;
   instance?: string;
+  /** Of a command that was carried out and failed. */
+  result?: CommandResult;
 }

@@ -4,6 +4,7 @@ import { batch } from "@preact/signals";
 import type { Alarm, LogLine, Session, SourceState, State } from "./api";
 import { ApiError, BASE, get, useSession } from "./client";
 import { Freshness, backOff } from "./freshness";
+import { merged } from "./order";
 import { alarms, connection, freshMs, logLines, nowMs, session, sources, stale, state } from "./store";
 
 const TICK_MS = 250;
@@ -50,7 +51,9 @@ export function connect(): void {
     sources.value = data<{ sources: SourceState[] }>(event).sources;
   }));
   opened.addEventListener("log", hear((event) => addLogs([data<LogLine>(event)])));
-  opened.addEventListener("alarm", hear((event) => addAlarm(data<Alarm>(event))));
+  opened.addEventListener("alarm", hear((event) => {
+    alarms.value = data<{ alarms: Alarm[] }>(event).alarms;
+  }));
 }
 
 export function disconnect(): void {
@@ -66,8 +69,7 @@ async function catchUp(): Promise<void> {
     get<{ lines: LogLine[] }>("/logs?limit=500"),
   ]);
   if (lines.status === "fulfilled") {
-    const ordered = [...lines.value.lines].sort((a, b) => a.time.localeCompare(b.time));
-    logLines.value = ordered.slice(-LOG_LINES_MAX);
+    addLogs(lines.value.lines);
   }
 }
 
@@ -76,12 +78,7 @@ export async function fetchAlarms(): Promise<void> {
 }
 
 function addLogs(lines: LogLine[]): void {
-  logLines.value = [...logLines.value, ...lines].slice(-LOG_LINES_MAX);
-}
-
-function addAlarm(alarm: Alarm): void {
-  const others = alarms.value.filter((known) => known.id !== alarm.id);
-  alarms.value = [...others, alarm];
+  logLines.value = merged(logLines.value, lines, LOG_LINES_MAX);
 }
 
 function lost(): void {

@@ -1,12 +1,15 @@
 // Sources: worst first, filtered, and summed by group.
-import type { Alarm, SourceState, SourceStatus } from "./api";
+import type { Alarm, LogLine, SourceState, SourceStatus } from "./api";
 
-const RANK: Record<SourceStatus, number> = { never: 0, silent: 1, loss: 2, good: 3 };
+const RANK: Record<SourceStatus, number> = { silent: 0, never: 1, loss: 2, good: 3 };
+/** A source that no event waits for may be silent without harm. */
+const rank = (source: SourceState): number =>
+  RANK[source.status] + (source.required || source.status === "good" ? 0 : 2.5);
 
 /** Worst first; equals stay in the order of their numbers, so that rows do not dance. */
 export function worstFirst(sources: SourceState[]): SourceState[] {
   return [...sources].sort((a, b) =>
-    RANK[a.status] - RANK[b.status] ||
+    rank(a) - rank(b) ||
     lossOf(b) - lossOf(a) ||
     a.index - b.index);
 }
@@ -67,4 +70,14 @@ export function urgentFirst(alarms: Alarm[]): Alarm[] {
     STATE[a.state] - STATE[b.state] ||
     SEVERITY[a.severity] - SEVERITY[b.severity] ||
     b.since.localeCompare(a.since));
+}
+
+/** Two parts of the log as one, each line once, the newest last. A node that was started anew counts
+ * its lines from 1: then only the new part stays. */
+export function merged(old: LogLine[], more: LogLine[], most: number): LogLine[] {
+  const last = old.at(-1);
+  const again = last !== undefined &&
+    more.some((line) => line.number <= last.number && line.time > last.time);
+  const all = new Map((again ? more : [...old, ...more]).map((line) => [line.number, line]));
+  return [...all.values()].sort((a, b) => a.number - b.number).slice(-most);
 }

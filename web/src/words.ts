@@ -25,6 +25,7 @@ export const STATE_WORDS: Record<DeviceState, string> = {
 };
 
 export const RUN_STATE_WORDS: Record<RunState, string> = {
+  starting: "starting",
   recording: "recording",
   complete: "complete",
   fault: "ended by a fault",
@@ -38,6 +39,10 @@ export const ALARM_STATE_WORDS: Record<Alarm["state"], string> = {
   acknowledged: "acknowledged",
   cleared: "cleared",
 };
+
+/** Rules have names such as `source_silent`. */
+export const alarmWords = (name: string): string =>
+  name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 
 /** What a ledger's entry means for somebody who does not know the code. */
 const ENTRY_WORDS: Record<string, string> = {
@@ -65,6 +70,7 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_discarded_incomplete: "discarded: event incomplete",
   fragments_discarded_disabled: "discarded: source disabled",
   fragments_discarded_paused: "discarded: paused",
+  fragments_time_repeated: "fragments whose time came before",
   fragments_missing: "missing fragments",
   fragments_missing_unrecorded: "missing fragments of lost events",
   fragments_reordered: "fragments out of order",
@@ -79,7 +85,7 @@ export const entryWords = (entry: string): string =>
 
 /** Entries that mean that something sent is in no file. */
 const LOSS =
-  /^(packets_(dropped|malformed|missing)|fragments_(missing|late|out_of_range|unknown|discarded_(memory|disk|incomplete)))/;
+  /^(packets_(dropped|malformed|missing)|fragments_(missing|late|out_of_range|unknown|time_repeated|discarded_(memory|disk|incomplete)))/;
 
 export const isLoss = (entry: string): boolean => LOSS.test(entry);
 

@@ -6,7 +6,7 @@ import * as format from "../format";
 import { fetchAlarms } from "../live";
 import { link } from "../route";
 import { mayOperate, notice, nowMs } from "../store";
-import { ALARM_STATE_WORDS } from "../words";
+import { ALARM_STATE_WORDS, alarmWords } from "../words";
 import { Icon, SEVERITY_ICONS } from "./icon";
 import { Modal } from "./modal";
 
@@ -32,7 +32,7 @@ export function AlarmCard({ alarm }: { alarm: Alarm }) {
     <li class={`alarm severity-${alarm.severity} alarm-${alarm.state}`}>
       <Icon name={SEVERITY_ICONS[alarm.severity]} />
       <div class="alarm-text">
-        <strong>{alarm.name}</strong> <span class="note">{alarm.severity}</span>
+        <strong>{alarmWords(alarm.name)}</strong> <span class="note">{alarm.severity}</span>
         <div>{alarm.text}</div>
         <div class="note">
           {ALARM_STATE_WORDS[alarm.state]}
@@ -42,7 +42,7 @@ export function AlarmCard({ alarm }: { alarm: Alarm }) {
         </div>
       </div>
       {waits && mayOperate.value ? (
-        <button type="button" onClick={() => { asked.value = alarm; }} aria-label={`Acknowledge: ${alarm.name}`}>
+        <button type="button" onClick={() => { asked.value = alarm; }} aria-label={`Acknowledge: ${alarmWords(alarm.name)}`}>
           Acknowledge
         </button>
       ) : null}
@@ -60,7 +60,7 @@ export function AlarmDialog() {
     void acknowledge(alarm, String(form.get("comment") ?? ""));
   };
   return (
-    <Modal key={alarm.id} title={`Acknowledge “${alarm.name}”?`} close={close}>
+    <Modal key={alarm.id} title={`Acknowledge “${alarmWords(alarm.name)}”?`} close={close}>
       <form onSubmit={submit}>
         <p>{alarm.text}</p>
         <label>

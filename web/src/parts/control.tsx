@@ -2,7 +2,7 @@
 // none slips under a finger that meant another.
 import { signal } from "@preact/signals";
 import type { CommandName, CommandResult, LegalCommand, State } from "../api";
-import { command, get, reason, uuid } from "../client";
+import { ApiError, command, get, reason, uuid } from "../client";
 import { duration, join } from "../format";
 import { mayOperate, notice, nowMs, session } from "../store";
 import { Modal } from "./modal";
@@ -52,7 +52,9 @@ async function send(name: CommandName, comment: string, configuration: number | 
     sending.value = null;
     tell(result.status === "under_way" ? await outcome(request) : result);
   } catch (error) {
-    notice.value = { kind: "failed", text: `${WORDS[name]} was refused: ${reason(error)}` };
+    const failed = error instanceof ApiError ? error.problem.result : undefined;
+    if (failed) tell(failed);
+    else notice.value = { kind: "failed", text: `${WORDS[name]} was refused: ${reason(error)}` };
   } finally {
     sending.value = null;
   }

@@ -6,7 +6,7 @@ import lossIcon from "../icons/loss.svg";
 import notRecordingIcon from "../icons/not_recording.svg";
 import unknownIcon from "../icons/unknown.svg";
 import type { Level, Verdict as Said } from "../api";
-import { announcement, sameVerdict } from "../announce";
+import { announcement, sameVerdict, why } from "../announce";
 import { stale, state } from "../store";
 import { VERDICT_WORDS } from "../words";
 import { Control } from "./control";
@@ -37,13 +37,6 @@ export function watchVerdict(): void {
       ? `${TAB_SIGNS[level]} ${VERDICT_WORDS[level]}${run === undefined ? "" : `, run ${run}`} · Catchment`
       : "? No connection · Catchment";
   });
-}
-
-/** "not recording: disk full" says after the colon what the large words do not. */
-function why(verdict: Said): string[] {
-  const short = verdict.text.replace(/^[^:]*:\s*/, "");
-  const added = verdict.text.includes(":") && !verdict.reasons.some((reason) => reason.includes(short));
-  return added ? [short, ...verdict.reasons] : verdict.reasons;
 }
 
 export function Verdict() {

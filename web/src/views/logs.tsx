@@ -48,8 +48,8 @@ export function LogsView() {
             <tr><th scope="col">Time</th><th scope="col">Level</th><th scope="col">What</th><th scope="col" class="wide">Where</th></tr>
           </thead>
           <tbody>
-            {shown.map((line, index) => (
-              <tr key={`${line.time}${found.length - index}`} class={`log-${line.level}`}>
+            {shown.map((line) => (
+              <tr key={line.number} class={`log-${line.level}`}>
                 <td class="figure">{format.utcMillis(line.time)}</td>
                 <td class="level">
                   {line.level === "error" ? <Icon name="stop" /> : line.level === "warn" ? <Icon name="warning" /> : null}

@@ -1,7 +1,7 @@
 // The runs, newest first, and one of them in a drawer: figures, ledger, configuration, comment.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import type { Run, RunLedger, RunPage } from "../api";
+import type { Quality, Run, RunLedger, RunPage } from "../api";
 import { call, get, reason, text } from "../client";
 import * as format from "../format";
 import { askStart } from "../parts/control";
@@ -14,7 +14,7 @@ import { RUN_STATE_WORDS, isLoss, topEntries } from "../words";
 
 const PAGE = 50;
 const TYPING_MS = 300;
-const QUALITIES = ["unknown", "good", "bad"];
+const QUALITIES: Quality[] = ["unknown", "good", "questionable", "bad", "test"];
 
 const search = signal("");
 const quality = signal("");
@@ -43,7 +43,8 @@ async function load(before: number | null): Promise<void> {
 }
 
 function seconds(run: Run): number | null {
-  return run.ended === null ? null : (Date.parse(run.ended) - Date.parse(run.started)) / 1000;
+  if (run.started === null || run.ended === null) return null;
+  return (Date.parse(run.ended) - Date.parse(run.started)) / 1000;
 }
 
 export function QualityBadge({ run }: { run: Run }) {
@@ -56,7 +57,7 @@ function Row({ run }: { run: Run }) {
   return (
     <tr onClick={() => go("runs", run.number)}>
       <th scope="row" class="number"><a href={link("runs", run.number)}>{run.number}</a></th>
-      <td class="figure">{format.utc(run.started)}</td>
+      <td class="figure">{run.started === null ? format.UNKNOWN : format.utc(run.started)}</td>
       <td class="number wide">{format.clock(seconds(run))}</td>
       <td class="number">{format.count(run.events)}</td>
       <td class="number wide">{format.join(format.bytes(run.bytes))}</td>
@@ -64,7 +65,7 @@ function Row({ run }: { run: Run }) {
       <td class="wide">{RUN_STATE_WORDS[run.state]}</td>
       <td><QualityBadge run={run} /></td>
       <td class="wide">{run.who}</td>
-      <td class="wide grow">{run.comment ?? ""}</td>
+      <td class="wide grow">{run.comment}</td>
     </tr>
   );
 }
@@ -174,6 +175,17 @@ function Lossy({ ledger }: { ledger: RunLedger }) {
   );
 }
 
+function Balanced({ ledger, run }: { ledger: RunLedger; run: Run }) {
+  if (ledger.balanced === null) {
+    const why = run.state === "recording"
+      ? "The books are closed when the run ends." : "Whether it balances is in the run's files only.";
+    return <span class="note">{why}</span>;
+  }
+  return ledger.balanced
+    ? <span class="badge status-good"><Icon name="check" />balanced: everything is accounted for</span>
+    : <span class="badge status-loss"><Icon name="warning" />not balanced: this is a defect of Catchment</span>;
+}
+
 function RunDrawer({ number }: { number: number }) {
   useEffect(() => { void open(number); }, [number]);
   const known = opened.value;
@@ -195,7 +207,7 @@ function Opened({ run, ledger, configuration }: { run: Run; ledger: RunLedger | 
     <>
       <dl class="facts">
         <dt>End</dt><dd>{RUN_STATE_WORDS[run.state]}</dd>
-        <dt>Started</dt><dd class="figure">{format.utc(run.started)} UTC by {run.who}</dd>
+        <dt>Started</dt><dd class="figure">{run.started === null ? "not" : `${format.utc(run.started)} UTC`} by {run.who}</dd>
         <dt>Ended</dt><dd class="figure">{run.ended === null ? "not yet" : `${format.utc(run.ended)} UTC`}</dd>
         <dt>Events</dt><dd class="figure">{format.count(run.events)}</dd>
         <dt>Data</dt>
@@ -210,13 +222,13 @@ function Opened({ run, ledger, configuration }: { run: Run; ledger: RunLedger | 
         <form class="edit" onSubmit={submit}>
           <label>Quality{" "}
             <select name="quality">
-              {[...new Set([...QUALITIES, run.quality])].map((name) => (
+              {QUALITIES.map((name) => (
                 <option key={name} value={name} selected={name === run.quality}>{name}</option>
               ))}
             </select>
           </label>
           <label>Comment
-            <textarea name="comment" rows={2} maxLength={2000} defaultValue={run.comment ?? ""} />
+            <textarea name="comment" rows={2} maxLength={2000} defaultValue={run.comment} />
           </label>
           <div class="buttons">
             {startLegal && run.configuration !== null ? (
@@ -225,15 +237,11 @@ function Opened({ run, ledger, configuration }: { run: Run; ledger: RunLedger | 
             <button type="submit" class="go">Keep</button>
           </div>
         </form>
-      ) : <p>{run.comment ?? "No comment."}</p>}
+      ) : <p>{run.comment || "No comment."}</p>}
       <h3>Ledger</h3>
       {ledger === null ? <p class="note">No ledger.</p> : (
         <>
-          <p>
-            {ledger.balanced
-              ? <span class="badge status-good"><Icon name="check" />balanced: everything is accounted for</span>
-              : <span class="badge status-loss"><Icon name="warning" />not balanced: this is a defect of Catchment</span>}
-          </p>
+          <p><Balanced ledger={ledger} run={run} /></p>
           <Lossy ledger={ledger} />
           <LedgerTable counts={ledger.totals} />
         </>

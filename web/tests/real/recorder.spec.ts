@@ -6,6 +6,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Page, expect, test } from "@playwright/test";
+import { misfits } from "./shapes";
 
 const PROGRAM = process.env.CATCHMENT_PROGRAM;
 const SOURCES = 4;
@@ -17,6 +18,7 @@ let folder = "";
 let url = process.env.CATCHMENT_URL ?? "";
 let node: ChildProcess | undefined;
 const emulators = new Map<number, ChildProcess>();
+let send = () => {};
 
 async function freePort(): Promise<number> {
   return await new Promise((resolve, reject) => {
@@ -30,27 +32,55 @@ async function freePort(): Promise<number> {
 
 function configuration(runs: string, first: number, only: number | null): string {
   const indices = only === null ? Array.from({ length: SOURCES }, (_, index) => index) : [only];
-  const sources = indices.map((index) => `[[source_groups]]
-group = "group-${index}"
-count = 1
+  const sources = indices.map((index) => `[[sources]]
 name = "source-${index}"
+group = "group-${index}"
 address = "127.0.0.1:${first + index}"
-first_sub_event_id = ${0x8000 + index}
+sub_event_id = ${0x8000 + index}
 `).join("\n");
-  return `[run]\nfolder = "${runs}"\n\n[memory]\nbudget = "256 MiB"\n\n[write]\npreallocate_bytes = "16 MiB"
-file_bytes = "1 GiB"\n\n${sources}
-[emulator]\nseed = 1\nrate = "1 kHz"\nwater_mark = "4 kB"\n`;
+  const sizes = indices.map((index) => `[[emulator.sizes]]\ngroup = "group-${index}"\nmean = "400 B"\n`);
+  // The node's own file has no emulator: it would be a device of the node, and no source to be killed.
+  const emulator = only === null ? "[control]\nstart = \"manual\"\nrequests_per_second = 1000\n"
+    : `[emulator]\nseed = 1\nrate = "1 kHz"\nwater_mark = "4 kB"\n${sizes.join("")}`;
+  return `[run]\nfolder = "${runs}"\n\n[memory]\nbudget = "256 MiB"\n\n[frame]\ntime = "200 ms"\n
+[write]\nbuffer_bytes = "1 MiB"\npreallocate_bytes = "1 MiB"\nfile_bytes = "1 GiB"\n\n${sources}\n${emulator}`;
 }
 
 /** One emulator per source, so that one of them can be killed. */
 function emulate(index: number, first: number, runs: string): void {
   const path = join(folder, `source-${index}.toml`);
   writeFileSync(path, configuration(runs, first, index));
-  emulators.set(index, spawn(PROGRAM ?? "", ["emulate", path], { stdio: "ignore" }));
+  emulators.set(index, spawn(PROGRAM ?? "", ["emulate", path], { stdio: ["ignore", "ignore", "inherit"] }));
 }
 
 async function answers(): Promise<boolean> {
   return await fetch(`${url}/healthz`).then((response) => response.ok, () => false);
+}
+
+/** What the node answers is what the page's types say. */
+async function fits(path: string, type: string): Promise<unknown> {
+  const answer: unknown = await (await fetch(`${url}/api/v1${path}`)).json();
+  expect(misfits(answer, type), path).toEqual([]);
+  return answer;
+}
+
+async function allFit(): Promise<void> {
+  await fits("/session", "Session");
+  await fits("/state", "State");
+  await fits("/history", "History");
+  const lists: [string, string, string][] = [
+    ["/sources", "sources", "SourceState"], ["/devices", "devices", "Device"],
+    ["/alarms", "alarms", "Alarm"], ["/logs", "lines", "LogLine"],
+  ];
+  for (const [path, list, type] of lists) {
+    const answer = await (await fetch(`${url}/api/v1${path}`)).json() as Record<string, unknown[]>;
+    for (const one of answer[list] ?? [null]) expect(misfits(one, type), path).toEqual([]);
+  }
+  const { runs } = await fits("/runs", "RunPage") as { runs: { number: number }[] };
+  for (const { number } of runs) {
+    await fits(`/runs/${number}`, "Run");
+    await fits(`/runs/${number}/ledger`, "RunLedger");
+  }
 }
 
 const verdict = (page: Page) => page.locator(".verdict");
@@ -72,10 +102,13 @@ test.beforeAll(async () => {
   const listen = `127.0.0.1:${await freePort()}`;
   url = `http://${listen}`;
   const path = join(folder, "node.toml");
-  writeFileSync(path, `${configuration(runs, first, null)}\n[control]\nstart = "manual"\n`);
-  node = spawn(PROGRAM, ["run", path, "--listen", listen], { stdio: "inherit" });
+  writeFileSync(path, configuration(runs, first, null));
+  node = spawn(PROGRAM, ["run", path, "--listen", listen], { stdio: ["ignore", "ignore", "inherit"] });
   await expect.poll(answers, { timeout: 30_000 }).toBe(true);
-  for (let index = 0; index < SOURCES; index += 1) emulate(index, first, runs);
+  // Later than the run begins: of what sends already the first events have not come from all.
+  send = () => {
+    for (let index = 0; index < SOURCES; index += 1) emulate(index, first, runs);
+  };
 });
 
 test.afterAll(() => {
@@ -83,7 +116,7 @@ test.afterAll(() => {
   node?.kill("SIGTERM");
   if (folder !== "") {
     try {
-      execFileSync("umount", [join(folder, "runs")], { stdio: "ignore" });
+      execFileSync("umount", ["--lazy", join(folder, "runs")], { stdio: "ignore" });
     } catch {
       // Nothing was mounted.
     }
@@ -94,10 +127,23 @@ test.afterAll(() => {
 test("a run is started and its rates are those of the sources", async ({ page }) => {
   await page.goto(url);
   await expect(verdict(page)).toContainText("no run");
+  await allFit();
   await press(page, "Start run");
+  if (PROGRAM) await expect(verdict(page)).toContainText("no data");
+  send();
   await expect(verdict(page)).toHaveAttribute("data-level", "good", { timeout: 30_000 });
   await expect(page.locator(".tile", { hasText: "Event rate" })).toContainText(/(9\d\d\s*\/s|1\.0\d\s*k\/s)/);
   await expect(page.locator(".tile", { hasText: "Lost" })).toContainText("nothing lost in this run");
+  await allFit();
+  await fits("/sources/source-1/sample", "Sample");
+});
+
+test("a source is opened: its rates and a sample of what it sends", async ({ page }) => {
+  await page.goto(`${url}/#/sources/source-1`);
+  const drawer = page.getByRole("dialog", { name: "source-1" });
+  await expect(drawer.locator(".hex-row").first()).toContainText("000000");
+  await expect(drawer.getByRole("img", { name: /Payload/ })).toBeVisible();
+  await expect(drawer.locator(".ledger")).toContainText("fragments recorded");
 });
 
 test("a killed source changes the verdict, raises an alarm and stands first", async ({ page }) => {
@@ -108,6 +154,11 @@ test("a killed source changes the verdict, raises an alarm and stands first", as
   await expect(verdict(page)).toContainText("source-2");
   await expect(page.locator(".alarm").first()).toContainText(/source-2|silent/i);
   await expect(page.locator("table.sources tbody tr").first()).toContainText("source-2");
+  await allFit();
+  const silent = page.locator(".alarm", { hasText: "source-2" });
+  await silent.getByRole("button", { name: /^Acknowledge/ }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Acknowledge" }).click();
+  await expect(silent).toContainText("acknowledged by local");
 });
 
 test("a run is stopped and opened with its ledger", async ({ page }) => {
@@ -119,20 +170,28 @@ test("a run is stopped and opened with its ledger", async ({ page }) => {
   const drawer = page.getByRole("dialog");
   await expect(drawer).toContainText("fragments recorded");
   await expect(drawer).toContainText("balanced: everything is accounted for");
+  await expect(drawer).toContainText("source-2");
+  await expect(drawer.locator("pre")).toContainText("[[sources]]");
+  await drawer.getByLabel("Quality").selectOption("bad");
+  await drawer.getByRole("button", { name: "Keep" }).click();
+  await expect(page.locator(".notice")).toContainText("comment and quality are kept");
+  await expect(page.locator("table.runs tbody tr").first()).toContainText("bad");
+  await allFit();
 });
 
 test("a full disk is told as the reason why nothing is recorded", async ({ page }) => {
   test.skip(!PROGRAM || process.getuid?.() !== 0, "a small file system needs root");
   // Laid over the folder before the next run begins: nothing of the old one is open any more.
   try {
-    execFileSync("mount", ["-t", "tmpfs", "-o", "size=24m", "tmpfs", join(folder, "runs")], { stdio: "ignore" });
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=16m", "tmpfs", join(folder, "runs")], { stdio: "ignore" });
   } catch {
     test.skip(true, "no file system may be mounted here");
   }
   await page.goto(url);
   await press(page, "Start run");
   await expect(verdict(page)).toHaveAttribute("data-level", "not_recording", { timeout: 60_000 });
-  await expect(verdict(page)).toContainText(/disk|space/i);
+  await expect(verdict(page)).toContainText("No space left on device");
+  await fits("/state", "State");
 });
 
 test("a node that is killed leaves the veil", async ({ page }) => {

@@ -1,8 +1,8 @@
 import { expect, test, vi } from "vitest";
 import { announcement, sameVerdict } from "../../src/announce";
-import type { Alarm, SourceState, SourceStatus } from "../../src/api";
+import type { Alarm, LogLine, SourceState, SourceStatus } from "../../src/api";
 import { hexRows } from "../../src/hex";
-import { filtered, groups, urgentFirst, worstFirst } from "../../src/order";
+import { filtered, groups, merged, urgentFirst, worstFirst } from "../../src/order";
 import { isLoss } from "../../src/words";
 
 vi.stubGlobal("location", { hash: "" });
@@ -10,7 +10,8 @@ const { link, parse } = await import("../../src/route");
 
 function source(index: number, status: SourceStatus, lost = 0, group = "small"): SourceState {
   return {
-    name: `${group}-${index}`, index, group, kind: "events", status, packets_per_second: 1,
+    name: `${group}-${index}`, index, group, kind: "events", status, required: true,
+    address: "127.0.0.1:21000", packets_per_second: 1,
     bytes_per_second: 100, loss_per_second: 0, loss: lost > 0 ? { fragments_missing: lost } : {},
     fill: 0, last_packet_seconds: 0.1, ledger: {},
   };
@@ -20,7 +21,9 @@ const names = (sources: SourceState[]) => sources.map((one) => one.index);
 
 test("the worst source stands first, and equals do not change places", () => {
   const sources = [source(0, "good"), source(1, "loss", 5), source(2, "silent"), source(3, "loss", 900), source(4, "never")];
-  expect(names(worstFirst(sources))).toEqual([4, 2, 3, 1, 0]);
+  expect(names(worstFirst(sources))).toEqual([2, 4, 3, 1, 0]);
+  const optional = { ...source(2, "silent"), required: false };
+  expect(names(worstFirst([optional, source(0, "good"), source(1, "loss", 5)]))).toEqual([1, 2, 0]);
   expect(names(worstFirst([source(1, "loss", 100), source(0, "loss", 101)]))).toEqual([0, 1]);
 });
 
@@ -50,8 +53,19 @@ test("alarms that wait for somebody stand before those that were seen", () => {
   expect(urgentFirst(alarms).map(({ id }) => id)).toEqual(["high", "low", "over", "seen"]);
 });
 
+test("a line of the log that comes twice is shown once, and a new node's lines replace the old", () => {
+  const line = (number: number, second: number): LogLine => ({
+    number, time: `2026-11-21T00:00:${10 + second}.000Z`, level: "info", target: "", message: "", fields: {},
+  });
+  const old = [line(7, 1), line(8, 2)];
+  const numbers = (lines: LogLine[]) => lines.map((one) => one.number);
+  expect(numbers(merged(old, [line(8, 2), line(9, 3)], 10))).toEqual([7, 8, 9]);
+  expect(numbers(merged(old, [line(6, 0), line(9, 3)], 3))).toEqual([7, 8, 9]);
+  expect(numbers(merged(old, [line(1, 40), line(2, 41)], 10))).toEqual([1, 2]);
+});
+
 test("a figure that counts on is no new verdict", () => {
-  const silent = (seconds: number) => ({ level: "not_recording" as const, text: `not recording: no data for ${seconds} s`, reasons: [`no data for ${seconds} s`] });
+  const silent = (seconds: number) => ({ level: "not_recording" as const, text: `no data for ${seconds} s`, reasons: [] });
   expect(sameVerdict(silent(12), silent(13.5))).toBe(true);
   expect(sameVerdict(silent(12), { ...silent(12), level: "loss" })).toBe(false);
   expect(announcement(silent(12))).toBe("Not recording: no data for 12 s");
@@ -65,7 +79,7 @@ test("bytes are shown sixteen in a row, and what is no letter as a dot", () => {
 });
 
 test("entries that the ledger calls a loss are a loss here, and no others", () => {
-  for (const loss of ["packets_dropped_by_kernel", "packets_malformed_short", "packets_missing", "fragments_late", "fragments_missing_unrecorded", "fragments_discarded_disk"]) expect(isLoss(loss), loss).toBe(true);
+  for (const loss of ["packets_dropped_by_kernel", "packets_malformed_short", "packets_missing", "fragments_late", "fragments_missing_unrecorded", "fragments_discarded_disk", "fragments_time_repeated"]) expect(isLoss(loss), loss).toBe(true);
   for (const fine of ["fragments_duplicate", "fragments_discarded_disabled", "fragments_discarded_paused", "packets_received", "fragments_reordered"]) expect(isLoss(fine), fine).toBe(false);
 });
 

@@ -3,14 +3,16 @@
 //! A catalogue that cannot be written prevents no recording: the run's number then comes from the file
 //! beside it, the log and the page say so, and `catchment catalog rebuild` finds the run by its files.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use catchment_catalog::{
     Catalog, CatalogError, LiveRun, NumberRequest, Quality, RunEnd, RunRow, Search, Totals,
 };
-use catchment_model::Utc;
+use catchment_model::{Ledger, SourceLedger, Utc};
 use catchment_recorder::{RunSummary, State};
+use catchment_storage::Run;
 
 use crate::api;
 use crate::problem::Problem;
@@ -126,13 +128,24 @@ impl Books {
         Ok(run(detail.run))
     }
 
-    /// A run's ledger without zeros.
-    pub(crate) fn ledger(
-        &self,
-        number: u64,
-    ) -> Result<std::collections::BTreeMap<String, u64>, Problem> {
+    /// A run's ledger: of each source as its files have it; their sum alone as the catalogue has it,
+    /// where the files are not at hand.
+    pub(crate) fn ledger(&self, number: u64) -> Result<api::RunLedger, Problem> {
         let detail = self.with(|catalog| catalog.run(number)).map_err(problem)?;
-        Ok(detail.ledger.into_iter().collect())
+        let folder = detail.run.folder.map(|folder| self.folder.join(folder));
+        let run = folder.and_then(|folder| Run::open(&folder).ok());
+        let known = run.as_ref().and_then(|run| Some((run, run.recorded_ledger().ok()??)));
+        Ok(match known {
+            Some((run, ledger)) => {
+                let books = books_of(ledger, run.sources().iter().map(|source| &*source.name));
+                let balanced = Some(ledger.balance().holds()).filter(|_| run.ended());
+                api::RunLedger { balanced, ..books }
+            }
+            None => {
+                let totals = detail.ledger.into_iter().collect();
+                api::RunLedger { totals, ..api::RunLedger::default() }
+            }
+        })
     }
 
     /// Changes what people say of a run.
@@ -180,6 +193,20 @@ impl Books {
         let put = self.with(|catalog| catalog.put_configuration(text, who, Utc(now_ns())));
         put.map_err(problem)
     }
+}
+
+/// A ledger's books, of sources with these names.
+pub(crate) fn books_of<'a>(
+    ledger: &Ledger,
+    names: impl Iterator<Item = &'a str>,
+) -> api::RunLedger {
+    let nonzero = |counts: &SourceLedger| -> BTreeMap<String, u64> {
+        let some = counts.iter().filter(|(_, count)| *count > 0);
+        some.map(|(entry, count)| (entry.name().to_owned(), count)).collect()
+    };
+    let pairs = names.zip(&ledger.sources);
+    let sources = pairs.map(|(name, counts)| (name.to_owned(), nonzero(counts))).collect();
+    api::RunLedger { balanced: None, totals: nonzero(&ledger.total()), sources }
 }
 
 fn quality_of(text: &str) -> Result<Quality, Problem> {

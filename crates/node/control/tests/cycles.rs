@@ -44,6 +44,7 @@ fn twenty_runs_without_a_pause_lose_nothing_and_leak_nothing() {
         assert_eq!((&run["state"], &run["loss_count"]), (&"complete".into(), &0.into()), "{run}");
         let path = format!("/api/v1/runs/{}/ledger", run["number"]);
         let ledger = client.get(&path).json();
+        let ledger = &ledger["totals"];
         assert_eq!(ledger["fragments_received"], ledger["fragments_recorded"], "{ledger}");
         assert!(ledger.get("fragments_missing").is_none(), "{ledger}");
     }

@@ -49,6 +49,18 @@ pub struct Run {
     pub folder: String,
 }
 
+/// The books of a run, without zeros.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct RunLedger {
+    /// Whether everything is accounted for; null while the run is recorded, and where its files, which
+    /// have the books of each source, are not at hand.
+    pub balanced: Option<bool>,
+    /// All sources together.
+    pub totals: BTreeMap<String, u64>,
+    /// Each source's.
+    pub sources: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
 /// Versions of the configuration, newest first.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct ConfigurationList {

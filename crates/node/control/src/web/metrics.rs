@@ -196,7 +196,7 @@ fn render(desk: &Desk, view: &View) -> String {
 
 impl View {
     /// The sources' names in the order of their numbers.
-    fn by_index(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn by_index(&self) -> impl Iterator<Item = &str> {
         let mut sources: Vec<_> = self.sources.sources.iter().collect();
         sources.sort_by_key(|source| source.index);
         sources.into_iter().map(|source| source.name.as_str())

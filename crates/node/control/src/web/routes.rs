@@ -1,6 +1,5 @@
 //! What is where, and the handlers of state, devices, commands, alarms, logs and plots.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -366,6 +365,3 @@ pub(super) async fn history(
     let points = within("points", query.points, (1, 300, 2_000))?;
     Ok(Json(desk.past.of(now_ns(), seconds, points)))
 }
-
-/// Ledgers and the like: names and counts.
-pub(super) type Counts = BTreeMap<String, u64>;

@@ -10,9 +10,10 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use super::extract::{Body, Params, Place, at_most, within};
-use super::routes::{Answer, CONFIGURATION_BYTES_MAX, Counts, noted};
+use super::routes::{Answer, CONFIGURATION_BYTES_MAX, noted};
 use super::routes_tokens::blocking;
 use crate::api;
+use crate::books::books_of;
 use crate::configuration::ConfigurationFault;
 use crate::desk::{Ask, Desk};
 use crate::problem::Problem;
@@ -113,19 +114,17 @@ pub(super) async fn run_configuration(
     blocking(move || desk.books.configuration_of(number)).await.map(plain)
 }
 
-/// A run's ledger, all sources together, without zeros; of a run under way as it is now.
+/// A run's ledger, all sources together and each alone, without zeros; of a run under way as it is now.
 #[utoipa::path(get, path = "/api/v1/runs/{number}/ledger", tag = "runs",
-    params(("number" = u64, Path)), responses((status = 200, body = Counts)))]
+    params(("number" = u64, Path)), responses((status = 200, body = api::RunLedger)))]
 pub(super) async fn run_ledger(
     Shared(desk): Shared<Arc<Desk>>,
     Place(number): Place<u64>,
-) -> Answer<Counts> {
+) -> Answer<api::RunLedger> {
     let view = desk.view();
     let live = view.state.run.as_ref().is_some_and(|run| run.number == number);
     if let Some(snapshot) = view.snapshot.as_ref().filter(|_| live) {
-        let total = snapshot.ledger.total();
-        let counts = total.iter().filter(|(_, count)| *count > 0);
-        return Ok(Json(counts.map(|(entry, count)| (entry.name().to_owned(), count)).collect()));
+        return Ok(Json(books_of(&snapshot.ledger, view.by_index())));
     }
     blocking(move || desk.books.ledger(number)).await.map(Json)
 }

@@ -162,8 +162,9 @@ class Control:
         return cast("dict[str, Any]", self._ask("GET", f"/api/v1/runs/{int(number)}"))
 
     def ledger(self, number: int) -> dict[str, int]:
-        """Return a run's ledger, without zeros."""
-        return cast("dict[str, int]", self._ask("GET", f"/api/v1/runs/{int(number)}/ledger"))
+        """Return the sum of a run's ledgers, without zeros."""
+        books = cast("dict[str, Any]", self._ask("GET", f"/api/v1/runs/{int(number)}/ledger"))
+        return cast("dict[str, int]", books["totals"])
 
     def alarms(self) -> list[dict[str, Any]]:
         """Return alarms, the worst first."""
