@@ -54,7 +54,7 @@ pub fn test() -> Result<()> {
     let python = Python::prepare(&repository, &mut steps)?;
     python.install(&mut steps)?;
     python.test(&mut steps)?;
-    web.test(&mut steps)?;
+    web.test(&mut steps, &repository.program())?;
     for arguments in BENCHES_REDUCED {
         let mut bench = Command::new(repository.program());
         let folder = repository.target.join("bench");

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::process::{Steps, output, succeed};
 use crate::repository::Repository;
@@ -14,8 +15,16 @@ const NODE_MIN: (u32, u32) = (20, 19);
 /// Where Debian puts its browser; `$CHROMIUM` names another.
 const CHROMIUM: &str = "/usr/bin/chromium";
 
+/// What `web/dist` is made from.
+const SOURCES: &[&str] =
+    &["src", "index.html", "package-lock.json", "tsconfig.json", "vite.config.ts"];
+
+/// The script that puts the page into the program. Cargo does not see that a folder has come to be.
+const INTO_PROGRAM: &str = "crates/node/control/build.rs";
+
 /// The folder `web`, on a machine that has Node.
 pub struct Web {
+    root: PathBuf,
     folder: PathBuf,
 }
 
@@ -31,20 +40,34 @@ impl Web {
             NODE_MIN.1,
             if version.is_empty() { "none" } else { version },
         );
-        Ok(Self { folder: repository.root.join("web") })
+        let root = repository.root.clone();
+        Ok(Self { folder: root.join("web"), root })
     }
 
-    /// Installs what the lockfile names, unless it is there, and builds `web/dist`.
+    /// Installs what the lockfile names, unless it is there, and builds `web/dist`, unless it is newer
+    /// than what it is made from: the program that holds it would be built again, too.
     pub fn build(&self, steps: &mut Steps) -> Result<()> {
         steps.time("web: npm ci", || self.install())?;
-        steps.run("web: npm run build", self.npm().args(["run", "build"]))
+        let page = self.folder.join("dist/index.html");
+        let built = page.metadata().and_then(|it| it.modified()).ok();
+        let changed = SOURCES.iter().map(|name| newest(&self.folder.join(name)));
+        let changed = changed.collect::<Result<Vec<_>>>()?.into_iter().max();
+        if built.is_some() && built > changed {
+            return Ok(());
+        }
+        steps.run("web: npm run build", self.npm().args(["run", "build"]))?;
+        let script = std::fs::File::options().append(true).open(self.root.join(INTO_PROGRAM))?;
+        Ok(script.set_modified(SystemTime::now())?)
     }
 
-    /// The unit tests, then the page in Chromium against its mock.
-    pub fn test(&self, steps: &mut Steps) -> Result<()> {
+    /// The unit tests, then the page in Chromium against its mock, and over a recorder of `program`.
+    pub fn test(&self, steps: &mut Steps, program: &Path) -> Result<()> {
+        // The build looks at the types, too, but it does not know the tests' files.
+        steps.run("web: types", self.npm().args(["run", "check"]))?;
         steps.run("web: vitest", self.npm().args(["run", "test"]))?;
         steps.time("web: Chromium", chromium)?;
-        steps.run("web: playwright", self.npm().args(["run", "test:page"]))
+        steps.run("web: playwright", self.npm().args(["run", "test:page"]))?;
+        self.test_real(steps, program)
     }
 
     /// The page in Chromium against a recorder of `program`.
@@ -86,6 +109,18 @@ pub fn build() -> Result<()> {
         Err(error) => println!("The page was not built: {error:#}."),
     }
     Ok(())
+}
+
+/// When a file, or the file of a folder that was changed last, was changed.
+fn newest(path: &Path) -> Result<SystemTime> {
+    let about = path.metadata().with_context(|| path.display().to_string())?;
+    let mut newest_time = about.modified()?;
+    if about.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            newest_time = newest_time.max(newest(&entry?.path())?);
+        }
+    }
+    Ok(newest_time)
 }
 
 /// Takes the Chromium that is there, or installs Debian's where this process may.
