@@ -372,6 +372,10 @@ impl Conductor {
 
     /// What devices report by themselves.
     fn take_reports(&mut self, now_ns: u64, active: Option<&Active>) {
+        if self.desk.watched {
+            // Nobody asked for that run here, and nobody can end it.
+            return;
+        }
         let state = active.map(|active| active.observer.snapshot().state);
         let fault = match state {
             Some(RecorderState::Fault { reason }) => Some(reason),
@@ -404,6 +408,15 @@ impl Conductor {
         self.own.reported = fault;
     }
 
+    /// The recorder's own state: another device in fault does not end a run.
+    fn recorder_state(&self) -> State {
+        if self.desk.watched {
+            return State::Recording;
+        }
+        let recorder = DevicePath::new(RECORDER).ok().and_then(|path| self.control.device(&path));
+        recorder.map_or(self.control.state(), |device| device.state)
+    }
+
     fn look(&mut self, now_ns: u64) {
         let active = self.devices.shown.active();
         let open = active.as_ref().filter(|active| !active.ended);
@@ -417,9 +430,7 @@ impl Conductor {
         let under_way = self.control.under_way();
         let doing = under_way.as_ref().map(|one| format!("{} is under way", one.command));
         let state = self.control.state();
-        let recorder = DevicePath::new(RECORDER).ok().and_then(|path| self.control.device(&path));
-        // The recorder's own state: another device in fault does not end a run.
-        let of_run = recorder.map_or(state, |device| device.state);
+        let of_run = self.recorder_state();
         let empty = (String::new(), String::new());
         let (who, since) = self.own.paused.as_ref().unwrap_or(&empty);
         let flow = match (open, of_run) {

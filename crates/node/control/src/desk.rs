@@ -72,6 +72,8 @@ pub(crate) struct Counts {
 pub(crate) struct Desk {
     pub(crate) settings: Settings,
     pub(crate) tls: bool,
+    /// Whether the recorder is somebody else's: it is looked at, and nothing can be changed.
+    pub(crate) watched: bool,
     pub(crate) started_ns: u64,
     pub(crate) asks: Sender<Ask>,
     pub(crate) tokens: Tokens,

@@ -88,16 +88,35 @@ pub(crate) struct Shown {
     pub(crate) summaries: Mutex<Vec<(u64, RunSummary)>>,
 }
 
+impl Active {
+    /// A run that begins now.
+    pub(crate) fn of(recorder: &Recorder, number: u64) -> Self {
+        let granted = recorder.granted_socket_bytes().iter().copied().min();
+        Self {
+            observer: recorder.observer(),
+            number,
+            id: recorder.run().to_string(),
+            folder: recorder.folder().to_owned(),
+            addresses: recorder.addresses().to_vec(),
+            granted_bytes_min: granted.unwrap_or(0),
+            started_ns: now_ns(),
+            who: String::new(),
+            comment: String::new(),
+            ended: false,
+        }
+    }
+}
+
 impl Shown {
     pub(crate) fn active(&self) -> Option<Active> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set_active(&self, active: Option<Active>) {
+    pub(crate) fn set_active(&self, active: Option<Active>) {
         *self.active.lock().unwrap_or_else(PoisonError::into_inner) = active;
     }
 
-    fn change_active(&self, change: impl FnOnce(&mut Active)) {
+    pub(crate) fn change_active(&self, change: impl FnOnce(&mut Active)) {
         if let Some(active) = &mut *self.active.lock().unwrap_or_else(PoisonError::into_inner) {
             change(active);
         }
@@ -261,19 +280,9 @@ impl Recording {
                 return Err(failed(error, State::Configured));
             }
         };
-        let granted = recorder.granted_socket_bytes().iter().copied().min();
-        self.shown.set_active(Some(Active {
-            observer: recorder.observer(),
-            number: live.number(),
-            id: recorder.run().to_string(),
-            folder: recorder.folder().to_owned(),
-            addresses: recorder.addresses().to_vec(),
-            granted_bytes_min: granted.unwrap_or(0),
-            started_ns: now_ns(),
-            who: job.who.clone(),
-            comment: job.comment.clone(),
-            ended: false,
-        }));
+        let (who, comment) = (job.who.clone(), job.comment.clone());
+        let active = Active { who, comment, ..Active::of(&recorder, live.number()) };
+        self.shown.set_active(Some(active));
         self.open = Some(Open { recorder, live, begun: false });
         Ok(())
     }

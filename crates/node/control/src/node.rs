@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
-use catchment_recorder::RunSummary;
+use catchment_recorder::{Recorder, RunSummary};
 use catchment_run::{Control, DeviceError, Schema};
 use catchment_watch::RuleError;
 use crossbeam_channel::{Sender, bounded};
@@ -19,7 +19,7 @@ use crate::books::Books;
 use crate::conductor::{Clock, Conductor, Own, Signals};
 use crate::configuration::{ConfigurationFault, Configure};
 use crate::desk::{Ask, Counts, Desk, View};
-use crate::devices::{self, Devices, Shown};
+use crate::devices::{self, Active, Devices, Shown};
 use crate::history::Past;
 use crate::logs::Logs;
 use crate::problem::Problem;
@@ -99,6 +99,26 @@ pub struct Node {
     address: SocketAddr,
 }
 
+/// A recorder that somebody else started and ends.
+#[derive(Debug)]
+pub struct Watched<'a> {
+    /// It.
+    pub recorder: &'a Recorder,
+    /// Its run's number; 0 if it has none.
+    pub number: u64,
+    /// Who started it.
+    pub who: String,
+    /// What for.
+    pub comment: String,
+}
+
+impl Watched<'_> {
+    fn active(self) -> Active {
+        let Self { recorder, number, who, comment } = self;
+        Active { who, comment, ..Active::of(recorder, number) }
+    }
+}
+
 /// What a node became.
 #[derive(Clone, Debug, Default)]
 pub struct Ended {
@@ -125,6 +145,34 @@ impl Node {
         configure: Arc<dyn Configure>,
         logs: Arc<Logs>,
     ) -> Result<Self, NodeError> {
+        Self::open(settings, configure, logs, None)
+    }
+
+    /// Serves what somebody else's recorder does, to look at: nothing can be changed.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn watch(
+        settings: Settings,
+        configure: Arc<dyn Configure>,
+        logs: Arc<Logs>,
+        watched: Watched<'_>,
+    ) -> Result<Self, NodeError> {
+        let settings = Settings { start: Start::Manual, ..settings };
+        Self::open(settings, configure, logs, Some(watched.active()))
+    }
+
+    /// The recorder that is watched has ended.
+    pub fn watched_ended(&self) {
+        self.shown.change_active(|active| active.ended = true);
+    }
+
+    fn open(
+        settings: Settings,
+        configure: Arc<dyn Configure>,
+        logs: Arc<Logs>,
+        watched: Option<Active>,
+    ) -> Result<Self, NodeError> {
         let text = configure.read().map_err(|message| NodeError::Configuration {
             fault: ConfigurationFault { message, place: None },
         })?;
@@ -145,11 +193,14 @@ impl Node {
         let (asks_in, asks) = bounded(ASKS_MAX);
         let started_ns = now_ns();
         let (start, auto) = (settings.start, Arc::new(configuration));
-        let desk = Arc::new(desk(settings, &runs, (tokens, audit, logs), configure, asks_in));
+        let mut desk = desk(settings, &runs, (tokens, audit, logs), configure, asks_in);
+        desk.watched = watched.is_some();
+        let desk = Arc::new(desk);
         let version = desk.books.add_configuration(&text, "file").ok();
         desk.set_present(version, text);
         let devices = Devices::start(&desk).map_err(system("a thread".into()))?;
         let shown = Arc::clone(&devices.shown);
+        shown.set_active(watched);
         let drain_ns = u64::try_from(desk.settings.drain.as_nanos()).unwrap_or(u64::MAX);
         let specs = devices::specs(auto.emulator.is_some())?;
         let schemas = specs.iter().filter_map(|spec| {
@@ -306,6 +357,7 @@ fn desk(
     let per_second = settings.requests_per_second;
     Desk {
         tls: settings.tls != Tls::Off,
+        watched: false,
         settings,
         started_ns: now_ns(),
         asks,

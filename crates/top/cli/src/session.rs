@@ -123,7 +123,7 @@ pub(crate) fn record(
     out: &mut Out,
     view: &mut View,
 ) -> anyhow::Result<Recording> {
-    record_told(config, emulator, ends, stop, out, view, |_| ())
+    record_told(config, emulator, ends, stop, out, view, |_, _| ())
 }
 
 /// As [`record`]; `began` is told when it records.
@@ -137,7 +137,7 @@ pub(crate) fn record_told(
     stop: &Stop,
     out: &mut Out,
     view: &mut View,
-    began: impl FnOnce(&Recorder),
+    began: impl FnOnce(&Recorder, &mut Out),
 ) -> anyhow::Result<Recording> {
     let groups = groups(&config);
     let folder = config.folder.clone();
@@ -148,7 +148,7 @@ pub(crate) fn record_told(
     let lowered = config.lowered();
     let recorder = Recorder::start(config)
         .with_context(|| format!("cannot start recording to {}", folder.display()))?;
-    began(&recorder);
+    began(&recorder, out);
     let granted = recorder.granted_socket_bytes().iter().copied();
     let sockets = Sockets { granted_bytes_min: granted.min().unwrap_or(0), asked_bytes };
     if view.speaks() {

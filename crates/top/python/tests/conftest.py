@@ -30,7 +30,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     command += ["--rate", "500", "--out", str(out)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    folders = [path for path in out.iterdir() if path.is_dir()]
+    folders = [path for path in out.iterdir() if path.name != ".catchment"]
     assert len(folders) == 1, folders
     return Recorded(folders[0], json.loads(done.stdout))
 

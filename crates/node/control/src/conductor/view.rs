@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use catchment_run::Command;
+use catchment_run::{Command, State};
 
 use super::Conductor;
 use crate::api;
@@ -15,6 +15,7 @@ use crate::watching::Meaning;
 impl Conductor {
     pub(super) fn device_list(&self) -> Vec<api::Device> {
         let shown = &self.devices.shown;
+        let running = shown.active().is_some_and(|active| !active.ended);
         let device = |status: catchment_run::DeviceStatus| {
             let path = status.path.to_string();
             let found = properties::of(&path, &self.configuration, shown, &self.desk);
@@ -22,9 +23,15 @@ impl Conductor {
             api::Device {
                 schema: format!("/api/v1/devices/{path}/schema"),
                 kind: status.kind,
-                state: status.state.name().into(),
+                state: match self.desk.watched {
+                    true => self.state_name(running).into(),
+                    false => status.state.name().into(),
+                },
                 reason: status.reason.map(|reason| reason.to_string()),
-                commands: status.commands.iter().map(|one| one.name().to_owned()).collect(),
+                commands: match self.desk.watched {
+                    true => Vec::new(),
+                    false => status.commands.iter().map(|one| one.name().to_owned()).collect(),
+                },
                 properties: values,
                 path,
             }
@@ -59,6 +66,22 @@ impl Conductor {
         }
     }
 
+    /// The node's state; of a recorder that is only watched, whether it is there.
+    fn state_name(&self, running: bool) -> &'static str {
+        match (self.desk.watched, running) {
+            (false, _) => self.control.state().name(),
+            (true, true) => State::Recording.name(),
+            (true, false) => State::Idle.name(),
+        }
+    }
+
+    fn offers(&self, run: Option<u64>) -> Vec<api::CommandOffer> {
+        if self.desk.watched {
+            return Vec::new();
+        }
+        self.control.legal().into_iter().map(|one| offer(one, run)).collect()
+    }
+
     fn alarm_list(&self) -> Vec<api::Alarm> {
         self.watching.alarms_seen().iter().map(alarm).collect()
     }
@@ -89,7 +112,7 @@ impl Conductor {
                 text: meaning.verdict.text.clone(),
                 reasons: meaning.verdict.reasons.clone(),
             },
-            state: self.control.state().name().into(),
+            state: self.state_name(run.is_some()).into(),
             reason: self.control.reason().map(ToString::to_string),
             under_way: self.control.under_way().map(|one| api::UnderWay {
                 request: one.request.to_string(),
@@ -97,7 +120,7 @@ impl Conductor {
                 since: rfc3339(one.since_ns),
                 waiting_for: one.waiting_for.iter().map(ToString::to_string).collect(),
             }),
-            commands: self.control.legal().into_iter().map(|one| offer(one, number)).collect(),
+            commands: self.offers(number),
             run: run.zip(snapshot).map(|(active, snapshot)| run_now(active, snapshot, now_ns)),
             rates: meaning.rates.clone(),
             loss: meaning.loss.clone(),

@@ -60,6 +60,10 @@ fn admit(desk: &Desk, request: &mut Request) -> Result<(), Problem> {
         let Some(who) = &who else {
             return Err(Problem::new(StatusCode::UNAUTHORIZED, "expected a token or a session"));
         };
+        if desk.watched && role > Role::Viewer {
+            let detail = "this node is only looked at: whoever started the recorder ends it";
+            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+        }
         if who.role < role {
             let detail = format!(
                 "expected the role {}, got {} ({})",
@@ -103,7 +107,8 @@ fn identify(desk: &Desk, headers: &HeaderMap, peer: SocketAddr) -> Result<Option
     if desk.tokens.any() {
         return Ok(None);
     }
-    Ok(Some(Who { name: "local".into(), role: Role::Admin, from, session: None }))
+    let role = if desk.watched { Role::Viewer } else { Role::Admin };
+    Ok(Some(Who { name: "local".into(), role, from, session: None }))
 }
 
 /// A token that is none: told, and slowed down.

@@ -2,17 +2,21 @@
 
 use std::path::PathBuf;
 
+use catchment_control::{Node, Watched};
 use catchment_emulator::{EmulatorReport, SourceReport};
+use catchment_recorder::Recorder;
 use serde::Serialize;
 
 use crate::commands::emulate::Fault;
 use crate::commands::report::{Summary, exit_of};
-use crate::config::{CodecLow, Rate, Size};
+use crate::commands::run_control::look_on;
+use crate::config::{Address, CodecLow, Rate, Size};
 use crate::machine::need_space;
-use crate::output::{Exit, Out, grouped};
+use crate::output::{Exit, Out, complain, grouped};
 use crate::preset::Hades90;
 use crate::prove::{Proof, prove};
-use crate::session::{Ends, Recording, record};
+use crate::register::{Register, who};
+use crate::session::{Ends, Recording, record_told};
 use crate::signals::Stop;
 use crate::view::View;
 
@@ -48,7 +52,13 @@ pub(crate) struct Arguments {
     /// packets), kill=SOURCE@EVENT, restart=SOURCE@EVENT
     #[arg(long, value_name = "FAULT")]
     fault: Vec<Fault>,
+    /// Where the page that shows it is served, while it runs; port 0 lets the system choose
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
+    listen: Address,
 }
+
+/// What the catalogue of runs says of it.
+const COMMENT: &str = "catchment demo";
 
 /// What a program is told.
 #[derive(Serialize)]
@@ -93,12 +103,47 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     out.flush()?;
     let mut view = View::new(out);
     let described = emulator.clone();
-    let recording = record(high.recorder, Some(emulator), Ends::default(), &stop, out, &mut view)?;
+    let mut config = high.recorder;
+    let mut register = Register::take(&mut config, high.number, COMMENT)?;
+    let (number, text) = (config.run_number, config.text.clone());
+    let mut node = None;
+    let began = |recorder: &Recorder, out: &mut Out| {
+        register.began(recorder);
+        let watched = Watched { recorder, number, who: who(), comment: COMMENT.into() };
+        node = page(arguments.listen, &text, watched, out);
+    };
+    let recorded =
+        record_told(config, Some(emulator), Ends::default(), &stop, out, &mut view, began);
+    let recording = match recorded {
+        Ok(recording) => recording,
+        Err(error) => {
+            register.failed(&error);
+            return Err(error);
+        }
+    };
+    register.ended(&recording);
+    if let Some(node) = &node {
+        node.watched_ended();
+    }
     let sent = recording.sent.as_ref().expect("a recording beside an emulator");
     let proof = prove(&recording, sent, &described, &stop, out)?;
     tell(&recording, sent, &proof, out)?;
     let exit = exit_of(&recording);
     Ok(if proof.holds() { exit } else { Exit::Failed })
+}
+
+/// Serves the page while the demonstration runs; without it goes on.
+fn page(Address(listen): Address, text: &str, watched: Watched<'_>, out: &mut Out) -> Option<Node> {
+    let node = match look_on(listen, text, watched) {
+        Ok(node) => node,
+        Err(error) => {
+            complain(format_args!("there is no page to look at: {error}"));
+            return None;
+        }
+    };
+    // A reader that has gone is noticed where it matters.
+    out.say(format_args!("Look at it in a browser: {}", node.url())).ok();
+    Some(node)
 }
 
 fn tell(

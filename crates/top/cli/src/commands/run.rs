@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let mut config = high.recorder;
     let mut register = Register::take(&mut config, high.number, &arguments.comment)?;
     let number = register.number();
-    let began = |recorder: &Recorder| register.began(recorder);
+    let began = |recorder: &Recorder, _: &mut Out| register.began(recorder);
     let recording = match record_told(config, None, ends, &stop, out, &mut view, began) {
         Ok(recording) => recording,
         Err(error) => {

@@ -1,5 +1,6 @@
 //! `catchment run` with `[control]` or `--listen`: a node that serves its API and its page.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use catchment_control::{
     Configuration, ConfigurationFault, Configure, Ended, LogFormat, LogLevel, Logs, Node,
-    NodeError, Settings,
+    NodeError, Settings, Watched,
 };
 use signal_hook::consts::SIGHUP;
 
@@ -29,15 +30,46 @@ impl Configure for File {
     }
 
     fn check(&self, text: &str) -> Result<Configuration, ConfigurationFault> {
-        let fault = |error: config::ConfigFileError| ConfigurationFault {
-            message: error.message,
-            place: error.place,
-        };
-        let High { recorder, number, emulator, control, rules } =
-            config::check(&self.path, text).map_err(fault)?;
-        let control = control.map(|control| format!("{control:?}")).unwrap_or_default();
-        Ok(Configuration { number, recorder, emulator, rules, control })
+        checked(&self.path, text)
     }
+}
+
+fn checked(path: &Path, text: &str) -> Result<Configuration, ConfigurationFault> {
+    let fault = |error: config::ConfigFileError| ConfigurationFault {
+        message: error.message,
+        place: error.place,
+    };
+    let High { recorder, number, emulator, control, rules } =
+        config::check(path, text).map_err(fault)?;
+    let control = control.map(|control| format!("{control:?}")).unwrap_or_default();
+    Ok(Configuration { number, recorder, emulator, rules, control })
+}
+
+/// The configuration of a recorder that is looked at. What sends to it is no device of the node.
+struct Looked {
+    text: String,
+}
+
+impl Configure for Looked {
+    fn read(&self) -> Result<String, String> {
+        Ok(self.text.clone())
+    }
+
+    fn check(&self, text: &str) -> Result<Configuration, ConfigurationFault> {
+        let configuration = checked(Path::new("demo"), text)?;
+        Ok(Configuration { emulator: None, ..configuration })
+    }
+}
+
+/// Serves a page on which a recorder can be looked at; its configuration is `text`.
+pub(super) fn look_on(
+    listen: SocketAddr,
+    text: &str,
+    watched: Watched<'_>,
+) -> Result<Node, NodeError> {
+    let logs = Logs::start(LogFormat::None, LogLevel::INFO);
+    let settings = Settings { name: "demo".into(), ..Settings::new(listen) };
+    Node::watch(settings, Arc::new(Looked { text: text.to_owned() }), logs, watched)
 }
 
 /// Serves until somebody ends it.
