@@ -73,7 +73,10 @@ impl Channels {
         rows: &mut dyn Rows,
     ) -> anyhow::Result<()> {
         let first = run.channel_at(self.places[0]).context("a run keeps its channels")?;
-        for (frame, samples) in portions(&first.pieces_in(select)?) {
+        let pieces = first.pieces_in(select)?;
+        let pieces =
+            pieces.iter().map(|piece| (piece.frame, piece.first_sample..piece.end_sample()));
+        for (frame, samples) in portions(pieces) {
             let select = Select::FrameSamples(frame, samples);
             let mut read: Vec<_> =
                 run.read_many(&self.places, &select)?.into_iter().map(Vec::into_iter).collect();
@@ -166,22 +169,21 @@ impl Channels {
 }
 
 /// What is read at a time: a frame's pieces as far as they go together, and parts of long ones.
-fn portions(pieces: &[Piece]) -> Vec<(usize, Range<u64>)> {
+fn portions(pieces: impl IntoIterator<Item = (usize, Range<u64>)>) -> Vec<(usize, Range<u64>)> {
     let mut portions: Vec<(usize, Range<u64>)> = Vec::new();
-    for piece in pieces {
-        let end = piece.end_sample();
-        if let Some((frame, samples)) = portions.last_mut()
-            && *frame == piece.frame
-            && piece.first_sample >= samples.end
-            && end - samples.start <= ROWS_MAX
+    for (frame, piece) in pieces {
+        if let Some((last, samples)) = portions.last_mut()
+            && *last == frame
+            && piece.start >= samples.end
+            && piece.end - samples.start <= ROWS_MAX
         {
-            samples.end = end;
+            samples.end = piece.end;
             continue;
         }
-        let mut from = piece.first_sample;
-        while from < end {
-            let to = end.min(from.saturating_add(ROWS_MAX));
-            portions.push((piece.frame, from..to));
+        let mut from = piece.start;
+        while from < piece.end {
+            let to = piece.end.min(from.saturating_add(ROWS_MAX));
+            portions.push((frame, from..to));
             from = to;
         }
     }
@@ -379,6 +381,28 @@ const ROWS_MAX: u64 = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_frame_is_read_at_once_but_for_long_pieces_and_what_it_shares_with_others() {
+        let pieces = [
+            (0, 0..100),
+            (0, 150..250),
+            (0, ROWS_MAX..ROWS_MAX + 10),
+            // A clock that was set back, and one that gives the same samples again.
+            (1, 50..150),
+            (1, 50..51 + 2 * ROWS_MAX),
+        ];
+        let second = 50 + ROWS_MAX;
+        let expected = [
+            (0, 0..250),
+            (0, ROWS_MAX..ROWS_MAX + 10),
+            (1, 50..150),
+            (1, 50..second),
+            (1, second..second + ROWS_MAX),
+            (1, second + ROWS_MAX..second + ROWS_MAX + 1),
+        ];
+        assert_eq!(portions(pieces), expected);
+    }
 
     #[test]
     fn numbers_are_written_as_they_read_back() {
