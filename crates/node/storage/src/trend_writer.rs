@@ -100,7 +100,7 @@ impl TrendWriter {
         Ok(Self { sums: Arc::new(Sums { channels, places }), files, without })
     }
 
-    /// What is to see the channels' samples: [`RunWriter::add_hook`].
+    /// What is to see the channels' samples: [`crate::RunWriter::add_hook`].
     pub fn hook(&self) -> Box<dyn ColumnHook> {
         Box::new(Arc::clone(&self.sums))
     }
