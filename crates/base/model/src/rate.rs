@@ -76,6 +76,21 @@ impl SampleRate {
         narrow(seconds * NS_PER_S + rest * NS_PER_S / self.num as u128)
     }
 
+    /// The times of samples that follow each other, as [`SampleRate::time_ns`] gives them, without a
+    /// division for each.
+    pub fn times_ns(self, first: u64) -> impl Iterator<Item = u64> {
+        let (num, step) = (u128::from(self.num), u128::from(self.den) * NS_PER_S);
+        let (whole, part) = (narrow(step / num), (step % num) as u64);
+        let ticks = u128::from(first) * u128::from(self.den) % num;
+        let begin = (self.time_ns(first), (ticks * NS_PER_S % num) as u64);
+        std::iter::successors(Some(begin), move |&(time, rest)| {
+            let rest = rest + part;
+            let (carry, rest) = if rest < self.num { (0, rest) } else { (1, rest - self.num) };
+            Some((time.saturating_add(whole).saturating_add(carry), rest))
+        })
+        .map(|(time, _)| time)
+    }
+
     /// The first sample whose time is not before `time_ns`.
     pub const fn first_sample_at(self, time_ns: u64) -> u64 {
         let ticks = time_ns as u128 * self.num as u128;
@@ -185,6 +200,17 @@ mod tests {
         let simple = [16_384, 4_096, 2_048, 256, 16, 1, 1_000_000, 44_100].map(|hz| rate(hz, 1));
         let fractions = [(1, 60), (1, 3_600), (10, 3), (1_000_003, 7), (1 << 40, 1 << 20)];
         simple.into_iter().chain(fractions.map(|(num, den)| rate(num, den))).collect()
+    }
+
+    #[test]
+    fn times_that_follow_each_other_are_those_of_each_alone() {
+        for rate in rates() {
+            for first in [0, 1, 7, rate.first_sample_at(NOW_NS), u64::MAX / 3] {
+                let times: Vec<u64> = rate.times_ns(first).take(2_000).collect();
+                let each = (first..first + 2_000).map(|sample| rate.time_ns(sample));
+                assert!(each.eq(times), "{rate} from {first}");
+            }
+        }
     }
 
     #[test]

@@ -65,6 +65,22 @@ fn bytes_behind_the_last_whole_element_are_kept() {
 }
 
 #[test]
+fn pcodec_has_no_place_for_a_rest_and_leaves_such_columns_raw() {
+    let mut encoder = ColumnEncoder::new();
+    let mut raw = wave(Element::I32, 3_000, 5);
+    raw.extend(noise(3));
+    let pcodec = Coding::Pcodec { level: 4 };
+    assert!(encoder.encode_always(pcodec, Element::I32, &raw).is_none());
+    assert_eq!(holds(&mut encoder, pcodec, Element::I32, &raw), Codec::None);
+    assert_eq!(holds(&mut encoder, Coding::For, Element::I32, &raw), Codec::For);
+
+    let whole = raw.len() - 3;
+    let stored = encoder.encode_always(pcodec, Element::I32, &raw[..whole]).expect("whole");
+    let mut out = Vec::new();
+    decode_column(Codec::Pcodec, stored, raw.len() as u64, &mut out).expect_err("a rest");
+}
+
+#[test]
 fn columns_that_do_not_shrink_are_left_raw() {
     let mut encoder = ColumnEncoder::with_capacity(2_000_000);
     for bytes in [10, 5_000, 2_000_000] {
@@ -118,6 +134,7 @@ fn codings_are_written_as_they_are_read() {
             for _ in 0..8 {
                 step = step.cheaper(element);
                 assert_eq!(step, step.for_element(element));
+                assert_ne!(step, Coding::For, "{coding} of {element} stays portable");
             }
             assert_eq!(step, Coding::None, "{coding} of {element} ends at none");
         }

@@ -41,6 +41,8 @@ pub(crate) fn check_entry(
     entry: &ColumnEntry,
 ) -> Result<(), ColumnProblem> {
     let bytes_max = column_bytes_max(summary.info.kind);
+    // A TOC may say less of a header than there must be.
+    let header_bytes = u64::from(summary.header_bytes).max(FIXED_BYTES as u64);
     let end = entry.offset.checked_add(entry.stored_bytes);
     let checks = [
         (
@@ -49,7 +51,7 @@ pub(crate) fn check_entry(
             "a multiple of 64",
             entry.offset.is_multiple_of(COLUMN_ALIGN_BYTES),
         ),
-        ("offset", entry.offset, "behind the header", entry.offset >= FIXED_BYTES as u64),
+        ("offset", entry.offset, "behind the header", entry.offset >= header_bytes),
         ("offset", entry.offset, "within the frame", entry.offset <= summary.frame_bytes),
         (
             "stored_bytes",

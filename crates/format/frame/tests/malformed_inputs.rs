@@ -215,6 +215,7 @@ fn directory_entries_that_lie_make_their_column_unreadable_and_no_other() {
         (900, "offset is 18446744073709551552, expected", 16, u64::MAX - 63, 8),
         (900, "offset is 1, expected a multiple of 64", 16, 1, 8),
         (900, "offset is 64, expected behind the header", 16, 64, 8),
+        (900, "offset is 128, expected behind the header", 16, 128, 8),
         (900, "stored_bytes is 1152921504606846976, expected within the frame", 24, BIG, 8),
         (900, "raw_bytes is 1152921504606846976, expected at most 1 GiB", 32, BIG, 8),
         (900, "raw_bytes is 1073741824, expected at most 255 * stored_bytes", 32, 1 << 30, 8),

@@ -43,20 +43,6 @@ impl ReadFile {
     }
 }
 
-/// Says of memory that is about to be filled that it may be mapped in large pages: a fault for each
-/// 2 MiB instead of one for each 4 KiB. Of small pieces nothing is said.
-pub fn prefer_huge_pages(memory: &mut [u8]) {
-    let inside = memory.as_mut_ptr_range();
-    let begin = (inside.start as usize).next_multiple_of(HUGE_PAGE_BYTES);
-    let end = inside.end as usize / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-    if begin >= end {
-        return;
-    }
-    // SAFETY: whole pages of memory that the caller may write to; the advice changes none of its
-    // bytes. A refusal is no error.
-    unsafe { libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_HUGEPAGE) };
-}
-
 /// Has the calling thread's reads wait for those of others: the lowest best-effort I/O priority.
 /// Threads that it starts from then on have it too. It is up to the disk's scheduler what comes of it.
 ///
@@ -73,7 +59,6 @@ pub fn lower_io_priority() -> io::Result<()> {
 
 /// What the least read-ahead of common systems is: one announcement is never cut.
 const PIECE_BYTES: u64 = 128 << 10;
-const HUGE_PAGE_BYTES: usize = 2 << 20;
 const IOPRIO_WHO_PROCESS: libc::c_int = 1;
 const IOPRIO_CLASS_BEST_EFFORT: libc::c_int = 2;
 const IOPRIO_CLASS_SHIFT: u32 = 13;
@@ -94,18 +79,9 @@ mod tests {
         file.announce(5..5);
         file.announce(u64::MAX - 9..u64::MAX);
         let mut read = vec![0; bytes.len()];
-        prefer_huge_pages(&mut read);
         assert_eq!(file.read_at(0, &mut read).expect("reads"), bytes.len());
         assert!(read == bytes);
         assert!(file.is_cached(1 << 20) && file.is_cached(u64::MAX));
-    }
-
-    #[test]
-    fn large_memory_keeps_its_bytes_when_large_pages_are_asked_for() {
-        let mut memory = vec![7_u8; 7 << 20];
-        prefer_huge_pages(&mut memory);
-        assert!(memory.iter().all(|&byte| byte == 7));
-        prefer_huge_pages(&mut []);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Making, preallocating and closing files: the calls that may take long.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::DiskError;
 use crate::faults::FaultControl;
@@ -33,8 +34,7 @@ pub(crate) fn create(
         .create_new(true)
         .open(path)
         .map_err(|e| create_error(path, e))?;
-    // So that repair keeps off while it is written. Where locks are not supported it goes without.
-    let _locked = handle.try_lock();
+    lock(&handle);
     // Asked for afterwards, because an open that refuses O_DIRECT has made the file already.
     let direct = set_direct(&handle, true).is_ok();
     if let Err(error) = sync_folder_of(path) {
@@ -47,6 +47,18 @@ pub(crate) fn create(
     let preallocated = preallocate_bytes > 0 && preallocate(&handle, 0, preallocate_bytes).is_ok();
     let allocated = if preallocated { preallocate_bytes } else { 0 };
     Ok(Created { handle: Arc::new(handle), path: path.to_owned(), direct, allocated })
+}
+
+/// Locks a file that was just made, so that repair keeps off while it is written, and readers know that
+/// it grows. Where locks are not supported it goes without.
+pub(crate) fn lock(file: &File) {
+    // Readers probe with a lock of their own for a moment.
+    for _ in 0..PROBES_MAX {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PROBE_TIME),
+            Ok(()) | Err(TryLockError::Error(_)) => return,
+        }
+    }
 }
 
 /// Sets or clears O_DIRECT.
@@ -113,3 +125,7 @@ pub(crate) fn create_error(path: &Path, source: io::Error) -> DiskError {
         _ => DiskError::Create { path: path.to_owned(), source },
     }
 }
+
+/// How often and how long a file that was just made waits for a reader that looks whether it is locked.
+const PROBES_MAX: u32 = 100;
+const PROBE_TIME: Duration = Duration::from_millis(1);

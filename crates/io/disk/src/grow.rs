@@ -29,8 +29,7 @@ impl GrowingFile {
         let refused = |error| files::create_error(path, error);
         faults.as_ref().map_or(Ok(()), FaultControl::check_open).map_err(refused)?;
         let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(refused)?;
-        // Where locks are not supported it goes without.
-        let _locked = file.try_lock();
+        files::lock(&file);
         Ok(Self { file, path: path.to_owned(), faults, named: false })
     }
 

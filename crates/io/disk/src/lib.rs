@@ -36,7 +36,7 @@ mod slots;
 mod stats;
 mod uring;
 
-pub use ahead::{lower_io_priority, prefer_huge_pages};
+pub use ahead::lower_io_priority;
 pub use buffer::Buffer;
 pub use config::{DiskConfig, EngineChoice};
 pub use disk::{Completion, CompletionKind, Disk, FILES_MAX, FileId, SYNCS_MAX};

@@ -186,8 +186,9 @@ impl ChannelWriter {
         }
         // Last, since it says what became of the columns before it.
         frame.ledger(self.ledger, books.increment, books.own, Coding::None);
-        if let Some(trends) = &self.trends {
-            let channels = std::mem::take(&mut self.seconds);
+        let channels = std::mem::take(&mut self.seconds);
+        // A frame of increments alone has no time.
+        if let Some(trends) = self.trends.as_ref().filter(|_| !channels.is_empty()) {
             // The trend thread ends after this one, or by a panic, which the join reports.
             let _ = trends.send(FrameSeconds { channels, until_ns: info.time_last_ns });
         }

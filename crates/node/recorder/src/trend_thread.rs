@@ -29,7 +29,7 @@ const COUNTERS_EVERY: Duration = Duration::from_millis(250);
 /// Sources and links that have counters of their own, if there are no more.
 const SOURCES_MAX: usize = 128;
 /// A frame that is further ahead of those before it may be a wrong clock's.
-const AHEAD_NS: u64 = 86_400_000_000_000;
+const AHEAD_NS: u64 = 3_600_000_000_000;
 /// What of a source has a trend.
 const OF_SOURCE: [Entry; 6] = [
     Entry::PacketsReceived,

@@ -11,7 +11,7 @@ use catchment_emulator::{EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorC
 use catchment_frame::{Dtype, FileReader, PayloadType};
 use catchment_model::{Entry, SampleRate};
 use catchment_recorder::{ChannelConfig, LinkConfig, Recorder};
-use catchment_storage::{Run, Select, TrendKind, Verdict};
+use catchment_storage::{Run, Select, StorageError, TrendKind, Verdict};
 use catchment_wire::hadtu::ByteOrder;
 use support::links::{
     FIRST, SLICE_NS, Sender, assert_books, assert_samples, channels, config, link_ledger, read,
@@ -180,7 +180,13 @@ fn trends_are_read_while_they_are_recorded_and_outlive_a_recorder_that_is_killed
     config.write.faults = Some(FaultPlan { control: control.clone(), ..FaultPlan::default() });
     let recorder = Recorder::start(config).unwrap();
     let mut sender = Sender::new(&recorder, 0, channels());
-    let early = Run::open(recorder.folder()).unwrap();
+    // As soon as there is a header to be read.
+    let early = loop {
+        match Run::open(recorder.folder()) {
+            Err(StorageError::NoFiles { .. }) => std::thread::yield_now(),
+            opened => break opened.unwrap(),
+        }
+    };
     let rows = |run: &Run| {
         let trend = run.trend("X:FAST", TrendKind::Second, &Select::All).unwrap();
         trend.map_or(0, |trend| trend.n.len())

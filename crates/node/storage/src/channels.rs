@@ -27,6 +27,8 @@ pub enum Select {
     Samples(Range<u64>),
     /// Samples in these frames: places in [`Run::channel_frames`].
     Frames(Range<usize>),
+    /// Samples of these numbers in one frame: another may have the same ones, after a clock was set back.
+    FrameSamples(usize, Range<u64>),
 }
 
 /// Samples without a gap.
@@ -258,7 +260,7 @@ impl<'a> Channel<'a> {
         let info = self.info();
         let wanted = match select {
             Select::All | Select::Frames(_) => 0..u64::MAX,
-            Select::Samples(samples) => samples.clone(),
+            Select::Samples(samples) | Select::FrameSamples(_, samples) => samples.clone(),
             Select::TimeNs(time) => {
                 info.rate.first_sample_at(time.start)..info.rate.first_sample_at(time.end)
             }
@@ -269,6 +271,10 @@ impl<'a> Channel<'a> {
             Select::Frames(frames) => {
                 let end = frames.end.min(all);
                 frames.start.min(end)..end
+            }
+            Select::FrameSamples(frame, _) => {
+                let start = (*frame).min(all);
+                start..start.saturating_add(1).min(all)
             }
             Select::Samples(samples) => {
                 // A nanosecond more: times are rounded down.
@@ -318,7 +324,7 @@ impl<'a> Channel<'a> {
 /// The samples of a column, run by run, its entry checked.
 fn runs(file: &RunFile, frame: usize, entry: &ColumnEntry) -> Result<Vec<SampleRun>, FrameError> {
     file.reader.check_column(frame, entry)?;
-    let runs = file.reader.spans(frame)?.runs(entry);
+    let runs = file.spans(frame)?.runs(entry);
     runs.map_err(|problem| FrameError::Column {
         frame: FrameRef::Index(frame),
         column: entry.id,

@@ -138,7 +138,6 @@ fn segments(plan: &Plan) -> Vec<Segment> {
     }
     for segment in &mut segments {
         segment.bytes = vec![0; (segment.samples * plan.row_bytes) as usize];
-        catchment_disk::prefer_huge_pages(&mut segment.bytes);
     }
     segments
 }
@@ -151,8 +150,9 @@ fn groups(mut tasks: Vec<Task<'_>>) -> Vec<Vec<Task<'_>>> {
         let joins = |group: &Vec<Task<'_>>| {
             let (first, last) = (&group[0], &group[group.len() - 1]);
             let near = task.stored.start.checked_sub(last.stored.end);
+            let near = near.is_some_and(|gap| gap < catchment_frame::COLUMN_ALIGN_BYTES);
             last.file == task.file
-                && near.is_some_and(|gap| gap < catchment_frame::COLUMN_ALIGN_BYTES)
+                && (near || task.stored == last.stored)
                 && task.stored.end - first.stored.start <= GROUP_BYTES_MAX
         };
         match groups.last_mut().filter(|group| joins(group)) {
@@ -231,10 +231,17 @@ impl Run {
         let (frame, column) = (group[0].frame, group[0].entry.id);
         let read = file.reader.read_bytes(frame, column, start, stored);
         read.map_err(|error| file.error(error))?;
+        // Parts of one column follow each other, and gaps make many of them: it is decoded once.
+        let mut decoded = None;
         for task in &mut group {
             let at = (task.stored.start - start) as usize;
             let stored = &stored[at..at + (task.stored.end - task.stored.start) as usize];
-            task.decode(file, stored, &mut scratch.raw)?;
+            let column = (task.frame, task.entry.id);
+            if decoded != Some(column) {
+                decoded = task.decode(file, stored, &mut scratch.raw)?.then_some(column);
+                continue;
+            }
+            task.out.copy_from_slice(&scratch.raw[task.raw.clone()]);
         }
         Ok(())
     }
@@ -254,26 +261,27 @@ impl Task<'_> {
         checked.map_err(|error| file.error(error))
     }
 
+    /// True if the whole column stands in `scratch` afterwards.
     fn decode(
         &mut self,
         file: &crate::open::RunFile,
         stored: &[u8],
         scratch: &mut Vec<u8>,
-    ) -> Result<(), StorageError> {
+    ) -> Result<bool, StorageError> {
         if self.entry.codec == Codec::None {
             self.out.copy_from_slice(stored);
-            return self.check(file);
+            return self.check(file).map(|()| false);
         }
         let (frame, entry) = (self.frame, &self.entry);
         if self.is_whole() {
             let decoded = file.reader.decode_stored(frame, entry, stored, self.out);
-            return decoded.map_err(|error| file.error(error));
+            return decoded.map(|()| false).map_err(|error| file.error(error));
         }
         let raw = grown(scratch, entry.raw_bytes as usize);
         let decoded = file.reader.decode_stored(frame, entry, stored, raw);
         decoded.map_err(|error| file.error(error))?;
         self.out.copy_from_slice(&raw[self.raw.clone()]);
-        Ok(())
+        Ok(true)
     }
 }
 

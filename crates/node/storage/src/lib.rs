@@ -53,7 +53,7 @@ pub use stored::ColumnStorage;
 pub use trend::{TREND_SUFFIXES, Trend, TrendKind};
 pub use trend_files::{NewTrends, ROWS_WAITING, TrendFiles, TrendFilesReport, TrendLengths};
 pub use trend_mend::{TrendMend, mend_trends};
-pub use trend_writer::{TrendOptions, TrendReport, TrendWriter, make_trends};
+pub use trend_writer::{TrendOptions, TrendReport, TrendWriter, make_trends, replace_trends};
 pub use verify::{Problem, Progress, VerifyReport, verify};
 pub use write::{
     ChannelColumn, ChannelFrame, ColumnData, ColumnHook, Ending, EventFrame, EventSource, Growing,

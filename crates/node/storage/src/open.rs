@@ -1,13 +1,14 @@
 //! Finding a run's files and putting them in order.
 
+use std::collections::VecDeque;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use catchment_disk::{ReadFile, list_folder};
 use catchment_frame::{
-    ColumnKind, FileHeader, FileReader, FrameError, FrameRef, KnownSchemas, OpenOptions,
+    ColumnKind, FileHeader, FileReader, FrameError, FrameRef, KnownSchemas, OpenOptions, Spans,
 };
 
 use crate::counted::Counted;
@@ -26,6 +27,8 @@ pub(crate) struct RunFile {
     pub file: Arc<ReadFile>,
     /// A recorder or a repair was writing it when it was opened.
     pub locked: bool,
+    /// Gaps of the frames that were asked for last: every channel of a frame asks for the same.
+    spans: Mutex<VecDeque<(usize, Arc<Spans>)>>,
 }
 
 /// What people call a column.
@@ -36,6 +39,19 @@ pub(crate) struct Names {
 }
 
 impl RunFile {
+    /// Where a frame's channels have gaps.
+    pub(crate) fn spans(&self, frame: usize) -> Result<Arc<Spans>, FrameError> {
+        let kept = || self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, spans)) = kept().iter().find(|(of, _)| *of == frame) {
+            return Ok(Arc::clone(spans));
+        }
+        let spans = Arc::new(self.reader.spans(frame)?);
+        let mut kept = kept();
+        kept.truncate(SPANS_KEPT_MAX - 1);
+        kept.push_front((frame, Arc::clone(&spans)));
+        Ok(spans)
+    }
+
     pub(crate) fn header(&self) -> &FileHeader {
         self.reader.header()
     }
@@ -204,7 +220,7 @@ pub(crate) fn open_file(
     let options = OpenOptions { search_bytes_max, ..OpenOptions::default() };
     let counted = Counted::new(Arc::clone(&file), bytes_read);
     Ok(match FileReader::open_known(counted, &options, Some(&SCHEMAS)) {
-        Ok(reader) => Ok(RunFile { path, reader, file, locked }),
+        Ok(reader) => Ok(RunFile { path, reader, file, locked, spans: Mutex::default() }),
         // A blank beginning alone is no verdict: a damaged header is read from the TOC's copy.
         Err(_) if blank => Err(FileProblem::Blank { path, locked }),
         Err(error) => Err(FileProblem::Unreadable { path, error }),
@@ -254,6 +270,8 @@ fn check_together(files: &[RunFile]) -> Result<(), StorageError> {
 /// Schemas met in this process: a run's files have the same, and runs are opened again and again.
 static SCHEMAS: KnownSchemas = KnownSchemas::new();
 const MISSING_NAMED_MAX: u32 = 1_000;
+/// Frames of a file whose gaps are kept decoded.
+const SPANS_KEPT_MAX: usize = 16;
 /// Files that are worth a thread of their own while a run is opened. Cold, the threads wait for the disk, so
 /// that there may be more of them than CPUs.
 const FILES_PER_THREAD: usize = 4;

@@ -56,6 +56,7 @@ fn is_whole(folder: &Path) -> Result<bool, StorageError> {
     let run = match Run::open(folder) {
         Ok(run) => run,
         Err(StorageError::NoFiles { .. }) => return Ok(tails(folder)?.is_empty()),
+        Err(error) if is_unreadable(&error) => return Ok(false),
         Err(error) => return Err(error),
     };
     Ok(run.closed() && tails(folder)?.is_empty())
@@ -107,15 +108,19 @@ struct Behind {
 
 impl Behind {
     fn open(folder: &Path, kind: TrendKind) -> Result<Self, StorageError> {
-        let (next_index, end_ns) = match Run::open(folder) {
+        // A file that was never begun, or cannot be read, has its number all the same.
+        let named = open::paths(folder)?.iter().filter_map(|path| named_index(path)).max();
+        let (last, end_ns) = match Run::open(folder) {
             Ok(run) => {
                 let last = run.files().map(|file| file.header.file_index).max();
                 let ends = run.channel_frames().iter().map(|one| one.summary.info.time_last_ns);
-                (last.map_or(0, |last| last.saturating_add(1)), ends.max().unwrap_or(0))
+                (last.max(named), ends.max().unwrap_or(0))
             }
-            Err(StorageError::NoFiles { .. }) => (0, 0),
+            Err(StorageError::NoFiles { .. }) => (named, 0),
+            Err(error) if is_unreadable(&error) => (named, 0),
             Err(error) => return Err(error),
         };
+        let next_index = last.map_or(0, |last| last.saturating_add(1));
         let lengths = TrendLengths::offline();
         let rows = match kind {
             TrendKind::Second => lengths.second[0],
@@ -170,4 +175,15 @@ impl Behind {
         let first_index = self.next_index;
         RunWriter::create(run, WriteOptions { codings, first_index, ..WriteOptions::small() })
     }
+}
+
+/// Whether a folder could not be opened because no file's header in it can be read: `repair` says it of
+/// each.
+fn is_unreadable(error: &StorageError) -> bool {
+    matches!(error, StorageError::Frame { .. }) && error.is_damage()
+}
+
+/// The number that a file's name ends with.
+fn named_index(path: &Path) -> Option<u32> {
+    path.file_stem()?.to_str()?.rsplit_once('-')?.1.parse().ok()
 }

@@ -5,7 +5,8 @@
 //! (`trend_files.rs`).
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use catchment_frame::{ChannelInfo, Schema, Span};
@@ -64,6 +65,15 @@ impl TrendWriter {
         run: &NewRun,
         options: &TrendOptions,
     ) -> Result<Self, StorageError> {
+        Self::create_in(folder.join("trends"), run, options)
+    }
+
+    /// Begins trends in a folder of theirs.
+    fn create_in(
+        folder: PathBuf,
+        run: &NewRun,
+        options: &TrendOptions,
+    ) -> Result<Self, StorageError> {
         let (mut channels, mut infos, mut without) = (Vec::new(), Vec::new(), Vec::new());
         let mut places = HashMap::new();
         for info in run.schema.columns.iter().filter_map(ChannelInfo::of) {
@@ -77,7 +87,7 @@ impl TrendWriter {
             }
         }
         let files = TrendFiles::create(&NewTrends {
-            folder: folder.join("trends"),
+            folder,
             name: run.name.clone(),
             run: run.run,
             run_number: run.run_number,
@@ -90,7 +100,7 @@ impl TrendWriter {
         Ok(Self { sums: Arc::new(Sums { channels, places }), files, without })
     }
 
-    /// What is to see the channels' samples: [`RunWriter::add_hook`].
+    /// What is to see the channels' samples: [`crate::RunWriter::add_hook`].
     pub fn hook(&self) -> Box<dyn ColumnHook> {
         Box::new(Arc::clone(&self.sums))
     }
@@ -148,25 +158,88 @@ impl ColumnHook for Arc<Sums> {
 pub fn make_trends(
     run: &Run,
     options: &TrendOptions,
+    progress: impl FnMut(usize, usize),
+) -> Result<TrendReport, StorageError> {
+    make_in(trends_folder(run), run, options, progress)
+}
+
+/// Makes the trends of a run's channels anew, whether there are any or not. They are made aside, and
+/// take the place of those that are there when they are durable: whatever fails, the old ones stay.
+/// Those of the recorder's counters are not touched. The run must not be recorded meanwhile.
+///
+/// # Errors
+/// A column that cannot be read, or a disk that refuses.
+pub fn replace_trends(
+    run: &Run,
+    options: &TrendOptions,
+    progress: impl FnMut(usize, usize),
+) -> Result<TrendReport, StorageError> {
+    let folder = trends_folder(run);
+    let [new, old] = ["new", "old"].map(|name| folder.join(name));
+    // Whoever was cut short while exchanging them may have left a trend in `old` only.
+    for kind in KINDS {
+        let (there, aside) = (run.trend_folder(kind), old.join(kind.name()));
+        if !there.exists() && aside.exists() {
+            rename(&aside, &there)?;
+        }
+    }
+    remove(&new)?;
+    remove(&old)?;
+    let report = match make_in(new.clone(), run, options, progress) {
+        Ok(report) => report,
+        Err(error) => {
+            // The error counts. What stays of it is no trend, and goes the next time.
+            let _removed = remove(&new);
+            return Err(error);
+        }
+    };
+    std::fs::create_dir_all(&old)
+        .map_err(|source| StorageError::Write { path: old.clone(), source })?;
+    for kind in KINDS {
+        let (there, aside) = (run.trend_folder(kind), old.join(kind.name()));
+        if there.exists() {
+            rename(&there, &aside)?;
+        }
+        if let Err(error) = rename(&new.join(kind.name()), &there) {
+            if aside.exists() {
+                let _back = rename(&aside, &there);
+            }
+            return Err(error);
+        }
+    }
+    catchment_disk::sync_folder(&folder)?;
+    remove(&new)?;
+    remove(&old)?;
+    Ok(report)
+}
+
+/// Where the trends of a run are, or would be.
+fn trends_folder(run: &Run) -> PathBuf {
+    let second = run.trend_folder(TrendKind::Second);
+    second.parent().map_or_else(|| run.path().join("trends"), Path::to_owned)
+}
+
+fn make_in(
+    trends: PathBuf,
+    run: &Run,
+    options: &TrendOptions,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<TrendReport, StorageError> {
     let header = run.header();
-    let parent = run.trend_folder(TrendKind::Second);
-    let folder = parent.parent().and_then(Path::parent).unwrap_or(run.path());
     let name = run.files().next().map_or_else(String::new, |file| {
         let stem = file.path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let stem = stem.unwrap_or_default();
         stem.rsplit_once('-').map_or(stem.clone(), |(name, _)| name.to_owned())
     });
     let new = NewRun {
-        folder: folder.to_owned(),
+        folder: trends.clone(),
         name,
         run: header.run,
         run_number: header.run_number,
         config: header.config.clone(),
         schema: Schema::clone(&header.schema),
     };
-    let mut trends = TrendWriter::create(folder, &new, options)?;
+    let mut trends = TrendWriter::create_in(trends, &new, options)?;
     let frames = run.channel_frames();
     let places: Vec<usize> = (0..run.channels().len()).collect();
     for (frame, info) in frames.iter().enumerate() {
@@ -188,3 +261,19 @@ fn lock<T>(series: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // Sums are whole between two calls.
     series.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+fn rename(from: &Path, to: &Path) -> Result<(), StorageError> {
+    std::fs::rename(from, to).map_err(|source| StorageError::Write { path: to.to_owned(), source })
+}
+
+/// Deletes a folder, if it is there.
+fn remove(folder: &Path) -> Result<(), StorageError> {
+    match std::fs::remove_dir_all(folder) {
+        Err(source) if source.kind() != ErrorKind::NotFound => {
+            Err(StorageError::Write { path: folder.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+const KINDS: [TrendKind; 2] = [TrendKind::Second, TrendKind::Minute];

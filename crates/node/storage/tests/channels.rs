@@ -131,6 +131,47 @@ fn nothing_is_read_that_was_not_asked_for() {
 }
 
 #[test]
+fn an_encoded_column_is_read_once_however_many_gaps_it_has() {
+    let made = Signal { gap: true, coding: "bitshuffle+lz4", ..Signal::default() }.write();
+    let run = Run::open(made.path()).expect("opens");
+    let channel = run.channel("fast").expect("is there");
+    let pieces = channel.pieces().expect("reads");
+    let mut columns: Vec<_> =
+        pieces.iter().map(|piece| (piece.frame, piece.entry.stored_bytes)).collect();
+    columns.dedup();
+    assert!(columns.len() < pieces.len());
+    channel.read(&Select::All).expect("reads");
+    let before = run.bytes_read();
+    channel.read(&Select::All).expect("reads");
+    let stored: u64 = columns.iter().map(|(_, bytes)| bytes).sum();
+    assert_eq!(run.bytes_read() - before, stored);
+}
+
+#[test]
+fn frames_with_the_same_samples_are_read_one_by_one() {
+    // As a recorder leaves them after a clock was set back.
+    let (folder, mut writer) = Signal::default().begin();
+    signal::write_one(&mut writer, &[], 1).expect("can be");
+    signal::write_one(&mut writer, &[Span { row: 4, sample: 1 << 40 }], 2).expect_err("too late");
+    signal::write_one(&mut writer, &[], 2).expect("can be");
+    writer.finish(catchment_storage::Ending::default()).expect("ends");
+    let run = Run::open(folder.path()).expect("opens");
+    let channel = run.channel("fast").expect("is there");
+    let pieces = channel.pieces().expect("reads");
+    assert_eq!(pieces.len(), 2);
+    for (piece, byte) in pieces.iter().zip([1, 2]) {
+        let samples = piece.first_sample + 2..piece.first_sample + 5;
+        let select = Select::FrameSamples(piece.frame, samples.clone());
+        let read = channel.read(&select).expect("reads");
+        assert_eq!(read.len(), 1);
+        assert_eq!((read[0].first_sample, read[0].samples), (samples.start, 3));
+        assert_eq!(read[0].bytes, [byte; 12]);
+    }
+    let none = Select::FrameSamples(usize::MAX, 0..u64::MAX);
+    assert!(channel.read(&none).expect("reads").is_empty());
+}
+
+#[test]
 fn damage_to_one_column_is_named_and_costs_no_other() {
     let made = Signal::default().write();
     let run = Run::open(made.path()).expect("opens");
@@ -163,8 +204,8 @@ fn spans_that_cannot_be_are_not_written() {
         [Span { row: 5, sample: 0 }],
         [Span { row: 1 << 30, sample: 1 << 40 }],
     ] {
-        let error = signal::write_one(&mut writer, &spans).expect_err("cannot be");
+        let error = signal::write_one(&mut writer, &spans, 0).expect_err("cannot be");
         assert!(matches!(error, StorageError::Unwritable { .. }), "{error}");
     }
-    signal::write_one(&mut writer, &[]).expect("can be");
+    signal::write_one(&mut writer, &[], 0).expect("can be");
 }

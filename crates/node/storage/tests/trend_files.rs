@@ -268,6 +268,43 @@ fn a_writer_that_is_killed_leaves_its_rows_up_to_the_last_tails_frame() {
 }
 
 #[test]
+fn rows_of_tails_are_mended_behind_files_that_were_never_begun_or_cannot_be_read() {
+    for (seconds, bytes) in [(20, Vec::new()), (130, Vec::new()), (130, vec![7; 8_192])] {
+        let mut written = Written::begin();
+        for second in 1..=seconds {
+            written.advance(START_S + second);
+        }
+        let Written { made, files, .. } = written;
+        drop(files);
+        let before = read(&Run::open(made.path()).expect("opens"), 0, TrendKind::Second);
+        let folder = made.path().join("trends/second");
+        let path = |index: u32| folder.join(format!("run-second-{index:05}.catch"));
+        let next = (0..9).find(|&index| !path(index).exists()).expect("few files");
+        std::fs::write(path(next), &bytes).expect("writes");
+        let mends = mend_trends(made.path()).expect("mends");
+        assert!(mends.iter().all(|mend| mend.unreadable.is_empty()), "{mends:?}");
+        assert!(path(next + 1).exists() && !folder.join("tail-3").exists());
+        assert_eq!(read(&Run::open(made.path()).expect("opens"), 0, TrendKind::Second), before);
+    }
+}
+
+#[test]
+fn rows_of_tails_are_mended_where_no_long_file_can_be_read() {
+    let mut written = Written::begin();
+    for second in 1..=20 {
+        written.advance(START_S + second);
+    }
+    let Written { made, files, .. } = written;
+    drop(files);
+    let before = read(&Run::open(made.path()).expect("opens"), 0, TrendKind::Second);
+    let folder = made.path().join("trends/second");
+    std::fs::write(folder.join("run-second-00000.catch"), [7; 8_192]).expect("writes");
+    mend_trends(made.path()).expect("mends");
+    assert!(folder.join("run-second-00001.catch").exists());
+    assert_eq!(read(&Run::open(made.path()).expect("opens"), 0, TrendKind::Second), before);
+}
+
+#[test]
 fn a_reader_at_any_moment_gets_every_row_once() {
     let mut written = Written::begin();
     let (done, told) = (AtomicBool::new(false), AtomicU64::new(0));

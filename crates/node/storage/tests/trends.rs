@@ -2,7 +2,9 @@
 
 mod signal;
 
-use catchment_storage::{Run, Select, TrendKind, TrendOptions, WriteOptions, make_trends};
+use catchment_storage::{
+    Run, Select, TrendKind, TrendOptions, WriteOptions, make_trends, replace_trends,
+};
 use signal::{Made, Signal};
 
 const NS: u64 = 1_000_000_000;
@@ -82,4 +84,46 @@ fn trends_written_with_a_run_and_those_made_of_it_later_are_those_of_its_samples
         check_trends(&made);
         make_trends(&run, &TrendOptions::default(), |_, _| {}).expect_err("they are there already");
     }
+}
+
+#[test]
+fn trends_that_are_made_anew_take_the_place_of_the_old_ones_only_when_they_are_whole() {
+    let signal = Signal { frames: 40, file_time_s: 2_000, ..Signal::default() };
+    let made = signal.write();
+    let options = TrendOptions::default();
+    let trends = made.path().join("trends");
+    let inside = || {
+        let entries = std::fs::read_dir(&trends).expect("lists").flatten();
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        names.sort();
+        names
+    };
+    // Once where there are none, once where there are, once where an exchange was cut short.
+    for round in 0..3 {
+        if round == 2 {
+            std::fs::create_dir_all(trends.join("old")).expect("makes");
+            std::fs::create_dir_all(trends.join("new/second")).expect("makes");
+            std::fs::rename(trends.join("second"), trends.join("old/second")).expect("renames");
+        }
+        let run = Run::open(made.path()).expect("opens");
+        let report = replace_trends(&run, &options, |_, _| {}).expect("makes");
+        assert_eq!(report.late_samples, 0);
+        check_trends(&made);
+        assert_eq!(inside(), ["minute", "second"]);
+    }
+    // Every column of a frame in the middle is damaged: the old trends stay.
+    let run = Run::open(made.path()).expect("opens");
+    let summary = run.channel_frames()[20].summary;
+    let path = run.files().next().expect("a file").path.to_owned();
+    let mut bytes = std::fs::read(&path).expect("reads");
+    let columns = summary.offset + u64::from(summary.header_bytes);
+    bytes[columns as usize..(summary.offset + summary.frame_bytes) as usize].fill(0xa5);
+    std::fs::write(&path, bytes).expect("writes");
+    let before = run.trend("fast", TrendKind::Second, &Select::All).expect("reads");
+    let run = Run::open(made.path()).expect("opens");
+    replace_trends(&run, &options, |_, _| {}).expect_err("a damaged column");
+    assert_eq!(inside(), ["minute", "second"]);
+    let run = Run::open(made.path()).expect("opens");
+    assert_eq!(run.trend("fast", TrendKind::Second, &Select::All).expect("reads"), before);
+    assert!(before.is_some_and(|trend| trend.n.len() == 160));
 }

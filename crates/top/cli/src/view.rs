@@ -224,10 +224,29 @@ pub(crate) fn text(subject: &Subject, before: &Moment, now: &Moment, colour: boo
     if !reasons.is_empty() {
         lines.push(paint.red(&format!("  losses   {reasons}")));
     }
-    for warning in &now.snapshot.warnings {
+    for warning in now.snapshot.warnings.iter().chain(&trend_warnings(counts)) {
         lines.push(paint.yellow(&format!("  warning  {warning}")));
     }
     lines
+}
+
+/// What trends lack, in words. The data are recorded all the same, and trends can be made of them.
+pub(crate) fn trend_warnings(counts: &Counts) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if counts.trend_samples_late > 0 {
+        warnings.push(format!(
+            "trends lack {} samples that are recorded: they came after their second was written, or \
+             their clock was far ahead",
+            grouped(counts.trend_samples_late)
+        ));
+    }
+    if counts.trend_rows_lost > 0 {
+        warnings.push(format!(
+            "trends lack {} rows: the disk refused them for too long",
+            grouped(counts.trend_rows_lost)
+        ));
+    }
+    warnings
 }
 
 /// Whether links have sent anything.
@@ -505,6 +524,19 @@ mod tests {
         let all = text(&subject(), &before, &now, true).join("\n");
         assert!(all.contains("\x1b[31mFAULT: no space left\x1b[0m"), "{all}");
         assert!(all.contains("losses   lost on the network 4"), "{all}");
+    }
+
+    #[test]
+    fn what_trends_lack_is_a_warning_and_no_loss() {
+        let before = moment(1.0, 100, 0);
+        let mut now = moment(2.0, 100, 0);
+        assert!(trend_warnings(&now.snapshot.counts).is_empty());
+        now.snapshot.counts.trend_samples_late = 1_600;
+        now.snapshot.counts.trend_rows_lost = 7;
+        let all = text(&subject(), &before, &now, false).join("\n");
+        assert!(all.contains("warning  trends lack 1,600 samples that are recorded"), "{all}");
+        assert!(all.contains("warning  trends lack 7 rows"), "{all}");
+        assert!(!all.contains("losses"), "{all}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use catchment_frame::Dtype;
+use catchment_frame::{ChannelInfo, Dtype};
 use catchment_model::SampleRate;
 use catchment_storage::{Channel, Run, Segment, Select, TrendKind};
 use numpy::PyArray1;
@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::python_error;
+use crate::follow::{Following, Kind};
 use crate::run::PyRun;
 use crate::views::owned;
 
@@ -33,9 +34,16 @@ impl ChannelReader {
     }
 
     fn channel<'a>(&self, run: &'a Run) -> Channel<'a> {
-        run.channel_at(self.place).expect("a run that grows keeps its channels")
+        channel(run, self.place)
     }
 }
+
+fn channel(run: &Run, place: usize) -> Channel<'_> {
+    run.channel_at(place).expect("a run that grows keeps its channels")
+}
+
+/// First sample, start in ns, samples: of a piece without a gap.
+type Read<'py> = (u64, u64, Bound<'py, PyAny>);
 
 /// What people get of it.
 pub(crate) fn channel_object(py: Python<'_>, reader: ChannelReader) -> PyResult<Bound<'_, PyAny>> {
@@ -110,24 +118,19 @@ impl ChannelReader {
         kind: &str,
         first: u64,
         last: u64,
-    ) -> PyResult<Vec<(u64, u64, Bound<'py, PyAny>)>> {
+    ) -> PyResult<Vec<Read<'py>>> {
         let select = select(kind, first, last)?;
         let run = self.run()?;
         let segments = py.detach(|| self.channel(&run).read(&select)).map_err(python_error)?;
-        let info = self.channel(&run).info();
-        let array = |segment: Segment| {
-            let bytes = PyArray1::from_vec(py, segment.bytes);
-            let values = bytes.call_method1("view", (numpy_name(info.dtype),))?;
-            let values = if info.shape.is_empty() {
-                values
-            } else {
-                let shape: Vec<u64> =
-                    std::iter::once(segment.samples).chain(info.shape.iter().copied()).collect();
-                values.call_method1("reshape", (shape,))?
-            };
-            Ok((segment.first_sample, segment.start_ns, values))
-        };
-        segments.into_iter().map(array).collect()
+        arrays(py, self.channel(&run).info(), segments)
+    }
+
+    /// What `read` gives, of each frame of a run that is followed; waits for the next, until the run
+    /// has ended.
+    fn follow(&self, py: Python<'_>) -> PyResult<FollowedChannel> {
+        let following = Arc::clone(self.run.get().following()?);
+        let run = self.run.clone_ref(py);
+        Ok(FollowedChannel { run, following, place: self.place, next: 0 })
     }
 
     /// (first sample, samples) of every piece without a gap in a range. Reads the index only.
@@ -136,6 +139,40 @@ impl ChannelReader {
         let run = self.run()?;
         let pieces = py.detach(|| self.channel(&run).pieces_in(&select)).map_err(python_error)?;
         Ok(pieces.iter().map(|piece| (piece.first_sample, piece.samples)).collect())
+    }
+}
+
+/// Iterates over a channel's samples in the frames of a run that is followed.
+#[pyclass(module = "catchment._native")]
+pub(crate) struct FollowedChannel {
+    run: Py<PyRun>,
+    following: Arc<Following>,
+    place: usize,
+    next: usize,
+}
+
+#[pymethods]
+impl FollowedChannel {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Vec<Read<'py>>>> {
+        while let Some(given) = self.following.next(py, self.run.get(), self.next, None)? {
+            // Also where it cannot be read: whoever goes on gets the next.
+            self.next += 1;
+            if given.kind == Kind::Channels {
+                let place = self.place;
+                let read = |run: &Run, frame: usize| {
+                    let channel = channel(run, place);
+                    let segments = channel.read(&Select::Frames(frame..frame + 1));
+                    Ok((channel.info().clone(), segments.map_err(python_error)?))
+                };
+                let (info, segments) = py.detach(|| self.following.with(given, read))?;
+                return arrays(py, &info, segments).map(Some);
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -151,10 +188,33 @@ pub(crate) fn sample_times(
     let rate =
         SampleRate::new(num, den).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let times = py.detach(|| {
-        let time = |index: u64| i64::try_from(rate.time_ns(first.saturating_add(index)));
-        (0..count as u64).map(|index| time(index).unwrap_or(i64::MAX)).collect()
+        let times = rate.times_ns(first).map(|time| i64::try_from(time).unwrap_or(i64::MAX));
+        let mut all = Vec::with_capacity(count);
+        all.extend(times.take(count));
+        all
     });
     Ok(owned(py, times))
+}
+
+/// Segments as arrays that own their memory.
+fn arrays<'py>(
+    py: Python<'py>,
+    info: &ChannelInfo,
+    segments: Vec<Segment>,
+) -> PyResult<Vec<Read<'py>>> {
+    let array = |segment: Segment| {
+        let bytes = PyArray1::from_vec(py, segment.bytes);
+        let values = bytes.call_method1("view", (numpy_name(info.dtype),))?;
+        let values = if info.shape.is_empty() {
+            values
+        } else {
+            let shape: Vec<u64> =
+                std::iter::once(segment.samples).chain(info.shape.iter().copied()).collect();
+            values.call_method1("reshape", (shape,))?
+        };
+        Ok((segment.first_sample, segment.start_ns, values))
+    };
+    segments.into_iter().map(array).collect()
 }
 
 fn select(kind: &str, first: u64, last: u64) -> PyResult<Select> {

@@ -28,14 +28,13 @@ pub(crate) struct Fragments {
 }
 
 impl Fragments {
-    /// All rows of one frame's column.
+    /// All rows of one frame's column; `about` says what source it is of.
     pub(crate) fn of_frame(
         py: Python<'_>,
-        (run, source): (&Run, SourceId),
+        (source, payload): (String, Option<PayloadType>),
         part: FragmentRows,
     ) -> PyResult<Self> {
         let memory = Memory::new(py, Kept::Column(part.column))?;
-        let (source, payload) = about(run, source);
         Ok(Self { source, payload, memory, rows: part.rows })
     }
 
@@ -192,7 +191,7 @@ pub(crate) fn row_of(index: isize, rows: usize) -> PyResult<usize> {
 }
 
 /// Name and type of a source.
-fn about(run: &Run, source: SourceId) -> (String, Option<PayloadType>) {
+pub(crate) fn about(run: &Run, source: SourceId) -> (String, Option<PayloadType>) {
     let schema = &run.header().schema;
     let id = schema.column(Some(source), &ColumnKind::FragmentPayload);
     let column = schema.columns.iter().find(|column| Some(column.id) == id);

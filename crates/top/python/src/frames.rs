@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use catchment_model::SourceId;
 use catchment_storage::{FragmentRows, FrameEvents, Run};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
 use crate::errors::python_error;
-use crate::fragments::{Fragments, row_of};
-use crate::run::{SourceKey, find_source};
+use crate::follow::{Following, Kind, Origin};
+use crate::fragments::{Fragments, about, row_of};
+use crate::run::{PyRun, SourceKey, find_source};
 use crate::views::{Kept, Memory};
 
 /// The frames of a run: a sequence of `Frame`, read one at a time.
@@ -31,7 +31,8 @@ impl Frames {
     }
 
     fn __getitem__(&self, py: Python<'_>, index: isize) -> PyResult<Frame> {
-        Frame::read(py, &self.run, row_of(index, self.__len__())?)
+        let index = row_of(index, self.__len__())?;
+        Frame::read(py, Origin::Run(Arc::clone(&self.run), index))
     }
 
     fn __iter__(&self) -> FrameIterator {
@@ -48,23 +49,31 @@ impl Frames {
 /// `frame[source]`, by name or number, gives the source's fragments, as views without a copy.
 #[pyclass(frozen, module = "catchment")]
 pub(crate) struct Frame {
-    run: Arc<Run>,
+    origin: Origin,
     index: usize,
+    key_first: u64,
+    key_last: u64,
     events: Arc<FrameEvents>,
     memory: Py<Memory>,
 }
 
 impl Frame {
-    fn read(py: Python<'_>, run: &Arc<Run>, index: usize) -> PyResult<Self> {
-        let events = py.detach(|| run.events(index)).map_err(python_error)?;
+    fn read(py: Python<'_>, origin: Origin) -> PyResult<Self> {
+        let read = |run: &Run, index: usize| {
+            let events = run.events(index).map_err(python_error)?;
+            let info = run.frames()[index].summary.info;
+            Ok((index, info, events))
+        };
+        let (index, info, events) = py.detach(|| origin.with(read))?;
         let memory = Memory::new(py, Kept::Events(Arc::clone(&events)))?;
-        Ok(Self { run: Arc::clone(run), index, events, memory })
+        let (key_first, key_last) = (info.key_first, info.key_last);
+        Ok(Self { origin, index, key_first, key_last, events, memory })
     }
 }
 
 #[pymethods]
 impl Frame {
-    /// The frame's place in the run, from 0.
+    /// The frame's place in the run when it was read, from 0.
     #[getter]
     fn index(&self) -> usize {
         self.index
@@ -94,15 +103,19 @@ impl Frame {
     }
 
     fn __getitem__(&self, py: Python<'_>, source: SourceKey) -> PyResult<Fragments> {
-        let id: SourceId = find_source(&self.run, &source)?;
-        let (run, frame) = (&self.run, self.index);
-        let column = py.detach(|| run.fragments(frame, id)).map_err(python_error)?;
-        let rows = 0..column.rows();
-        Fragments::of_frame(py, (run, id), FragmentRows { frame, rows, column })
+        let read = |run: &Run, frame: usize| {
+            let id = find_source(run, &source)?;
+            let column = run.fragments(frame, id).map_err(python_error)?;
+            let rows = 0..column.rows();
+            Ok((about(run, id), FragmentRows { frame, rows, column }))
+        };
+        let (about, rows) = py.detach(|| self.origin.with(read))?;
+        Fragments::of_frame(py, about, rows)
     }
 
     fn __contains__(&self, source: &Bound<'_, PyAny>) -> bool {
-        source.extract().is_ok_and(|source: SourceKey| find_source(&self.run, &source).is_ok())
+        let Ok(name) = source.extract::<SourceKey>() else { return false };
+        source.py().detach(|| self.origin.with(|run, _| find_source(run, &name))).is_ok()
     }
 
     fn __iter__(&self) -> PyResult<()> {
@@ -111,9 +124,8 @@ impl Frame {
     }
 
     fn __repr__(&self) -> String {
-        let info = &self.run.frames()[self.index].summary.info;
         let (index, events) = (self.index, self.events.len());
-        let (first, last) = (info.key_first, info.key_last);
+        let (first, last) = (self.key_first, self.key_last);
         format!("<catchment.Frame {index}: {events} events, keys {first} to {last}>")
     }
 }
@@ -135,8 +147,41 @@ impl FrameIterator {
         if self.next == self.run.frames().len() {
             return Ok(None);
         }
-        let frame = Frame::read(py, &self.run, self.next)?;
+        let frame = Frame::read(py, Origin::Run(Arc::clone(&self.run), self.next))?;
         self.next += 1;
         Ok(Some(frame))
+    }
+}
+
+/// Iterates over the frames of a run that is followed; waits for the next, until the run has ended.
+#[pyclass(module = "catchment._native")]
+pub(crate) struct FollowedFrames {
+    run: Py<PyRun>,
+    following: Arc<Following>,
+    next: usize,
+}
+
+impl FollowedFrames {
+    pub(crate) fn new(run: Py<PyRun>, following: Arc<Following>) -> Self {
+        Self { run, following, next: 0 }
+    }
+}
+
+#[pymethods]
+impl FollowedFrames {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Frame>> {
+        while let Some(given) = self.following.next(py, self.run.get(), self.next, None)? {
+            // Also where it cannot be read: whoever goes on gets the next.
+            self.next += 1;
+            if given.kind == Kind::Events {
+                let origin = Origin::Followed(Arc::clone(&self.following), given);
+                return Frame::read(py, origin).map(Some);
+            }
+        }
+        Ok(None)
     }
 }

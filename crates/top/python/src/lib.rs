@@ -1,14 +1,16 @@
 //! The Python package catchment: its native module.
 //!
 //! `run.rs` is a run and its sources, `events.rs`, `frames.rs` and `fragments.rs` what they hold,
-//! `ledger.rs` the books; `catalog.rs` is the catalogue of runs; `views.rs` is the one place where memory becomes a numpy array. The
-//! interpreter's lock is released while files are read and columns decompressed.
+//! `ledger.rs` the books; `follow.rs` hands out the frames of a run that is written; `catalog.rs` is the
+//! catalogue of runs; `views.rs` is the one place where memory becomes a numpy array. The interpreter's
+//! lock is released while files are read and columns decompressed.
 
 mod catalog;
 mod channels;
 mod codecs;
 mod errors;
 mod events;
+mod follow;
 mod fragments;
 mod frames;
 mod ledger;

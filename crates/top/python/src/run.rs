@@ -1,12 +1,13 @@
 //! A run and its sources.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use catchment_model::SourceId;
-use catchment_storage::{Follow, Run, TrendKind};
+use catchment_storage::{Run, StorageError, TrendKind};
 use numpy::PyArray1;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyDict, PyIterator, PyList};
@@ -14,8 +15,9 @@ use pyo3::types::{PyAny, PyDict, PyIterator, PyList};
 use crate::channels::{ChannelReader, channel_object, trend_columns};
 use crate::errors::{RunClosedError, UnknownChannelError, UnknownSourceError, python_error};
 use crate::events::{Events, unknown};
+use crate::follow::{Following, open_run};
 use crate::fragments::Fragments;
-use crate::frames::Frames;
+use crate::frames::{FollowedFrames, Frames};
 use crate::ledger::{RunLedger, of_run};
 use crate::views::{Kept, Memory};
 
@@ -31,16 +33,56 @@ pub(crate) struct PyRun {
     events: PyOnceLock<Py<Events>>,
     ledger: PyOnceLock<Py<RunLedger>>,
     config: PyOnceLock<Py<PyDict>>,
-    /// Looks for what is written behind what is known, where the run is followed.
-    follow: Option<Mutex<Follow>>,
+    cache_bytes: Option<usize>,
+    /// Hands out what is written, where the run is followed.
+    following: Option<Arc<Following>>,
+    /// That one's version when `run` was brought up to date.
+    version: AtomicUsize,
 }
 
 impl PyRun {
-    /// The run, unless it was closed.
+    /// The run, unless it was closed. Of one that is followed: as far as frames were handed out, at
+    /// least.
     pub(crate) fn run(&self) -> PyResult<Arc<Run>> {
+        if let Some(following) = &self.following
+            && following.version() != self.version.load(Ordering::Acquire)
+        {
+            Python::attach(|py| py.detach(|| self.bring_up_to_date())).map_err(python_error)?;
+        }
         let run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
-        let closed = || RunClosedError::new_err(format!("{} was closed", self.path.display()));
-        run.as_ref().map(Arc::clone).ok_or_else(closed)
+        run.as_ref().map(Arc::clone).ok_or_else(|| self.closed())
+    }
+
+    /// An error if the run was closed.
+    pub(crate) fn check_open(&self) -> PyResult<()> {
+        let run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        if run.is_some() { Ok(()) } else { Err(self.closed()) }
+    }
+
+    /// What hands out the frames of a run that is followed.
+    pub(crate) fn following(&self) -> PyResult<&Arc<Following>> {
+        let message = "the run is not followed: open it with follow=True";
+        self.following.as_ref().ok_or_else(|| PyValueError::new_err(message))
+    }
+
+    fn closed(&self) -> PyErr {
+        RunClosedError::new_err(format!("{} was closed", self.path.display()))
+    }
+
+    /// Takes up what was written. Opens the run anew only where somebody still reads what it was.
+    fn bring_up_to_date(&self) -> Result<(), StorageError> {
+        // Asked before: what is handed out meanwhile is looked for again.
+        let version = self.following.as_ref().map_or(0, |following| following.version());
+        let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(run) = run.as_mut() else { return Ok(()) };
+        match Arc::get_mut(run) {
+            Some(run) => {
+                run.refresh()?;
+            }
+            None => *run = Arc::new(open_run(&self.path, self.cache_bytes)?),
+        }
+        self.version.store(version, Ordering::Release);
+        Ok(())
     }
 }
 
@@ -118,7 +160,7 @@ impl PyRun {
             "minute" => TrendKind::Minute,
             other => {
                 let message = format!("expected \"second\" or \"minute\", got \"{other}\"");
-                return Err(pyo3::exceptions::PyValueError::new_err(message));
+                return Err(PyValueError::new_err(message));
             }
         };
         trend_columns(py, &*self.run()?, name, kind)
@@ -151,70 +193,29 @@ impl PyRun {
     /// Looks for what was written since the run was opened. `frames`, channels and events are then
     /// those of the longer run; what was read before stays.
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
-        self.run()?;
-        let opened = py.detach(|| Run::open(&self.path)).map_err(python_error)?;
-        let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
-        if run.is_some() {
-            *run = Some(Arc::new(opened));
-        }
-        Ok(())
+        self.check_open()?;
+        py.detach(|| self.bring_up_to_date()).map_err(python_error)
     }
 
     /// Waits until frames are written, for a run that is followed: True when there are more than
     /// before, False when `timeout` seconds have passed or the run has ended.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        let following = self.following()?;
         let seen = frame_count(&*self.run()?);
-        Ok(self._grown(py, seen, timeout)? > seen)
-    }
-
-    /// How many frames there are, once they are more than `seen`, the time is over, or the run has
-    /// ended.
-    fn _grown(&self, py: Python<'_>, seen: usize, timeout: Option<f64>) -> PyResult<usize> {
-        let Some(follow) = &self.follow else {
-            let message = "the run is not followed: open it with follow=True";
-            return Err(pyo3::exceptions::PyValueError::new_err(message));
-        };
-        let begun = Instant::now();
-        loop {
-            let known = frame_count(&*self.run()?);
-            let over = timeout.is_some_and(|timeout| begun.elapsed().as_secs_f64() >= timeout);
-            if known > seen || over {
-                return Ok(known);
-            }
-            py.check_signals()?;
-            let (grown, ended) = py
-                .detach(|| {
-                    let mut follow = follow.lock().unwrap_or_else(PoisonError::into_inner);
-                    let mut grown = follow.next_within(FOLLOW_ROUND)?.is_some();
-                    while follow.try_next()?.is_some() {
-                        grown = true;
-                    }
-                    Ok((grown, follow.ended()))
-                })
-                .map_err(python_error)?;
-            if grown {
-                self.refresh(py)?;
-            } else if ended {
-                return Ok(frame_count(&*self.run()?));
-            }
-        }
+        Ok(following.next(py, self, seen, timeout)?.is_some())
     }
 
     #[getter]
     fn _follows(&self) -> bool {
-        self.follow.is_some()
-    }
-
-    fn _known_frames(&self) -> PyResult<Frames> {
-        Ok(Frames::new(self.run()?))
+        self.following.is_some()
     }
 
     /// The events.
     #[getter]
     fn events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Events>> {
         let run = self.run()?;
-        if self.follow.is_some() {
+        if self.following.is_some() {
             // The run grows: what was true of it is not kept.
             return Bound::new(py, Events::new(run));
         }
@@ -227,7 +228,7 @@ impl PyRun {
     #[getter]
     fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, RunLedger>> {
         let run = self.run()?;
-        if self.follow.is_some() {
+        if self.following.is_some() {
             return Bound::new(py, of_run(py, &run)?);
         }
         let ledger = self.ledger.get_or_try_init(py, || Py::new(py, of_run(py, &run)?))?;
@@ -254,11 +255,12 @@ impl PyRun {
     /// The frames of events: what the run was written in, some megabytes each. The way to read much.
     /// Of a run that is followed: an iterator that waits for the next, until the run has ended.
     fn frames<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let frames = slf.get()._known_frames()?;
-        if slf.get().follow.is_some() {
-            return slf.py().import("catchment._follow")?.call_method1("frames", (slf,));
+        let run = slf.get().run()?;
+        if let Some(following) = &slf.get().following {
+            let frames = FollowedFrames::new(slf.clone().unbind(), Arc::clone(following));
+            return Ok(Bound::new(slf.py(), frames)?.into_any());
         }
-        Ok(Bound::new(slf.py(), frames)?.into_any())
+        Ok(Bound::new(slf.py(), Frames::new(run))?.into_any())
     }
 
     /// Closes the files. What was read stays.
@@ -347,31 +349,26 @@ pub(crate) fn open(
     follow: bool,
     cache_bytes: Option<usize>,
 ) -> PyResult<PyRun> {
-    let opened = py.detach(|| match cache_bytes {
-        Some(bytes) => Run::open_with_cache(&path, bytes),
-        None => Run::open(&path),
+    let opened = py.detach(|| {
+        // Before the run is opened: that one then has all that was handed out.
+        let following = if follow {
+            Some(Arc::new(Following::new(open_run(&path, cache_bytes)?)?))
+        } else {
+            None
+        };
+        open_run(&path, cache_bytes).map(|run| (following, run))
     });
-    // Begins before the run was opened a first time: a frame is then rather seen twice than never.
-    let follow = if follow {
-        let follow = py.detach(|| Follow::open(&path, FOLLOW_POLL)).map_err(python_error)?;
-        Some(Mutex::new(follow))
-    } else {
-        None
-    };
-    let run = Mutex::new(Some(Arc::new(opened.map_err(python_error)?)));
+    let (following, run) = opened.map_err(python_error)?;
+    let version = AtomicUsize::new(following.as_ref().map_or(0, |following| following.version()));
+    let run = Mutex::new(Some(Arc::new(run)));
     let (events, ledger, config) = (PyOnceLock::new(), PyOnceLock::new(), PyOnceLock::new());
-    Ok(PyRun { path, run, events, ledger, config, follow })
+    Ok(PyRun { path, run, events, ledger, config, cache_bytes, following, version })
 }
 
 /// Frames of events and of channels.
 fn frame_count(run: &Run) -> usize {
     run.frames().len() + run.channel_frames().len()
 }
-
-/// How often a run that is followed is looked at.
-const FOLLOW_POLL: Duration = Duration::from_millis(20);
-/// How long Python's signals may wait.
-const FOLLOW_ROUND: Duration = Duration::from_millis(100);
 
 /// A source by its name or its number.
 #[derive(FromPyObject)]

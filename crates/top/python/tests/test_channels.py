@@ -245,15 +245,20 @@ def test_the_references_are_virtual_arrays(generated: Generated, tmp_path: Path)
 
 
 def test_the_codec_for_is_found_by_plain_xarray(generated: Generated, tmp_path: Path) -> None:
+    """In a process that does not import this package, so that its entry points are what is used."""
     references = tmp_path / "for.refs.json"
     chosen = ["--channels", "L1:STATE-0001", "--output", str(references)]
     catchment_command("refs", str(generated.path), *chosen)
-    with (
-        xr.open_dataset(
-            "reference://",
-            engine="zarr",
-            backend_kwargs={"consolidated": False, "storage_options": {"fo": str(references)}},
-        ) as data,
-        catchment.open(generated.path) as run,
-    ):
-        np.testing.assert_array_equal(data["L1:STATE-0001"], run["L1:STATE-0001"].numpy())
+    said = json.loads(references.read_text())["refs"]["L1:STATE-0001/.zarray"]
+    assert "catchment" in said, "the codec for is in use"
+    plain = tmp_path / "plain.npy"
+    script = (
+        "import sys, numpy as np, xarray as xr\n"
+        "assert 'catchment' not in sys.modules\n"
+        "store = {'consolidated': False, 'storage_options': {'fo': sys.argv[1]}}\n"
+        "data = xr.open_dataset('reference://', engine='zarr', backend_kwargs=store)\n"
+        "np.save(sys.argv[2], data['L1:STATE-0001'].to_numpy())\n"
+    )
+    subprocess.run([sys.executable, "-c", script, references, plain], check=True)
+    with catchment.open(generated.path) as run:
+        np.testing.assert_array_equal(np.load(plain), run["L1:STATE-0001"].numpy())

@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 import catchment
+from fixtures import catchment_command
 
 BIN = Path(sys.executable).parent
 START_S = 1_400_000_000
@@ -111,6 +112,25 @@ def test_files_of_gwpy_become_a_run(made: tuple[Path, dict[str, NDArray[Any]]]) 
             assert (first.start_ns, second.start_ns) == (GPS_NS, GPS_NS + 20 * 10**9)
             np.testing.assert_array_equal(first.data, array[: 8 * rate])
             np.testing.assert_array_equal(second.data, array[20 * rate :])
+
+
+def test_trends_of_a_run_in_gps_time_have_its_dates(
+    made: tuple[Path, dict[str, NDArray[Any]]], tmp_path: Path
+) -> None:
+    folder, arrays = made
+    convert(str(folder), str(tmp_path / "run"))
+    catchment_command("trend", str(tmp_path / "run"))
+    with catchment.open(tmp_path / "run") as run:
+        trend = run.trend("X1:COUNT")
+        assert trend is not None
+        assert trend.time_scale == "gps"
+        frame = trend.pandas()
+        seconds = [*range(8), *range(20, 28)]
+        begin = np.datetime64("1980-01-06", "ns") + np.timedelta64(GPS_NS, "ns")
+        expected = [begin + np.timedelta64(second, "s") for second in seconds]
+        assert frame.index.to_numpy().tolist() == np.array(expected).tolist()
+        assert frame.index[0] == run["X1:COUNT"].pandas().index[0]
+        assert frame["max"].to_numpy()[0] == arrays["X1:COUNT"][:256].max()
 
 
 @pytest.mark.parametrize("zlib", ["0", "2"])

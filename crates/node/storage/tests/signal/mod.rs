@@ -150,12 +150,13 @@ impl Signal {
     }
 }
 
-/// Writes a frame of 10 samples of `fast` with these spans.
-pub fn write_one(writer: &mut RunWriter, spans: &[Span]) -> Result<(), StorageError> {
+/// Writes a frame of 10 samples of `fast` with these spans and bytes of this value.
+pub fn write_one(writer: &mut RunWriter, spans: &[Span], byte: u8) -> Result<(), StorageError> {
     let (start_ns, end_ns) = (START_S * NS, (START_S + FRAME_S) * NS);
     let info = writer.run().schema.columns.iter().find_map(ChannelInfo::of).expect("a channel");
     let first_sample = info.rate.first_sample_at(start_ns);
-    let samples = ColumnData::Raw(&[0; 40]);
+    let bytes = [byte; 40];
+    let samples = ColumnData::Raw(&bytes);
     let columns = vec![ChannelColumn { id: info.id, first_sample, spans, samples }];
     writer.write_channels(ChannelFrame {
         start_ns,

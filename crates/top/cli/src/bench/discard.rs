@@ -46,7 +46,7 @@ pub(crate) fn most(bench: &mut Bench<'_>, load: Load) -> anyhow::Result<Discarde
         return Ok(middle(flat_out));
     }
     let start_hz = median(flat_out.iter().map(|one| one.sent_hz)) * 0.95;
-    let plan = Plan { start_hz, step: 1.15, halvings: 3, confirmations: 3 };
+    let plan = Plan { start_hz, most_hz: 10e6, step: 1.15, halvings: 3, confirmations: 3 };
     let found = highest(plan, |hz| {
         bench.now(format!("receive and discard, {}, {hz:.0} Hz", load.name()))?;
         let one = once(bench, load, Rate(Some(hz)))?;

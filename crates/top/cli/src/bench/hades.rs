@@ -93,7 +93,13 @@ fn highest_of(bench: &mut Bench<'_>, load: Load, start_hz: f64) -> anyhow::Resul
         let point = measure(bench, load, Rate(Some(1_000.0)), bench.seconds())?;
         return Ok(Highest { load: name, rounds: vec![point], failed: None });
     }
-    let plan = Plan { start_hz, step: 1.2, halvings: 3, confirmations: bench.repeats() as u32 };
+    let plan = Plan {
+        start_hz,
+        most_hz: 10e6,
+        step: 1.2,
+        halvings: 3,
+        confirmations: bench.repeats() as u32,
+    };
     let mut failures: Vec<Point> = Vec::new();
     let found = highest(plan, |hz| {
         bench.now(format!("highest rate, {name}, {hz:.0} Hz"))?;

@@ -41,9 +41,9 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let seconds = if bench.quick { 1.0 } else { 10.0 };
     let load = Load { seconds, frame_bytes, ..Load::new() };
     let plan = if bench.quick {
-        Plan { start_hz: 10e6, step: 64.0, halvings: 0, confirmations: 1 }
+        Plan { start_hz: 10e6, most_hz: 10e6, step: 64.0, halvings: 0, confirmations: 1 }
     } else {
-        Plan { start_hz: 500e6, step: 1.2, halvings: 3, confirmations: 3 }
+        Plan { start_hz: 500e6, most_hz: 10e9, step: 1.2, halvings: 3, confirmations: 3 }
     };
     let mut attempt = |rate: f64, follow: bool| {
         let with = if follow { ", followed" } else { "" };

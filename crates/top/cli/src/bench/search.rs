@@ -7,6 +7,8 @@ use std::ops::ControlFlow;
 pub(crate) struct Plan {
     /// The first rate to try.
     pub(crate) start_hz: f64,
+    /// No higher rate is tried.
+    pub(crate) most_hz: f64,
     /// The factor between tries on the way up.
     pub(crate) step: f64,
     /// How often the gap between what was and was not reached is halved.
@@ -39,7 +41,7 @@ pub(crate) fn highest<T, E>(
     let mut bad = None;
     let mut rate = plan.start_hz;
     let lowest = plan.start_hz / 16.0;
-    while rate >= lowest && rate <= RATE_HZ_MAX {
+    while rate >= lowest && rate <= plan.most_hz {
         let reached = reaches(rate)?;
         let side = if reached { &mut good } else { &mut bad };
         *side = Some(rate);
@@ -94,13 +96,12 @@ pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-const RATE_HZ_MAX: f64 = 10e6;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PLAN: Plan = Plan { start_hz: 1_000.0, step: 1.25, halvings: 4, confirmations: 3 };
+    const PLAN: Plan =
+        Plan { start_hz: 1_000.0, most_hz: 1e7, step: 1.25, halvings: 4, confirmations: 3 };
 
     fn search(limit_hz: f64, disturbed: &[usize]) -> Option<f64> {
         let mut tries = 0;

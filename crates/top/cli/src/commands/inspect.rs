@@ -258,7 +258,11 @@ fn say_verified(report: &VerifyReport, out: &mut Out) -> anyhow::Result<()> {
     for problem in report.problems.iter().take(20) {
         let place: Vec<String> = [
             problem.frame.map(|frame| format!("frame {frame}")),
-            problem.column.clone(),
+            problem.column.as_ref().map(|kind| match &problem.channel {
+                // Its kind is "channel".
+                Some(name) => format!("{kind} {name}"),
+                None => kind.clone(),
+            }),
             problem.source.as_ref().map(|source| format!("source {source}")),
         ]
         .into_iter()

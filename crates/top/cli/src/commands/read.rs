@@ -158,7 +158,7 @@ fn read_channels(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Resu
     if arguments.follow {
         follow(run, |run, followed| {
             let Followed::Channels(frame) = followed else { return Ok(()) };
-            let select = Select::Frames(frame..frame + 1);
+            let select = Select::FrameSamples(frame, channels.samples_at(&arguments.time));
             channels.check(run, &select)?;
             channels.read(run, &select, rows.as_mut())?;
             rows.flush()

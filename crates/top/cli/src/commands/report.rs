@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::output::{Exit, Out, grouped};
 use crate::session::{Recording, Sockets, fault};
-use crate::view::{has_slices, loss_reasons, percent_of};
+use crate::view::{has_slices, loss_reasons, percent_of, trend_warnings};
 
 /// A recording in figures.
 #[derive(Debug, Serialize)]
@@ -99,7 +99,7 @@ impl Summary {
             books: Books::of(&last.ledger),
             cpu_percent: recording.busy.iter().map(percent).collect(),
             fills: last.fills.clone(),
-            warnings: last.warnings.clone(),
+            warnings: last.warnings.iter().cloned().chain(trend_warnings(&last.counts)).collect(),
             sockets: recording.sockets,
             malformed: last.malformed.as_ref().map(|packet| Malformed {
                 source: recording.source_name(packet.source),

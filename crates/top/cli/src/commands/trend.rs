@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
-use catchment_storage::{Codings, ColumnCoding, Run, TrendKind, TrendOptions, make_trends};
+use catchment_storage::{
+    Codings, ColumnCoding, EXTENSION, Run, TrendKind, TrendOptions, make_trends, replace_trends,
+};
 
-use crate::output::{Exit, Out, UsageError, progress};
+use crate::output::{Exit, Out, UsageError, grouped, progress};
 
 /// Computes mean, minimum, maximum, rms and count of every channel, per second and per minute, into
-/// RUN/trends.
+/// RUN/trends. Exits with 3 if samples came too late to be in them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A run's folder
@@ -15,23 +17,33 @@ pub(crate) struct Arguments {
     /// How columns are compressed: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec, for, auto
     #[arg(long, default_value = "auto")]
     codec: ColumnCoding,
-    /// Delete the channels' trends that are there first, such as those of a recorder that was killed
-    /// before the last of them were in files. Those of the recorder's own counters stay
+    /// Make them anew where there are some, such as those of a recorder that was killed before the
+    /// last of them were in files. The old ones stay until the new ones are whole; those of the
+    /// recorder's own counters are not touched
     #[arg(long)]
     replace: bool,
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let run = Run::open(&arguments.path)?;
-    if arguments.replace {
-        replace(&run)?;
+    match arguments.replace {
+        true if run.being_recorded() => {
+            let message = "the run is being recorded, and its trends with it";
+            anyhow::bail!(UsageError(message.into()));
+        }
+        false => refuse_where_there_are(&run)?,
+        true => {}
     }
     let options = TrendOptions { codings: Codings::new(arguments.codec) };
     let bar = progress(out, "computing trends", run.channel_frames().len() as u64);
-    let report = make_trends(&run, &options, |done, total| {
+    let at = |done: usize, total: usize| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
-    })?;
+    };
+    let report = match arguments.replace {
+        true => replace_trends(&run, &options, at)?,
+        false => make_trends(&run, &options, at)?,
+    };
     bar.finish_and_clear();
     if out.json {
         out.object(&serde_json::json!({
@@ -48,21 +60,30 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     if !report.without.is_empty() {
         out.say(format!("  without a trend: {}", report.without.join(", ")))?;
     }
-    Ok(Exit::Done)
+    if report.late_samples == 0 {
+        return Ok(Exit::Done);
+    }
+    out.say(format_args!(
+        "  too late: {} samples are in no row, since their second had been written: frames of the \
+         run overlap in time",
+        grouped(report.late_samples)
+    ))?;
+    Ok(Exit::Loss)
 }
 
-/// Deletes the trends of a run's channels.
-fn replace(run: &Run) -> anyhow::Result<()> {
-    if run.being_recorded() {
-        anyhow::bail!(UsageError("the run is being recorded, and its trends with it".into()));
-    }
+/// An error if the channels have trends.
+fn refuse_where_there_are(run: &Run) -> anyhow::Result<()> {
     for folder in [TrendKind::Second, TrendKind::Minute].map(|kind| run.trend_folder(kind)) {
-        match std::fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                let message = format!("cannot delete {}", folder.display());
-                return Err(anyhow::Error::new(error).context(message));
-            }
-            _ => {}
+        // One that is not there, or cannot be listed, is met again when trends are made.
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let mut paths = entries.map(|entry| entry.path());
+        // Files of trends, or tails of them.
+        if paths.any(|path| path.is_dir() || path.extension().is_some_and(|ext| ext == EXTENSION)) {
+            anyhow::bail!(
+                "{} has trends already: a run that was recorded has them from its recorder. \
+                 --replace makes them anew",
+                folder.display()
+            );
         }
     }
     Ok(())

@@ -41,6 +41,12 @@ impl Channels {
         Ok(Self { places, infos })
     }
 
+    /// The numbers of samples in a range of time.
+    pub(crate) fn samples_at(&self, time_ns: &Range<u64>) -> Range<u64> {
+        let rate = self.infos[0].rate;
+        rate.first_sample_at(time_ns.start)..rate.first_sample_at(time_ns.end)
+    }
+
     /// Refuses channels that have not the same samples in a range: to be asked before anything is
     /// written.
     pub(crate) fn check(&self, run: &Run, select: &Select) -> anyhow::Result<()> {
@@ -67,19 +73,27 @@ impl Channels {
         rows: &mut dyn Rows,
     ) -> anyhow::Result<()> {
         let first = run.channel_at(self.places[0]).context("a run keeps its channels")?;
-        for piece in first.pieces_in(select)? {
-            let mut from = piece.first_sample;
-            while from < piece.end_sample() {
-                let to = piece.end_sample().min(from + ROWS_MAX);
-                let read = run.read_many(&self.places, &Select::Samples(from..to))?;
-                let mut columns = Vec::with_capacity(read.len());
-                for segments in read {
-                    let mut bytes = Vec::new();
-                    segments.iter().for_each(|segment| bytes.extend_from_slice(&segment.bytes));
-                    columns.push(bytes);
+        let pieces = first.pieces_in(select)?;
+        let pieces =
+            pieces.iter().map(|piece| (piece.frame, piece.first_sample..piece.end_sample()));
+        for (frame, samples) in portions(pieces) {
+            let select = Select::FrameSamples(frame, samples);
+            let mut read: Vec<_> =
+                run.read_many(&self.places, &select)?.into_iter().map(Vec::into_iter).collect();
+            while let Some(segment) = read[0].next() {
+                let samples = segment.first_sample..segment.first_sample + segment.samples;
+                let mut columns = vec![segment.bytes];
+                for (segments, info) in read.iter_mut().zip(&self.infos).skip(1) {
+                    let same = segments.next().filter(|other| {
+                        (other.first_sample, other.samples)
+                            == (samples.start, samples.end - samples.start)
+                    });
+                    let other = same.with_context(|| {
+                        format!("{} has other samples in a frame than others", info.name)
+                    })?;
+                    columns.push(other.bytes);
                 }
-                rows.rows(&self.infos, from..to, columns)?;
-                from = to;
+                rows.rows(&self.infos, samples, columns)?;
             }
         }
         Ok(())
@@ -154,6 +168,28 @@ impl Channels {
     }
 }
 
+/// What is read at a time: a frame's pieces as far as they go together, and parts of long ones.
+fn portions(pieces: impl IntoIterator<Item = (usize, Range<u64>)>) -> Vec<(usize, Range<u64>)> {
+    let mut portions: Vec<(usize, Range<u64>)> = Vec::new();
+    for (frame, piece) in pieces {
+        if let Some((last, samples)) = portions.last_mut()
+            && *last == frame
+            && piece.start >= samples.end
+            && piece.end - samples.start <= ROWS_MAX
+        {
+            samples.end = piece.end;
+            continue;
+        }
+        let mut from = piece.start;
+        while from < piece.end {
+            let to = piece.end.min(from.saturating_add(ROWS_MAX));
+            portions.push((frame, from..to));
+            from = to;
+        }
+    }
+    portions
+}
+
 /// Which samples are there: ranges that do not touch.
 fn samples_of(pieces: &[Piece]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -199,8 +235,9 @@ impl Rows for Csv<'_> {
         columns: Vec<Vec<u8>>,
     ) -> anyhow::Result<()> {
         let mut text = String::new();
-        for (row, sample) in samples.enumerate() {
-            write!(text, "{}", infos[0].rate.time_ns(sample))?;
+        let times = infos[0].rate.times_ns(samples.start).take(length(&samples));
+        for (row, time) in times.enumerate() {
+            write!(text, "{time}")?;
             for (info, bytes) in infos.iter().zip(&columns) {
                 let sample_bytes = info.sample_bytes() as usize;
                 let size = sample_bytes / elements(info);
@@ -247,10 +284,11 @@ impl Rows for NpyPair {
     fn rows(
         &mut self,
         infos: &[ChannelInfo],
-        mut samples: Range<u64>,
+        samples: Range<u64>,
         columns: Vec<Vec<u8>>,
     ) -> anyhow::Result<()> {
-        samples.try_for_each(|sample| self.times.numbers(&[infos[0].rate.time_ns(sample)]))?;
+        let mut times = infos[0].rate.times_ns(samples.start).take(length(&samples));
+        times.try_for_each(|time| self.times.numbers(&[time]))?;
         Ok(columns.iter().try_for_each(|bytes| self.samples.bytes(bytes))?)
     }
 
@@ -274,8 +312,8 @@ impl Rows for ArrowTable {
         // Arrow counts from 1970 and knows no scale: its name stands in the columns' metadata.
         let since_1970 = infos[0].time_scale.epoch_ns();
         let rate = infos[0].rate;
-        let time = |sample| rate.time_ns(sample).saturating_add(since_1970);
-        let mut arrays = vec![arrow::times(samples.map(time))];
+        let times = rate.times_ns(samples.start).take(length(&samples));
+        let mut arrays = vec![arrow::times(times.map(|time| time.saturating_add(since_1970)))];
         for (field, bytes) in self.schema.fields()[1..].iter().zip(columns) {
             arrays.push(arrow::array(field.data_type(), bytes)?);
         }
@@ -285,6 +323,10 @@ impl Rows for ArrowTable {
     fn finish(self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
         Ok(vec![self.file.finish()?])
     }
+}
+
+fn length(samples: &Range<u64>) -> usize {
+    (samples.end - samples.start) as usize
 }
 
 /// Numbers in one sample; a complex one is one.
@@ -339,6 +381,28 @@ const ROWS_MAX: u64 = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_frame_is_read_at_once_but_for_long_pieces_and_what_it_shares_with_others() {
+        let pieces = [
+            (0, 0..100),
+            (0, 150..250),
+            (0, ROWS_MAX..ROWS_MAX + 10),
+            // A clock that was set back, and one that gives the same samples again.
+            (1, 50..150),
+            (1, 50..51 + 2 * ROWS_MAX),
+        ];
+        let second = 50 + ROWS_MAX;
+        let expected = [
+            (0, 0..250),
+            (0, ROWS_MAX..ROWS_MAX + 10),
+            (1, 50..150),
+            (1, 50..second),
+            (1, second..second + ROWS_MAX),
+            (1, second + ROWS_MAX..second + ROWS_MAX + 1),
+        ];
+        assert_eq!(portions(pieces), expected);
+    }
 
     #[test]
     fn numbers_are_written_as_they_read_back() {

@@ -11,7 +11,6 @@ import numpy as np
 
 from catchment import _native
 from catchment._errors import GapError
-from catchment._follow import growths
 from catchment._optional import optional
 
 if TYPE_CHECKING:
@@ -142,11 +141,7 @@ class Channel:
         `Channel`.
         """
         kind, first, last = self._range(start, stop, samples, frames)
-        read = self._reader.read(kind, first, last)
-        return [
-            Segment(start_ns, first_sample, self._values(data, raw=raw))
-            for first_sample, start_ns, data in read
-        ]
+        return self._segments(self._reader.read(kind, first, last), raw=raw)
 
     def numpy(
         self,
@@ -169,8 +164,7 @@ class Channel:
         """Give the times of a range's samples: nanoseconds of the channel's scale, int64."""
         kind, first, last = self._range(start, stop, None, None)
         runs = self._reader.runs(kind, first, last)
-        times = [self._sample_times(first, count) for first, count in runs]
-        return np.concatenate(times) if times else np.empty(0, np.int64)
+        return self._times_of(runs)
 
     def xarray(
         self,
@@ -186,7 +180,8 @@ class Channel:
         are left out unless `gaps` says otherwise.
         """
         xarray = optional("xarray")
-        times, values = self._joined(self.segments(start, stop, raw=raw), gaps, None)
+        runs, values = self._joined(self.segments(start, stop, raw=raw), gaps, None)
+        times = self._times_of(runs)
         attributes: dict[str, object] = {
             "sample_rate": self.sample_rate,
             "time_scale": self.time_scale,
@@ -211,7 +206,8 @@ class Channel:
         pandas = optional("pandas")
         if self.shape:
             raise TypeError(f"{self.name} has samples of shape {self.shape}: pandas takes scalars")
-        times, values = self._joined(self.segments(start, stop, raw=raw), "join", None)
+        runs, values = self._joined(self.segments(start, stop, raw=raw), "join", None)
+        times = self._times_of(runs)
         index = pandas.DatetimeIndex(self._dates(times), name="time")
         series: pd.Series[Any] = pandas.Series(values, index=index, name=self.name)
         series.attrs.update({"units": self.unit, "time_scale": self.time_scale})
@@ -222,7 +218,8 @@ class Channel:
     ) -> pa.Table:
         """Read a range as a pyarrow.Table with the columns time and the channel's name."""
         pyarrow = optional("pyarrow")
-        times, values = self._joined(self.segments(start, stop, raw=raw), "join", None)
+        runs, values = self._joined(self.segments(start, stop, raw=raw), "join", None)
+        times = self._times_of(runs)
         return self._table(pyarrow, times, values)
 
     @property
@@ -255,13 +252,12 @@ class Channel:
 
     def __iter__(self) -> Iterator[Segment]:
         """All segments, a frame at a time; of a run that is followed, as they are written."""
-        run = self._reader.run_object
-        given = -1
-        for _ in growths(run) if run._follows else [None]:  # noqa: SLF001 (its native half)
-            frames = dict.fromkeys(p.frame for p in self.pieces if p.frame > given)
-            for frame in frames:
-                yield from self.segments(frames=(frame, frame + 1))
-                given = frame
+        if self._reader.run_object._follows:  # noqa: SLF001 (its native half)
+            for read in self._reader.follow():
+                yield from self._segments(read, raw=False)
+            return
+        for frame in dict.fromkeys(piece.frame for piece in self.pieces):
+            yield from self.segments(frames=(frame, frame + 1))
 
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
@@ -278,13 +274,18 @@ class Channel:
     def _time(self, sample: int) -> int:
         return sample * self.rate.denominator * 1_000_000_000 // self.rate.numerator
 
+    def _times_of(self, runs: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+        times = [self._sample_times(first, count) for first, count in runs]
+        if len(times) == 1:
+            return times[0]
+        return np.concatenate(times) if times else np.empty(0, np.int64)
+
     def _sample_times(self, first: int, count: int) -> NDArray[np.int64]:
         rate = self.rate
         return _native.sample_times(rate.numerator, rate.denominator, first, count)
 
     def _dates(self, times: NDArray[np.int64]) -> NDArray[np.datetime64]:
-        since_1970 = times + GPS_EPOCH_NS if self.time_scale == "gps" else times
-        return since_1970.view("datetime64[ns]")
+        return dates(times, self.time_scale)
 
     def _nanoseconds(self, time: Time) -> int:
         if isinstance(time, (int, np.integer)):
@@ -313,6 +314,12 @@ class Channel:
         last = 2**64 - 1 if stop is None else max(self._nanoseconds(stop), 0)
         return ("time", first, last)
 
+    def _segments(self, read: list[tuple[int, int, NDArray[Any]]], *, raw: bool) -> list[Segment]:
+        return [
+            Segment(start_ns, first_sample, self._values(data, raw=raw))
+            for first_sample, start_ns, data in read
+        ]
+
     def _values(self, data: NDArray[Any], *, raw: bool) -> NDArray[Any]:
         if raw or (self.scale is None and self.offset is None):
             return data
@@ -321,16 +328,15 @@ class Channel:
 
     def _joined(
         self, segments: Sequence[Segment], gaps: Gaps, fill: float | None
-    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Join segments to one array of times and one of values."""
+    ) -> tuple[list[tuple[int, int]], NDArray[Any]]:
+        """Join segments to one array; with it, which samples it holds: runs of first and count."""
         if not segments:
-            empty = self._values(np.empty((0, *self.shape), self.dtype), raw=False)
-            return np.empty(0, np.int64), empty
+            return [], self._values(np.empty((0, *self.shape), self.dtype), raw=False)
         whole = len(segments) == 1
         if whole or gaps == "join":
-            times = [self._sample_times(s.first_sample, len(s)) for s in segments]
+            runs = [(segment.first_sample, len(segment)) for segment in segments]
             data = [segment.data for segment in segments]
-            return (times[0], data[0]) if whole else (np.concatenate(times), np.concatenate(data))
+            return runs, data[0] if whole else np.concatenate(data)
         if gaps == "raise":
             raise GapError(f"{self.name} has {len(segments) - 1} gaps in this range")
         first = segments[0].first_sample
@@ -353,7 +359,7 @@ class Channel:
         for segment in segments:
             begin = segment.first_sample - first
             filled[begin : begin + len(segment)] = segment.data
-        return self._sample_times(first, count), filled
+        return [(first, count)], filled
 
     def _table(self, pyarrow: Any, times: NDArray[np.int64], values: NDArray[Any]) -> pa.Table:  # noqa: ANN401
         column = arrow_column(pyarrow, values)
@@ -365,6 +371,12 @@ class Channel:
         ]
         table: pa.Table = pyarrow.table([time, column], schema=pyarrow.schema(fields))
         return table
+
+
+def dates(times: NDArray[np.int64], time_scale: str) -> NDArray[np.datetime64]:
+    """Nanoseconds of a time scale as dates of that scale."""
+    since_1970 = times + GPS_EPOCH_NS if time_scale == "gps" else times
+    return since_1970.view("datetime64[ns]")
 
 
 def arrow_column(pyarrow: Any, values: NDArray[Any]) -> Any:  # noqa: ANN401

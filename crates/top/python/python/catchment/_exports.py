@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from catchment._channels import arrow_column
+from catchment._channels import arrow_column, dates
 from catchment._optional import optional
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ class Trend:
         return len(self.times)
 
     def pandas(self) -> pd.DataFrame:
-        """As a pandas.DataFrame over time."""
+        """As a pandas.DataFrame over time: dates of the channel's own time scale."""
         pandas = optional("pandas")
         frame: pd.DataFrame = pandas.DataFrame(
             {name: getattr(self, name) for name in TREND_COLUMNS},
-            index=pandas.DatetimeIndex(self.times.view("datetime64[ns]"), name="time"),
+            index=pandas.DatetimeIndex(dates(self.times, self.time_scale), name="time"),
         )
         return frame
 

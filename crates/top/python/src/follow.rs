@@ -1,0 +1,191 @@
+//! Following a run: its frames in the order in which storage's follower hands them out.
+//!
+//! One follower looks at the files of a run, and what it handed out is noted, so that each of any
+//! number of iterators gets every frame once. A frame is read from the follower's own run, which takes
+//! up what comes without opening files anew. Places in a run move when a file in the middle grows:
+//! what is noted is the file's index and the frame's place in that file, 16 bytes per frame.
+//!
+//! Locks are taken without the interpreter's, so that neither waits for the other.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use catchment_storage::{Follow, Followed, Run, StorageError};
+use pyo3::prelude::*;
+
+use crate::errors::{FileError, python_error};
+use crate::run::PyRun;
+
+/// A run that is followed.
+pub(crate) struct Following {
+    state: RwLock<State>,
+    /// Rises whenever the run has changed.
+    version: AtomicUsize,
+}
+
+struct State {
+    follow: Follow,
+    /// What was handed out, in this order.
+    given: Vec<Given>,
+}
+
+/// A frame that was handed out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    pub(crate) kind: Kind,
+    file_index: u32,
+    index: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Events,
+    Channels,
+}
+
+/// Where a frame is read from.
+pub(crate) enum Origin {
+    /// A run as it was when it was asked for the frame at that place.
+    Run(Arc<Run>, usize),
+    /// A run that moves on.
+    Followed(Arc<Following>, Given),
+}
+
+enum Looked {
+    Came(Given),
+    NotYet,
+    Ended,
+}
+
+impl Following {
+    /// Follows a run; the frames that are there are handed out already.
+    pub(crate) fn new(run: Run) -> Result<Self, StorageError> {
+        let follow = Follow::new(run, POLL);
+        let state = RwLock::new(State { follow, given: Vec::new() });
+        let following = Self { state, version: AtomicUsize::new(0) };
+        following.look(usize::MAX)?;
+        Ok(following)
+    }
+
+    /// Another number than before: frames have been handed out since, or the run has ended.
+    pub(crate) fn version(&self) -> usize {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The frame that is, or will be, handed out at that place, from 0. Waits for it; `None`: the run
+    /// has ended, or the time is over.
+    pub(crate) fn next(
+        &self,
+        py: Python<'_>,
+        run: &PyRun,
+        at: usize,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<Given>> {
+        let begun = Instant::now();
+        loop {
+            run.check_open()?;
+            py.check_signals()?;
+            match py.detach(|| self.look(at)).map_err(python_error)? {
+                Looked::Came(given) => return Ok(Some(given)),
+                Looked::Ended => return Ok(None),
+                Looked::NotYet => {}
+            }
+            if timeout.is_some_and(|timeout| begun.elapsed().as_secs_f64() >= timeout) {
+                return Ok(None);
+            }
+            py.detach(|| std::thread::sleep(POLL));
+        }
+    }
+
+    /// Reads something of a frame that was handed out: the run and the frame's place in it, now.
+    pub(crate) fn with<T>(
+        &self,
+        given: Given,
+        read: impl FnOnce(&Run, usize) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let run = state.follow.run();
+        let place = given.place(run).ok_or_else(|| {
+            let path = run.path().display();
+            let (file, index) = (given.file_index, given.index);
+            FileError::new_err(format!("{path}: frame {index} of file {file} is gone"))
+        })?;
+        read(run, place)
+    }
+
+    /// What is handed out at that place; looks once for new frames where it is not yet known.
+    fn look(&self, at: usize) -> Result<Looked, StorageError> {
+        let known = self.state.read().unwrap_or_else(PoisonError::into_inner).given(at);
+        if let Some(given) = known {
+            return Ok(Looked::Came(given));
+        }
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let looked = state.look(at);
+        let version = state.given.len() + usize::from(state.follow.ended());
+        self.version.store(version, Ordering::Release);
+        looked
+    }
+}
+
+impl State {
+    fn given(&self, at: usize) -> Option<Given> {
+        self.given.get(at).copied()
+    }
+
+    fn look(&mut self, at: usize) -> Result<Looked, StorageError> {
+        loop {
+            if let Some(given) = self.given(at) {
+                return Ok(Looked::Came(given));
+            }
+            let Some(followed) = self.follow.next_within(Duration::ZERO)? else {
+                let ended = self.follow.ended();
+                return Ok(if ended { Looked::Ended } else { Looked::NotYet });
+            };
+            self.given.push(Given::new(self.follow.run(), followed));
+        }
+    }
+}
+
+impl Given {
+    fn new(run: &Run, followed: Followed) -> Self {
+        let (kind, frame) = match followed {
+            Followed::Events(place) => (Kind::Events, run.frames()[place]),
+            Followed::Channels(place) => (Kind::Channels, run.channel_frames()[place]),
+        };
+        let file = run.files().nth(frame.file).expect("a frame is in one of the run's files");
+        Self { kind, file_index: file.header.file_index, index: frame.index }
+    }
+
+    fn place(&self, run: &Run) -> Option<usize> {
+        let file = run.files().position(|file| file.header.file_index == self.file_index)?;
+        let frames = match self.kind {
+            Kind::Events => run.frames(),
+            Kind::Channels => run.channel_frames(),
+        };
+        let here = (file, self.index);
+        frames.binary_search_by_key(&here, |frame| (frame.file, frame.index)).ok()
+    }
+}
+
+impl Origin {
+    /// Reads something: the run, and the frame's place in it.
+    pub(crate) fn with<T>(&self, read: impl FnOnce(&Run, usize) -> PyResult<T>) -> PyResult<T> {
+        match self {
+            Self::Run(run, place) => read(run, *place),
+            Self::Followed(following, given) => following.with(*given, read),
+        }
+    }
+}
+
+/// Opens a run to follow it, or to read it as it is.
+pub(crate) fn open_run(path: &Path, cache_bytes: Option<usize>) -> Result<Run, StorageError> {
+    match cache_bytes {
+        Some(bytes) => Run::open_with_cache(path, bytes),
+        None => Run::open(path),
+    }
+}
+
+/// How often a run that is followed is looked at. Also how long Python's signals may wait.
+const POLL: Duration = Duration::from_millis(20);
