@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+COLUMNS = 4
 KINDS = {"X:FAST": "16 kHz, 4 B", "X:MEDIUM": "2 kHz, 4 B", "X:SLOW": "256 Hz, 2 B"}
 
 
@@ -86,6 +87,29 @@ def draw_space(figures: dict[str, Any], path: Path) -> list[Path]:
     return [save(figure, path.with_suffix(".png"))]
 
 
+def draw_codecs(figures: list[dict[str, Any]], path: Path) -> list[Path]:
+    """Draw ratio against speed for each kind of data: encoding and, fainter, decoding."""
+    kinds = list(dict.fromkeys(one["data"] for one in figures))
+    rows = -(-len(kinds) // COLUMNS)
+    figure, axes = plt.subplots(rows, COLUMNS, figsize=(4.2 * COLUMNS, 3.2 * rows), squeeze=False)
+    for axis in axes.flat[len(kinds) :]:
+        axis.set_visible(False)
+    for axis, kind in zip(axes.flat, kinds, strict=False):
+        for one in figures:
+            if one["data"] != kind or one["coding"].startswith("auto"):
+                continue
+            encode, decode = (one[f"{way}code_bytes_per_second"] / 1e9 for way in ("en", "de"))
+            (line,) = axis.plot([encode], [one["ratio"]], marker="o", linestyle="none")
+            axis.plot([encode, decode], [one["ratio"]] * 2, color=line.get_color(), alpha=0.3)
+            axis.annotate(one["coding"], (encode, one["ratio"]), fontsize="xx-small")
+        axis.set(title=f"{kind} ({one['element']})", xscale="log", yscale="log")
+        axis.title.set_fontsize("x-small")
+        axis.grid(visible=True, which="both", alpha=0.3)
+    figure.supxlabel("GB/s of one thread: encoding (point) to decoding (end of the line)")
+    figure.supylabel("ratio")
+    return [save(figure, path.with_suffix(".png"))]
+
+
 def save(figure: Any, path: Path) -> Path:  # noqa: ANN401 (a figure, or a part of one)
     """Write a figure."""
     figure.tight_layout()
@@ -95,6 +119,7 @@ def save(figure: Any, path: Path) -> Path:  # noqa: ANN401 (a figure, or a part 
 
 
 DRAW: dict[str, Callable[[dict[str, Any], Path], list[Path]]] = {
+    "codecs": draw_codecs,
     "ligo-read": draw_read,
     "ligo-space": draw_space,
 }

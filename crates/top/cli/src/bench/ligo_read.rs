@@ -255,8 +255,8 @@ pub(crate) const NATIVE: &str = "Catchment, Rust";
 pub(crate) const READ_OF_60: [&str; 3] = ["X:FAST-0003", "X:MEDIUM-0009", "X:SLOW-0018"];
 const READ_OF_1000: [&str; 4] = ["L1:FAST-0024", "L1:FAST-0025", "L1:SLOW-0150", "L1:SLOW-0151"];
 const EVERY: [&str; 5] = ["Catchment", "HDF5", "GWF", "GWF, uncompressed", "Parquet"];
-/// What h5py's files have, too.
-const CODING: &str = "bitshuffle+lz4";
+/// Catchment's own: it decodes several times as fast as what h5py's files have, and saves more.
+const CODING: &str = "for";
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 const fn layout(frame_s: u64, frames_per_file: u64) -> Layout {

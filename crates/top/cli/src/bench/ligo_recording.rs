@@ -302,4 +302,4 @@ fn follow(folder: &Path, stop: &AtomicBool) -> anyhow::Result<Vec<Instant>> {
 
 const FOLLOWED: &str = "L1:FAST-0024";
 const POLL: Duration = Duration::from_millis(10);
-const CODINGS: [(&str, &str); 1] = [("*", "bitshuffle+lz4")];
+const CODINGS: [(&str, &str); 1] = [("*", "for")];

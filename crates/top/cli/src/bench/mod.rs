@@ -116,7 +116,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     }
     let exit = if bench.broken.is_empty() { Exit::Done } else { Exit::Failed };
     report.finish(&arguments.out, bench.out)?;
-    if matches!(arguments.name, Name::LigoRead | Name::LigoSpace) {
+    if matches!(arguments.name, Name::LigoRead | Name::LigoSpace | Name::Codecs) {
         match python::Python::draw(&report.json_path(&arguments.out)) {
             Ok(drawn) => drawn
                 .iter()
