@@ -122,6 +122,14 @@ impl Books {
         Ok(api::RunList { runs: rows.into_iter().map(run).collect(), next })
     }
 
+    /// Runs and where their files are, newest first.
+    pub(crate) fn search(&self, search: &Search) -> Result<Vec<(RunRow, PathBuf)>, CatalogError> {
+        let rows = self.with(|catalog| catalog.search(search))?;
+        let place =
+            |row: RunRow| row.folder.as_ref().map(|one| self.folder.join(one)).map(|at| (row, at));
+        Ok(rows.into_iter().filter_map(place).collect())
+    }
+
     /// A run.
     pub(crate) fn run(&self, number: u64) -> Result<api::Run, Problem> {
         let detail = self.with(|catalog| catalog.run(number)).map_err(problem)?;

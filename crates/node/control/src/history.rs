@@ -11,6 +11,10 @@ const SECONDS_MAX: usize = 600;
 /// Minutes that are kept.
 const MINUTES_MAX: usize = 1_440;
 const S: u64 = 1_000_000_000;
+/// The time of which seconds are kept.
+pub(crate) const TEN_MINUTES_NS: u64 = SECONDS_MAX as u64 * S;
+/// The time of which minutes are kept.
+pub(crate) const DAY_NS: u64 = MINUTES_MAX as u64 * 60 * S;
 
 /// One second's, or minute's, mean rates: events, bytes, bytes written, loss.
 pub(crate) type Point = [f64; 4];
@@ -55,6 +59,16 @@ impl Past {
                 }
             }
         }
+    }
+
+    /// Adds what is known from elsewhere of seconds, counted since 1970.
+    pub(crate) fn recall_seconds(&self, points: &[(u64, Point)]) {
+        put_in(&mut self.lock().seconds, points, SECONDS_MAX);
+    }
+
+    /// Adds what is known from elsewhere of minutes, counted since 1970.
+    pub(crate) fn recall_minutes(&self, points: &[(u64, Point)]) {
+        put_in(&mut self.lock().minutes, points, MINUTES_MAX);
     }
 
     /// The last so many seconds in at most so many points.
@@ -102,6 +116,16 @@ impl Past {
     }
 }
 
+/// Puts points where they belong by their time, unless that is taken, and lets the oldest go.
+fn put_in(kept: &mut VecDeque<(u64, Point)>, points: &[(u64, Point)], most: usize) {
+    for &(at, point) in points {
+        if let Err(place) = kept.binary_search_by_key(&at, |(at, _)| *at) {
+            kept.insert(place, (at, point));
+        }
+    }
+    kept.drain(..kept.len().saturating_sub(most));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,5 +149,22 @@ mod tests {
         let known = hour.series.bytes_per_second.iter().flatten().count();
         assert_eq!(known, 19, "the minute under way is not known yet");
         assert_eq!(hour.series.bytes_written_per_second.iter().flatten().sum::<f64>(), 38.0);
+    }
+
+    #[test]
+    fn what_was_before_is_put_in_front_and_never_over_what_was_seen() {
+        let past = Past::default();
+        past.push(100 * S, [1.0; 4]);
+        past.push(101 * S, [1.0; 4]);
+        past.recall_seconds(&[(98, [2.0; 4]), (99, [2.0; 4]), (100, [2.0; 4])]);
+        past.recall_seconds(&[(97, [3.0; 4])]);
+        let known = past.of(101 * S, 5, 5).series.loss_per_second;
+        assert_eq!(known, [3.0, 2.0, 2.0, 1.0, 1.0].map(Some));
+        let old: Vec<_> = (0..97).map(|second| (second, [4.0; 4])).collect();
+        past.recall_seconds(&old);
+        let many: Vec<_> = (102..=800).map(|second| (second, [5.0; 4])).collect();
+        past.recall_seconds(&many);
+        assert_eq!(past.lock().seconds.len(), SECONDS_MAX);
+        assert_eq!(past.lock().seconds.back().unwrap().0, 800);
     }
 }

@@ -28,6 +28,7 @@ mod history;
 mod logs;
 mod machine;
 mod node;
+mod past_runs;
 mod problem;
 mod properties;
 mod security;

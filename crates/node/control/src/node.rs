@@ -22,6 +22,7 @@ use crate::desk::{Ask, Counts, Desk, View};
 use crate::devices::{self, Active, Devices, Shown};
 use crate::history::Past;
 use crate::logs::Logs;
+use crate::past_runs;
 use crate::problem::Problem;
 use crate::properties;
 use crate::security::guard::Who;
@@ -198,6 +199,7 @@ impl Node {
         let desk = Arc::new(desk);
         let version = desk.books.add_configuration(&text, "file").ok();
         desk.set_present(version, text);
+        past_runs::recall(&desk).map_err(system("a thread".into()))?;
         let devices = Devices::start(&desk).map_err(system("a thread".into()))?;
         let shown = Arc::clone(&devices.shown);
         shown.set_active(watched);

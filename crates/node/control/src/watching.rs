@@ -461,7 +461,7 @@ fn of_source(index: usize, counter: usize) -> usize {
 }
 
 /// What a source's ledger says was lost. A gap whose fragment did come, but too late, is one loss.
-fn lost(source: &SourceLedger) -> u64 {
+pub(crate) fn lost(source: &SourceLedger) -> u64 {
     let balance = source.balance();
     let seen = balance
         .fragments_lost

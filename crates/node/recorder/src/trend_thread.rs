@@ -72,6 +72,8 @@ enum Counter {
     Total(Entry),
     FramesRecorded,
     BytesWritten,
+    /// Events, and slices of channels.
+    EventsRecorded,
     Source(SourceId, Entry),
 }
 
@@ -299,6 +301,10 @@ impl Counter {
             }
             Self::FramesRecorded => live.counters.frames_recorded.load(Relaxed),
             Self::BytesWritten => live.counters.bytes_written.load(Relaxed),
+            Self::EventsRecorded => {
+                let slices = live.counters.slices_recorded.load(Relaxed);
+                live.counters.events_recorded.load(Relaxed).saturating_add(slices)
+            }
             Self::Source(source, entry) => live.ledger.read(source, entry),
         }
     }
@@ -311,6 +317,7 @@ fn counters(config: &RecorderConfig) -> Vec<(String, Counter)> {
     let mut counters: Vec<_> = Entry::ALL.iter().map(total).collect();
     counters.push(("catchment:frames_recorded".to_owned(), Counter::FramesRecorded));
     counters.push(("catchment:bytes_written".to_owned(), Counter::BytesWritten));
+    counters.push(("catchment:events_recorded".to_owned(), Counter::EventsRecorded));
     let sources = config.sources.iter().map(|source| &source.name);
     let names: Vec<_> = sources.chain(config.links.iter().map(|link| &link.name)).collect();
     let with_sources = counters.len() + names.len() * OF_SOURCE.len();

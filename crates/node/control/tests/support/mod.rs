@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use catchment_builder::SourceRole;
 use catchment_control::{
@@ -14,6 +15,9 @@ use catchment_emulator::{EmulatedSource, EmulatorConfig};
 use catchment_recorder::{RecorderConfig, SourceConfig};
 use serde_json::{Value, json};
 
+/// Far longer than anything takes on a machine under load.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Configurations that tests change: a text of `key = number` lines.
 #[derive(Clone, Debug)]
 pub struct Fixed {
@@ -23,12 +27,14 @@ pub struct Fixed {
     pub address: SocketAddr,
     pub rules: Vec<Rule>,
     pub kill: Option<(u32, u64)>,
+    pub trends: bool,
 }
 
 impl Fixed {
     pub fn new(folder: &Path) -> Self {
         let address = ([127, 0, 0, 1], 0).into();
-        Self { folder: folder.to_owned(), sources: 3, address, rules: Vec::new(), kill: None }
+        let (folder, rules) = (folder.to_owned(), Vec::new());
+        Self { folder, sources: 3, address, rules, kill: None, trends: false }
     }
 }
 
@@ -64,6 +70,7 @@ impl Configure for Fixed {
         recorder.write.preallocate_bytes = 4 << 20;
         recorder.frame.time_ns = 20_000_000;
         recorder.text = text.into();
+        recorder.trends = self.trends;
         let emulated = (0..self.sources).map(|source| EmulatedSource {
             group: "test".into(),
             mean_bytes: 100.0,
@@ -220,11 +227,18 @@ impl Client {
 
     /// Looks until something is so.
     pub fn until(&self, reached: impl Fn(&Value) -> bool) -> Value {
+        self.until_of("/api/v1/state", reached)
+    }
+
+    /// The same of any resource. What never comes fails the test instead of holding up the rest.
+    pub fn until_of(&self, path: &str, reached: impl Fn(&Value) -> bool) -> Value {
+        let give_up = Instant::now() + PATIENCE;
         loop {
-            let state = self.state();
-            if reached(&state) {
-                return state;
+            let seen = self.get(path).json();
+            if reached(&seen) {
+                return seen;
             }
+            assert!(Instant::now() < give_up, "{path} stayed {seen}");
             std::thread::yield_now();
         }
     }

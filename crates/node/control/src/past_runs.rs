@@ -1,0 +1,113 @@
+//! What the plots show of the time before this program began: the trends of the recorder's counters,
+//! which lie beside every run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use catchment_catalog::{RunRow, Search};
+use catchment_model::{Entry, SourceLedger, Utc};
+use catchment_storage::{Run, Select, StorageError, TrendKind};
+
+use crate::desk::Desk;
+use crate::history::{DAY_NS, Past, Point, TEN_MINUTES_NS};
+use crate::watching::lost;
+
+/// Runs that are looked at, the newest first: a day of twenty-minute runs.
+const RUNS_MAX: usize = 72;
+
+/// Reads them on a thread of its own, which nobody waits for: disks may be slow, and plots can wait.
+///
+/// # Errors
+/// The system gives no thread.
+pub(crate) fn recall(desk: &Arc<Desk>) -> std::io::Result<()> {
+    let (desk, now_ns) = (Arc::clone(desk), desk.started_ns);
+    let thread = std::thread::Builder::new().name("control-past".into());
+    thread.spawn(move || recall_into(&desk, now_ns))?;
+    Ok(())
+}
+
+fn recall_into(desk: &Desk, now_ns: u64) {
+    let since = Utc(now_ns.saturating_sub(DAY_NS));
+    let search = Search { since: Some(since), limit: Some(RUNS_MAX), ..Search::default() };
+    // Told by the catalogue's own trouble.
+    let Ok(runs) = desk.books.search(&search) else { return };
+    for (row, folder) in &runs {
+        let read = Run::open(folder).and_then(|run| recall_run(&desk.past, &run, row, now_ns));
+        if let Err(error) = read {
+            tracing::debug!(run = row.number, %error, "the plots do without a run before");
+        }
+    }
+}
+
+fn recall_run(past: &Past, run: &Run, row: &RunRow, now_ns: u64) -> Result<(), StorageError> {
+    let started_ns = row.started.map_or(0, |Utc(ns)| ns);
+    let kinds = [(TrendKind::Second, TEN_MINUTES_NS), (TrendKind::Minute, DAY_NS)];
+    for (kind, back_ns) in kinds {
+        let since_ns = now_ns.saturating_sub(back_ns);
+        let points = points(run, kind, (since_ns, now_ns), started_ns)?;
+        match kind {
+            TrendKind::Second => past.recall_seconds(&points),
+            TrendKind::Minute => past.recall_minutes(&points),
+        }
+    }
+    Ok(())
+}
+
+/// Rates per row of the trend: what counters grew by from the end of the row before.
+fn points(
+    run: &Run,
+    kind: TrendKind,
+    (since_ns, now_ns): (u64, u64),
+    started_ns: u64,
+) -> Result<Vec<(u64, Point)>, StorageError> {
+    let unit_ns = kind.period_ns();
+    let whole = started_ns >= since_ns;
+    let select = Select::TimeNs(since_ns..now_ns);
+    let mut rows: BTreeMap<u64, Counts> = BTreeMap::new();
+    let mut read = |name: &str, put: &dyn Fn(&mut Counts, u64)| {
+        let trend = run.trend(&format!("catchment:{name}"), kind, &select)?.unwrap_or_default();
+        for (start_ns, highest) in trend.start_ns.iter().zip(&trend.max) {
+            // Counters only grow, and a float holds them exactly up to 2^53.
+            put(rows.entry(start_ns / unit_ns).or_default(), *highest as u64);
+        }
+        Ok::<(), StorageError>(())
+    };
+    read("events_recorded", &|counts, count| counts.events = count)?;
+    read("bytes_written", &|counts, count| counts.bytes_written = count)?;
+    for &entry in Entry::ALL {
+        read(entry.name(), &|counts, count| counts.ledger[entry] = count)?;
+    }
+    // Of a run that is older than what is asked for, the first row is where the next one begins.
+    let mut before = whole.then_some((started_ns, [0; 4]));
+    let mut points = Vec::with_capacity(rows.len());
+    for (row, counts) in rows {
+        let end_ns = (row + 1).saturating_mul(unit_ns);
+        if end_ns > now_ns {
+            // What began before this program and ended in it is seen by itself.
+            break;
+        }
+        let now = counts.totals();
+        if let Some((begin_ns, then)) = before.replace((end_ns, now)) {
+            let seconds = end_ns.saturating_sub(begin_ns).max(1_000_000_000) as f64 / 1e9;
+            let rate = |index: usize| now[index].saturating_sub(then[index]) as f64 / seconds;
+            points.push((row, std::array::from_fn(rate)));
+        }
+    }
+    Ok(points)
+}
+
+/// Counters at the end of a row.
+#[derive(Default)]
+struct Counts {
+    events: u64,
+    bytes_written: u64,
+    ledger: SourceLedger,
+}
+
+impl Counts {
+    /// In the order of a [`Point`]. What was lost is reckoned from the sum of all sources here.
+    fn totals(&self) -> [u64; 4] {
+        let received = self.ledger[Entry::PacketBytesReceived];
+        [self.events, received, self.bytes_written, lost(&self.ledger)]
+    }
+}

@@ -1,0 +1,35 @@
+//! What the plots are made of.
+
+mod support;
+
+use serde_json::Value;
+use support::{Fixed, Test, settings, start};
+
+const PATH: &str = "/api/v1/history?seconds=600&points=600";
+
+/// The sum of a rate over all seconds of which it is known.
+fn known(history: &Value, series: &str) -> f64 {
+    history["series"][series].as_array().unwrap().iter().filter_map(Value::as_f64).sum()
+}
+
+#[test]
+fn plots_know_of_runs_before_the_program_began() {
+    let mut test = Test::with(settings(), |fixed| fixed.trends = true);
+    let client = test.client();
+    client.command("1", "start");
+    let recorded = |state: &Value| state["run"]["events"].as_u64().unwrap_or(0);
+    client.until(|state| recorded(state) > 400);
+    assert_eq!(client.command("2", "stop").json()["status"], "done");
+    let events = client.get("/api/v1/runs/1").json()["events"].as_f64().unwrap();
+    drop(test.node.take());
+
+    let again = start(settings(), Fixed::new(test.folder.path())).unwrap();
+    test.node = Some(again);
+    let client = test.client();
+    let history = client.until_of(PATH, |history| known(history, "events_per_second") > 0.0);
+    // All but what came in the second in which the program began.
+    let sum = known(&history, "events_per_second");
+    assert!(sum <= events + 0.5, "{sum} of {events}");
+    assert!(known(&history, "bytes_per_second") > 0.0);
+    assert_eq!(known(&history, "loss_per_second"), 0.0);
+}
