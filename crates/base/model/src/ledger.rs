@@ -130,8 +130,8 @@ entries! {
     /// Fragments of new packets for a time that their channel had delivered before: the sender's clock
     /// was set back a little.
     FragmentsTimeRepeated = "fragments_time_repeated", FragmentsLost;
-    /// Fragments that came while an operator had paused the run: not recorded, since nobody wanted
-    /// them to be.
+    /// Fragments of events that began while an operator had paused the run, before it or after it: not
+    /// recorded, since nobody wanted them to be.
     FragmentsDiscardedPaused = "fragments_discarded_paused", FragmentsOut;
 }
 

@@ -14,6 +14,7 @@ use crate::progress::{PERIODS, Progress};
 use crate::seen::Seen;
 use crate::source::{Parked, Source, State};
 use crate::tally::Tally;
+use crate::wanted::Wanted;
 use crate::window::{self, Window};
 use crate::{
     BuilderConfig, BuilderStatus, ConfigError, Cut, Discard, Fragment, SourceRole, SourceStatus,
@@ -36,6 +37,7 @@ pub struct Builder {
     pub(crate) seen: Seen,
     pub(crate) progress: Progress,
     pub(crate) tally: Tally,
+    pub(crate) wanted: Wanted,
     /// The time, which never goes back.
     pub(crate) now_ns: u64,
     /// Whether a fragment has come, so that the window stands somewhere.
@@ -68,7 +70,8 @@ pub(crate) struct Row {
     pub first_ns: u64,
     pub bytes: u64,
     pub flags: u32,
-    pub dropped: bool,
+    /// Why it is in no frame, if it is in none.
+    pub dropped: Option<Entry>,
 }
 
 impl Builder {
@@ -89,6 +92,7 @@ impl Builder {
             window: Window::new(config.window_events),
             seen: Seen::new(sources.len(), config.window_events),
             tally: Tally::new(sources.len()),
+            wanted: Wanted::default(),
             required_count: window::required_count(weight_all),
             weight_all,
             sources,
@@ -323,12 +327,12 @@ impl Builder {
         } else if source.state.has(State::OUT_OF_STEP) {
             let key = source.unwrapper.nearest(fragment.number, self.window.newest);
             let late = key < self.window.base;
-            let reason = if late { Entry::FragmentsLate } else { Entry::FragmentsOutOfRange };
+            let reason = if late { self.too_late(key) } else { Entry::FragmentsOutOfRange };
             self.discard(index, fragment, reason);
         } else if late && self.seen.contains(index, key) {
             self.discard(index, fragment, fragment.repeated());
         } else if late {
-            self.discard(index, fragment, Entry::FragmentsLate);
+            self.discard(index, fragment, self.too_late(key));
         } else {
             self.park(index, key, fragment);
         }
@@ -434,6 +438,14 @@ impl Builder {
         self.parked_count += 1;
         self.status.waiting_bytes += u64::from(fragment.bytes);
         self.status.fragments_held += 1;
+    }
+
+    /// What a fragment of a closed event counts as.
+    pub(crate) fn too_late(&self, key: u64) -> Entry {
+        match self.wanted.has(key) {
+            true => Entry::FragmentsLate,
+            false => Entry::FragmentsDiscardedPaused,
+        }
     }
 
     /// Discards a fragment that is not held.

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use catchment_model::Entry;
 
 use crate::Builder;
+use crate::builder::Row;
 use crate::source::Kept;
 
 /// Consecutive events, cut into columns.
@@ -106,7 +107,7 @@ impl Builder {
         let mut cut = self.spare.take().unwrap_or_default();
         cut.clear(self.sources.len());
         let (row_count, bytes, some_dropped) = self.rows_of_one_frame();
-        for row in self.rows.range(..row_count).filter(|row| !row.dropped) {
+        for row in self.rows.range(..row_count).filter(|row| row.dropped.is_none()) {
             cut.keys.push(row.key);
             cut.times_ns.push(row.first_ns);
             cut.flags.push(row.flags);
@@ -127,7 +128,7 @@ impl Builder {
         let fragments: u64 = cut.columns.iter().map(|column| column.fragments).sum();
         self.status.fragments_held -= fragments + fragments_dropped;
         cut.payload_bytes = cut.columns.iter().map(|column| column.payload_bytes).sum();
-        cut.end_of_run = self.finished && self.rows.iter().all(|row| row.dropped);
+        cut.end_of_run = self.finished && self.rows.iter().all(|row| row.dropped.is_some());
         cut
     }
 
@@ -143,7 +144,7 @@ impl Builder {
             }
             count += 1;
             bytes += row.bytes;
-            some_dropped |= row.dropped;
+            some_dropped |= row.dropped.is_some();
         }
         (count, bytes, some_dropped)
     }
@@ -152,21 +153,22 @@ impl Builder {
     fn drop_fragments(&mut self, index: usize, row_count: usize) -> u64 {
         let Self { rows, sources, tally, .. } = self;
         let source = &mut sources[index];
-        let mut rows = rows.range(..row_count).filter(|row| row.dropped).peekable();
+        let dropped = |row: &Row| row.dropped.map(|reason| (row.key, reason));
+        let mut rows = rows.range(..row_count).filter_map(dropped).peekable();
+        let gap = |reason| u64::from(reason == Entry::FragmentsDiscardedIncomplete);
         let (mut found, mut gaps) = (0, 0);
         source.kept.retain(|kept| {
-            while rows.next_if(|row| row.key < kept.key).is_some() {
-                gaps += 1;
+            while let Some((_, reason)) = rows.next_if(|(key, _)| *key < kept.key) {
+                gaps += gap(reason);
             }
-            let drop = rows.next_if(|row| row.key == kept.key).is_some();
-            if drop {
+            let drop = rows.next_if(|(key, _)| *key == kept.key);
+            if let Some((_, reason)) = drop {
                 found += 1;
-                let reason = Entry::FragmentsDiscardedIncomplete;
                 tally.discard(index, kept.offset, kept.bytes, reason);
             }
-            !drop
+            drop.is_none()
         });
-        gaps += rows.count() as u64;
+        gaps += rows.map(|(_, reason)| gap(reason)).sum::<u64>();
         if source.required {
             tally.add(index, Entry::FragmentsMissingUnrecorded, gaps);
         }

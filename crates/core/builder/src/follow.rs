@@ -61,7 +61,7 @@ impl Builder {
         } else if self.window.contains(key) {
             self.accept(index, key, fragment, arrived_ns);
         } else {
-            self.discard(index, fragment, Entry::FragmentsLate);
+            self.discard(index, fragment, self.too_late(key));
         }
     }
 

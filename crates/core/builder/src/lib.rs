@@ -33,6 +33,7 @@ mod seen;
 mod source;
 mod status;
 mod tally;
+mod wanted;
 mod window;
 
 pub use builder::Builder;

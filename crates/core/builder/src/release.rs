@@ -12,7 +12,7 @@
 //! A source is not waited for while it is silent or out of step, so that a dead one costs one
 //! time-out and not one per event. docs/decisions/0031 says why.
 
-use catchment_model::{CloseReason, EventFlags};
+use catchment_model::{CloseReason, Entry, EventFlags};
 
 use crate::builder::Row;
 use crate::window::{Slot, required_count};
@@ -97,8 +97,11 @@ impl Builder {
 
     fn close_head(&mut self, key: u64, slot: Slot, reason: CloseReason) {
         let complete = required_count(slot.weight) == self.required_count;
+        let wanted = self.wanted.has(key);
         let mut flags = EventFlags(u32::from(slot.flags));
-        if complete {
+        if !wanted {
+            self.status.events_unwanted += 1;
+        } else if complete {
             self.status.events_complete += 1;
         } else {
             flags = flags | EventFlags::INCOMPLETE | reason.flag();
@@ -110,9 +113,14 @@ impl Builder {
                 CloseReason::RunEnded => self.status.events_run_ended += 1,
             }
         }
-        let dropped = !complete && self.config.incomplete == IncompletePolicy::Drop;
-        self.status.events_dropped += u64::from(dropped);
-        let absent = key - self.expected_key.unwrap_or(key);
+        let incomplete = !complete && self.config.incomplete == IncompletePolicy::Drop;
+        self.status.events_dropped += u64::from(wanted && incomplete);
+        let dropped = match wanted {
+            false => Some(Entry::FragmentsDiscardedPaused),
+            true => incomplete.then_some(Entry::FragmentsDiscardedIncomplete),
+        };
+        // Of events that nobody wanted nothing can be missing.
+        let absent = if wanted { key - self.expected_key.unwrap_or(key) } else { 0 };
         self.status.events_absent += absent;
         self.absent_uncounted += absent;
         self.expected_key = Some(key + 1);

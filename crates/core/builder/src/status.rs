@@ -25,6 +25,8 @@ pub struct BuilderStatus {
     pub events_overtaken: u64,
     /// Of the incomplete: closed because the run ended.
     pub events_run_ended: u64,
+    /// Events that nobody wanted: neither complete nor incomplete, and in no cut.
+    pub events_unwanted: u64,
     /// Of the incomplete: dropped as the configuration says.
     pub events_dropped: u64,
     /// Keys between recorded ones of which no source delivered anything.

@@ -291,7 +291,7 @@ impl Recording {
         let Some(open) = &mut self.open else {
             return Err(failed("there is no run to start", State::Configured));
         };
-        open.recorder.pause(false);
+        open.recorder.begin_between_events();
         open.begun = true;
         self.shown.change_active(|active| active.started_ns = now_ns());
         self.desk.books.begin(&open.live, open.recorder.run(), open.recorder.folder());

@@ -22,6 +22,7 @@ use rtrb::Consumer;
 use crate::clock::Clock;
 use crate::live::Live;
 use crate::pool::{ChunkPool, ChunkUse};
+use crate::wanted::Wanted;
 
 /// How long the thread sleeps when there was nothing to do. Descriptors gather meanwhile, which makes
 /// the next cycle cheaper.
@@ -56,6 +57,7 @@ pub(crate) struct Frame {
 pub(crate) struct Build {
     pub(crate) clock: Clock,
     pub(crate) live: Arc<Live>,
+    pub(crate) wanted: Wanted,
     pub(crate) sides: Vec<Side>,
     /// Frames on their way to the write thread.
     pub(crate) frames: Sender<Frame>,
@@ -90,6 +92,7 @@ impl Build {
                 self.show_status();
                 status_due_ns = now_ns + STATUS_INTERVAL_NS;
             }
+            self.wanted.heed(now_ns, &mut self.sides);
             let mut work = 0;
             for side in &mut self.sides {
                 work += side.cycle(now_ns, &self.live, &mut discarded);

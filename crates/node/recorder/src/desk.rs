@@ -9,6 +9,7 @@
 //! `packets_dropped_by_kernel`.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use catchment_builder::Fragment;
@@ -179,6 +180,11 @@ impl Desk {
     /// Counts for a socket's source.
     pub(crate) fn count(&mut self, socket: usize, entry: Entry, count: u64) {
         self.counts(socket)[entry] += count;
+    }
+
+    /// Whether nothing that still comes belongs to the run.
+    pub(crate) fn is_past_end(&self) -> bool {
+        self.live.past_end.load(Relaxed)
     }
 
     /// Tells people something once.

@@ -29,6 +29,7 @@ mod slices;
 mod stream;
 mod trend;
 mod trend_thread;
+mod wanted;
 mod wiring;
 mod write;
 

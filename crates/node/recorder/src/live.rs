@@ -30,8 +30,10 @@ pub(crate) struct Live {
     pub(crate) threads: Arc<ThreadTimes>,
     pub(crate) fills: Mutex<Vec<Arc<FillLevel>>>,
     pub(crate) counters: Counters,
-    /// Whether frames are discarded, since somebody paused the run.
+    /// Whether events that begin now are discarded, since somebody paused the run.
     pub(crate) paused: AtomicBool,
+    /// Whether nothing that still comes belongs to the run, which is to end.
+    pub(crate) past_end: AtomicBool,
     state: Mutex<Reported>,
 }
 
@@ -168,6 +170,7 @@ impl Live {
             fills: Mutex::default(),
             counters: Counters::default(),
             paused: AtomicBool::new(false),
+            past_end: AtomicBool::new(false),
             state: Mutex::new(Reported {
                 state: State::Recording,
                 files: Vec::new(),

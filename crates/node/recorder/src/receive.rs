@@ -22,7 +22,7 @@ const DRAIN_QUIET: Duration = Duration::from_millis(50);
 /// How often the kernel is asked for its drop counts.
 const REFRESH_DROPS_EVERY: Duration = Duration::from_secs(1);
 /// How long sources that go on sending after the stop can hold it up.
-const DRAIN_MAX: Duration = Duration::from_secs(1);
+const DRAIN_MAX: Duration = Duration::from_millis(1_500);
 
 /// A receive thread's state.
 pub(crate) struct Receive<I> {
@@ -64,6 +64,9 @@ impl<I: Intake> Receive<I> {
             let stopping = self.stop.load(Relaxed);
             let datagrams = self.cycle(if stopping { Duration::from_millis(1) } else { WAIT_MAX });
             if stopping && stopping_since.get_or_insert_with(Instant::now).elapsed() >= DRAIN_MAX {
+                break;
+            }
+            if stopping && self.intake.desk().is_past_end() {
                 break;
             }
             if !stopping || datagrams > 0 {

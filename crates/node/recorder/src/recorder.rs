@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use catchment_disk::DiskError;
 use catchment_model::{Entry, RunId};
@@ -18,6 +19,7 @@ use crate::config::{ConfigError, RecorderConfig};
 use crate::frame_writer::Sources;
 use crate::live::{Counts, Live, Observer, RunSummary, Snapshot, State};
 use crate::trend_thread::{FrameSeconds, TrendPlan, Trends};
+use crate::wanted::Wanted;
 use crate::wiring::{Pools, Wiring};
 use crate::write::{RunIdentity, Write};
 
@@ -31,6 +33,13 @@ const FRAMES_QUEUED: usize = 2;
 /// Frames whose trends wait for the trend thread.
 const TREND_FRAMES_QUEUED: usize = 16;
 
+/// Within what time sources that are sending are heard.
+const HEARD_WITHIN: Duration = Duration::from_millis(250);
+/// What came between the opening of the first socket and the last is dealt with by then.
+const SETTLED_AFTER: Duration = Duration::from_millis(50);
+/// How often that is looked at.
+const HEARD_POLL: Duration = Duration::from_millis(5);
+
 /// A recorder that runs.
 #[derive(Debug)]
 pub struct Recorder {
@@ -39,6 +48,7 @@ pub struct Recorder {
     addresses: Vec<SocketAddr>,
     granted_bytes: Vec<usize>,
     clock: Clock,
+    opened: Instant,
     live: Arc<Live>,
     stop: Arc<AtomicBool>,
     // In the order in which they end.
@@ -138,11 +148,27 @@ impl Recorder {
             trends: trends_in,
         };
         let write = Write::new(&config, identity, sources, &live, (frames_out, done_in))?;
-        let build =
-            Build { clock, live: Arc::clone(&live), sides, frames: frames_in, done: done_out };
+        let wanted = Wanted::new(&live, &stop);
+        let build = Build {
+            clock,
+            live: Arc::clone(&live),
+            wanted,
+            sides,
+            frames: frames_in,
+            done: done_out,
+        };
         let threads = Vec::new();
-        let mut recorder =
-            Self { run, folder, addresses, granted_bytes, clock, live, stop, threads };
+        let mut recorder = Self {
+            run,
+            folder,
+            addresses,
+            granted_bytes,
+            clock,
+            opened: Instant::now(),
+            live,
+            stop,
+            threads,
+        };
         // If one thread cannot be started, dropping the recorder ends those that were.
         if let Some(trends) = trends {
             recorder.spawn("trends".into(), None, || trends.run())?;
@@ -221,10 +247,22 @@ impl Recorder {
         self.live.counters.read()
     }
 
-    /// Discards what comes from now on, countedly (`fragments_discarded_paused`), or records it again.
-    /// Whole frames are discarded, so that no event is torn: it takes effect with the next frame.
+    /// Discards events that begin from now on, countedly (`fragments_discarded_paused`), or records
+    /// them again. No event is torn: those that have begun are built to their end.
     pub fn pause(&self, paused: bool) {
         self.live.paused.store(paused, Relaxed);
+    }
+
+    /// Begins to record what a recorder that was started paused receives. Sources that were sending
+    /// already are heard within a quarter of a second after the sockets were opened, and then the run
+    /// begins between two events; without any it begins after that time.
+    pub fn begin_between_events(&self) {
+        let heard = || self.live.ledger.snapshot().total()[Entry::PacketsReceived] > 0;
+        let over = |after| after >= HEARD_WITHIN || (after >= SETTLED_AFTER && heard());
+        while !over(self.opened.elapsed()) {
+            std::thread::sleep(HEARD_POLL);
+        }
+        self.pause(false);
     }
 
     /// What others look at it with.
@@ -238,7 +276,8 @@ impl Recorder {
     }
 
     /// Ends the run: what is in the sockets is still received, open events are closed, the last file
-    /// gets its table of contents.
+    /// gets its table of contents. Where sources go on sending, the run ends between two events
+    /// (`wanted.rs`), and what comes for later ones is discarded (`fragments_discarded_paused`).
     ///
     /// # Errors
     /// [`RecorderError::Thread`] if a thread had failed. Lost data are no error here: see the ledger.

@@ -163,12 +163,7 @@ impl Write {
     fn take(&mut self, mut frame: Frame) {
         self.look_after_disk();
         self.checkpoint_late();
-        if self.live.paused.load(Relaxed) {
-            let counts = self.frame_writer.count(&frame);
-            self.discard(&counts, Entry::FragmentsDiscardedPaused);
-        } else {
-            self.record(&mut frame);
-        }
+        self.record(&mut frame);
         // The build thread may have ended already; then nobody waits for the memory.
         let _ = self.done.send(frame);
     }

@@ -1,8 +1,10 @@
-//! A run that somebody pauses: whole frames are discarded, countedly, and the books balance.
+//! Runs begin, pause and end between two events: what nobody wanted is counted, and the books balance.
 
 mod support;
 
 use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use catchment_model::Entry;
 use catchment_recorder::{Recorder, RecorderConfig};
@@ -83,4 +85,70 @@ fn a_run_that_ends_paused_closes_its_books() {
     assert_eq!(report.verdict, Verdict::Balanced);
     let recorded = run.recorded_ledger().unwrap().unwrap().total();
     assert_eq!(recorded[Entry::FragmentsDiscardedPaused], 10);
+}
+
+/// Ends the senders also when the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Three sources that go on sending, whatever anybody records: events in datagrams of 1, 7 and 30.
+fn send_for_ever(addresses: Vec<std::net::SocketAddr>, stop: &AtomicBool) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut waiting = vec![Vec::new(); addresses.len()];
+    for event in 1_u32.. {
+        for (source, address) in addresses.iter().enumerate() {
+            waiting[source].push(event);
+            if waiting[source].len() < [1, 7, 30][source] {
+                continue;
+            }
+            let sub_events: Vec<(u32, &[u8])> =
+                waiting[source].drain(..).map(|event| (event, &[1, 2, 3][..])).collect();
+            // Nobody may be there to receive it.
+            socket.send_to(&packet(source as u32, ByteOrder::Big, &sub_events), address).ok();
+        }
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        // A trigger of some kilohertz: what is sent at once must fit into the sockets.
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[test]
+fn runs_begin_and_end_between_two_events_while_sources_go_on_sending() {
+    let folder = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut config = quick(folder.path());
+        config.sources = support::sources(3);
+        let mut recorder = Recorder::start_paused(config.clone()).unwrap();
+        let addresses = recorder.addresses().to_vec();
+        for (source, address) in config.sources.iter_mut().zip(&addresses) {
+            source.address = *address;
+        }
+        let stop = Stop(&stop);
+        let stopping = stop.0;
+        scope.spawn(move || send_for_ever(addresses, stopping));
+        for run in 0..5 {
+            recorder.begin_between_events();
+            while recorder.counts().events_recorded < 200 {
+                std::thread::yield_now();
+            }
+            let summary = recorder.stop().unwrap();
+            let balance = summary.last.ledger.balance();
+            assert!(balance.holds() && !balance.lost_data(), "run {run}: {balance:?}");
+            assert_eq!(summary.last.counts.events_incomplete, 0, "run {run}");
+            assert!(total(&summary, Entry::FragmentsDiscardedPaused) > 0, "run {run}");
+            let events = fragments(&Run::open(&summary.folder).unwrap());
+            assert!(events.values().all(|event| event.len() == 3), "run {run}");
+            let keys: Vec<u64> = events.into_keys().collect();
+            assert!(keys.windows(2).all(|pair| pair[1] == pair[0] + 1), "run {run}: {keys:?}");
+            recorder = Recorder::start_paused(config.clone()).unwrap();
+        }
+    });
 }

@@ -146,8 +146,13 @@ pub(crate) fn record_told(
     let channels: usize = config.links.iter().map(|link| link.channels.len()).sum();
     let asked_bytes = config.receive.socket_buffer_bytes;
     let lowered = config.lowered();
-    let recorder = Recorder::start(config)
-        .with_context(|| format!("cannot start recording to {}", folder.display()))?;
+    // Sources of others may be sending already; one's own begins later.
+    let recorder = match emulator {
+        Some(_) => Recorder::start(config),
+        None => Recorder::start_paused(config).inspect(Recorder::begin_between_events),
+    };
+    let recorder =
+        recorder.with_context(|| format!("cannot start recording to {}", folder.display()))?;
     began(&recorder, out);
     let granted = recorder.granted_socket_bytes().iter().copied();
     let sockets = Sockets { granted_bytes_min: granted.min().unwrap_or(0), asked_bytes };

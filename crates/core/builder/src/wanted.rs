@@ -1,0 +1,98 @@
+//! Which events anybody wants. A run begins, pauses and ends between two events, so that none is torn:
+//! what is said applies to events that have not begun, and those that have are built to their end.
+
+use std::collections::VecDeque;
+
+use crate::Builder;
+
+/// Changes that are remembered, for fragments that come late.
+const CHANGES_MAX: usize = 64;
+
+/// The keys from which on events are wanted, or are not.
+#[derive(Debug)]
+pub struct Wanted {
+    /// Before the first change that is remembered.
+    before: bool,
+    /// Ascending, each unlike the one before it.
+    changes: VecDeque<(u64, bool)>,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self { before: true, changes: VecDeque::new() }
+    }
+}
+
+impl Wanted {
+    /// Whether the event of that key is.
+    #[inline]
+    pub fn has(&self, key: u64) -> bool {
+        let known = self.changes.iter().rev().find(|(from, _)| *from <= key);
+        known.map_or(self.before, |(_, wanted)| *wanted)
+    }
+
+    /// From that key on events are wanted, or are not.
+    fn change(&mut self, from: u64, wanted: bool) {
+        while self.changes.pop_back_if(|(other, _)| *other >= from).is_some() {}
+        if self.has(from) == wanted {
+            return;
+        }
+        self.changes.push_back((from, wanted));
+        if self.changes.len() > CHANGES_MAX
+            && let Some((_, wanted)) = self.changes.pop_front()
+        {
+            self.before = wanted;
+        }
+    }
+}
+
+impl Builder {
+    /// Says whether events that begin from now on are wanted. Those that are not are built as others
+    /// are, and then discarded (`fragments_discarded_paused`); what is missing of them is no loss.
+    pub fn want(&mut self, wanted: bool) {
+        let from = match (self.started, self.window.open) {
+            (false, _) => 0,
+            (true, 0) => self.window.base,
+            (true, _) => self.window.newest + 1,
+        };
+        self.wanted.change(from, wanted);
+    }
+
+    /// Whether every event is closed that began before [`want`](Self::want) was last said something
+    /// new.
+    pub fn is_past_change(&mut self) -> bool {
+        let from = self.wanted.changes.back().map_or(0, |(from, _)| *from);
+        self.window.head().is_none_or(|(key, _)| key >= from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_change_counts_from_its_key_on() {
+        let mut wanted = Wanted::default();
+        assert!(wanted.has(0));
+        wanted.change(0, false);
+        wanted.change(0, true);
+        assert!(wanted.has(0) && wanted.changes.is_empty());
+        wanted.change(10, false);
+        wanted.change(20, true);
+        assert_eq!([9, 10, 19, 20].map(|key| wanted.has(key)), [true, false, false, true]);
+        // Nothing came between these two.
+        wanted.change(20, false);
+        assert_eq!([9, 10, 19, 20].map(|key| wanted.has(key)), [true, false, false, false]);
+    }
+
+    #[test]
+    fn only_the_last_changes_are_remembered() {
+        let mut wanted = Wanted::default();
+        for change in 1..=101 {
+            wanted.change(change * 10, change % 2 == 0);
+        }
+        assert_eq!(wanted.changes.len(), CHANGES_MAX);
+        assert!(!wanted.has(1_010) && wanted.has(1_009));
+        assert_eq!(wanted.has(0), wanted.before);
+    }
+}

@@ -1,0 +1,80 @@
+//! Runs begin, pause and end between two events.
+
+mod support;
+
+use catchment_model::Entry;
+use support::{MS, Rig};
+
+#[test]
+fn an_event_that_had_begun_is_built_to_its_end_and_the_next_is_not_wanted() {
+    let mut rig = Rig::required(2);
+    rig.send(0, 0, 0..10);
+    rig.send(0, 1, 0..7);
+    rig.poll(0);
+    rig.builder.want(false);
+    assert!(!rig.builder.is_past_change());
+    rig.send(MS, 0, 10..20);
+    rig.send(MS, 1, 7..20);
+    rig.poll(MS);
+    assert!(rig.builder.is_past_change());
+    rig.builder.want(true);
+    rig.send_all(2 * MS, 0..2, 20..30);
+    rig.finish(2 * MS);
+    assert_eq!(
+        rig.rows.keys().copied().collect::<Vec<_>>(),
+        (0..10).chain(20..30).collect::<Vec<_>>()
+    );
+    assert_eq!(rig.ledger.total()[Entry::FragmentsDiscardedPaused], 20);
+    let status = rig.builder.status();
+    assert_eq!((status.events_complete, status.events_unwanted), (20, 10));
+}
+
+#[test]
+fn what_nobody_wants_cannot_be_missing() {
+    let mut rig = Rig::required(2);
+    rig.builder.want(false);
+    // Source 1 is heard for the first time in the middle of things, and source 0 not to the end.
+    rig.send(0, 0, 0..10);
+    rig.send(0, 1, 4..10);
+    rig.poll(0);
+    rig.builder.want(true);
+    rig.send_all(MS, 0..2, 10..20);
+    rig.poll(MS);
+    rig.builder.want(false);
+    rig.send(2 * MS, 1, 20..25);
+    rig.finish(2 * MS);
+    assert_eq!(rig.rows.keys().copied().collect::<Vec<_>>(), (10..20).collect::<Vec<_>>());
+    let total = rig.ledger.total();
+    assert_eq!(total[Entry::FragmentsDiscardedPaused], 10 + 6 + 5);
+    assert!(!rig.ledger.balance().lost_data(), "{total:?}");
+}
+
+#[test]
+fn what_comes_too_late_for_an_event_that_nobody_wanted_is_no_loss() {
+    let mut rig = Rig::required(2);
+    rig.builder.want(false);
+    rig.send(0, 0, 0..10_000);
+    rig.poll(0);
+    rig.builder.want(true);
+    rig.send(MS, 0, 10_000..30_000);
+    rig.send(MS, 1, 9_000..30_000);
+    rig.poll(MS);
+    rig.send(2 * MS, 1, 0..5);
+    rig.finish(2 * MS);
+    let total = rig.ledger.total();
+    assert_eq!(total[Entry::FragmentsLate], 0, "{total:?}");
+    assert!(total[Entry::FragmentsDiscardedPaused] > 10_000 - 9_000, "{total:?}");
+}
+
+#[test]
+fn a_loss_before_the_end_is_a_loss() {
+    let mut rig = Rig::required(2);
+    rig.send(0, 0, 0..10);
+    rig.send(0, 1, (0..10).filter(|key| *key != 5));
+    rig.poll(0);
+    rig.builder.want(false);
+    rig.send_all(MS, 0..2, 10..20);
+    rig.finish(MS);
+    assert_eq!(rig.rows.len(), 10);
+    assert_eq!(rig.ledger.total()[Entry::FragmentsMissing], 1);
+}
