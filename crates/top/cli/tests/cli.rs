@@ -361,7 +361,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 fn the_quick_benches_run_and_leave_nothing_but_results() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    for name in ["limits", "hades"] {
+    for name in ["limits", "hades", "control"] {
         let results = json(folder, &["bench", name, "--quick", "--json"], 0);
         assert_eq!((&results["bench"], &results["quick"]), (&name.into(), &true.into()));
         assert!(folder.join(format!("bench/results/{name}-quick.md")).exists());
