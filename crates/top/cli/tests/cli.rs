@@ -492,7 +492,6 @@ fn a_demo_can_be_looked_at_and_not_be_touched() {
     let url =
         lines.find_map(|line| line.strip_prefix("Look at it in a browser: ").map(String::from));
     let url = url.unwrap();
-    // `ctl state` ends with 1 until good data are recorded.
     let state = |told: &Output| -> Value { serde_json::from_slice(&told.stdout).unwrap() };
     let mut told = output(folder, &["ctl", "--url", &url, "state", "--json"]);
     while state(&told)["verdict"]["level"] == "not_recording" {
