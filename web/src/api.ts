@@ -74,8 +74,8 @@ export interface State {
   dead_time: number | null;
   disk: {
     folder: string;
-    free_bytes: number;
-    total_bytes: number;
+    free_bytes: number | null;
+    total_bytes: number | null;
     hours_left: number | null;
   } | null;
   flow: Stage[];

@@ -18,6 +18,7 @@ const BENCHES_REDUCED: &[&[&str]] = &[
     &["bench", "ligo-read", "--quick"],
     &["bench", "ligo-space", "--quick"],
     &["bench", "ligo-record", "--quick"],
+    &["bench", "control", "--quick"],
 ];
 
 /// Folders that commands make, besides cargo's.
@@ -101,7 +102,7 @@ pub fn check() -> Result<()> {
 pub fn bench(arguments: &[String]) -> Result<()> {
     let repository = Repository::open()?;
     succeed(&mut build(&repository))?;
-    let all = ["limits", "hades", "codecs", "ligo-read", "ligo-space", "ligo-record"];
+    let all = ["limits", "hades", "codecs", "ligo-read", "ligo-space", "ligo-record", "control"];
     let all = all.map(|name| vec![name.to_owned()]);
     let one = [arguments.to_vec()];
     for bench in if arguments.is_empty() { &all[..] } else { &one } {

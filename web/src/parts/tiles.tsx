@@ -7,8 +7,8 @@ import { Tile, type Tone } from "./figure";
 const DISK_HOURS_LOW = 4;
 const DISK_HOURS_OUT = 1;
 
-function diskTone(hours: number | null, free: number): Tone {
-  if (free <= 0 || (hours !== null && hours < DISK_HOURS_OUT)) return "bad";
+function diskTone(hours: number | null, free: number | null): Tone {
+  if ((free !== null && free <= 0) || (hours !== null && hours < DISK_HOURS_OUT)) return "bad";
   return hours !== null && hours < DISK_HOURS_LOW ? "loss" : "calm";
 }
 
@@ -39,7 +39,7 @@ export function Tiles({ now }: { now: State }) {
         tone={(now.dead_time ?? 0) > 0 ? "loss" : "calm"} note="of the last 10 s" />
       <Tile label="Disk lasts" value={format.hoursLeft(disk?.hours_left)}
         tone={disk ? diskTone(disk.hours_left, disk.free_bytes) : "calm"}
-        note={disk ? `${format.join(format.bytes(disk.free_bytes))} of ${format.join(format.bytes(disk.total_bytes))} free` : ""} />
+        note={disk && disk.free_bytes !== null ? `${format.join(format.bytes(disk.free_bytes))} of ${format.join(format.bytes(disk.total_bytes))} free` : ""} />
     </dl>
   );
 }

@@ -95,7 +95,9 @@ pub struct Rule {
     pub only_while_recording: bool,
     /// How much somebody should care.
     pub severity: Severity,
-    /// What is shown; `{source}`, `{value}`, `{threshold}` stand for what they say.
+    /// What is shown; `{source}`, `{value}`, `{threshold}` stand for what they say. `{time}` is the
+    /// value as a time (of `…hours_left` in hours, otherwise in seconds): `12 s`, `2.4 hours`;
+    /// `{percent}` the value as a share of one: `85 %`.
     pub text: String,
     /// Names of what is to be done.
     pub actions: Vec<String>,
@@ -294,7 +296,7 @@ pub fn default_rules(frame_ns: u64) -> Vec<Rule> {
             "source.*.last_packet_seconds",
             Condition::Above { threshold: 5.0, clear_at: 2.0 },
             Severity::Critical,
-            "{source} is silent: its last packet came {value} s ago",
+            "{source} is silent: its last packet came {time} ago",
         )),
         recording(rule(
             "loss",
@@ -309,7 +311,7 @@ pub fn default_rules(frame_ns: u64) -> Vec<Rule> {
             "queue.*.fill",
             Condition::Above { threshold: 0.8, clear_at: 0.6 },
             Severity::Warning,
-            "the queue {source} is filled to {value} of 1",
+            "the queue {source} is {percent} full",
         )
         .map(|rule| Rule { delay_ns: 2 * S, ..rule }),
         rule(
@@ -317,7 +319,7 @@ pub fn default_rules(frame_ns: u64) -> Vec<Rule> {
             "disk.hours_left",
             Condition::Below { threshold: 1.0, clear_at: 1.5 },
             Severity::Critical,
-            "the disk is full in {value} hours",
+            "the disk is full in {time}",
         )
         .map(|rule| Rule { delay_ns: 10 * S, ..rule }),
         recording(rule(
@@ -325,7 +327,7 @@ pub fn default_rules(frame_ns: u64) -> Vec<Rule> {
             "rows_recorded",
             Condition::NoChange { for_ns: no_rows_ns },
             Severity::Critical,
-            "nothing has reached the disk for {value} s",
+            "nothing has reached the disk for {time}",
         )),
     ];
     rules.into_iter().flatten().collect()

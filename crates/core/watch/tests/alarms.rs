@@ -194,7 +194,7 @@ fn each_source_has_an_alarm_of_its_own_and_its_name_is_in_the_text() {
     assert_eq!(rig.look_at_table(true).len(), 3);
     let mut texts: Vec<String> = rig.alarms.list().into_iter().map(|alarm| alarm.text).collect();
     texts.sort();
-    assert_eq!(texts, ["X:a.b: 1.00e9 > 10", "rich-03: 12.3 > 10", "{value}: 11 > 10"]);
+    assert_eq!(texts, ["X:a.b: 1 G > 10", "rich-03: 12.3 > 10", "{value}: 11 > 10"]);
 }
 
 #[test]
@@ -282,8 +282,8 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
         [
             (1, "rich-03 is silent: its last packet came 8 s ago"),
             (1, "data are lost: 1.5 per second"),
-            (3, "the queue segments is filled to 0.93 of 1"),
-            (11, "the disk is full in 0.5 hours"),
+            (3, "the queue segments is 93 % full"),
+            (11, "the disk is full in 30 min"),
             (11, "nothing has reached the disk for 10 s"),
         ]
     );

@@ -150,6 +150,21 @@ impl CatalogError {
         move |source| Self::System { action, path, source }
     }
 
+    /// Whether room on the disk is what helps.
+    pub fn wants_room(&self) -> bool {
+        use rusqlite::ffi::{ErrorCode, SQLITE_IOERR_SHMSIZE};
+        match self {
+            Self::Database { source, .. } => {
+                let extended = source.sqlite_error().map(|error| error.extended_code);
+                source.sqlite_error_code() == Some(ErrorCode::DiskFull)
+                    || extended == Some(SQLITE_IOERR_SHMSIZE)
+            }
+            error => error.as_system().is_some_and(|(_, source)| {
+                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }),
+        }
+    }
+
     /// Whether a rebuild is what helps.
     pub fn wants_rebuild(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::Missing { .. })

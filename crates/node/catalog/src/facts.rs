@@ -4,7 +4,7 @@ use std::path::Path;
 
 use catchment_disk::list_folder;
 use catchment_model::{RunId, Utc};
-use catchment_storage::{Frame, Run, StorageError};
+use catchment_storage::{Frame, Run, StorageError, books_so_far};
 
 use crate::files::{FileRow, FrameKind, FrameSpan};
 use crate::row::Totals;
@@ -38,8 +38,14 @@ impl Facts {
     pub(crate) fn read(folder: &Path, name: &str) -> Result<Self, StorageError> {
         let run = Run::open(folder)?;
         let mut problems: Vec<String> = run.problems().iter().map(ToString::to_string).collect();
-        let ledger = match run.recorded_ledger() {
-            Ok(ledger) => ledger.cloned(),
+        // Those of a run at work are not final, and its recorder will say them.
+        let books = if run.being_recorded() {
+            run.recorded_ledger().map(|ledger| ledger.cloned())
+        } else {
+            books_so_far(&run, FRAMES_READ_MAX)
+        };
+        let ledger = match books {
+            Ok(ledger) => ledger,
             Err(error) => {
                 problems.push(error.to_string());
                 None
@@ -149,3 +155,6 @@ fn ended(run: &Run) -> Option<Utc> {
     let channels = last(run.channel_frames()).zip(scale).map(|(ns, scale)| scale.to_utc_ns(ns));
     last(run.frames()).max(channels).map(Utc)
 }
+
+/// Frames of a killed run whose books are done again: a second's reading.
+const FRAMES_READ_MAX: usize = 1_000;

@@ -103,8 +103,9 @@ pub struct Copy {
 
 impl Catalog {
     /// Looks at a run's files and writes what they hold into the catalogue, in place of what was there:
-    /// files, frames, totals, and the books if the run was closed. Reads headers and tables of
-    /// contents.
+    /// files, frames, totals, and the books as far as the files have them. A run that was taken for
+    /// interrupted, and whose files were ended in order, is complete. Reads headers and tables of
+    /// contents; of a run that was killed, the books of its frames too, if they are not many.
     ///
     /// # Errors
     /// No such run, files that cannot be read or are another run's, or a catalogue that cannot be
@@ -123,7 +124,11 @@ impl Catalog {
             connection.execute(
                 "UPDATE runs SET ended_ns = coalesce(ended_ns, ?2) WHERE number = ?1",
                 params![stored(number), ended.map(|ended| stored(ended.0))],
-            )
+            )?;
+            // Its end could not be entered when it came: the disk was full, the program in a hurry.
+            let sql = "UPDATE runs SET state = 'complete', reason = NULL \
+                WHERE number = ? AND state = 'interrupted'";
+            if facts.complete { connection.execute(sql, [stored(number)]) } else { Ok(0) }
         })?;
         Ok(())
     }

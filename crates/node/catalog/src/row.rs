@@ -175,8 +175,8 @@ impl Totals {
         Some(self.ledger.as_ref()?.total()[Entry::FragmentsRecorded])
     }
 
-    /// What was lost.
-    pub(crate) fn loss_count(&self) -> Option<u64> {
+    /// What was lost, as [`RunRow::loss_count`] counts it; none if the books are not known.
+    pub fn loss_count(&self) -> Option<u64> {
         self.ledger.as_ref().map(|ledger| loss_count(&ledger.balance()))
     }
 

@@ -135,16 +135,30 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<(Connection, i64), Catalog
         catalog_version(&connection, path).map(|version| (connection, version))
     });
     match first {
-        // In a folder that cannot be written the log's index cannot be made. Then nobody writes the
-        // database either: it is read as it lies.
-        Err(CatalogError::Database { .. }) => {
-            let connection = connect(&unchanging(path), read | OpenFlags::SQLITE_OPEN_URI);
-            let connection = connection.map_err(error)?;
-            let version = catalog_version(&connection, path)?;
-            Ok((connection, version))
-        }
-        other => other,
+        // On a full disk, or in a folder that cannot be written, the log's index cannot be made.
+        Err(CatalogError::Database { .. }) => {}
+        other => return other,
     }
+    if let Ok(alone) = open_without_index(path) {
+        return Ok(alone);
+    }
+    // Nobody writes the database either: it is read as it lies.
+    let connection = connect(&unchanging(path), read | OpenFlags::SQLITE_OPEN_URI);
+    let connection = connection.map_err(error)?;
+    let version = catalog_version(&connection, path)?;
+    Ok((connection, version))
+}
+
+/// Opens a database whose log's index has no room on the disk: held alone, the index is in memory. Its
+/// log, of which a full disk may have kept some from being merged, is read with it.
+fn open_without_index(path: &Path) -> Result<(Connection, i64), CatalogError> {
+    let error = |source| CatalogError::sqlite(path, source);
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(error)?;
+    let no_row = |_: &rusqlite::Row<'_>| Ok(());
+    connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", no_row).map_err(error)?;
+    let version = catalog_version(&connection, path)?;
+    connection.pragma_update(None, "query_only", true).map_err(error)?;
+    Ok((connection, version))
 }
 
 fn unchanging(path: &Path) -> PathBuf {

@@ -1,10 +1,11 @@
 //! What alarms do: programs that are started, webhooks that are called. On a thread of its own with a
-//! bounded queue, so that a webhook that hangs holds up nothing but other webhooks.
+//! bounded queue, so that a webhook that hangs holds up nothing but other webhooks; not the end of the
+//! program either, which waits for [`FAREWELL`] at most.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,10 +17,23 @@ use crate::settings::{Action, What};
 /// Actions that wait.
 const QUEUE_MAX: usize = 100;
 
+/// How long the action under way may take when the program ends.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 /// Does what alarms ask for.
 pub(crate) struct Actions {
     queue: Option<Sender<(Action, String)>>,
+    progress: Arc<Progress>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread and its owner tell each other.
+#[derive(Default)]
+struct Progress {
+    /// Actions that wait, and the one that is being done.
+    left: AtomicU64,
+    /// A program that runs is to be ended.
+    give_up: AtomicBool,
 }
 
 impl Actions {
@@ -30,9 +44,11 @@ impl Actions {
     pub(crate) fn start(desk: &Arc<Desk>) -> std::io::Result<Self> {
         let (queue, waiting) = bounded(QUEUE_MAX);
         let desk = Arc::clone(desk);
+        let progress: Arc<Progress> = Arc::default();
+        let shared = Arc::clone(&progress);
         let thread = std::thread::Builder::new().name("control-actions".into());
-        let thread = thread.spawn(move || run(&waiting, &desk))?;
-        Ok(Self { queue: Some(queue), thread: Some(thread) })
+        let thread = thread.spawn(move || run(&waiting, &desk, &shared))?;
+        Ok(Self { queue: Some(queue), progress, thread: Some(thread) })
     }
 
     /// Puts the actions of these names into the queue.
@@ -46,26 +62,43 @@ impl Actions {
                 continue;
             };
             let Some(queue) = &self.queue else { return };
+            self.progress.left.fetch_add(1, Relaxed);
             if let Err(TrySendError::Full(_)) = queue.try_send((action.clone(), alarm.to_owned())) {
+                self.progress.left.fetch_sub(1, Relaxed);
                 desk.counts.actions_dropped.fetch_add(1, Relaxed);
                 tracing::error!(action = name, "too many actions wait: this one is dropped");
             }
         }
     }
 
-    /// Waits for the action under way; those that wait are dropped.
-    pub(crate) fn end(mut self) {
+    /// Waits for what is under way, for a moment; what waits then is dropped, and counted.
+    pub(crate) fn end(mut self, desk: &Desk) {
         self.queue = None;
-        if let Some(thread) = self.thread.take() {
+        let Some(thread) = self.thread.take() else { return };
+        let end = Instant::now() + FAREWELL;
+        while !thread.is_finished() && Instant::now() < end + LOOK_EVERY * 5 {
+            self.progress.give_up.store(Instant::now() >= end, Relaxed);
+            std::thread::sleep(LOOK_EVERY);
+        }
+        if thread.is_finished() {
             thread.join().ok();
         }
+        let left = self.progress.left.load(Relaxed);
+        if left == 0 {
+            return;
+        }
+        desk.counts.actions_dropped.fetch_add(left, Relaxed);
+        tracing::error!(left, "alarms' actions are not done, and given up");
     }
 }
 
-fn run(waiting: &Receiver<(Action, String)>, desk: &Desk) {
+fn run(waiting: &Receiver<(Action, String)>, desk: &Desk, progress: &Progress) {
     for (action, alarm) in waiting {
+        if progress.give_up.load(Relaxed) {
+            return;
+        }
         let done = match &action.what {
-            What::Command(words) => command(words, &alarm, action.timeout),
+            What::Command(words) => command(words, &alarm, action.timeout, &progress.give_up),
             What::Webhook(address) => webhook(address, &alarm, action.timeout),
         };
         match done {
@@ -75,10 +108,16 @@ fn run(waiting: &Receiver<(Action, String)>, desk: &Desk) {
                 tracing::error!(action = action.name, error, "an alarm's action failed");
             }
         }
+        progress.left.fetch_sub(1, Relaxed);
     }
 }
 
-fn command(words: &[String], alarm: &str, timeout: Duration) -> Result<(), String> {
+fn command(
+    words: &[String],
+    alarm: &str,
+    timeout: Duration,
+    give_up: &AtomicBool,
+) -> Result<(), String> {
     let (program, arguments) = words.split_first().ok_or("no program")?;
     let mut child = Command::new(program)
         .args(arguments)
@@ -96,11 +135,18 @@ fn command(words: &[String], alarm: &str, timeout: Duration) -> Result<(), Strin
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
             Ok(Some(status)) => return Err(format!("{program}: {status}")),
-            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(20)),
+            Ok(None) if Instant::now() < end && !give_up.load(Relaxed) => {
+                std::thread::sleep(LOOK_EVERY)
+            }
             Ok(None) => {
                 child.kill().ok();
                 child.wait().ok();
-                return Err(format!("{program}: not done within {timeout:?}"));
+                let why = if give_up.load(Relaxed) {
+                    "when the program ended".into()
+                } else {
+                    format!("within {timeout:?}")
+                };
+                return Err(format!("{program}: not done {why}"));
             }
             Err(error) => return Err(format!("{program}: {error}")),
         }
@@ -113,3 +159,6 @@ fn webhook(address: &str, alarm: &str, timeout: Duration) -> Result<(), String> 
     let sent = agent.post(address).content_type("application/json").send(alarm);
     sent.map(|_| ()).map_err(|error| format!("{address}: {error}"))
 }
+
+/// How often one looks whether something is done.
+const LOOK_EVERY: Duration = Duration::from_millis(20);

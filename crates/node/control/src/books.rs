@@ -2,15 +2,20 @@
 //!
 //! A catalogue that cannot be written prevents no recording: the run's number then comes from the file
 //! beside it, the log and the page say so, and `catchment catalog rebuild` finds the run by its files.
+//! On a full disk it is read all the same. The end of a run that cannot be entered is kept, shown as if it
+//! were there, and entered as soon as that can be done; if the program ends before, the next one
+//! finds it by the run's files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use axum::http::StatusCode;
 use catchment_catalog::{
-    Catalog, CatalogError, LiveRun, NumberRequest, Quality, RunEnd, RunRow, Search, Totals,
+    Catalog, CatalogError, LiveRun, NumberRequest, Quality, RunEnd, RunRow, RunState, Search,
+    Totals,
 };
-use catchment_model::{Ledger, SourceLedger, Utc};
+use catchment_model::{Ledger, RunId, SourceLedger, Utc};
 use catchment_recorder::{RunSummary, State};
 use catchment_storage::Run;
 
@@ -24,17 +29,60 @@ pub(crate) struct Books {
     folder: PathBuf,
     /// What went wrong last, until something goes well.
     trouble: Mutex<Option<String>>,
+    /// Runs whose end could not be entered yet.
+    unsaid: Mutex<Vec<Arc<Said>>>,
 }
+
+/// What the catalogue is to know of a run that has ended.
+#[derive(Debug)]
+struct Said {
+    // While it is held, nobody takes the run for one whose process is gone.
+    live: LiveRun,
+    id: RunId,
+    folder: PathBuf,
+    started: Utc,
+    end: RunEnd,
+}
+
+/// Ends that are kept; a run takes a minute and a full disk a day.
+const UNSAID_MAX: usize = 1_000;
 
 impl Books {
     /// Of the runs in this folder.
     pub(crate) fn of(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), trouble: Mutex::new(None) }
+        Self { folder: folder.to_owned(), trouble: Mutex::default(), unsaid: Mutex::default() }
     }
 
     /// What is wrong with the catalogue, if anything is.
     pub(crate) fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let unsaid: Vec<String> =
+            self.unsaid().iter().map(|said| said.live.number().to_string()).collect();
+        match (trouble, unsaid.is_empty()) {
+            (trouble, true) => trouble,
+            (trouble, false) => {
+                let (why, runs) = (trouble.unwrap_or_default(), unsaid.join(", "));
+                let waits = format!("the end of run {runs} waits until it can be entered");
+                Some(format!("{why}; {waits}").trim_start_matches("; ").to_owned())
+            }
+        }
+    }
+
+    fn unsaid(&self) -> Vec<Arc<Said>> {
+        self.unsaid.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the catalogue, which needs no room on the disk.
+    fn read<T>(
+        &self,
+        work: impl FnOnce(&Catalog) -> Result<T, CatalogError>,
+    ) -> Result<T, CatalogError> {
+        match Catalog::open_read_only(&self.folder) {
+            Ok(catalog) => work(&catalog),
+            // There is none yet: it is made.
+            Err(CatalogError::Missing { .. }) => self.with(|catalog| work(catalog)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Does something with the catalogue, and remembers whether that went well.
@@ -82,8 +130,8 @@ impl Books {
         self.with(|catalog| catalog.begin_run(live, id, folder, Utc(now_ns()))).ok();
     }
 
-    /// A run has ended.
-    pub(crate) fn end(&self, live: &LiveRun, summary: &RunSummary) {
+    /// A run has ended. If that cannot be entered now, it is later.
+    pub(crate) fn end(&self, live: LiveRun, started_ns: u64, summary: &RunSummary) {
         let last = &summary.last;
         let fault = match &last.state {
             State::Fault { reason } => Some(reason.clone()),
@@ -97,9 +145,64 @@ impl Books {
             ledger: Some(last.ledger.clone()),
         };
         let end = RunEnd { ended: Utc(now_ns()), fault, totals };
-        self.with(|catalog| catalog.end_run(live, &end)).ok();
-        // Its files, for those who look for them later; nothing depends on it.
-        self.with(|catalog| catalog.scan(live.number())).ok();
+        let (id, folder, started) = (summary.run, summary.folder.clone(), Utc(started_ns));
+        self.enter(Said { live, id, folder, started, end });
+    }
+
+    fn enter(&self, said: Said) {
+        let mut unsaid = self.unsaid.lock().unwrap_or_else(PoisonError::into_inner);
+        if unsaid.len() == UNSAID_MAX {
+            let oldest = unsaid.remove(0).live.number();
+            tracing::error!(run = oldest, "the run's end is not entered: too many wait");
+        }
+        unsaid.push(Arc::new(said));
+        drop(unsaid);
+        self.settle();
+    }
+
+    /// Enters the ends of runs that could not be entered before. Says whether all are.
+    pub(crate) fn settle(&self) -> bool {
+        for said in self.unsaid() {
+            let live = &said.live;
+            let entered = self.with(|catalog| {
+                // Again: it may not have been heard.
+                catalog.begin_run(live, said.id, &said.folder, said.started)?;
+                catalog.end_run(live, &said.end)
+            });
+            if let Err(error) = entered {
+                let run = live.number();
+                tracing::warn!(run, %error, "the run's end waits until it can be entered");
+                return false;
+            }
+            let number = live.number();
+            let mut unsaid = self.unsaid.lock().unwrap_or_else(PoisonError::into_inner);
+            unsaid.retain(|other| !Arc::ptr_eq(other, &said));
+            drop(unsaid);
+            // Its files, for those who look for them later; nothing depends on it.
+            self.with(|catalog| catalog.scan(number)).ok();
+        }
+        true
+    }
+
+    /// A row as it would be if all could be written.
+    fn told(&self, row: RunRow) -> api::Run {
+        let said = self.unsaid().into_iter().find(|said| said.live.number() == row.number);
+        let Some(said) = said else { return run(row) };
+        let RunEnd { ended, fault, totals } = &said.end;
+        let state = if fault.is_some() { RunState::Fault } else { RunState::Complete };
+        run(RunRow {
+            id: Some(said.id),
+            started: Some(said.started),
+            ended: Some(*ended),
+            state,
+            reason: fault.clone(),
+            events: Some(totals.events),
+            bytes: Some(totals.bytes),
+            frames: Some(totals.frames),
+            files: Some(totals.files),
+            loss_count: totals.loss_count(),
+            ..row
+        })
     }
 
     /// A run did not come to a recording.
@@ -118,8 +221,8 @@ impl Books {
         let quality = quality.map(quality_of).transpose()?;
         let limit = Some(limit);
         let search = Search { text: text.into(), before, quality, limit, ..Search::default() };
-        let (rows, next) = self.with(|catalog| catalog.page(&search)).map_err(problem)?;
-        Ok(api::RunList { runs: rows.into_iter().map(run).collect(), next })
+        let (rows, next) = self.read(|catalog| catalog.page(&search)).map_err(problem)?;
+        Ok(api::RunList { runs: rows.into_iter().map(|row| self.told(row)).collect(), next })
     }
 
     /// Runs and where their files are, newest first.
@@ -132,14 +235,14 @@ impl Books {
 
     /// A run.
     pub(crate) fn run(&self, number: u64) -> Result<api::Run, Problem> {
-        let detail = self.with(|catalog| catalog.run(number)).map_err(problem)?;
-        Ok(run(detail.run))
+        let detail = self.read(|catalog| catalog.run(number)).map_err(problem)?;
+        Ok(self.told(detail.run))
     }
 
     /// A run's ledger: of each source as its files have it; their sum alone as the catalogue has it,
     /// where the files are not at hand.
     pub(crate) fn ledger(&self, number: u64) -> Result<api::RunLedger, Problem> {
-        let detail = self.with(|catalog| catalog.run(number)).map_err(problem)?;
+        let detail = self.read(|catalog| catalog.run(number)).map_err(problem)?;
         let folder = detail.run.folder.map(|folder| self.folder.join(folder));
         let run = folder.and_then(|folder| Run::open(&folder).ok());
         let known = run.as_ref().and_then(|run| Some((run, run.recorded_ledger().ok()??)));
@@ -175,7 +278,7 @@ impl Books {
 
     /// The configuration that a run was recorded with.
     pub(crate) fn configuration_of(&self, number: u64) -> Result<String, Problem> {
-        let found = self.with(|catalog| {
+        let found = self.read(|catalog| {
             let version = catalog.run(number)?.run.configuration;
             version.map(|version| catalog.configuration(version)).transpose()
         });
@@ -186,13 +289,13 @@ impl Books {
 
     /// Versions of the configuration, newest first.
     pub(crate) fn configurations(&self) -> Result<Vec<api::ConfigurationVersion>, Problem> {
-        let all = self.with(|catalog| catalog.configurations()).map_err(problem)?;
+        let all = self.read(|catalog| catalog.configurations()).map_err(problem)?;
         Ok(all.into_iter().map(|about| version(about, None)).collect())
     }
 
     /// A version of the configuration.
     pub(crate) fn configuration(&self, number: u64) -> Result<api::ConfigurationVersion, Problem> {
-        let found = self.with(|catalog| catalog.configuration(number)).map_err(problem)?;
+        let found = self.read(|catalog| catalog.configuration(number)).map_err(problem)?;
         Ok(version(found.about, Some(found.text)))
     }
 
@@ -261,6 +364,49 @@ fn problem(error: CatalogError) -> Problem {
             Problem::not_found(format_args!("configuration {version}"))
         }
         CatalogError::Text { .. } => Problem::unprocessable(error.to_string()),
-        error => Problem::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        error if error.wants_room() => {
+            let detail = format!("the disk of the catalogue is full, nothing was changed: {error}");
+            Problem::new(StatusCode::INSUFFICIENT_STORAGE, detail)
+        }
+        error => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_cannot_be_entered_waits_and_is_entered_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let books = Books::of(folder.path());
+        let live = books.take("anna", "", "", None).unwrap();
+        let (number, id) = (live.number(), RunId([7; 16]));
+        let path = folder.path().join("run-a");
+        books.begin(&live, id, &path);
+        let database = folder.path().join(".catchment/catalog.sqlite");
+        let aside = database.with_extension("aside");
+        std::fs::rename(&database, &aside).unwrap();
+        std::fs::write(&database, "this is no database, and nobody can write into it").unwrap();
+        let totals = Totals { events: 12, files: 1, ..Totals::default() };
+        let end = RunEnd { ended: Utc(5_000_000_000), fault: Some("full".into()), totals };
+        let said = Said { live, id, folder: path, started: Utc(1_000_000_000), end };
+        books.enter(said);
+        assert!(!books.settle());
+        let trouble = books.trouble().unwrap();
+        assert!(trouble.ends_with("the end of run 1 waits until it can be entered"), "{trouble}");
+
+        // A catalogue that can be read and not be written shows the run as it ended.
+        std::fs::rename(&aside, &database).unwrap();
+        let row = Catalog::open_read_only(folder.path()).unwrap().run(number).unwrap().run;
+        assert_eq!(row.state, RunState::Recording);
+        let told = books.run(number).unwrap();
+        assert_eq!((told.state.as_str(), told.events), ("fault", 12));
+        assert!(books.settle());
+        let row = Catalog::open_read_only(folder.path()).unwrap().run(number).unwrap().run;
+        assert_eq!((row.state, row.reason.as_deref()), (RunState::Fault, Some("full")));
+        assert_eq!((row.ended, row.events), (Some(Utc(5_000_000_000)), Some(12)));
+        let trouble = books.trouble();
+        assert!(trouble.as_ref().is_none_or(|text| !text.contains("waits")), "{trouble:?}");
     }
 }

@@ -37,6 +37,9 @@ const IDLE_WAIT: Duration = Duration::from_millis(50);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long a command may take before whoever asked is told that it is under way.
 const ANSWER_WITHIN: Duration = Duration::from_millis(800);
+/// How long the end may take beyond the drain time: devices that hang are given up, actions and the
+/// server ended.
+const END_WITHIN: Duration = Duration::from_secs(30);
 /// Clients that wait for a command's end.
 const WAITING_MAX: usize = 1_000;
 
@@ -107,6 +110,7 @@ pub(crate) struct Own {
     /// A configuration that a command named, while it is tried.
     tried: Option<(Arc<Configuration>, Option<u64>, String)>,
     shutdown_asked: bool,
+    stopping_said: bool,
     second: u64,
 }
 
@@ -132,6 +136,10 @@ impl Conductor {
                 self.take(now_ns, ask);
             }
             self.heed_signals(now_ns);
+            let under_way = self.control.under_way();
+            if under_way.is_some_and(|one| one.command == Command::Shutdown) {
+                self.say_stopping();
+            }
             self.pass_orders(now_ns);
             self.take_finished();
             self.answer_waiting();
@@ -145,10 +153,19 @@ impl Conductor {
         self.take_finished();
         self.answer_waiting();
         self.look(self.clock.now_ns());
-        self.manager.say("STOPPING=1");
-        self.actions.end();
+        self.say_stopping();
+        self.actions.end(&self.desk);
         self.devices.end();
         self.signals.ended.store(true, Relaxed);
+    }
+
+    /// Tells the service manager, once, that the end has begun and how long it may take.
+    fn say_stopping(&mut self) {
+        if !std::mem::replace(&mut self.own.stopping_said, true) {
+            let most = self.desk.settings.drain + END_WITHIN;
+            let micros = most.as_micros();
+            self.manager.say(&format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={micros}"));
+        }
     }
 
     fn take(&mut self, now_ns: u64, ask: Ask) {

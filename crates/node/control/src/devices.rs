@@ -24,7 +24,7 @@ use catchment_catalog::LiveRun;
 use catchment_emulator::{Emulator, EmulatorConfig, EmulatorLive, EmulatorReport};
 use catchment_recorder::{Observer, Recorder, RecorderConfig, RunSummary};
 use catchment_run::{Action, DeviceError, DevicePath, DeviceSpec, Failed, OnFault, Order, State};
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::configuration::Configuration;
 use crate::desk::Desk;
@@ -32,6 +32,9 @@ use crate::time::now_ns;
 
 /// Orders that wait for one device: control gives one at a time, and *safe* after a time-out.
 const ORDERS_MAX: usize = 16;
+
+/// How often a device without orders looks what is left to do.
+const IDLE_EVERY: Duration = Duration::from_secs(1);
 
 /// How long devices have to end once the state machine has.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -171,8 +174,16 @@ impl Devices {
             Recording { desk: Arc::clone(desk), shown: Arc::clone(&shown), open: None };
         let mut emulating = Emulating { shown: Arc::clone(&shown), running: None };
         let threads = vec![
-            spawn("control-record", recorder_jobs, done.clone(), move |job| recording.obey(job))?,
-            spawn("control-emulate", emulator_jobs, done.clone(), move |job| emulating.obey(job))?,
+            spawn("control-record", recorder_jobs, done.clone(), move |job| match job {
+                Some(job) => recording.obey(job),
+                None => {
+                    recording.desk.books.settle();
+                    Ok(())
+                }
+            })?,
+            spawn("control-emulate", emulator_jobs, done.clone(), move |job| {
+                job.map_or(Ok(()), |job| emulating.obey(job))
+            })?,
         ];
         Ok(Self { recorder, emulator, done, results, threads, shown })
     }
@@ -214,15 +225,27 @@ impl Devices {
     }
 }
 
+/// A device's thread: it does its orders, and without any every now and then what is left to do.
 fn spawn(
     name: &str,
     jobs: Receiver<Job>,
     done: Sender<Done>,
-    mut obey: impl FnMut(&Job) -> Result<(), Failed> + Send + 'static,
+    mut obey: impl FnMut(Option<&Job>) -> Result<(), Failed> + Send + 'static,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name.into()).spawn(move || {
-        for job in jobs {
-            let result = obey(&job).map(|()| job.order.action.target());
+        loop {
+            let job = match jobs.recv_timeout(IDLE_EVERY) {
+                Ok(job) => job,
+                Err(error) => {
+                    // What is left to do is no order, and fails nobody.
+                    obey(None).ok();
+                    match error {
+                        RecvTimeoutError::Timeout => continue,
+                        RecvTimeoutError::Disconnected => return,
+                    }
+                }
+            };
+            let result = obey(Some(&job)).map(|()| job.order.action.target());
             let Order { path, token, .. } = job.order;
             // Nobody waits any more when the node has ended.
             if done.send(Done { path, token, result }).is_err() {
@@ -312,6 +335,7 @@ impl Recording {
         let Some(Open { recorder, live, begun }) = self.open.take() else { return Ok(()) };
         let stopped = recorder.stop();
         self.shown.change_active(|active| active.ended = true);
+        let active = self.shown.active();
         let summary = match stopped {
             Ok(summary) => summary,
             Err(error) => {
@@ -324,14 +348,15 @@ impl Recording {
             self.desk.books.fail(&live, "it was disarmed before it began");
             return Ok(());
         }
-        self.desk.books.end(&live, &summary);
+        let (number, started_ns) = (live.number(), active.map_or(0, |active| active.started_ns));
+        self.desk.books.end(live, started_ns, &summary);
         let balance = summary.last.ledger.balance();
         let fault = matches!(summary.last.state, catchment_recorder::State::Fault { .. });
         if balance.lost_data() || fault {
             self.shown.lost.store(true, Relaxed);
         }
         tracing::info!(
-            run = live.number(),
+            run = number,
             events = summary.last.counts.events_recorded,
             lost = balance.fragments_lost + balance.fragments_dropped,
             "the run has ended"
@@ -339,7 +364,7 @@ impl Recording {
         let mut summaries = self.shown.summaries.lock().unwrap_or_else(PoisonError::into_inner);
         // The last is what a program that recorded one run tells of.
         summaries.clear();
-        summaries.push((live.number(), summary));
+        summaries.push((number, summary));
         Ok(())
     }
 }

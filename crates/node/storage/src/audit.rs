@@ -167,6 +167,33 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
     (ledger, problems)
 }
 
+/// The books of a run as its files have them: the total in the last file's TOC, or, where its recorder
+/// was killed and nothing closed it since, what can be had without reading for long: of up to
+/// `frames_max` frames the books are done again, of more they are those of the newest checkpoint,
+/// which is at most 10 s or 64 frames older than the last frame. None where the last file's total counts
+/// that file alone; [`recompute`] gives those.
+///
+/// # Errors
+/// If the last file's total or checkpoint cannot be read.
+pub fn books_so_far(run: &Run, frames_max: usize) -> Result<Option<Ledger>, StorageError> {
+    if let Some(recorded) = run.recorded_ledger()? {
+        return Ok(Some(recorded.clone()));
+    }
+    let files = run.run_files();
+    let Some(last) = files.last().filter(|file| !file.reader.closed()) else { return Ok(None) };
+    let frames: usize = files.iter().map(|file| file.reader.frames().len()).sum();
+    if frames <= frames_max {
+        return Ok(Some(recompute(run).0));
+    }
+    let newest = last.reader.ledger_at_checkpoint().map_err(|error| last.error(error))?;
+    if let Some((_, ledger)) = newest {
+        return Ok(Some(ledger));
+    }
+    // A file that has just been begun: the one before it was closed with the books so far.
+    let Some(before) = files.iter().rev().nth(1) else { return Ok(None) };
+    Ok(before.reader.ledger().map_err(|error| before.error(error))?.cloned())
+}
+
 /// Bytes of links' channels: what the frames' books say, and what their columns hold.
 struct ChannelBytes {
     /// By source.

@@ -36,7 +36,7 @@ mod verify;
 mod waiting;
 mod write;
 
-pub use audit::{AuditReport, Closing, Difference, Open, Verdict, audit, recompute};
+pub use audit::{AuditReport, Closing, Difference, Open, Verdict, audit, books_so_far, recompute};
 pub use catchment_frame::{ChannelInfo, SampleRun, Span};
 pub use channels::{Channel, Piece, Segment, Select};
 pub use coding::{Codings, ColumnCoding};

@@ -4,7 +4,9 @@ mod common;
 
 use catchment_frame::Codec;
 use catchment_model::{Entry, Ledger};
-use catchment_storage::{Closing, Outcome, Run, Verdict, audit, recompute, repair, verify};
+use catchment_storage::{
+    Closing, Outcome, Run, Verdict, audit, books_so_far, recompute, repair, verify,
+};
 use common::{Made, Recipe};
 
 fn audited(made: &Made) -> catchment_storage::AuditReport {
@@ -76,6 +78,23 @@ fn a_run_without_loss_balances() {
         assert_eq!(report.recorded.as_ref(), Some(&made.ledger));
         assert_eq!(report.events, 16);
     }
+}
+
+#[test]
+fn the_books_of_a_killed_run_are_had_as_far_as_its_files_go() {
+    let books = |made: &Made, frames_max| {
+        books_so_far(&Run::open(made.path()).expect("opens"), frames_max).expect("reads")
+    };
+    let whole = Recipe::default().make();
+    assert_eq!(books(&whole, 0).as_ref(), Some(&whole.ledger));
+    let killed = Recipe { unclosed: true, ..Recipe::default() }.make();
+    assert_eq!(books(&killed, 100).as_ref(), Some(&killed.ledger));
+    // Too many to read: this file has no checkpoint, but the one before has books.
+    let before = std::fs::read(&killed.files[0]).expect("reads");
+    let before = catchment_frame::FileReader::open(&before[..]).expect("opens");
+    assert_eq!(books(&killed, 0).as_ref(), before.ledger().expect("reads"));
+    assert_eq!(repair(killed.path()).expect("repairs").closed(), 1);
+    assert_eq!(books(&killed, 0).as_ref(), Some(&killed.ledger));
 }
 
 #[test]

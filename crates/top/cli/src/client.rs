@@ -25,6 +25,13 @@ pub(crate) struct Target {
     certificate: Option<PathBuf>,
 }
 
+impl Target {
+    /// A node that anybody may ask.
+    pub(crate) fn of(url: &str) -> Self {
+        Self { url: url.to_owned(), token: None, certificate: None }
+    }
+}
+
 /// A node that was asked.
 pub(crate) struct Client {
     agent: ureq::Agent,

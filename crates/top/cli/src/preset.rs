@@ -71,13 +71,17 @@ impl Hades90 {
 
     /// What the recorder will write in that time, with a fifth to spare.
     pub(crate) fn bytes_for(&self, seconds: f64) -> u64 {
-        const EVENT_BYTES: f64 = 60.0 * 132.0 + 20.0 * 354.0 + 10.0 * 1_186.0;
-        let huge = if self.huge_every == 0 { 0.0 } else { 90.0 * 60e3 / self.huge_every as f64 };
         let per_second = match self.rate.0 {
-            Some(hz) => hz * (EVENT_BYTES + huge),
+            Some(hz) => hz * self.bytes_per_event(),
             None => 2e9,
         };
         (per_second * seconds * 1.2) as u64 + (64 << 20)
+    }
+
+    /// Bytes of all sources' sub-events of one event, on average.
+    pub(crate) fn bytes_per_event(&self) -> f64 {
+        let huge = if self.huge_every == 0 { 0.0 } else { 90.0 * 60e3 / self.huge_every as f64 };
+        60.0 * 132.0 + 20.0 * 354.0 + 10.0 * 1_186.0 + huge
     }
 }
 

@@ -361,7 +361,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 fn the_quick_benches_run_and_leave_nothing_but_results() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    for name in ["limits", "hades"] {
+    for name in ["limits", "hades", "control"] {
         let results = json(folder, &["bench", name, "--quick", "--json"], 0);
         assert_eq!((&results["bench"], &results["quick"]), (&name.into(), &true.into()));
         assert!(folder.join(format!("bench/results/{name}-quick.md")).exists());
@@ -492,7 +492,6 @@ fn a_demo_can_be_looked_at_and_not_be_touched() {
     let url =
         lines.find_map(|line| line.strip_prefix("Look at it in a browser: ").map(String::from));
     let url = url.unwrap();
-    // `ctl state` ends with 1 until good data are recorded.
     let state = |told: &Output| -> Value { serde_json::from_slice(&told.stdout).unwrap() };
     let mut told = output(folder, &["ctl", "--url", &url, "state", "--json"]);
     while state(&told)["verdict"]["level"] == "not_recording" {

@@ -114,6 +114,22 @@ fn a_run_whose_process_is_gone_was_interrupted() {
 }
 
 #[test]
+fn a_run_that_ended_in_order_and_could_not_say_so_is_found_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut catalog = Catalog::open(folder.path()).unwrap();
+    let live = take(&mut catalog, "");
+    let files = Files::of("run-a", 7, 1);
+    files.write(folder.path());
+    catalog.begin_run(&live, files.id, &folder.path().join("run-a"), second(1)).unwrap();
+    drop((catalog, live));
+    let catalog = Catalog::open(folder.path()).unwrap();
+    let detail = catalog.run(1).unwrap();
+    assert_eq!((detail.run.state, detail.run.reason), (RunState::Complete, None));
+    assert_eq!((detail.run.events, detail.run.loss_count), (Some(6), Some(2)));
+    assert_eq!(detail.ledger[0], ("fragments_received".to_owned(), 8));
+}
+
+#[test]
 fn the_end_of_a_run_counts_whatever_the_catalogue_thought_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let live = LiveRun::without_catalog(folder.path(), Some(4)).unwrap();

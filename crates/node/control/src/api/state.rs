@@ -146,11 +146,11 @@ pub struct Loss {
 pub struct Disk {
     /// The folder.
     pub folder: String,
-    /// What can still be written.
-    pub free_bytes: u64,
+    /// What can still be written; null where the system does not say.
+    pub free_bytes: Option<u64>,
     /// How large it is.
-    pub total_bytes: u64,
-    /// At the present rate.
+    pub total_bytes: Option<u64>,
+    /// How long that lasts at the present rate; null where nothing is written.
     pub hours_left: Option<f64>,
 }
 

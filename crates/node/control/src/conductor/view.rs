@@ -127,8 +127,8 @@ impl Conductor {
             dead_time: meaning.dead_time,
             disk: api::Disk {
                 folder: self.configuration.recorder.folder.display().to_string(),
-                free_bytes: space.map_or(0, |space| space.free_bytes),
-                total_bytes: space.map_or(0, |space| space.total_bytes),
+                free_bytes: space.map(|space| space.free_bytes),
+                total_bytes: space.map(|space| space.total_bytes),
                 hours_left: meaning.hours_left,
             },
             flow: meaning.flow.clone(),

@@ -118,7 +118,9 @@ const METRICS: &[Metric] = metrics! {
             out.put(&[("thread", &thread.name)], thread.cpu_ns as f64 / 1e9);
         };
     "catchment_disk_free_bytes", "gauge", "", "What can still be written to the runs' folder.",
-        |_, view, out| out.put(&[], view.state.disk.free_bytes as f64);
+        |_, view, out| if let Some(bytes) = view.state.disk.free_bytes {
+            out.put(&[], bytes as f64);
+        };
     "catchment_disk_left_seconds", "gauge", "", "How long that lasts at the present rate.",
         |_, view, out| if let Some(hours) = view.state.disk.hours_left {
             out.put(&[], hours * 3_600.0);

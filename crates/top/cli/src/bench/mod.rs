@@ -2,6 +2,9 @@
 
 mod builder;
 mod codecs;
+mod control;
+mod control_asking;
+mod control_node;
 mod discard;
 mod hades;
 mod ligo_cold;
@@ -53,6 +56,8 @@ enum Name {
     Codecs,
     /// ligo-1000 recorded at the highest rate that loses nothing; trends' cost; a follower's
     LigoRecord,
+    /// How soon the API answers while the node records as much as it can without loss
+    Control,
 }
 
 /// What every bench needs.
@@ -108,6 +113,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         Name::LigoSpace => ligo_space::run(&mut bench),
         Name::Codecs => codecs::run(&mut bench),
         Name::LigoRecord => ligo_record::run(&mut bench),
+        Name::Control => control::run(&mut bench),
     };
     bench.bar.finish_and_clear();
     let report = result?;

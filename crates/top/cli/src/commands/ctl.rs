@@ -9,6 +9,9 @@ use crate::client::{Client, Target};
 use crate::output::{Exit, Out, Table, UsageError, grouped};
 
 /// Asks a node that `catchment run` serves.
+///
+/// Exit codes: 0 done; 1 failed, refused, or no answer; 2 bad usage; 3 the state that was printed
+/// shows that data of the run were lost.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -188,7 +191,8 @@ fn request_id() -> String {
     format!("ctl-{}-{ns}", std::process::id())
 }
 
-/// The verdict is what a script asks for: exit code 3 where data are lost, 1 where none are recorded.
+/// Says the state. As everywhere, 3 says that it is done and data were lost: in this run, be it long
+/// ago. Whether good data are recorded now is the verdict's to say.
 fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
     if out.json {
         out.object(state)?;
@@ -218,11 +222,8 @@ fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
             grouped(state["loss"]["count"].as_u64().unwrap_or_default())
         ))?;
     }
-    Ok(match state["verdict"]["level"].as_str() {
-        Some("good") => Exit::Done,
-        Some("loss") => Exit::Loss,
-        _ => Exit::Failed,
-    })
+    let lost = state["loss"]["count"].as_u64().unwrap_or_default() > 0;
+    Ok(if lost || state["verdict"]["level"] == "loss" { Exit::Loss } else { Exit::Done })
 }
 
 /// A list as a table, anything else as JSON.

@@ -117,7 +117,11 @@ fn control(
     let listen = arguments.listen.map(|Address(address)| address);
     let (mut settings, log) = match (&high.control, listen) {
         (Some(control), _) => (control.settings.clone(), (control.log, control.level)),
-        (None, Some(address)) => (Settings::new(address), (LogFormat::Text, LogLevel::INFO)),
+        (None, Some(address)) => {
+            let actions = high.actions.clone();
+            let settings = Settings { actions, ..Settings::new(address) };
+            (settings, (LogFormat::Text, LogLevel::INFO))
+        }
         (None, None) => return None,
     };
     settings.listen = listen.unwrap_or(settings.listen);

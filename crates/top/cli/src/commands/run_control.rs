@@ -39,7 +39,7 @@ fn checked(path: &Path, text: &str) -> Result<Configuration, ConfigurationFault>
         message: error.message,
         place: error.place,
     };
-    let High { recorder, number, emulator, control, rules } =
+    let High { recorder, number, emulator, control, rules, .. } =
         config::check(path, text).map_err(fault)?;
     let control = control.map(|control| format!("{control:?}")).unwrap_or_default();
     Ok(Configuration { number, recorder, emulator, rules, control })

@@ -133,11 +133,11 @@ const LISTEN_DEFAULT: ([u8; 4], u16) = ([127, 0, 0, 1], 8750);
 pub(super) fn control(
     located: &Located<'_>,
     low: &Low,
+    actions: &[Action],
 ) -> Result<Option<Control>, ConfigFileError> {
-    let actions = actions(located, low)?;
     let Some(control) = &low.control else { return Ok(None) };
     let listen = control.listen.map_or(LISTEN_DEFAULT.into(), |Address(address)| address);
-    let mut settings = Settings { actions, ..Settings::new(listen) };
+    let mut settings = Settings { actions: actions.to_vec(), ..Settings::new(listen) };
     if let Some(name) = &control.name {
         if name.is_empty() || name.len() > 64 {
             let message = format!("expected a name of 1 to 64 bytes, got {name:?}");
@@ -192,7 +192,8 @@ pub(super) fn control(
     Ok(Some(Control { settings, log, level }))
 }
 
-fn actions(located: &Located<'_>, low: &Low) -> Result<Vec<Action>, ConfigFileError> {
+/// `[[actions]]`.
+pub(super) fn actions(located: &Located<'_>, low: &Low) -> Result<Vec<Action>, ConfigFileError> {
     let mut actions: Vec<Action> = Vec::new();
     for (index, action) in low.actions.iter().enumerate() {
         let error = |message: &str| Err(located.error(&format!("actions[{index}]"), message));

@@ -36,6 +36,8 @@ pub(crate) struct High {
     pub(crate) number: Option<u64>,
     /// The emulator of its sources, if the file has one; its targets are the sources' addresses.
     pub(crate) emulator: Option<EmulatorConfig>,
+    /// What alarms do, on a node that is controlled as the file says or otherwise.
+    pub(crate) actions: Vec<catchment_control::Action>,
     /// How the node is controlled, if the file says.
     pub(crate) control: Option<Control>,
     /// Rules of alarms.
@@ -78,9 +80,10 @@ pub(crate) fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
         Some(emulator) => Some(emulate(&located, emulator, &recorder.sources)?),
         None => None,
     };
-    let control = control::control(&located, &low)?;
+    let actions = control::actions(&located, &low)?;
+    let control = control::control(&located, &low, &actions)?;
     let rules = control::rules(&located, &low)?;
-    Ok(High { recorder, number: low.run.number, emulator, control, rules })
+    Ok(High { recorder, number: low.run.number, emulator, actions, control, rules })
 }
 
 /// Times that may not be zero, and CPUs that this machine must have.

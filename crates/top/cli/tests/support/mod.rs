@@ -46,19 +46,21 @@ pub fn example(name: &str) -> String {
 
 /// Starts a command and returns it once it said a line that contains that word.
 pub fn started(folder: &Path, arguments: &[&str], word: &str) -> (Child, BufReader<ChildStdout>) {
-    let mut child = catchment(folder, arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()
-        .expect("the binary starts");
+    let (child, lines, _) = said(catchment(folder, arguments), word);
+    (child, lines)
+}
+
+/// As [`started`], for a command that was prepared; with the line.
+pub fn said(mut command: Command, word: &str) -> (Child, BufReader<ChildStdout>, String) {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut line = String::new();
     while !line.contains(word) {
         line.clear();
         let read = lines.read_line(&mut line).expect("text");
-        assert!(read > 0, "{arguments:?} ended without saying {word:?}");
+        assert!(read > 0, "{command:?} ended without saying {word:?}");
     }
-    (child, lines)
+    (child, lines, line)
 }
 
 /// The only run in a folder's `runs`; the catalogue stands beside it.

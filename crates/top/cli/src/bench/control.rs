@@ -1,0 +1,280 @@
+//! `bench control`: how soon the API answers while the node records as much as it can without loss.
+
+use catchment_model::units::{Bytes, Count};
+use serde::Serialize;
+
+use super::Bench;
+use super::control_asking::{Answers, Pace, ROUTES, ask};
+use super::control_node::{Load, Node, Outcome, between};
+use super::ligo_data::Scratch;
+use super::point;
+use super::report::{Report, Section};
+use super::search::{Plan, Try, highest, median, percentile};
+use crate::config::Rate;
+use crate::machine::need_space;
+use crate::output::Table;
+use crate::preset::Hades90;
+
+/// Everything that `bench control` measures.
+#[derive(Debug, Serialize)]
+struct Figures {
+    requests_per_second: f64,
+    streams: usize,
+    /// Recordings at the highest rate that loses nothing while the node is asked.
+    asked: Vec<Recorded>,
+    /// At the same rate, asked nothing.
+    unasked: Vec<Recorded>,
+    /// At half as much again, asked.
+    beyond: Vec<Recorded>,
+    latencies: Vec<Latency>,
+    /// Of the recordings beyond what can be kept.
+    latencies_beyond: Vec<Latency>,
+    failed: Vec<String>,
+}
+
+/// One recording.
+#[derive(Clone, Debug, Serialize)]
+struct Recorded {
+    rate_hz: f64,
+    sent_hz: f64,
+    #[serde(flatten)]
+    outcome: Outcome,
+    bytes_per_second: f64,
+    load: Load,
+    #[serde(skip)]
+    answers: Answers,
+}
+
+impl Recorded {
+    fn reached(&self) -> bool {
+        self.outcome.whole() && self.sent_hz >= self.rate_hz * 0.98
+    }
+}
+
+/// How soon one route answered, in milliseconds.
+#[derive(Clone, Debug, Serialize)]
+struct Latency {
+    route: String,
+    count: usize,
+    median_ms: f64,
+    percentile_99_ms: f64,
+    highest_ms: f64,
+}
+
+pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
+    let scratch = Scratch::new(&bench.scratch, "control")?;
+    let preset = Hades90 {
+        folder: scratch.folder.join("runs"),
+        ..point::Load::FULL.preset(bench, Rate(Some(1_000.0)))
+    };
+    let mut node = Node::start(&scratch.folder, &preset)?;
+    let plan = if bench.quick {
+        Plan { start_hz: 1_000.0, most_hz: 1_000.0, step: 64.0, halvings: 0, confirmations: 1 }
+    } else {
+        Plan { start_hz: 20_000.0, most_hz: 10e6, step: 1.2, halvings: 3, confirmations: 3 }
+    };
+    let mut attempt = |rate_hz: f64, asked: bool| record(bench, &mut node, &preset, rate_hz, asked);
+    let found = highest(plan, |rate_hz| {
+        let recorded = attempt(rate_hz, true)?;
+        anyhow::Ok(Try { reached: recorded.reached(), value: recorded })
+    })?;
+    let (mut unasked, mut beyond) = (Vec::new(), Vec::new());
+    if let Some((rate_hz, _)) = found {
+        for _ in 0..plan.confirmations {
+            unasked.push(attempt(rate_hz, false)?);
+        }
+        beyond.push(attempt(rate_hz * 1.5, true)?);
+    }
+    node.finish()?;
+    let asked = found.map_or_else(Vec::new, |(_, recorded)| recorded);
+    let (answers, failed) = all_of(&asked);
+    let (answers_beyond, failed_beyond) = all_of(&beyond);
+    let figures = Figures {
+        requests_per_second: REQUESTS_PER_SECOND,
+        streams: STREAMS,
+        latencies: latencies(&answers),
+        latencies_beyond: latencies(&answers_beyond),
+        failed: failed.into_iter().chain(failed_beyond).collect(),
+        asked,
+        unasked,
+        beyond,
+    };
+    bench.broken.extend(figures.failed.iter().take(10).cloned());
+    Ok(Report {
+        name: "control",
+        quick: bench.quick,
+        sections: vec![
+            targets(&figures, bench.quick),
+            routes(&figures, bench.quick),
+            recordings(&figures, seconds(bench)),
+        ],
+        figures: serde_json::to_value(&figures)?,
+    })
+}
+
+/// One run at a rate, while a client asks or nobody does.
+fn record(
+    bench: &mut Bench<'_>,
+    node: &mut Node,
+    preset: &Hades90,
+    rate_hz: f64,
+    asked: bool,
+) -> anyhow::Result<Recorded> {
+    bench.now(format!("{rate_hz:.0} Hz{}", if asked { ", asked" } else { "" }))?;
+    let (rate, seconds) = (Rate(Some(rate_hz)), seconds(bench));
+    // Half a second here and there until it is seen that the run has begun, and ended.
+    need_space(&preset.folder, Hades90 { rate, ..preset.clone() }.bytes_for(seconds + 2.0))?;
+    let run = node.begin(rate)?;
+    let first = node.mark()?;
+    let answers = if asked {
+        let pace = Pace { per_second: REQUESTS_PER_SECOND, streams: STREAMS, seconds, run };
+        ask(&node.url, &pace)?
+    } else {
+        let until = std::time::Instant::now() + std::time::Duration::from_secs_f64(seconds);
+        bench.stop.wait(until);
+        Answers::default()
+    };
+    let last = node.mark()?;
+    let outcome = node.end(run)?;
+    let (sent_hz, load) = between(&first, &last);
+    let bytes_per_second = sent_hz * preset.bytes_per_event();
+    if outcome.loss_count == 0 && !outcome.whole() {
+        bench.broken.push(format!("{rate_hz:.0} Hz: no loss in the books, but {outcome:?}"));
+    }
+    Ok(Recorded { rate_hz, sent_hz, outcome, bytes_per_second, load, answers })
+}
+
+fn seconds(bench: &Bench<'_>) -> f64 {
+    if bench.quick { 1.0 } else { 10.0 }
+}
+
+fn all_of(recorded: &[Recorded]) -> (Answers, Vec<String>) {
+    let mut all = Answers::default();
+    recorded.iter().for_each(|one| all.add(one.answers.clone()));
+    let failed = std::mem::take(&mut all.failed);
+    (all, failed)
+}
+
+/// By route, of all requests together first, of streams last.
+fn latencies(answers: &Answers) -> Vec<Latency> {
+    let of_route = |route: Option<usize>| -> Vec<f64> {
+        let fits = |&&(one, _): &&(usize, f64)| route.is_none_or(|route| route == one);
+        answers.answered.iter().filter(fits).map(|&(_, ms)| ms).collect()
+    };
+    let mut all = vec![(ALL.to_owned(), of_route(None))];
+    all.extend(ROUTES.iter().enumerate().map(|(n, name)| ((*name).to_owned(), of_route(Some(n)))));
+    all.push(("stream: later than every 0.5 s".into(), answers.pushed_late.clone()));
+    all.push(("stream: age of the state".into(), answers.pushed_age.clone()));
+    let latency = |(route, figures): (String, Vec<f64>)| Latency {
+        route,
+        count: figures.len(),
+        median_ms: median(figures.iter().copied()),
+        percentile_99_ms: percentile(99.0, figures.iter().copied()),
+        highest_ms: figures.into_iter().fold(f64::NAN, f64::max),
+    };
+    all.into_iter().filter(|(_, figures)| !figures.is_empty()).map(latency).collect()
+}
+
+fn targets(figures: &Figures, quick: bool) -> Section {
+    let mut table = Table::new(&["target", "measured", "asked", "result"]);
+    // A short one shows that the bench works, not what is reached.
+    let met =
+        |met: bool| String::from(if quick { "" } else { ["missed", "met"][usize::from(met)] });
+    let all = figures.latencies.iter().find(|one| one.route == ALL);
+    let asked = |one: &&Latency| ROUTES.contains(&one.route.as_str());
+    let slowest = figures.latencies.iter().filter(asked);
+    let slowest =
+        slowest.max_by(|one, other| one.percentile_99_ms.total_cmp(&other.percentile_99_ms));
+    let rows = [("all requests", all), ("the slowest route", slowest)];
+    for (name, one) in rows.into_iter().filter_map(|(name, one)| Some((name, one?))) {
+        let route = if one.route == ALL { String::new() } else { format!(" ({})", one.route) };
+        table.row([
+            format!("99th percentile of {name}{route}, {} answers", one.count),
+            format!("{:.1} ms", one.percentile_99_ms),
+            "below 50 ms".into(),
+            met(one.percentile_99_ms < 50.0 && figures.failed.is_empty()),
+        ]);
+    }
+    let lost: u64 = figures.asked.iter().map(|one| one.outcome.loss_count).sum();
+    let whole = !figures.asked.is_empty() && figures.asked.iter().all(Recorded::reached);
+    table.row([
+        "lost by the recorder meanwhile".to_owned(),
+        if figures.asked.is_empty() { "no rate was kept".into() } else { lost.to_string() },
+        "nothing".into(),
+        met(whole),
+    ]);
+    Section { title: "Targets".into(), notes: Vec::new(), table }
+}
+
+fn routes(figures: &Figures, quick: bool) -> Section {
+    let head = ["route", "answers", "median ms", "99th percentile ms", "highest ms"];
+    let mut table =
+        Table::new(&[&head[..], &["beyond: 99th percentile ms", "highest ms"]].concat());
+    for one in &figures.latencies {
+        let beyond = figures.latencies_beyond.iter().find(|other| other.route == one.route);
+        let of = |field: fn(&Latency) -> f64| {
+            beyond.map_or("-".to_owned(), |one| format!("{:.1}", field(one)))
+        };
+        table.row([
+            one.route.clone(),
+            one.count.to_string(),
+            format!("{:.1}", one.median_ms),
+            format!("{:.1}", one.percentile_99_ms),
+            format!("{:.1}", one.highest_ms),
+            of(|one| one.percentile_99_ms),
+            of(|one| one.highest_ms),
+        ]);
+    }
+    let rate = if quick { "a low rate" } else { "the highest rate that loses nothing" };
+    let notes = vec![
+        format!(
+            "A client on the same machine, {} requests per second over 8 connections, all routes in \
+             turn, and {} streams, while the node records at {rate}. A latency counts from when the \
+             request was due, not from when it was sent, until the whole answer was there: a node \
+             that stalls is late for all that was due meanwhile. Requests that failed: {}.",
+            figures.requests_per_second,
+            figures.streams,
+            figures.failed.len()
+        ),
+        "Commands are such as change nothing in the data: a pause would be less to record. Stream: \
+         states are sent twice a second, and taken twice a second. Beyond: at half as much again, \
+         where the recorder loses data, countedly."
+            .into(),
+    ];
+    Section { title: "Latencies".into(), notes, table }
+}
+
+fn recordings(figures: &Figures, seconds: f64) -> Section {
+    let head = ["recording", "rate", "sent", "bytes/s", "lost", "events lost", "recorder"];
+    let mut table =
+        Table::new(&[&head[..], &["emulate", "control", "client", "CPUs idle"]].concat());
+    let rows =
+        [("asked", &figures.asked), ("not asked", &figures.unasked), ("beyond", &figures.beyond)];
+    for (name, one) in rows.into_iter().flat_map(|(name, all)| all.iter().map(move |a| (name, a))) {
+        let Outcome { events_sent, events_recorded, loss_count, .. } = one.outcome;
+        table.row([
+            name.to_owned(),
+            format!("{}Hz", Count(one.rate_hz)),
+            format!("{}Hz", Count(one.sent_hz)),
+            Bytes(one.bytes_per_second as u64).to_string(),
+            loss_count.to_string(),
+            events_sent.saturating_sub(events_recorded).to_string(),
+            format!("{:.0} %", one.load.recorder),
+            format!("{:.0} %", one.load.emulate),
+            format!("{:.0} %", one.load.control),
+            format!("{:.0} %", one.load.client),
+            format!("{:.0} %", one.load.idle),
+        ]);
+    }
+    let notes = vec![format!(
+        "90 sources of hades-90 in packets of 32 kB, emulated by the node itself, to disk, {seconds} s \
+         each. The rate is raised until something is lost while the node is asked, halved back, then \
+         reached three times in a row: all sent is on disk, nothing is lost, the books balance. \
+         Percent of one CPU. Control: the control thread, the API and the devices' threads."
+    )];
+    Section { title: "What was recorded".into(), notes, table }
+}
+
+const ALL: &str = "all requests";
+const REQUESTS_PER_SECOND: f64 = 100.0;
+const STREAMS: usize = 4;

@@ -1,0 +1,469 @@
+//! The long life of a node: signals, the service manager, alarms' actions, full disks.
+
+mod support;
+
+use std::io::{BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus};
+
+use serde_json::Value;
+use support::{catchment, json, only_run, output, stderr, stdout};
+
+/// Three emulated sources, recorded in small frames.
+const EMULATED: &str = r#"
+[frame]
+time = "50 ms"
+[memory]
+budget = "256 MiB"
+[write]
+buffer_bytes = "1 MiB"
+preallocate_bytes = "1 MiB"
+[emulator]
+preset = "hades-90"
+rate = "500 Hz"
+[[source_groups]]
+group = "small"
+count = 3
+address = "127.0.0.1:0"
+first_sub_event_id = 0x8000
+"#;
+
+/// A node that serves, and is killed when this is dropped.
+struct Node {
+    folder: PathBuf,
+    child: Child,
+    url: String,
+    _lines: BufReader<ChildStdout>,
+}
+
+impl Node {
+    fn start(folder: &Path, text: &str, environment: &[(&str, &str)]) -> Self {
+        std::fs::write(folder.join("node.toml"), text).unwrap();
+        let mut command = catchment(folder, &["run", "node.toml", "--listen", "127.0.0.1:0"]);
+        command.envs(environment.iter().copied());
+        command.stderr(std::fs::File::create(folder.join("node.log")).unwrap());
+        let (child, lines, line) = support::said(command, "Serving ");
+        let url = line.trim().strip_prefix("Serving ").unwrap().trim_end_matches('/').to_owned();
+        Self { folder: folder.to_owned(), child, url, _lines: lines }
+    }
+
+    /// One that has recorded something.
+    fn recording(folder: &Path, text: &str) -> Self {
+        let node = Self::start(folder, text, &[]);
+        node.until(|state| state["run"]["events"].as_u64() > Some(0));
+        node
+    }
+
+    fn ctl(&self, arguments: &[&str]) -> Value {
+        let told =
+            output(&self.folder, &[&["ctl", "--url", &self.url, "--json"], arguments].concat());
+        serde_json::from_slice(&told.stdout)
+            .unwrap_or_else(|_| panic!("{arguments:?}: {}", String::from_utf8_lossy(&told.stderr)))
+    }
+
+    /// Looks until something is so.
+    fn until(&self, reached: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let state = self.ctl(&["state"]);
+            if reached(&state) {
+                return state;
+            }
+        }
+    }
+
+    /// The value of a metric.
+    fn metric(&self, name: &str) -> f64 {
+        let text = get(&format!("{}/metrics", self.url)).1;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: the process is our child, and not waited for yet.
+        let sent = unsafe { libc::kill(self.child.id() as i32, signal) };
+        assert_eq!(sent, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    fn ended(mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("node.log")).unwrap()
+    }
+
+    /// Stops one thread, as a disk does that does not answer. None, with the reason printed, where
+    /// that is not permitted.
+    fn hang(&self, name: &str) -> Option<Hung> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let named =
+            |path: &Path| std::fs::read_to_string(path.join("comm")).unwrap().trim() == name;
+        let path = tasks.map(|task| task.unwrap().path()).find(|path| named(path)).unwrap();
+        let thread: i32 = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        let none = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: it stops a thread of our child, and touches no memory.
+        if unsafe { libc::ptrace(libc::PTRACE_ATTACH, thread, none, none) } != 0 {
+            println!("not run: cannot stop a thread: {}", std::io::Error::last_os_error());
+            return None;
+        }
+        let hung = Hung(thread);
+        assert!(libc::WIFSTOPPED(hung.wait()));
+        Some(hung)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A thread that is stopped until its process ends.
+struct Hung(i32);
+
+impl Hung {
+    /// Waits until it has stopped, or has ended.
+    fn wait(&self) -> i32 {
+        let mut status = 0;
+        // SAFETY: the place is valid to write to.
+        let waited = unsafe { libc::waitpid(self.0, &raw mut status, libc::__WALL) };
+        assert_eq!(waited, self.0, "{}", std::io::Error::last_os_error());
+        status
+    }
+}
+
+fn get(url: &str) -> (u16, String) {
+    answer(agent().get(url).call())
+}
+
+fn agent() -> ureq::Agent {
+    ureq::Agent::new_with_config(ureq::Agent::config_builder().http_status_as_error(false).build())
+}
+
+fn answer(sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> (u16, String) {
+    let mut response = sent.unwrap();
+    (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
+}
+
+fn shown(folder: &Path, number: &str) -> Value {
+    json(folder, &["catalog", "show", number, "--json"], 0)
+}
+
+#[test]
+fn sigterm_ends_the_run_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let node = Node::recording(folder, EMULATED);
+    node.signal(libc::SIGTERM);
+    assert_eq!(node.ended().code(), Some(0));
+    let run = shown(folder, "1");
+    assert_eq!((&run["state"], &run["loss_count"]), (&"complete".into(), &0.into()), "{run}");
+    assert!(run["ended"].is_string() && run["events"].as_u64() > Some(0), "{run}");
+    stdout(folder, &["audit", only_run(folder).to_str().unwrap()], 0);
+}
+
+#[test]
+fn a_second_sigterm_ends_the_program_at_once_and_the_run_was_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let node = Node::recording(folder, EMULATED);
+    let Some(hung) = node.hang("write") else { return };
+    node.signal(libc::SIGTERM);
+    let state = node.until(|state| state["under_way"]["command"] == "shutdown");
+    assert_eq!(state["under_way"]["waiting_for"], serde_json::json!(["node/recorder"]));
+    node.signal(libc::SIGTERM);
+    assert!(!libc::WIFSTOPPED(hung.wait()));
+    assert_eq!(node.ended().code(), Some(128 + libc::SIGTERM));
+    assert_eq!(shown(folder, "1")["state"], "interrupted");
+
+    // Whoever writes the catalogue next, as a node that starts does, looks what came of it.
+    stdout(folder, &["catalog", "set", "1", "--comment", "in a hurry"], 0);
+    let run = shown(folder, "1");
+    let [events, received] = [&run["events"], &run["ledger"]["fragments_received"]];
+    assert!(received.as_u64() >= events.as_u64().map(|events| 3 * events), "{run}");
+    assert!(events.as_u64() > Some(0) && run["loss_count"].is_u64(), "{run}");
+    // What was in memory is gone and left no trace in the files: that they were not ended tells it.
+    let audit = output(folder, &["audit", only_run(folder).to_str().unwrap(), "--json"]);
+    let audit: Value = serde_json::from_slice(&audit.stdout).unwrap();
+    assert_eq!(audit["closing"], "killed", "{audit}");
+}
+
+#[test]
+fn a_disk_that_hangs_does_not_keep_the_program_from_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let node = Node::recording(folder, &format!("{EMULATED}[control]\ndrain = \"100 ms\"\n"));
+    let Some(hung) = node.hang("write") else { return };
+    node.signal(libc::SIGTERM);
+    assert!(!libc::WIFSTOPPED(hung.wait()));
+    assert!(node.log().contains("a device's thread hangs"), "{}", node.log());
+    assert_eq!(node.ended().code(), Some(1));
+    assert_eq!(shown(folder, "1")["state"], "interrupted");
+}
+
+#[test]
+fn sighup_reads_the_configuration_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let node = Node::recording(folder, EMULATED);
+    let present = || node.ctl(&["config"])["present"].clone();
+    assert_eq!(present(), 1);
+    let alarm = "[[alarms]]\nname = \"mine\"\nquantity = \"disk.free_bytes\"\nabove = 0\n";
+    std::fs::write(folder.join("node.toml"), format!("{EMULATED}{alarm}")).unwrap();
+    node.signal(libc::SIGHUP);
+    // Rules count at once.
+    let mine =
+        |list: &Value| list["alarms"].as_array().unwrap().iter().any(|a| a["name"] == "mine");
+    while !mine(&node.ctl(&["alarms"])) {}
+    assert_eq!(present(), 2);
+
+    std::fs::write(folder.join("node.toml"), "[frame]\ntime = \"no time\"\n").unwrap();
+    node.signal(libc::SIGHUP);
+    while !node.log().contains("all stays as it was") {}
+    assert_eq!(present(), 2);
+    // The run goes on all the while.
+    assert_eq!(node.ctl(&["state"])["run"]["number"], 1);
+}
+
+#[test]
+fn the_service_manager_is_told_of_readiness_life_and_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let path = folder.join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let next = || {
+        let mut message = [0; 256];
+        let bytes = manager.recv(&mut message).unwrap();
+        String::from_utf8(message[..bytes].to_vec()).unwrap()
+    };
+    let environment = [("NOTIFY_SOCKET", path.to_str().unwrap()), ("WATCHDOG_USEC", "100000")];
+    let node = Node::start(folder, EMULATED, &environment);
+    let (mut ready, mut alive) = (false, 0);
+    while !ready || alive < 3 {
+        match next().as_str() {
+            "READY=1" => ready = true,
+            "WATCHDOG=1" => alive += 1,
+            other => panic!("{other}"),
+        }
+    }
+    node.signal(libc::SIGTERM);
+    let last = std::iter::repeat_with(next).find(|message| message != "WATCHDOG=1").unwrap();
+    assert!(last.starts_with("STOPPING=1\nEXTEND_TIMEOUT_USEC="), "{last}");
+    assert_eq!(node.ended().code(), Some(0));
+}
+
+#[test]
+fn the_unit_file_is_what_systemd_takes() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../packaging/catchment.service");
+    let text = std::fs::read_to_string(unit).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    // The program is not where it will be installed.
+    let here = text.replace("/usr/bin/catchment", env!("CARGO_BIN_EXE_catchment"));
+    assert_ne!(here, text);
+    let unit = folder.path().join("catchment.service");
+    std::fs::write(&unit, here).unwrap();
+    match Command::new("systemd-analyze").arg("verify").arg(&unit).output() {
+        Err(error) => println!("not run: systemd-analyze: {error}"),
+        Ok(told) => {
+            let said = String::from_utf8_lossy(&told.stderr);
+            assert!(told.status.success() && !said.contains("catchment.service:"), "{said}");
+        }
+    }
+}
+
+/// Reads one request, answers it, and returns its body.
+fn served(listener: &TcpListener) -> String {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut bytes = Vec::new();
+    let body = loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok()
+            });
+            if body.len() >= length.expect("a length") {
+                assert!(head.starts_with("POST /hook "), "{head}");
+                break body.to_owned();
+            }
+        }
+        let mut piece = [0; 4_096];
+        let read = stream.read(&mut piece).unwrap();
+        assert!(read > 0, "{text}");
+        bytes.extend_from_slice(&piece[..read]);
+    };
+    stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").unwrap();
+    body
+}
+
+#[test]
+fn actions_of_alarms_are_done_and_one_that_hangs_holds_up_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [hook, silent] = [0, 1].map(|index| listeners[index].local_addr().unwrap());
+    let actions = format!(
+        r#"{EMULATED}
+[[alarms]]
+name = "mine"
+quantity = "disk.free_bytes"
+above = 0
+severity = "info"
+actions = ["tell", "hook", "broken", "missing", "slow", "hangs"]
+[[actions]]
+name = "tell"
+command = ["sh", "-c", "cat > alarm.new && mv alarm.new alarm.json"]
+[[actions]]
+name = "hook"
+webhook = "http://{hook}/hook"
+[[actions]]
+name = "broken"
+command = ["false"]
+[[actions]]
+name = "missing"
+command = ["./there-is-no-such-program"]
+[[actions]]
+name = "slow"
+command = ["sleep", "600"]
+timeout = "50 ms"
+[[actions]]
+name = "hangs"
+webhook = "http://{silent}/"
+timeout = "10 min"
+"#
+    );
+    let node = Node::recording(folder, &actions);
+    let posted: Value = serde_json::from_str(&served(&listeners[0])).unwrap();
+    assert_eq!(posted["alarm"]["name"], "mine", "{posted}");
+    assert!(posted["alarm"]["value"].as_f64() > Some(0.0), "{posted}");
+    // It was done before: one action at a time, in their order.
+    let told = std::fs::read_to_string(folder.join("alarm.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&told).unwrap(), posted);
+
+    let failed = || node.metric("catchment_alarm_actions_failed_total");
+    // At the pace that one address may ask.
+    while failed() < 3.0 {
+        node.ctl(&["alarms"]);
+    }
+    assert_eq!(failed(), 3.0);
+    let _unanswered: (TcpStream, _) = listeners[1].accept().unwrap();
+    // One that hangs is waited for neither by the API, nor by the run, nor by the end.
+    let events = node.ctl(&["state"])["run"]["events"].as_u64();
+    node.until(|state| state["run"]["events"].as_u64() > events);
+    node.signal(libc::SIGTERM);
+    assert_eq!(node.ended().code(), Some(0));
+    let log = std::fs::read_to_string(folder.join("node.log")).unwrap();
+    assert!(log.contains("are not done, and given up"), "{log}");
+}
+
+#[test]
+fn ctl_ends_with_the_codes_that_all_commands_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let unreachable = ["ctl", "--url", "http://127.0.0.1:9", "state"];
+    assert!(stderr(folder, &unreachable, 1).contains("no answer from"));
+    stderr(folder, &["ctl", "--url", "127.0.0.1:9", "state"], 2);
+    let text = "[memory]\nbudget = \"256 MiB\"\n[control]\nstart = \"manual\"\n\
+        [[sources]]\nname = \"a\"\naddress = \"127.0.0.1:0\"\n";
+    let node = Node::start(folder, text, &[]);
+    let ctl = |arguments: &[&'static str]| [&["ctl", "--url", &node.url], arguments].concat();
+    assert!(stdout(folder, &ctl(&["state"]), 0).starts_with("no run"));
+    assert!(stderr(folder, &ctl(&["pause"]), 1).contains("refused"));
+    assert!(stdout(folder, &ctl(&["start"]), 0).starts_with("start: done, recording, run 1"));
+    stdout(folder, &ctl(&["state"]), 0);
+    let address = node.ctl(&["sources"])["sources"][0]["address"].as_str().unwrap().to_owned();
+    let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.send_to(b"no packet of any protocol", address).unwrap();
+    node.until(|state| state["loss"]["count"].as_u64() > Some(0));
+    let told = stdout(folder, &ctl(&["state"]), 3);
+    assert!(told.contains("1 lost"), "{told}");
+}
+
+/// A small file system of its own; none, with the reason printed, where mounting is not permitted.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=32m", "tmpfs"])
+            .arg(folder.path())
+            .output();
+        match mounted {
+            Ok(told) if told.status.success() => Some(Self(folder)),
+            told => {
+                println!("not run: cannot mount: {told:?}");
+                None
+            }
+        }
+    }
+
+    /// Takes what room there is.
+    fn fill(&self) {
+        let path = self.0.path().join("filler");
+        let mut filler = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        for bytes in [1 << 20, 4_096, 1] {
+            while filler.write_all(&vec![0; bytes]).is_ok() {}
+        }
+    }
+
+    fn make_room(&self) {
+        std::fs::remove_file(self.0.path().join("filler")).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("-l").arg(self.0.path()).status();
+        assert!(unmounted.unwrap().success());
+    }
+}
+
+#[test]
+fn a_full_disk_keeps_nobody_from_looking_at_the_runs() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let runs = disk.0.path().join("runs");
+    let text = format!("[run]\nfolder = {runs:?}\n{EMULATED}").replace("500 Hz", "4 kHz");
+    let node = Node::recording(folder, &text);
+    let path = format!("{}/api/v1/runs", node.url);
+    node.until(|state| {
+        disk.fill();
+        let (status, list) = get(&path);
+        assert_eq!(status, 200, "{list}");
+        let list: Value = serde_json::from_str(&list).unwrap();
+        assert_eq!(list["runs"][0]["number"], 1);
+        state["state"] == "fault"
+    });
+    // What cannot be written is refused, with the reason. (A file that is cut makes room for once.)
+    let comment = |text: &str| {
+        let body = serde_json::json!({ "comment": text }).to_string();
+        answer(agent().patch(format!("{path}/1")).content_type("application/json").send(body))
+    };
+    let (status, problem) = loop {
+        disk.fill();
+        let (status, problem) = comment("full");
+        if status != 200 {
+            break (status, problem);
+        }
+    };
+    assert!(status == 507 && problem.contains("disk of the catalogue is full"), "{problem}");
+    disk.fill();
+    let told = stdout(folder, &["ctl", "--url", &node.url, "stop"], 0);
+    assert!(told.contains("run 1"), "{told}");
+    disk.fill();
+    // Whether it could be entered or waits: the run's end is told.
+    let run: Value = serde_json::from_str(&get(&format!("{path}/1")).1).unwrap();
+    assert_eq!(run["state"], "fault", "{run}");
+    assert!(run["ended"].is_string() && run["loss_count"].as_u64() > Some(0), "{run}");
+    disk.make_room();
+    let catalog = ["catalog", "--folder", runs.to_str().unwrap(), "show", "1", "--json"];
+    while json(folder, &catalog, 0)["state"] != "fault" {}
+    assert_eq!(comment("mended").0, 200);
+    assert_eq!(json(folder, &catalog, 0)["comment"], "mended");
+    node.signal(libc::SIGTERM);
+    assert_eq!(node.ended().code(), Some(3));
+}
