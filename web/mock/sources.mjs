@@ -41,6 +41,7 @@ export class Sources {
           status: "never",
           required: true,
           address: `127.0.0.1:${21_000 + this.all.length}`,
+          from: group.name === "large" ? ["10.1.0.0/16"] : [],
           packets_per_second: 0,
           bytes_per_second: 0,
           loss_per_second: 0,

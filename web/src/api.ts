@@ -94,6 +94,8 @@ export interface SourceState {
   status: SourceStatus;
   required: boolean;
   address: string;
+  /** Networks that it may send from; empty: anybody. */
+  from: string[];
   packets_per_second: number | null;
   bytes_per_second: number | null;
   loss_per_second: number | null;

@@ -108,6 +108,11 @@ function SourceDrawer({ name, source }: { name: string; source: SourceState | un
           <dl class="facts">
             <dt>Status</dt><dd><SourceStatusBadge status={source.status} /></dd>
             <dt>Group</dt><dd>{source.group || "none"}, {source.kind}</dd>
+            <dt>Sends to</dt>
+            <dd>
+              {source.address || format.UNKNOWN}
+              {source.from.length === 0 ? ", from anywhere" : `, from ${source.from.join(", ")} only`}
+            </dd>
             <dt>Rate</dt>
             <dd class="figure">
               {format.join(format.si(source.packets_per_second, ""))} packets/s, {format.join(format.bytesPerSecond(source.bytes_per_second))}

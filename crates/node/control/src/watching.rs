@@ -34,6 +34,8 @@ struct Source {
     group: String,
     kind: &'static str,
     required: bool,
+    /// The networks that it may send from.
+    from: Vec<String>,
 }
 
 /// Watches one configuration's sources, run after run.
@@ -299,6 +301,7 @@ impl Watching {
                 kind: source.kind.into(),
                 status: status.into(),
                 required: source.required,
+                from: source.from.clone(),
                 address: moment.addresses.get(index).map(ToString::to_string).unwrap_or_default(),
                 packets_per_second: rate(0),
                 bytes_per_second: rate(1),
@@ -434,12 +437,14 @@ fn described(config: &RecorderConfig) -> (Vec<Source>, Limits, u64) {
         group: source.group.clone(),
         kind: "events",
         required: source.role == SourceRole::Required,
+        from: source.from.iter().map(ToString::to_string).collect(),
     });
     let links = config.links.iter().map(|link| Source {
         name: link.name.clone(),
         group: link.group.clone(),
         kind: "channels",
         required: true,
+        from: link.from.iter().map(ToString::to_string).collect(),
     });
     (sources.chain(links).collect(), Limits::of_frames(frame_ns), frame_ns)
 }

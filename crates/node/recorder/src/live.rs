@@ -1,11 +1,13 @@
 //! What can be seen of a recorder while it runs.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use catchment_disk::DiskStats;
-use catchment_model::{Ledger, RunId, SourceId};
+use catchment_model::{Entry, Ledger, RunId, SourceId};
 use catchment_telemetry::{FillLevel, LiveLedger, ThreadTime, ThreadTimes};
 use serde::Serialize;
 
@@ -32,6 +34,8 @@ pub(crate) struct Live {
     pub(crate) counters: Counters,
     /// Whether frames are discarded, since somebody paused the run.
     pub(crate) paused: AtomicBool,
+    // Of sources and links, by the numbers of the ledger.
+    names: Vec<String>,
     state: Mutex<Reported>,
 }
 
@@ -53,6 +57,8 @@ struct Reported {
     warnings: Vec<String>,
     faults: u64,
     malformed: Option<MalformedPacket>,
+    /// Who sent to a source without being named in its `from`: the first and the last.
+    strangers: BTreeMap<u32, (IpAddr, IpAddr)>,
 }
 
 /// The beginning of a packet that was dropped, for diagnosis.
@@ -161,13 +167,15 @@ pub struct Fill {
 }
 
 impl Live {
-    pub(crate) fn new(source_count: usize) -> Self {
+    /// For sources and links of these names.
+    pub(crate) fn new(names: Vec<String>) -> Self {
         Self {
-            ledger: LiveLedger::new(source_count),
+            ledger: LiveLedger::new(names.len()),
             threads: Arc::default(),
             fills: Mutex::default(),
             counters: Counters::default(),
             paused: AtomicBool::new(false),
+            names,
             state: Mutex::new(Reported {
                 state: State::Recording,
                 files: Vec::new(),
@@ -175,6 +183,7 @@ impl Live {
                 warnings: Vec::new(),
                 faults: 0,
                 malformed: None,
+                strangers: BTreeMap::new(),
             }),
         }
     }
@@ -215,6 +224,12 @@ impl Live {
         self.reported().malformed = Some(packet);
     }
 
+    /// Somebody sends to a source who may not.
+    pub(crate) fn show_stranger(&self, source: SourceId, sender: IpAddr) {
+        let mut reported = self.reported();
+        reported.strangers.entry(source.0).or_insert((sender, sender)).1 = sender;
+    }
+
     pub(crate) fn snapshot(&self) -> Snapshot {
         let reported = self.reported();
         let fills = self.fills.lock().unwrap_or_else(PoisonError::into_inner);
@@ -230,18 +245,36 @@ impl Live {
                 capacity: fill.capacity(),
             })
             .collect();
+        let ledger = self.ledger.snapshot();
+        let mut warnings = reported.warnings.clone();
+        let strangers = reported.strangers.iter().take(WARNINGS_MAX);
+        warnings.extend(strangers.filter_map(|(&source, &who)| self.refused(source, who, &ledger)));
         Snapshot {
             state: reported.state.clone(),
             faults: reported.faults,
-            ledger: self.ledger.snapshot(),
+            ledger,
             counts: self.counters.read(),
             fills,
             threads: self.threads.read(),
             files: reported.files.clone(),
             engine: reported.disk.as_ref().map_or("", |disk| disk.engine()),
-            warnings: reported.warnings.clone(),
+            warnings,
             malformed: reported.malformed.clone(),
         }
+    }
+
+    /// What the operator should know of those who send to a source and may not.
+    fn refused(&self, source: u32, who: (IpAddr, IpAddr), ledger: &Ledger) -> Option<String> {
+        let source = source as usize;
+        let count = ledger.sources.get(source)?[Entry::PacketsRefused];
+        let name = self.names.get(source)?;
+        let (first, last) = who;
+        let others =
+            if first == last { String::new() } else { format!(" and others, lately {last},") };
+        let packets = if count == 1 { "packet" } else { "packets" };
+        Some(format!(
+            "source {name}: {count} {packets} from {first}{others} refused: not in its `from`"
+        ))
     }
 
     fn reported(&self) -> std::sync::MutexGuard<'_, Reported> {

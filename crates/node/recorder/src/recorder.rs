@@ -115,7 +115,7 @@ impl Recorder {
         let run = RunId(random().map_err(system("random bits"))?);
         let name = format!("run-{}-{}", clock.start_name(), &run.to_string()[..8]);
         let folder = config.folder.join(&name);
-        let live = Arc::new(Live::new(config.ledger_count()));
+        let live = Arc::new(Live::new(config.ledger_names()));
         config.lowered().into_iter().for_each(|lowered| live.warn_once(lowered));
         live.paused.store(paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));

@@ -228,6 +228,8 @@ pub struct SourceState {
     pub required: bool,
     /// Where it must send to.
     pub address: String,
+    /// The networks that it may send from; empty: anybody.
+    pub from: Vec<String>,
     /// Packets received.
     pub packets_per_second: f64,
     /// Bytes received.

@@ -54,6 +54,7 @@ impl Configure for Fixed {
             name: format!("s{source}"),
             group: "test".into(),
             address: if source == 0 { self.address } else { ([127, 0, 0, 1], 0).into() },
+            from: Vec::new(),
             sub_event_id: Some(0x8000 + source),
             role: SourceRole::Required,
             payload: None,
