@@ -118,6 +118,8 @@ function SourceDrawer({ name, source }: { name: string; source: SourceState | un
               {format.join(format.si(source.packets_per_second, ""))} packets/s, {format.join(format.bytesPerSecond(source.bytes_per_second))}
             </dd>
             <dt>Loss</dt><dd class="figure">{format.join(format.perSecond(source.loss_per_second))}</dd>
+            <dt>Receive buffer</dt>
+            <dd class="figure">{source.fill === null ? format.UNKNOWN : `${format.wholePercent(source.fill)} full`}</dd>
             <dt>Last packet</dt>
             <dd class="figure">
               {source.last_packet_seconds === null ? "never" : `${format.join(format.duration(source.last_packet_seconds))} ago`}

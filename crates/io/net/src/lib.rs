@@ -6,12 +6,14 @@
 
 mod arena;
 mod error;
+mod gauge;
 mod network;
 mod options;
 mod receiver;
 mod sender;
 
 pub use error::NetError;
+pub use gauge::SocketGauge;
 pub use network::Network;
 pub use options::{pin_to_cpu, raise_open_files};
 pub use receiver::{ReceiverConfig, Refused, UdpReceiver, Work};

@@ -10,11 +10,12 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::arena::{Arena, Message};
 use crate::options::{Buffer, ask_buffer, drops, set};
-use crate::{NetError, Network};
+use crate::{NetError, Network, SocketGauge};
 
 /// How a receiver spends memory and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +89,8 @@ pub struct UdpReceiver {
 }
 
 struct Socket {
-    socket: UdpSocket,
+    // Held for longer by nobody but a gauge that is just asking.
+    socket: Arc<UdpSocket>,
     granted_bytes: usize,
     drops: DropCounter,
     // Empty: everybody.
@@ -167,6 +169,14 @@ impl UdpReceiver {
     /// An index beyond the sockets.
     pub fn granted_bytes(&self, index: usize) -> usize {
         self.sockets[index].granted_bytes
+    }
+
+    /// Something that says how full the buffer of socket `index` is.
+    ///
+    /// # Panics
+    /// An index beyond the sockets.
+    pub fn gauge(&self, index: usize) -> SocketGauge {
+        SocketGauge::of(&self.sockets[index].socket)
     }
 
     /// A sentence for the operator if any socket got a smaller buffer than was asked for.
@@ -397,7 +407,7 @@ impl Socket {
             .map_err(|source| NetError::Option { option: "SO_RXQ_OVFL", source })?;
         // Kernels before 5.0 have no UDP_GRO: then every datagram comes on its own.
         let _merged = set(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
-        let drops = DropCounter::default();
+        let (socket, drops) = (Arc::new(socket), DropCounter::default());
         Ok(Self { socket, granted_bytes, drops, from: Box::default(), refused: None })
     }
 

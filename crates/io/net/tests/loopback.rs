@@ -335,3 +335,26 @@ fn a_socket_of_both_versions_knows_senders_of_version_4() {
     receiver.take_refused(|_, one| sender = one.sender);
     assert_eq!(sender, Some("127.0.0.3".parse().unwrap()));
 }
+
+#[test]
+fn a_gauge_tells_how_full_a_buffer_is_until_the_socket_is_closed() {
+    let (mut receiver, mut sender) = pair(2, config());
+    let gauges = [receiver.gauge(0), receiver.gauge(1)];
+    let Some(empty) = gauges[0].fill() else {
+        eprintln!("this kernel does not say (SO_MEMINFO): not tested");
+        return;
+    };
+    assert!(empty <= 0.0, "{empty}");
+    let (buffer, datagrams) = batch(&[1_000; 60]);
+    assert_eq!(sender.send(0, &buffer, &datagrams).datagrams, 60);
+    let full = gauges[0].fill().unwrap();
+    assert!(full > 0.0 && full <= 1.0, "{full}");
+    assert_eq!(gauges[1].fill(), Some(0.0));
+    receive(&mut receiver, 60);
+    assert!(gauges[0].fill().unwrap() < full);
+    let address = receiver.local_addr(0);
+    drop(receiver);
+    assert_eq!(gauges[0].fill(), None);
+    // And the address is free.
+    assert!(UdpReceiver::bind(&[address], config()).is_ok());
+}

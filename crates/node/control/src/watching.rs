@@ -66,6 +66,8 @@ pub(crate) struct Moment<'a> {
     pub(crate) flow: Run<'a>,
     pub(crate) fault: Option<&'a str>,
     pub(crate) addresses: &'a [std::net::SocketAddr],
+    /// How full the sources' buffers in the kernel are.
+    pub(crate) socket_fills: &'a [Option<f64>],
     pub(crate) disk: Option<machine::Space>,
 }
 
@@ -307,7 +309,7 @@ impl Watching {
                 bytes_per_second: rate(1),
                 loss_per_second: rate(2),
                 loss: nonzero(is_loss),
-                fill: None,
+                fill: moment.socket_fills.get(index).copied().flatten(),
                 last_packet_seconds: age_ns.map(|age_ns| age_ns as f64 / 1e9),
                 ledger: nonzero(|_| true),
             }
@@ -415,6 +417,9 @@ impl Watching {
                 let never = since_ns as f64 / 1e9;
                 let age = source.last_packet_seconds.unwrap_or(never);
                 table.set_of("source", name, "last_packet_seconds", age);
+            }
+            if let Some(fill) = source.fill {
+                table.set_of("source", name, "fill", fill);
             }
             table.set_of("source", name, "packets_per_second", source.packets_per_second);
             table.set_of("source", name, "bytes_per_second", source.bytes_per_second);

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use catchment_disk::DiskStats;
 use catchment_model::{Entry, Ledger, RunId, SourceId};
+use catchment_net::SocketGauge;
 use catchment_telemetry::{FillLevel, LiveLedger, ThreadTime, ThreadTimes};
 use serde::Serialize;
 
@@ -36,6 +37,8 @@ pub(crate) struct Live {
     pub(crate) paused: AtomicBool,
     // Of sources and links, by the numbers of the ledger.
     names: Vec<String>,
+    // Likewise; none where there is no socket yet, or any more.
+    gauges: Mutex<Vec<Option<SocketGauge>>>,
     state: Mutex<Reported>,
 }
 
@@ -47,6 +50,14 @@ impl Observer {
     /// The recorder now.
     pub fn snapshot(&self) -> Snapshot {
         self.0.snapshot()
+    }
+
+    /// How full each source's and each link's buffer in the kernel is, 0 to 1, in the ledger's order;
+    /// none where that cannot be had, as when the run has ended. A system call for each of them: no
+    /// part of a snapshot, for those who look now and then.
+    pub fn socket_fills(&self) -> Vec<Option<f64>> {
+        let gauges = self.0.gauges();
+        gauges.iter().map(|gauge| gauge.as_ref().and_then(SocketGauge::fill)).collect()
     }
 }
 
@@ -171,6 +182,7 @@ impl Live {
     pub(crate) fn new(names: Vec<String>) -> Self {
         Self {
             ledger: LiveLedger::new(names.len()),
+            gauges: Mutex::new(vec![None; names.len()]),
             threads: Arc::default(),
             fills: Mutex::default(),
             counters: Counters::default(),
@@ -190,6 +202,20 @@ impl Live {
 
     pub(crate) fn add_fill(&self, fill: Arc<FillLevel>) {
         self.fills.lock().unwrap_or_else(PoisonError::into_inner).push(fill);
+    }
+
+    /// How the buffer of a source's socket is looked at.
+    pub(crate) fn set_gauge(&self, place: usize, gauge: SocketGauge) {
+        self.gauges()[place] = Some(gauge);
+    }
+
+    /// Nobody looks at sockets any more: once this returns nobody holds one open.
+    pub(crate) fn forget_gauges(&self) {
+        self.gauges().fill(None);
+    }
+
+    fn gauges(&self) -> std::sync::MutexGuard<'_, Vec<Option<SocketGauge>>> {
+        self.gauges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn set_state(&self, state: State) {

@@ -251,6 +251,7 @@ impl Recorder {
                 failed.get_or_insert(name);
             }
         }
+        self.live.forget_gauges();
         if let Some(name) = failed {
             return Err(RecorderError::Thread { name });
         }
@@ -278,6 +279,7 @@ impl Drop for Recorder {
             // A panic was printed when it happened, and there is nobody left to return it to.
             let _ = thread.join();
         }
+        self.live.forget_gauges();
     }
 }
 

@@ -171,6 +171,7 @@ impl Wiring {
         }
         for (socket, place) in places.iter().enumerate() {
             receiver.restrict(socket, doors[*place].1);
+            parts.live.set_gauge(first + place, receiver.gauge(socket));
             self.addresses[first + place] = receiver.local_addr(socket);
             self.granted_bytes[first + place] = receiver.granted_bytes(socket);
         }
