@@ -132,6 +132,7 @@ export class Sources {
       name, event, time: new Date().toISOString(), bytes: hex, total_bytes: total,
       array: source.group === "large" ? { dtype: "uint16", shape: [256], values } : null,
       histogram: { what: "payload_bytes", edges, counts },
+      channel: null,
     };
   }
 }

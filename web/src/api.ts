@@ -117,6 +117,19 @@ export interface Sample {
     edges: number[];
     counts: number[];
   } | null;
+  /** Which of a link's channels; null for sources of events. */
+  channel: {
+    name: string;
+    unit: string;
+    scale: number | null;
+    offset: number | null;
+    rate_hz: number;
+    first_sample: number;
+    samples: number;
+    channel_count: number;
+    /** Their names, when none was asked for. */
+    channels: string[];
+  } | null;
 }
 
 export interface Device {

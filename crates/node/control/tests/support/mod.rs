@@ -11,7 +11,7 @@ use catchment_control::{
     Settings, Start, TokenFile, own_folder,
 };
 use catchment_emulator::{EmulatedSource, EmulatorConfig};
-use catchment_recorder::{RecorderConfig, SourceConfig};
+use catchment_recorder::{LinkConfig, RecorderConfig, SourceConfig};
 use serde_json::{Value, json};
 
 /// Configurations that tests change: a text of `key = number` lines.
@@ -23,12 +23,14 @@ pub struct Fixed {
     pub address: SocketAddr,
     pub rules: Vec<Rule>,
     pub kill: Option<(u32, u64)>,
+    pub links: Vec<LinkConfig>,
 }
 
 impl Fixed {
     pub fn new(folder: &Path) -> Self {
         let address = ([127, 0, 0, 1], 0).into();
-        Self { folder: folder.to_owned(), sources: 3, address, rules: Vec::new(), kill: None }
+        let (folder, rules) = (folder.to_owned(), Vec::new());
+        Self { folder, sources: 3, address, rules, kill: None, links: Vec::new() }
     }
 }
 
@@ -64,6 +66,8 @@ impl Configure for Fixed {
         recorder.write.buffer_bytes = 1 << 20;
         recorder.write.preallocate_bytes = 4 << 20;
         recorder.frame.time_ns = 20_000_000;
+        recorder.frame.duration_ns = 1_000_000_000;
+        recorder.links.clone_from(&self.links);
         recorder.text = text.into();
         let emulated = (0..self.sources).map(|source| EmulatedSource {
             group: "test".into(),
