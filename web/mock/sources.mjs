@@ -41,6 +41,7 @@ export class Sources {
           status: "never",
           required: true,
           address: `127.0.0.1:${21_000 + this.all.length}`,
+          from: group.name === "large" ? ["10.1.0.0/16"] : [],
           packets_per_second: 0,
           bytes_per_second: 0,
           loss_per_second: 0,
@@ -131,6 +132,7 @@ export class Sources {
       name, event, time: new Date().toISOString(), bytes: hex, total_bytes: total,
       array: source.group === "large" ? { dtype: "uint16", shape: [256], values } : null,
       histogram: { what: "payload_bytes", edges, counts },
+      channel: null,
     };
   }
 }

@@ -94,6 +94,8 @@ export interface SourceState {
   status: SourceStatus;
   required: boolean;
   address: string;
+  /** Networks that it may send from; empty: anybody. */
+  from: string[];
   packets_per_second: number | null;
   bytes_per_second: number | null;
   loss_per_second: number | null;
@@ -114,6 +116,19 @@ export interface Sample {
     what: "payload_bytes" | "value";
     edges: number[];
     counts: number[];
+  } | null;
+  /** Which of a link's channels; null for sources of events. */
+  channel: {
+    name: string;
+    unit: string;
+    scale: number | null;
+    offset: number | null;
+    rate_hz: number;
+    first_sample: number;
+    samples: number;
+    channel_count: number;
+    /** Their names, when none was asked for. */
+    channels: string[];
   } | null;
 }
 

@@ -55,6 +55,8 @@ const ENTRY_WORDS: Record<string, string> = {
   packets_malformed_decoding: "malformed packets: unknown decoding",
   packets_malformed_trailer: "malformed packets: wrong trailer",
   packets_malformed_fragment: "malformed packets: impossible fragment",
+  packets_refused: "packets refused: from elsewhere",
+  packet_bytes_refused: "bytes refused: from elsewhere",
   packets_missing: "packets lost on the network",
   fragments_received: "fragments received",
   fragment_bytes_received: "bytes of fragments received",

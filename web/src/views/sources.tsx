@@ -26,10 +26,18 @@ const VALUES_MAX = 64;
 const sample = signal<Sample | null>(null);
 const sampleError = signal<string | null>(null);
 const running = signal(true);
+/** Of a link: its channels, and the one that is looked at. */
+const channels = signal<string[]>([]);
+const channel = signal<string | null>(null);
 
 async function fetchSample(name: string): Promise<void> {
+  const asked = channel.peek();
+  const query = asked === null ? "" : `?channel=${encodeURIComponent(asked)}`;
   try {
-    const next = await get<Sample>(`/sources/${encodeURIComponent(name)}/sample`);
+    const next = await get<Sample>(`/sources/${encodeURIComponent(name)}/sample${query}`);
+    // Somebody chose another one meanwhile.
+    if (channel.peek() !== asked) return;
+    if (next.channel && next.channel.channels.length > 0) channels.value = next.channel.channels;
     sample.value = next;
     sampleError.value = null;
   } catch (error) {
@@ -41,6 +49,8 @@ function SampleView({ name }: { name: string }) {
   useEffect(() => {
     sample.value = null;
     sampleError.value = null;
+    channels.value = [];
+    channel.value = null;
     void fetchSample(name);
     const timer = setInterval(() => {
       if (running.peek() && !stale.peek() && !document.hidden) void fetchSample(name);
@@ -58,9 +68,46 @@ function SampleView({ name }: { name: string }) {
           anew every second
         </label>
       </div>
+      {channels.value.length > 1 ? <ChannelChoice name={name} shown={got?.channel?.name ?? null} /> : null}
       {sampleError.value === null ? null : <p class="error">{sampleError.value}</p>}
       {got ? <Sampled sample={got} /> : <p class="note">Nothing sampled yet.</p>}
     </section>
+  );
+}
+
+function ChannelChoice({ name, shown }: { name: string; shown: string | null }) {
+  return (
+    <label class="switch">
+      Channel
+      <select
+        value={channel.value ?? shown ?? ""}
+        onChange={(event) => {
+          channel.value = event.currentTarget.value;
+          void fetchSample(name);
+        }}
+      >
+        {channels.value.map((one) => <option key={one} value={one}>{one}</option>)}
+      </select>
+    </label>
+  );
+}
+
+function Origin({ sample: got }: { sample: Sample }) {
+  const time = got.time === null ? format.UNKNOWN : format.utcMillis(got.time);
+  if (got.channel === null) {
+    return (
+      <p class="note">
+        Event {got.event === null ? format.UNKNOWN : format.count(got.event)} at {time} UTC, {format.count(got.total_bytes)} B
+      </p>
+    );
+  }
+  const { name, unit, rate_hz, samples, scale, offset } = got.channel;
+  const stored = scale === null && offset === null ? "" : `, as stored: times ${format.plain(scale ?? 1)} plus ${format.plain(offset ?? 0)}`;
+  return (
+    <p class="note">
+      {name}, {format.plain(rate_hz)} Hz{unit === "" ? "" : `, in ${unit}`}{stored}: the last {format.many(samples, "sample")} on
+      disk, from {time} UTC
+    </p>
   );
 }
 
@@ -69,10 +116,7 @@ function Sampled({ sample: got }: { sample: Sample }) {
   const rows = hexRows(got.bytes);
   return (
     <>
-      <p class="note">
-        Event {got.event === null ? format.UNKNOWN : format.count(got.event)} at{" "}
-        {got.time === null ? format.UNKNOWN : format.utcMillis(got.time)} UTC, {format.count(got.total_bytes)} B
-      </p>
+      <Origin sample={got} />
       {got.histogram ? (
         <Bars edges={got.histogram.edges} counts={got.histogram.counts}
           unit={got.histogram.what === "payload_bytes" ? "B" : ""}
@@ -108,11 +152,18 @@ function SourceDrawer({ name, source }: { name: string; source: SourceState | un
           <dl class="facts">
             <dt>Status</dt><dd><SourceStatusBadge status={source.status} /></dd>
             <dt>Group</dt><dd>{source.group || "none"}, {source.kind}</dd>
+            <dt>Sends to</dt>
+            <dd>
+              {source.address || format.UNKNOWN}
+              {source.from.length === 0 ? ", from anywhere" : `, from ${source.from.join(", ")} only`}
+            </dd>
             <dt>Rate</dt>
             <dd class="figure">
               {format.join(format.si(source.packets_per_second, ""))} packets/s, {format.join(format.bytesPerSecond(source.bytes_per_second))}
             </dd>
             <dt>Loss</dt><dd class="figure">{format.join(format.perSecond(source.loss_per_second))}</dd>
+            <dt>Receive buffer</dt>
+            <dd class="figure">{source.fill === null ? format.UNKNOWN : `${format.wholePercent(source.fill)} full`}</dd>
             <dt>Last packet</dt>
             <dd class="figure">
               {source.last_packet_seconds === null ? "never" : `${format.join(format.duration(source.last_packet_seconds))} ago`}

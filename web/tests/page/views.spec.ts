@@ -49,6 +49,39 @@ test("a source is opened: its sample, its histogram, its ledger", async ({ page 
   expect(found).toEqual([]);
 });
 
+test("of a link one of its channels is shown, and another can be chosen", async ({ page }) => {
+  const found = complaints(page);
+  const asked: (string | null)[] = [];
+  await page.route("**/sources/large-03/sample*", async (route) => {
+    const wanted = new URL(route.request().url()).searchParams.get("channel");
+    asked.push(wanted);
+    const name = wanted ?? "L1:FAST-0000";
+    await route.fulfill({ json: {
+      name: "large-03", event: null, time: "2026-11-21T12:00:00.000Z", bytes: "0000803f", total_bytes: 4,
+      array: { dtype: "f32", shape: [3], values: [1, null, 2.5] },
+      histogram: { what: "value", edges: [1, 2, 3], counts: [1, 1] },
+      channel: {
+        name, unit: "strain", scale: null, offset: null, rate_hz: 16384, first_sample: 7, samples: 3,
+        channel_count: 2, channels: wanted === null ? ["L1:FAST-0000", "L1:SLOW-0001"] : [],
+      },
+    } });
+  });
+  await open(page, "silent", "#/sources/large-03");
+  const drawer = page.getByRole("dialog", { name: "large-03" });
+  await expect(drawer.getByText("L1:FAST-0000, 16,384 Hz, in strain: the last 3 samples")).toBeVisible();
+  await expect(drawer.getByText("Array f32 [3]")).toBeVisible();
+  await expect(drawer.getByText("10.1.0.0/16 only")).toBeVisible();
+  await drawer.getByLabel("Channel").selectOption("L1:SLOW-0001");
+  await expect(drawer.getByText("L1:SLOW-0001, 16,384 Hz")).toBeVisible();
+  expect(asked[0]).toBeNull();
+  expect(asked).toContain("L1:SLOW-0001");
+  // What was chosen stays, and the names are asked for once.
+  await expect.poll(() => asked.filter((one) => one === "L1:SLOW-0001").length).toBeGreaterThan(1);
+  expect(asked.filter((one) => one === null)).toHaveLength(1);
+  await expect(drawer.getByLabel("Channel")).toHaveValue("L1:SLOW-0001");
+  expect(found).toEqual([]);
+});
+
 test("a run is found, opened and judged", async ({ page }) => {
   await open(page, "good", "#/runs");
   await expect(page.locator("table.runs tbody tr")).toHaveCount(50);

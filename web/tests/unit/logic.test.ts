@@ -11,7 +11,7 @@ const { link, parse } = await import("../../src/route");
 function source(index: number, status: SourceStatus, lost = 0, group = "small"): SourceState {
   return {
     name: `${group}-${index}`, index, group, kind: "events", status, required: true,
-    address: "127.0.0.1:21000", packets_per_second: 1,
+    address: "127.0.0.1:21000", from: [], packets_per_second: 1,
     bytes_per_second: 100, loss_per_second: 0, loss: lost > 0 ? { fragments_missing: lost } : {},
     fill: 0, last_packet_seconds: 0.1, ledger: {},
   };

@@ -9,6 +9,9 @@
 //!                    + every fragments_discarded_*  (+ in flight, while the run goes on)
 //! ```
 //!
+//! What comes from addresses that a source may not send from is nobody's in these: `packets_refused`
+//! alone counts it.
+//!
 //! `hadtu` packets have no sequence number, so that what the network lost is seen as fragments that
 //! events miss: `fragments_missing` counts the gaps in recorded events (anyone can count them again
 //! from the files), `fragments_missing_unrecorded` those in events that are in no file. A gap whose
@@ -66,7 +69,7 @@ pub enum Role {
 }
 
 entries! {
-    /// Datagrams that the socket delivered.
+    /// Datagrams that the socket delivered, but for those that were refused.
     PacketsReceived = "packets_received", PacketsIn;
     /// Bytes of those datagrams.
     PacketBytesReceived = "packet_bytes_received", Note;
@@ -133,6 +136,11 @@ entries! {
     /// Fragments of events that began while an operator had paused the run, before it or after it: not
     /// recorded, since nobody wanted them to be.
     FragmentsDiscardedPaused = "fragments_discarded_paused", FragmentsOut;
+    /// Datagrams from addresses that the source's configuration does not name (`from`): dropped before
+    /// they were parsed, and in no other entry, since they are not the source's.
+    PacketsRefused = "packets_refused", Note;
+    /// Bytes of those datagrams.
+    PacketBytesRefused = "packet_bytes_refused", Note;
 }
 
 impl Entry {

@@ -5,6 +5,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
@@ -33,6 +34,8 @@ pub(crate) struct Message {
     /// The socket's count of drops, if the kernel said one.
     pub drops: Option<u32>,
     pub truncated: bool,
+    /// Who sent it, if that was asked for.
+    pub sender: Option<IpAddr>,
 }
 
 /// Buffers for `messages.len()` messages.
@@ -43,6 +46,9 @@ pub(crate) struct Arena {
     // The headers point into these two.
     _vectors: Box<[libc::iovec]>,
     _controls: Box<[Control]>,
+    // And into this one, while senders are asked for.
+    names: Box<[libc::sockaddr_in6]>,
+    named: bool,
 }
 
 // SAFETY: the pointers lead to memory that the arena alone owns and that moves with it.
@@ -84,7 +90,10 @@ impl Arena {
                 msg_len: 0,
             })
             .collect();
-        Self { memory, layout, messages, _vectors: vectors, _controls: controls }
+        // SAFETY: plain numbers, for which all zero is the address of no family.
+        let names = (0..count).map(|_| unsafe { std::mem::zeroed() }).collect();
+        let (_vectors, _controls) = (vectors, controls);
+        Self { memory, layout, messages, _vectors, _controls, names, named: false }
     }
 
     /// How many messages one call can take.
@@ -92,8 +101,12 @@ impl Arena {
         self.messages.len()
     }
 
-    /// Takes what the socket has, without waiting: how many messages.
-    pub fn receive(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+    /// Takes what the socket has, without waiting: how many messages. Senders are asked for only where
+    /// somebody wants to know them: the kernel then copies an address for each message.
+    pub fn receive(&mut self, fd: BorrowedFd<'_>, senders: bool) -> io::Result<usize> {
+        if senders != self.named {
+            self.name(senders);
+        }
         // SAFETY: the headers, and what they point to, are valid and writable for their lengths;
         // only the kernel writes them, here.
         let count = unsafe {
@@ -122,6 +135,10 @@ impl Arena {
             read_control(&header.msg_hdr, &mut message);
         }
         header.msg_hdr.msg_controllen = CONTROL_BYTES;
+        if self.named {
+            message.sender = sender(&header.msg_hdr);
+            header.msg_hdr.msg_namelen = NAME_BYTES;
+        }
         // SAFETY: the base is this message's place in the arena, which has room for MESSAGE_BYTES
         // and was zeroed when it was made; `&mut self` kept until the slice is gone.
         let bytes = unsafe {
@@ -129,6 +146,19 @@ impl Arena {
             std::slice::from_raw_parts(base, message.bytes)
         };
         (message, bytes)
+    }
+
+    /// Makes the headers ask for senders, or not.
+    #[cold]
+    fn name(&mut self, senders: bool) {
+        self.named = senders;
+        for (header, name) in self.messages.iter_mut().zip(&mut self.names) {
+            let header = &mut header.msg_hdr;
+            (header.msg_name, header.msg_namelen) = match senders {
+                true => ((&raw mut *name).cast(), NAME_BYTES),
+                false => (ptr::null_mut(), 0),
+            };
+        }
     }
 }
 
@@ -161,5 +191,28 @@ fn read_control(header: &libc::msghdr, message: &mut Message) {
         }
     }
 }
+
+/// The sender that the kernel named.
+#[inline]
+fn sender(header: &libc::msghdr) -> Option<IpAddr> {
+    // SAFETY: the name is this header's own sockaddr_in6, zeroed when it was made, of which the kernel
+    // wrote the beginning; every type read here is smaller, aligned no stricter, and plain numbers.
+    unsafe {
+        let name = header.msg_name.cast::<libc::sockaddr_in6>();
+        match i32::from((*name).sin6_family) {
+            libc::AF_INET if header.msg_namelen as usize >= size_of::<libc::sockaddr_in>() => {
+                let name = name.cast::<libc::sockaddr_in>();
+                Some(IpAddr::V4(Ipv4Addr::from(u32::from_be((*name).sin_addr.s_addr))))
+            }
+            libc::AF_INET6 if header.msg_namelen >= NAME_BYTES => {
+                Some(IpAddr::V6(Ipv6Addr::from((*name).sin6_addr.s6_addr)).to_canonical())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Bytes of the longest name: an address of IP version 6.
+const NAME_BYTES: u32 = size_of::<libc::sockaddr_in6>() as u32;
 
 const _: () = assert!(DATAGRAM_BYTES_MAX <= MESSAGE_BYTES);

@@ -36,6 +36,14 @@ pub enum NetError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A text that names no network of senders.
+    #[error("expected a network such as \"10.1.0.0/16\" or an IP address, got {got:?}{hint}")]
+    Network {
+        /// The text.
+        got: String,
+        /// What was probably meant, as the rest of the sentence; may be empty.
+        hint: String,
+    },
     /// A thread could not be bound to a CPU.
     #[error("cannot run on CPU {cpu}: {source}")]
     Cpu {

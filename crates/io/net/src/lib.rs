@@ -6,11 +6,15 @@
 
 mod arena;
 mod error;
+mod gauge;
+mod network;
 mod options;
 mod receiver;
 mod sender;
 
 pub use error::NetError;
+pub use gauge::SocketGauge;
+pub use network::Network;
 pub use options::{pin_to_cpu, raise_open_files};
-pub use receiver::{ReceiverConfig, UdpReceiver, Work};
+pub use receiver::{ReceiverConfig, Refused, UdpReceiver, Work};
 pub use sender::{Datagram, Sent, UdpSender};

@@ -100,6 +100,19 @@ pub(crate) fn ask_buffer(socket: &UdpSocket, buffer: Buffer, bytes: usize) -> io
     Ok(granted[0] as usize / 2)
 }
 
+/// The share of the socket's receive buffer that is taken, as the kernel counts it: with its own
+/// overhead for each datagram.
+pub(crate) fn fill(fd: BorrowedFd<'_>) -> io::Result<f64> {
+    let mut values = [0_u32; MEMINFO_VALUES];
+    let count = get(fd, SO_MEMINFO, &mut values)?;
+    let [taken, allowed, ..] = values;
+    if count < 2 || allowed == 0 {
+        return Err(io::ErrorKind::Other.into());
+    }
+    // The datagram that does not fit any more is the last one to be taken.
+    Ok((f64::from(taken) / f64::from(allowed)).min(1.0))
+}
+
 /// The datagrams that the kernel dropped at this socket since it was made, modulo 2^32.
 pub(crate) fn drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let mut values = [0_u32; MEMINFO_VALUES];

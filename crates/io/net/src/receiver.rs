@@ -8,13 +8,14 @@
 //! kernel drops, and its count (SO_RXQ_OVFL, SO_MEMINFO) is read, not guessed.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::NetError;
-use crate::arena::Arena;
+use crate::arena::{Arena, Message};
 use crate::options::{Buffer, ask_buffer, drops, set};
+use crate::{NetError, Network, SocketGauge};
 
 /// How a receiver spends memory and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +55,21 @@ pub struct Work {
     pub calls: u64,
     /// Messages longer than 64 KiB, handed out cut.
     pub truncated: u64,
+    /// Datagrams from senders that the socket takes nothing from, handed to nobody.
+    pub refused: u64,
     /// Errors that sockets reported, such as a refused connection. They do not stop the others.
     pub errors: u64,
+}
+
+/// Datagrams that a socket got from senders that it takes nothing from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// How many.
+    pub datagrams: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Who sent the first of them; none if the system did not say.
+    pub sender: Option<IpAddr>,
 }
 
 /// Sockets that one thread receives from.
@@ -70,12 +84,18 @@ pub struct UdpReceiver {
     // A socket had more than one pass takes.
     backlog: bool,
     last_error: Option<(usize, io::Error)>,
+    // Some socket has refused something since that was last asked.
+    refused: bool,
 }
 
 struct Socket {
-    socket: UdpSocket,
+    // Held for longer by nobody but a gauge that is just asking.
+    socket: Arc<UdpSocket>,
     granted_bytes: usize,
     drops: DropCounter,
+    // Empty: everybody.
+    from: Box<[Network]>,
+    refused: Option<Refused>,
 }
 
 impl UdpReceiver {
@@ -115,7 +135,18 @@ impl UdpReceiver {
             worked_at: None,
             backlog: false,
             last_error: None,
+            refused: false,
         })
+    }
+
+    /// From now on socket `index` takes datagrams only from senders in these networks, or, if there are
+    /// none, from everybody. The others are counted ([`take_refused`](Self::take_refused)) and handed
+    /// to nobody. Only for such a socket the kernel is asked who sent a datagram.
+    ///
+    /// # Panics
+    /// An index beyond the sockets.
+    pub fn restrict(&mut self, index: usize, from: &[Network]) {
+        self.sockets[index].from = from.into();
     }
 
     /// How many sockets there are.
@@ -138,6 +169,14 @@ impl UdpReceiver {
     /// An index beyond the sockets.
     pub fn granted_bytes(&self, index: usize) -> usize {
         self.sockets[index].granted_bytes
+    }
+
+    /// Something that says how full the buffer of socket `index` is.
+    ///
+    /// # Panics
+    /// An index beyond the sockets.
+    pub fn gauge(&self, index: usize) -> SocketGauge {
+        SocketGauge::of(&self.sockets[index].socket)
     }
 
     /// A sentence for the operator if any socket got a smaller buffer than was asked for.
@@ -190,7 +229,8 @@ impl UdpReceiver {
         loop {
             let work = self.poll(Duration::ZERO, &mut sink)?;
             total.add(&work);
-            if work.messages == 0 && work.errors == 0 || total.datagrams >= datagrams_max {
+            let taken = total.datagrams + total.refused;
+            if work.messages == 0 && work.errors == 0 || taken >= datagrams_max {
                 return Ok(total);
             }
         }
@@ -203,6 +243,17 @@ impl UdpReceiver {
             match std::mem::take(&mut socket.drops.new) {
                 0 => {}
                 drops => f(index, drops),
+            }
+        }
+    }
+
+    /// Calls `f(socket index, refused)` for every socket that refused datagrams since the last call.
+    pub fn take_refused(&mut self, mut f: impl FnMut(usize, Refused)) {
+        if std::mem::take(&mut self.refused) {
+            for (index, socket) in self.sockets.iter_mut().enumerate() {
+                if let Some(refused) = socket.refused.take() {
+                    f(index, refused);
+                }
             }
         }
     }
@@ -222,7 +273,8 @@ impl UdpReceiver {
         let socket = &mut self.sockets[index];
         for _ in 0..BATCHES_PER_PASS {
             work.calls += 1;
-            let count = match self.arena.receive(socket.socket.as_fd()) {
+            let restricted = !socket.from.is_empty();
+            let count = match self.arena.receive(socket.socket.as_fd(), restricted) {
                 Ok(count) => count,
                 Err(error) => {
                     match error.kind() {
@@ -240,11 +292,16 @@ impl UdpReceiver {
             for position in 0..count {
                 let (message, bytes) = self.arena.take(position);
                 work.messages += 1;
-                work.bytes += message.bytes as u64;
-                work.truncated += u64::from(message.truncated);
                 if let Some(drops) = message.drops {
                     socket.drops.update(drops);
                 }
+                if restricted && !socket.takes_from(message.sender) {
+                    work.refused += socket.refuse(&message);
+                    self.refused = true;
+                    continue;
+                }
+                work.bytes += message.bytes as u64;
+                work.truncated += u64::from(message.truncated);
                 if message.segment_bytes == 0 || message.segment_bytes >= message.bytes {
                     work.datagrams += 1;
                     sink(index, bytes);
@@ -335,6 +392,7 @@ impl Work {
         self.messages += other.messages;
         self.calls += other.calls;
         self.truncated += other.truncated;
+        self.refused += other.refused;
         self.errors += other.errors;
     }
 }
@@ -349,7 +407,28 @@ impl Socket {
             .map_err(|source| NetError::Option { option: "SO_RXQ_OVFL", source })?;
         // Kernels before 5.0 have no UDP_GRO: then every datagram comes on its own.
         let _merged = set(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
-        Ok(Self { socket, granted_bytes, drops: DropCounter::default() })
+        let (socket, drops) = (Arc::new(socket), DropCounter::default());
+        Ok(Self { socket, granted_bytes, drops, from: Box::default(), refused: None })
+    }
+
+    /// Whether a restricted socket takes what that sender sends.
+    #[inline]
+    fn takes_from(&self, sender: Option<IpAddr>) -> bool {
+        sender.is_some_and(|sender| self.from.iter().any(|network| network.contains(sender)))
+    }
+
+    /// Counts a message that is not taken: how many datagrams it was. A merged run has one sender.
+    #[cold]
+    fn refuse(&mut self, message: &Message) -> u64 {
+        let datagrams = match message.segment_bytes {
+            0 => 1,
+            segment => message.bytes.div_ceil(segment).max(1) as u64,
+        };
+        let refused = self.refused.get_or_insert(Refused { datagrams: 0, bytes: 0, sender: None });
+        refused.datagrams += datagrams;
+        refused.bytes += message.bytes as u64;
+        refused.sender = refused.sender.or(message.sender);
+        datagrams
     }
 }
 

@@ -4,7 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use catchment_net::{
-    Datagram, ReceiverConfig, Sent, UdpReceiver, UdpSender, Work, raise_open_files,
+    Datagram, Network, ReceiverConfig, Refused, Sent, UdpReceiver, UdpSender, Work,
+    raise_open_files,
 };
 
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -248,4 +249,112 @@ fn the_granted_buffer_is_reported_and_a_smaller_one_warned_of() {
     let small = receiver.granted_bytes(0) < config().socket_buffer_bytes;
     assert!(receiver.granted_bytes(0) > 0);
     assert_eq!(receiver.buffer_warning().is_some(), small);
+}
+
+fn networks(texts: &[&str]) -> Vec<Network> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+/// A socket that sends to the receiver's first from that address.
+fn sender_at(address: &str, receiver: &UdpReceiver) -> UdpSocket {
+    let socket = UdpSocket::bind((address, 0)).unwrap();
+    socket.connect(receiver.local_addr(0)).unwrap();
+    socket
+}
+
+/// Takes datagrams until so many have come or been refused: the first bytes of those that came.
+fn firsts(receiver: &mut UdpReceiver, count: u64) -> (Vec<u8>, Work) {
+    let (mut got, mut total) = (Vec::new(), Work::default());
+    while total.datagrams + total.refused < count {
+        let work = receiver.poll(PATIENCE, |_, bytes| got.push(bytes[0])).unwrap();
+        assert!(work.messages > 0, "{total:?}");
+        total.add(&work);
+    }
+    (got, total)
+}
+
+#[test]
+fn a_restricted_socket_takes_datagrams_from_its_networks_alone_and_counts_the_others() {
+    let mut receiver = UdpReceiver::bind(&[ANY_PORT; 2], config()).unwrap();
+    receiver.restrict(0, &networks(&["10.0.0.0/8", "127.0.0.2"]));
+    let (friend, stranger) = (sender_at("127.0.0.2", &receiver), sender_at("127.0.0.3", &receiver));
+    let mut open = UdpSender::connect(&[receiver.local_addr(1)]).unwrap();
+    for round in 0..50_u8 {
+        friend.send(&[round; 100]).unwrap();
+        stranger.send(&[200; 70]).unwrap();
+        // The other socket shares the thread and its buffers, and takes from everybody.
+        let (buffer, datagrams) = batch(&[9; 3]);
+        open.send(0, &buffer, &datagrams);
+    }
+    let (mut got, work) = firsts(&mut receiver, 50 * 5);
+    got.retain(|&first| first != 0 && first != 1 && first != 2);
+    assert_eq!(got, (3..50).collect::<Vec<_>>());
+    assert_eq!((work.datagrams, work.refused), (50 * 4, 50));
+    assert_eq!(work.bytes, 50 * (100 + 27));
+    let mut refused = Vec::new();
+    receiver.take_refused(|socket, one| refused.push((socket, one)));
+    let sender = Some("127.0.0.3".parse().unwrap());
+    assert_eq!(refused, [(0, Refused { datagrams: 50, bytes: 50 * 70, sender })]);
+    receiver.take_refused(|_, one| panic!("{one:?} a second time"));
+    // Nobody is refused any more once the socket is open to everybody.
+    receiver.restrict(0, &[]);
+    stranger.send(&[7]).unwrap();
+    assert_eq!(firsts(&mut receiver, 1).0, [7]);
+}
+
+#[test]
+fn a_run_of_datagrams_that_the_kernel_merged_is_refused_whole_and_counted_one_by_one() {
+    let (mut receiver, mut sender) = pair(1, config());
+    receiver.restrict(0, &networks(&["127.0.0.2"]));
+    let (buffer, datagrams) = batch(&[300; 70]);
+    assert_eq!(sender.send(0, &buffer, &datagrams).datagrams, 70);
+    let (got, work) = firsts(&mut receiver, 70);
+    assert!(got.is_empty() && work.refused == 70 && work.messages < 70, "{work:?}");
+    let mut bytes = 0;
+    receiver.take_refused(|_, one| bytes += one.bytes);
+    assert_eq!(bytes, 70 * 300);
+    assert_eq!(receiver.drain(1, |_, _| panic!("nothing is left")).unwrap(), Work::default());
+}
+
+#[test]
+fn a_socket_of_both_versions_knows_senders_of_version_4() {
+    let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+    let Ok(mut receiver) = UdpReceiver::bind(&[address], config()) else {
+        eprintln!("this machine has no IPv6: not tested");
+        return;
+    };
+    receiver.restrict(0, &networks(&["127.0.0.2", "::1"]));
+    let port = receiver.local_addr(0).port();
+    for (from, to) in [("127.0.0.2", "127.0.0.1"), ("127.0.0.3", "127.0.0.1"), ("::1", "::1")] {
+        let socket = UdpSocket::bind((from, 0)).unwrap();
+        socket.send_to(from.as_bytes(), (to, port)).unwrap();
+    }
+    let (got, work) = firsts(&mut receiver, 3);
+    assert_eq!((got, work.refused), (b"1:".to_vec(), 1));
+    let mut sender = None;
+    receiver.take_refused(|_, one| sender = one.sender);
+    assert_eq!(sender, Some("127.0.0.3".parse().unwrap()));
+}
+
+#[test]
+fn a_gauge_tells_how_full_a_buffer_is_until_the_socket_is_closed() {
+    let (mut receiver, mut sender) = pair(2, config());
+    let gauges = [receiver.gauge(0), receiver.gauge(1)];
+    let Some(empty) = gauges[0].fill() else {
+        eprintln!("this kernel does not say (SO_MEMINFO): not tested");
+        return;
+    };
+    assert!(empty <= 0.0, "{empty}");
+    let (buffer, datagrams) = batch(&[1_000; 60]);
+    assert_eq!(sender.send(0, &buffer, &datagrams).datagrams, 60);
+    let full = gauges[0].fill().unwrap();
+    assert!(full > 0.0 && full <= 1.0, "{full}");
+    assert_eq!(gauges[1].fill(), Some(0.0));
+    receive(&mut receiver, 60);
+    assert!(gauges[0].fill().unwrap() < full);
+    let address = receiver.local_addr(0);
+    drop(receiver);
+    assert_eq!(gauges[0].fill(), None);
+    // And the address is free.
+    assert!(UdpReceiver::bind(&[address], config()).is_ok());
 }

@@ -443,6 +443,7 @@ impl Conductor {
         }
         self.own.looks += 1;
         let snapshot = active.as_ref().map(|active| Arc::new(active.observer.snapshot()));
+        let socket_fills = open.map(|active| active.observer.socket_fills()).unwrap_or_default();
         let reason = self.control.reason().map(ToString::to_string);
         let under_way = self.control.under_way();
         let doing = under_way.as_ref().map(|one| format!("{} is under way", one.command));
@@ -464,6 +465,7 @@ impl Conductor {
             flow,
             fault: reason.as_deref().filter(|_| state.is_broken()),
             addresses: active.as_ref().map_or(&[][..], |active| &active.addresses),
+            socket_fills: &socket_fills,
             disk: self.own.space,
         });
         self.act(&meaning);

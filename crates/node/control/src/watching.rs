@@ -34,6 +34,8 @@ struct Source {
     group: String,
     kind: &'static str,
     required: bool,
+    /// The networks that it may send from.
+    from: Vec<String>,
 }
 
 /// Watches one configuration's sources, run after run.
@@ -64,6 +66,8 @@ pub(crate) struct Moment<'a> {
     pub(crate) flow: Run<'a>,
     pub(crate) fault: Option<&'a str>,
     pub(crate) addresses: &'a [std::net::SocketAddr],
+    /// How full the sources' buffers in the kernel are.
+    pub(crate) socket_fills: &'a [Option<f64>],
     pub(crate) disk: Option<machine::Space>,
 }
 
@@ -299,12 +303,13 @@ impl Watching {
                 kind: source.kind.into(),
                 status: status.into(),
                 required: source.required,
+                from: source.from.clone(),
                 address: moment.addresses.get(index).map(ToString::to_string).unwrap_or_default(),
                 packets_per_second: rate(0),
                 bytes_per_second: rate(1),
                 loss_per_second: rate(2),
                 loss: nonzero(is_loss),
-                fill: None,
+                fill: moment.socket_fills.get(index).copied().flatten(),
                 last_packet_seconds: age_ns.map(|age_ns| age_ns as f64 / 1e9),
                 ledger: nonzero(|_| true),
             }
@@ -413,6 +418,9 @@ impl Watching {
                 let age = source.last_packet_seconds.unwrap_or(never);
                 table.set_of("source", name, "last_packet_seconds", age);
             }
+            if let Some(fill) = source.fill {
+                table.set_of("source", name, "fill", fill);
+            }
             table.set_of("source", name, "packets_per_second", source.packets_per_second);
             table.set_of("source", name, "bytes_per_second", source.bytes_per_second);
             table.set_of("source", name, "loss_per_second", source.loss_per_second);
@@ -434,12 +442,14 @@ fn described(config: &RecorderConfig) -> (Vec<Source>, Limits, u64) {
         group: source.group.clone(),
         kind: "events",
         required: source.role == SourceRole::Required,
+        from: source.from.iter().map(ToString::to_string).collect(),
     });
     let links = config.links.iter().map(|link| Source {
         name: link.name.clone(),
         group: link.group.clone(),
         kind: "channels",
         required: true,
+        from: link.from.iter().map(ToString::to_string).collect(),
     });
     (sources.chain(links).collect(), Limits::of_frames(frame_ns), frame_ns)
 }

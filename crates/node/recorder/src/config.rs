@@ -9,6 +9,7 @@ use catchment_frame::PayloadType;
 use catchment_model::limits::{
     FILE_BYTES_DEFAULT, FRAGMENT_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX,
 };
+use catchment_net::Network;
 
 use crate::coding::CodingRule;
 use crate::links::{Lane, LinkConfig, check_links, lanes};
@@ -54,6 +55,8 @@ pub struct SourceConfig {
     pub address: SocketAddr,
     /// The sub-event id that it must carry; none accepts any.
     pub sub_event_id: Option<u32>,
+    /// The networks that it may send from; what others send is refused. Empty: anybody.
+    pub from: Vec<Network>,
     /// Whether events wait for it.
     pub role: SourceRole,
     /// What its fragments hold, if that is known.
@@ -381,6 +384,12 @@ impl RecorderConfig {
         self.sources.len() + self.links.len()
     }
 
+    /// The names of all sources and links, in the ledger's order.
+    pub(crate) fn ledger_names(&self) -> Vec<String> {
+        let sources = self.sources.iter().map(|source| source.name.clone());
+        sources.chain(self.links.iter().map(|link| link.name.clone())).collect()
+    }
+
     /// Slices in a whole frame of channels.
     pub(crate) fn frame_slices(&self) -> u64 {
         let slice_ns = self.links.first().map_or(1, |link| link.slice_ns);
@@ -444,6 +453,7 @@ impl RecorderConfig {
             require(names.insert(name), "sources.name", "a name used once", name)?;
             let own = source.address.port() == 0 || addresses.insert(source.address);
             require(own, "sources.address", "a port used once", source.address)?;
+            check_from("sources.from", &source.from, source.address)?;
         }
         for link in &self.links {
             let name = &link.name;
@@ -451,9 +461,24 @@ impl RecorderConfig {
             require(names.insert(name), "links.name", "a name used once", name)?;
             let own = link.address.port() == 0 || addresses.insert(link.address);
             require(own, "links.address", "a port used once", link.address)?;
+            check_from("links.from", &link.from, link.address)?;
         }
         Ok(())
     }
+}
+
+/// Checks the networks that a source or link at that address may send from.
+///
+/// # Errors
+/// More of them than a datagram may be compared with, or none that the address can hear.
+pub fn check_from(key: &str, from: &[Network], address: SocketAddr) -> Result<(), ConfigError> {
+    let count = from.len();
+    let expected = format_args!("at most {NETWORKS_MAX} networks");
+    require(count <= NETWORKS_MAX, key, expected, count)?;
+    let heard = count == 0 || from.iter().any(|network| network.reaches(address.ip()));
+    let expected = format_args!("a network whose senders reach {address}");
+    let got: Vec<String> = from.iter().map(ToString::to_string).collect();
+    require(heard, key, expected, got.join(", "))
 }
 
 /// The builder's part of the configuration.
@@ -522,6 +547,8 @@ fn matches(pattern: &str, name: &str) -> bool {
     rest.len() >= last.len() && rest.ends_with(last)
 }
 
+/// Networks that a source may send from: each of its datagrams is compared with them.
+const NETWORKS_MAX: usize = 64;
 /// Slices that can be open at a time.
 const LINK_WINDOW_SLICES: u64 = 4_096;
 /// How many slices behind its newest one a channel's part may come and still be waited for.

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use catchment_builder::Fragment;
 use catchment_model::{Entry, SourceId, SourceLedger};
+use catchment_net::Refused;
 use catchment_telemetry::FillLevel;
 use rtrb::Producer;
 
@@ -24,8 +25,8 @@ use crate::pool::{Chunk, ChunkPool, Held};
 const BATCH_FRAGMENTS: usize = 4_096;
 /// How long to leave a full ring to the build thread.
 const RING_FULL_SLEEP: Duration = Duration::from_micros(200);
-/// Malformed packets of one source are shown at most this often.
-const MALFORMED_SHOWN_EVERY: Duration = Duration::from_secs(1);
+/// Malformed packets of one source, and who else sends to it, are shown at most this often.
+const SHOWN_EVERY: Duration = Duration::from_secs(1);
 
 /// A receive thread's memory, counts and descriptors.
 pub(crate) struct Desk {
@@ -47,6 +48,7 @@ struct Socket {
     counts: SourceLedger,
     dirty: bool,
     malformed_shown: Option<Instant>,
+    refused_shown: Option<Instant>,
 }
 
 /// What receive threads share.
@@ -72,6 +74,7 @@ impl Desk {
                 counts: SourceLedger::default(),
                 dirty: false,
                 malformed_shown: None,
+                refused_shown: None,
             })
             .collect();
         let Memory { pool, held, live } = memory.clone();
@@ -212,14 +215,35 @@ impl Desk {
     ) {
         self.counts(socket)[entry] += 1;
         let socket = &mut self.sockets[socket];
-        if socket.malformed_shown.is_some_and(|shown| shown.elapsed() < MALFORMED_SHOWN_EVERY) {
+        if !due(&mut socket.malformed_shown) {
             return;
         }
-        socket.malformed_shown = Some(Instant::now());
         self.live.show_malformed(MalformedPacket {
             source: socket.source,
             reason: reason.to_string(),
             first_bytes: bytes[..bytes.len().min(64)].to_vec(),
         });
     }
+
+    /// Counts datagrams that came from elsewhere, and tells from where, now and then.
+    #[cold]
+    pub(crate) fn refused(&mut self, socket: usize, refused: &Refused) {
+        self.count(socket, Entry::PacketsRefused, refused.datagrams);
+        self.count(socket, Entry::PacketBytesRefused, refused.bytes);
+        let socket = &mut self.sockets[socket];
+        if let Some(sender) = refused.sender
+            && due(&mut socket.refused_shown)
+        {
+            self.live.show_stranger(socket.source, sender);
+        }
+    }
+}
+
+/// Whether something that was last shown then may be shown again; if so, it was now.
+fn due(shown: &mut Option<Instant>) -> bool {
+    let due = shown.is_none_or(|shown| shown.elapsed() >= SHOWN_EVERY);
+    if due {
+        *shown = Some(Instant::now());
+    }
+    due
 }

@@ -36,7 +36,7 @@ mod write;
 pub use coding::CodingRule;
 pub use config::{
     BuildConfig, CodecRule, ConfigError, EncodeConfig, FrameConfig, ReceiveConfig, RecorderConfig,
-    SourceConfig, WriteConfig, default_memory_bytes,
+    SourceConfig, WriteConfig, check_from, default_memory_bytes,
 };
 pub use links::{ChannelConfig, LinkConfig};
 pub use live::{Counts, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State};

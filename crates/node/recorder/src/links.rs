@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use catchment_frame::Dtype;
 use catchment_model::limits::SOURCES_MAX;
 use catchment_model::{SampleRate, TimeScale};
+use catchment_net::Network;
 use catchment_wire::link::{SAMPLES_BYTES_MAX, SLICE_NS_DEFAULT, SLICE_NS_MAX};
 
 use crate::config::{ConfigError, require};
@@ -18,6 +19,8 @@ pub struct LinkConfig {
     pub group: String,
     /// Where its datagrams arrive. Port 0 lets the system choose.
     pub address: SocketAddr,
+    /// The networks that it may send from; what others send is refused. Empty: anybody.
+    pub from: Vec<Network>,
     /// Nanoseconds of data in one slice; the same for all links of a recorder.
     pub slice_ns: u64,
     /// The count of nanoseconds that its times are; the same for all links of a recorder.
@@ -52,6 +55,7 @@ impl LinkConfig {
             name: name.into(),
             group: "links".into(),
             address,
+            from: Vec::new(),
             slice_ns: SLICE_NS_DEFAULT,
             time_scale: TimeScale::Tai,
             channels,

@@ -1,11 +1,14 @@
 //! What can be seen of a recorder while it runs.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use catchment_disk::DiskStats;
-use catchment_model::{Ledger, RunId, SourceId};
+use catchment_model::{Entry, Ledger, RunId, SourceId};
+use catchment_net::SocketGauge;
 use catchment_telemetry::{FillLevel, LiveLedger, ThreadTime, ThreadTimes};
 use serde::Serialize;
 
@@ -34,6 +37,10 @@ pub(crate) struct Live {
     pub(crate) paused: AtomicBool,
     /// Whether nothing that still comes belongs to the run, which is to end.
     pub(crate) past_end: AtomicBool,
+    // Of sources and links, by the numbers of the ledger.
+    names: Vec<String>,
+    // Likewise; none where there is no socket yet, or any more.
+    gauges: Mutex<Vec<Option<SocketGauge>>>,
     state: Mutex<Reported>,
 }
 
@@ -46,6 +53,14 @@ impl Observer {
     pub fn snapshot(&self) -> Snapshot {
         self.0.snapshot()
     }
+
+    /// How full each source's and each link's buffer in the kernel is, 0 to 1, in the ledger's order;
+    /// none where that cannot be had, as when the run has ended. A system call for each of them: no
+    /// part of a snapshot, for those who look now and then.
+    pub fn socket_fills(&self) -> Vec<Option<f64>> {
+        let gauges = self.0.gauges();
+        gauges.iter().map(|gauge| gauge.as_ref().and_then(SocketGauge::fill)).collect()
+    }
 }
 
 struct Reported {
@@ -55,6 +70,8 @@ struct Reported {
     warnings: Vec<String>,
     faults: u64,
     malformed: Option<MalformedPacket>,
+    /// Who sent to a source without being named in its `from`: the first and the last.
+    strangers: BTreeMap<u32, (IpAddr, IpAddr)>,
 }
 
 /// The beginning of a packet that was dropped, for diagnosis.
@@ -163,14 +180,17 @@ pub struct Fill {
 }
 
 impl Live {
-    pub(crate) fn new(source_count: usize) -> Self {
+    /// For sources and links of these names.
+    pub(crate) fn new(names: Vec<String>) -> Self {
         Self {
-            ledger: LiveLedger::new(source_count),
+            ledger: LiveLedger::new(names.len()),
+            gauges: Mutex::new(vec![None; names.len()]),
             threads: Arc::default(),
             fills: Mutex::default(),
             counters: Counters::default(),
             paused: AtomicBool::new(false),
             past_end: AtomicBool::new(false),
+            names,
             state: Mutex::new(Reported {
                 state: State::Recording,
                 files: Vec::new(),
@@ -178,12 +198,27 @@ impl Live {
                 warnings: Vec::new(),
                 faults: 0,
                 malformed: None,
+                strangers: BTreeMap::new(),
             }),
         }
     }
 
     pub(crate) fn add_fill(&self, fill: Arc<FillLevel>) {
         self.fills.lock().unwrap_or_else(PoisonError::into_inner).push(fill);
+    }
+
+    /// How the buffer of a source's socket is looked at.
+    pub(crate) fn set_gauge(&self, place: usize, gauge: SocketGauge) {
+        self.gauges()[place] = Some(gauge);
+    }
+
+    /// Nobody looks at sockets any more: once this returns nobody holds one open.
+    pub(crate) fn forget_gauges(&self) {
+        self.gauges().fill(None);
+    }
+
+    fn gauges(&self) -> std::sync::MutexGuard<'_, Vec<Option<SocketGauge>>> {
+        self.gauges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn set_state(&self, state: State) {
@@ -218,6 +253,12 @@ impl Live {
         self.reported().malformed = Some(packet);
     }
 
+    /// Somebody sends to a source who may not.
+    pub(crate) fn show_stranger(&self, source: SourceId, sender: IpAddr) {
+        let mut reported = self.reported();
+        reported.strangers.entry(source.0).or_insert((sender, sender)).1 = sender;
+    }
+
     pub(crate) fn snapshot(&self) -> Snapshot {
         let reported = self.reported();
         let fills = self.fills.lock().unwrap_or_else(PoisonError::into_inner);
@@ -233,18 +274,36 @@ impl Live {
                 capacity: fill.capacity(),
             })
             .collect();
+        let ledger = self.ledger.snapshot();
+        let mut warnings = reported.warnings.clone();
+        let strangers = reported.strangers.iter().take(WARNINGS_MAX);
+        warnings.extend(strangers.filter_map(|(&source, &who)| self.refused(source, who, &ledger)));
         Snapshot {
             state: reported.state.clone(),
             faults: reported.faults,
-            ledger: self.ledger.snapshot(),
+            ledger,
             counts: self.counters.read(),
             fills,
             threads: self.threads.read(),
             files: reported.files.clone(),
             engine: reported.disk.as_ref().map_or("", |disk| disk.engine()),
-            warnings: reported.warnings.clone(),
+            warnings,
             malformed: reported.malformed.clone(),
         }
+    }
+
+    /// What the operator should know of those who send to a source and may not.
+    fn refused(&self, source: u32, who: (IpAddr, IpAddr), ledger: &Ledger) -> Option<String> {
+        let source = source as usize;
+        let count = ledger.sources.get(source)?[Entry::PacketsRefused];
+        let name = self.names.get(source)?;
+        let (first, last) = who;
+        let others =
+            if first == last { String::new() } else { format!(" and others, lately {last},") };
+        let packets = if count == 1 { "packet" } else { "packets" };
+        Some(format!(
+            "source {name}: {count} {packets} from {first}{others} refused: not in its `from`"
+        ))
     }
 
     fn reported(&self) -> std::sync::MutexGuard<'_, Reported> {

@@ -88,6 +88,7 @@ impl<I: Intake> Receive<I> {
         self.receiver.take_drops(|socket, drops| {
             desk.count(socket, Entry::PacketsDroppedByKernel, drops);
         });
+        self.receiver.take_refused(|socket, refused| desk.refused(socket, &refused));
         if let Some((socket, error)) = self.receiver.take_error() {
             let source = desk.source(socket);
             desk.warn_once(format!("source {source}: receiving: {error}"));

@@ -125,7 +125,7 @@ impl Recorder {
         let run = RunId(random().map_err(system("random bits"))?);
         let name = format!("run-{}-{}", clock.start_name(), &run.to_string()[..8]);
         let folder = config.folder.join(&name);
-        let live = Arc::new(Live::new(config.ledger_count()));
+        let live = Arc::new(Live::new(config.ledger_names()));
         config.lowered().into_iter().for_each(|lowered| live.warn_once(lowered));
         live.paused.store(paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
@@ -290,6 +290,7 @@ impl Recorder {
                 failed.get_or_insert(name);
             }
         }
+        self.live.forget_gauges();
         if let Some(name) = failed {
             return Err(RecorderError::Thread { name });
         }
@@ -317,6 +318,7 @@ impl Drop for Recorder {
             // A panic was printed when it happened, and there is nobody left to return it to.
             let _ = thread.join();
         }
+        self.live.forget_gauges();
     }
 }
 

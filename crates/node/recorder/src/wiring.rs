@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use catchment_builder::{Builder, Fragment};
 use catchment_model::SourceId;
-use catchment_net::{ReceiverConfig, UdpReceiver};
+use catchment_net::{Network, ReceiverConfig, UdpReceiver};
 use catchment_telemetry::FillLevel;
 use rtrb::{Producer, RingBuffer};
 
@@ -52,6 +52,9 @@ pub(crate) struct Channels {
     pub(crate) lanes: Vec<Lane>,
 }
 
+/// Where a source's datagrams arrive, and the networks that they may come from.
+type Door<'a> = (SocketAddr, &'a [Network]);
+
 /// What wiring one kind of sources needs.
 struct Parts<'a> {
     config: &'a RecorderConfig,
@@ -91,12 +94,13 @@ impl Wiring {
         let config = parts.config;
         let count = config.sources.len();
         let memory = parts.memory("segments", config.segment_bytes(), (count, count))?;
-        let addresses: Vec<_> = config.sources.iter().map(|source| source.address).collect();
+        let doors: Vec<Door<'_>> =
+            config.sources.iter().map(|one| (one.address, &one.from[..])).collect();
         let mut rings = Vec::new();
         let threads = config.receive.threads.min(count);
         for thread in 0..threads {
             let places: Vec<usize> = (thread..count).step_by(threads).collect();
-            let receiver = self.bind(parts, &addresses, &places, 0)?;
+            let receiver = self.bind(parts, &doors, &places, 0)?;
             let (producer, fill) = parts.ring(&mut rings, &format!("descriptors {thread}"));
             let ids = places.iter().map(|&id| SourceId(id as u32));
             let desk = Desk::new(ids, places.len(), producer, fill, &memory);
@@ -121,12 +125,13 @@ impl Wiring {
         let chunk_links: Vec<u32> = chunk_lanes.iter().map(|&link| first as u32 + link).collect();
         let sizes = (chunk_lanes.len(), count);
         let memory = parts.memory("channel segments", config.link_segment_bytes(), sizes)?;
-        let addresses: Vec<_> = config.links.iter().map(|link| link.address).collect();
+        let doors: Vec<Door<'_>> =
+            config.links.iter().map(|one| (one.address, &one.from[..])).collect();
         let mut rings = Vec::new();
         let threads = config.receive.link_threads.min(count);
         for thread in 0..threads {
             let places: Vec<usize> = (thread..count).step_by(threads).collect();
-            let receiver = self.bind(parts, &addresses, &places, first)?;
+            let receiver = self.bind(parts, &doors, &places, first)?;
             let (producer, fill) = parts.ring(&mut rings, &format!("link descriptors {thread}"));
             let ids = places.iter().map(|&link| SourceId((first + link) as u32));
             let desk = Desk::new(ids, chunk_lanes.len(), producer, fill, &memory);
@@ -148,7 +153,7 @@ impl Wiring {
     fn bind(
         &mut self,
         parts: &Parts<'_>,
-        addresses: &[SocketAddr],
+        doors: &[Door<'_>],
         places: &[usize],
         first: usize,
     ) -> Result<UdpReceiver, RecorderError> {
@@ -159,12 +164,14 @@ impl Wiring {
             socket_buffer_bytes: receive.socket_buffer_bytes,
             ..ReceiverConfig::default()
         };
-        let addresses: Vec<_> = places.iter().map(|&place| addresses[place]).collect();
-        let receiver = UdpReceiver::bind(&addresses, config)?;
+        let addresses: Vec<_> = places.iter().map(|&place| doors[place].0).collect();
+        let mut receiver = UdpReceiver::bind(&addresses, config)?;
         if let Some(warning) = receiver.buffer_warning() {
             parts.live.warn_once(warning);
         }
         for (socket, place) in places.iter().enumerate() {
+            receiver.restrict(socket, doors[*place].1);
+            parts.live.set_gauge(first + place, receiver.gauge(socket));
             self.addresses[first + place] = receiver.local_addr(socket);
             self.granted_bytes[first + place] = receiver.granted_bytes(socket);
         }

@@ -201,18 +201,43 @@ pub struct Series {
 pub struct Sample {
     /// The source.
     pub name: String,
-    /// The event's number.
-    pub event: u64,
-    /// When it came.
+    /// The event's number; null for channels.
+    pub event: Option<u64>,
+    /// When it came; for a channel the time of the first value shown.
     pub time: String,
-    /// The payload in hexadecimal, at most 4,096 bytes of it.
+    /// The payload, or the values shown, in hexadecimal: at most 4,096 bytes.
     pub bytes: String,
-    /// Bytes of the whole payload.
+    /// Bytes of the whole payload, or of all values shown.
     pub total_bytes: u64,
     /// As an array, where its type is known.
     pub array: Option<SampleArray>,
-    /// Of the last frame's payloads.
+    /// Of the last frame's payloads, or of the channel's latest values.
     pub histogram: SampleHistogram,
+    /// Which of the link's channels; null for sources of events.
+    pub channel: Option<SampleChannel>,
+}
+
+/// The channel that a sample of a link is of.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct SampleChannel {
+    /// Its name.
+    pub name: String,
+    /// The unit of its values.
+    pub unit: String,
+    /// What its values as stored are multiplied by; null: 1.
+    pub scale: Option<f64>,
+    /// What is then added; null: 0.
+    pub offset: Option<f64>,
+    /// Samples per second.
+    pub rate_hz: f64,
+    /// The number of the first sample shown, counted from its time scale's epoch.
+    pub first_sample: u64,
+    /// How many are shown: the latest.
+    pub samples: u64,
+    /// How many channels the link has.
+    pub channel_count: u64,
+    /// Their names, at most 2,000; none where a channel was asked for by name.
+    pub channels: Vec<String>,
 }
 
 /// A payload as an array.
@@ -222,7 +247,7 @@ pub struct SampleArray {
     pub dtype: String,
     /// Its shape.
     pub shape: Vec<u64>,
-    /// The first values, at most 1,024.
+    /// The first values, of a channel the latest: at most 1,024, as stored.
     pub values: Vec<f64>,
 }
 

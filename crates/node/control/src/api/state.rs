@@ -228,6 +228,8 @@ pub struct SourceState {
     pub required: bool,
     /// Where it must send to.
     pub address: String,
+    /// The networks that it may send from; empty: anybody.
+    pub from: Vec<String>,
     /// Packets received.
     pub packets_per_second: f64,
     /// Bytes received.
@@ -236,7 +238,8 @@ pub struct SourceState {
     pub loss_per_second: f64,
     /// What it has lost in this run, by entry.
     pub loss: BTreeMap<String, u64>,
-    /// The share of its memory that it holds.
+    /// The share of its receive buffer in the kernel that is taken, 0 to 1; null where the system does
+    /// not say, or nothing is open.
     pub fill: Option<f64>,
     /// Since its last packet.
     pub last_packet_seconds: Option<f64>,

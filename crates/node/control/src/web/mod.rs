@@ -8,6 +8,7 @@ mod routes;
 mod routes_runs;
 mod routes_tokens;
 mod sample;
+mod sample_channels;
 mod server;
 mod stream;
 

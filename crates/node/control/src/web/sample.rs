@@ -1,4 +1,5 @@
-//! A source's latest recorded data: the last event of its last frame that is on disk.
+//! A source's latest recorded data: the last event of its last frame that is on disk, or the latest
+//! values of one of a link's channels (sample_channels.rs).
 //!
 //! Read from the run's file as any reader would, so that the recorder's threads are not asked; one
 //! look at a time, so that many who look cost the disk no more than one.
@@ -9,10 +10,12 @@ use axum::Json;
 use axum::extract::State as Shared;
 use catchment_model::SourceId;
 use catchment_storage::{Run, StorageError};
+use serde::Deserialize;
 
-use super::extract::Place;
+use super::extract::{Params, Place};
 use super::routes::Answer;
 use super::routes_tokens::blocking;
+use super::sample_channels;
 use crate::api;
 use crate::desk::Desk;
 use crate::problem::Problem;
@@ -20,29 +23,41 @@ use crate::security::hex;
 use crate::time::rfc3339;
 
 /// Bytes of a payload that are shown.
-const BYTES_MAX: usize = 4_096;
+pub(super) const BYTES_MAX: usize = 4_096;
 /// Values of an array that are shown.
-const VALUES_MAX: usize = 1_024;
+pub(super) const VALUES_MAX: usize = 1_024;
 /// Bins of a histogram.
 const BINS: usize = 50;
 
 /// The run that was looked at last, kept open: a look then costs the new frames alone.
 static OPEN: Mutex<Option<Run>> = Mutex::new(None);
 
-/// The latest recorded fragment of a source, and a histogram of its last frame.
+/// Which channel of a link.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct SampleQuery {
+    /// The name of one of a link's channels; its first one unless said otherwise.
+    channel: Option<String>,
+}
+
+/// The latest recorded fragment of a source, and a histogram of its last frame; or the latest recorded
+/// values of a link's channel.
 #[utoipa::path(get, path = "/api/v1/sources/{name}/sample", tag = "sources",
-    params(("name" = String, Path)), responses((status = 200, body = api::Sample)))]
+    params(("name" = String, Path), SampleQuery), responses((status = 200, body = api::Sample)))]
 pub(super) async fn sample(
     Shared(desk): Shared<Arc<Desk>>,
     Place(name): Place<String>,
+    Params(query): Params<SampleQuery>,
 ) -> Answer<api::Sample> {
     let view = desk.view();
     let Some(source) = view.sources.sources.iter().find(|source| source.name == name) else {
         return Err(Problem::not_found(format_args!("source {name:?}")));
     };
-    if source.kind != "events" {
-        let detail = "samples of channels are not shown yet: read them with `catchment read`";
-        return Err(Problem::not_found(format_args!("sample of {name:?}: {detail}")));
+    let events = source.kind == "events";
+    if let Some(channel) = query.channel.as_ref().filter(|_| events) {
+        let detail = format!("channel: {name:?} sends events and has no channel {channel:?}");
+        return Err(Problem::bad(detail).with("field", "channel"));
     }
     let Some(folder) = view.folder.clone() else {
         return Err(Problem::not_found("run yet"));
@@ -57,7 +72,10 @@ pub(super) async fn sample(
             }
             None => Run::open(&folder).map_err(unreadable)?,
         };
-        let sample = look(&run, &name);
+        let sample = match events {
+            true => look(&run, &name),
+            false => sample_channels::look(&run, &name, query.channel.as_deref()),
+        };
         *open = Some(run);
         sample
     })
@@ -65,7 +83,7 @@ pub(super) async fn sample(
     .map(Json)
 }
 
-fn unreadable(error: StorageError) -> Problem {
+pub(super) fn unreadable(error: StorageError) -> Problem {
     Problem::not_found(format_args!("frame that can be read yet: {error}"))
 }
 
@@ -86,12 +104,13 @@ fn look(run: &Run, name: &str) -> Result<api::Sample, Problem> {
     };
     Ok(api::Sample {
         name: name.to_owned(),
-        event: events.keys().get(row).copied().unwrap_or_default(),
+        event: Some(events.keys().get(row).copied().unwrap_or_default()),
         time: rfc3339(events.times_ns().get(row).copied().unwrap_or_default()),
         bytes: hex(&payload[..payload.len().min(BYTES_MAX)]),
         total_bytes: payload.len() as u64,
         array,
         histogram,
+        channel: None,
     })
 }
 
@@ -100,8 +119,12 @@ fn array(run: &Run, source: SourceId, payload: &[u8]) -> Option<api::SampleArray
     let columns = &run.header().schema.columns;
     let kind = catchment_frame::ColumnKind::FragmentPayload;
     let column = columns.iter().find(|one| one.kind == kind && one.source == Some(source.0))?;
+    // Payload of which nothing is known is bytes too: these are in the hexadecimal view.
+    if column.dtype == catchment_frame::Dtype::U8 {
+        return None;
+    }
     let bytes = payload.get(column.skip as usize..)?;
-    let values = numbers(column.dtype, bytes)?;
+    let values = numbers(column.dtype, bytes, VALUES_MAX)?;
     Some(api::SampleArray {
         dtype: column.dtype.name().to_owned(),
         shape: column.fragment_shape.clone(),
@@ -109,16 +132,22 @@ fn array(run: &Run, source: SourceId, payload: &[u8]) -> Option<api::SampleArray
     })
 }
 
-fn numbers(dtype: catchment_frame::Dtype, bytes: &[u8]) -> Option<Vec<f64>> {
+/// The first values of a column of numbers; of complex ones real and imaginary parts in turn.
+pub(super) fn numbers(
+    dtype: catchment_frame::Dtype,
+    bytes: &[u8],
+    most: usize,
+) -> Option<Vec<f64>> {
     use catchment_frame::Dtype;
     macro_rules! of {
         ($type:ty) => {{
-            let chunks = bytes.chunks_exact(size_of::<$type>()).take(VALUES_MAX);
+            let chunks = bytes.chunks_exact(size_of::<$type>()).take(most);
             let read = |chunk: &[u8]| <$type>::from_le_bytes(chunk.try_into().unwrap_or_default());
             Some(chunks.map(|chunk| read(chunk) as f64).collect())
         }};
     }
     match dtype {
+        Dtype::U8 => of!(u8),
         Dtype::I8 => of!(i8),
         Dtype::I16 => of!(i16),
         Dtype::U16 => of!(u16),
@@ -126,13 +155,13 @@ fn numbers(dtype: catchment_frame::Dtype, bytes: &[u8]) -> Option<Vec<f64>> {
         Dtype::U32 => of!(u32),
         Dtype::I64 => of!(i64),
         Dtype::U64 => of!(u64),
-        Dtype::F32 => of!(f32),
-        Dtype::F64 => of!(f64),
+        Dtype::F32 | Dtype::C64 => of!(f32),
+        Dtype::F64 | Dtype::C128 => of!(f64),
         _ => None,
     }
 }
 
-fn histogram(what: &str, values: &[f64]) -> api::SampleHistogram {
+pub(super) fn histogram(what: &str, values: &[f64]) -> api::SampleHistogram {
     let finite = || values.iter().copied().filter(|value| value.is_finite());
     let (least, most) = finite().fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(v), b.max(v)));
     let mut histogram = api::SampleHistogram { what: what.into(), ..Default::default() };

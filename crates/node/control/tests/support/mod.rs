@@ -12,7 +12,7 @@ use catchment_control::{
     Settings, Start, TokenFile, own_folder,
 };
 use catchment_emulator::{EmulatedSource, EmulatorConfig};
-use catchment_recorder::{RecorderConfig, SourceConfig};
+use catchment_recorder::{LinkConfig, RecorderConfig, SourceConfig};
 use serde_json::{Value, json};
 
 /// Far longer than anything takes on a machine under load.
@@ -28,13 +28,15 @@ pub struct Fixed {
     pub rules: Vec<Rule>,
     pub kill: Option<(u32, u64)>,
     pub trends: bool,
+    pub links: Vec<LinkConfig>,
 }
 
 impl Fixed {
     pub fn new(folder: &Path) -> Self {
         let address = ([127, 0, 0, 1], 0).into();
         let (folder, rules) = (folder.to_owned(), Vec::new());
-        Self { folder, sources: 3, address, rules, kill: None, trends: false }
+        let links = Vec::new();
+        Self { folder, sources: 3, address, rules, kill: None, trends: false, links }
     }
 }
 
@@ -60,6 +62,7 @@ impl Configure for Fixed {
             name: format!("s{source}"),
             group: "test".into(),
             address: if source == 0 { self.address } else { ([127, 0, 0, 1], 0).into() },
+            from: Vec::new(),
             sub_event_id: Some(0x8000 + source),
             role: SourceRole::Required,
             payload: None,
@@ -69,6 +72,8 @@ impl Configure for Fixed {
         recorder.write.buffer_bytes = 1 << 20;
         recorder.write.preallocate_bytes = 4 << 20;
         recorder.frame.time_ns = 20_000_000;
+        recorder.frame.duration_ns = 1_000_000_000;
+        recorder.links.clone_from(&self.links);
         recorder.text = text.into();
         recorder.trends = self.trends;
         let emulated = (0..self.sources).map(|source| EmulatedSource {

@@ -19,6 +19,7 @@ pub fn sources(count: u32) -> Vec<SourceConfig> {
             name: format!("s{source}"),
             group: "test".into(),
             address: "127.0.0.1:0".parse().unwrap(),
+            from: Vec::new(),
             sub_event_id: Some(0x8000 + source),
             role: catchment_builder::SourceRole::Required,
             payload: None,

@@ -6,7 +6,7 @@ use catchment_recorder::{ChannelConfig, CodecRule, LinkConfig};
 use serde::Deserialize;
 
 use super::locate::{ConfigFileError, Located};
-use super::low::{Address, CodecLow, Low, Time};
+use super::low::{Address, CodecLow, Low, Sender, Time};
 
 /// A link.
 #[derive(Debug, Deserialize)]
@@ -15,6 +15,7 @@ pub(crate) struct LinkLow {
     pub(crate) name: String,
     pub(crate) group: Option<String>,
     pub(crate) address: Address,
+    pub(crate) from: Option<Vec<Sender>>,
     pub(crate) slice: Option<Time>,
     pub(crate) time_scale: Option<TimeScale>,
     /// A named set of channels, before those that are written out.
@@ -129,6 +130,7 @@ fn one_link(
         });
     }
     let mut link = LinkConfig::new(low.name.clone(), low.address.0, channels);
+    link.from = super::senders(located, &path, low.from.as_deref(), low.address.0)?;
     link.group = low.group.clone().unwrap_or_else(|| "links".into());
     link.slice_ns = low.slice.map_or(link.slice_ns, |slice| slice.0);
     link.time_scale = low.time_scale.unwrap_or(link.time_scale);

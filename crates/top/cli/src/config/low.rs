@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use catchment_model::units::{parse_bytes, parse_duration_ns};
+use catchment_net::Network;
 use catchment_recorder::CodingRule;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
@@ -133,6 +134,7 @@ pub(crate) struct SourceLow {
     pub(crate) name: String,
     pub(crate) group: Option<String>,
     pub(crate) address: Address,
+    pub(crate) from: Option<Vec<Sender>>,
     pub(crate) sub_event_id: Option<u32>,
     #[serde(default)]
     pub(crate) role: RoleLow,
@@ -146,6 +148,7 @@ pub(crate) struct SourceGroupLow {
     pub(crate) group: String,
     pub(crate) count: u32,
     pub(crate) address: Address,
+    pub(crate) from: Option<Vec<Sender>>,
     pub(crate) first_sub_event_id: Option<u32>,
     pub(crate) name: Option<String>,
     #[serde(default)]
@@ -229,6 +232,18 @@ pub(crate) struct Rate(pub(crate) Option<f64>);
 /// An IP address and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address(pub(crate) SocketAddr);
+
+/// A network that a source may send from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sender(pub(crate) Network);
+
+impl std::str::FromStr for Sender {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|error: catchment_net::NetError| error.to_string())
+    }
+}
 
 impl std::str::FromStr for Size {
     type Err = String;
@@ -329,6 +344,7 @@ from_text!(Rate, "a rate such as \"4 kHz\", a number of Hz, or \"max\"", integer
     (hz > 0).then_some(Rate(Some(hz as f64)))
 });
 from_text!(RateLow, "a sample rate such as \"16384 Hz\" or \"1/60 Hz\"", integer: RateLow::of_hz);
+from_text!(Sender, "a network such as \"10.1.0.0/16\" or an IP address", integer: |_| None);
 from_text!(Address, "an IP address and a port such as \"127.0.0.1:50000\"", integer: |_| None);
 
 #[cfg(test)]

@@ -15,8 +15,10 @@ use catchment_builder::{IncompletePolicy, SourceRole};
 use catchment_disk::EngineChoice;
 use catchment_emulator::{EmulatedSource, EmulatorConfig, Faults};
 use catchment_model::limits::{DATAGRAM_BYTES_MAX, SOURCES_MAX};
+use catchment_net::Network;
 use catchment_recorder::{
     BuildConfig, FrameConfig, LinkConfig, ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig,
+    check_from,
 };
 use catchment_wire::hadtu::{ByteOrder, PAYLOAD_BYTES_MAX};
 
@@ -25,7 +27,7 @@ pub(crate) use locate::{ConfigFileError, near_matches};
 pub(crate) use low::{Address, CodecLow, Rate, Size, SourceEvent, Time};
 
 use locate::Located;
-use low::{EmulatorLow, Incomplete, Low, Preset, RoleLow, SourceGroupLow};
+use low::{EmulatorLow, Incomplete, Low, Preset, RoleLow, Sender, SourceGroupLow};
 
 /// A configuration that was checked.
 #[derive(Clone, Debug)]
@@ -210,10 +212,13 @@ fn sources(located: &Located<'_>, low: &Low) -> Result<Vec<SourceConfig>, Config
         }
         let path = format!("sources[{index}].payload");
         let payload = source.payload.as_ref().map(|low| links::payload(located, &path, low));
+        let path = format!("sources[{index}]");
+        let from = senders(located, &path, source.from.as_deref(), source.address.0)?;
         sources.push(SourceConfig {
             name: source.name.clone(),
             group: source.group.clone().unwrap_or_else(|| "sources".into()),
             address: source.address.0,
+            from,
             sub_event_id: source.sub_event_id,
             role: role(source.role),
             payload: payload.transpose()?,
@@ -262,6 +267,7 @@ fn expand(
     let place = format!("{path}.payload");
     let payload = group.payload.as_ref().map(|low| links::payload(located, &place, low));
     let payload = payload.transpose()?;
+    let from = senders(located, path, group.from.as_deref(), group.address.0)?;
     for index in 0..count {
         let Some(name) = numbered(pattern, index) else {
             let expected = "expected one place for the number such as \"hades-{:03}\"";
@@ -286,12 +292,33 @@ fn expand(
             name,
             group: group.group.clone(),
             address,
+            from: from.clone(),
             sub_event_id,
             role: role(group.role),
             payload: payload.clone(),
         });
     }
     Ok(())
+}
+
+/// The networks that a source at that address may send from; `path` is the place of its table.
+fn senders(
+    located: &Located<'_>,
+    path: &str,
+    low: Option<&[Sender]>,
+    address: SocketAddr,
+) -> Result<Vec<Network>, ConfigFileError> {
+    let path = format!("{path}.from");
+    let from: Vec<Network> = low.unwrap_or_default().iter().map(|one| one.0).collect();
+    if low.is_some() && from.is_empty() {
+        return Err(
+            located.error(&path, "expected a network, or no such key for anybody, got none")
+        );
+    }
+    check_from(&path, &from, address).map_err(|error| {
+        located.error(&path, format!("expected {}, got {}", error.expected, error.got))
+    })?;
+    Ok(from)
 }
 
 fn emulate(

@@ -272,3 +272,46 @@ fn the_example_of_a_thousand_channels_says_what_it_means() {
     assert_eq!(config.frame.codec.to_string(), "bitshuffle+lz4");
     assert_eq!(config.encode.rules[0].codec.to_string(), "for");
 }
+
+#[test]
+fn sources_groups_and_links_say_who_may_send_to_them() {
+    let from = "from = [\"10.1.0.0/16\", \"192.168.3.7\", \"fe80::/10\"]\n";
+    let source = format!("[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:1\"\n{from}");
+    let link = LINK.replace("slice = ", &format!("{from}slice = "));
+    let text = format!("{source}{TWO}{from}{link}");
+    let config = check(Path::new("run.toml"), &text).unwrap().recorder;
+    let all = config.sources.iter().map(|source| &source.from).chain([&config.links[0].from]);
+    for from in all {
+        let shown: Vec<String> = from.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["10.1.0.0/16", "192.168.3.7", "fe80::/10"]);
+    }
+    assert!(check(Path::new("run.toml"), TWO).unwrap().recorder.sources[0].from.is_empty());
+}
+
+#[test]
+fn senders_that_cannot_be_are_told_where() {
+    let group = |from: &str| message(&format!("{TWO}from = {from}\n"));
+    assert_eq!(
+        group("[\"10.1.0.0/16\",\n  \"10.1.0.0/33\"]"),
+        "run.toml:8:3: expected a network such as \"10.1.0.0/16\" or an IP address, got \"10.1.0.0/33\""
+    );
+    assert_eq!(
+        group("[\"10.1.2.3/16\"]"),
+        "run.toml:7:9: expected a network such as \"10.1.0.0/16\" or an IP address, got \
+         \"10.1.2.3/16\", which is an address within 10.1.0.0/16"
+    );
+    assert_eq!(
+        group("[]"),
+        "run.toml:7:8: source_groups[0].from: expected a network, or no such key for anybody, got none"
+    );
+    assert_eq!(
+        group("[\"fe80::/10\"]"),
+        "run.toml:7:8: source_groups[0].from: expected a network whose senders reach \
+         127.0.0.1:50000, got fe80::/10"
+    );
+    let many = vec!["\"10.0.0.1\""; 65].join(", ");
+    assert!(group(&format!("[{many}]")).ends_with("expected at most 64 networks, got 65"));
+    assert!(group("\"10.0.0.0/8\"").starts_with("run.toml:7:8: invalid type: string"));
+    let link = LINK.replace("slice = ", "from = [\"::1\"]\nslice = ");
+    assert!(message(&link).starts_with("run.toml:5:8: links[0].from: expected a network whose"));
+}

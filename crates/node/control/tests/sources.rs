@@ -1,0 +1,138 @@
+//! What is seen of sources and links: how full their buffers are, and what they sent last.
+
+mod support;
+
+use std::sync::atomic::AtomicBool;
+
+use catchment_emulator::{ChannelContent, EmulatedLink, EmulatorLive, LinkEmulator};
+use catchment_emulator::{EmulatedChannel, LinkEmulatorConfig};
+use catchment_frame::Dtype;
+use catchment_model::SampleRate;
+use catchment_recorder::{ChannelConfig, LinkConfig};
+use catchment_watch::{Condition, Quantity, Rule};
+use serde_json::Value;
+use support::{Client, Test, settings};
+
+/// A source as the node sees it now.
+fn source(client: &Client, name: &str) -> Value {
+    let sources = client.get("/api/v1/sources").json();
+    let all = sources["sources"].as_array().unwrap();
+    all.iter().find(|source| source["name"] == name).unwrap().clone()
+}
+
+#[test]
+fn a_sources_fill_is_shown_while_it_has_a_socket_and_alarms_can_look_at_it() {
+    let above = Condition::Above { threshold: -1.0, clear_at: -1.0 };
+    let rule = Rule::new("filling", Quantity::new("source.s1.fill").unwrap(), above);
+    let test = Test::with(settings(), |fixed| fixed.rules = vec![rule]);
+    let client = test.client();
+    client.until(|state| state["sources"]["count"] == 3);
+    assert!(source(&client, "s1")["fill"].is_null());
+    client.command("1", "start");
+    client.until(|state| state["run"]["events"].as_u64() > Some(10));
+    let mut seen = source(&client, "s1");
+    while seen["fill"].is_null() {
+        seen = source(&client, "s1");
+    }
+    let fill = seen["fill"].as_f64().unwrap();
+    assert!((0.0..=1.0).contains(&fill), "{seen}");
+    assert_eq!(seen["from"], serde_json::json!([]));
+    loop {
+        let alarms = client.get("/api/v1/alarms").json();
+        let mut alarms = alarms["alarms"].as_array().unwrap().iter();
+        if alarms.any(|alarm| alarm["name"] == "filling" && alarm["source"] == "s1") {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    client.command("2", "stop");
+    while !source(&client, "s1")["fill"].is_null() {
+        std::thread::yield_now();
+    }
+}
+
+fn channels() -> Vec<EmulatedChannel> {
+    let channel = |name: &str, dtype, hz| EmulatedChannel {
+        name: name.into(),
+        dtype,
+        rate: SampleRate::new(hz, 1).unwrap(),
+        unit: "ct".into(),
+    };
+    vec![channel("X:FAST", Dtype::F32, 4_096), channel("X:SLOW", Dtype::I16, 16)]
+}
+
+fn link() -> LinkConfig {
+    let channels = channels().into_iter().map(|channel| ChannelConfig {
+        unit: channel.unit,
+        ..ChannelConfig::new(channel.name, channel.dtype, channel.rate)
+    });
+    LinkConfig::new("link", ([127, 0, 0, 1], 0).into(), channels.collect())
+}
+
+/// Sends ten seconds of data at once.
+fn send(to: &str) -> ChannelContent {
+    let channels = channels();
+    let links = EmulatedLink::dealt(channels.len(), &[to.parse().unwrap()]);
+    let config = LinkEmulatorConfig { channels, links, multiple: None, ..Default::default() };
+    let config =
+        LinkEmulatorConfig { slices: Some(40), first_slice: Some(7_000_000_000), ..config };
+    let emulator = LinkEmulator::new(config).unwrap();
+    emulator.run(&AtomicBool::new(false), &EmulatorLive::default()).unwrap();
+    emulator.content().clone()
+}
+
+/// The sample's values are the channel's, as many as asked, and lead up to the end of a frame.
+fn assert_latest(sample: &Value, content: &ChannelContent, number: u32, shown: u64) {
+    let channel = &sample["channel"];
+    assert_eq!((channel["samples"].as_u64(), channel["unit"].as_str()), (Some(shown), Some("ct")));
+    let first = channel["first_sample"].as_u64().unwrap();
+    let hz = channels()[number as usize].rate.first_sample_at(1_000_000_000);
+    assert_eq!((first + shown) % hz, 0, "the end of a frame of a second");
+    let values = sample["array"]["values"].as_array().unwrap();
+    assert_eq!(values.len() as u64, shown);
+    for (value, sample) in values.iter().zip(first..) {
+        // As near as JSON is read.
+        let value = value.as_f64().unwrap() as f32;
+        assert_eq!(value, content.value(number, sample) as f32, "sample {sample}");
+    }
+    assert_eq!(sample["array"]["shape"], serde_json::json!([shown]));
+    let counted = sample["histogram"]["counts"].as_array().unwrap();
+    let counted: u64 = counted.iter().map(|count| count.as_u64().unwrap()).sum();
+    assert_eq!((counted, sample["histogram"]["what"].as_str()), (hz, Some("value")));
+}
+
+#[test]
+fn a_sample_of_a_link_is_its_channels_latest_values() {
+    let test = Test::with(settings(), |fixed| fixed.links = vec![link()]);
+    let client = test.client();
+    client.until(|state| state["sources"]["count"] == 4);
+    assert_eq!(client.get("/api/v1/sources/link/sample").status, 404, "no run yet");
+    client.command("1", "start");
+    let content = send(source(&client, "link")["address"].as_str().unwrap());
+    // Some whole frames of it are on disk.
+    let sample = loop {
+        let sample = client.get("/api/v1/sources/link/sample");
+        if sample.status == 200 {
+            break sample.json();
+        }
+        assert_eq!(sample.status, 404, "{}", sample.text);
+    };
+    assert_latest(&sample, &content, 0, 1_024);
+    assert_eq!(sample["event"], Value::Null);
+    assert_eq!(sample["channel"]["channels"], serde_json::json!(["X:FAST", "X:SLOW"]));
+    assert_eq!(
+        (sample["bytes"].as_str().unwrap().len(), &sample["total_bytes"]),
+        (8_192, &4_096.into())
+    );
+    let slow = client.get("/api/v1/sources/link/sample?channel=X:SLOW");
+    let slow = slow.json();
+    assert_latest(&slow, &content, 1, 16);
+    assert_eq!(slow["channel"]["channels"], serde_json::json!([]));
+    assert_eq!(slow["channel"]["channel_count"], 2);
+    assert_eq!(slow["array"]["dtype"], "i16");
+    let ask = |path: &str| client.get(&format!("/api/v1/sources/{path}")).status;
+    assert_eq!(ask("link/sample?channel=X:NONE"), 404);
+    assert_eq!(ask("s0/sample?channel=X:FAST"), 400);
+    assert_eq!(ask("link/sample?chanel=X:FAST"), 400);
+    client.command("2", "stop");
+}
