@@ -13,6 +13,8 @@ export class Freshness {
   private base: number | null = null;
   private lateSince: number | null = null;
   private fresh: number | null = null;
+  /** When the server made what came last. */
+  private made: number | null = null;
 
   /** A connection was opened: what was known of the server's clock is no longer of use. */
   opened(): void {
@@ -22,6 +24,9 @@ export class Freshness {
 
   /** An event that the server made at `serverMs` came at `pageMs`. */
   seen(serverMs: number, pageMs: number): void {
+    // The same again: a server that answers for a node that does not says nothing new.
+    if (serverMs === this.made) return;
+    this.made = serverMs;
     const offset = pageMs - serverMs;
     this.base = this.base === null ? offset : Math.min(offset, this.base + DRIFT_MS);
     if (offset - this.base <= STALE_MS) {

@@ -35,6 +35,14 @@ describe("freshness", () => {
     expect(freshness.stale(woken + 100)).toBe(false);
   });
 
+  test("a node that says the same again and again is silent", () => {
+    const freshness = listening();
+    for (let time = 10_500; time <= 60_000; time += 500) {
+      freshness.seen(10_000, time + AHEAD);
+      expect(freshness.stale(time + AHEAD)).toBe(time > 10_000 + STALE_MS);
+    }
+  });
+
   test("a clock that is set makes no lasting veil", () => {
     const freshness = listening();
     const set = AHEAD + 60_000;

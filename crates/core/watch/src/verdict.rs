@@ -156,7 +156,7 @@ pub fn words_of_time(time_ns: u64) -> String {
 fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
     let since_ns = match flow.run {
         Run::None(None) => return Some("no run".to_owned()),
-        Run::None(Some(doing)) => return Some(format!("no run yet: {doing}")),
+        Run::None(Some(doing)) => return Some(format!("not recording: {doing}")),
         Run::Paused { who, since } => return Some(format!("paused by {who} since {since}")),
         Run::Recording { since_ns } => since_ns,
     };

@@ -174,7 +174,7 @@ fn every_way_of_not_recording_says_why() {
     let flow = Flow { run: Run::None(None), ..good() };
     assert_eq!(judge(&flow), not("no run"));
     let flow = Flow { run: Run::None(Some("start is under way")), ..good() };
-    assert_eq!(judge(&flow), not("no run yet: start is under way"));
+    assert_eq!(judge(&flow), not("not recording: start is under way"));
     let flow = Flow { run: Run::Paused { who: "ada", since: "03:12" }, ..good() };
     assert_eq!(judge(&flow), not("paused by ada since 03:12"));
     let flow = Flow { received_age_ns: Some(12 * S), ..good() };

@@ -121,7 +121,10 @@ impl Books {
         let now = Utc(now_ns());
         let request = NumberRequest { who, comment, configuration: text, wanted, now };
         let taken = self.with(|catalog| catalog.next_run_number(&request));
-        taken.or_else(|_| LiveRun::without_catalog(&self.folder, wanted))
+        taken.or_else(|error| {
+            tracing::error!(%error, "a run gets its number without the catalogue");
+            LiveRun::without_catalog(&self.folder, wanted)
+        })
     }
 
     /// A run records.

@@ -40,6 +40,8 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(800);
 /// How long the end may take beyond the drain time: devices that hang are given up, actions and the
 /// server ended.
 const END_WITHIN: Duration = Duration::from_secs(30);
+/// How the request for the first run begins, which nobody asked for by name.
+pub(crate) const FIRST: &str = "first-";
 /// Clients that wait for a command's end.
 const WAITING_MAX: usize = 1_000;
 
@@ -109,6 +111,8 @@ pub(crate) struct Own {
     reported: Option<String>,
     /// A configuration that a command named, while it is tried.
     tried: Option<(Arc<Configuration>, Option<u64>, String)>,
+    /// The configuration before that one.
+    before: Option<(Arc<Configuration>, Option<u64>, String)>,
     shutdown_asked: bool,
     stopping_said: bool,
     second: u64,
@@ -170,7 +174,9 @@ impl Conductor {
 
     fn take(&mut self, now_ns: u64, ask: Ask) {
         match ask {
-            Ask::Command(request, who, reply) => self.command(now_ns, request, &who, reply),
+            Ask::Command(request, text, who, reply) => {
+                self.command(now_ns, (request, text), &who, reply);
+            }
             Ask::Result(id, reply) => {
                 let found = RequestId::new(id).ok().and_then(|id| self.control.result(&id));
                 let found = found.map(|result| self.result(result));
@@ -193,7 +199,7 @@ impl Conductor {
     fn command(
         &mut self,
         now_ns: u64,
-        asked: api::CommandRequest,
+        (asked, text): (api::CommandRequest, Option<String>),
         who: &Who,
         reply: Reply<api::CommandResult>,
     ) {
@@ -206,9 +212,9 @@ impl Conductor {
         };
         let id = request.id.clone();
         let known = self.control.result(&id).is_some();
-        if let (Some(version), false) = (request.configuration, known) {
+        if let (Some(version), Some(text), false) = (request.configuration, text, known) {
             // Tried first: a version that cannot be had begins nothing.
-            if let Err(problem) = self.try_configuration(version) {
+            if let Err(problem) = self.try_configuration(version, text) {
                 reply.send(Err(problem)).ok();
                 return;
             }
@@ -245,12 +251,17 @@ impl Conductor {
         let device = device.map_err(|error| Problem::unprocessable(error.to_string()))?;
         let comment = asked.comment.clone();
         let configuration = asked.configuration;
+        let takes_one = matches!(command, Command::Configure | Command::Arm | Command::Start);
+        if configuration.is_some() && !takes_one {
+            let detail =
+                format!("configuration: expected with configure, arm or start, not {command}");
+            return Err(Problem::unprocessable(detail).with("field", "configuration"));
+        }
         Ok(Request { id, command, device, who: who.name.clone(), comment, configuration })
     }
 
     /// Takes a version of the configuration for the command that names it.
-    fn try_configuration(&mut self, version: u64) -> Result<(), Problem> {
-        let text = self.desk.books.configuration(version)?.text.unwrap_or_default();
+    fn try_configuration(&mut self, version: u64, text: String) -> Result<(), Problem> {
         let checked = self.desk.configure.check(&text).map_err(|fault| {
             Problem::unprocessable(format!("configuration {version}: {}", fault.message))
         })?;
@@ -345,10 +356,17 @@ impl Conductor {
         for order in self.control.poll(now_ns) {
             let forward = order.purpose == catchment_run::Purpose::Forward;
             if forward && let Some((tried, version, text)) = self.own.tried.take() {
+                let (version_before, text_before) = self.desk.present();
+                let before = (Arc::clone(&self.configuration), version_before, text_before);
+                self.own.before = Some(before);
                 self.take_up(tried, version, text);
             }
             let (who, comment) = self.own.asked.clone().unwrap_or_default();
-            let configuration = Arc::clone(&self.configuration);
+            let back = order.purpose == catchment_run::Purpose::Back;
+            let configuration = match &self.own.before {
+                Some((before, ..)) if back => Arc::clone(before),
+                _ => Arc::clone(&self.configuration),
+            };
             self.devices.give(Job { order, configuration, who, comment });
         }
     }
@@ -366,6 +384,16 @@ impl Conductor {
         }
         for result in self.control.take_finished() {
             self.own.tried = None;
+            if let Some((configuration, version, text)) = self.own.before.take()
+                && result.status == Status::Failed
+            {
+                // What could not be done leaves nothing behind.
+                self.take_up(configuration, version, text);
+            }
+            if result.status == Status::Failed && result.request.as_str().starts_with(FIRST) {
+                // The run that the program was started for.
+                self.devices.shown.faults.store(true, Relaxed);
+            }
             match result.command {
                 Command::Pause if result.status == Status::Done => {
                     let at = rfc3339(self.clock.now_ns());
@@ -451,7 +479,12 @@ impl Conductor {
         let of_run = self.recorder_state();
         let empty = (String::new(), String::new());
         let (who, since) = self.own.paused.as_ref().unwrap_or(&empty);
-        let flow = match (open, of_run) {
+        // What comes while a run ends tells nothing of its data any more.
+        use Command::{Disarm, Reset, Shutdown, Stop};
+        let ending = under_way
+            .as_ref()
+            .is_some_and(|one| matches!(one.command, Stop | Disarm | Reset | Shutdown));
+        let flow = match (open.filter(|_| !ending), of_run) {
             (Some(_), State::Paused) => Run::Paused { who, since },
             (Some(active), State::Recording | State::Fault) => {
                 Run::Recording { since_ns: now_ns.saturating_sub(active.started_ns) }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, TrySendError};
 use tokio::sync::oneshot;
@@ -19,10 +20,15 @@ use crate::security::sessions::Sessions;
 use crate::security::tokens::Tokens;
 use crate::settings::Settings;
 
+/// The control thread looks twice a second: what it showed longer ago says nothing of now.
+const VIEW_AGE_MAX: Duration = Duration::from_millis(2_500);
+/// The control thread answers at once, or within a second that a command is under way.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
 /// What somebody asks of the control thread.
 pub(crate) enum Ask {
-    /// Do a command.
-    Command(api::CommandRequest, Who, Reply<api::CommandResult>),
+    /// Do a command, with the text of the configuration that it names.
+    Command(api::CommandRequest, Option<String>, Who, Reply<api::CommandResult>),
     /// What became of one.
     Result(String, Reply<api::CommandResult>),
     /// Change a device's properties.
@@ -39,6 +45,10 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, Problem>>;
 /// The node as the control thread last saw it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct View {
+    /// When; none before the first.
+    pub(crate) made: Option<Instant>,
+    /// Whether it is too old to say anything of now.
+    pub(crate) is_old: bool,
     pub(crate) state: api::State,
     pub(crate) sources: api::SourceList,
     pub(crate) devices: Vec<api::Device>,
@@ -93,13 +103,19 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// The node as it was last seen.
+    /// The node as it was last seen. If that is long ago nobody knows what it does: then the verdict
+    /// says so, whatever it was.
     pub(crate) fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+        let view = Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner));
+        match view.age() {
+            Some(age) if age > VIEW_AGE_MAX => Arc::new(view.doubted(age)),
+            _ => view,
+        }
     }
 
     /// Shows the node.
-    pub(crate) fn show(&self, view: View) {
+    pub(crate) fn show(&self, mut view: View) {
+        view.made = Some(Instant::now());
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
     }
 
@@ -126,12 +142,34 @@ impl Desk {
             Err(TrySendError::Full(_)) => return Err(unavailable("too many commands wait")),
             Err(TrySendError::Disconnected(_)) => return Err(unavailable("the node is ending")),
         }
-        answer.await.unwrap_or_else(|_| Err(unavailable("the node is ending")))
+        match tokio::time::timeout(ANSWER_WITHIN, answer).await {
+            Ok(answer) => answer.unwrap_or_else(|_| Err(unavailable("the node is ending"))),
+            Err(_) => Err(unavailable("the control thread does not answer")),
+        }
     }
 
     /// Writes to the audit log.
     pub(crate) fn note(&self, who: &Who, what: impl Into<String>, result: impl Into<String>) {
         self.audit.write(&api::AuditLine { what: what.into(), result: result.into(), ..line(who) });
+    }
+}
+
+impl View {
+    /// How long ago the control thread saw this.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        self.made.map(|made| made.elapsed())
+    }
+
+    fn doubted(&self, age: Duration) -> Self {
+        let mut view = Self { is_old: true, ..self.clone() };
+        let verdict = &mut view.state.verdict;
+        let seconds = age.as_secs();
+        let text = format!("nothing is known: the control thread has not answered for {seconds} s");
+        let before = std::mem::replace(&mut verdict.text, text);
+        verdict.reasons.insert(0, format!("what it said before: {before}"));
+        verdict.level = "not_recording".into();
+        view.state_json = serde_json::to_string(&view.state).unwrap_or_default().into();
+        view
     }
 }
 
@@ -143,5 +181,24 @@ pub(crate) fn line(who: &Who) -> api::AuditLine {
         role: who.role.name().into(),
         from: who.from.clone(),
         ..api::AuditLine::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_long_ago_is_no_verdict_on_now() {
+        let mut view = View::default();
+        view.state.verdict.level = "good".into();
+        view.state.verdict.text = "recording good data".into();
+        let doubted = view.doubted(Duration::from_secs(7));
+        assert!(doubted.is_old);
+        let verdict = &doubted.state.verdict;
+        assert_eq!(verdict.level, "not_recording");
+        assert_eq!(verdict.text, "nothing is known: the control thread has not answered for 7 s");
+        assert_eq!(verdict.reasons, ["what it said before: recording good data"]);
+        assert!(doubted.state_json.contains("nothing is known"));
     }
 }

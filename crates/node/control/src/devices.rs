@@ -282,7 +282,7 @@ impl Recording {
                 checked.map_err(|error| failed(error, State::Idle))
             }
             Action::Arm => self.arm(job),
-            Action::Start => self.begin(),
+            Action::Start => self.begin(job),
             Action::Pause => self.pause(true),
             Action::Resume => self.pause(false),
             Action::Stop | Action::Disarm => self.end(State::Fault),
@@ -310,10 +310,15 @@ impl Recording {
         Ok(())
     }
 
-    fn begin(&mut self) -> Result<(), Failed> {
+    fn begin(&mut self, job: &Job) -> Result<(), Failed> {
         let Some(open) = &mut self.open else {
             return Err(failed("there is no run to start", State::Configured));
         };
+        if !job.comment.is_empty() {
+            // Who armed it may have said nothing yet.
+            self.shown.change_active(|active| active.comment.clone_from(&job.comment));
+            self.desk.books.change(open.live.number(), Some(&job.comment), None).ok();
+        }
         open.recorder.begin_between_events();
         open.begun = true;
         self.shown.change_active(|active| active.started_ns = now_ns());

@@ -16,7 +16,7 @@ use crate::actions::Actions;
 use crate::api;
 use crate::audit::AuditLog;
 use crate::books::Books;
-use crate::conductor::{Clock, Conductor, Own, Signals};
+use crate::conductor::{Clock, Conductor, FIRST, Own, Signals};
 use crate::configuration::{ConfigurationFault, Configure};
 use crate::desk::{Ask, Counts, Desk, View};
 use crate::devices::{self, Active, Devices, Shown};
@@ -319,7 +319,7 @@ impl Node {
 
     fn start_first(&self) {
         let request = api::CommandRequest {
-            request: format!("first-{}", self.desk.started_ns),
+            request: format!("{FIRST}{}", self.desk.started_ns),
             command: "start".into(),
             device: None,
             comment: self.desk.settings.comment.clone(),
@@ -328,7 +328,7 @@ impl Node {
         let who = Who { name: "catchment".into(), ..signal() };
         // What comes of it stands in the state.
         let (reply, _) = tokio::sync::oneshot::channel();
-        self.desk.asks.try_send(Ask::Command(request, who, reply)).ok();
+        self.desk.asks.try_send(Ask::Command(request, None, who, reply)).ok();
     }
 
     fn ask<T>(&self, make: impl FnOnce(crate::desk::Reply<T>) -> Ask) -> Result<T, Problem> {

@@ -183,6 +183,46 @@ fn configurations_are_versions_that_can_be_compared_and_run_again() {
 }
 
 #[test]
+fn a_configuration_that_could_not_be_had_leaves_the_one_before() {
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let test = Test::with(support::settings(), |fixed| fixed.address = address);
+    let client = test.client();
+    client.post("/api/v1/configurations", &json!({ "text": "rate = 100" }));
+    let with = |request: &str, command: &str| {
+        let body = json!({ "request": request, "command": command, "configuration": 2 });
+        client.post("/api/v1/commands", &body)
+    };
+    with("1", "start");
+    client.until(|state| state["under_way"].is_null() && state["state"] == "idle");
+    let present = || client.get("/api/v1/configurations").json()["present"].clone();
+    assert_eq!(present(), 1);
+    // Only what begins something takes one.
+    for command in ["pause", "stop", "reset"] {
+        let answer = with(command, command);
+        assert_eq!((answer.status, &answer.json()["field"]), (422, &json!("configuration")));
+    }
+    assert_eq!(present(), 1);
+}
+
+#[test]
+fn a_comment_that_a_terminal_would_obey_is_refused() {
+    let test = Test::start();
+    let client = test.client();
+    let said = |comment: &str| {
+        let body = json!({ "request": "1", "command": "start", "comment": comment });
+        client.post("/api/v1/commands", &body)
+    };
+    let refused = said("bell\u{7}");
+    assert_eq!((refused.status, &refused.json()["field"]), (422, &json!("comment")));
+    assert_eq!(client.command("2", "configure").json()["status"], "done");
+    assert_eq!(client.command("3", "arm").json()["status"], "done");
+    said("two lines\nof text");
+    client.until(|state| state["run"]["comment"] == "two lines\nof text");
+    assert_eq!(client.get("/api/v1/runs/1").json()["comment"], "two lines\nof text");
+}
+
+#[test]
 fn a_reload_counts_from_the_next_run_on() {
     let test = Test::start();
     let client = test.client();

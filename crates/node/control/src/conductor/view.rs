@@ -63,6 +63,8 @@ impl Conductor {
             alarms_changed: self.own.alarms_changed,
             snapshot,
             folder,
+            made: None,
+            is_old: false,
         }
     }
 

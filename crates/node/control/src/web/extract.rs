@@ -77,6 +77,22 @@ pub(crate) fn at_most(field: &str, text: Option<&str>, bytes: usize) -> Result<(
     Err(Problem::unprocessable(detail).with("field", field))
 }
 
+/// What people write is not too long, and obeyed by no terminal: the catalogue and `ctl` show it.
+///
+/// # Errors
+/// It is longer, or has control characters other than ends of lines and tabulators.
+pub(crate) fn written(field: &str, text: Option<&str>, bytes: usize) -> Result<(), Problem> {
+    at_most(field, text, bytes)?;
+    let obeyed = |&c: &char| c.is_control() && !['\n', '\t'].contains(&c);
+    match text.and_then(|text| text.chars().find(obeyed)) {
+        None => Ok(()),
+        Some(bad) => {
+            let detail = format!("{field}: expected text without control characters, got {bad:?}");
+            Err(Problem::unprocessable(detail).with("field", field))
+        }
+    }
+}
+
 /// A number is within bounds.
 ///
 /// # Errors

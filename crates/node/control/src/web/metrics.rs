@@ -57,6 +57,9 @@ const METRICS: &[Metric] = metrics! {
         |_, view, out| out.put(&[("version", &view.state.node.version)], 1.0);
     "catchment_uptime_seconds", "gauge", "", "Since the program was started.",
         |desk, _, out| out.put(&[], now_ns().saturating_sub(desk.started_ns) as f64 / 1e9);
+    "catchment_view_age_seconds", "gauge", "",
+        "Since the control thread last looked, twice a second; the rest says nothing if it is long.",
+        |_, view, out| out.put(&[], view.age().unwrap_or_default().as_secs_f64());
     "catchment_state", "gauge", "state", "1 for the state that the node is in, 0 for the others.",
         |_, view, out| for state in STATES {
             out.put(&[("state", state)], f64::from(view.state.state == state));

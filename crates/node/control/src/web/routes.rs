@@ -15,7 +15,8 @@ use tokio::sync::watch;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
 
-use super::extract::{Body, Params, Place, at_most, within};
+use super::extract::{Body, Params, Place, at_most, within, written};
+use super::routes_tokens::blocking;
 use super::{document, files, metrics, routes_runs, routes_tokens, sample, stream};
 use crate::api;
 use crate::desk::{Ask, Desk, View};
@@ -132,11 +133,16 @@ const HEADERS: [(&str, &str); 5] = [
     ("cross-origin-opener-policy", "same-origin"),
 ];
 
-/// Whether the program is alive.
+/// Whether the program is alive: its control thread looks at the data's flow.
 #[utoipa::path(get, path = "/healthz", tag = "node",
     responses((status = 200, body = api::Health)))]
-pub(super) async fn health() -> Json<api::Health> {
-    Json(api::Health { status: "alive".into() })
+pub(super) async fn health(Shared(desk): Shared<Arc<Desk>>) -> Answer<api::Health> {
+    let view = desk.view();
+    if view.is_old {
+        let detail = view.state.verdict.text.clone();
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+    }
+    Ok(Json(api::Health { status: "alive".into() }))
 }
 
 /// The node now.
@@ -231,7 +237,7 @@ pub(super) async fn command(
         let detail = "request: expected 1 to 64 letters, digits and . _ : - (best a UUID)";
         return Err(Problem::unprocessable(detail).with("field", "request"));
     }
-    at_most("comment", request.comment.as_deref(), 4_000)?;
+    written("comment", request.comment.as_deref(), 4_000)?;
     at_most("device", request.device.as_deref(), 200)?;
     if request.command == "shutdown" && who.role < crate::security::roles::Role::Admin {
         return Err(Problem::new(StatusCode::FORBIDDEN, "shutdown: expected the role admin"));
@@ -239,7 +245,15 @@ pub(super) async fn command(
     let (asker, line) = (who.clone(), crate::desk::line(&who));
     let (what, id, comment) =
         (request.command.clone(), request.request.clone(), request.comment.clone());
-    let result = desk.ask(|reply| Ask::Command(request, asker, reply)).await;
+    // Disks may be slow, and the control thread waits for none.
+    let text = match request.configuration {
+        None => None,
+        Some(version) => {
+            let desk = Arc::clone(&desk);
+            blocking(move || desk.books.configuration(version)).await?.text
+        }
+    };
+    let result = desk.ask(|reply| Ask::Command(request, text, asker, reply)).await;
     let outcome = match &result {
         Ok(result) => match &result.reason {
             Some(reason) => format!("{}: {reason}", result.status),
@@ -330,7 +344,7 @@ pub(super) async fn acknowledge(
     Place(id): Place<String>,
     Body(said): Body<api::Acknowledge>,
 ) -> Answer<api::Alarm> {
-    at_most("comment", said.comment.as_deref(), 4_000)?;
+    written("comment", said.comment.as_deref(), 4_000)?;
     let (asker, line) = (who.clone(), crate::desk::line(&who));
     let what = format!("acknowledge {id}");
     let comment = said.comment.clone();

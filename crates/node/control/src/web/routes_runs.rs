@@ -9,7 +9,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
-use super::extract::{Body, Params, Place, at_most, within};
+use super::extract::{Body, Params, Place, at_most, within, written};
 use super::routes::{Answer, CONFIGURATION_BYTES_MAX, noted};
 use super::routes_tokens::blocking;
 use crate::api;
@@ -85,7 +85,7 @@ pub(super) async fn change_run(
     Place(number): Place<u64>,
     Body(change): Body<api::RunChange>,
 ) -> Answer<api::Run> {
-    at_most("comment", change.comment.as_deref(), 4_000)?;
+    written("comment", change.comment.as_deref(), 4_000)?;
     let quality = change.quality.as_deref().map(|q| format!(", quality {q:?}"));
     let comment = change.comment.as_deref().map(|c| format!(", comment {c:?}"));
     let what = format!(
