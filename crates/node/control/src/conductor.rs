@@ -272,7 +272,7 @@ impl Conductor {
 
     /// Whether a configuration can be had without starting the program anew.
     fn fits(&self, other: &Configuration) -> Result<(), Problem> {
-        if other.emulator.is_some() != self.configuration.emulator.is_some() {
+        if other.emulates() != self.configuration.emulates() {
             let detail = "a configuration with an emulator, where there was none, or without, \
                 where there was one, needs a new start of the program";
             return Err(Problem::conflict(detail));

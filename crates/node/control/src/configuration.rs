@@ -1,7 +1,7 @@
 //! What a configuration file says, as far as a node under control needs it. Reading and checking it is
 //! the command line's.
 
-use catchment_emulator::EmulatorConfig;
+use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_recorder::RecorderConfig;
 use catchment_watch::Rule;
 
@@ -14,10 +14,19 @@ pub struct Configuration {
     pub recorder: RecorderConfig,
     /// The emulator of its sources, if it has one.
     pub emulator: Option<EmulatorConfig>,
+    /// The emulator of its links, if it has one: links in the recorder's order, from its first on.
+    pub link_emulator: Option<LinkEmulatorConfig>,
     /// Rules of alarms.
     pub rules: Vec<Rule>,
     /// What `[control]` says, in a form that can be compared: changes need a new start.
     pub control: String,
+}
+
+impl Configuration {
+    /// Whether anything is emulated.
+    pub(crate) fn emulates(&self) -> bool {
+        self.emulator.is_some() || self.link_emulator.is_some()
+    }
 }
 
 /// What is wrong with a configuration.

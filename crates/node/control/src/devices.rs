@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use catchment_catalog::LiveRun;
-use catchment_emulator::{Emulator, EmulatorConfig, EmulatorLive, EmulatorReport};
+use catchment_emulator::{Emulator, EmulatorConfig, EmulatorLive, LinkEmulator};
 use catchment_recorder::{Observer, Recorder, RecorderConfig, RunSummary};
 use catchment_run::{Action, DeviceError, DevicePath, DeviceSpec, Failed, OnFault, Order, State};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -83,7 +83,8 @@ pub(crate) struct Active {
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) active: Mutex<Option<Active>>,
-    pub(crate) emulator: Mutex<Option<Arc<EmulatorLive>>>,
+    /// What emulators of sources and of links have sent in the last run.
+    pub(crate) emulators: Mutex<Vec<Arc<EmulatorLive>>>,
     /// What runs lost, for the program's exit code.
     pub(crate) lost: AtomicBool,
     pub(crate) faults: AtomicBool,
@@ -172,7 +173,8 @@ impl Devices {
         let (emulator, emulator_jobs) = bounded(ORDERS_MAX);
         let mut recording =
             Recording { desk: Arc::clone(desk), shown: Arc::clone(&shown), open: None };
-        let mut emulating = Emulating { shown: Arc::clone(&shown), running: None };
+        let mut emulating =
+            Emulating { shown: Arc::clone(&shown), stop: Arc::default(), running: Vec::new() };
         let threads = vec![
             spawn("control-record", recorder_jobs, done.clone(), move |job| match job {
                 Some(job) => recording.obey(job),
@@ -374,59 +376,96 @@ impl Recording {
     }
 }
 
-/// An emulator that sends, and what ends it.
-type Sending = (JoinHandle<Result<EmulatorReport, String>>, Arc<AtomicBool>);
+/// An emulator that sends, and how many events (of links, slices) it sent when it ended.
+type Sending = JoinHandle<Result<u64, String>>;
 
-/// The emulator's device.
+/// The emulator's device: a thread for the sources that are emulated, and one for the links.
 struct Emulating {
     shown: Arc<Shown>,
-    running: Option<Sending>,
+    stop: Arc<AtomicBool>,
+    running: Vec<Sending>,
 }
 
 impl Emulating {
     fn obey(&mut self, job: &Job) -> Result<(), Failed> {
         match job.order.action {
-            Action::Start => self.begin(job),
+            Action::Start => self.begin(&job.configuration).map_err(|reason| {
+                // Half of it is none.
+                let ended = self.end();
+                Failed { reason, state: ended.map_or(State::Fault, |()| State::Armed) }
+            }),
             Action::Stop | Action::Disarm | Action::Reset | Action::Safe | Action::Shutdown => {
-                self.end()
+                self.end().map_err(|reason| failed(reason, State::Fault))
             }
             // Detectors do not pause.
             Action::Configure | Action::Arm | Action::Pause | Action::Resume => Ok(()),
         }
     }
 
-    fn begin(&mut self, job: &Job) -> Result<(), Failed> {
-        let broken = |reason: &dyn std::fmt::Display| failed(reason, State::Armed);
-        let Some(config) = job.configuration.emulator.clone() else {
-            return Err(broken(&"the configuration has no emulator any more"));
-        };
-        let Some(active) = self.shown.active() else {
-            return Err(broken(&"there is no recorder to send to"));
-        };
+    fn begin(&mut self, configuration: &Configuration) -> Result<(), String> {
+        if !configuration.emulates() {
+            return Err("the configuration has no emulator any more".into());
+        }
+        let active = self.shown.active().ok_or("there is no recorder to send to")?;
+        self.emulators().clear();
+        self.stop = Arc::default();
         // Links come behind the sources.
-        let targets = active.addresses[..config.sources.len().min(active.addresses.len())].to_vec();
-        let emulator = Emulator::new(EmulatorConfig { targets, ..config });
-        let emulator = emulator.map_err(|error| broken(&error))?;
-        let (stop, live): (Arc<AtomicBool>, Arc<EmulatorLive>) = Default::default();
-        let (its_stop, its_live) = (Arc::clone(&stop), Arc::clone(&live));
-        let thread = std::thread::Builder::new()
-            .name("emulate".into())
-            .spawn(move || emulator.run(&its_stop, &its_live).map_err(|error| error.to_string()));
-        self.running = Some((thread.map_err(|error| broken(&error))?, stop));
-        *self.shown.emulator.lock().unwrap_or_else(PoisonError::into_inner) = Some(live);
+        let sources = configuration.recorder.sources.len().min(active.addresses.len());
+        let (sources, links) = active.addresses.split_at(sources);
+        if let Some(config) = configuration.emulator.clone() {
+            let targets = sources[..config.sources.len().min(sources.len())].to_vec();
+            let emulator = Emulator::new(EmulatorConfig { targets, ..config });
+            let emulator = emulator.map_err(|error| error.to_string())?;
+            self.spawn("emulate", move |stop, live| {
+                let report = emulator.run(stop, live).map_err(|error| error.to_string())?;
+                Ok(report.events)
+            })?;
+        }
+        if let Some(mut config) = configuration.link_emulator.clone() {
+            for (link, address) in config.links.iter_mut().zip(links) {
+                link.target = *address;
+            }
+            let emulator = LinkEmulator::new(config).map_err(|error| error.to_string())?;
+            self.spawn("emulate-links", move |stop, live| {
+                let report = emulator.run(stop, live).map_err(|error| error.to_string())?;
+                Ok(report.slices)
+            })?;
+        }
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), Failed> {
-        let Some((thread, stop)) = self.running.take() else { return Ok(()) };
-        stop.store(true, Relaxed);
-        match thread.join() {
-            Ok(Ok(report)) => {
-                tracing::info!(events = report.events, "the emulator has sent its last event");
-                Ok(())
-            }
-            Ok(Err(error)) => Err(failed(error, State::Fault)),
-            Err(_) => Err(failed("the emulator's thread failed", State::Fault)),
+    fn spawn(
+        &mut self,
+        name: &str,
+        run: impl FnOnce(&AtomicBool, &EmulatorLive) -> Result<u64, String> + Send + 'static,
+    ) -> Result<(), String> {
+        let (stop, live) = (Arc::clone(&self.stop), Arc::<EmulatorLive>::default());
+        self.emulators().push(Arc::clone(&live));
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(&stop, &live));
+        self.running.push(thread.map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    fn emulators(&self) -> std::sync::MutexGuard<'_, Vec<Arc<EmulatorLive>>> {
+        self.shown.emulators.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends all that send: the first one's reason if any failed.
+    fn end(&mut self) -> Result<(), String> {
+        self.stop.store(true, Relaxed);
+        let mut result = Ok(());
+        for thread in self.running.drain(..) {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            let ended = match thread.join() {
+                Ok(Ok(events)) => {
+                    tracing::info!(name, events, "the emulator has sent its last event");
+                    Ok(())
+                }
+                Ok(Err(error)) => Err(error),
+                Err(_) => Err(format!("the thread {name} failed")),
+            };
+            result = result.and(ended);
         }
+        result
     }
 }

@@ -204,7 +204,7 @@ impl Node {
         let shown = Arc::clone(&devices.shown);
         shown.set_active(watched);
         let drain_ns = u64::try_from(desk.settings.drain.as_nanos()).unwrap_or(u64::MAX);
-        let specs = devices::specs(auto.emulator.is_some())?;
+        let specs = devices::specs(auto.emulates())?;
         let schemas = specs.iter().filter_map(|spec| {
             let path = spec.path.to_string();
             let (_, found) = properties::of(&path, &auto, &shown, &desk)?;

@@ -3,6 +3,7 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
+use catchment_emulator::EmulatorLive;
 use catchment_model::Entry;
 use catchment_run::{Kind, Property};
 use serde_json::{Map, Value, json};
@@ -123,22 +124,25 @@ fn receive(table: &mut Table, configuration: &Configuration, shown: &Shown) {
 }
 
 fn emulator(table: &mut Table, configuration: &Configuration, shown: &Shown) -> Option<()> {
-    let config = configuration.emulator.as_ref()?;
-    let rate = Property::new(
-        "rate_hz",
-        Kind::Number,
-        "events per second, from the next run on; 0: as many as can be",
-    );
-    table.put(rate.unit("Hz").range(0.0, 1e9).writable(), json!(config.rate_hz.unwrap_or(0.0)));
-    let seed =
-        Property::new("seed", Kind::Integer, "what payloads are drawn from, from the next run on");
-    table.put(seed.range(0.0, 9e15).writable(), config.seed.into());
-    let sources = config.sources.len().into();
-    table.add("source_count", Kind::Integer, "", "emulated sources", sources);
-    let live = shown.emulator.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let events = live.as_ref().map_or(0, |live| live.events.load(Relaxed)).into();
-    table.add("event_count", Kind::Integer, "", "events sent", events);
-    let packets = live.as_ref().map_or(0, |live| live.packets.load(Relaxed)).into();
+    let (sources, links) = (&configuration.emulator, &configuration.link_emulator);
+    if let Some(config) = sources {
+        let about = "events per second, from the next run on; 0: as many as can be";
+        let rate = Property::new("rate_hz", Kind::Number, about).unit("Hz").range(0.0, 1e9);
+        table.put(rate.writable(), json!(config.rate_hz.unwrap_or(0.0)));
+    }
+    let seeds = sources.iter().map(|one| one.seed).chain(links.iter().map(|one| one.seed));
+    let about = "what payloads and samples are drawn from, from the next run on";
+    let seed = Property::new("seed", Kind::Integer, about).range(0.0, 9e15);
+    table.put(seed.writable(), seeds.into_iter().next()?.into());
+    let count = sources.as_ref().map_or(0, |config| config.sources.len()).into();
+    table.add("source_count", Kind::Integer, "", "emulated sources", count);
+    let count = links.as_ref().map_or(0, |config| config.links.len()).into();
+    table.add("link_count", Kind::Integer, "", "emulated links", count);
+    let live = shown.emulators.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let sum = |of: fn(&EmulatorLive) -> u64| live.iter().map(|one| of(one)).sum::<u64>();
+    let events = sum(|live| live.events.load(Relaxed)).into();
+    table.add("event_count", Kind::Integer, "", "events sent, and slices of links", events);
+    let packets = sum(|live| live.packets.load(Relaxed)).into();
     table.add("packet_count", Kind::Integer, "", "packets sent", packets);
     Some(())
 }
@@ -151,13 +155,15 @@ pub(crate) fn set_emulator(
     configuration: &mut Configuration,
     values: &Map<String, Value>,
 ) -> Result<(), Problem> {
+    let seed = values.get("seed").and_then(Value::as_u64);
+    if let Some((links, seed)) = configuration.link_emulator.as_mut().zip(seed) {
+        links.seed = seed;
+    }
     let Some(config) = &mut configuration.emulator else { return Ok(()) };
     if let Some(rate) = values.get("rate_hz").and_then(Value::as_f64) {
         config.rate_hz = (rate > 0.0).then_some(rate);
     }
-    if let Some(seed) = values.get("seed").and_then(Value::as_u64) {
-        config.seed = seed;
-    }
+    config.seed = seed.unwrap_or(config.seed);
     let targets = vec![std::net::SocketAddr::from(([127, 0, 0, 1], 1)); config.sources.len()];
     let checked = catchment_emulator::EmulatorConfig { targets, ..config.clone() };
     let tried = catchment_emulator::Emulator::new(checked);

@@ -136,3 +136,54 @@ fn a_sample_of_a_link_is_its_channels_latest_values() {
     assert_eq!(ask("link/sample?chanel=X:FAST"), 400);
     client.command("2", "stop");
 }
+
+#[test]
+fn emulated_links_are_started_and_ended_with_the_run_and_nothing_of_them_is_lost() {
+    for sources in [0, 2] {
+        let test = Test::with(settings(), |fixed| {
+            fixed.sources = sources;
+            fixed.links = vec![link()];
+            fixed.emulated = channels();
+        });
+        let client = test.client();
+        client.until(|state| state["sources"]["count"] == sources + 1);
+        for number in 1..3_u64 {
+            let begun = client.command(&format!("start-{number}"), "start").json();
+            assert_eq!(begun["status"], "done", "{begun}");
+            while source(&client, "link")["ledger"]["fragments_recorded"].as_u64().is_none() {
+                std::thread::yield_now();
+            }
+            let ended = client.command(&format!("stop-{number}"), "stop").json();
+            assert_eq!(ended["status"], "done", "{ended}");
+            // Final with the node's next look at itself; until then the books are open.
+            let ledger = loop {
+                let ledger = client.get(&format!("/api/v1/runs/{number}/ledger")).json();
+                if !ledger["balanced"].is_null() {
+                    break ledger;
+                }
+                std::thread::yield_now();
+            };
+            assert_eq!(ledger["balanced"], true, "{ledger}");
+            let link = ledger["sources"]["link"].as_object().unwrap();
+            assert_eq!(link["fragments_received"], link["fragments_recorded"], "{ledger}");
+            assert!(!link.keys().any(|entry| entry.contains("missing")), "{ledger}");
+        }
+        let emulator = client.get("/api/v1/devices/node/emulator").json();
+        let properties = &emulator["properties"];
+        let counts = [&properties["source_count"], &properties["link_count"]];
+        assert_eq!(counts, [&Value::from(sources), &Value::from(1)]);
+        assert!(properties["event_count"].as_u64() > Some(0), "{emulator}");
+        assert_eq!(properties["rate_hz"].is_null(), sources == 0);
+        let path = "/api/v1/devices/node/emulator/properties";
+        let set = client.ask("PATCH", path, Some("{\"seed\": 7}"));
+        assert_eq!(set.status, 200, "{}", set.text);
+        let seed = || {
+            let emulator = client.get("/api/v1/devices/node/emulator").json();
+            emulator["properties"]["seed"].clone()
+        };
+        // With the node's next look at itself.
+        while seed() != 7 {
+            std::thread::yield_now();
+        }
+    }
+}

@@ -11,7 +11,9 @@ use catchment_control::{
     Configuration, ConfigurationFault, Configure, LogFormat, LogLevel, Logs, Node, NodeError, Rule,
     Settings, Start, TokenFile, own_folder,
 };
-use catchment_emulator::{EmulatedSource, EmulatorConfig};
+use catchment_emulator::{
+    EmulatedChannel, EmulatedLink, EmulatedSource, EmulatorConfig, LinkEmulatorConfig,
+};
 use catchment_recorder::{LinkConfig, RecorderConfig, SourceConfig};
 use serde_json::{Value, json};
 
@@ -29,14 +31,28 @@ pub struct Fixed {
     pub kill: Option<(u32, u64)>,
     pub trends: bool,
     pub links: Vec<LinkConfig>,
+    /// Channels of which the first link is emulated.
+    pub emulated: Vec<EmulatedChannel>,
 }
 
 impl Fixed {
     pub fn new(folder: &Path) -> Self {
         let address = ([127, 0, 0, 1], 0).into();
+<<<<<<< HEAD
         let (folder, rules) = (folder.to_owned(), Vec::new());
         let links = Vec::new();
         Self { folder, sources: 3, address, rules, kill: None, trends: false, links }
+=======
+        Self {
+            folder: folder.to_owned(),
+            sources: 3,
+            address,
+            rules: Vec::new(),
+            kill: None,
+            links: Vec::new(),
+            emulated: Vec::new(),
+        }
+>>>>>>> h/sources
     }
 }
 
@@ -90,8 +106,16 @@ impl Configure for Fixed {
         emulator.water_mark_bytes = 0;
         emulator.huge_every = 0;
         emulator.faults.kill = self.kill;
-        let (rules, control) = (self.rules.clone(), String::new());
-        Ok(Configuration { number: None, recorder, emulator: Some(emulator), rules, control })
+        let channels = self.emulated.clone();
+        let links = EmulatedLink::dealt(channels.len(), &[self.address]);
+        let link_emulator = (!channels.is_empty()).then(|| LinkEmulatorConfig {
+            channels,
+            links,
+            ..LinkEmulatorConfig::default()
+        });
+        let (number, rules, control) = (None, self.rules.clone(), String::new());
+        let emulator = (self.sources > 0).then_some(emulator);
+        Ok(Configuration { number, recorder, emulator, link_emulator, rules, control })
     }
 }
 

@@ -228,7 +228,9 @@ fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
 
 /// A list as a table, anything else as JSON.
 fn show(value: &Value, out: &mut Out) -> anyhow::Result<()> {
-    let list = value.as_object().and_then(|object| object.values().find_map(Value::as_array));
+    // A list comes alone, or with the number from which it goes on; other things may have lists in them.
+    let list = value.as_object().filter(|object| object.len() <= 2);
+    let list = list.and_then(|object| object.values().find_map(Value::as_array));
     let Some(list) = list.filter(|_| !out.json) else { return out.object(value) };
     let Some(first) = list.first().and_then(Value::as_object) else {
         return Ok(out.say("Nothing.")?);

@@ -161,8 +161,13 @@ fn configure(arguments: &Arguments) -> anyhow::Result<What> {
     let path = Path::new(&arguments.what);
     let mut config = if path.exists() || arguments.what.ends_with(".toml") {
         let high = config::load(path)?;
-        if high.emulator.is_none() && !high.recorder.links.is_empty() {
-            return Ok(What::Links(emulate_links::of_recorder(&high.recorder.links)?));
+        let links = &high.recorder.links;
+        match (&high.emulator, high.link_emulator) {
+            (None, Some(emulated)) => return Ok(What::Links(emulated)),
+            (None, None) if !links.is_empty() => {
+                return Ok(What::Links(config::emulated_links(links).map_err(UsageError)?));
+            }
+            _ => {}
         }
         high.emulator.with_context(|| {
             let path = path.display();

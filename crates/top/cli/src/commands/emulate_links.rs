@@ -4,11 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use catchment_emulator::{
-    EmulatedChannel, EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig,
-    LinkEmulatorReport, channel_preset,
+    EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig, LinkEmulatorReport,
+    channel_preset,
 };
 use catchment_model::units::{Bytes, Count};
-use catchment_recorder::LinkConfig;
 use catchment_telemetry::ThreadTimes;
 
 use super::emulate::{Arguments, say_faults};
@@ -28,34 +27,6 @@ pub(crate) fn preset(arguments: &Arguments) -> anyhow::Result<Option<LinkEmulato
         .ok_or_else(|| UsageError(format!("--to {first}: there are not enough ports above")))?;
     let links = EmulatedLink::dealt(channels.len(), &targets);
     Ok(Some(LinkEmulatorConfig { channels, links, ..LinkEmulatorConfig::default() }))
-}
-
-/// What the links of a recorder's configuration receive.
-pub(crate) fn of_recorder(links: &[LinkConfig]) -> anyhow::Result<LinkEmulatorConfig> {
-    let mut config = LinkEmulatorConfig::default();
-    for (number, link) in (0..).zip(links) {
-        config.slice_ns = link.slice_ns;
-        config.time_scale = link.time_scale;
-        let first = config.channels.len() as u32;
-        for channel in &link.channels {
-            if !channel.shape.is_empty() {
-                let message = format!(
-                    "channel {}: emulated channels have single numbers for samples, got shape {:?}",
-                    channel.name, channel.shape
-                );
-                anyhow::bail!(UsageError(message));
-            }
-            config.channels.push(EmulatedChannel {
-                name: channel.name.clone(),
-                dtype: channel.dtype,
-                rate: channel.rate,
-                unit: channel.unit.clone(),
-            });
-        }
-        let channels = (first..config.channels.len() as u32).collect();
-        config.links.push(EmulatedLink { number, target: link.address, channels });
-    }
-    Ok(config)
 }
 
 pub(crate) fn run(

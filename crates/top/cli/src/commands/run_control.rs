@@ -39,10 +39,15 @@ fn checked(path: &Path, text: &str) -> Result<Configuration, ConfigurationFault>
         message: error.message,
         place: error.place,
     };
+<<<<<<< HEAD
     let High { recorder, number, emulator, control, rules, .. } =
         config::check(path, text).map_err(fault)?;
+=======
+    let high = config::check(path, text).map_err(fault)?;
+    let High { recorder, number, emulator, link_emulator, control, rules } = high;
+>>>>>>> h/sources
     let control = control.map(|control| format!("{control:?}")).unwrap_or_default();
-    Ok(Configuration { number, recorder, emulator, rules, control })
+    Ok(Configuration { number, recorder, emulator, link_emulator, rules, control })
 }
 
 /// The configuration of a recorder that is looked at. What sends to it is no device of the node.
@@ -57,7 +62,7 @@ impl Configure for Looked {
 
     fn check(&self, text: &str) -> Result<Configuration, ConfigurationFault> {
         let configuration = checked(Path::new("demo"), text)?;
-        Ok(Configuration { emulator: None, ..configuration })
+        Ok(Configuration { emulator: None, link_emulator: None, ..configuration })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Channel links, typed payload and codec rules: as they are written, and as the recorder wants them.
 
+use catchment_emulator::{EmulatedChannel, EmulatedLink, LinkEmulatorConfig};
 use catchment_frame::{Dtype, FieldInfo, PayloadType, Schema, SourceInfo};
 use catchment_model::{SampleRate, SourceId, TimeScale};
 use catchment_recorder::{ChannelConfig, CodecRule, LinkConfig};
@@ -193,6 +194,36 @@ pub(crate) fn payload(
         Ok(_) => Ok(payload),
         Err(error) => Err(located.error(path, error)),
     }
+}
+
+/// An emulator of what these links receive.
+///
+/// # Errors
+/// A channel that cannot be emulated, in words.
+pub(crate) fn emulated(links: &[LinkConfig]) -> Result<LinkEmulatorConfig, String> {
+    let mut config = LinkEmulatorConfig::default();
+    for (number, link) in (0..).zip(links) {
+        config.slice_ns = link.slice_ns;
+        config.time_scale = link.time_scale;
+        let first = config.channels.len() as u32;
+        for channel in &link.channels {
+            if !channel.shape.is_empty() {
+                return Err(format!(
+                    "channel {}: emulated channels have single numbers for samples, got shape {:?}",
+                    channel.name, channel.shape
+                ));
+            }
+            config.channels.push(EmulatedChannel {
+                name: channel.name.clone(),
+                dtype: channel.dtype,
+                rate: channel.rate,
+                unit: channel.unit.clone(),
+            });
+        }
+        let channels = (first..config.channels.len() as u32).collect();
+        config.links.push(EmulatedLink { number, target: link.address, channels });
+    }
+    Ok(config)
 }
 
 /// The rules for codecs: those of single channels and sources first.

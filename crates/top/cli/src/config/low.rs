@@ -178,6 +178,9 @@ pub(crate) struct EmulatorLow {
 pub(crate) enum Preset {
     #[serde(rename = "hades-90")]
     Hades90,
+    /// The links, with whatever channels they have.
+    #[serde(rename = "ligo-1000")]
+    Ligo1000,
 }
 
 #[derive(Clone, Copy, Debug, serde::Deserialize)]

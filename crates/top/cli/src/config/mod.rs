@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use catchment_builder::{IncompletePolicy, SourceRole};
 use catchment_disk::EngineChoice;
-use catchment_emulator::{EmulatedSource, EmulatorConfig, Faults};
+use catchment_emulator::{EmulatedSource, EmulatorConfig, Faults, LinkEmulatorConfig};
 use catchment_model::limits::{DATAGRAM_BYTES_MAX, SOURCES_MAX};
 use catchment_net::Network;
 use catchment_recorder::{
@@ -23,6 +23,7 @@ use catchment_recorder::{
 use catchment_wire::hadtu::{ByteOrder, PAYLOAD_BYTES_MAX};
 
 pub(crate) use control::Control;
+pub(crate) use links::emulated as emulated_links;
 pub(crate) use locate::{ConfigFileError, near_matches};
 pub(crate) use low::{Address, CodecLow, Rate, Size, SourceEvent, Time};
 
@@ -40,6 +41,8 @@ pub(crate) struct High {
     pub(crate) emulator: Option<EmulatorConfig>,
     /// What alarms do, on a node that is controlled as the file says or otherwise.
     pub(crate) actions: Vec<catchment_control::Action>,
+    /// The emulator of its links, if the file asks for one.
+    pub(crate) link_emulator: Option<LinkEmulatorConfig>,
     /// How the node is controlled, if the file says.
     pub(crate) control: Option<Control>,
     /// Rules of alarms.
@@ -78,14 +81,15 @@ pub(crate) fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
         let message = format!("expected {}, got {}", error.expected, error.got);
         return Err(located.error(key, message));
     }
-    let emulator = match &low.emulator {
-        Some(emulator) => Some(emulate(&located, emulator, &recorder.sources)?),
-        None => None,
+    let (emulator, link_emulator) = match &low.emulator {
+        Some(low) => emulators(&located, low, &recorder)?,
+        None => (None, None),
     };
     let actions = control::actions(&located, &low)?;
     let control = control::control(&located, &low, &actions)?;
     let rules = control::rules(&located, &low)?;
-    Ok(High { recorder, number: low.run.number, emulator, actions, control, rules })
+    let number = low.run.number;
+    Ok(High { recorder, number, emulator, link_emulator, actions, control, rules })
 }
 
 /// Times that may not be zero, and CPUs that this machine must have.
@@ -321,6 +325,36 @@ fn senders(
     Ok(from)
 }
 
+/// The emulators of the sources and, with their preset, of the links.
+fn emulators(
+    located: &Located<'_>,
+    low: &EmulatorLow,
+    recorder: &RecorderConfig,
+) -> Result<(Option<EmulatorConfig>, Option<LinkEmulatorConfig>), ConfigFileError> {
+    let (sources, links) = (&recorder.sources, &recorder.links);
+    let of_links = low.preset == Some(Preset::Ligo1000);
+    if of_links && links.is_empty() {
+        return Err(located.error("emulator.preset", "expected [[links]] to emulate, got none"));
+    }
+    if !of_links && sources.is_empty() {
+        let expected = "expected preset = \"ligo-1000\", with which links are emulated";
+        return Err(located.error("emulator", format!("{expected}, or sources, got neither")));
+    }
+    check_emulator(located, low, sources.len())?;
+    let emulator = (!sources.is_empty()).then(|| emulate(located, low, sources)).transpose()?;
+    if !of_links {
+        return Ok((emulator, None));
+    }
+    let mut emulated = emulated_links(links).map_err(|error| located.error("emulator", error))?;
+    set(&mut emulated.seed, low.seed);
+    emulated.cpu = low.cpu;
+    let faults = &low.faults;
+    let (lose, duplicate) = (faults.lose, faults.duplicate);
+    let (reorder, corrupt) = (faults.reorder, faults.corrupt);
+    emulated.faults = Faults { lose, duplicate, reorder, corrupt, ..Faults::default() };
+    Ok((emulator, Some(emulated)))
+}
+
 fn emulate(
     located: &Located<'_>,
     low: &EmulatorLow,
@@ -351,7 +385,6 @@ fn emulate(
             sub_event_id,
         });
     }
-    check_emulator(located, low, &sources)?;
     Ok(EmulatorConfig {
         targets: recorded.iter().map(|source| source.address).collect(),
         ..emulator(low, sources)
@@ -362,7 +395,7 @@ fn emulate(
 fn check_emulator(
     located: &Located<'_>,
     low: &EmulatorLow,
-    sources: &[EmulatedSource],
+    sources: usize,
 ) -> Result<(), ConfigFileError> {
     let error =
         |key: &str, message: String| Err(located.error(&format!("emulator.{key}"), message));
@@ -402,9 +435,8 @@ fn check_emulator(
         }
     }
     for (key, place) in [("faults.kill", faults.kill), ("faults.restart", faults.restart)] {
-        if let Some(place) = place.filter(|place| place.source as usize >= sources.len()) {
-            let count = sources.len();
-            return error(key, format!("expected a source below {count}, got {}", place.source));
+        if let Some(place) = place.filter(|place| place.source as usize >= sources) {
+            return error(key, format!("expected a source below {sources}, got {}", place.source));
         }
     }
     Ok(())
@@ -441,6 +473,7 @@ fn emulator(low: &EmulatorLow, sources: Vec<EmulatedSource>) -> EmulatorConfig {
 /// A group's mean size and spread in a preset.
 fn preset_sizes(preset: Option<Preset>, group: &str) -> Option<(f64, f64)> {
     match preset? {
+        Preset::Ligo1000 => None,
         Preset::Hades90 => catchment_emulator::hades_90()
             .into_iter()
             .find(|source| source.group == group)

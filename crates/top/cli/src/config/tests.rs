@@ -315,3 +315,32 @@ fn senders_that_cannot_be_are_told_where() {
     let link = LINK.replace("slice = ", "from = [\"::1\"]\nslice = ");
     assert!(message(&link).starts_with("run.toml:5:8: links[0].from: expected a network whose"));
 }
+
+#[test]
+fn links_are_emulated_where_their_preset_is_named() {
+    let text = format!("[emulator]\npreset = \"ligo-1000\"\nseed = 9\nfaults.lose = 0.5\n{LINK}");
+    let high = check(Path::new("run.toml"), &text).unwrap();
+    assert!(high.emulator.is_none());
+    let emulated = high.link_emulator.unwrap();
+    assert_eq!((emulated.seed, emulated.faults.lose, emulated.links.len()), (9, 0.5, 1));
+    assert_eq!((emulated.slice_ns, emulated.channels.len()), (125_000_000, 1_001));
+    // Beside sources, whose sizes must be said then.
+    let sizes = "[[emulator.sizes]]\ngroup = \"small\"\nmean = \"1 kB\"\n";
+    let both = format!("[emulator]\npreset = \"ligo-1000\"\n{sizes}{TWO}{LINK}");
+    let high = check(Path::new("run.toml"), &both).unwrap();
+    assert!(high.emulator.is_some() && high.link_emulator.is_some());
+    let one = both.replace("ligo-1000\"\n[[emulator", "hades-90\"\n[[emulator");
+    assert!(check(Path::new("run.toml"), &one).unwrap().link_emulator.is_none());
+    assert_eq!(
+        message(&format!("[emulator]\npreset = \"ligo-1000\"\n{TWO}")),
+        "run.toml:2:10: emulator.preset: expected [[links]] to emulate, got none"
+    );
+    assert_eq!(
+        message(&format!("[emulator]\npreset = \"hades-90\"\n{LINK}")),
+        "run.toml:1:1: emulator: expected preset = \"ligo-1000\", with which links are emulated, or \
+         sources, got neither"
+    );
+    let shaped = LINK.replace("unit = \"K\"", "shape = [2]");
+    let shaped = message(&format!("[emulator]\npreset = \"ligo-1000\"\n{shaped}"));
+    assert!(shaped.ends_with("single numbers for samples, got shape [2]"), "{shaped}");
+}
