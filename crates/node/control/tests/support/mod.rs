@@ -38,21 +38,16 @@ pub struct Fixed {
 impl Fixed {
     pub fn new(folder: &Path) -> Self {
         let address = ([127, 0, 0, 1], 0).into();
-<<<<<<< HEAD
-        let (folder, rules) = (folder.to_owned(), Vec::new());
-        let links = Vec::new();
-        Self { folder, sources: 3, address, rules, kill: None, trends: false, links }
-=======
         Self {
             folder: folder.to_owned(),
             sources: 3,
             address,
             rules: Vec::new(),
             kill: None,
+            trends: false,
             links: Vec::new(),
             emulated: Vec::new(),
         }
->>>>>>> h/sources
     }
 }
 

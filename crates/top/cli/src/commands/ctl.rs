@@ -228,9 +228,12 @@ fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
 
 /// A list as a table, anything else as JSON.
 fn show(value: &Value, out: &mut Out) -> anyhow::Result<()> {
-    // A list comes alone, or with the number from which it goes on; other things may have lists in them.
-    let list = value.as_object().filter(|object| object.len() <= 2);
-    let list = list.and_then(|object| object.values().find_map(Value::as_array));
+    // A list comes alone, or with one number; other things may have lists in them.
+    let number = |name: &String| ["next", "present"].contains(&name.as_str());
+    let list = value.as_object().and_then(|object| {
+        let mut others = object.iter().filter(|(name, _)| !number(name)).map(|(_, value)| value);
+        others.next().and_then(Value::as_array).filter(|_| others.next().is_none())
+    });
     let Some(list) = list.filter(|_| !out.json) else { return out.object(value) };
     let Some(first) = list.first().and_then(Value::as_object) else {
         return Ok(out.say("Nothing.")?);

@@ -39,13 +39,8 @@ fn checked(path: &Path, text: &str) -> Result<Configuration, ConfigurationFault>
         message: error.message,
         place: error.place,
     };
-<<<<<<< HEAD
-    let High { recorder, number, emulator, control, rules, .. } =
-        config::check(path, text).map_err(fault)?;
-=======
     let high = config::check(path, text).map_err(fault)?;
-    let High { recorder, number, emulator, link_emulator, control, rules } = high;
->>>>>>> h/sources
+    let High { recorder, number, emulator, link_emulator, control, rules, .. } = high;
     let control = control.map(|control| format!("{control:?}")).unwrap_or_default();
     Ok(Configuration { number, recorder, emulator, link_emulator, rules, control })
 }
