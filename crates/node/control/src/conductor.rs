@@ -572,11 +572,13 @@ impl Conductor {
                 .ok_or_else(|| Problem::not_found(format_args!("device {path}")))?;
         let schema = Schema::new(path, schema).map_err(Problem::internal)?;
         schema.check(values).map_err(|error| Problem::unprocessable(error.to_string()))?;
-        let mut configuration = (*self.configuration).clone();
-        if path == EMULATOR {
-            properties::set_emulator(&mut configuration, values)?;
+        if path == EMULATOR && !values.is_empty() {
+            let (_, text) = self.desk.present();
+            let changed = properties::with_emulator(&*self.desk.configure, &text, values)?;
+            self.fits(&changed.0)?;
+            // The next run enters the text as a version.
+            self.take_up(Arc::new(changed.0), None, changed.1);
         }
-        self.configuration = Arc::new(configuration);
         tracing::info!(device = path, who = who.name, "properties are changed");
         self.own.next_look = None;
         let device = self.device_list().into_iter().find(|device| device.path == path);

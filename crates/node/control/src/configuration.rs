@@ -51,4 +51,18 @@ pub trait Configure: Send + Sync {
     /// # Errors
     /// What is wrong with it, and where.
     fn check(&self, text: &str) -> Result<Configuration, ConfigurationFault>;
+
+    /// The text with another rate, 0 for the highest, and another seed of what is emulated, so that a run
+    /// can be repeated from it.
+    ///
+    /// # Errors
+    /// This cannot be said in the text, in words.
+    fn with_emulator(
+        &self,
+        _text: &str,
+        _rate_hz: Option<f64>,
+        _seed: Option<u64>,
+    ) -> Result<String, String> {
+        Err("what is emulated cannot be changed here".into())
+    }
 }

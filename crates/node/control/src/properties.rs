@@ -3,12 +3,12 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-use catchment_emulator::EmulatorLive;
+use catchment_emulator::{EmulatorConfig, EmulatorLive};
 use catchment_model::Entry;
 use catchment_run::{Kind, Property};
 use serde_json::{Map, Value, json};
 
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, Configure};
 use crate::desk::Desk;
 use crate::devices::{CATALOG, EMULATOR, RECORDER, Shown, WRITE};
 use crate::problem::Problem;
@@ -147,25 +147,28 @@ fn emulator(table: &mut Table, configuration: &Configuration, shown: &Shown) -> 
     Some(())
 }
 
-/// Sets checked values.
+/// The text of a configuration in which the emulator has these properties.
 ///
 /// # Errors
-/// Values that the emulator does not take.
-pub(crate) fn set_emulator(
-    configuration: &mut Configuration,
+/// Values that the emulator does not take, or that cannot be said in the text.
+pub(crate) fn with_emulator(
+    configure: &dyn Configure,
+    text: &str,
     values: &Map<String, Value>,
-) -> Result<(), Problem> {
+) -> Result<(Configuration, String), Problem> {
+    let rate_hz = values.get("rate_hz").and_then(Value::as_f64);
     let seed = values.get("seed").and_then(Value::as_u64);
-    if let Some((links, seed)) = configuration.link_emulator.as_mut().zip(seed) {
-        links.seed = seed;
+    let text = configure.with_emulator(text, rate_hz, seed).map_err(Problem::unprocessable)?;
+    let checked = configure.check(&text);
+    let checked = checked.map_err(|fault| Problem::unprocessable(fault.message))?;
+    let rate_wanted = rate_hz.map(|rate| (rate > 0.0).then_some(rate));
+    let said = |config: &EmulatorConfig| {
+        rate_wanted.is_none_or(|rate| rate == config.rate_hz)
+            && seed.is_none_or(|seed| seed == config.seed)
+    };
+    if !checked.emulator.as_ref().is_none_or(said) {
+        let detail = "this cannot be written into the configuration's text; change the file";
+        return Err(Problem::conflict(detail));
     }
-    let Some(config) = &mut configuration.emulator else { return Ok(()) };
-    if let Some(rate) = values.get("rate_hz").and_then(Value::as_f64) {
-        config.rate_hz = (rate > 0.0).then_some(rate);
-    }
-    config.seed = seed.unwrap_or(config.seed);
-    let targets = vec![std::net::SocketAddr::from(([127, 0, 0, 1], 1)); config.sources.len()];
-    let checked = catchment_emulator::EmulatorConfig { targets, ..config.clone() };
-    let tried = catchment_emulator::Emulator::new(checked);
-    tried.map(|_| ()).map_err(|error| Problem::unprocessable(error.to_string()))
+    Ok((checked, text))
 }

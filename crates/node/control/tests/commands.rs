@@ -155,6 +155,10 @@ fn properties_have_schemas_and_those_that_can_be_set_are_set() {
         assert_eq!(set(body).status, status, "{body}");
     }
     assert_eq!(client.ask("PATCH", "/api/v1/devices/node/x/properties", Some("{}")).status, 404);
+    // A run can be repeated from what is stored with it.
+    client.command("1", "start");
+    client.command("2", "stop");
+    assert_eq!(client.get("/api/v1/runs/1/configuration").text.trim(), "rate = 50");
 }
 
 #[test]

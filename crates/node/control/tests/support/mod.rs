@@ -56,6 +56,15 @@ impl Configure for Fixed {
         std::fs::read_to_string(self.folder.join("test.toml")).or(Ok("rate = 200".into()))
     }
 
+    fn with_emulator(
+        &self,
+        text: &str,
+        rate_hz: Option<f64>,
+        _: Option<u64>,
+    ) -> Result<String, String> {
+        Ok(rate_hz.map_or(text.to_owned(), |rate| format!("rate = {rate}")))
+    }
+
     fn check(&self, text: &str) -> Result<Configuration, ConfigurationFault> {
         let fault = |message: &str, place| ConfigurationFault { message: message.into(), place };
         let mut rate = 200.0;

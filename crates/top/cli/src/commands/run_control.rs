@@ -32,6 +32,25 @@ impl Configure for File {
     fn check(&self, text: &str) -> Result<Configuration, ConfigurationFault> {
         checked(&self.path, text)
     }
+
+    fn with_emulator(
+        &self,
+        text: &str,
+        rate_hz: Option<f64>,
+        seed: Option<u64>,
+    ) -> Result<String, String> {
+        let rate = rate_hz.map(|rate| match rate {
+            0.0 => "\"max\"".to_owned(),
+            rate => format!("\"{rate} Hz\""),
+        });
+        let values = [("rate", rate), ("seed", seed.map(|seed| seed.to_string()))];
+        values
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)))
+            .try_fold(text.to_owned(), |text, (key, value)| {
+                config::edit::set(&text, "emulator", key, &value)
+            })
+    }
 }
 
 fn checked(path: &Path, text: &str) -> Result<Configuration, ConfigurationFault> {

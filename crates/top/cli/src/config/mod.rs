@@ -4,6 +4,7 @@
 //! was expected and what was there.
 
 mod control;
+pub(crate) mod edit;
 mod links;
 mod locate;
 mod low;
