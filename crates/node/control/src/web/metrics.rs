@@ -124,7 +124,8 @@ const METRICS: &[Metric] = metrics! {
         |_, view, out| if let Some(bytes) = view.state.disk.free_bytes {
             out.put(&[], bytes as f64);
         };
-    "catchment_disk_left_seconds", "gauge", "", "How long that lasts at the present rate.",
+    "catchment_disk_left_seconds", "gauge", "",
+        "How long that lasts at the rate at which the run last wrote; 0 in fault for a full disk.",
         |_, view, out| if let Some(hours) = view.state.disk.hours_left {
             out.put(&[], hours * 3_600.0);
         };
