@@ -115,7 +115,7 @@ impl Watching {
     }
 
     /// From the next run on watches what that configuration records. Its rules count at once; alarms and
-    /// who acknowledged them stay if the rules are the same.
+    /// who acknowledged them stay where their rule does.
     ///
     /// # Errors
     /// A rule that cannot be; all stays as it was.
@@ -127,7 +127,7 @@ impl Watching {
         let (sources, limits, frame_ns) = described(config);
         let rules = all_rules(frame_ns, rules);
         if rules != self.rules {
-            self.alarms = Alarms::new(rules.clone())?;
+            self.alarms.change(rules.clone())?;
             self.rules = rules;
         }
         match self.run {
