@@ -13,6 +13,8 @@ use catchment_watch::{
 use crate::api;
 use crate::machine;
 
+pub(crate) mod quantities;
+
 const S: u64 = 1_000_000_000;
 /// Rates are over this.
 const RATES_NS: u64 = 5 * S;
@@ -396,7 +398,7 @@ impl Watching {
         busy.map(|ns| ns / 1e9).fold(0.0, f64::max).min(1.0)
     }
 
-    /// Puts in what rules of alarms look at.
+    /// Puts in what rules of alarms look at: all that `quantities` names, and nothing else.
     fn read(
         &mut self,
         moment: &Moment<'_>,
@@ -426,6 +428,9 @@ impl Watching {
         table.set("rows_recorded", (counts.events_recorded + counts.slices_recorded) as f64);
         let fault = matches!(snapshot.state, RecorderState::Fault { .. });
         table.set("fault", f64::from(fault));
+        for (name, count) in counts.iter() {
+            table.set(name, count as f64);
+        }
         for (entry, count) in snapshot.ledger.total().iter() {
             table.set(entry.name(), count as f64);
         }
@@ -447,9 +452,12 @@ impl Watching {
             table.set_of("source", name, "packets_per_second", source.packets_per_second);
             table.set_of("source", name, "bytes_per_second", source.bytes_per_second);
             table.set_of("source", name, "loss_per_second", source.loss_per_second);
-            for (entry, count) in &source.ledger {
-                table.set_of("source", name, entry, *count as f64);
-            }
+        }
+        // Also those that are zero: what rises from nothing is a rise.
+        for &entry in Entry::ALL {
+            let both = sources.iter().zip(&snapshot.ledger.sources);
+            let values = both.map(|(source, counts)| (&*source.name, counts[entry] as f64));
+            table.set_each("source", entry.name(), values);
         }
     }
 }

@@ -4,6 +4,7 @@ use catchment_model::Ledger;
 use catchment_recorder::{Counts, SourceConfig};
 use catchment_watch::{Alarm, AlarmState};
 
+use super::quantities::known_quantities;
 use super::*;
 
 struct Rig {
@@ -49,7 +50,7 @@ impl Rig {
                 },
                 fault: None,
                 addresses: &[],
-                socket_fills: &[],
+                socket_fills: &[Some(0.5)],
                 disk: Some(machine::Space {
                     free_bytes: self.free_bytes,
                     total_bytes: 100_000_000,
@@ -88,6 +89,38 @@ fn a_disk_that_is_full_has_no_hours_left_for_as_long_as_it_is_full() {
     assert_eq!(rig.look(600, 0), Some(0.0));
     let alarm = rig.disk_space().expect("an alarm");
     assert_eq!((alarm.state, alarm.value), (AlarmState::Active, Some(0.0)));
+}
+
+#[test]
+fn what_rules_can_look_at_is_what_is_read() {
+    let mut rig = Rig::new();
+    let fill = catchment_recorder::Fill { name: "write".into(), level: 1, highest: 1, capacity: 2 };
+    rig.snapshot.fills.push(fill);
+    rig.look(20, 2_000_000);
+    let mut read: Vec<String> = rig.watching.readings.kinds().collect();
+    // Nobody may keep this machine's clock.
+    if !read.iter().any(|name| name == "clock.offset_seconds") {
+        read.push("clock.offset_seconds".into());
+    }
+    let mut known: Vec<_> = known_quantities().into_iter().map(|known| known.name).collect();
+    known.sort();
+    read.sort();
+    assert_eq!(read, known);
+    for rule in default_rules(S) {
+        assert!(known.contains(&rule.quantity.kind()), "{}", rule.quantity);
+    }
+    // Counts and entries that are zero are there, too.
+    let value = |name: &str| {
+        let mut found = None;
+        let quantity = catchment_watch::Quantity::new(name).unwrap();
+        catchment_watch::Readings::each(&rig.watching.readings, &quantity, &mut |_, value| {
+            found = Some(value);
+        });
+        found
+    };
+    assert_eq!(value("bytes_written"), Some(80_000_000.0));
+    assert_eq!(value("events_incomplete"), Some(0.0));
+    assert_eq!(value("source.a.fragments_late"), Some(0.0));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use catchment_recorder::State as RecorderState;
 use crate::api;
 use crate::desk::{Desk, View};
 use crate::time::now_ns;
+use crate::watching::quantities::known_quantities;
 
 /// A metric.
 struct Metric {
@@ -239,6 +240,12 @@ pub fn document() -> String {
     for &entry in Entry::ALL {
         let (all, one) = (ledger_name(entry, ""), ledger_name(entry, "source_"));
         writeln!(text, "| {} | `{all}` | `{one}` |", entry.name()).ok();
+    }
+    text += "\n## Quantities of alarms\n\nWhat a rule of `[[alarms]]` can look at: `quantity`. `*` is \
+        every source or queue, or the name of one. Counts are\nof this run, and not there without one. \
+        Configurations that name anything else are refused.\n\n| quantity | what |\n| --- | --- |\n";
+    for known in known_quantities() {
+        writeln!(text, "| `{}` | {} |", known.name, known.what).ok();
     }
     text
 }
