@@ -55,7 +55,7 @@ struct Followed {
 /// An alarm.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alarm {
-    /// Its number: no other has had it since the rules were set.
+    /// Its number: no other has had it, also before rules were changed.
     pub id: u64,
     /// The rule's name.
     pub name: String,
@@ -163,6 +163,31 @@ impl Alarms {
             not_raised: 0,
             not_followed: 0,
         })
+    }
+
+    /// Other rules from now on. What is followed by a rule that stays as it was goes on, its alarms
+    /// and who acknowledged them too. Alarms of rules that are gone are gone; of a rule that is
+    /// otherwise only those that are latched stay, since nobody has seen them: what is wrong by the
+    /// new one is raised anew. Numbers go on, so that none ever means another alarm.
+    ///
+    /// # Errors
+    /// A rule that cannot be; all stays as it was.
+    pub fn change(&mut self, rules: Vec<Rule>) -> Result<(), RuleError> {
+        check(&rules)?;
+        let mut before = std::mem::take(&mut self.rules);
+        self.alarms.retain(|alarm| {
+            let now = rules.iter().find(|rule| rule.name == alarm.name);
+            let same = now.is_some_and(|now| before.iter().any(|old| old.rule == *now));
+            same || (now.is_some() && alarm.state == AlarmState::Latched)
+        });
+        let followed = |rule: Rule| {
+            let same = before.iter().position(|old| old.rule == rule);
+            let new = Followed { rule, trackers: BTreeMap::new() };
+            same.map_or(new, |index| before.swap_remove(index))
+        };
+        self.rules = rules.into_iter().map(followed).collect();
+        self.full = self.alarms.len() >= ALARMS_MAX && self.full;
+        Ok(())
     }
 
     /// Looks at all quantities; to be called at least every second. Time that goes back stands still.
@@ -324,6 +349,8 @@ impl Alarms {
             alarm.acknowledged_by = None;
             alarm.comment = None;
         }
+        // They may be another rule's of this name, if this one was changed.
+        (alarm.severity, alarm.threshold) = (rule.severity, rule.condition.threshold());
         (alarm.value, alarm.text, alarm.cleared_ns) = (value, text, None);
         alarm.since_ns = self.now_ns;
         alarm.raised_count += 1;

@@ -75,11 +75,21 @@ impl Quantity {
         matches!(self.of, Of::Each { .. })
     }
 
-    /// The thing that it is read of, if it is one.
-    pub(crate) fn thing(&self) -> &str {
+    /// The thing that it is read of, if it is one; otherwise nothing.
+    pub fn thing(&self) -> &str {
         match &self.of {
             Of::One { thing, .. } => thing,
             Of::Itself | Of::Each { .. } => "",
+        }
+    }
+
+    /// Its name with `*` for the thing that it is read of, if there is one.
+    pub fn kind(&self) -> String {
+        match &self.of {
+            Of::One { family, name, .. } | Of::Each { family, name } => {
+                format!("{family}.*.{name}")
+            }
+            Of::Itself => self.text.clone(),
         }
     }
 
@@ -137,6 +147,23 @@ impl ReadingTable {
     pub fn set_of(&mut self, family: &str, thing: &str, name: &str, value: f64) {
         let key = (family.to_owned(), name.to_owned());
         self.things.entry(key).or_default().insert(thing.to_owned(), value);
+    }
+
+    /// Puts in a quantity of many things.
+    pub fn set_each<'a>(
+        &mut self,
+        family: &str,
+        name: &str,
+        values: impl Iterator<Item = (&'a str, f64)>,
+    ) {
+        let things = self.things.entry((family.to_owned(), name.to_owned())).or_default();
+        things.extend(values.map(|(thing, value)| (thing.to_owned(), value)));
+    }
+
+    /// What is in it, with `*` for things: `disk.hours_left`, `source.*.loss_per_second`.
+    pub fn kinds(&self) -> impl Iterator<Item = String> {
+        let things = self.things.keys().map(|(family, name)| format!("{family}.*.{name}"));
+        self.plain.keys().cloned().chain(things)
     }
 
     /// Takes all out.

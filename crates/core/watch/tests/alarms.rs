@@ -106,6 +106,51 @@ fn an_alarm_that_nobody_saw_is_latched_and_one_that_somebody_saw_is_not() {
 }
 
 #[test]
+fn changed_rules_leave_the_alarms_of_the_others_and_their_numbers_as_they_are() {
+    let named = |name: &str, quantity: &str| Rule { name: name.into(), ..rule(quantity, ABOVE) };
+    let latching = Rule { latch: true, ..named("latching", "y") };
+    let rules = vec![named("kept", "x"), named("changed", "x"), named("gone", "x"), latching];
+    let mut rig = Rig::new(rules.clone());
+    let look = |rig: &mut Rig, x: f64, y: f64| {
+        rig.table.set("x", x);
+        rig.table.set("y", y);
+        let changes = rig.look_at_table(true);
+        changes.into_iter().map(|one| (one.alarm.name, one.alarm.id, one.kind)).collect::<Vec<_>>()
+    };
+    assert_eq!(look(&mut rig, 20.0, 20.0).len(), 4);
+    assert_eq!(look(&mut rig, 20.0, 0.0), [("latching".into(), 4, Latched)]);
+    rig.alarms.acknowledge(2 * S, 1, "ada", None).expect("it is active");
+
+    let [kept, changed, _, latching] = <[Rule; 4]>::try_from(rules).expect("four");
+    let changed = Rule { delay_ns: S, ..changed };
+    let other = Condition::Above { threshold: 15.0, clear_at: 8.0 };
+    let latching = Rule { condition: other, ..latching };
+    let bad = Rule { name: String::new(), ..kept.clone() };
+    assert!(rig.alarms.change(vec![bad]).is_err());
+    assert_eq!((rig.alarms.list().len(), rig.alarms.rules().count()), (4, 4));
+    let new = named("new", "y");
+    rig.alarms.change(vec![changed, new, latching, kept]).expect("rules");
+    let states = |rig: &Rig| {
+        let list = rig.alarms.list().into_iter();
+        list.map(|alarm| (alarm.id, alarm.state)).collect::<Vec<_>>()
+    };
+    assert_eq!(states(&rig), [(4, AlarmState::Latched), (1, AlarmState::Acknowledged)]);
+
+    // Nobody is told again of what is known; what is new has a number that no other had.
+    assert!(look(&mut rig, 20.0, 0.0).is_empty());
+    let raised = look(&mut rig, 20.0, 20.0);
+    assert_eq!(raised.len(), 3, "{raised:?}");
+    assert!(raised.contains(&("changed".into(), 5, Raised)), "{raised:?}");
+    assert!(raised.contains(&("new".into(), 6, Raised)), "{raised:?}");
+    assert!(raised.contains(&("latching".into(), 4, Raised)), "{raised:?}");
+    let list = rig.alarms.list();
+    let again = list.iter().find(|alarm| alarm.id == 4).expect("it is there");
+    assert_eq!((again.threshold, again.raised_count), (15.0, 2));
+    rig.alarms.change(Vec::new()).expect("no rules");
+    assert!(rig.alarms.list().is_empty());
+}
+
+#[test]
 fn an_acknowledgement_holds_for_as_long_as_the_rule_says() {
     let rule = Rule { acknowledged_for_ns: 5 * S, ..rule("x", ABOVE) };
     let mut rig = Rig::new(vec![rule]);

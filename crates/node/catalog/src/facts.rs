@@ -40,7 +40,7 @@ impl Facts {
         let mut problems: Vec<String> = run.problems().iter().map(ToString::to_string).collect();
         // Those of a run at work are not final, and its recorder will say them.
         let books = if run.being_recorded() {
-            run.recorded_ledger().map(|ledger| ledger.cloned())
+            run.recorded_ledger()
         } else {
             books_so_far(&run, FRAMES_READ_MAX)
         };

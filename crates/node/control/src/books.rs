@@ -251,7 +251,7 @@ impl Books {
         let known = run.as_ref().and_then(|run| Some((run, run.recorded_ledger().ok()??)));
         Ok(match known {
             Some((run, ledger)) => {
-                let books = books_of(ledger, run.sources().iter().map(|source| &*source.name));
+                let books = books_of(&ledger, run.sources().iter().map(|source| &*source.name));
                 let balanced = Some(ledger.balance().holds()).filter(|_| run.ended());
                 api::RunLedger { balanced, ..books }
             }

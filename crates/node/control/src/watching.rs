@@ -13,6 +13,8 @@ use catchment_watch::{
 use crate::api;
 use crate::machine;
 
+pub(crate) mod quantities;
+
 const S: u64 = 1_000_000_000;
 /// Rates are over this.
 const RATES_NS: u64 = 5 * S;
@@ -49,6 +51,8 @@ pub(crate) struct Watching {
     run: Option<u64>,
     rates: Rates,
     disk_rates: Rates,
+    /// Bytes per second that this run wrote to disk when it last wrote any.
+    disk_rate: Option<f64>,
     threads: Rates,
     thread_names: Vec<String>,
     losses: LossWatch,
@@ -102,6 +106,7 @@ impl Watching {
             run: None,
             rates: Rates::new(RATES_NS),
             disk_rates: Rates::new(DISK_NS),
+            disk_rate: None,
             threads: Rates::new(RATES_NS),
             thread_names: Vec::new(),
             losses: LossWatch::new(60 * S),
@@ -112,7 +117,7 @@ impl Watching {
     }
 
     /// From the next run on watches what that configuration records. Its rules count at once; alarms and
-    /// who acknowledged them stay if the rules are the same.
+    /// who acknowledged them stay where their rule does.
     ///
     /// # Errors
     /// A rule that cannot be; all stays as it was.
@@ -124,7 +129,7 @@ impl Watching {
         let (sources, limits, frame_ns) = described(config);
         let rules = all_rules(frame_ns, rules);
         if rules != self.rules {
-            self.alarms = Alarms::new(rules.clone())?;
+            self.alarms.change(rules.clone())?;
             self.rules = rules;
         }
         match self.run {
@@ -161,9 +166,7 @@ impl Watching {
             false => Vec::new(),
         };
         let rates = self.node_rates(number.is_some());
-        let per_second = self.disk_rates.per_second(0).filter(|rate| *rate > 0.0);
-        let hours_left = moment.disk.as_ref().zip(per_second.filter(|_| number.is_some()));
-        let hours_left = hours_left.map(|(disk, rate)| disk.free_bytes as f64 / rate / 3_600.0);
+        let hours_left = self.hours_left(moment);
         let sources = self.source_states(moment, &losses);
         let counts = counts(&sources);
         let flow = self.flow(moment.snapshot, &rates);
@@ -192,6 +195,7 @@ impl Watching {
         }
         self.rates = Rates::new(RATES_NS);
         self.disk_rates = Rates::new(DISK_NS);
+        self.disk_rate = None;
         self.threads = Rates::new(RATES_NS);
         self.losses = LossWatch::new(60 * S);
         self.dead.clear();
@@ -239,6 +243,27 @@ impl Watching {
         }
         self.dead.push_back(paused || (recording && discarded > self.discarded));
         self.discarded = discarded;
+    }
+
+    /// How long the disk lasts: not at all where it has no place for what is to be written, otherwise
+    /// as the run wrote when it last did. While nothing is written, be it for a fault or a pause, the
+    /// disk grows no emptier, and an alarm about it must not clear.
+    fn hours_left(&mut self, moment: &Moment<'_>) -> Option<f64> {
+        let free_bytes = moment.disk.as_ref()?.free_bytes;
+        let snapshot = moment.snapshot.filter(|_| moment.run.is_some())?;
+        let fault = match &snapshot.state {
+            RecorderState::Fault { reason } if is_full(reason) => return Some(0.0),
+            state => matches!(state, RecorderState::Fault { .. }),
+        };
+        let written_ns = self.rates.since_grown_ns(3, moment.now_ns);
+        if !fault && written_ns.is_some_and(|age_ns| age_ns <= self.limits.recorded_ns) {
+            let rate = self.disk_rates.per_second(0).filter(|rate| *rate > 0.0);
+            self.disk_rate = rate.or(self.disk_rate);
+        } else {
+            // The time in which nothing was written makes no rate of what is written after it less.
+            self.disk_rates = Rates::new(DISK_NS);
+        }
+        Some(free_bytes as f64 / self.disk_rate? / 3_600.0)
     }
 
     fn node_rates(&self, running: bool) -> api::Rates {
@@ -373,7 +398,7 @@ impl Watching {
         busy.map(|ns| ns / 1e9).fold(0.0, f64::max).min(1.0)
     }
 
-    /// Puts in what rules of alarms look at.
+    /// Puts in what rules of alarms look at: all that `quantities` names, and nothing else.
     fn read(
         &mut self,
         moment: &Moment<'_>,
@@ -403,6 +428,9 @@ impl Watching {
         table.set("rows_recorded", (counts.events_recorded + counts.slices_recorded) as f64);
         let fault = matches!(snapshot.state, RecorderState::Fault { .. });
         table.set("fault", f64::from(fault));
+        for (name, count) in counts.iter() {
+            table.set(name, count as f64);
+        }
         for (entry, count) in snapshot.ledger.total().iter() {
             table.set(entry.name(), count as f64);
         }
@@ -424,9 +452,12 @@ impl Watching {
             table.set_of("source", name, "packets_per_second", source.packets_per_second);
             table.set_of("source", name, "bytes_per_second", source.bytes_per_second);
             table.set_of("source", name, "loss_per_second", source.loss_per_second);
-            for (entry, count) in &source.ledger {
-                table.set_of("source", name, entry, *count as f64);
-            }
+        }
+        // Also those that are zero: what rises from nothing is a rise.
+        for &entry in Entry::ALL {
+            let both = sources.iter().zip(&snapshot.ledger.sources);
+            let values = both.map(|(source, counts)| (&*source.name, counts[entry] as f64));
+            table.set_each("source", entry.name(), values);
         }
     }
 }
@@ -498,6 +529,15 @@ fn counts(sources: &[api::SourceState]) -> api::SourceCounts {
     }
 }
 
+/// Whether a fault is for a disk that is full, or whose owner may have no more of it: the system's
+/// words are in its reason.
+fn is_full(reason: &str) -> bool {
+    [libc::ENOSPC, libc::EDQUOT].into_iter().any(|number| {
+        let words = std::io::Error::from_raw_os_error(number).to_string();
+        reason.contains(&words)
+    })
+}
+
 /// Worst first.
 fn rank(source: &api::SourceState) -> u32 {
     match (source.status.as_str(), source.required) {
@@ -527,3 +567,6 @@ fn stage_of(queue: &str) -> &'static str {
         _ => "write",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,6 +95,17 @@ macro_rules! counters {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         pub struct Counts { $($(#[doc = $doc])* pub $name: u64,)* }
 
+        impl Counts {
+            /// All names, in order, and what they count.
+            pub const NAMES: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), concat!($($doc),*)),)*];
+
+            /// Names and counts, in order.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+
         impl Counters {
             pub(crate) fn read(&self) -> Counts {
                 Counts { $($name: self.$name.load(Relaxed),)* }

@@ -16,7 +16,7 @@ use serde::{Serialize, Serializer};
 
 use crate::error::StorageError;
 use crate::open::RunFile;
-use crate::run::Run;
+use crate::run::{Run, what_is_read_is_durable};
 use crate::verify::{Problem, frames_missing, holes, of_folder, problem_in, under_way_bytes};
 
 /// What an audit comes to.
@@ -160,10 +160,7 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
         }));
     }
     problems.extend(channels.problems(run));
-    for source in &mut ledger.sources {
-        // What can be read back is on the disk.
-        source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
-    }
+    what_is_read_is_durable(&mut ledger);
     (ledger, problems)
 }
 
@@ -177,7 +174,7 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
 /// If the last file's total or checkpoint cannot be read.
 pub fn books_so_far(run: &Run, frames_max: usize) -> Result<Option<Ledger>, StorageError> {
     if let Some(recorded) = run.recorded_ledger()? {
-        return Ok(Some(recorded.clone()));
+        return Ok(Some(recorded));
     }
     let files = run.run_files();
     let Some(last) = files.last().filter(|file| !file.reader.closed()) else { return Ok(None) };
@@ -251,7 +248,7 @@ impl ChannelBytes {
 /// If the ledger in the last file's TOC cannot be read. Damage elsewhere is part of the report.
 pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
     let (recomputed, problems) = recompute(run);
-    let recorded = run.recorded_ledger()?.cloned();
+    let recorded = run.recorded_ledger()?;
     let closing = closing(run);
     let sources: Vec<String> = run.sources().iter().map(|source| source.name.clone()).collect();
     let differences = match &recorded {
@@ -316,8 +313,10 @@ fn differences(names: &[String], recorded: &Ledger, recomputed: &Ledger) -> Vec<
     for (name, (recorded, recomputed)) in names.iter().zip(pairs) {
         for &entry in Entry::ALL {
             let (then, now) = (recorded[entry], recomputed[entry]);
-            // The TOC is written before the last sync, so that it may say fewer are durable.
-            let fits = if entry == Entry::FragmentsDurable { then <= now } else { then == now };
+            // What is durable follows what is recorded, which is named by itself; or the TOC was
+            // written before the last sync, and says fewer.
+            let follows = then == recorded[Entry::FragmentsRecorded] || then <= now;
+            let fits = if entry == Entry::FragmentsDurable { follows } else { then == now };
             if !fits {
                 let (source, entry) = (name.clone(), entry.name());
                 found.push(Difference { source, entry, recorded: then, recomputed: now });

@@ -10,7 +10,7 @@ use catchment_frame::{
     SourceInfo, TocFlags,
 };
 use catchment_model::limits::COLUMN_BYTES_MAX;
-use catchment_model::{Ledger, SourceId};
+use catchment_model::{Entry, Ledger, SourceId};
 
 use crate::cache::{Cache, Cached};
 use crate::channels;
@@ -204,14 +204,22 @@ impl Run {
     /// The ledger's total as the last file's TOC says it; `None` if that file is not closed, or
     /// counts itself alone. [`crate::recompute`] gives the books in any case.
     ///
+    /// A TOC is written before the sync that makes its file durable, and cannot count what that sync
+    /// covers. Where the run was ended in order and every file is closed, `fragments_durable` is
+    /// therefore `fragments_recorded`, as in [`crate::recompute`].
+    ///
     /// # Errors
     /// If it cannot be read.
-    pub fn recorded_ledger(&self) -> Result<Option<&Ledger>, StorageError> {
+    pub fn recorded_ledger(&self) -> Result<Option<Ledger>, StorageError> {
         let last = self.last();
         if last.reader.flags().is_none_or(|flags| flags.ledger_of_file) {
             return Ok(None);
         }
-        last.reader.ledger().map_err(|error| last.error(error))
+        let mut ledger = last.reader.ledger().map_err(|error| last.error(error))?.cloned();
+        if let Some(ledger) = ledger.as_mut().filter(|_| self.ended() && self.closed()) {
+            what_is_read_is_durable(ledger);
+        }
+        Ok(ledger)
     }
 
     /// The frames that hold events, in order.
@@ -551,6 +559,13 @@ impl std::fmt::Debug for Run {
             .field("files", &self.files.len())
             .field("frames", &self.frames.len())
             .finish_non_exhaustive()
+    }
+}
+
+/// What can be read back from closed files is on the disk.
+pub(crate) fn what_is_read_is_durable(ledger: &mut Ledger) {
+    for source in &mut ledger.sources {
+        source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
     }
 }
 

@@ -238,6 +238,26 @@ fn repair_names_a_frame_that_was_under_way_and_calls_it_no_damage() {
 }
 
 #[test]
+fn all_that_an_ended_run_recorded_is_durable_whatever_its_toc_could_know() {
+    let unsynced = |ledger: &mut Ledger| {
+        ledger.sources.iter_mut().for_each(|source| source[Entry::FragmentsDurable] -= 1);
+    };
+    let made = with_total(&Recipe::default(), unsynced);
+    let run = Run::open(made.path()).expect("opens");
+    let recorded = run.recorded_ledger().expect("reads").expect("is closed");
+    let total = recorded.total();
+    assert_eq!(total[Entry::FragmentsDurable], total[Entry::FragmentsRecorded]);
+    assert_eq!(recorded, recompute(&run).0);
+    assert_eq!(books_so_far(&run, 0).expect("reads").as_ref(), Some(&recorded));
+    assert_eq!(audited(&made).recorded, Some(recorded));
+    // A run that goes on in another file has only what was synced when this one was closed.
+    let first = Run::open(&made.files[0]).expect("opens");
+    let then = first.recorded_ledger().expect("reads").expect("is closed");
+    let said = first.files().next().expect("a file").flags.expect("a TOC");
+    assert!(!said.run_ended && then.total()[Entry::FragmentsDurable] > 0);
+}
+
+#[test]
 fn one_file_of_several_is_not_held_to_the_total() {
     let made = Recipe { in_flight: 2, ..Recipe::default() }.make();
     for file in &made.files {
@@ -270,7 +290,7 @@ fn repair_closes_the_open_file_and_leaves_the_others_alone() {
     assert!(run.closed() && !run.ended());
     assert!(verify(&run, |_| ()).is_intact());
     // The total of the whole run, although only its last file was repaired.
-    assert_eq!(run.recorded_ledger().expect("reads"), Some(&recompute(&run).0));
+    assert_eq!(run.recorded_ledger().expect("reads"), Some(recompute(&run).0));
     let audited = audit(&run).expect("audits");
     // What was in flight when the recorder was killed is lost now.
     assert_eq!((audited.verdict, audited.closing), (Verdict::DataLost, Closing::Repaired));

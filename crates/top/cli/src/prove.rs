@@ -133,7 +133,7 @@ pub(crate) fn prove(
     anyhow::ensure!(!stop.asked(), "stopped while reading back: nothing is proved");
     let parts = parts.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut proof = conclude(parts, recording, sent, emulator);
-    let books = [run.recorded_ledger()?, Some(&recording.summary.last.ledger)].map(at_close);
+    let books = [run.recorded_ledger()?, Some(recording.summary.last.ledger.clone())].map(at_close);
     if books[0] != books[1] {
         proof.problem(|| "the ledger in the file is not the one that the recorder had".into());
     }
@@ -142,8 +142,8 @@ pub(crate) fn prove(
 }
 
 /// A ledger without what a file cannot yet know when its end is written.
-fn at_close(ledger: Option<&Ledger>) -> Option<Ledger> {
-    let mut ledger = ledger?.clone();
+fn at_close(ledger: Option<Ledger>) -> Option<Ledger> {
+    let mut ledger = ledger?;
     ledger.sources.iter_mut().for_each(|source| source[Entry::FragmentsDurable] = 0);
     Some(ledger)
 }

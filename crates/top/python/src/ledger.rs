@@ -194,7 +194,7 @@ impl Counts {
 /// The books of a run: the recorder's own total, or what the frames give where there is none.
 pub(crate) fn of_run(py: Python<'_>, run: &catchment_storage::Run) -> PyResult<RunLedger> {
     let names = run.sources().iter().map(|source| source.name.clone()).collect();
-    let recorded = py.detach(|| run.recorded_ledger().map(|ledger| ledger.cloned()));
+    let recorded = py.detach(|| run.recorded_ledger());
     if let Some(ledger) = recorded.map_err(crate::errors::python_error)? {
         return Ok(RunLedger::new(names, ledger, false));
     }

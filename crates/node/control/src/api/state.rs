@@ -150,7 +150,8 @@ pub struct Disk {
     pub free_bytes: Option<u64>,
     /// How large it is.
     pub total_bytes: Option<u64>,
-    /// How long that lasts at the present rate; null where nothing is written.
+    /// How long that lasts at the rate at which the run last wrote; 0 in fault for a full disk, null
+    /// before anything was written.
     pub hours_left: Option<f64>,
 }
 

@@ -13,6 +13,7 @@ use catchment_recorder::State as RecorderState;
 use crate::api;
 use crate::desk::{Desk, View};
 use crate::time::now_ns;
+use crate::watching::quantities::known_quantities;
 
 /// A metric.
 struct Metric {
@@ -124,7 +125,8 @@ const METRICS: &[Metric] = metrics! {
         |_, view, out| if let Some(bytes) = view.state.disk.free_bytes {
             out.put(&[], bytes as f64);
         };
-    "catchment_disk_left_seconds", "gauge", "", "How long that lasts at the present rate.",
+    "catchment_disk_left_seconds", "gauge", "",
+        "How long that lasts at the rate at which the run last wrote; 0 in fault for a full disk.",
         |_, view, out| if let Some(hours) = view.state.disk.hours_left {
             out.put(&[], hours * 3_600.0);
         };
@@ -238,6 +240,12 @@ pub fn document() -> String {
     for &entry in Entry::ALL {
         let (all, one) = (ledger_name(entry, ""), ledger_name(entry, "source_"));
         writeln!(text, "| {} | `{all}` | `{one}` |", entry.name()).ok();
+    }
+    text += "\n## Quantities of alarms\n\nWhat a rule of `[[alarms]]` can look at: `quantity`. `*` is \
+        every source or queue, or the name of one. Counts are\nof this run, and not there without one. \
+        Configurations that name anything else are refused.\n\n| quantity | what |\n| --- | --- |\n";
+    for known in known_quantities() {
+        writeln!(text, "| `{}` | {} |", known.name, known.what).ok();
     }
     text
 }

@@ -140,7 +140,7 @@ fn say_sources(run: &Run, out: &mut Out) -> anyhow::Result<()> {
     let ledger = run.recorded_ledger()?;
     for (place, source) in run.sources().iter().enumerate() {
         let stored = run.stored_payload(place)?.unwrap_or_default();
-        let counts = ledger.and_then(|ledger| ledger.sources.get(source.id as usize));
+        let counts = ledger.as_ref().and_then(|ledger| ledger.sources.get(source.id as usize));
         let recorded = counts.map(|counts| counts[catchment_model::Entry::FragmentsRecorded]);
         table.row([
             source.name.clone(),
@@ -291,7 +291,7 @@ fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
                     "codecs": stored.codings,
                 })
             });
-            let counts = ledger.and_then(|ledger| ledger.sources.get(source.id as usize));
+            let counts = ledger.as_ref().and_then(|ledger| ledger.sources.get(source.id as usize));
             Ok(json!({
                 "name": source.name, "group": source.group, "protocol": source.protocol,
                 "required": source.required, "ledger": counts.map(entries), "stored": stored,
@@ -333,7 +333,7 @@ fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
         "sources": sources?,
         "channels": channels?,
         "channel_frames": run.channel_frames().len(),
-        "books": ledger.map(|ledger| Books { judged: run.ended(), ..Books::of(ledger) }),
+        "books": ledger.as_ref().map(|ledger| Books { judged: run.ended(), ..Books::of(ledger) }),
         "problems": run.problems().iter().map(ToString::to_string).collect::<Vec<_>>(),
         "verified": verified,
     }))

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use catchment_control::{
     Action, Condition, LogFormat, LogLevel, Quantity, Rule, Settings, Severity, Start, Tls, What,
+    known_quantities,
 };
+use catchment_recorder::RecorderConfig;
 
-use super::locate::{ConfigFileError, Located};
+use super::locate::{ConfigFileError, Located, near_matches};
 use super::low::{Address, Low, Time};
 
 /// `[control]`.
@@ -220,11 +222,17 @@ pub(super) fn actions(located: &Located<'_>, low: &Low) -> Result<Vec<Action>, C
 }
 
 /// `[[alarms]]`.
-pub(super) fn rules(located: &Located<'_>, low: &Low) -> Result<Vec<Rule>, ConfigFileError> {
+pub(super) fn rules(
+    located: &Located<'_>,
+    low: &Low,
+    recorder: &RecorderConfig,
+) -> Result<Vec<Rule>, ConfigFileError> {
+    let known = known_quantities();
+    let known: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
     let rules = low.alarms.iter().enumerate().map(|(index, alarm)| {
         let at = |message: String| located.error(&format!("alarms[{index}]"), message);
-        let quantity = Quantity::new(alarm.quantity.clone());
-        let quantity = quantity.map_err(|error| at(error.to_string()))?;
+        let quantity = quantity(&alarm.quantity, &known, recorder)
+            .map_err(|message| located.error(&format!("alarms[{index}].quantity"), message))?;
         let condition = condition(alarm).map_err(at)?;
         let ns = |time: Option<Time>| time.map_or(0, |Time(ns)| ns);
         if let Some(action) = alarm.actions.iter().find(|name| {
@@ -256,6 +264,29 @@ pub(super) fn rules(located: &Located<'_>, low: &Low) -> Result<Vec<Rule>, Confi
         Ok(_) => Ok(rules),
         Err(error) => Err(located.error("alarms", error.to_string())),
     }
+}
+
+/// A quantity that a node reads, of a source one that there is: a rule about another would be silent
+/// for ever.
+fn quantity(text: &str, known: &[&str], recorder: &RecorderConfig) -> Result<Quantity, String> {
+    let quantity = Quantity::new(text).map_err(|error| error.to_string())?;
+    let (kind, thing) = (quantity.kind(), quantity.thing());
+    let hint = |got: &str, names: &[&str]| match near_matches(got, names) {
+        near if near.is_empty() => String::new(),
+        near => format!("; did you mean {}?", near.join(" or ")),
+    };
+    if !known.contains(&kind.as_str()) {
+        let hint = hint(&kind, known);
+        return Err(format!("unknown quantity {text:?}{hint} (all are in docs/metrics.md)"));
+    }
+    let sources = recorder.sources.iter().map(|source| source.name.as_str());
+    let links = recorder.links.iter().map(|link| link.name.as_str());
+    let names: Vec<&str> = sources.chain(links).collect();
+    if kind.starts_with("source.*.") && !thing.is_empty() && !names.contains(&thing) {
+        let hint = hint(thing, &names);
+        return Err(format!("expected a source of this file or *, got {thing:?}{hint}"));
+    }
+    Ok(quantity)
 }
 
 fn condition(alarm: &AlarmLow) -> Result<Condition, String> {
@@ -317,16 +348,40 @@ mod tests {
     }
 
     #[test]
+    fn alarms_on_what_no_node_reads_are_refused_with_what_was_meant() {
+        let check = |quantity: &str| {
+            let alarm = format!("[[alarms]]\nname = \"x\"\nquantity = \"{quantity}\"\nabove = 1\n");
+            check(Path::new("x.toml"), &format!("{alarm}{SOURCE}"))
+        };
+        for known in known_quantities() {
+            check(&known.name).unwrap();
+            check(&known.name.replace('*', "a")).unwrap();
+        }
+        for (quantity, expected) in [
+            ("eventz_per_sekond", "did you mean events_per_second"),
+            ("events_incomplet", "did you mean events_incomplete"),
+            ("hours_left", "did you mean disk.hours_left"),
+            ("source.a.loss_per_secnd", "did you mean source.*.loss_per_second"),
+            ("source.b.loss_per_second", "expected a source of this file or *, got \"b\""),
+            ("disk.x.hours_left", "unknown quantity"),
+        ] {
+            let error = check(quantity).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+            assert_eq!(error.place, Some((3, 12)), "{error}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_said_with_its_place() {
         for (text, expected) in [
             ("[control]\nlissten = \"127.0.0.1:1\"\n", "did you mean listen"),
             ("[control]\nnames = [\"a:1\"]\n", "names of hosts"),
             ("[control]\ndrain = \"2 h\"\n", "at most an hour"),
-            ("[[alarms]]\nname = \"x\"\nquantity = \"a\"\n", "exactly one of"),
-            ("[[alarms]]\nname = \"x\"\nquantity = \"a\"\nabove = 1\nclear_at = 2\n", "clear"),
+            ("[[alarms]]\nname = \"x\"\nquantity = \"fault\"\n", "exactly one of"),
+            ("[[alarms]]\nname = \"x\"\nquantity = \"fault\"\nabove = 1\nclear_at = 2\n", "clear"),
             ("[[alarms]]\nname = \"x\"\nquantity = \"a.\"\nabove = 1\n", "no quantity"),
             (
-                "[[alarms]]\nname = \"x\"\nquantity = \"a\"\nabove = 1\nactions = [\"b\"]\n",
+                "[[alarms]]\nname = \"x\"\nquantity = \"fault\"\nabove = 1\nactions = [\"b\"]\n",
                 "[[actions]]",
             ),
             ("[[actions]]\nname = \"x\"\n", "either command"),

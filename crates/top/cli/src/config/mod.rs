@@ -88,7 +88,7 @@ pub(crate) fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     };
     let actions = control::actions(&located, &low)?;
     let control = control::control(&located, &low, &actions)?;
-    let rules = control::rules(&located, &low)?;
+    let rules = control::rules(&located, &low, &recorder)?;
     let number = low.run.number;
     Ok(High { recorder, number, emulator, link_emulator, actions, control, rules })
 }

@@ -1,0 +1,57 @@
+//! What rules of alarms can look at: one table for those who check rules, for the page that documents
+//! them, and for the test that holds what is read to it.
+
+use catchment_model::Entry;
+use catchment_recorder::Counts;
+
+/// A quantity that rules can look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownQuantity {
+    /// Its name; of one thing of many with `*` for the thing: `source.*.loss_per_second`.
+    pub name: String,
+    /// What it is.
+    pub what: String,
+}
+
+const NODE: [(&str, &str); 11] = [
+    ("events_per_second", "Events that were built, or slices where there are no events."),
+    ("packets_per_second", "Packets that came."),
+    ("bytes_per_second", "Bytes of packets that came."),
+    ("bytes_written_per_second", "Bytes that were written to files."),
+    ("loss_per_second", "What was lost, of all sources."),
+    ("dead_time", "The share of the last 10 s in which data were discarded or paused."),
+    ("disk.free_bytes", "What can still be written to the runs' folder."),
+    ("disk.hours_left", "How long that lasts as the run last wrote; 0 in fault for a full disk."),
+    ("clock.offset_seconds", "How far the clock is off; not there where nobody keeps it."),
+    ("rows_recorded", "Events and slices in frames that were written."),
+    ("fault", "1 while files cannot be written, otherwise 0."),
+];
+
+const QUEUE: [(&str, &str); 1] = [("fill", "How full a queue or pool is, 0 to 1.")];
+
+const SOURCE: [(&str, &str); 5] = [
+    ("last_packet_seconds", "The age of the last packet; of required sources."),
+    ("fill", "How full the receive buffer in the kernel is, 0 to 1."),
+    ("packets_per_second", "Packets that came."),
+    ("bytes_per_second", "Bytes of packets that came."),
+    ("loss_per_second", "What was lost."),
+];
+
+/// All quantities that rules can look at.
+pub fn known_quantities() -> Vec<KnownQuantity> {
+    let mut all = Vec::new();
+    let mut put = |name: String, what: &str| {
+        all.push(KnownQuantity { name, what: what.trim().to_owned() });
+    };
+    NODE.iter().for_each(|(name, what)| put((*name).into(), what));
+    Counts::NAMES.iter().for_each(|(name, what)| put((*name).into(), what));
+    for entry in Entry::ALL {
+        put(entry.name().into(), "This entry of the ledger, of all sources.");
+    }
+    QUEUE.iter().for_each(|(name, what)| put(format!("queue.*.{name}"), what));
+    SOURCE.iter().for_each(|(name, what)| put(format!("source.*.{name}"), what));
+    for entry in Entry::ALL {
+        put(format!("source.*.{}", entry.name()), "This entry of the source's ledger.");
+    }
+    all
+}
