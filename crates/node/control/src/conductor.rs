@@ -385,8 +385,11 @@ impl Conductor {
                 // What could not be done leaves nothing behind.
                 self.take_up(configuration, version, text);
             }
-            if result.status == Status::Failed && result.request.as_str().starts_with(FIRST) {
-                // The run that the program was started for.
+            let ending =
+                self.control.under_way().is_some_and(|one| one.command == Command::Shutdown);
+            let first = result.request.as_str().starts_with(FIRST);
+            if result.status == Status::Failed && first && !ending {
+                // The run that the program was started for, and nobody wanted it to end before it began.
                 self.devices.shown.faults.store(true, Relaxed);
             }
             match result.command {
