@@ -150,7 +150,7 @@ impl Desk {
 
     /// Writes to the audit log.
     pub(crate) fn note(&self, who: &Who, what: impl Into<String>, result: impl Into<String>) {
-        self.audit.write(&api::AuditLine { what: what.into(), result: result.into(), ..line(who) });
+        self.audit.write(api::AuditLine { what: what.into(), result: result.into(), ..line(who) });
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use catchment_recorder::{Recorder, RunSummary};
 use catchment_run::{Control, DeviceError, Schema};
@@ -38,6 +39,8 @@ use crate::web::{Server, bind};
 
 /// Commands and the like that wait for the control thread.
 const ASKS_MAX: usize = 1_000;
+/// How long the end waits for the last lines of the audit log.
+const AUDIT_WAIT: Duration = Duration::from_secs(2);
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -308,13 +311,15 @@ impl Node {
 
     fn end(&mut self) {
         self.shutdown();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
+        let Some(thread) = self.thread.take() else { return };
+        if thread.join().is_err() {
             tracing::error!("the control thread failed");
             self.shown.faults.store(true, Relaxed);
         }
         self.server = None;
+        if !self.desk.audit.flush(AUDIT_WAIT) {
+            tracing::error!("the last lines of the audit log are not written");
+        }
     }
 
     fn start_first(&self) {
@@ -345,7 +350,7 @@ impl Drop for Node {
     }
 }
 
-fn signal() -> Who {
+pub(crate) fn signal() -> Who {
     Who { name: "signal".into(), role: Role::Admin, from: "this machine".into(), session: None }
 }
 

@@ -272,6 +272,67 @@ fn who_did_what_is_in_the_audit_log() {
     assert!(last["from"].as_str().unwrap().starts_with("127.0.0.1:"));
 }
 
+/// What the audit log says, oldest first: who, what, and what came of it.
+fn audited(admin: &Client) -> Vec<[String; 3]> {
+    let lines = admin.get("/api/v1/audit").json();
+    let text = |line: &Value, key: &str| line[key].as_str().unwrap().to_owned();
+    let lines = lines["lines"].as_array().unwrap().iter();
+    lines.map(|line| ["who", "what", "result"].map(|key| text(line, key))).collect()
+}
+
+#[test]
+fn a_command_is_in_the_audit_log_though_whoever_asked_goes_away() {
+    let (test, tokens) = Test::with_tokens();
+    let admin = test.client().token(&tokens[2]);
+    let body = json!({ "request": "gone", "command": "start" }).to_string();
+    let head = format!(
+        "POST /api/v1/commands HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        tokens[1],
+        body.len()
+    );
+    let mut client = TcpStream::connect(test.node().address()).unwrap();
+    client.write_all(head.as_bytes()).unwrap();
+    admin.until(|state| state["state"] == "recording");
+    drop(client);
+    let own = |lines: &[[String; 3]]| -> Vec<String> {
+        let own = lines.iter().filter(|[who, what, _]| who == "o" && what == "start");
+        own.map(|[_, _, result]| result.clone()).collect()
+    };
+    admin.until_of("/api/v1/commands/gone", |result| result["status"] == "done");
+    assert_eq!(own(&audited(&admin)), ["asked", "done"]);
+}
+
+#[test]
+fn what_is_refused_to_people_who_are_known_is_in_the_audit_log() {
+    let (test, tokens) = Test::with_tokens();
+    let (viewer, operator) = (test.client().token(&tokens[0]), test.client().token(&tokens[1]));
+    assert_eq!(viewer.command("1", "start").status, 403);
+    assert_eq!(operator.command("2", "shutdown").status, 403);
+    let lines = audited(&test.client().token(&tokens[2]));
+    let has = |who: &str, what: &str| {
+        let mut lines = lines.iter();
+        lines.any(|[one, other, result]| {
+            one == who && other == what && result.contains("expected the role")
+        })
+    };
+    assert!(has("v", "POST /api/v1/commands"), "{lines:?}");
+    assert!(has("o", "shutdown"), "{lines:?}");
+}
+
+#[test]
+fn an_end_by_signal_is_in_the_audit_log() {
+    let mut test = Test::start();
+    test.client().command("1", "start");
+    test.node.take().unwrap().wait();
+    let log = own_folder(test.folder.path()).join("audit.jsonl");
+    let text = std::fs::read_to_string(log).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ends = lines.iter().filter(|line| line["who"] == "signal" && line["what"] == "shutdown");
+    let results: Vec<&Value> = ends.map(|line| &line["result"]).collect();
+    assert_eq!(results, ["asked", "done"], "{text}");
+}
+
 #[test]
 fn a_client_that_says_nothing_or_nonsense_holds_up_nobody() {
     let test = Test::start();

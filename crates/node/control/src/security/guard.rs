@@ -15,6 +15,9 @@ use super::sessions::COOKIE;
 use crate::desk::Desk;
 use crate::problem::Problem;
 
+/// How much of a refused request's path the audit log shows.
+const NOTED_MAX: usize = 200;
+
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
@@ -35,10 +38,21 @@ pub(crate) async fn guard(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match admit(&desk, &mut request) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
+    if let Err(problem) = admit(&desk, &mut request) {
+        return problem.into_response();
     }
+    if !changes(&request) {
+        return next.run(request).await;
+    }
+    // What was begun is done, and noted, also when the client goes away meanwhile.
+    match tokio::spawn(next.run(request)).await {
+        Ok(response) => response,
+        Err(error) => Problem::internal(format_args!("it failed: {error}")).into_response(),
+    }
+}
+
+fn changes(request: &Request) -> bool {
+    !matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
 fn admit(desk: &Desk, request: &mut Request) -> Result<(), Problem> {
@@ -50,7 +64,6 @@ fn admit(desk: &Desk, request: &mut Request) -> Result<(), Problem> {
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
     }
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
     let Some(needed) = path.and_then(|path| access(request.method(), &path)) else {
         // No such route or method: the router says so.
         return Ok(());
@@ -60,29 +73,34 @@ fn admit(desk: &Desk, request: &mut Request) -> Result<(), Problem> {
         let Some(who) = &who else {
             return Err(Problem::new(StatusCode::UNAUTHORIZED, "expected a token or a session"));
         };
-        if desk.watched && role > Role::Viewer {
-            let detail = "this node is only looked at: whoever started the recorder ends it";
-            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
-        }
-        if who.role < role {
-            let detail = format!(
-                "expected the role {}, got {} ({})",
-                role.name(),
-                who.role.name(),
-                who.name
-            );
-            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
-        }
-        if let Some((_, csrf)) = who.session.as_ref().filter(|_| changes) {
-            let sent = request.headers().get("x-catchment-csrf").map(|value| value.as_bytes());
-            if sent != Some(csrf.as_bytes()) {
-                let detail = "expected the session's csrf in the header X-Catchment-CSRF";
-                return Err(Problem::new(StatusCode::FORBIDDEN, detail));
-            }
+        if let Err(problem) = permit(desk, who, role, request) {
+            let what = format!("{} {}", request.method(), request.uri().path());
+            let what: String = what.chars().take(NOTED_MAX).collect();
+            desk.note(who, what, format!("refused: {}", problem.detail));
+            return Err(problem);
         }
     }
     if let Some(who) = who {
         request.extensions_mut().insert(who);
+    }
+    Ok(())
+}
+
+/// Whether somebody who is known may do that.
+fn permit(desk: &Desk, who: &Who, role: Role, request: &Request) -> Result<(), Problem> {
+    let forbidden = |detail: &str| Err(Problem::new(StatusCode::FORBIDDEN, detail));
+    if desk.watched && role > Role::Viewer {
+        return forbidden("this node is only looked at: whoever started the recorder ends it");
+    }
+    if who.role < role {
+        let (expected, got) = (role.name(), who.role.name());
+        return forbidden(&format!("expected the role {expected}, got {got} ({})", who.name));
+    }
+    if let Some((_, csrf)) = who.session.as_ref().filter(|_| changes(request)) {
+        let sent = request.headers().get("x-catchment-csrf").map(|value| value.as_bytes());
+        if sent != Some(csrf.as_bytes()) {
+            return forbidden("expected the session's csrf in the header X-Catchment-CSRF");
+        }
     }
     Ok(())
 }

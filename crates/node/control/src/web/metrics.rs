@@ -154,6 +154,9 @@ const METRICS: &[Metric] = metrics! {
         |desk, _, out| out.put(&[], desk.counts.streams.load(Relaxed) as f64);
     "catchment_tokens_refused_total", "counter", "", "Tokens that were not known, or were revoked.",
         |desk, _, out| out.put(&[], desk.counts.refused_tokens.load(Relaxed) as f64);
+    "catchment_audit_lines_lost_total", "counter", "",
+        "Lines of the audit log that could not be written.",
+        |desk, _, out| out.put(&[], desk.audit.lost() as f64);
     "catchment_log_lines_total", "counter", "", "Lines of the log.",
         |desk, _, out| out.put(&[], desk.logs.count() as f64);
 };
