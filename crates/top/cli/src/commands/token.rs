@@ -78,10 +78,12 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Writes to the node's audit log what was done here.
+/// Writes to the node's audit log what was done here. Where there is no node's folder, none is made
+/// for what was refused.
 fn note<T>(folder: &Path, what: String, result: &Result<T, TokenError>) -> anyhow::Result<()> {
     let result = match result {
         Ok(_) => "done".to_owned(),
+        Err(_) if !folder.exists() => return Ok(()),
         Err(error) => format!("refused: {error}"),
     };
     audit_command(folder, what, result).context("it is done, but not in the audit log")
