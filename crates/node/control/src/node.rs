@@ -351,7 +351,13 @@ impl Drop for Node {
 }
 
 pub(crate) fn signal() -> Who {
-    Who { name: "signal".into(), role: Role::Admin, from: "this machine".into(), session: None }
+    Who {
+        name: "signal".into(),
+        role: Role::Admin,
+        from: "this machine".into(),
+        session: None,
+        entry: None,
+    }
 }
 
 fn desk(

@@ -2,12 +2,16 @@
 
 mod support;
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use catchment_control::{NodeError, Settings, Tls, TokenFile, own_folder};
 use serde_json::{Value, json};
 use support::{Client, Fixed, Test, settings, start};
+
+/// Far longer than anything takes on a machine under load.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Every documented operation: method, a path that could be, and who may.
 fn operations() -> Vec<(String, String, String)> {
@@ -79,6 +83,53 @@ fn wrong_and_revoked_tokens_are_refused_and_slowed_down() {
         (0..10).map(|_| client.token("wrong").get("/api/v1/state").status).collect();
     assert!(statuses.starts_with(&[401]) && statuses.ends_with(&[429]), "{statuses:?}");
     assert_eq!(client.token(token).get("/api/v1/state").status, 200, "right ones go on");
+}
+
+/// A stream that was opened with these headers, and whose first event came.
+fn stream(test: &Test, headers: &str) -> BufReader<TcpStream> {
+    let mut stream = TcpStream::connect(test.node().address()).unwrap();
+    let head = "GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+    let head = format!("{head}{headers}\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    while line != "event: state\n" {
+        line.clear();
+        assert!(stream.read_line(&mut line).unwrap() > 0, "the stream ended");
+    }
+    stream
+}
+
+/// Reads a stream to its end.
+fn ends(stream: BufReader<TcpStream>) {
+    let give_up = Instant::now() + PATIENCE;
+    for line in stream.lines() {
+        assert!(Instant::now() < give_up, "the stream goes on: {line:?}");
+    }
+}
+
+#[test]
+fn a_stream_ends_with_what_let_it_in() {
+    let (test, tokens) = Test::with_tokens();
+    let client = test.client();
+    let admin = client.token(&tokens[2]);
+    let by_token = stream(&test, &format!("Authorization: Bearer {}\r\n", tokens[0]));
+    let opened = client.post("/api/v1/session", &json!({ "token": tokens[1] }));
+    let cookie = opened.headers["set-cookie"].to_str().unwrap().to_owned();
+    let cookie = cookie.split(';').next().unwrap();
+    let by_session = stream(&test, &format!("Cookie: {cookie}\r\n"));
+    let csrf = opened.json()["csrf"].as_str().unwrap().to_owned();
+    let page = client.with("Cookie", cookie).with("X-Catchment-CSRF", &csrf);
+    assert_eq!(page.ask("DELETE", "/api/v1/session", None).status, 204);
+    ends(by_session);
+    assert_eq!(admin.ask("DELETE", "/api/v1/tokens/v", None).status, 204);
+    ends(by_token);
+    // Who came without a token goes when there is one.
+    let open = Test::start();
+    let local = stream(&open, "");
+    let made = open.client().post("/api/v1/tokens", &json!({ "name": "a", "role": "admin" }));
+    assert_eq!(made.status, 201, "{}", made.text);
+    ends(local);
 }
 
 #[test]

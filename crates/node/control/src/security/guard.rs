@@ -12,6 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use super::origin;
 use super::roles::{Access, Role, access};
 use super::sessions::COOKIE;
+use super::tokens::TokenEntry;
 use crate::desk::Desk;
 use crate::problem::Problem;
 
@@ -30,6 +31,21 @@ pub(crate) struct Who {
     pub(crate) from: String,
     /// The session's id and CSRF token, where it is a cookie.
     pub(crate) session: Option<(String, String)>,
+    /// Whose token it is; nobody's where there are none.
+    pub(crate) entry: Option<TokenEntry>,
+}
+
+impl Who {
+    /// Whether what let them in would still do so: the session lasts, the token was not revoked, and
+    /// whoever came without one still may.
+    pub(crate) fn stands(&self, desk: &Desk) -> bool {
+        let session = |(id, _): &(String, String)| desk.sessions.find(id).is_some();
+        self.session.as_ref().is_none_or(session)
+            && match &self.entry {
+                Some(entry) => desk.tokens.stands(entry),
+                None => !desk.tokens.any(),
+            }
+    }
 }
 
 /// Lets a request through, or says why not.
@@ -111,22 +127,24 @@ fn identify(desk: &Desk, headers: &HeaderMap, peer: SocketAddr) -> Result<Option
     if let Some(value) = headers.get(header::AUTHORIZATION) {
         let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
         if let Some(entry) = token.and_then(|token| desk.tokens.find(token.trim())) {
-            return Ok(Some(Who { name: entry.name, role: entry.role, from, session: None }));
+            return Ok(Some(known(entry, from, None)));
         }
         return Err(refused(desk, peer));
     }
     if let Some(session) = cookie(headers).and_then(|id| desk.sessions.find(id))
         && desk.tokens.stands(&session.entry)
     {
-        let entry = session.entry;
-        let session = Some((session.id, session.csrf));
-        return Ok(Some(Who { name: entry.name, role: entry.role, from, session }));
+        return Ok(Some(known(session.entry, from, Some((session.id, session.csrf)))));
     }
     if desk.tokens.any() {
         return Ok(None);
     }
     let role = if desk.watched { Role::Viewer } else { Role::Admin };
-    Ok(Some(Who { name: "local".into(), role, from, session: None }))
+    Ok(Some(Who { name: "local".into(), role, from, session: None, entry: None }))
+}
+
+fn known(entry: TokenEntry, from: String, session: Option<(String, String)>) -> Who {
+    Who { name: entry.name.clone(), role: entry.role, from, session, entry: Some(entry) }
 }
 
 /// A token that is none: told, and slowed down.

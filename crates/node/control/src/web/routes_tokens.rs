@@ -54,7 +54,8 @@ pub(super) async fn log_in(
     };
     let (name, role, from) = (entry.name.clone(), entry.role, peer.to_string());
     let session = desk.sessions.open(entry).map_err(Problem::internal)?;
-    desk.note(&Who { name: name.clone(), role, from, session: None }, "log in", "done");
+    let who = Who { name: name.clone(), role, from, session: None, entry: None };
+    desk.note(&who, "log in", "done");
     let secure = if desk.tls { "; Secure" } else { "" };
     let age = LASTS.as_secs();
     let cookie = format!(

@@ -15,6 +15,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::desk::Desk;
 use crate::problem::Problem;
+use crate::security::guard::Who;
 
 /// Streams at a time.
 const STREAMS_MAX: usize = 100;
@@ -39,6 +40,7 @@ impl Streams {
 /// One client's place.
 struct Reader {
     desk: Arc<Desk>,
+    who: Who,
     ticks: Interval,
     count: u64,
     line: u64,
@@ -49,12 +51,13 @@ struct Reader {
 }
 
 /// Updates as server-sent events: `state` every 0.5 s, `sources` every second, `log` and `alarm` when
-/// there are new ones.
+/// there are new ones. It ends with the token or the session that it was opened with.
 #[utoipa::path(get, path = "/api/v1/stream", tag = "node",
     responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub(super) async fn stream(
     Shared(desk): Shared<Arc<Desk>>,
     Extension(streams): Extension<Streams>,
+    Extension(who): Extension<Who>,
 ) -> Result<impl IntoResponse, Problem> {
     let permit = streams
         .free
@@ -68,6 +71,7 @@ pub(super) async fn stream(
     let reader = Reader {
         line: desk.logs.count(),
         desk,
+        who,
         ticks,
         count: 0,
         alarms: None,
@@ -92,7 +96,7 @@ impl Reader {
                 _ = self.ticks.tick() => false,
                 _ = self.stopped.wait_for(|stop| *stop) => true,
             };
-            if stopped {
+            if stopped || !self.who.stands(&self.desk) {
                 return None;
             }
             self.look();
