@@ -269,6 +269,11 @@ fn the_last_token_that_is_revoked_leaves_the_door_closed() {
         assert_eq!(admin.ask("DELETE", &format!("/api/v1/tokens/{name}"), None).status, 204);
     }
     assert_eq!(test.client().get("/api/v1/state").status, 401);
+    // Nor does a new start open it.
+    let mut test = test;
+    test.node.take().unwrap().wait();
+    test.node = Some(start(settings(), Fixed::new(test.folder.path())).unwrap());
+    assert_eq!(test.client().get("/api/v1/state").status, 401);
 }
 
 #[test]

@@ -233,13 +233,17 @@ impl Tokens {
     pub(crate) fn open(file: TokenFile) -> Result<Self, TokenError> {
         let stamp = file.stamp();
         let tokens = file.read()?;
-        let ever = !tokens.is_empty();
+        let ever = stamp.is_some() || !tokens.is_empty();
+        if ever && tokens.is_empty() {
+            let path = file.path.display();
+            tracing::warn!(%path, "all tokens were revoked: nobody comes in until one is added");
+        }
         let known = Mutex::new(Known { tokens, stamp, looked: Instant::now(), ever });
         Ok(Self { file, known })
     }
 
-    /// Whether there are any, or were since the program began: taking the last one away must not make
-    /// everybody an administrator.
+    /// Whether there are any, or ever were: taking the last one away, which leaves a file without any,
+    /// must not make everybody an administrator, nor must starting the program anew.
     pub(crate) fn any(&self) -> bool {
         self.with(|_| ());
         self.lock().ever
@@ -284,7 +288,7 @@ impl Tokens {
                 known.stamp = stamp;
             }
             Ok(tokens) => {
-                known.ever |= !tokens.is_empty();
+                known.ever |= stamp.is_some() || !tokens.is_empty();
                 known.tokens = tokens;
                 known.stamp = stamp;
             }
