@@ -167,6 +167,15 @@ fn pages_of_other_sites_and_rebound_names_get_nothing() {
         let body = json!({ "request": "1", "command": "start" });
         assert_eq!(strange.post("/api/v1/commands", &body).status, status, "{name}: {value}");
     }
+    // A link from elsewhere opens the page; a form from elsewhere changes nothing.
+    for site in ["cross-site", "same-site"] {
+        let link = client.with("Sec-Fetch-Site", site);
+        assert_eq!(link.get("/").status, 200, "{site}");
+        assert_eq!(link.ask("POST", "/api/v1/reload", None).status, 403, "{site}");
+        assert_eq!(link.with("Origin", "null").get("/").status, 403, "{site}");
+    }
+    let own = client.with("Sec-Fetch-Site", "same-origin");
+    assert_eq!(own.ask("POST", "/api/v1/reload", None).status, 200);
     let form = client.with("Content-Type", "text/plain");
     let body = json!({ "request": "1", "command": "start" });
     assert_eq!(form.post("/api/v1/commands", &body).status, 415);

@@ -72,7 +72,7 @@ fn changes(request: &Request) -> bool {
 }
 
 fn admit(desk: &Desk, request: &mut Request) -> Result<(), Problem> {
-    origin::check(request.headers(), &desk.settings.names)?;
+    origin::check(request.method(), request.headers(), &desk.settings.names)?;
     let peer = request.extensions().get::<Peer>().copied();
     let peer = peer.map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |Peer(address)| address);
     if !desk.requests.take(peer.ip(), Instant::now()) {
