@@ -189,7 +189,7 @@ impl Node {
         made.map_err(system(format!("the folder {}", folder.display())))?;
         let tokens = Tokens::open(TokenFile::in_folder(&folder))?;
         protected(&settings, tokens.any())?;
-        let tls = acceptor(&settings.tls, &folder, &settings.names)?;
+        let tls = acceptor(&settings.tls, &folder, &settings.names, settings.listen.ip())?;
         let address = settings.listen;
         let listener = bind(address).map_err(|source| NodeError::Listen { address, source })?;
         let audit = AuditLog::open(&folder).map_err(system("the audit log".into()))?;

@@ -313,6 +313,54 @@ fn a_node_speaks_tls_with_a_certificate_that_it_made() {
     assert!(!answer.starts_with(b"HTTP"));
 }
 
+/// The certificate of a node in that folder, at that address and with these names; and whether it is
+/// trusted there by whoever has its certificate, or the one given.
+fn trusted(
+    folder: &std::path::Path,
+    (listen, at): (&str, &str),
+    names: &[&str],
+    by: Option<&[u8]>,
+) -> (Vec<u8>, bool) {
+    use ureq::tls::{Certificate, RootCerts, TlsConfig};
+    let settings = Settings {
+        listen: format!("{listen}:0").parse().unwrap(),
+        tls: Tls::SelfMade,
+        without_protection: true,
+        names: names.iter().map(ToString::to_string).collect(),
+        ..settings()
+    };
+    let node = start(settings, Fixed::new(folder)).unwrap();
+    let pem = std::fs::read(own_folder(folder).join("tls/certificate.pem")).unwrap();
+    let roots = vec![Certificate::from_pem(by.unwrap_or(&pem)).unwrap()];
+    let roots = RootCerts::Specific(std::sync::Arc::new(roots));
+    let tls = TlsConfig::builder().root_certs(roots).build();
+    let config = ureq::Agent::config_builder().tls_config(tls).build();
+    let url = format!("https://{at}:{}/healthz", node.address().port());
+    let answer = ureq::Agent::new_with_config(config).get(url).call();
+    (pem, answer.is_ok())
+}
+
+#[test]
+fn the_nodes_own_certificate_is_valid_where_it_listens_and_follows_its_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (one, other) = (("127.0.0.1", "127.0.0.1"), ("127.0.0.2", "127.0.0.2"));
+    let (first, fits) = trusted(folder, one, &[], None);
+    assert!(fits);
+    let (second, fits) = trusted(folder, other, &[], Some(&first));
+    assert!(fits && second != first, "another address: another certificate, of the same key");
+    let (named, fits) = trusted(folder, other, &["daq.example"], None);
+    assert!(fits && named != second, "another name: another certificate");
+    let (same, fits) = trusted(folder, ("127.0.0.1", "localhost"), &["daq.example"], None);
+    assert!(fits && same == named, "one that is valid for more stays");
+    // The address by which this machine would go out, if it has one.
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    if socket.connect("192.0.2.1:9").is_ok() {
+        let own = socket.local_addr().unwrap().ip().to_string();
+        assert!(trusted(folder, ("0.0.0.0", &own), &["daq.example"], None).1, "{own}");
+    }
+}
+
 #[test]
 fn one_address_that_asks_too_often_is_slowed_down() {
     let slow = Settings { requests_per_second: 1.0, ..settings() };
