@@ -87,7 +87,8 @@ fn wrong_and_revoked_tokens_are_refused_and_slowed_down() {
 
 /// A stream that was opened with these headers, and whose first event came.
 fn stream(test: &Test, headers: &str) -> BufReader<TcpStream> {
-    let mut stream = TcpStream::connect(test.node().address()).unwrap();
+    let port = test.node().address().port();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let head = "GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
     let head = format!("{head}{headers}\r\n");
     stream.write_all(head.as_bytes()).unwrap();
@@ -444,6 +445,58 @@ fn an_end_by_signal_is_in_the_audit_log() {
     let ends = lines.iter().filter(|line| line["who"] == "signal" && line["what"] == "shutdown");
     let results: Vec<&Value> = ends.map(|line| &line["result"]).collect();
     assert_eq!(results, ["asked", "done"], "{text}");
+}
+
+#[test]
+fn one_address_cannot_take_all_connections_or_streams() {
+    let everywhere = ([0, 0, 0, 0], 0).into();
+    let open = Settings { listen: everywhere, without_protection: true, ..settings() };
+    let test = Test::with(open, |_| ());
+    let port = test.node().address().port();
+    let streams: Vec<_> = (0..16).map(|_| stream(&test, "")).collect();
+    let client = Client::new(&format!("http://127.0.0.1:{port}"));
+    assert_eq!(client.get("/api/v1/stream").status, 429);
+    let silent: Vec<TcpStream> =
+        (0..560).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    // 127.0.0.2 is another address than that of all these.
+    let mut other = from_address("127.0.0.2", port);
+    other
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    other.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let count = |name: &str| {
+        let line = answer.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
+        line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    assert!(count("catchment_http_connections_refused_total") >= 560 - 64, "{answer}");
+    assert_eq!(count("catchment_http_streams_refused_total"), 1);
+    drop((streams, silent));
+}
+
+/// A connection from an address of this machine.
+fn from_address(address: &str, port: u16) -> TcpStream {
+    use std::net::Ipv4Addr;
+    use std::os::fd::FromRawFd as _;
+    let sockaddr = |ip: Ipv4Addr, port: u16| libc::sockaddr_in {
+        sin_family: libc::AF_INET as u16,
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from(ip).to_be() },
+        sin_zero: [0; 8],
+    };
+    let length = size_of::<libc::sockaddr_in>() as u32;
+    let own = sockaddr(address.parse().unwrap(), 0);
+    let node = sockaddr(Ipv4Addr::LOCALHOST, port);
+    // SAFETY: the addresses live as long as the calls, and the socket is nobody else's.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+        assert!(socket >= 0);
+        let stream = TcpStream::from_raw_fd(socket);
+        assert_eq!(libc::bind(socket, (&raw const own).cast(), length), 0);
+        assert_eq!(libc::connect(socket, (&raw const node).cast(), length), 0);
+        stream
+    }
 }
 
 #[test]
