@@ -2,7 +2,7 @@
 // none slips under a finger that meant another.
 import { signal } from "@preact/signals";
 import type { CommandName, CommandResult, LegalCommand, State } from "../api";
-import { ApiError, command, get, reason, uuid } from "../client";
+import { ApiError, command, get, NoAnswer, reason, uuid } from "../client";
 import { duration, join } from "../format";
 import { mayOperate, notice, nowMs, session } from "../store";
 import { Modal } from "./modal";
@@ -54,7 +54,11 @@ async function send(name: CommandName, comment: string, configuration: number | 
   } catch (error) {
     const failed = error instanceof ApiError ? error.problem.result : undefined;
     if (failed) tell(failed);
-    else notice.value = { kind: "failed", text: `${WORDS[name]} was refused: ${reason(error)}` };
+    else {
+      // Without an answer nobody knows whether it was done.
+      const what = error instanceof NoAnswer ? "may or may not be done" : "was refused";
+      notice.value = { kind: "failed", text: `${WORDS[name]} ${what}: ${reason(error)}` };
+    }
   } finally {
     sending.value = null;
   }

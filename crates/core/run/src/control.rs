@@ -223,18 +223,6 @@ impl Control {
         std::mem::take(&mut self.orders)
     }
 
-    /// Ends devices at once if a shutdown is under way (a second SIGTERM). Says whether one is.
-    pub fn hurry(&mut self, now_ns: u64) -> bool {
-        self.tick(now_ns);
-        let shutting_down =
-            self.course.as_ref().is_some_and(|course| course.command() == Command::Shutdown);
-        if shutting_down {
-            self.at_once("the shutdown was hurried");
-            self.advance();
-        }
-        shutting_down
-    }
-
     /// The time at which [`Control::poll`] must be called at the latest.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         let orders = self.devices.iter().filter_map(Device::deadline_ns);

@@ -38,7 +38,6 @@ enum Move {
     Mend(usize),
     /// An order whose time was over is answered.
     Late,
-    Hurry,
 }
 
 fn path(index: usize) -> DevicePath {
@@ -87,7 +86,7 @@ impl World {
         }
         moves
             .extend((0..self.real.len()).flat_map(|index| [Move::Break(index), Move::Mend(index)]));
-        moves.extend([Move::Wait, Move::Late, Move::Hurry]);
+        moves.extend([Move::Wait, Move::Late]);
         moves
     }
 
@@ -127,11 +126,6 @@ impl World {
                     self.control.reply(self.now_ns, &order.path, token, Ok(order.action.target()));
                 assert_eq!(reply, Reply::Late);
                 assert_eq!(self.situation(), before, "a late reply changes nothing");
-            }
-            Move::Hurry => {
-                if !self.control.hurry(self.now_ns) {
-                    return false;
-                }
             }
         }
         self.collect();

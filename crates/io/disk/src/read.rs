@@ -29,6 +29,18 @@ impl ReadFile {
         Ok(Self { file, path: path.to_owned() })
     }
 
+    /// Whether a recorder, or a repair, holds the file: it is locked while it is written. Where locks are
+    /// not supported nobody seems to hold it. The probe shares the lock, so that two do not meet.
+    pub fn is_held(&self) -> bool {
+        match self.file.try_lock_shared() {
+            // What cannot be given back goes with the file.
+            Ok(()) => drop(self.file.unlock()),
+            Err(TryLockError::WouldBlock) => return true,
+            Err(TryLockError::Error(_)) => {}
+        }
+        false
+    }
+
     /// The path it was opened by.
     pub fn path(&self) -> &Path {
         &self.path

@@ -50,8 +50,6 @@ const WAITING_MAX: usize = 1_000;
 pub(crate) struct Signals {
     /// End the run and the node.
     pub(crate) shutdown: AtomicBool,
-    /// At once.
-    pub(crate) hurry: AtomicBool,
     /// It has ended.
     pub(crate) ended: AtomicBool,
 }
@@ -383,9 +381,6 @@ impl Conductor {
                     }
                 }
             }
-        }
-        if self.signals.hurry.load(Relaxed) {
-            self.control.hurry(now_ns);
         }
     }
 

@@ -288,11 +288,6 @@ impl Node {
         self.signals.shutdown.store(true, Relaxed);
     }
 
-    /// Ends all at once, if it is ending.
-    pub fn hurry(&self) {
-        self.signals.hurry.store(true, Relaxed);
-    }
-
     /// Whether it has ended: since somebody said so, by signal or by command.
     pub fn ended(&self) -> bool {
         self.signals.ended.load(Relaxed)

@@ -166,7 +166,9 @@ pub(crate) fn with_emulator(
         rate_wanted.is_none_or(|rate| rate == config.rate_hz)
             && seed.is_none_or(|seed| seed == config.seed)
     };
-    if !checked.emulator.as_ref().is_none_or(said) {
+    let links = checked.link_emulator.as_ref().map(|links| links.seed);
+    let links_said = links.zip(seed).is_none_or(|(got, wanted)| got == wanted);
+    if !checked.emulator.as_ref().is_none_or(said) || !links_said {
         let detail = "this cannot be written into the configuration's text; change the file";
         return Err(Problem::conflict(detail));
     }

@@ -150,7 +150,8 @@ fn emulated_links_are_started_and_ended_with_the_run_and_nothing_of_them_is_lost
         for number in 1..3_u64 {
             let begun = client.command(&format!("start-{number}"), "start").json();
             assert_eq!(begun["status"], "done", "{begun}");
-            while source(&client, "link")["ledger"]["fragments_recorded"].as_u64().is_none() {
+            client.until(|state| state["run"]["number"] == number);
+            while source(&client, "link")["ledger"]["fragments_recorded"].as_u64() < Some(1) {
                 std::thread::yield_now();
             }
             let ended = client.command(&format!("stop-{number}"), "stop").json();

@@ -1,7 +1,6 @@
 //! Finding a run's files and putting them in order.
 
 use std::collections::VecDeque;
-use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -196,11 +195,9 @@ pub(crate) fn is_blank(file: &ReadFile) -> std::io::Result<bool> {
     Ok(block[..filled].iter().all(|&byte| byte == 0))
 }
 
-/// Whether a recorder, or a repair, holds a file: it is locked while it is written. Where locks are
-/// not supported nobody seems to hold it. The probe shares the lock, so that two do not meet.
+/// Whether a recorder, or a repair, holds a file.
 pub(crate) fn is_locked(path: &Path) -> bool {
-    let probe = File::open(path).map(|file| file.try_lock_shared());
-    matches!(probe, Ok(Err(TryLockError::WouldBlock)))
+    ReadFile::open(path).is_ok_and(|file| file.is_held())
 }
 
 /// The file, or why it cannot be part of a run; an error if the system refuses.
@@ -209,22 +206,34 @@ pub(crate) fn open_file(
     bytes_read: &Arc<AtomicU64>,
 ) -> Result<Result<RunFile, FileProblem>, StorageError> {
     let path = path.to_owned();
-    // Before anything is read: what is not held then is not written any more, and is read as it stays.
-    let locked = is_locked(&path);
     let file = Arc::new(ReadFile::open(&path)?);
+    // Before anything is read: what is not held then is not written any more, and is read as it stays.
+    let locked = file.is_held();
     announce_ends(&file);
-    let blank =
-        is_blank(&file).map_err(|source| StorageError::Read { path: path.clone(), source })?;
     // A file that grows is read as far as it goes; in others a hole is searched for what follows.
     let search_bytes_max = if locked { 0 } else { OpenOptions::default().search_bytes_max };
     let options = OpenOptions { search_bytes_max, ..OpenOptions::default() };
-    let counted = Counted::new(Arc::clone(&file), bytes_read);
-    Ok(match FileReader::open_known(counted, &options, Some(&SCHEMAS)) {
-        Ok(reader) => Ok(RunFile { path, reader, file, locked, spans: Mutex::default() }),
+    let read = || {
+        let counted = Counted::new(Arc::clone(&file), bytes_read);
+        FileReader::open_known(counted, &options, Some(&SCHEMAS))
+    };
+    let opened = read().or_else(|error| match is_blank(&file) {
         // A blank beginning alone is no verdict: a damaged header is read from the TOC's copy.
-        Err(_) if blank => Err(FileProblem::Blank { path, locked }),
-        Err(error) => Err(FileProblem::Unreadable { path, error }),
-    })
+        Ok(true) => Err(Ok(FileProblem::Blank { path: path.clone(), locked })),
+        // It may have been begun since.
+        Ok(false) if locked => read().map_err(|error| Ok(unreadable(&path, error))),
+        Ok(false) => Err(Ok(unreadable(&path, error))),
+        Err(source) => Err(Err(StorageError::Read { path: path.clone(), source })),
+    });
+    match opened {
+        Ok(reader) => Ok(Ok(RunFile { path, reader, file, locked, spans: Mutex::default() })),
+        Err(Ok(problem)) => Ok(Err(problem)),
+        Err(Err(error)) => Err(error),
+    }
+}
+
+fn unreadable(path: &Path, error: FrameError) -> FileProblem {
+    FileProblem::Unreadable { path: path.to_owned(), error }
 }
 
 /// Announces what opening a file reads, unless it is in the page cache: the schema stands at the

@@ -186,7 +186,7 @@ fn everything_acknowledged_before_a_kill_is_read_back_as_it_was_sent() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let (mut child, mut lines) =
-        started(folder, &["demo", "--seconds", "600", "--rate", "500"], "recording");
+        started(folder, &["demo", "--seconds", "120", "--rate", "100"], "recording");
     // Until the recorder says that frames are on disk.
     let mut line = String::new();
     let mut acknowledged = 0;

@@ -60,20 +60,30 @@ impl Configure for Fixed {
         &self,
         text: &str,
         rate_hz: Option<f64>,
-        _: Option<u64>,
+        seed: Option<u64>,
     ) -> Result<String, String> {
-        Ok(rate_hz.map_or(text.to_owned(), |rate| format!("rate = {rate}")))
+        let rate = rate_hz.map(|rate| ("rate", rate.to_string()));
+        let seed = seed.map(|seed| ("seed", seed.to_string()));
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        for (key, value) in rate.into_iter().chain(seed) {
+            lines.retain(|line| !line.starts_with(key));
+            lines.push(format!("{key} = {value}"));
+        }
+        Ok(lines.join("\n"))
     }
 
     fn check(&self, text: &str) -> Result<Configuration, ConfigurationFault> {
         let fault = |message: &str, place| ConfigurationFault { message: message.into(), place };
-        let mut rate = 200.0;
+        let (mut rate, mut seed) = (200.0, 1);
         for (line, words) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
             let place = Some((line + 1, 1));
             match words.split_once(" = ") {
                 Some(("rate", value)) => {
                     let parsed = value.parse::<f64>().ok().filter(|rate| *rate > 0.0);
                     rate = parsed.ok_or_else(|| fault("expected a rate above 0", place))?;
+                }
+                Some(("seed", value)) => {
+                    seed = value.parse().map_err(|_| fault("expected a seed", place))?;
                 }
                 _ => return Err(fault("unknown key", place)),
             }
@@ -105,6 +115,7 @@ impl Configure for Fixed {
         let mut emulator = EmulatorConfig {
             sources: emulated.collect(),
             rate_hz: Some(rate),
+            seed,
             ..EmulatorConfig::default()
         };
         emulator.water_mark_bytes = 0;
@@ -115,6 +126,7 @@ impl Configure for Fixed {
         let link_emulator = (!channels.is_empty()).then(|| LinkEmulatorConfig {
             channels,
             links,
+            seed,
             ..LinkEmulatorConfig::default()
         });
         let (number, rules, control) = (None, self.rules.clone(), String::new());

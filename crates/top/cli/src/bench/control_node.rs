@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -73,6 +74,8 @@ impl Node {
             .args(["run", "--listen", "127.0.0.1:0", "--manual"])
             .arg(&path)
             .stdin(Stdio::null())
+            // A Ctrl-C is for the bench, which ends the node.
+            .process_group(0)
             .stdout(Stdio::piped())
             .stderr(File::create(&log)?)
             .spawn()

@@ -39,17 +39,16 @@ impl Configure for File {
         rate_hz: Option<f64>,
         seed: Option<u64>,
     ) -> Result<String, String> {
-        let rate = rate_hz.map(|rate| match rate {
-            0.0 => "\"max\"".to_owned(),
-            rate => format!("\"{rate} Hz\""),
-        });
-        let values = [("rate", rate), ("seed", seed.map(|seed| seed.to_string()))];
-        values
-            .into_iter()
-            .filter_map(|(key, value)| Some((key, value?)))
-            .try_fold(text.to_owned(), |text, (key, value)| {
-                config::edit::set(&text, "emulator", key, &value)
-            })
+        let mut text = text.to_owned();
+        if let Some(rate) = rate_hz {
+            let rate = if rate == 0.0 { "max".to_owned() } else { format!("{rate} Hz") };
+            text = config::edit::set(&text, "emulator", "rate", rate.into())?;
+        }
+        if let Some(seed) = seed {
+            let seed = i64::try_from(seed).map_err(|_| format!("{seed} is too large a seed"))?;
+            text = config::edit::set(&text, "emulator", "seed", seed.into())?;
+        }
+        Ok(text)
     }
 }
 
