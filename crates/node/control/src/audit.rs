@@ -1,24 +1,61 @@
 //! Who did what: one JSON object per line, in a file that is bounded by rotation.
+//!
+//! A thread of its own writes it, behind a queue of 1,000 lines: a disk that hangs must keep nobody
+//! from looking, nor from stopping a run. Lines that find the queue full, or cannot be written, are
+//! counted, told in the log, and named in the file as soon as it can be written again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::api::AuditLine;
+use crate::time::{now_ns, rfc3339};
 
 /// A file's size at which the next is begun.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 /// Older files that are kept: `audit.jsonl.1` is the newest of them.
 const OLD_FILES: usize = 4;
+/// Lines that wait to be written.
+const QUEUE_MAX: usize = 1_000;
 
 /// The audit log.
 #[derive(Debug)]
 pub(crate) struct AuditLog {
     path: PathBuf,
-    file: Mutex<Option<(File, u64)>>,
-    bytes_max: u64,
+    queue: Sender<Entry>,
+    losses: Arc<Losses>,
+}
+
+/// What the thread is told.
+#[derive(Debug)]
+enum Entry {
+    Line(Box<AuditLine>),
+    /// Says that all before was written.
+    Flush(Sender<()>),
+}
+
+/// Lines that are not in the file.
+#[derive(Debug, Default)]
+struct Losses {
+    lines: AtomicU64,
+    /// Whether the last line was lost: only the first of many is told.
+    told: AtomicBool,
+}
+
+impl Losses {
+    fn count(&self, path: &Path, why: &str) {
+        self.lines.fetch_add(1, Relaxed);
+        if !self.told.swap(true, Relaxed) {
+            let path = path.display();
+            tracing::error!(%path, why, "the audit log cannot be written: lines are lost");
+        }
+    }
 }
 
 impl AuditLog {
@@ -31,54 +68,38 @@ impl AuditLog {
     }
 
     fn with_size(folder: &Path, bytes_max: u64) -> io::Result<Self> {
-        let path = folder.join("audit.jsonl");
-        let file = Mutex::new(Some(append(&path)?));
-        Ok(Self { path, file, bytes_max })
+        let path = path(folder);
+        let (queue, waiting) = bounded(QUEUE_MAX);
+        let losses: Arc<Losses> = Arc::default();
+        let (file, shared) = (Some(append(&path)?), Arc::clone(&losses));
+        let mut writer = Writer { path: path.clone(), file, bytes_max, losses: shared, said: 0 };
+        let thread = std::thread::Builder::new().name("control-audit".into());
+        // It ends with the queue's last sender; whoever ends the program flushes before.
+        thread.spawn(move || writer.run(&waiting))?;
+        Ok(Self { path, queue, losses })
     }
 
-    /// Writes a line. What cannot be written is logged: a full disk must not keep anybody from
-    /// stopping a run.
-    pub(crate) fn write(&self, line: &AuditLine) {
-        let mut text = serde_json::to_string(line).unwrap_or_default();
+    /// Has a line written; waits for nothing.
+    pub(crate) fn write(&self, line: AuditLine) {
         tracing::info!(target: "catchment::audit", who = line.who, from = line.from,
             what = line.what, result = line.result, request = line.request.as_deref().unwrap_or(""),
             "{}", line.what);
-        text.push('\n');
-        if let Err(error) = self.append(text.as_bytes()) {
-            tracing::error!(%error, path = %self.path.display(), "the audit log cannot be written");
+        if self.queue.try_send(Entry::Line(Box::new(line))).is_err() {
+            self.losses.count(&self.path, "too many lines wait");
         }
     }
 
-    fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut slot = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.as_ref().is_some_and(|(_, length)| length + bytes.len() as u64 > self.bytes_max) {
-            *slot = None;
-            self.rotate()?;
-        }
-        let (file, length) = match &mut *slot {
-            Some(open) => open,
-            closed => closed.insert(append(&self.path)?),
-        };
-        file.write_all(bytes)?;
-        *length += bytes.len() as u64;
-        Ok(())
+    /// Waits until all lines are written, so long at most; whether they are.
+    pub(crate) fn flush(&self, within: Duration) -> bool {
+        let end = Instant::now() + within;
+        let (done, written) = bounded(1);
+        self.queue.send_deadline(Entry::Flush(done), end).is_ok()
+            && written.recv_deadline(end).is_ok()
     }
 
-    fn rotate(&self) -> io::Result<()> {
-        for index in (0..OLD_FILES).rev() {
-            match std::fs::rename(self.old(index), self.old(index + 1)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn old(&self, index: usize) -> PathBuf {
-        match index {
-            0 => self.path.clone(),
-            index => self.path.with_extension(format!("jsonl.{index}")),
-        }
+    /// Lines that could not be written.
+    pub(crate) fn lost(&self) -> u64 {
+        self.losses.lines.load(Relaxed)
     }
 
     /// The newest lines, oldest first.
@@ -88,7 +109,7 @@ impl AuditLog {
     pub(crate) fn tail(&self, limit: usize) -> io::Result<Vec<AuditLine>> {
         let mut lines = Vec::new();
         for index in 0..=OLD_FILES {
-            let text = match std::fs::read_to_string(self.old(index)) {
+            let text = match std::fs::read_to_string(old(&self.path, index)) {
                 Ok(text) => text,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
@@ -104,6 +125,121 @@ impl AuditLog {
     }
 }
 
+/// The thread's side.
+struct Writer {
+    path: PathBuf,
+    file: Option<(File, u64)>,
+    bytes_max: u64,
+    losses: Arc<Losses>,
+    /// How many lost lines the file tells of.
+    said: u64,
+}
+
+impl Writer {
+    fn run(&mut self, waiting: &Receiver<Entry>) {
+        for entry in waiting {
+            match entry {
+                Entry::Line(line) => {
+                    self.say_losses();
+                    if let Err(error) = self.write(&line) {
+                        self.losses.count(&self.path, &error.to_string());
+                    }
+                }
+                Entry::Flush(done) => {
+                    self.say_losses();
+                    // Whoever waited may have given up.
+                    done.send(()).ok();
+                }
+            }
+        }
+    }
+
+    /// Tells in the file what is missing from it.
+    fn say_losses(&mut self) {
+        let lost = self.losses.lines.load(Relaxed);
+        if lost == self.said {
+            return;
+        }
+        let lines = lost - self.said;
+        let line = AuditLine {
+            time: rfc3339(now_ns()),
+            who: "catchment".into(),
+            role: "admin".into(),
+            from: "this machine".into(),
+            what: "write the audit log".into(),
+            result: format!("failed: {lines} lines before this one are lost"),
+            ..AuditLine::default()
+        };
+        if self.write(&line).is_ok() {
+            self.said = lost;
+            self.losses.told.store(false, Relaxed);
+            tracing::info!(lines, "the audit log is written again, and tells of its lost lines");
+        }
+    }
+
+    fn write(&mut self, line: &AuditLine) -> io::Result<()> {
+        let text = text(line);
+        let bytes = text.len() as u64;
+        if self.file.as_ref().is_some_and(|(_, length)| length + bytes > self.bytes_max) {
+            self.file = None;
+            self.rotate()?;
+        }
+        let (file, length) = match &mut self.file {
+            Some(open) => open,
+            closed => closed.insert(append(&self.path)?),
+        };
+        file.write_all(text.as_bytes())?;
+        *length += bytes;
+        Ok(())
+    }
+
+    fn rotate(&self) -> io::Result<()> {
+        for index in (0..OLD_FILES).rev() {
+            match std::fs::rename(old(&self.path, index), old(&self.path, index + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a line for what was done on the command line, to the log in a node's folder. The node may
+/// be running: a line is appended as a whole, and only the node begins new files.
+///
+/// # Errors
+/// It cannot be written.
+pub fn audit_command(folder: &Path, what: String, result: String) -> io::Result<()> {
+    // SAFETY: it takes nothing and cannot fail.
+    let user = unsafe { libc::getuid() };
+    let line = AuditLine {
+        time: rfc3339(now_ns()),
+        who: format!("user {user}"),
+        role: "admin".into(),
+        from: "this machine".into(),
+        what,
+        result,
+        ..AuditLine::default()
+    };
+    std::fs::create_dir_all(folder)?;
+    append(&path(folder))?.0.write_all(text(&line).as_bytes())
+}
+
+fn path(folder: &Path) -> PathBuf {
+    folder.join("audit.jsonl")
+}
+
+fn old(path: &Path, index: usize) -> PathBuf {
+    match index {
+        0 => path.to_owned(),
+        index => path.with_extension(format!("jsonl.{index}")),
+    }
+}
+
+fn text(line: &AuditLine) -> String {
+    serde_json::to_string(line).unwrap_or_default() + "\n"
+}
+
 fn append(path: &Path) -> io::Result<(File, u64)> {
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
     let length = file.metadata()?.len();
@@ -114,17 +250,61 @@ fn append(path: &Path) -> io::Result<(File, u64)> {
 mod tests {
     use super::*;
 
+    /// Far longer than anything takes on a machine under load.
+    const PATIENCE: Duration = Duration::from_secs(120);
+
+    fn line(what: String) -> AuditLine {
+        AuditLine { what, ..AuditLine::default() }
+    }
+
     #[test]
     fn the_log_is_bounded_and_its_newest_lines_are_found_across_files() {
         let folder = tempfile::tempdir().unwrap();
         let log = AuditLog::with_size(folder.path(), 1_000).unwrap();
         for number in 0..200 {
-            log.write(&AuditLine { what: format!("number {number}"), ..AuditLine::default() });
+            log.write(line(format!("number {number}")));
         }
+        assert!(log.flush(PATIENCE));
         let lines = log.tail(20).unwrap();
         let last: Vec<_> = lines.iter().map(|line| line.what.as_str()).collect();
         let expected: Vec<_> = (180..200).map(|number| format!("number {number}")).collect();
         assert_eq!(last, expected);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), OLD_FILES + 1);
+        assert_eq!(log.lost(), 0);
+    }
+
+    #[test]
+    fn a_disk_that_hangs_holds_up_nobody_and_the_file_says_what_is_missing() {
+        use std::io::{BufRead as _, BufReader};
+        use std::os::unix::ffi::OsStrExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        // A pipe that nobody reads takes 64 KiB, and then hangs.
+        let path = path(folder.path());
+        let name = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the name is a C string that lives long enough.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let pipe = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let log = AuditLog::open(folder.path()).unwrap();
+        let many = QUEUE_MAX + 1_000;
+        for number in 0..many {
+            log.write(line(format!("{number} {}", "x".repeat(1_000))));
+        }
+        let lost = log.lost();
+        assert!(lost > 0);
+        assert!(!log.flush(Duration::from_millis(1)));
+        // In the end each line is either there or named as lost.
+        let (mut written, mut told) = (0, 0);
+        for line in BufReader::new(pipe).lines() {
+            let line: AuditLine = serde_json::from_str(&line.unwrap()).unwrap();
+            match line.result.strip_prefix("failed: ") {
+                Some(rest) => told += rest.split(' ').next().unwrap().parse::<u64>().unwrap(),
+                None => written += 1,
+            }
+            if written + told == many as u64 {
+                break;
+            }
+        }
+        assert_eq!(told, lost);
+        assert!(log.flush(PATIENCE));
     }
 }

@@ -106,6 +106,8 @@ pub(crate) struct Own {
     paused: Option<(String, String)>,
     /// Who asked for the command under way, and why.
     asked: Option<(String, String)>,
+    /// The audit log's lines of commands that have not ended.
+    noted: Vec<api::AuditLine>,
     reported: Option<String>,
     /// A configuration that a command named, while it is tried.
     tried: Option<(Arc<Configuration>, Option<u64>, String)>,
@@ -220,6 +222,7 @@ impl Conductor {
         let comment = request.comment.clone().unwrap_or_default();
         match self.control.request(now_ns, request) {
             Answer::Started(_) | Answer::Done(_) => {
+                self.note_begun(who, &asked);
                 self.own.asked = Some((who.name.clone(), comment));
                 self.wait(id, reply);
             }
@@ -328,21 +331,55 @@ impl Conductor {
         }
     }
 
+    /// Keeps who asked for a command until it has ended.
+    fn note_begun(&mut self, who: &Who, asked: &api::CommandRequest) {
+        self.own.noted.push(api::AuditLine {
+            what: asked.command.clone(),
+            request: Some(asked.request.clone()),
+            comment: asked.comment.clone(),
+            ..crate::desk::line(who)
+        });
+    }
+
+    /// Writes to the audit log what came of a command.
+    fn note_finished(&mut self, result: &CommandResult) {
+        let request = result.request.to_string();
+        let mut noted = self.own.noted.iter();
+        let found = noted.position(|line| line.request.as_ref() == Some(&request));
+        // What nobody asked for is the node's own doing.
+        let own = || api::AuditLine {
+            what: result.command.name().into(),
+            request: Some(request.clone()),
+            ..crate::desk::line(&Who { name: result.who.clone(), ..crate::node::signal() })
+        };
+        let line = found.map_or_else(own, |index| self.own.noted.swap_remove(index));
+        let status = if result.status == Status::Done { "done" } else { "failed" };
+        let reason = result.reason.as_ref().map(|reason| format!(": {reason}"));
+        let result = format!("{status}{}", reason.unwrap_or_default());
+        let time = rfc3339(self.clock.now_ns());
+        self.desk.audit.write(api::AuditLine { time, result, ..line });
+    }
+
     fn heed_signals(&mut self, now_ns: u64) {
         if self.signals.shutdown.load(Relaxed) && !self.own.shutdown_asked {
             self.own.shutdown_asked = true;
-            if let Ok(id) = RequestId::new(format!("signal-{now_ns}")) {
-                self.control.request(
-                    now_ns,
-                    Request {
-                        id,
-                        command: Command::Shutdown,
-                        device: None,
-                        who: "signal".into(),
-                        comment: None,
-                        configuration: None,
-                    },
-                );
+            let asked = api::CommandRequest {
+                request: format!("signal-{now_ns}"),
+                command: Command::Shutdown.name().into(),
+                device: None,
+                comment: None,
+                configuration: None,
+            };
+            let who = crate::node::signal();
+            if let Ok(request) = self.request(&asked, &who) {
+                self.desk.note(&who, asked.command.clone(), "asked");
+                match self.control.request(now_ns, request) {
+                    Answer::Started(_) | Answer::Done(_) => self.note_begun(&who, &asked),
+                    // Somebody was faster.
+                    Answer::Repeat(_) | Answer::Refused(_) => {
+                        self.desk.note(&who, asked.command, "refused: it is ending");
+                    }
+                }
             }
         }
     }
@@ -408,6 +445,7 @@ impl Conductor {
                 }
                 _ => tracing::info!(command, who = result.who, state, "a command is done"),
             }
+            self.note_finished(&result);
             // Whoever waits is answered, and whoever looks sees it at once.
             self.own.next_look = None;
         }

@@ -69,10 +69,12 @@ pub(crate) struct View {
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) connections: AtomicU64,
+    pub(crate) refused_connections: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) problems: AtomicU64,
     pub(crate) refused_tokens: AtomicU64,
     pub(crate) streams: AtomicU64,
+    pub(crate) refused_streams: AtomicU64,
     pub(crate) alarms_raised: AtomicU64,
     pub(crate) actions_failed: AtomicU64,
     pub(crate) actions_dropped: AtomicU64,
@@ -150,7 +152,7 @@ impl Desk {
 
     /// Writes to the audit log.
     pub(crate) fn note(&self, who: &Who, what: impl Into<String>, result: impl Into<String>) {
-        self.audit.write(&api::AuditLine { what: what.into(), result: result.into(), ..line(who) });
+        self.audit.write(api::AuditLine { what: what.into(), result: result.into(), ..line(who) });
     }
 }
 

@@ -13,8 +13,9 @@
 //! The data's threads know nothing of this crate: it reads their counters, and starts and stops them.
 //! Nothing here waits for a client, and the control thread waits for nobody.
 //!
-//! Limits: 512 connections, 100 streams, 1,000 tokens and sessions, bodies of 64 KiB (4 MiB for a
-//! configuration), 10,000 lines of log, five audit files of 8 MiB.
+//! Limits: 512 connections (64 from one address), 100 streams (16), 1,000 tokens and sessions, bodies
+//! of 64 KiB (4 MiB for a configuration), 10,000 lines of log, five audit files of 8 MiB, 1,000 audit
+//! lines that wait.
 
 mod actions;
 pub mod api;
@@ -38,6 +39,7 @@ mod time;
 mod watching;
 mod web;
 
+pub use audit::audit_command;
 pub use catchment_watch::{Condition, Quantity, Rule, Severity};
 pub use configuration::{Configuration, ConfigurationFault, Configure};
 pub use logs::{Format as LogFormat, Logs};

@@ -1,6 +1,7 @@
-//! What the machine says: room on a disk, how far its clock is off.
+//! What the machine says: room on a disk, how far its clock is off, what it is called.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -42,6 +43,54 @@ pub(crate) fn clock_offset_seconds() -> Option<f64> {
     Some(clock.offset as f64 * unit)
 }
 
+/// What the machine is called.
+pub(crate) fn host_name() -> Option<String> {
+    let mut bytes = [0_u8; 256];
+    // SAFETY: the buffer is as long as is said.
+    let done = unsafe { libc::gethostname(bytes.as_mut_ptr().cast(), bytes.len()) };
+    let name = CStr::from_bytes_until_nul(&bytes).ok().filter(|_| done == 0)?;
+    name.to_str().ok().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// The machine's addresses by which others reach who listens on that unspecified one: `0.0.0.0` is
+/// reached by IPv4 alone. Without those of one link only, which no name or certificate can say.
+pub(crate) fn addresses(listen: IpAddr) -> Vec<IpAddr> {
+    let mut first = std::ptr::null_mut();
+    // SAFETY: it writes a list to the pointer, or fails.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut next = first;
+    // SAFETY: entries are valid until the list is freed, and the last one's `ifa_next` is null.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        next = entry.ifa_next;
+        // SAFETY: an entry's address is null or one of the kind that its family says.
+        let family = unsafe { entry.ifa_addr.as_ref() }.map(|address| address.sa_family);
+        match family.map(i32::from) {
+            Some(libc::AF_INET) => {
+                // SAFETY: as above.
+                let address =
+                    unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
+                found.push(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into());
+            }
+            Some(libc::AF_INET6) if listen.is_ipv6() => {
+                // SAFETY: as above.
+                let address =
+                    unsafe { entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+                let address = Ipv6Addr::from(address.sin6_addr.s6_addr);
+                if !address.is_unicast_link_local() {
+                    found.push(address.into());
+                }
+            }
+            _ => {}
+        }
+    }
+    // SAFETY: the list is that of `getifaddrs`, and nothing points into it any more.
+    unsafe { libc::freeifaddrs(first) };
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,5 +100,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let space = space(&folder.path().join("a/b")).unwrap();
         assert!(space.free_bytes > 0 && space.free_bytes <= space.total_bytes);
+    }
+    #[test]
+    fn a_machine_has_the_addresses_of_the_kind_on_which_it_listens() {
+        let four = addresses(Ipv4Addr::UNSPECIFIED.into());
+        assert!(four.contains(&Ipv4Addr::LOCALHOST.into()), "{four:?}");
+        assert!(four.iter().all(IpAddr::is_ipv4), "{four:?}");
+        let both = addresses(Ipv6Addr::UNSPECIFIED.into());
+        assert!(four.iter().all(|address| both.contains(address)), "{both:?}");
     }
 }

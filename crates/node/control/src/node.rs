@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use catchment_recorder::{Recorder, RunSummary};
 use catchment_run::{Control, DeviceError, Schema};
@@ -38,6 +39,8 @@ use crate::web::{Server, bind};
 
 /// Commands and the like that wait for the control thread.
 const ASKS_MAX: usize = 1_000;
+/// How long the end waits for the last lines of the audit log.
+const AUDIT_WAIT: Duration = Duration::from_secs(2);
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -186,7 +189,7 @@ impl Node {
         made.map_err(system(format!("the folder {}", folder.display())))?;
         let tokens = Tokens::open(TokenFile::in_folder(&folder))?;
         protected(&settings, tokens.any())?;
-        let tls = acceptor(&settings.tls, &folder, &settings.names)?;
+        let tls = acceptor(&settings.tls, &folder, &settings.names, settings.listen.ip())?;
         let address = settings.listen;
         let listener = bind(address).map_err(|source| NodeError::Listen { address, source })?;
         let audit = AuditLog::open(&folder).map_err(system("the audit log".into()))?;
@@ -303,13 +306,15 @@ impl Node {
 
     fn end(&mut self) {
         self.shutdown();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
+        let Some(thread) = self.thread.take() else { return };
+        if thread.join().is_err() {
             tracing::error!("the control thread failed");
             self.shown.faults.store(true, Relaxed);
         }
         self.server = None;
+        if !self.desk.audit.flush(AUDIT_WAIT) {
+            tracing::error!("the last lines of the audit log are not written");
+        }
     }
 
     fn start_first(&self) {
@@ -340,8 +345,14 @@ impl Drop for Node {
     }
 }
 
-fn signal() -> Who {
-    Who { name: "signal".into(), role: Role::Admin, from: "this machine".into(), session: None }
+pub(crate) fn signal() -> Who {
+    Who {
+        name: "signal".into(),
+        role: Role::Admin,
+        from: "this machine".into(),
+        session: None,
+        entry: None,
+    }
 }
 
 fn desk(

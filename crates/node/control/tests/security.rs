@@ -2,12 +2,16 @@
 
 mod support;
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use catchment_control::{NodeError, Settings, Tls, TokenFile, own_folder};
 use serde_json::{Value, json};
 use support::{Client, Fixed, Test, settings, start};
+
+/// Far longer than anything takes on a machine under load.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Every documented operation: method, a path that could be, and who may.
 fn operations() -> Vec<(String, String, String)> {
@@ -81,6 +85,54 @@ fn wrong_and_revoked_tokens_are_refused_and_slowed_down() {
     assert_eq!(client.token(token).get("/api/v1/state").status, 200, "right ones go on");
 }
 
+/// A stream that was opened with these headers, and whose first event came.
+fn stream(test: &Test, headers: &str) -> BufReader<TcpStream> {
+    let port = test.node().address().port();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let head = "GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+    let head = format!("{head}{headers}\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    while line != "event: state\n" {
+        line.clear();
+        assert!(stream.read_line(&mut line).unwrap() > 0, "the stream ended");
+    }
+    stream
+}
+
+/// Reads a stream to its end.
+fn ends(stream: BufReader<TcpStream>) {
+    let give_up = Instant::now() + PATIENCE;
+    for line in stream.lines() {
+        assert!(Instant::now() < give_up, "the stream goes on: {line:?}");
+    }
+}
+
+#[test]
+fn a_stream_ends_with_what_let_it_in() {
+    let (test, tokens) = Test::with_tokens();
+    let client = test.client();
+    let admin = client.token(&tokens[2]);
+    let by_token = stream(&test, &format!("Authorization: Bearer {}\r\n", tokens[0]));
+    let opened = client.post("/api/v1/session", &json!({ "token": tokens[1] }));
+    let cookie = opened.headers["set-cookie"].to_str().unwrap().to_owned();
+    let cookie = cookie.split(';').next().unwrap();
+    let by_session = stream(&test, &format!("Cookie: {cookie}\r\n"));
+    let csrf = opened.json()["csrf"].as_str().unwrap().to_owned();
+    let page = client.with("Cookie", cookie).with("X-Catchment-CSRF", &csrf);
+    assert_eq!(page.ask("DELETE", "/api/v1/session", None).status, 204);
+    ends(by_session);
+    assert_eq!(admin.ask("DELETE", "/api/v1/tokens/v", None).status, 204);
+    ends(by_token);
+    // Who came without a token goes when there is one.
+    let open = Test::start();
+    let local = stream(&open, "");
+    let made = open.client().post("/api/v1/tokens", &json!({ "name": "a", "role": "admin" }));
+    assert_eq!(made.status, 201, "{}", made.text);
+    ends(local);
+}
+
 #[test]
 fn a_session_stands_for_a_token_and_changes_need_its_csrf() {
     let (test, tokens) = Test::with_tokens();
@@ -116,6 +168,15 @@ fn pages_of_other_sites_and_rebound_names_get_nothing() {
         let body = json!({ "request": "1", "command": "start" });
         assert_eq!(strange.post("/api/v1/commands", &body).status, status, "{name}: {value}");
     }
+    // A link from elsewhere opens the page; a form from elsewhere changes nothing.
+    for site in ["cross-site", "same-site"] {
+        let link = client.with("Sec-Fetch-Site", site);
+        assert_eq!(link.get("/").status, 200, "{site}");
+        assert_eq!(link.ask("POST", "/api/v1/reload", None).status, 403, "{site}");
+        assert_eq!(link.with("Origin", "null").get("/").status, 403, "{site}");
+    }
+    let own = client.with("Sec-Fetch-Site", "same-origin");
+    assert_eq!(own.ask("POST", "/api/v1/reload", None).status, 200);
     let form = client.with("Content-Type", "text/plain");
     let body = json!({ "request": "1", "command": "start" });
     assert_eq!(form.post("/api/v1/commands", &body).status, 415);
@@ -218,6 +279,11 @@ fn the_last_token_that_is_revoked_leaves_the_door_closed() {
         assert_eq!(admin.ask("DELETE", &format!("/api/v1/tokens/{name}"), None).status, 204);
     }
     assert_eq!(test.client().get("/api/v1/state").status, 401);
+    // Nor does a new start open it.
+    let mut test = test;
+    test.node.take().unwrap().wait();
+    test.node = Some(start(settings(), Fixed::new(test.folder.path())).unwrap());
+    assert_eq!(test.client().get("/api/v1/state").status, 401);
 }
 
 #[test]
@@ -248,6 +314,54 @@ fn a_node_speaks_tls_with_a_certificate_that_it_made() {
     assert!(!answer.starts_with(b"HTTP"));
 }
 
+/// The certificate of a node in that folder, at that address and with these names; and whether it is
+/// trusted there by whoever has its certificate, or the one given.
+fn trusted(
+    folder: &std::path::Path,
+    (listen, at): (&str, &str),
+    names: &[&str],
+    by: Option<&[u8]>,
+) -> (Vec<u8>, bool) {
+    use ureq::tls::{Certificate, RootCerts, TlsConfig};
+    let settings = Settings {
+        listen: format!("{listen}:0").parse().unwrap(),
+        tls: Tls::SelfMade,
+        without_protection: true,
+        names: names.iter().map(ToString::to_string).collect(),
+        ..settings()
+    };
+    let node = start(settings, Fixed::new(folder)).unwrap();
+    let pem = std::fs::read(own_folder(folder).join("tls/certificate.pem")).unwrap();
+    let roots = vec![Certificate::from_pem(by.unwrap_or(&pem)).unwrap()];
+    let roots = RootCerts::Specific(std::sync::Arc::new(roots));
+    let tls = TlsConfig::builder().root_certs(roots).build();
+    let config = ureq::Agent::config_builder().tls_config(tls).build();
+    let url = format!("https://{at}:{}/healthz", node.address().port());
+    let answer = ureq::Agent::new_with_config(config).get(url).call();
+    (pem, answer.is_ok())
+}
+
+#[test]
+fn the_nodes_own_certificate_is_valid_where_it_listens_and_follows_its_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (one, other) = (("127.0.0.1", "127.0.0.1"), ("127.0.0.2", "127.0.0.2"));
+    let (first, fits) = trusted(folder, one, &[], None);
+    assert!(fits);
+    let (second, fits) = trusted(folder, other, &[], Some(&first));
+    assert!(fits && second != first, "another address: another certificate, of the same key");
+    let (named, fits) = trusted(folder, other, &["daq.example"], None);
+    assert!(fits && named != second, "another name: another certificate");
+    let (same, fits) = trusted(folder, ("127.0.0.1", "localhost"), &["daq.example"], None);
+    assert!(fits && same == named, "one that is valid for more stays");
+    // The address by which this machine would go out, if it has one.
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    if socket.connect("192.0.2.1:9").is_ok() {
+        let own = socket.local_addr().unwrap().ip().to_string();
+        assert!(trusted(folder, ("0.0.0.0", &own), &["daq.example"], None).1, "{own}");
+    }
+}
+
 #[test]
 fn one_address_that_asks_too_often_is_slowed_down() {
     let slow = Settings { requests_per_second: 1.0, ..settings() };
@@ -270,6 +384,119 @@ fn who_did_what_is_in_the_audit_log() {
     assert_eq!(last["comment"], "beam down");
     assert!(last["result"].as_str().unwrap().starts_with("refused"), "{last}");
     assert!(last["from"].as_str().unwrap().starts_with("127.0.0.1:"));
+}
+
+/// What the audit log says, oldest first: who, what, and what came of it.
+fn audited(admin: &Client) -> Vec<[String; 3]> {
+    let lines = admin.get("/api/v1/audit").json();
+    let text = |line: &Value, key: &str| line[key].as_str().unwrap().to_owned();
+    let lines = lines["lines"].as_array().unwrap().iter();
+    lines.map(|line| ["who", "what", "result"].map(|key| text(line, key))).collect()
+}
+
+#[test]
+fn a_command_is_in_the_audit_log_though_whoever_asked_goes_away() {
+    let (test, tokens) = Test::with_tokens();
+    let admin = test.client().token(&tokens[2]);
+    let body = json!({ "request": "gone", "command": "start" }).to_string();
+    let head = format!(
+        "POST /api/v1/commands HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        tokens[1],
+        body.len()
+    );
+    let mut client = TcpStream::connect(test.node().address()).unwrap();
+    client.write_all(head.as_bytes()).unwrap();
+    admin.until(|state| state["state"] == "recording");
+    drop(client);
+    let own = |lines: &[[String; 3]]| -> Vec<String> {
+        let own = lines.iter().filter(|[who, what, _]| who == "o" && what == "start");
+        own.map(|[_, _, result]| result.clone()).collect()
+    };
+    admin.until_of("/api/v1/commands/gone", |result| result["status"] == "done");
+    assert_eq!(own(&audited(&admin)), ["asked", "done"]);
+}
+
+#[test]
+fn what_is_refused_to_people_who_are_known_is_in_the_audit_log() {
+    let (test, tokens) = Test::with_tokens();
+    let (viewer, operator) = (test.client().token(&tokens[0]), test.client().token(&tokens[1]));
+    assert_eq!(viewer.command("1", "start").status, 403);
+    assert_eq!(operator.command("2", "shutdown").status, 403);
+    let lines = audited(&test.client().token(&tokens[2]));
+    let has = |who: &str, what: &str| {
+        let mut lines = lines.iter();
+        lines.any(|[one, other, result]| {
+            one == who && other == what && result.contains("expected the role")
+        })
+    };
+    assert!(has("v", "POST /api/v1/commands"), "{lines:?}");
+    assert!(has("o", "shutdown"), "{lines:?}");
+}
+
+#[test]
+fn an_end_by_signal_is_in_the_audit_log() {
+    let mut test = Test::start();
+    test.client().command("1", "start");
+    test.node.take().unwrap().wait();
+    let log = own_folder(test.folder.path()).join("audit.jsonl");
+    let text = std::fs::read_to_string(log).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ends = lines.iter().filter(|line| line["who"] == "signal" && line["what"] == "shutdown");
+    let results: Vec<&Value> = ends.map(|line| &line["result"]).collect();
+    assert_eq!(results, ["asked", "done"], "{text}");
+}
+
+#[test]
+fn one_address_cannot_take_all_connections_or_streams() {
+    let everywhere = ([0, 0, 0, 0], 0).into();
+    let open = Settings { listen: everywhere, without_protection: true, ..settings() };
+    let test = Test::with(open, |_| ());
+    let port = test.node().address().port();
+    let streams: Vec<_> = (0..16).map(|_| stream(&test, "")).collect();
+    let client = Client::new(&format!("http://127.0.0.1:{port}"));
+    assert_eq!(client.get("/api/v1/stream").status, 429);
+    let silent: Vec<TcpStream> =
+        (0..560).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    // 127.0.0.2 is another address than that of all these.
+    let mut other = from_address("127.0.0.2", port);
+    other
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    other.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let count = |name: &str| {
+        let line = answer.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
+        line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    assert!(count("catchment_http_connections_refused_total") >= 560 - 64, "{answer}");
+    assert_eq!(count("catchment_http_streams_refused_total"), 1);
+    drop((streams, silent));
+}
+
+/// A connection from an address of this machine.
+fn from_address(address: &str, port: u16) -> TcpStream {
+    use std::net::Ipv4Addr;
+    use std::os::fd::FromRawFd as _;
+    let sockaddr = |ip: Ipv4Addr, port: u16| libc::sockaddr_in {
+        sin_family: libc::AF_INET as u16,
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from(ip).to_be() },
+        sin_zero: [0; 8],
+    };
+    let length = size_of::<libc::sockaddr_in>() as u32;
+    let own = sockaddr(address.parse().unwrap(), 0);
+    let node = sockaddr(Ipv4Addr::LOCALHOST, port);
+    // SAFETY: the addresses live as long as the calls, and the socket is nobody else's.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+        assert!(socket >= 0);
+        let stream = TcpStream::from_raw_fd(socket);
+        assert_eq!(libc::bind(socket, (&raw const own).cast(), length), 0);
+        assert_eq!(libc::connect(socket, (&raw const node).cast(), length), 0);
+        stream
+    }
 }
 
 #[test]

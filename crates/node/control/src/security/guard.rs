@@ -12,8 +12,12 @@ use axum::response::{IntoResponse as _, Response};
 use super::origin;
 use super::roles::{Access, Role, access};
 use super::sessions::COOKIE;
+use super::tokens::TokenEntry;
 use crate::desk::Desk;
 use crate::problem::Problem;
+
+/// How much of a refused request's path the audit log shows.
+const NOTED_MAX: usize = 200;
 
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +31,21 @@ pub(crate) struct Who {
     pub(crate) from: String,
     /// The session's id and CSRF token, where it is a cookie.
     pub(crate) session: Option<(String, String)>,
+    /// Whose token it is; nobody's where there are none.
+    pub(crate) entry: Option<TokenEntry>,
+}
+
+impl Who {
+    /// Whether what let them in would still do so: the session lasts, the token was not revoked, and
+    /// whoever came without one still may.
+    pub(crate) fn stands(&self, desk: &Desk) -> bool {
+        let session = |(id, _): &(String, String)| desk.sessions.find(id).is_some();
+        self.session.as_ref().is_none_or(session)
+            && match &self.entry {
+                Some(entry) => desk.tokens.stands(entry),
+                None => !desk.tokens.any(),
+            }
+    }
 }
 
 /// Lets a request through, or says why not.
@@ -35,14 +54,25 @@ pub(crate) async fn guard(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match admit(&desk, &mut request) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
+    if let Err(problem) = admit(&desk, &mut request) {
+        return problem.into_response();
+    }
+    if !changes(&request) {
+        return next.run(request).await;
+    }
+    // What was begun is done, and noted, also when the client goes away meanwhile.
+    match tokio::spawn(next.run(request)).await {
+        Ok(response) => response,
+        Err(error) => Problem::internal(format_args!("it failed: {error}")).into_response(),
     }
 }
 
+fn changes(request: &Request) -> bool {
+    !matches!(*request.method(), Method::GET | Method::HEAD)
+}
+
 fn admit(desk: &Desk, request: &mut Request) -> Result<(), Problem> {
-    origin::check(request.headers(), &desk.settings.names)?;
+    origin::check(request.method(), request.headers(), &desk.settings.names)?;
     let peer = request.extensions().get::<Peer>().copied();
     let peer = peer.map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |Peer(address)| address);
     if !desk.requests.take(peer.ip(), Instant::now()) {
@@ -50,7 +80,6 @@ fn admit(desk: &Desk, request: &mut Request) -> Result<(), Problem> {
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
     }
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
     let Some(needed) = path.and_then(|path| access(request.method(), &path)) else {
         // No such route or method: the router says so.
         return Ok(());
@@ -60,29 +89,34 @@ fn admit(desk: &Desk, request: &mut Request) -> Result<(), Problem> {
         let Some(who) = &who else {
             return Err(Problem::new(StatusCode::UNAUTHORIZED, "expected a token or a session"));
         };
-        if desk.watched && role > Role::Viewer {
-            let detail = "this node is only looked at: whoever started the recorder ends it";
-            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
-        }
-        if who.role < role {
-            let detail = format!(
-                "expected the role {}, got {} ({})",
-                role.name(),
-                who.role.name(),
-                who.name
-            );
-            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
-        }
-        if let Some((_, csrf)) = who.session.as_ref().filter(|_| changes) {
-            let sent = request.headers().get("x-catchment-csrf").map(|value| value.as_bytes());
-            if sent != Some(csrf.as_bytes()) {
-                let detail = "expected the session's csrf in the header X-Catchment-CSRF";
-                return Err(Problem::new(StatusCode::FORBIDDEN, detail));
-            }
+        if let Err(problem) = permit(desk, who, role, request) {
+            let what = format!("{} {}", request.method(), request.uri().path());
+            let what: String = what.chars().take(NOTED_MAX).collect();
+            desk.note(who, what, format!("refused: {}", problem.detail));
+            return Err(problem);
         }
     }
     if let Some(who) = who {
         request.extensions_mut().insert(who);
+    }
+    Ok(())
+}
+
+/// Whether somebody who is known may do that.
+fn permit(desk: &Desk, who: &Who, role: Role, request: &Request) -> Result<(), Problem> {
+    let forbidden = |detail: &str| Err(Problem::new(StatusCode::FORBIDDEN, detail));
+    if desk.watched && role > Role::Viewer {
+        return forbidden("this node is only looked at: whoever started the recorder ends it");
+    }
+    if who.role < role {
+        let (expected, got) = (role.name(), who.role.name());
+        return forbidden(&format!("expected the role {expected}, got {got} ({})", who.name));
+    }
+    if let Some((_, csrf)) = who.session.as_ref().filter(|_| changes(request)) {
+        let sent = request.headers().get("x-catchment-csrf").map(|value| value.as_bytes());
+        if sent != Some(csrf.as_bytes()) {
+            return forbidden("expected the session's csrf in the header X-Catchment-CSRF");
+        }
     }
     Ok(())
 }
@@ -93,22 +127,24 @@ fn identify(desk: &Desk, headers: &HeaderMap, peer: SocketAddr) -> Result<Option
     if let Some(value) = headers.get(header::AUTHORIZATION) {
         let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
         if let Some(entry) = token.and_then(|token| desk.tokens.find(token.trim())) {
-            return Ok(Some(Who { name: entry.name, role: entry.role, from, session: None }));
+            return Ok(Some(known(entry, from, None)));
         }
         return Err(refused(desk, peer));
     }
     if let Some(session) = cookie(headers).and_then(|id| desk.sessions.find(id))
         && desk.tokens.stands(&session.entry)
     {
-        let entry = session.entry;
-        let session = Some((session.id, session.csrf));
-        return Ok(Some(Who { name: entry.name, role: entry.role, from, session }));
+        return Ok(Some(known(session.entry, from, Some((session.id, session.csrf)))));
     }
     if desk.tokens.any() {
         return Ok(None);
     }
     let role = if desk.watched { Role::Viewer } else { Role::Admin };
-    Ok(Some(Who { name: "local".into(), role, from, session: None }))
+    Ok(Some(Who { name: "local".into(), role, from, session: None, entry: None }))
+}
+
+fn known(entry: TokenEntry, from: String, session: Option<(String, String)>) -> Who {
+    Who { name: entry.name.clone(), role: entry.role, from, session, entry: Some(entry) }
 }
 
 /// A token that is none: told, and slowed down.

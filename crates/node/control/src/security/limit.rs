@@ -1,8 +1,9 @@
-//! Rate limits: buckets of tokens, one per address.
+//! What one address may have: so many requests per second (buckets of tokens), so many connections and
+//! streams at a time (shares).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Addresses that are remembered; beyond it, those whose buckets are full again are forgotten.
@@ -53,6 +54,55 @@ impl Limit {
     }
 }
 
+/// So many at a time for one address.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    most: usize,
+    held: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    shares: Arc<Shares>,
+    address: IpAddr,
+}
+
+impl Shares {
+    /// That many for each address. How many addresses there are is bounded by what is shared.
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, held: Mutex::default() })
+    }
+
+    /// Takes one; none where the address has all of its own.
+    pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Share> {
+        let address = address.to_canonical();
+        let mut held = self.held();
+        let count = held.entry(address).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(Share { shares: Arc::clone(self), address })
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut held = self.shares.held();
+        if let Some(count) = held.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.address);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -70,5 +120,17 @@ mod tests {
         assert!(!limit.take(one, start + Duration::from_millis(50)));
         assert!(limit.take(one, start + Duration::from_millis(150)));
         assert!(!limit.take(one, start + Duration::from_millis(150)));
+    }
+    #[test]
+    fn an_address_has_its_share_at_a_time_and_others_are_not_concerned() {
+        let shares = Shares::new(2);
+        let (one, other) = ([1, 2, 3, 4].into(), [1, 2, 3, 5].into());
+        let first = shares.take(one).unwrap();
+        let _second = shares.take("::ffff:1.2.3.4".parse().unwrap()).unwrap();
+        assert!(shares.take(one).is_none());
+        assert!(shares.take(other).is_some());
+        assert_eq!(shares.held().len(), 1, "who has none is forgotten");
+        drop(first);
+        assert!(shares.take(one).is_some());
     }
 }

@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 
 use crate::problem::Problem;
 
@@ -14,7 +14,7 @@ use crate::problem::Problem;
 ///
 /// # Errors
 /// 400 without a usable Host, 421 for another's name, 403 for another's page.
-pub(crate) fn check(headers: &HeaderMap, names: &[String]) -> Result<(), Problem> {
+pub(crate) fn check(method: &Method, headers: &HeaderMap, names: &[String]) -> Result<(), Problem> {
     let text = |name| headers.get(name).map(|value: &header::HeaderValue| value.to_str());
     let Some(Ok(host)) = text(header::HOST) else {
         return Err(Problem::bad("expected a Host header, got none or an odd one"));
@@ -39,9 +39,9 @@ pub(crate) fn check(headers: &HeaderMap, names: &[String]) -> Result<(), Problem
     };
     let cross = text(header::HeaderName::from_static("sec-fetch-site"))
         .is_some_and(|site| !matches!(site, Ok("same-origin" | "none")));
-    // Without an Origin, a link from another site may open the page, but nothing more: the guard
-    // lets only GET go on.
-    if !same || (cross && headers.contains_key(header::ORIGIN)) {
+    // Without an Origin, a link from another site may open the page, but nothing more.
+    let looks = matches!(*method, Method::GET | Method::HEAD);
+    if !same || (cross && (!looks || headers.contains_key(header::ORIGIN))) {
         let detail = "requests from pages of other sites are refused";
         return Err(Problem::new(StatusCode::FORBIDDEN, detail));
     }
@@ -70,7 +70,8 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        check(&headers, &["daq.example".into()]).map_or_else(|problem| problem.status, |()| 200)
+        check(&Method::GET, &headers, &["daq.example".into()])
+            .map_or_else(|problem| problem.status, |()| 200)
     }
 
     #[test]
@@ -82,7 +83,7 @@ mod tests {
         for host in ["evil.example", "127.0.0.1.evil.example:7000", "localhost.evil", ""] {
             assert_eq!(status(host, None), 421, "{host}");
         }
-        assert_eq!(check(&HeaderMap::new(), &[]).unwrap_err().status, 400);
+        assert_eq!(check(&Method::GET, &HeaderMap::new(), &[]).unwrap_err().status, 400);
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! TLS: certificates that somebody gave, or one that the node makes for itself.
 
 use std::io::{self, Write as _};
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
+use crate::machine;
 use crate::settings::Tls;
 use crate::time::{now_ns, rfc3339};
 
@@ -52,11 +54,12 @@ pub(crate) fn acceptor(
     tls: &Tls,
     folder: &Path,
     names: &[String],
+    listen: IpAddr,
 ) -> Result<Option<tokio_rustls::TlsAcceptor>, TlsError> {
     let (certificate, key) = match tls {
         Tls::Off => return Ok(None),
         Tls::Files { certificate, key } => (certificate.clone(), key.clone()),
-        Tls::SelfMade => own(&folder.join("tls"), names)?,
+        Tls::SelfMade => own(&folder.join("tls"), &wanted(names, listen))?,
     };
     let pem = |path: &Path, expected| {
         let path = path.to_owned();
@@ -78,27 +81,75 @@ pub(crate) fn acceptor(
     Ok(Some(Arc::new(config).into()))
 }
 
-/// The node's own certificate, made if there is none that is young enough.
-fn own(folder: &Path, names: &[String]) -> Result<(PathBuf, PathBuf), TlsError> {
-    let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
-    let age = std::fs::metadata(&certificate).and_then(|data| data.modified()).ok();
-    let age = age.and_then(|made| SystemTime::now().duration_since(made).ok());
-    if age.is_some_and(|age| age < OWN_AGE_MAX) && key.exists() {
-        return Ok((certificate, key));
-    }
+/// What clients may call the node: by what a certificate of our own must be valid for.
+fn wanted(names: &[String], listen: IpAddr) -> Vec<String> {
     let mut all = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     all.extend(names.iter().cloned());
-    let pair = rcgen::KeyPair::generate()?;
-    let mut params = rcgen::CertificateParams::new(all)?;
+    all.extend(machine::host_name());
+    match listen.is_unspecified() {
+        true => all.extend(machine::addresses(listen).iter().map(ToString::to_string)),
+        false => all.push(listen.to_string()),
+    }
+    // What is no name that a certificate can have is none that a client can ask for.
+    all.retain(|name| ServerName::try_from(name.as_str()).is_ok());
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// The names that a certificate is not valid for.
+fn lacking(certificate: &Path, names: &[String]) -> Vec<String> {
+    let Ok(certificate) = CertificateDer::from_pem_file(certificate) else { return names.into() };
+    let Ok(parsed) = rustls::server::ParsedCertificate::try_from(&certificate) else {
+        return names.into();
+    };
+    let valid = |name: &&String| {
+        ServerName::try_from(name.as_str())
+            .is_ok_and(|name| rustls::client::verify_server_name(&parsed, &name).is_ok())
+    };
+    names.iter().filter(|name| !valid(name)).cloned().collect()
+}
+
+/// The node's own certificate, made if there is none that is young enough and valid for all names.
+/// One that is valid for more stays, and for other names the key stays: whoever trusts a certificate
+/// of that key need not be told of the next.
+fn own(folder: &Path, names: &[String]) -> Result<(PathBuf, PathBuf), TlsError> {
+    let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
+    let mut kept = None;
+    if young(&certificate) && young(&key) {
+        let lacking = lacking(&certificate, names);
+        if lacking.is_empty() {
+            return Ok((certificate, key));
+        }
+        let names = lacking.join(", ");
+        tracing::warn!(names, "the certificate is made anew: it is not valid for these names");
+        let pem = std::fs::read_to_string(&key).ok();
+        kept = pem.and_then(|pem| rcgen::KeyPair::from_pem(&pem).ok());
+    }
+    let pair = match kept {
+        Some(pair) => pair,
+        None => {
+            let pair = rcgen::KeyPair::generate()?;
+            write(&key, pair.serialize_pem().as_bytes(), 0o600)?;
+            pair
+        }
+    };
+    let mut params = rcgen::CertificateParams::new(names)?;
     params.distinguished_name.push(rcgen::DnType::CommonName, "catchment");
     let year: i32 = rfc3339(now_ns())[..4].parse().unwrap_or(2026);
     params.not_before = rcgen::date_time_ymd(year - 1, 1, 1);
     params.not_after = rcgen::date_time_ymd(year + 2, 12, 31);
     let made = params.self_signed(&pair)?;
-    write(&key, pair.serialize_pem().as_bytes(), 0o600)?;
     write(&certificate, made.pem().as_bytes(), 0o644)?;
-    tracing::info!(certificate = %certificate.display(), "made a certificate");
+    let names = names.join(", ");
+    tracing::info!(certificate = %certificate.display(), names, "made a certificate");
     Ok((certificate, key))
+}
+
+fn young(path: &Path) -> bool {
+    let made = std::fs::metadata(path).and_then(|data| data.modified()).ok();
+    let age = made.and_then(|made| SystemTime::now().duration_since(made).ok());
+    age.is_some_and(|age| age < OWN_AGE_MAX)
 }
 
 fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), TlsError> {

@@ -122,6 +122,9 @@ impl TokenFile {
         if name.is_empty() || name.len() > 64 || !letters {
             return Err(TokenError::Name { name: name.into() });
         }
+        let secret = random_hex::<32>().map_err(|source| self.file(source))?;
+        let token = format!("catchment_{secret}");
+        let _alone = self.lock()?;
         let mut tokens = self.read()?;
         if tokens.iter().any(|token| token.name == name) {
             return Err(TokenError::Taken { name: name.into() });
@@ -129,8 +132,6 @@ impl TokenFile {
         if tokens.len() >= TOKENS_MAX {
             return Err(TokenError::TooMany);
         }
-        let secret = random_hex::<32>().map_err(|source| self.file(source))?;
-        let token = format!("catchment_{secret}");
         tokens.push(TokenEntry {
             name: name.into(),
             role,
@@ -146,6 +147,10 @@ impl TokenFile {
     /// # Errors
     /// [`TokenError`]
     pub fn revoke(&self, name: &str) -> Result<(), TokenError> {
+        if !self.path.exists() {
+            return Err(TokenError::Unknown { name: name.into() });
+        }
+        let _alone = self.lock()?;
         let mut tokens = self.read()?;
         let before = tokens.len();
         tokens.retain(|token| token.name != name);
@@ -155,23 +160,40 @@ impl TokenFile {
         self.write(tokens)
     }
 
-    /// Writes a new file beside the old one and puts it in its place, readable by its owner alone.
-    fn write(&self, tokens: Vec<TokenEntry>) -> Result<(), TokenError> {
-        let text = toml::to_string_pretty(&File { tokens });
-        let text = text.map_err(|error| self.format(&error.to_string()))?;
-        let next = self.path.with_extension("toml.new");
-        let write = || {
+    /// Keeps others, also other processes, from changing the file until it is dropped. The lock is a
+    /// file of its own that stays: the file of tokens is another one with each change.
+    fn lock(&self) -> Result<std::fs::File, TokenError> {
+        let lock = || {
             if let Some(folder) = self.path.parent() {
                 std::fs::create_dir_all(folder)?;
             }
             let mut options = std::fs::OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600);
-            let mut file = options.open(&next)?;
+            options.write(true).create(true).truncate(false).mode(0o600);
+            let file = options.open(self.path.with_extension("lock"))?;
+            file.lock()?;
+            Ok(file)
+        };
+        lock().map_err(|source| self.file(source))
+    }
+
+    /// Writes a new file beside the old one and puts it in its place, readable by its owner alone.
+    fn write(&self, tokens: Vec<TokenEntry>) -> Result<(), TokenError> {
+        let text = toml::to_string_pretty(&File { tokens });
+        let text = text.map_err(|error| self.format(&error.to_string()))?;
+        let unique = random_hex::<8>().map_err(|source| self.file(source))?;
+        let next = self.path.with_extension(format!("toml.{unique}"));
+        let write = || {
+            let mut options = std::fs::OpenOptions::new();
+            let mut file = options.write(true).create_new(true).mode(0o600).open(&next)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             std::fs::rename(&next, &self.path)
         };
-        write().map_err(|source| self.file(source))
+        write().map_err(|source| {
+            // Where nothing can be written, what is left of it may stay.
+            std::fs::remove_file(&next).ok();
+            self.file(source)
+        })
     }
 
     fn file(&self, source: std::io::Error) -> TokenError {
@@ -211,13 +233,17 @@ impl Tokens {
     pub(crate) fn open(file: TokenFile) -> Result<Self, TokenError> {
         let stamp = file.stamp();
         let tokens = file.read()?;
-        let ever = !tokens.is_empty();
+        let ever = stamp.is_some() || !tokens.is_empty();
+        if ever && tokens.is_empty() {
+            let path = file.path.display();
+            tracing::warn!(%path, "all tokens were revoked: nobody comes in until one is added");
+        }
         let known = Mutex::new(Known { tokens, stamp, looked: Instant::now(), ever });
         Ok(Self { file, known })
     }
 
-    /// Whether there are any, or were since the program began: taking the last one away must not make
-    /// everybody an administrator.
+    /// Whether there are any, or ever were: taking the last one away, which leaves a file without any,
+    /// must not make everybody an administrator, nor must starting the program anew.
     pub(crate) fn any(&self) -> bool {
         self.with(|_| ());
         self.lock().ever
@@ -262,7 +288,7 @@ impl Tokens {
                 known.stamp = stamp;
             }
             Ok(tokens) => {
-                known.ever |= !tokens.is_empty();
+                known.ever |= stamp.is_some() || !tokens.is_empty();
                 known.tokens = tokens;
                 known.stamp = stamp;
             }
@@ -302,6 +328,29 @@ mod tests {
         tokens.refresh();
         assert!(tokens.find(&token).is_none() && !tokens.stands(&entry));
         assert!(tokens.any(), "without tokens everybody would be an administrator");
+    }
+
+    #[test]
+    fn many_who_change_the_file_at_once_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        TokenFile::in_folder(path).add("old", Role::Admin).unwrap();
+        std::thread::scope(|scope| {
+            for number in 0..20 {
+                let add =
+                    move || TokenFile::in_folder(path).add(&format!("t{number}"), Role::Viewer);
+                scope.spawn(move || add().unwrap());
+            }
+            scope.spawn(|| TokenFile::in_folder(path).revoke("old").unwrap());
+        });
+        let tokens = TokenFile::in_folder(path).read().unwrap();
+        let mut names: Vec<&str> = tokens.iter().map(|token| token.name.as_str()).collect();
+        names.sort_unstable();
+        let mut expected: Vec<String> = (0..20).map(|number| format!("t{number}")).collect();
+        expected.sort_unstable();
+        assert_eq!(names, expected);
+        let files = std::fs::read_dir(path).unwrap().count();
+        assert_eq!(files, 2, "the tokens and the lock, and nothing else");
     }
 
     #[test]

@@ -148,14 +148,23 @@ const METRICS: &[Metric] = metrics! {
         |desk, _, out| out.put(&[], desk.counts.actions_dropped.load(Relaxed) as f64);
     "catchment_http_connections_total", "counter", "", "Connections to the API and the page.",
         |desk, _, out| out.put(&[], desk.counts.connections.load(Relaxed) as f64);
+    "catchment_http_connections_refused_total", "counter", "",
+        "Connections that were closed at once, since their address had too many.",
+        |desk, _, out| out.put(&[], desk.counts.refused_connections.load(Relaxed) as f64);
     "catchment_http_requests_total", "counter", "", "Requests.",
         |desk, _, out| out.put(&[], desk.counts.requests.load(Relaxed) as f64);
     "catchment_http_problems_total", "counter", "", "Requests that were answered with a problem.",
         |desk, _, out| out.put(&[], desk.counts.problems.load(Relaxed) as f64);
     "catchment_http_streams_total", "counter", "", "Streams of updates that were opened.",
         |desk, _, out| out.put(&[], desk.counts.streams.load(Relaxed) as f64);
+    "catchment_http_streams_refused_total", "counter", "",
+        "Streams that were refused, since their address had too many.",
+        |desk, _, out| out.put(&[], desk.counts.refused_streams.load(Relaxed) as f64);
     "catchment_tokens_refused_total", "counter", "", "Tokens that were not known, or were revoked.",
         |desk, _, out| out.put(&[], desk.counts.refused_tokens.load(Relaxed) as f64);
+    "catchment_audit_lines_lost_total", "counter", "",
+        "Lines of the audit log that could not be written.",
+        |desk, _, out| out.put(&[], desk.audit.lost() as f64);
     "catchment_log_lines_total", "counter", "", "Lines of the log.",
         |desk, _, out| out.put(&[], desk.logs.count() as f64);
 };

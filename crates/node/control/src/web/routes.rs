@@ -239,29 +239,35 @@ pub(super) async fn command(
     }
     written("comment", request.comment.as_deref(), 4_000)?;
     at_most("device", request.device.as_deref(), 200)?;
+    let line = api::AuditLine {
+        what: request.command.clone(),
+        request: Some(request.request.clone()),
+        comment: request.comment.clone(),
+        ..crate::desk::line(&who)
+    };
+    let note = |result| desk.audit.write(api::AuditLine { result, ..line.clone() });
     if request.command == "shutdown" && who.role < crate::security::roles::Role::Admin {
-        return Err(Problem::new(StatusCode::FORBIDDEN, "shutdown: expected the role admin"));
+        let problem = Problem::new(StatusCode::FORBIDDEN, "shutdown: expected the role admin");
+        note(format!("refused: {}", problem.detail));
+        return Err(problem);
     }
-    let (asker, line) = (who.clone(), crate::desk::line(&who));
-    let (what, id, comment) =
-        (request.command.clone(), request.request.clone(), request.comment.clone());
-    // Disks may be slow, and the control thread waits for none.
-    let text = match request.configuration {
-        None => None,
-        Some(version) => {
-            let desk = Arc::clone(&desk);
-            blocking(move || desk.books.configuration(version)).await?.text
-        }
+    // What comes of it the control thread writes, whether somebody waits for it or not.
+    note("asked".into());
+    let told = async {
+        // Disks may be slow, and the control thread waits for none.
+        let text = match request.configuration {
+            None => None,
+            Some(version) => {
+                let desk = Arc::clone(&desk);
+                blocking(move || desk.books.configuration(version)).await?.text
+            }
+        };
+        desk.ask(|reply| Ask::Command(request, text, who, reply)).await
     };
-    let result = desk.ask(|reply| Ask::Command(request, text, asker, reply)).await;
-    let outcome = match &result {
-        Ok(result) => match &result.reason {
-            Some(reason) => format!("{}: {reason}", result.status),
-            None => result.status.clone(),
-        },
-        Err(problem) => format!("refused: {}", problem.detail),
-    };
-    desk.audit.write(&api::AuditLine { what, result: outcome, request: Some(id), comment, ..line });
+    let result = told.await;
+    if let Err(problem) = &result {
+        note(format!("refused: {}", problem.detail));
+    }
     answer(result?)
 }
 
@@ -351,7 +357,7 @@ pub(super) async fn acknowledge(
     let result = desk.ask(|reply| Ask::Acknowledge(id, said.comment, asker, reply)).await;
     let refused = |problem: &Problem| format!("refused: {}", problem.detail);
     let outcome = result.as_ref().map_or_else(refused, |_| "done".into());
-    desk.audit.write(&api::AuditLine { what, result: outcome, comment, ..line });
+    desk.audit.write(api::AuditLine { what, result: outcome, comment, ..line });
     result.map(Json)
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Extension, State as Shared};
 use axum::http::{StatusCode, header};
@@ -18,6 +19,9 @@ use crate::problem::Problem;
 use crate::security::guard::{Peer, Who, refused};
 use crate::security::sessions::{COOKIE, LASTS};
 use crate::security::tokens::TokenError;
+
+/// How long whoever reads the audit log waits for lines that are not written yet.
+const AUDIT_WAIT: Duration = Duration::from_secs(1);
 
 pub(super) fn routes() -> Router<Arc<Desk>> {
     Router::new()
@@ -50,7 +54,8 @@ pub(super) async fn log_in(
     };
     let (name, role, from) = (entry.name.clone(), entry.role, peer.to_string());
     let session = desk.sessions.open(entry).map_err(Problem::internal)?;
-    desk.note(&Who { name: name.clone(), role, from, session: None }, "log in", "done");
+    let who = Who { name: name.clone(), role, from, session: None, entry: None };
+    desk.note(&who, "log in", "done");
     let secure = if desk.tls { "; Secure" } else { "" };
     let age = LASTS.as_secs();
     let cookie = format!(
@@ -94,7 +99,12 @@ pub(super) async fn audit(
     Params(query): Params<AuditQuery>,
 ) -> Answer<api::Audit> {
     let limit = within("limit", query.limit, (1, 200, 10_000))? as usize;
-    let lines = blocking(move || desk.audit.tail(limit).map_err(Problem::internal)).await?;
+    let lines = blocking(move || {
+        // Of a disk that hangs, what is there is better than nothing.
+        desk.audit.flush(AUDIT_WAIT);
+        desk.audit.tail(limit).map_err(Problem::internal)
+    });
+    let lines = lines.await?;
     Ok(Json(api::Audit { lines }))
 }
 

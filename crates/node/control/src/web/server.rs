@@ -21,9 +21,12 @@ use tower::ServiceExt as _;
 use super::routes;
 use crate::desk::Desk;
 use crate::security::guard::Peer;
+use crate::security::limit::Shares;
 
 /// Connections at a time; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 512;
+/// Connections at a time from one address: a page needs six, and nobody can take them all.
+const CONNECTIONS_EACH: usize = 64;
 /// How long a client may take for its TLS handshake, or for a request's head.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long answers that are under way may take once the server is to end.
@@ -103,11 +106,15 @@ async fn accept(
     mut stopped: watch::Receiver<bool>,
 ) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let shares = Shares::new(CONNECTIONS_EACH);
     let graceful = GracefulShutdown::new();
     loop {
-        let permit = Arc::clone(&connections).acquire_owned().await;
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let next = async {
+            let permit = Arc::clone(&connections).acquire_owned().await;
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            next = next => next,
             _ = stopped.wait_for(|stop| *stop) => break,
         };
         let (stream, peer) = match accepted {
@@ -120,10 +127,14 @@ async fn accept(
             }
         };
         desk.counts.connections.fetch_add(1, Relaxed);
+        let Some(share) = shares.take(peer.ip()) else {
+            desk.counts.refused_connections.fetch_add(1, Relaxed);
+            continue;
+        };
         let (tls, router) = (tls.clone(), router.clone());
         let watcher = graceful.watcher();
         tokio::spawn(async move {
-            let _permit = permit;
+            let _held = (permit, share);
             // Small answers, at once.
             stream.set_nodelay(true).ok();
             match tls {

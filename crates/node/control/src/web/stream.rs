@@ -15,9 +15,13 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::desk::Desk;
 use crate::problem::Problem;
+use crate::security::guard::{Peer, Who};
+use crate::security::limit::{Share, Shares};
 
 /// Streams at a time.
 const STREAMS_MAX: usize = 100;
+/// Of one address.
+const STREAMS_EACH: usize = 16;
 /// How often the state is sent; the sources every second time.
 const EVERY: Duration = Duration::from_millis(500);
 /// Lines of the log that one tick sends; a client that wants all asks for the log.
@@ -27,39 +31,49 @@ const LINES_MAX: usize = 50;
 #[derive(Clone)]
 pub(super) struct Streams {
     free: Arc<Semaphore>,
+    shares: Arc<Shares>,
     stopped: watch::Receiver<bool>,
 }
 
 impl Streams {
     pub(super) fn new(stopped: watch::Receiver<bool>) -> Self {
-        Self { free: Arc::new(Semaphore::new(STREAMS_MAX)), stopped }
+        let free = Arc::new(Semaphore::new(STREAMS_MAX));
+        Self { free, shares: Shares::new(STREAMS_EACH), stopped }
     }
 }
 
 /// One client's place.
 struct Reader {
     desk: Arc<Desk>,
+    who: Who,
     ticks: Interval,
     count: u64,
     line: u64,
     alarms: Option<u64>,
     stopped: watch::Receiver<bool>,
     waiting: std::collections::VecDeque<Event>,
-    _permit: OwnedSemaphorePermit,
+    _held: (OwnedSemaphorePermit, Share),
 }
 
 /// Updates as server-sent events: `state` every 0.5 s, `sources` every second, `log` and `alarm` when
-/// there are new ones.
+/// there are new ones. It ends with the token or the session that it was opened with.
 #[utoipa::path(get, path = "/api/v1/stream", tag = "node",
     responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub(super) async fn stream(
     Shared(desk): Shared<Arc<Desk>>,
     Extension(streams): Extension<Streams>,
+    Extension(who): Extension<Who>,
+    Extension(Peer(peer)): Extension<Peer>,
 ) -> Result<impl IntoResponse, Problem> {
     let permit = streams
         .free
         .try_acquire_owned()
         .map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many streams are open"))?;
+    let Some(share) = streams.shares.take(peer.ip()) else {
+        desk.counts.refused_streams.fetch_add(1, Relaxed);
+        let detail = format!("expected at most {STREAMS_EACH} streams from one address");
+        return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
+    };
     desk.counts.streams.fetch_add(1, Relaxed);
     let mut ticks = interval(EVERY);
     // A client that did not read gets the present, not the past.
@@ -68,12 +82,13 @@ pub(super) async fn stream(
     let reader = Reader {
         line: desk.logs.count(),
         desk,
+        who,
         ticks,
         count: 0,
         alarms: None,
         stopped: streams.stopped,
         waiting: [first].into(),
-        _permit: permit,
+        _held: (permit, share),
     };
     let events = unfold(reader, |mut reader| async move {
         let event = reader.next().await?;
@@ -92,7 +107,7 @@ impl Reader {
                 _ = self.ticks.tick() => false,
                 _ = self.stopped.wait_for(|stop| *stop) => true,
             };
-            if stopped {
+            if stopped || !self.who.stands(&self.desk) {
                 return None;
             }
             self.look();

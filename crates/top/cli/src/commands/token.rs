@@ -1,8 +1,9 @@
 //! `catchment token`: who may ask a node for what.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use catchment_control::{Role, TokenFile, own_folder};
+use anyhow::Context as _;
+use catchment_control::{Role, TokenError, TokenFile, audit_command, own_folder};
 use serde_json::json;
 
 use crate::output::{Exit, Out, Table};
@@ -37,14 +38,18 @@ enum What {
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let file = TokenFile::in_folder(&own_folder(&arguments.folder));
+    let folder = own_folder(&arguments.folder);
+    let file = TokenFile::in_folder(&folder);
     match arguments.what {
         What::Add { name, role } => {
-            let token = file.add(&name, role)?;
+            let added = file.add(&name, role);
+            let noted = note(&folder, format!("add token {name:?} as {}", role.name()), &added);
+            let token = added?;
             if out.json {
                 out.object(&json!({ "name": name, "role": role, "token": token }))?;
             }
             out.say(&token)?;
+            noted?;
         }
         What::List => {
             let tokens = file.read()?;
@@ -63,9 +68,56 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
             }
         }
         What::Revoke { name } => {
-            file.revoke(&name)?;
+            let revoked = file.revoke(&name);
+            let noted = note(&folder, format!("revoke token {name:?}"), &revoked);
+            revoked?;
             out.say(format_args!("The token {name:?} is revoked."))?;
+            noted?;
         }
     }
     Ok(Exit::Done)
+}
+
+/// Writes to the node's audit log what was done here. Where there is no node's folder, none is made
+/// for what was refused.
+fn note<T>(folder: &Path, what: String, result: &Result<T, TokenError>) -> anyhow::Result<()> {
+    let result = match result {
+        Ok(_) => "done".to_owned(),
+        Err(_) if !folder.exists() => return Ok(()),
+        Err(error) => format!("refused: {error}"),
+    };
+    audit_command(folder, what, result).context("it is done, but not in the audit log")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_that_are_made_and_taken_away_here_are_in_the_audit_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut out = Out::nowhere(false);
+        let mut token = |what| {
+            let folder = folder.path().to_owned();
+            run(Arguments { folder, what }, &mut out)
+        };
+        token(What::Add { name: "a".into(), role: Role::Viewer }).unwrap();
+        token(What::Add { name: "a".into(), role: Role::Admin }).unwrap_err();
+        token(What::Revoke { name: "a".into() }).unwrap();
+        let log = own_folder(folder.path()).join("audit.jsonl");
+        let text = std::fs::read_to_string(log).unwrap();
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let [added, refused, revoked] = &lines[..] else { panic!("{text}") };
+        assert_eq!(
+            (&added["what"], &added["result"]),
+            (&json!("add token \"a\" as viewer"), &json!("done"))
+        );
+        assert!(refused["result"].as_str().unwrap().starts_with("refused: there is a token"));
+        assert_eq!(
+            (&revoked["what"], &revoked["result"]),
+            (&json!("revoke token \"a\""), &json!("done"))
+        );
+        assert!(added["who"].as_str().unwrap().starts_with("user "), "{added}");
+    }
 }
