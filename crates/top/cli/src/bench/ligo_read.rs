@@ -2,7 +2,7 @@
 
 use std::io::BufWriter;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use catchment_storage::{ColumnCoding, Run, Select};
