@@ -33,11 +33,17 @@ function tell(result: CommandResult): void {
     : { kind: "failed", text: `${WORDS[result.command]} failed: ${result.reason ?? "no reason given"}` };
 }
 
-async function outcome(request: string): Promise<CommandResult> {
+async function outcome(begun: CommandResult): Promise<CommandResult> {
   for (;;) {
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-    const result = await get<CommandResult>(`/commands/${request}`);
-    if (result.status !== "under_way") return result;
+    try {
+      const result = await get<CommandResult>(`/commands/${begun.request}`);
+      if (result.status !== "under_way") return result;
+    } catch (error) {
+      // A node that has shut down answers nobody any more.
+      if (begun.command === "shutdown") return { ...begun, status: "done" };
+      throw error;
+    }
   }
 }
 
@@ -50,7 +56,7 @@ async function send(name: CommandName, comment: string, configuration: number | 
       request, command: name, device: null, comment: comment.trim() || null, configuration,
     });
     sending.value = null;
-    tell(result.status === "under_way" ? await outcome(request) : result);
+    tell(result.status === "under_way" ? await outcome(result) : result);
   } catch (error) {
     const failed = error instanceof ApiError ? error.problem.result : undefined;
     if (failed) tell(failed);

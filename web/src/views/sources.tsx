@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { Sample, SourceState, SourceStatus } from "../api";
-import { get, reason } from "../client";
+import { ApiError, get, reason } from "../client";
 import * as format from "../format";
 import { hexRows } from "../hex";
 import { filtered, groups, worstFirst } from "../order";
@@ -29,6 +29,8 @@ const running = signal(true);
 /** Of a link: its channels, and the one that is looked at. */
 const channels = signal<string[]>([]);
 const channel = signal<string | null>(null);
+/** The source that the drawer shows. */
+let looked = "";
 
 async function fetchSample(name: string): Promise<void> {
   const asked = channel.peek();
@@ -36,17 +38,26 @@ async function fetchSample(name: string): Promise<void> {
   try {
     const next = await get<Sample>(`/sources/${encodeURIComponent(name)}/sample${query}`);
     // Somebody chose another one meanwhile.
-    if (channel.peek() !== asked) return;
-    if (next.channel && next.channel.channels.length > 0) channels.value = next.channel.channels;
+    if (looked !== name || channel.peek() !== asked) return;
+    if (next.channel && next.channel.channels.length > 0) {
+      channels.value = next.channel.channels;
+      channel.value = next.channel.name;
+    }
     sample.value = next;
     sampleError.value = null;
   } catch (error) {
+    if (looked !== name || channel.peek() !== asked) return;
+    // It is being read, and will be there in a moment.
+    if (error instanceof ApiError && error.status === 503) return;
+    // The next run may have other channels: which, is asked anew.
+    if (error instanceof ApiError && error.status === 404) channel.value = null;
     sampleError.value = reason(error);
   }
 }
 
 function SampleView({ name }: { name: string }) {
   useEffect(() => {
+    looked = name;
     sample.value = null;
     sampleError.value = null;
     channels.value = [];
@@ -68,19 +79,19 @@ function SampleView({ name }: { name: string }) {
           anew every second
         </label>
       </div>
-      {channels.value.length > 1 ? <ChannelChoice name={name} shown={got?.channel?.name ?? null} /> : null}
+      {channels.value.length > 1 ? <ChannelChoice name={name} /> : null}
       {sampleError.value === null ? null : <p class="error">{sampleError.value}</p>}
       {got ? <Sampled sample={got} /> : <p class="note">Nothing sampled yet.</p>}
     </section>
   );
 }
 
-function ChannelChoice({ name, shown }: { name: string; shown: string | null }) {
+function ChannelChoice({ name }: { name: string }) {
   return (
     <label class="switch">
       Channel
       <select
-        value={channel.value ?? shown ?? ""}
+        value={channel.value ?? ""}
         onChange={(event) => {
           channel.value = event.currentTarget.value;
           void fetchSample(name);

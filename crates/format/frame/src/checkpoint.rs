@@ -150,14 +150,14 @@ pub(crate) fn read_checkpoint<R: ReadAt + ?Sized>(
 }
 
 /// A reader that has the first bytes from some offset on already.
-struct Ahead<'a, R: ?Sized> {
+pub(crate) struct Ahead<'a, R: ?Sized> {
     reader: &'a R,
     start: u64,
     bytes: Vec<u8>,
 }
 
 impl<'a, R: ReadAt + ?Sized> Ahead<'a, R> {
-    fn new(reader: &'a R, start: u64) -> Self {
+    pub(crate) fn new(reader: &'a R, start: u64) -> Self {
         let mut bytes = vec![0; AHEAD_BYTES];
         // What cannot be read ahead is read, and fails, when it is asked for.
         let part = Part::FrameHeader(start);
@@ -184,7 +184,7 @@ impl<R: ReadAt + ?Sized> ReadAt for Ahead<'_, R> {
 
 /// Both slots.
 pub(crate) const LOCATOR_BYTES: u64 = 2 * BLOCK_BYTES;
-/// Header, frames and index blocks of a checkpoint of 64 frames with 2,000 columns.
+/// Header, frames and index blocks of a TOC or checkpoint of 64 frames with 2,000 columns.
 const AHEAD_BYTES: usize = 8_192;
 const MAGIC: [u8; 8] = *b"CTMCHECK";
 const SLOT_BYTES: usize = 64;

@@ -5,6 +5,7 @@ use catchment_model::Ledger;
 use catchment_model::limits::FRAME_BYTES_MAX;
 
 use crate::bytes::{u16_at, u32_at, u64_at};
+use crate::checkpoint::Ahead;
 use crate::checksum::{crc32c, crc32c_around};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::frame::{ColumnEntry, FrameInfo, FrameSummary};
@@ -121,7 +122,8 @@ impl Toc {
             offset: trailer.toc_offset,
             file_id: trailer.file_id,
         };
-        let toc = Self::read(reader, &place, file_bytes)?;
+        // Header, list of frames and blocks of the index stand together.
+        let toc = Self::read(&Ahead::new(reader, place.offset), &place, file_bytes)?;
         if toc.summary.frame_bytes != trailer.toc_bytes {
             let (field, expected) = ("frame_bytes", "the trailer's toc_bytes");
             let (part, got) = (Part::FrameHeader(trailer.toc_offset), toc.summary.frame_bytes);

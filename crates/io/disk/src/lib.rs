@@ -45,5 +45,5 @@ pub use event::Waker;
 pub use faults::{FaultControl, FaultPlan};
 pub use grow::GrowingFile;
 pub use measure::{WriteRate, measure_direct_write};
-pub use read::{EditFile, FolderEntry, ReadFile, free_bytes, list_folder, sync_folder};
+pub use read::{EditFile, FolderEntry, ReadFile, free_bytes, list_files, list_folder, sync_folder};
 pub use stats::DiskStats;

@@ -171,6 +171,32 @@ pub fn list_folder(folder: &Path) -> Result<Vec<FolderEntry>, DiskError> {
     Ok(entries)
 }
 
+/// The paths of a folder's files with that extension, sorted by name; symbolic links are followed.
+///
+/// # Errors
+/// The folder is not there, or must not be read.
+pub fn list_files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, DiskError> {
+    let failed = |e| DiskError::path("list", folder, e);
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let path = entry.path();
+        if path.extension().is_none_or(|found| found != extension) {
+            continue;
+        }
+        // Most file systems say with the name what it is.
+        let is_file = match entry.file_type() {
+            Ok(kind) if !kind.is_symlink() => !kind.is_dir(),
+            _ => path.metadata().is_ok_and(|found| !found.is_dir()),
+        };
+        if is_file {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
 /// What a folder's file system has left for this process, in bytes.
 ///
 /// # Errors

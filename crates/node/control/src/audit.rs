@@ -72,7 +72,8 @@ impl AuditLog {
         let (queue, waiting) = bounded(QUEUE_MAX);
         let losses: Arc<Losses> = Arc::default();
         let (file, shared) = (Some(append(&path)?), Arc::clone(&losses));
-        let mut writer = Writer { path: path.clone(), file, bytes_max, losses: shared, said: 0 };
+        let mut writer =
+            Writer { path: path.clone(), file, bytes_max, losses: shared, said: 0, torn: false };
         let thread = std::thread::Builder::new().name("control-audit".into());
         // It ends with the queue's last sender; whoever ends the program flushes before.
         thread.spawn(move || writer.run(&waiting))?;
@@ -109,8 +110,9 @@ impl AuditLog {
     pub(crate) fn tail(&self, limit: usize) -> io::Result<Vec<AuditLine>> {
         let mut lines = Vec::new();
         for index in 0..=OLD_FILES {
-            let text = match std::fs::read_to_string(old(&self.path, index)) {
-                Ok(text) => text,
+            let text = match std::fs::read(old(&self.path, index)) {
+                // A disk that was full may have cut a line anywhere.
+                Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
@@ -133,6 +135,8 @@ struct Writer {
     losses: Arc<Losses>,
     /// How many lost lines the file tells of.
     said: u64,
+    /// What was written last may be half a line.
+    torn: bool,
 }
 
 impl Writer {
@@ -178,7 +182,10 @@ impl Writer {
     }
 
     fn write(&mut self, line: &AuditLine) -> io::Result<()> {
-        let text = text(line);
+        let mut text = text(line);
+        if self.torn {
+            text.insert(0, '\n');
+        }
         let bytes = text.len() as u64;
         if self.file.as_ref().is_some_and(|(_, length)| length + bytes > self.bytes_max) {
             self.file = None;
@@ -188,9 +195,10 @@ impl Writer {
             Some(open) => open,
             closed => closed.insert(append(&self.path)?),
         };
-        file.write_all(text.as_bytes())?;
         *length += bytes;
-        Ok(())
+        let written = file.write_all(text.as_bytes());
+        self.torn = written.is_err();
+        written
     }
 
     fn rotate(&self) -> io::Result<()> {
@@ -271,6 +279,25 @@ mod tests {
         assert_eq!(last, expected);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), OLD_FILES + 1);
         assert_eq!(log.lost(), 0);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_takes_no_other_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = path(folder.path());
+        // Half a line, cut within a character.
+        std::fs::write(&path, b"{\"what\": \"caf\xc3").unwrap();
+        let file = File::open(&path).map(|file| (file, 0)).ok();
+        let losses = Arc::default();
+        let mut writer =
+            Writer { path: path.clone(), file, bytes_max: 1_000, losses, said: 0, torn: false };
+        writer.write(&line("refused".into())).expect_err("a file that is only read");
+        writer.file = None;
+        writer.write(&line("first".into())).unwrap();
+        writer.write(&line("second".into())).unwrap();
+        let lines = AuditLog::open(folder.path()).unwrap().tail(20).unwrap();
+        let what: Vec<_> = lines.iter().map(|line| line.what.as_str()).collect();
+        assert_eq!(what, ["first", "second"]);
     }
 
     #[test]

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use catchment_recorder::State as RecorderState;
 use catchment_run::{
-    Answer, Command, CommandResult, Control, DevicePath, Request, RequestId, Schema, State, Status,
+    Action, Answer, Command, CommandResult, Control, DevicePath, Request, RequestId, Schema, State,
+    Status,
 };
 use catchment_watch::Run;
 use crossbeam_channel::{Receiver, select_biased};
@@ -111,6 +112,8 @@ pub(crate) struct Own {
     reported: Option<String>,
     /// A configuration that a command named, while it is tried.
     tried: Option<(Arc<Configuration>, Option<u64>, String)>,
+    /// What was armed, and is started: another may have been read since.
+    armed: Option<Arc<Configuration>>,
     /// The configuration before that one.
     before: Option<(Arc<Configuration>, Option<u64>, String)>,
     shutdown_asked: bool,
@@ -399,6 +402,11 @@ impl Conductor {
                 Some((before, ..)) if back => Arc::clone(before),
                 _ => Arc::clone(&self.configuration),
             };
+            let configuration = match order.action {
+                Action::Start => self.own.armed.clone().unwrap_or(configuration),
+                Action::Arm => Arc::clone(self.own.armed.insert(configuration)),
+                _ => configuration,
+            };
             self.devices.give(Job { order, configuration, who, comment });
         }
     }
@@ -506,6 +514,7 @@ impl Conductor {
             self.own.space = machine::space(&self.configuration.recorder.folder);
         }
         self.own.looks += 1;
+        let devices = self.device_list();
         let snapshot = active.as_ref().map(|active| Arc::new(active.observer.snapshot()));
         let socket_fills = open.map(|active| active.observer.socket_fills()).unwrap_or_default();
         let reason = self.control.reason().map(ToString::to_string);
@@ -536,6 +545,7 @@ impl Conductor {
             addresses: active.as_ref().map_or(&[][..], |active| &active.addresses),
             socket_fills: &socket_fills,
             disk: self.own.space,
+            devices: &devices,
         });
         self.act(&meaning);
         let second = now_ns / 1_000_000_000;
@@ -552,7 +562,7 @@ impl Conductor {
                 ],
             );
         }
-        let view = self.view(now_ns, active, snapshot, meaning);
+        let view = self.view(now_ns, active, snapshot, (meaning, devices));
         self.desk.show(view);
     }
 
@@ -607,6 +617,7 @@ impl Conductor {
             properties::of(path, &self.configuration, &self.devices.shown, &self.desk)
                 .ok_or_else(|| Problem::not_found(format_args!("device {path}")))?;
         let schema = Schema::new(path, schema).map_err(Problem::internal)?;
+        self.at_rest()?;
         schema.check(values).map_err(|error| Problem::unprocessable(error.to_string()))?;
         if path == EMULATOR && !values.is_empty() {
             let (_, text) = self.desk.present();
@@ -623,6 +634,7 @@ impl Conductor {
 
     /// Takes a configuration for the next run; says what is not applied.
     fn configure(&mut self, version: Option<u64>, text: String) -> Result<Vec<String>, Problem> {
+        self.at_rest()?;
         let checked = self.desk.configure.check(&text);
         let checked = checked.map_err(|fault| Problem::unprocessable(fault.message))?;
         self.fits(&checked)?;
@@ -638,6 +650,13 @@ impl Conductor {
         }
         self.take_up(Arc::new(checked), version, text);
         Ok(notes)
+    }
+
+    /// What a command began with must not change under it, nor be undone with it.
+    fn at_rest(&self) -> Result<(), Problem> {
+        let detail = |command| format!("{command} is under way: try again when it is done");
+        let busy = self.control.under_way();
+        busy.map_or(Ok(()), |busy| Err(Problem::conflict(detail(busy.command))))
     }
 
     fn take_up(&mut self, configuration: Arc<Configuration>, version: Option<u64>, text: String) {

@@ -49,5 +49,5 @@ pub use security::roles::Role;
 pub use security::tokens::{TokenEntry, TokenError, TokenFile};
 pub use settings::{Action, Settings, Start, Tls, What};
 pub use tracing::Level as LogLevel;
-pub use watching::quantities::{KnownQuantity, known_quantities};
+pub use watching::quantities::{KnownQuantity, devices_with, known_quantities};
 pub use web::{metrics_document, openapi};

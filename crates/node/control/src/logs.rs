@@ -3,13 +3,16 @@
 //! A subscriber of our own, since it needs neither spans nor filters: one level for this program's
 //! messages, warnings alone from other crates. A message that repeats is written once in ten seconds
 //! and says how often it came.
+//!
+//! A thread of its own writes them: a terminal that is stopped, or a pipe that nobody reads, holds up
+//! nobody who logs. Lines that find its queue full are counted, and said when it goes on.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, Sender, bounded};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -23,6 +26,8 @@ pub const LINES_MAX: usize = 10_000;
 const TEXT_BYTES_MAX: usize = 4_096;
 /// A message that came within this time is not written again.
 const REPEATED_WITHIN: Duration = Duration::from_secs(10);
+/// Lines that wait to be written.
+const QUEUE_MAX: usize = 1_000;
 /// Different messages whose repetition is watched.
 const WATCHED_MAX: usize = 1_000;
 
@@ -44,6 +49,18 @@ pub enum Format {
 pub struct Logs {
     lines: Mutex<VecDeque<LogLine>>,
     count: AtomicU64,
+    /// To the thread that writes.
+    queue: Sender<Entry>,
+    /// Lines that were not written, since too many waited.
+    dropped: Arc<AtomicU64>,
+}
+
+/// What the thread that writes is told.
+#[derive(Debug)]
+enum Entry {
+    Line(String),
+    /// Says that all before was written.
+    Flush(Sender<()>),
 }
 
 impl Logs {
@@ -51,7 +68,14 @@ impl Logs {
     pub fn start(format: Format, level: Level) -> Arc<Self> {
         static LOGS: OnceLock<Arc<Logs>> = OnceLock::new();
         let logs = LOGS.get_or_init(|| {
-            let logs = Arc::new(Self { lines: Mutex::default(), count: AtomicU64::new(0) });
+            let (queue, waiting) = bounded(QUEUE_MAX);
+            let dropped: Arc<AtomicU64> = Arc::default();
+            let shared = Arc::clone(&dropped);
+            let thread = std::thread::Builder::new().name("control-log".into());
+            // Without it every line is counted as dropped; the page has them all the same.
+            thread.spawn(move || write_lines(&waiting, &shared, std::io::stderr())).ok();
+            let (lines, count) = (Mutex::default(), AtomicU64::new(0));
+            let logs = Arc::new(Self { lines, count, queue, dropped });
             let journal = std::env::var_os("JOURNAL_STREAM").is_some();
             let repeated = Mutex::default();
             let writer = Writer { logs: Arc::clone(&logs), format, level, journal, repeated };
@@ -96,6 +120,20 @@ impl Logs {
         self.count.load(Relaxed)
     }
 
+    /// Lines that were not written to stderr.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Relaxed)
+    }
+
+    /// Waits until all lines are written, so long at most.
+    pub(crate) fn flush(&self, within: Duration) {
+        let end = Instant::now() + within;
+        let (done, written) = bounded(1);
+        if self.queue.send_deadline(Entry::Flush(done), end).is_ok() {
+            written.recv_deadline(end).ok();
+        }
+    }
+
     fn push(&self, mut line: LogLine) {
         let mut lines = self.lock();
         line.number = self.count.fetch_add(1, Relaxed);
@@ -117,6 +155,25 @@ fn contains(line: &LogLine, search: &str) -> bool {
         || has(&line.message)
         || has(&line.target)
         || line.fields.iter().any(|(name, value)| has(name) || has(value))
+}
+
+/// Writes what comes, until nobody logs any more. A stderr that is closed is nobody to tell.
+fn write_lines(waiting: &Receiver<Entry>, dropped: &AtomicU64, mut to: impl std::io::Write) {
+    let mut said = 0;
+    for entry in waiting {
+        match entry {
+            Entry::Line(line) => {
+                let lost = dropped.load(Relaxed);
+                if lost > said {
+                    writeln!(to, "{} lines were not written: too many waited", lost - said).ok();
+                    said = lost;
+                }
+                to.write_all(line.as_bytes()).ok();
+            }
+            // Whoever waited may have given up.
+            Entry::Flush(done) => drop(done.send(())),
+        }
+    }
 }
 
 /// What makes lines of events.
@@ -197,8 +254,9 @@ impl Writer {
             Format::Text => text(line, self.journal),
         };
         text.push('\n');
-        // A stderr that is closed is nobody to tell.
-        std::io::stderr().write_all(text.as_bytes()).ok();
+        if self.logs.queue.try_send(Entry::Line(text)).is_err() {
+            self.logs.dropped.fetch_add(1, Relaxed);
+        }
     }
 }
 
@@ -241,5 +299,26 @@ impl Visit for Fields<'_> {
 
     fn record_str(&mut self, field: &Field, value: &str) {
         self.put(field, value.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_were_dropped_are_told_before_the_next_and_a_flush_waits_for_all() {
+        let (queue, waiting) = bounded(QUEUE_MAX);
+        let (done, written) = bounded(1);
+        for line in ["first\n", "second\n"] {
+            queue.send(Entry::Line(line.into())).unwrap();
+        }
+        queue.send(Entry::Flush(done)).unwrap();
+        drop(queue);
+        let mut out = Vec::new();
+        write_lines(&waiting, &AtomicU64::new(3), &mut out);
+        assert!(written.try_recv().is_ok());
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, "3 lines were not written: too many waited\nfirst\nsecond\n");
     }
 }

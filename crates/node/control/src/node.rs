@@ -39,8 +39,8 @@ use crate::web::{Server, bind};
 
 /// Commands and the like that wait for the control thread.
 const ASKS_MAX: usize = 1_000;
-/// How long the end waits for the last lines of the audit log.
-const AUDIT_WAIT: Duration = Duration::from_secs(2);
+/// How long the end waits for the last lines of the audit log, and then of the log.
+const LINES_WAIT: Duration = Duration::from_secs(2);
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ pub enum NodeError {
     #[error(
         "refused to listen on {address}: {missing}. Everybody who can reach this machine could stop \
          the run. Add what is missing (tls = \"self-made\"; `catchment token add`), listen on \
-         127.0.0.1, or say --without-protection"
+         127.0.0.1, or, where a node is started with `run`, say --without-protection"
     )]
     Unprotected {
         /// Where it was to listen.
@@ -192,6 +192,7 @@ impl Node {
         let tls = acceptor(&settings.tls, &folder, &settings.names, settings.listen.ip())?;
         let address = settings.listen;
         let listener = bind(address).map_err(|source| NodeError::Listen { address, source })?;
+        let settings = Settings { listen: listener.local_addr().unwrap_or(address), ..settings };
         let audit = AuditLog::open(&folder).map_err(system("the audit log".into()))?;
         let watching = Watching::new(&configuration.recorder, &configuration.rules)?;
         let (asks_in, asks) = bounded(ASKS_MAX);
@@ -290,7 +291,8 @@ impl Node {
 
     /// Whether it has ended: since somebody said so, by signal or by command.
     pub fn ended(&self) -> bool {
-        self.signals.ended.load(Relaxed)
+        // A control thread that failed says nothing any more.
+        self.signals.ended.load(Relaxed) || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Waits for its end, and says what became of it.
@@ -312,9 +314,10 @@ impl Node {
             self.shown.faults.store(true, Relaxed);
         }
         self.server = None;
-        if !self.desk.audit.flush(AUDIT_WAIT) {
+        if !self.desk.audit.flush(LINES_WAIT) {
             tracing::error!("the last lines of the audit log are not written");
         }
+        self.desk.logs.flush(LINES_WAIT);
     }
 
     fn start_first(&self) {

@@ -73,6 +73,7 @@ pub(crate) struct Moment<'a> {
     /// How full the sources' buffers in the kernel are.
     pub(crate) socket_fills: &'a [Option<f64>],
     pub(crate) disk: Option<machine::Space>,
+    pub(crate) devices: &'a [api::Device],
 }
 
 /// What it means.
@@ -422,6 +423,15 @@ impl Watching {
         }
         if let Some(offset) = machine::clock_offset_seconds() {
             table.set("clock.offset_seconds", offset);
+        }
+        for device in moment.devices {
+            let name = device.path.rsplit('/').next().unwrap_or_default();
+            for (property, value) in &device.properties {
+                let number = value.as_f64().or_else(|| value.as_bool().map(f64::from));
+                if let Some(number) = number {
+                    table.set_of("device", name, property, number);
+                }
+            }
         }
         let Some(snapshot) = moment.snapshot.filter(|_| moment.run.is_some()) else { return };
         let counts = &snapshot.counts;

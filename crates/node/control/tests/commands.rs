@@ -2,7 +2,8 @@
 
 mod support;
 
-use serde_json::json;
+use catchment_control::{devices_with, known_quantities};
+use serde_json::{Value, json};
 use support::Test;
 
 fn recorded(state: &serde_json::Value) -> u64 {
@@ -140,6 +141,21 @@ fn properties_have_schemas_and_those_that_can_be_set_are_set() {
         let described = schema["properties"].as_object().unwrap();
         let values = device["properties"].as_object().unwrap();
         assert!(values.keys().eq(described.keys()), "{device} {schema}");
+        // Alarms can look at what is a number or a truth, and at nothing else.
+        let name = device["path"].as_str().unwrap().rsplit('/').next().unwrap();
+        for (property, about) in described {
+            let can_be = devices_with(property).contains(&name);
+            assert_eq!(can_be, about["type"] != "string", "{name} {property} {about}");
+        }
+    }
+    let known = known_quantities().into_iter();
+    for known in known.filter(|known| known.name.starts_with("device.")) {
+        let property = known.name.rsplit('.').next().unwrap().to_owned();
+        for device in devices_with(&property) {
+            let of = |one: &&Value| one["path"].as_str().unwrap().ends_with(device);
+            let found = list["devices"].as_array().unwrap().iter().find(of).unwrap();
+            assert!(!found["properties"][&property].is_null(), "{device} {property}");
+        }
     }
     let path = "/api/v1/devices/node/emulator/properties";
     let set = |body: &str| client.ask("PATCH", path, Some(body));
@@ -280,7 +296,7 @@ fn a_sample_shows_what_was_recorded_last() {
     assert_eq!(client.get("/api/v1/sources/s1/sample").status, 404, "no run yet");
     client.command("1", "start");
     client.until(|state| recorded(state) > 10);
-    let sample = client.get("/api/v1/sources/s1/sample");
+    let sample = client.settled("/api/v1/sources/s1/sample");
     assert_eq!(sample.status, 200, "{}", sample.text);
     let sample = sample.json();
     let bytes = sample["total_bytes"].as_u64().unwrap();

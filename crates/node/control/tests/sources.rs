@@ -111,7 +111,7 @@ fn a_sample_of_a_link_is_its_channels_latest_values() {
     let content = send(source(&client, "link")["address"].as_str().unwrap());
     // Some whole frames of it are on disk.
     let sample = loop {
-        let sample = client.get("/api/v1/sources/link/sample");
+        let sample = client.settled("/api/v1/sources/link/sample");
         if sample.status == 200 {
             break sample.json();
         }
@@ -124,13 +124,13 @@ fn a_sample_of_a_link_is_its_channels_latest_values() {
         (sample["bytes"].as_str().unwrap().len(), &sample["total_bytes"]),
         (8_192, &4_096.into())
     );
-    let slow = client.get("/api/v1/sources/link/sample?channel=X:SLOW");
+    let slow = client.settled("/api/v1/sources/link/sample?channel=X:SLOW");
     let slow = slow.json();
     assert_latest(&slow, &content, 1, 16);
     assert_eq!(slow["channel"]["channels"], serde_json::json!([]));
     assert_eq!(slow["channel"]["channel_count"], 2);
     assert_eq!(slow["array"]["dtype"], "i16");
-    let ask = |path: &str| client.get(&format!("/api/v1/sources/{path}")).status;
+    let ask = |path: &str| client.settled(&format!("/api/v1/sources/{path}")).status;
     assert_eq!(ask("link/sample?channel=X:NONE"), 404);
     assert_eq!(ask("s0/sample?channel=X:FAST"), 400);
     assert_eq!(ask("link/sample?chanel=X:FAST"), 400);

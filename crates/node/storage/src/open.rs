@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use catchment_disk::{ReadFile, list_folder};
+use catchment_disk::{ReadFile, list_files};
 use catchment_frame::{
     ColumnKind, FileHeader, FileReader, FrameError, FrameRef, KnownSchemas, OpenOptions, Spans,
 };
@@ -183,9 +183,7 @@ pub(crate) fn put_in_order(files: &mut [RunFile]) -> Result<Vec<FileProblem>, St
 
 /// The paths of a folder's frame files, by name.
 pub(crate) fn paths(folder: &Path) -> Result<Vec<PathBuf>, StorageError> {
-    let entries = list_folder(folder)?.into_iter();
-    let is_frame_file = |path: &PathBuf| path.extension().is_some_and(|ext| ext == EXTENSION);
-    Ok(entries.filter(|e| !e.is_folder).map(|e| e.path).filter(is_frame_file).collect())
+    Ok(list_files(folder, EXTENSION)?)
 }
 
 /// Whether a file has not been begun: nothing in it, or zeros where its header should be.

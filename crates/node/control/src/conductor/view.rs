@@ -46,7 +46,7 @@ impl Conductor {
         now_ns: u64,
         active: Option<Active>,
         snapshot: Option<Arc<catchment_recorder::Snapshot>>,
-        meaning: Meaning,
+        (meaning, devices): (Meaning, Vec<api::Device>),
     ) -> View {
         let alarms = api::AlarmList { alarms: self.alarm_list() };
         let folder = active.as_ref().map(|active| active.folder.clone());
@@ -57,7 +57,7 @@ impl Conductor {
             sources_json: serde_json::to_string(&sources).unwrap_or_default().into(),
             state,
             sources,
-            devices: self.device_list(),
+            devices,
             schemas: Arc::clone(&self.schemas),
             alarms,
             alarms_changed: self.own.alarms_changed,

@@ -131,7 +131,8 @@ fn identify(desk: &Desk, headers: &HeaderMap, peer: SocketAddr) -> Result<Option
         }
         return Err(refused(desk, peer));
     }
-    if let Some(session) = cookie(headers).and_then(|id| desk.sessions.find(id))
+    let id = cookie(headers, desk.settings.listen.port());
+    if let Some(session) = id.and_then(|id| desk.sessions.find(id))
         && desk.tokens.stands(&session.entry)
     {
         return Ok(Some(known(session.entry, from, Some((session.id, session.csrf)))));
@@ -147,7 +148,7 @@ fn known(entry: TokenEntry, from: String, session: Option<(String, String)>) -> 
     Who { name: entry.name.clone(), role: entry.role, from, session, entry: Some(entry) }
 }
 
-/// A token that is none: told, and slowed down.
+/// A token that is none: told, and after a few not even that.
 pub(crate) fn refused(desk: &Desk, peer: SocketAddr) -> Problem {
     desk.counts.refused_tokens.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     if !desk.guesses.take(peer.ip(), Instant::now()) {
@@ -158,8 +159,9 @@ pub(crate) fn refused(desk: &Desk, peer: SocketAddr) -> Problem {
 }
 
 /// The session's id in the cookies.
-pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
+fn cookie(headers: &HeaderMap, port: u16) -> Option<&str> {
+    let ours = format!("{COOKIE}{port}");
     let cookies = headers.get_all(header::COOKIE).into_iter().filter_map(|one| one.to_str().ok());
     let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|one| one.split_once('='));
-    pairs.find(|(name, _)| name.trim() == COOKIE).map(|(_, value)| value.trim())
+    pairs.find(|(name, _)| name.trim() == ours).map(|(_, value)| value.trim())
 }

@@ -6,6 +6,14 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+/// Whom an address counts for: a host that has an IPv6 network has all addresses of its last 64 bits.
+fn holder(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+        address => address,
+    }
+}
+
 /// Addresses that are remembered; beyond it, those whose buckets are full again are forgotten.
 const ADDRESSES_MAX: usize = 10_000;
 
@@ -31,6 +39,7 @@ impl Limit {
 
     /// Takes one; false where the address had too many.
     pub(crate) fn take(&self, address: IpAddr, now: Instant) -> bool {
+        let address = holder(address);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let (per_second, burst) = (self.per_second, self.burst);
         let left = |bucket: &Bucket| {
@@ -76,7 +85,7 @@ impl Shares {
 
     /// Takes one; none where the address has all of its own.
     pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Share> {
-        let address = address.to_canonical();
+        let address = holder(address);
         let mut held = self.held();
         let count = held.entry(address).or_default();
         if *count >= self.most {
@@ -129,6 +138,11 @@ mod tests {
         let _second = shares.take("::ffff:1.2.3.4".parse().unwrap()).unwrap();
         assert!(shares.take(one).is_none());
         assert!(shares.take(other).is_some());
+        let network =
+            |end: u16| std::net::Ipv6Addr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, end]).into();
+        let both = (shares.take(network(1)).unwrap(), shares.take(network(2)).unwrap());
+        assert!(shares.take(network(3)).is_none());
+        drop(both);
         assert_eq!(shares.held().len(), 1, "who has none is forgotten");
         drop(first);
         assert!(shares.take(one).is_some());

@@ -37,6 +37,28 @@ const SOURCE: [(&str, &str); 5] = [
     ("loss_per_second", "What was lost."),
 ];
 
+/// Numbers and truths (0 and 1) among the properties of devices, by the last word of a device's path.
+const DEVICE: [(&str, &[&str]); 6] = [
+    ("catalog", &["usable"]),
+    ("emulator", &["event_count", "link_count", "packet_count", "rate_hz", "seed", "source_count"]),
+    ("recorder", &["link_count", "memory_bytes", "run_number", "source_count"]),
+    (
+        "receive",
+        &["packet_count", "socket_buffer_bytes", "socket_buffer_granted_bytes", "thread_count"],
+    ),
+    ("build", &["complete_count", "incomplete_count", "open_count", "timeout_seconds"]),
+    (
+        "write",
+        &["file_bytes", "file_count", "frame_count", "sync_interval_seconds", "written_bytes"],
+    ),
+];
+
+/// The devices that have a property which rules can look at.
+pub fn devices_with(property: &str) -> Vec<&'static str> {
+    let with = DEVICE.iter().filter(|(_, properties)| properties.contains(&property));
+    with.map(|(device, _)| *device).collect()
+}
+
 /// All quantities that rules can look at.
 pub fn known_quantities() -> Vec<KnownQuantity> {
     let mut all = Vec::new();
@@ -50,6 +72,13 @@ pub fn known_quantities() -> Vec<KnownQuantity> {
     }
     QUEUE.iter().for_each(|(name, what)| put(format!("queue.*.{name}"), what));
     SOURCE.iter().for_each(|(name, what)| put(format!("source.*.{name}"), what));
+    let mut properties: Vec<_> = DEVICE.iter().flat_map(|(_, all)| all.iter().copied()).collect();
+    properties.sort_unstable();
+    properties.dedup();
+    for property in properties {
+        let devices = devices_with(property).join(", ");
+        put(format!("device.*.{property}"), &format!("This property of a device: {devices}."));
+    }
     for entry in Entry::ALL {
         put(format!("source.*.{}", entry.name()), "This entry of the source's ledger.");
     }

@@ -14,6 +14,7 @@ use super::{metrics, routes, routes_runs, routes_tokens, sample, stream};
 use crate::api;
 use crate::problem::Details;
 use crate::security::roles::{Access, ROUTES};
+use crate::security::sessions::COOKIE;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -69,7 +70,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     let components = document.components.get_or_insert_default();
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     components.add_security_scheme("token", SecurityScheme::Http(bearer));
-    let cookie = ApiKey::Cookie(ApiKeyValue::new(crate::security::sessions::COOKIE));
+    let cookie = ApiKey::Cookie(ApiKeyValue::new(format!("{COOKIE}PORT")));
     components.add_security_scheme("session", SecurityScheme::ApiKey(cookie));
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {

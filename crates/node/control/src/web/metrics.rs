@@ -167,6 +167,9 @@ const METRICS: &[Metric] = metrics! {
         |desk, _, out| out.put(&[], desk.audit.lost() as f64);
     "catchment_log_lines_total", "counter", "", "Lines of the log.",
         |desk, _, out| out.put(&[], desk.logs.count() as f64);
+    "catchment_log_lines_dropped_total", "counter", "",
+        "Lines of the log that were not written to stderr, since too many waited.",
+        |desk, _, out| out.put(&[], desk.logs.dropped() as f64);
 };
 
 fn count(view: &View, out: &mut Values<'_>, of: fn(&catchment_recorder::Counts) -> u64) {
@@ -251,7 +254,7 @@ pub fn document() -> String {
         writeln!(text, "| {} | `{all}` | `{one}` |", entry.name()).ok();
     }
     text += "\n## Quantities of alarms\n\nWhat a rule of `[[alarms]]` can look at: `quantity`. `*` is \
-        every source or queue, or the name of one. Counts are\nof this run, and not there without one. \
+        every source, queue or device, or the name of one. Counts are\nof this run, and not there without one. \
         Configurations that name anything else are refused.\n\n| quantity | what |\n| --- | --- |\n";
     for known in known_quantities() {
         writeln!(text, "| `{}` | {} |", known.name, known.what).ok();

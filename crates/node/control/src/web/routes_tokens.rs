@@ -59,7 +59,8 @@ pub(super) async fn log_in(
     let secure = if desk.tls { "; Secure" } else { "" };
     let age = LASTS.as_secs();
     let cookie = format!(
-        "{COOKIE}={}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}",
+        "{COOKIE}{}={}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}",
+        desk.settings.listen.port(),
         session.id
     );
     let role = role.name().into();
@@ -77,7 +78,8 @@ pub(super) async fn log_out(
         desk.sessions.close(id);
         desk.note(&who, "log out", "done");
     }
-    let cookie = format!("{COOKIE}=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0");
+    let port = desk.settings.listen.port();
+    let cookie = format!("{COOKIE}{port}=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0");
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)])
 }
 

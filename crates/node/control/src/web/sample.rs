@@ -2,19 +2,25 @@
 //! values of one of a link's channels (sample_channels.rs).
 //!
 //! Read from the run's file as any reader would, so that the recorder's threads are not asked; one
-//! look at a time, so that many who look cost the disk no more than one.
+//! look at a time, so that many who look cost the disk no more than one. While a recorder writes as
+//! much as the disk takes, a look takes its time: whoever asks waits for it shortly, and is then told
+//! what was seen last, or to ask again.
 
+use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State as Shared;
+use axum::http::StatusCode;
 use catchment_model::SourceId;
 use catchment_storage::{Run, StorageError};
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 
 use super::extract::{Params, Place};
 use super::routes::Answer;
-use super::routes_tokens::blocking;
 use super::sample_channels;
 use crate::api;
 use crate::desk::Desk;
@@ -31,6 +37,33 @@ const BINS: usize = 50;
 
 /// The run that was looked at last, kept open: a look then costs the new frames alone.
 static OPEN: Mutex<Option<Run>> = Mutex::new(None);
+/// Whoever looks has it: others must not keep the threads that commands need, too.
+static LOOKING: Semaphore = Semaphore::const_new(1);
+/// What was seen, the oldest first.
+static SEEN: Mutex<VecDeque<Seen>> = Mutex::new(VecDeque::new());
+/// As many of these are kept.
+const SEEN_MAX: usize = 100;
+/// What was seen within this time is not looked for again.
+const FRESH: Duration = Duration::from_millis(500);
+/// What is older is told to nobody.
+const STALE: Duration = Duration::from_secs(5);
+/// How long a request waits for its look.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// What somebody looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wanted {
+    folder: PathBuf,
+    name: String,
+    channel: Option<String>,
+    events: bool,
+}
+
+struct Seen {
+    wanted: Wanted,
+    at: Instant,
+    sample: Result<api::Sample, Problem>,
+}
 
 /// Which channel of a link.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -62,25 +95,57 @@ pub(super) async fn sample(
     let Some(folder) = view.folder.clone() else {
         return Err(Problem::not_found("run yet"));
     };
-    blocking(move || {
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = open.take().filter(|run| run.path() == folder);
-        let run = match known {
-            Some(mut run) => {
-                run.refresh().map_err(unreadable)?;
-                run
-            }
-            None => Run::open(&folder).map_err(unreadable)?,
-        };
-        let sample = match events {
-            true => look(&run, &name),
-            false => sample_channels::look(&run, &name, query.channel.as_deref()),
-        };
-        *open = Some(run);
-        sample
-    })
-    .await
-    .map(Json)
+    let wanted = Wanted { folder, name, channel: query.channel, events };
+    if let Some(sample) = seen(&wanted, FRESH) {
+        return sample.map(Json);
+    }
+    if let Ok(alone) = LOOKING.try_acquire() {
+        let wanted = wanted.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            let sample = read(&wanted);
+            keep(wanted, sample);
+            drop(alone);
+        });
+        // It goes on when nobody waits any more: the next one has it.
+        if let Ok(Err(error)) = tokio::time::timeout(PATIENCE, work).await {
+            return Err(Problem::internal(format_args!("it failed: {error}")));
+        }
+    }
+    let coming = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "it is being read: ask again");
+    seen(&wanted, STALE).unwrap_or_else(|| Err(coming())).map(Json)
+}
+
+fn seen(wanted: &Wanted, within: Duration) -> Option<Result<api::Sample, Problem>> {
+    let seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let last = seen.iter().rev().find(|one| one.wanted == *wanted);
+    last.filter(|one| one.at.elapsed() < within).map(|one| one.sample.clone())
+}
+
+fn keep(wanted: Wanted, sample: Result<api::Sample, Problem>) {
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    seen.retain(|one| one.wanted != wanted && one.at.elapsed() < STALE);
+    if seen.len() == SEEN_MAX {
+        seen.pop_front();
+    }
+    seen.push_back(Seen { wanted, at: Instant::now(), sample });
+}
+
+fn read(wanted: &Wanted) -> Result<api::Sample, Problem> {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = open.take().filter(|run| run.path() == wanted.folder);
+    let run = match known {
+        Some(mut run) => {
+            run.refresh().map_err(unreadable)?;
+            run
+        }
+        None => Run::open(&wanted.folder).map_err(unreadable)?,
+    };
+    let sample = match wanted.events {
+        true => look(&run, &wanted.name),
+        false => sample_channels::look(&run, &wanted.name, wanted.channel.as_deref()),
+    };
+    *open = Some(run);
+    sample
 }
 
 pub(super) fn unreadable(error: StorageError) -> Problem {

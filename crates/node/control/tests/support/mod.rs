@@ -252,6 +252,17 @@ impl Client {
         self.ask("GET", path, None)
     }
 
+    /// Asks until it is no longer being read.
+    pub fn settled(&self, path: &str) -> Answer {
+        loop {
+            let answer = self.get(path);
+            if answer.status != 503 {
+                return answer;
+            }
+            std::thread::yield_now();
+        }
+    }
+
     pub fn post(&self, path: &str, body: &Value) -> Answer {
         self.ask("POST", path, Some(&body.to_string()))
     }

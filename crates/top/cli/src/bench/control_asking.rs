@@ -120,8 +120,8 @@ fn ask_in_turn(
         let answer = request(&client, route, pace.run, number);
         answers.answered.push((route, due.elapsed().as_secs_f64() * 1e3));
         match answer.as_ref().map_err(|error| error.downcast_ref::<Refused>()) {
-            // What is not legal now was looked at and answered.
-            Ok(()) | Err(Some(Refused { status: 409, .. })) => {}
+            // What is not legal now was looked at and answered, and a sample that is being read, too.
+            Ok(()) | Err(Some(Refused { status: 409 | 503, .. })) => {}
             Err(_) => {
                 let error = answer.err().map(|error| format!("{error:#}")).unwrap_or_default();
                 answers.failed.push(format!("{}: {error}", ROUTES[route]));

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use catchment_control::{Role, TokenError, TokenFile, audit_command, own_folder};
 use serde_json::json;
 
-use crate::output::{Exit, Out, Table};
+use crate::output::{Exit, Out, Table, complain};
 
 /// Adds, lists and revokes tokens; a node that runs sees it within a second.
 #[derive(Debug, clap::Args)]
@@ -38,8 +38,12 @@ enum What {
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let folder = own_folder(&arguments.folder);
+    let runs = arguments.folder.as_path();
+    let folder = own_folder(runs);
     let file = TokenFile::in_folder(&folder);
+    if !matches!(arguments.what, What::List) {
+        own(&arguments.folder)?;
+    }
     match arguments.what {
         What::Add { name, role } => {
             let added = file.add(&name, role);
@@ -49,6 +53,8 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
                 out.object(&json!({ "name": name, "role": role, "token": token }))?;
             }
             out.say(&token)?;
+            // To nobody who takes the token from standard output.
+            complain(format_args!("it counts for the node whose runs are in {}", runs.display()));
             noted?;
         }
         What::List => {
@@ -76,6 +82,21 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// The node could not read what somebody else leaves in its folder.
+fn own(runs: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
+    let Ok(found) = std::fs::metadata(runs) else { return Ok(()) };
+    // SAFETY: it takes nothing and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    anyhow::ensure!(
+        found.uid() == user,
+        "{} belongs to user {}, whose node could not read what user {user} writes: do it as that user",
+        runs.display(),
+        found.uid()
+    );
+    Ok(())
 }
 
 /// Writes to the node's audit log what was done here. Where there is no node's folder, none is made

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use catchment_control::{
     Action, Condition, LogFormat, LogLevel, Quantity, Rule, Settings, Severity, Start, Tls, What,
-    known_quantities,
+    devices_with, known_quantities,
 };
 use catchment_recorder::RecorderConfig;
 
@@ -286,6 +286,11 @@ fn quantity(text: &str, known: &[&str], recorder: &RecorderConfig) -> Result<Qua
         let hint = hint(thing, &names);
         return Err(format!("expected a source of this file or *, got {thing:?}{hint}"));
     }
+    let devices = kind.strip_prefix("device.*.").map(devices_with).unwrap_or_default();
+    if !(devices.is_empty() || thing.is_empty() || devices.contains(&thing)) {
+        let (devices, hint) = (devices.join(" or "), hint(thing, &devices));
+        return Err(format!("expected {devices} or *, got {thing:?}{hint}"));
+    }
     Ok(quantity)
 }
 
@@ -355,7 +360,9 @@ mod tests {
         };
         for known in known_quantities() {
             check(&known.name).unwrap();
-            check(&known.name.replace('*', "a")).unwrap();
+            let property = known.name.strip_prefix("device.*.");
+            let thing = property.map_or("a", |property| devices_with(property)[0]);
+            check(&known.name.replace('*', thing)).unwrap();
         }
         for (quantity, expected) in [
             ("eventz_per_sekond", "did you mean events_per_second"),
@@ -364,6 +371,7 @@ mod tests {
             ("source.a.loss_per_secnd", "did you mean source.*.loss_per_second"),
             ("source.b.loss_per_second", "expected a source of this file or *, got \"b\""),
             ("disk.x.hours_left", "unknown quantity"),
+            ("device.writ.written_bytes", "expected write or *, got \"writ\"; did you mean write?"),
         ] {
             let error = check(quantity).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");

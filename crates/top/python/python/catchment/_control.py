@@ -143,7 +143,13 @@ class Control:
         while wait and result["status"] == "under_way":
             time.sleep(_ASK_EVERY_SECONDS)
             path = f"/api/v1/commands/{urllib.parse.quote(request, safe='')}"
-            result = cast("dict[str, Any]", self._ask("GET", path))
+            try:
+                result = cast("dict[str, Any]", self._ask("GET", path))
+            except (ControlError, OSError):
+                if command != "shutdown":
+                    raise
+                # A node that has shut down answers nobody any more.
+                result = {**result, "status": "done"}
         if result["status"] == "failed":
             raise ControlError({"status": 0, "detail": result["reason"], "result": result})
         return result
