@@ -9,11 +9,12 @@ import { Icon } from "../parts/icon";
 import { LedgerTable } from "../parts/ledger";
 import { Drawer } from "../parts/modal";
 import { go, link } from "../route";
-import { mayOperate, notice, state } from "../store";
+import { mayOperate, notice, stale, state } from "../store";
 import { RUN_STATE_WORDS, isLoss, topEntries } from "../words";
 
 const PAGE = 50;
 const TYPING_MS = 300;
+const REFRESH_MS = 2000;
 const QUALITIES: Quality[] = ["unknown", "good", "questionable", "bad", "test"];
 
 const search = signal("");
@@ -127,8 +128,12 @@ export function RunsView({ item }: { item: string | null }) {
 const opened = signal<{ run: Run; ledger: RunLedger | null; configuration: string | null } | null>(null);
 const openFailed = signal<string | null>(null);
 
-async function open(number: number): Promise<void> {
+function open(number: number): Promise<void> {
   opened.value = null;
+  return refresh(number);
+}
+
+async function refresh(number: number): Promise<void> {
   openFailed.value = null;
   try {
     const [run, ledger, configuration] = await Promise.all([
@@ -187,7 +192,14 @@ function Balanced({ ledger, run }: { ledger: RunLedger; run: Run }) {
 }
 
 function RunDrawer({ number }: { number: number }) {
-  useEffect(() => { void open(number); }, [number]);
+  useEffect(() => {
+    void open(number);
+    // A run that goes on has other figures soon, and its ledger when it ends.
+    const timer = setInterval(() => {
+      if (!stale.peek() && opened.peek()?.run.ended === null) void refresh(number);
+    }, REFRESH_MS);
+    return () => clearInterval(timer);
+  }, [number]);
   const known = opened.value;
   return (
     <Drawer title={`Run ${number}`} close={() => go("runs")}>

@@ -26,8 +26,12 @@ impl Catalog {
     }
 
     fn set(&mut self, number: u64, sql: &str, value: &str) -> Result<(), CatalogError> {
+        // A kill loses nothing of it; of a power cut it is safe with the next run that begins or ends.
+        self.sync("NORMAL")?;
         let changed =
-            self.write(|connection| connection.execute(sql, params![stored(number), value]))?;
+            self.write(|connection| connection.execute(sql, params![stored(number), value]));
+        self.sync("FULL")?;
+        let changed = changed?;
         if changed == 0 { Err(CatalogError::NoRun { number }) } else { Ok(()) }
     }
 }

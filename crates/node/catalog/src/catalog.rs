@@ -296,6 +296,11 @@ impl Catalog {
         query(&self.connection).map_err(self.error())
     }
 
+    /// What commits wait for from now on: see [`schema::open`].
+    pub(crate) fn sync(&self, level: &str) -> Result<(), CatalogError> {
+        self.connection.pragma_update(None, "synchronous", level).map_err(self.error())
+    }
+
     /// Runs statements as one transaction.
     pub(crate) fn write<T>(
         &mut self,

@@ -1,7 +1,7 @@
 //! A node under control: devices, HTTP API, security, alarms, metrics, logs, the page.
 //!
 //! ```text
-//!  browser, ctl, scripts ── HTTP(S), SSE ──► web (tokio, one thread, nice 5)
+//!  browser, ctl, scripts ── HTTP(S), SSE ──► web (tokio, one thread)
 //!                                              │ asks ▲ view
 //!                                              ▼      │
 //!                                control (conductor.rs: core/run, core/watch)

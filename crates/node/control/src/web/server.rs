@@ -31,8 +31,6 @@ const CONNECTIONS_EACH: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long answers that are under way may take once the server is to end.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// How much less than others the server's threads count: data go first.
-const NICE: i32 = 5;
 
 /// A server that runs.
 #[derive(Debug)]
@@ -67,7 +65,6 @@ impl Server {
             .worker_threads(1)
             .max_blocking_threads(4)
             .thread_name("control-http")
-            .on_thread_start(step_back)
             .enable_all()
             .build()?;
         let address = listener.local_addr()?;
@@ -187,9 +184,4 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .serve_connection(TokioIo::new(stream), service);
     // Clients that go away are no error.
     watcher.watch(connection).await.ok();
-}
-
-fn step_back() {
-    // SAFETY: no pointers; 0 is the calling thread. Being nicer is always allowed.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
