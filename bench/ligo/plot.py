@@ -118,7 +118,7 @@ def save(figure: Any, path: Path) -> Path:  # noqa: ANN401 (a figure, or a part 
     return path
 
 
-DRAW: dict[str, Callable[[dict[str, Any], Path], list[Path]]] = {
+DRAW: dict[str, Callable[[Any, Path], list[Path]]] = {
     "codecs": draw_codecs,
     "ligo-read": draw_read,
     "ligo-space": draw_space,
