@@ -247,8 +247,9 @@ pub struct SampleArray {
     pub dtype: String,
     /// Its shape.
     pub shape: Vec<u64>,
-    /// The first values, of a channel the latest: at most 1,024, as stored.
-    pub values: Vec<f64>,
+    /// The first values, of a channel the latest: at most 1,024, as stored; null for
+    /// what is no finite number.
+    pub values: Vec<Option<f64>>,
 }
 
 /// A histogram.

@@ -164,7 +164,10 @@ fn look(run: &Run, name: &str) -> Result<api::Sample, Problem> {
     let lengths = (0..column.rows()).filter_map(|row| column.fragment(row));
     let array = array(run, source, payload);
     let histogram = match &array {
-        Some(array) if array.values.len() > 1 => histogram("value", &array.values),
+        Some(array) if array.values.len() > 1 => {
+            let values = array.values.iter().flatten().copied();
+            histogram("value", &values.collect::<Vec<_>>())
+        }
         _ => histogram("payload_bytes", &lengths.map(|one| one.len() as f64).collect::<Vec<_>>()),
     };
     Ok(api::Sample {
@@ -189,7 +192,7 @@ fn array(run: &Run, source: SourceId, payload: &[u8]) -> Option<api::SampleArray
         return None;
     }
     let bytes = payload.get(column.skip as usize..)?;
-    let values = numbers(column.dtype, bytes, VALUES_MAX)?;
+    let values = finite(numbers(column.dtype, bytes, VALUES_MAX)?);
     Some(api::SampleArray {
         dtype: column.dtype.name().to_owned(),
         shape: column.fragment_shape.clone(),
@@ -224,6 +227,11 @@ pub(super) fn numbers(
         Dtype::F64 | Dtype::C128 => of!(f64),
         _ => None,
     }
+}
+
+/// Values as JSON can say them.
+pub(super) fn finite(values: Vec<f64>) -> Vec<Option<f64>> {
+    values.into_iter().map(|value| value.is_finite().then_some(value)).collect()
 }
 
 pub(super) fn histogram(what: &str, values: &[f64]) -> api::SampleHistogram {

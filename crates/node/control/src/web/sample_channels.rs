@@ -8,7 +8,7 @@ use std::ops::Range;
 use catchment_frame::{ChannelInfo, Dtype};
 use catchment_storage::{Piece, Run, Select};
 
-use super::sample::{BYTES_MAX, VALUES_MAX, histogram, numbers, unreadable};
+use super::sample::{BYTES_MAX, VALUES_MAX, finite, histogram, numbers, unreadable};
 use crate::api;
 use crate::problem::Problem;
 use crate::security::hex;
@@ -106,6 +106,6 @@ fn array(channel: &ChannelInfo, samples: usize, bytes: &[u8]) -> Option<api::Sam
     if matches!(channel.dtype, Dtype::C64 | Dtype::C128) {
         shape.push(2);
     }
-    let values = numbers(channel.dtype, bytes, VALUES_MAX)?;
+    let values = finite(numbers(channel.dtype, bytes, VALUES_MAX)?);
     Some(api::SampleArray { dtype: channel.dtype.name().to_owned(), shape, values })
 }
