@@ -178,8 +178,15 @@ fn first_line(comment: &str) -> String {
 }
 
 fn show(folder: &Path, number: u64, text: bool, out: &mut Out) -> anyhow::Result<Exit> {
-    let catalog = Catalog::open_read_only(folder)?;
-    let detail = catalog.run(number)?;
+    let mut catalog = Catalog::open_read_only(folder)?;
+    let mut detail = catalog.run(number)?;
+    if detail.run.state == RunState::Interrupted && detail.run.events.is_none() {
+        // Nobody has looked yet what came of it. Where that cannot be entered, it stays unknown.
+        drop(catalog);
+        Catalog::open(folder).ok();
+        catalog = Catalog::open_read_only(folder)?;
+        detail = catalog.run(number)?;
+    }
     if text {
         let version = detail.run.configuration;
         let Some(version) = version else {
