@@ -50,6 +50,8 @@ impl Answers {
     }
 }
 
+/// The one route whose answer may be to ask again.
+const SAMPLE: &str = "GET a source's sample";
 /// What is asked for: the names of the routes, in turn.
 pub(super) const ROUTES: [&str; 17] = [
     "GET state",
@@ -63,7 +65,7 @@ pub(super) const ROUTES: [&str; 17] = [
     "GET metrics",
     "GET logs",
     "GET alarms",
-    "GET a source's sample",
+    SAMPLE,
     "GET the page",
     "PATCH run (comment)",
     "PATCH properties",
@@ -120,8 +122,10 @@ fn ask_in_turn(
         let answer = request(&client, route, pace.run, number);
         answers.answered.push((route, due.elapsed().as_secs_f64() * 1e3));
         match answer.as_ref().map_err(|error| error.downcast_ref::<Refused>()) {
-            // What is not legal now was looked at and answered, and a sample that is being read, too.
-            Ok(()) | Err(Some(Refused { status: 409 | 503, .. })) => {}
+            // What is not legal now was looked at and answered.
+            Ok(()) | Err(Some(Refused { status: 409, .. })) => {}
+            // A sample that is being read is to be asked for again; from other routes it is a failure.
+            Err(Some(Refused { status: 503, .. })) if ROUTES[route] == SAMPLE => {}
             Err(_) => {
                 let error = answer.err().map(|error| format!("{error:#}")).unwrap_or_default();
                 answers.failed.push(format!("{}: {error}", ROUTES[route]));
@@ -144,7 +148,7 @@ fn request(client: &Client, route: usize, run: u64, number: u64) -> anyhow::Resu
         "GET metrics" => get("/metrics"),
         "GET logs" => get("/api/v1/logs?limit=500"),
         "GET alarms" => get("/api/v1/alarms"),
-        "GET a source's sample" => get(&format!("/api/v1/sources/small-{:02}/sample", number % 60)),
+        SAMPLE => get(&format!("/api/v1/sources/small-{:02}/sample", number % 60)),
         "GET the page" => get("/"),
         "PATCH run (comment)" => {
             let comment = json!({ "comment": format!("request {number}") });
