@@ -13,16 +13,18 @@ use crate::lock::{self, LiveRun, OpenLock};
 use crate::numbers::Numbers;
 use crate::rebuild;
 use crate::row::{self, COLUMNS, Quality, RunDetail, RunRow, RunState, Totals, stored};
-use crate::schema::{self, Place, SCHEMA_VERSION};
+use crate::schema::{self, ForReading, Place, SCHEMA_VERSION};
 use crate::step::step;
 use crate::{COMMENT_BYTES_MAX, CONFIGURATION_BYTES_MAX, WHO_BYTES_MAX};
 
 /// A data folder's catalogue, open. Open it for what you want and drop it: while it is open a rebuild
-/// waits. Opening takes about a millisecond.
+/// waits. Opening takes about a millisecond; for those who ask often there is
+/// [`crate::KeptCatalog`].
 #[derive(Debug)]
 pub struct Catalog {
     pub(crate) place: Place,
     connection: Connection,
+    shared: bool,
     // Behind the connection: it is closed first.
     _lock: OpenLock,
 }
@@ -76,7 +78,7 @@ impl Catalog {
             lock = OpenLock::shared(&place)?;
         }
         let connection = schema::open(&place.database())?;
-        let mut catalog = Self { place, connection, _lock: lock };
+        let mut catalog = Self { place, connection, shared: true, _lock: lock };
         catalog.sweep()?;
         Ok(catalog)
     }
@@ -91,16 +93,17 @@ impl Catalog {
         let lock = OpenLock::for_reading(&place)?;
         // A rebuild that was killed while it put the new one in its place.
         let ready = place.ready_database();
-        let path = if ready.exists() { ready } else { place.database() };
+        let in_place = !ready.exists();
+        let path = if in_place { place.database() } else { ready };
         if !path.exists() {
             return Err(CatalogError::Missing { folder: place.data });
         }
-        let (connection, version) = schema::open_for_reading(&path)?;
+        let ForReading { connection, version, shared } = schema::open_for_reading(&path)?;
         if version < SCHEMA_VERSION {
             drop((connection, lock));
             return Self::open(folder);
         }
-        Ok(Self { place, connection, _lock: lock })
+        Ok(Self { place, connection, shared: shared && in_place, _lock: lock })
     }
 
     /// Gives a run its number, and puts it into the catalogue as starting. The number is durable
@@ -238,7 +241,7 @@ impl Catalog {
     }
 
     /// Runs whose process is gone are interrupted, or failed; what they have on disk is looked up.
-    fn sweep(&mut self) -> Result<(), CatalogError> {
+    pub(crate) fn sweep(&mut self) -> Result<(), CatalogError> {
         let place = self.place.clone();
         let sql = "SELECT number, state FROM runs WHERE state IN ('starting', 'recording')";
         let open = |connection: &Connection| {
@@ -294,6 +297,17 @@ impl Catalog {
         query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, CatalogError> {
         query(&self.connection).map_err(self.error())
+    }
+
+    /// Whether it may stay open: others can write it meanwhile, and what they write is seen.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Merges the log into the database, as far as nobody reads there.
+    pub(crate) fn checkpoint(&self) -> Result<(), CatalogError> {
+        let no_row = |_: &rusqlite::Row<'_>| Ok(());
+        self.read(|connection| connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], no_row))
     }
 
     /// What commits wait for from now on: see [`schema::open`].

@@ -150,6 +150,13 @@ impl CatalogError {
         move |source| Self::System { action, path, source }
     }
 
+    /// Whether the catalogue is well, and this its answer: what was asked for is not there, or cannot
+    /// be.
+    pub fn is_answer(&self) -> bool {
+        use CatalogError::{NoConfiguration, NoRun, Text};
+        matches!(self, NoRun { .. } | NoConfiguration { .. } | Text { .. })
+    }
+
     /// Whether room on the disk is what helps.
     pub fn wants_room(&self) -> bool {
         use rusqlite::ffi::{ErrorCode, SQLITE_IOERR_SHMSIZE};

@@ -20,8 +20,9 @@
 //!   interrupted: no clock and no heartbeat decides it.
 //! - The recorder's threads never see this crate: it writes when a run starts and ends, and when
 //!   somebody asks.
-//! - Whoever has the catalogue open holds a shared lock on `catalog.lock`; a rebuild holds it alone.
-//!   A [`Catalog`] is opened for what one wants of it and dropped, not kept for the length of a run.
+//! - Whoever has the catalogue open holds a shared lock on `catalog.lock`; a rebuild holds it alone,
+//!   and announces itself with a lock on `catalog.wanted` before. A [`Catalog`] is opened for what one
+//!   wants of it and dropped; a program that is asked often has a [`KeptCatalog`], which steps aside.
 //!
 //! Limits: run numbers up to [`RUN_NUMBER_MAX`], comments up to [`COMMENT_BYTES_MAX`], names up to
 //! [`WHO_BYTES_MAX`], [`SPANS_PER_FILE_MAX`] rows of frames per file.
@@ -32,6 +33,7 @@ mod configurations;
 mod error;
 mod facts;
 mod files;
+mod kept;
 mod lock;
 mod numbers;
 mod rebuild;
@@ -47,6 +49,7 @@ pub use catalog::{Catalog, NumberRequest, RunEnd};
 pub use configurations::{Configuration, ConfigurationText};
 pub use error::CatalogError;
 pub use files::{Copy, FileRow, FrameKind, FrameSpan};
+pub use kept::KeptCatalog;
 pub use lock::LiveRun;
 pub use rebuild::{RebuildReport, Renumbered, rebuild};
 pub use row::{Quality, RunDetail, RunRow, RunState, Totals};

@@ -22,18 +22,25 @@ pub(crate) const REBUILD_PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct OpenLock {
     _file: Option<File>,
+    /// That somebody wants or has it alone.
+    _wanted: Option<File>,
 }
 
 impl OpenLock {
     /// Together with others; a rebuild waits.
     pub(crate) fn shared(place: &Place) -> Result<Self, CatalogError> {
         let what = "`catchment catalog rebuild`";
-        Self::take(place, what, PATIENCE, File::try_lock_shared)
+        let path = place.lock();
+        let file = take(place, &path, what, PATIENCE, File::try_lock_shared)?;
+        Ok(Self { _file: Some(file), _wanted: None })
     }
 
-    /// Alone; everybody else waits.
+    /// Alone; everybody else waits, and who keeps it open is told to close it.
     pub(crate) fn alone(place: &Place) -> Result<Self, CatalogError> {
-        Self::take(place, "another process", REBUILD_PATIENCE, File::try_lock)
+        let (what, lock) = ("another process", File::try_lock);
+        let wanted = take(place, &place.wanted(), what, REBUILD_PATIENCE, lock)?;
+        let file = take(place, &place.lock(), what, REBUILD_PATIENCE, lock)?;
+        Ok(Self { _file: Some(file), _wanted: Some(wanted) })
     }
 
     /// As [`OpenLock::shared`], where nothing may be written: without a lock file there is no lock.
@@ -41,46 +48,53 @@ impl OpenLock {
         match File::open(place.lock()) {
             Ok(file) => {
                 let what = "`catchment catalog rebuild`";
-                Self::wait(file, place, what, PATIENCE, File::try_lock_shared)
+                let file = wait(file, place, what, PATIENCE, File::try_lock_shared)?;
+                Ok(Self { _file: Some(file), _wanted: None })
             }
-            Err(_) => Ok(Self { _file: None }),
+            Err(_) => Ok(Self { _file: None, _wanted: None }),
         }
     }
+}
 
-    fn take(
-        place: &Place,
-        what: &'static str,
-        patience: Duration,
-        lock: fn(&File) -> Result<(), TryLockError>,
-    ) -> Result<Self, CatalogError> {
-        let path = place.lock();
-        let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let file = open.map_err(CatalogError::system("open", &path))?;
-        Self::wait(file, place, what, patience, lock)
-    }
+/// Whether somebody wants the catalogue alone, or has it.
+pub(crate) fn is_wanted(place: &Place) -> bool {
+    is_held(&place.wanted())
+}
 
-    fn wait(
-        file: File,
-        place: &Place,
-        what: &'static str,
-        patience: Duration,
-        lock: fn(&File) -> Result<(), TryLockError>,
-    ) -> Result<Self, CatalogError> {
-        let start = Instant::now();
-        while let Err(error) = lock(&file) {
-            match error {
-                TryLockError::WouldBlock if start.elapsed() < patience => {
-                    std::thread::sleep(LOOK_EVERY);
-                }
-                TryLockError::WouldBlock => {
-                    return Err(CatalogError::InUse { path: place.database(), what });
-                }
-                // A file system without locks.
-                TryLockError::Error(_) => break,
+/// Takes a lock on a file, which is made if need be.
+fn take(
+    place: &Place,
+    path: &Path,
+    what: &'static str,
+    patience: Duration,
+    lock: fn(&File) -> Result<(), TryLockError>,
+) -> Result<File, CatalogError> {
+    let open = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+    let file = open.map_err(CatalogError::system("open", path))?;
+    wait(file, place, what, patience, lock)
+}
+
+fn wait(
+    file: File,
+    place: &Place,
+    what: &'static str,
+    patience: Duration,
+    lock: fn(&File) -> Result<(), TryLockError>,
+) -> Result<File, CatalogError> {
+    let start = Instant::now();
+    while let Err(error) = lock(&file) {
+        match error {
+            TryLockError::WouldBlock if start.elapsed() < patience => {
+                std::thread::sleep(LOOK_EVERY);
             }
+            TryLockError::WouldBlock => {
+                return Err(CatalogError::InUse { path: place.database(), what });
+            }
+            // A file system without locks.
+            TryLockError::Error(_) => break,
         }
-        Ok(Self { _file: Some(file) })
     }
+    Ok(file)
 }
 
 /// A run that was given a number and has not ended: whoever holds this starts it or records it.

@@ -52,7 +52,7 @@ pub(crate) fn read(place: &Place) -> Result<Option<Salvaged>, CatalogError> {
     }
     let mut salvaged = Salvaged::default();
     match schema::open_for_reading(&path) {
-        Ok((connection, version)) => salvaged.read(&connection, version, &path),
+        Ok(open) => salvaged.read(&open.connection, open.version, &path),
         Err(error @ CatalogError::Damaged { .. }) => salvaged.problem = Some(error.to_string()),
         Err(error) => return Err(error),
     }

@@ -59,6 +59,11 @@ impl Place {
         self.file("catalog.lock")
     }
 
+    /// Locked by who wants the catalogue alone.
+    pub(crate) fn wanted(&self) -> PathBuf {
+        self.file("catalog.wanted")
+    }
+
     pub(crate) fn numbers(&self) -> PathBuf {
         self.file("highest-run-number")
     }
@@ -127,12 +132,22 @@ pub(crate) fn open(path: &Path) -> Result<Connection, CatalogError> {
     Ok(connection)
 }
 
-/// Opens a database that is not to be changed. Returns its version with it, which may be an older one.
-pub(crate) fn open_for_reading(path: &Path) -> Result<(Connection, i64), CatalogError> {
+/// A database that is not to be changed.
+pub(crate) struct ForReading {
+    pub(crate) connection: Connection,
+    /// Its version, which may be an older one.
+    pub(crate) version: i64,
+    /// Whether others can write it meanwhile, and what they write is seen.
+    pub(crate) shared: bool,
+}
+
+/// Opens a database that is not to be changed.
+pub(crate) fn open_for_reading(path: &Path) -> Result<ForReading, CatalogError> {
     let error = |source| CatalogError::sqlite(path, source);
     let read = OpenFlags::SQLITE_OPEN_READ_ONLY;
     let first = connect(path, read).map_err(error).and_then(|connection| {
-        catalog_version(&connection, path).map(|version| (connection, version))
+        let version = catalog_version(&connection, path)?;
+        Ok(ForReading { connection, version, shared: true })
     });
     match first {
         // On a full disk, or in a folder that cannot be written, the log's index cannot be made.
@@ -146,19 +161,19 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<(Connection, i64), Catalog
     let connection = connect(&unchanging(path), read | OpenFlags::SQLITE_OPEN_URI);
     let connection = connection.map_err(error)?;
     let version = catalog_version(&connection, path)?;
-    Ok((connection, version))
+    Ok(ForReading { connection, version, shared: false })
 }
 
 /// Opens a database whose log's index has no room on the disk: held alone, the index is in memory. Its
 /// log, of which a full disk may have kept some from being merged, is read with it.
-fn open_without_index(path: &Path) -> Result<(Connection, i64), CatalogError> {
+fn open_without_index(path: &Path) -> Result<ForReading, CatalogError> {
     let error = |source| CatalogError::sqlite(path, source);
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(error)?;
     let no_row = |_: &rusqlite::Row<'_>| Ok(());
     connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", no_row).map_err(error)?;
     let version = catalog_version(&connection, path)?;
     connection.pragma_update(None, "query_only", true).map_err(error)?;
-    Ok((connection, version))
+    Ok(ForReading { connection, version, shared: false })
 }
 
 fn unchanging(path: &Path) -> PathBuf {

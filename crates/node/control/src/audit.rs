@@ -10,11 +10,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
-
-use crossbeam_channel::{Receiver, Sender, bounded};
+use std::time::Duration;
 
 use crate::api::AuditLine;
+use crate::queued::Queued;
 use crate::time::{now_ns, rfc3339};
 
 /// A file's size at which the next is begun.
@@ -28,16 +27,8 @@ const QUEUE_MAX: usize = 1_000;
 #[derive(Debug)]
 pub(crate) struct AuditLog {
     path: PathBuf,
-    queue: Sender<Entry>,
+    queue: Queued<Box<AuditLine>>,
     losses: Arc<Losses>,
-}
-
-/// What the thread is told.
-#[derive(Debug)]
-enum Entry {
-    Line(Box<AuditLine>),
-    /// Says that all before was written.
-    Flush(Sender<()>),
 }
 
 /// Lines that are not in the file.
@@ -69,14 +60,13 @@ impl AuditLog {
 
     fn with_size(folder: &Path, bytes_max: u64) -> io::Result<Self> {
         let path = path(folder);
-        let (queue, waiting) = bounded(QUEUE_MAX);
         let losses: Arc<Losses> = Arc::default();
         let (file, shared) = (Some(append(&path)?), Arc::clone(&losses));
         let mut writer =
             Writer { path: path.clone(), file, bytes_max, losses: shared, said: 0, torn: false };
-        let thread = std::thread::Builder::new().name("control-audit".into());
-        // It ends with the queue's last sender; whoever ends the program flushes before.
-        thread.spawn(move || writer.run(&waiting))?;
+        // Whoever ends the program flushes before.
+        let queue =
+            Queued::start("control-audit", QUEUE_MAX, move |line| writer.take(line.as_deref()))?;
         Ok(Self { path, queue, losses })
     }
 
@@ -85,17 +75,14 @@ impl AuditLog {
         tracing::info!(target: "catchment::audit", who = line.who, from = line.from,
             what = line.what, result = line.result, request = line.request.as_deref().unwrap_or(""),
             "{}", line.what);
-        if self.queue.try_send(Entry::Line(Box::new(line))).is_err() {
+        if !self.queue.put(Box::new(line)) {
             self.losses.count(&self.path, "too many lines wait");
         }
     }
 
     /// Waits until all lines are written, so long at most; whether they are.
     pub(crate) fn flush(&self, within: Duration) -> bool {
-        let end = Instant::now() + within;
-        let (done, written) = bounded(1);
-        self.queue.send_deadline(Entry::Flush(done), end).is_ok()
-            && written.recv_deadline(end).is_ok()
+        self.queue.flush(within)
     }
 
     /// Lines that could not be written.
@@ -140,21 +127,10 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(&mut self, waiting: &Receiver<Entry>) {
-        for entry in waiting {
-            match entry {
-                Entry::Line(line) => {
-                    self.say_losses();
-                    if let Err(error) = self.write(&line) {
-                        self.losses.count(&self.path, &error.to_string());
-                    }
-                }
-                Entry::Flush(done) => {
-                    self.say_losses();
-                    // Whoever waited may have given up.
-                    done.send(()).ok();
-                }
-            }
+    fn take(&mut self, line: Option<&AuditLine>) {
+        self.say_losses();
+        if let Some(Err(error)) = line.map(|line| self.write(line)) {
+            self.losses.count(&self.path, &error.to_string());
         }
     }
 

@@ -1,4 +1,4 @@
-//! The catalogue of runs, as control needs it. Opened for each question: see `catchment-catalog`.
+//! The catalogue of runs, as control needs it.
 //!
 //! A catalogue that cannot be written prevents no recording: the run's number then comes from the file
 //! beside it, the log and the page say so, and `catchment catalog rebuild` finds the run by its files.
@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::StatusCode;
 use catchment_catalog::{
-    Catalog, CatalogError, LiveRun, NumberRequest, Quality, RunEnd, RunRow, RunState, Search,
-    Totals,
+    Catalog, CatalogError, KeptCatalog, LiveRun, NumberRequest, Quality, RunEnd, RunRow, RunState,
+    Search, Totals,
 };
 use catchment_model::{Ledger, RunId, SourceLedger, Utc};
 use catchment_recorder::{RunSummary, State};
@@ -26,7 +26,7 @@ use crate::time::now_ns;
 /// The way to the catalogue.
 #[derive(Debug)]
 pub(crate) struct Books {
-    folder: PathBuf,
+    catalog: KeptCatalog,
     /// What went wrong last, until something goes well.
     trouble: Mutex<Option<String>>,
     /// Runs whose end could not be entered yet.
@@ -50,7 +50,8 @@ const UNSAID_MAX: usize = 1_000;
 impl Books {
     /// Of the runs in this folder.
     pub(crate) fn of(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), trouble: Mutex::default(), unsaid: Mutex::default() }
+        let catalog = KeptCatalog::of(folder);
+        Self { catalog, trouble: Mutex::default(), unsaid: Mutex::default() }
     }
 
     /// What is wrong with the catalogue, if anything is.
@@ -72,17 +73,22 @@ impl Books {
         self.unsaid.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Lets a rebuild in that waits.
+    pub(crate) fn step_aside(&self) {
+        self.catalog.step_aside();
+    }
+
+    /// Closes the catalogue until the next question.
+    pub(crate) fn close(&self) {
+        self.catalog.close();
+    }
+
     /// Reads the catalogue, which needs no room on the disk.
     fn read<T>(
         &self,
         work: impl FnOnce(&Catalog) -> Result<T, CatalogError>,
     ) -> Result<T, CatalogError> {
-        match Catalog::open_read_only(&self.folder) {
-            Ok(catalog) => work(&catalog),
-            // There is none yet: it is made.
-            Err(CatalogError::Missing { .. }) => self.with(|catalog| work(catalog)),
-            Err(error) => Err(error),
-        }
+        self.catalog.read(work)
     }
 
     /// Does something with the catalogue, and remembers whether that went well.
@@ -90,14 +96,10 @@ impl Books {
         &self,
         work: impl FnOnce(&mut Catalog) -> Result<T, CatalogError>,
     ) -> Result<T, CatalogError> {
-        let result = Catalog::open(&self.folder).and_then(|mut catalog| work(&mut catalog));
+        let result = self.catalog.write(work);
         let trouble = match &result {
             Ok(_) => None,
-            // What somebody asked for and is not there is no trouble.
-            Err(CatalogError::NoRun { .. } | CatalogError::NoConfiguration { .. }) => {
-                return result;
-            }
-            Err(CatalogError::Text { .. }) => return result,
+            Err(error) if error.is_answer() => return result,
             Err(error) => Some(format!("the catalogue of runs: {error}")),
         };
         if let Some(trouble) = &trouble {
@@ -123,7 +125,7 @@ impl Books {
         let taken = self.with(|catalog| catalog.next_run_number(&request));
         taken.or_else(|error| {
             tracing::error!(%error, "a run gets its number without the catalogue");
-            LiveRun::without_catalog(&self.folder, wanted)
+            LiveRun::without_catalog(self.catalog.folder(), wanted)
         })
     }
 
@@ -183,6 +185,7 @@ impl Books {
             drop(unsaid);
             // Its files, for those who look for them later; nothing depends on it.
             self.with(|catalog| catalog.scan(number)).ok();
+            self.catalog.merge().ok();
         }
         true
     }
@@ -231,8 +234,9 @@ impl Books {
     /// Runs and where their files are, newest first.
     pub(crate) fn search(&self, search: &Search) -> Result<Vec<(RunRow, PathBuf)>, CatalogError> {
         let rows = self.with(|catalog| catalog.search(search))?;
+        let folder = self.catalog.folder();
         let place =
-            |row: RunRow| row.folder.as_ref().map(|one| self.folder.join(one)).map(|at| (row, at));
+            |row: RunRow| row.folder.as_ref().map(|one| folder.join(one)).map(|at| (row, at));
         Ok(rows.into_iter().filter_map(place).collect())
     }
 
@@ -246,7 +250,7 @@ impl Books {
     /// where the files are not at hand.
     pub(crate) fn ledger(&self, number: u64) -> Result<api::RunLedger, Problem> {
         let detail = self.read(|catalog| catalog.run(number)).map_err(problem)?;
-        let folder = detail.run.folder.map(|folder| self.folder.join(folder));
+        let folder = detail.run.folder.map(|folder| self.catalog.folder().join(folder));
         let run = folder.and_then(|folder| Run::open(&folder).ok());
         let known = run.as_ref().and_then(|run| Some((run, run.recorded_ledger().ok()??)));
         Ok(match known {
@@ -387,6 +391,8 @@ mod tests {
         let (number, id) = (live.number(), RunId([7; 16]));
         let path = folder.path().join("run-a");
         books.begin(&live, id, &path);
+        // So that all is in the file that is put aside.
+        books.close();
         let database = folder.path().join(".catchment/catalog.sqlite");
         let aside = database.with_extension("aside");
         std::fs::rename(&database, &aside).unwrap();

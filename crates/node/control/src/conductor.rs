@@ -22,7 +22,6 @@ use crate::api;
 use crate::configuration::Configuration;
 use crate::desk::{Ask, Desk, Reply};
 use crate::devices::{Active, Devices, EMULATOR, Job, RECORDER, WRITE};
-use crate::machine;
 use crate::problem::Problem;
 use crate::properties;
 use crate::security::guard::Who;
@@ -100,8 +99,6 @@ pub(crate) struct Conductor {
 pub(crate) struct Own {
     waiting: Vec<Waiting>,
     next_look: Option<Instant>,
-    space: Option<machine::Space>,
-    looks: u64,
     alarms_changed: u64,
     /// Who paused the run, and when.
     paused: Option<(String, String)>,
@@ -149,17 +146,13 @@ impl Conductor {
             }
             self.pass_orders(now_ns);
             self.take_finished();
+            self.look_when_due();
             self.answer_waiting();
-            let now = Instant::now();
-            self.manager.alive(now);
-            if self.own.next_look.is_none_or(|next| now >= next) {
-                self.own.next_look = Some(now + LOOK_EVERY);
-                self.look(self.clock.now_ns());
-            }
+            self.manager.alive(Instant::now());
         }
         self.take_finished();
-        self.answer_waiting();
         self.look(self.clock.now_ns());
+        self.answer_waiting();
         self.say_stopping();
         self.actions.end(&self.desk);
         self.devices.end();
@@ -187,10 +180,13 @@ impl Conductor {
                 reply.send(found.ok_or_else(|| Problem::not_found("such request"))).ok();
             }
             Ask::Change(path, values, who, reply) => {
-                reply.send(self.change(&path, &values, &who)).ok();
+                let changed = self.change(&path, &values, &who);
+                self.look_when_due();
+                reply.send(changed).ok();
             }
             Ask::Acknowledge(id, comment, who, reply) => {
                 let done = self.acknowledge(now_ns, &id, comment.as_deref(), &who);
+                self.look_when_due();
                 reply.send(done).ok();
             }
             Ask::Configuration(version, text, reply) => {
@@ -454,7 +450,7 @@ impl Conductor {
                 _ => tracing::info!(command, who = result.who, state, "a command is done"),
             }
             self.note_finished(&result);
-            // Whoever waits is answered, and whoever looks sees it at once.
+            // Shown before whoever waits is answered.
             self.own.next_look = None;
         }
     }
@@ -506,14 +502,20 @@ impl Conductor {
         recorder.map_or(self.control.state(), |device| device.state)
     }
 
+    /// Looks twice a second, and before an answer to what changed something: whoever asks after it sees
+    /// the change.
+    fn look_when_due(&mut self) {
+        let now = Instant::now();
+        if self.own.next_look.is_none_or(|next| now >= next) {
+            self.own.next_look = Some(now + LOOK_EVERY);
+            self.look(self.clock.now_ns());
+        }
+    }
+
     fn look(&mut self, now_ns: u64) {
         let active = self.devices.shown.active();
         let open = active.as_ref().filter(|active| !active.ended);
         self.take_reports(now_ns, open);
-        if self.own.looks.is_multiple_of(4) || self.own.space.is_none() {
-            self.own.space = machine::space(&self.configuration.recorder.folder);
-        }
-        self.own.looks += 1;
         let devices = self.device_list();
         let snapshot = active.as_ref().map(|active| Arc::new(active.observer.snapshot()));
         let socket_fills = open.map(|active| active.observer.socket_fills()).unwrap_or_default();
@@ -544,7 +546,7 @@ impl Conductor {
             fault: reason.as_deref().filter(|_| state.is_broken()),
             addresses: active.as_ref().map_or(&[][..], |active| &active.addresses),
             socket_fills: &socket_fills,
-            disk: self.own.space,
+            disk: self.desk.disk.space(),
             devices: &devices,
         });
         self.act(&meaning);

@@ -13,6 +13,7 @@ use crate::books::Books;
 use crate::configuration::Configure;
 use crate::history::Past;
 use crate::logs::Logs;
+use crate::lookout::Seen;
 use crate::problem::Problem;
 use crate::security::guard::Who;
 use crate::security::limit::Limit;
@@ -96,6 +97,7 @@ pub(crate) struct Desk {
     pub(crate) audit: AuditLog,
     pub(crate) logs: Arc<Logs>,
     pub(crate) books: Books,
+    pub(crate) disk: Seen,
     pub(crate) past: Past,
     pub(crate) counts: Counts,
     pub(crate) configure: Arc<dyn Configure>,

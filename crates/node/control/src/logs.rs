@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::api::LogLine;
+use crate::queued::Queued;
 use crate::time::{now_ns, rfc3339};
 
 /// Lines kept for the page.
@@ -49,18 +49,11 @@ pub enum Format {
 pub struct Logs {
     lines: Mutex<VecDeque<LogLine>>,
     count: AtomicU64,
-    /// To the thread that writes.
-    queue: Sender<Entry>,
+    /// To the thread that writes; without it every line counts as dropped, and the page has them all
+    /// the same.
+    queue: Option<Queued<String>>,
     /// Lines that were not written, since too many waited.
     dropped: Arc<AtomicU64>,
-}
-
-/// What the thread that writes is told.
-#[derive(Debug)]
-enum Entry {
-    Line(String),
-    /// Says that all before was written.
-    Flush(Sender<()>),
 }
 
 impl Logs {
@@ -68,12 +61,13 @@ impl Logs {
     pub fn start(format: Format, level: Level) -> Arc<Self> {
         static LOGS: OnceLock<Arc<Logs>> = OnceLock::new();
         let logs = LOGS.get_or_init(|| {
-            let (queue, waiting) = bounded(QUEUE_MAX);
             let dropped: Arc<AtomicU64> = Arc::default();
-            let shared = Arc::clone(&dropped);
-            let thread = std::thread::Builder::new().name("control-log".into());
-            // Without it every line is counted as dropped; the page has them all the same.
-            thread.spawn(move || write_lines(&waiting, &shared, std::io::stderr())).ok();
+            let (shared, mut said) = (Arc::clone(&dropped), 0);
+            let write = move |line: Option<String>| {
+                let line = line.unwrap_or_default();
+                write_line(&line, (shared.load(Relaxed), &mut said), std::io::stderr());
+            };
+            let queue = Queued::start("control-log", QUEUE_MAX, write).ok();
             let (lines, count) = (Mutex::default(), AtomicU64::new(0));
             let logs = Arc::new(Self { lines, count, queue, dropped });
             let journal = std::env::var_os("JOURNAL_STREAM").is_some();
@@ -127,10 +121,8 @@ impl Logs {
 
     /// Waits until all lines are written, so long at most.
     pub(crate) fn flush(&self, within: Duration) {
-        let end = Instant::now() + within;
-        let (done, written) = bounded(1);
-        if self.queue.send_deadline(Entry::Flush(done), end).is_ok() {
-            written.recv_deadline(end).ok();
+        if let Some(queue) = &self.queue {
+            queue.flush(within);
         }
     }
 
@@ -157,23 +149,14 @@ fn contains(line: &LogLine, search: &str) -> bool {
         || line.fields.iter().any(|(name, value)| has(name) || has(value))
 }
 
-/// Writes what comes, until nobody logs any more. A stderr that is closed is nobody to tell.
-fn write_lines(waiting: &Receiver<Entry>, dropped: &AtomicU64, mut to: impl std::io::Write) {
-    let mut said = 0;
-    for entry in waiting {
-        match entry {
-            Entry::Line(line) => {
-                let lost = dropped.load(Relaxed);
-                if lost > said {
-                    writeln!(to, "{} lines were not written: too many waited", lost - said).ok();
-                    said = lost;
-                }
-                to.write_all(line.as_bytes()).ok();
-            }
-            // Whoever waited may have given up.
-            Entry::Flush(done) => drop(done.send(())),
-        }
+/// Writes a line, and before it how many were dropped since that was said. A stderr that is closed is
+/// nobody to tell.
+fn write_line(line: &str, (dropped, said): (u64, &mut u64), mut to: impl std::io::Write) {
+    if dropped > *said {
+        writeln!(to, "{} lines were not written: too many waited", dropped - *said).ok();
+        *said = dropped;
     }
+    to.write_all(line.as_bytes()).ok();
 }
 
 /// What makes lines of events.
@@ -254,7 +237,7 @@ impl Writer {
             Format::Text => text(line, self.journal),
         };
         text.push('\n');
-        if self.logs.queue.try_send(Entry::Line(text)).is_err() {
+        if !self.logs.queue.as_ref().is_some_and(|queue| queue.put(text)) {
             self.logs.dropped.fetch_add(1, Relaxed);
         }
     }
@@ -307,17 +290,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_were_dropped_are_told_before_the_next_and_a_flush_waits_for_all() {
-        let (queue, waiting) = bounded(QUEUE_MAX);
-        let (done, written) = bounded(1);
+    fn lines_that_were_dropped_are_told_once_before_the_next() {
+        let (mut said, mut out) = (0, Vec::new());
         for line in ["first\n", "second\n"] {
-            queue.send(Entry::Line(line.into())).unwrap();
+            write_line(line, (3, &mut said), &mut out);
         }
-        queue.send(Entry::Flush(done)).unwrap();
-        drop(queue);
-        let mut out = Vec::new();
-        write_lines(&waiting, &AtomicU64::new(3), &mut out);
-        assert!(written.try_recv().is_ok());
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "3 lines were not written: too many waited\nfirst\nsecond\n");
     }

@@ -23,6 +23,8 @@ use crate::desk::{Ask, Counts, Desk, View};
 use crate::devices::{self, Active, Devices, Shown};
 use crate::history::Past;
 use crate::logs::Logs;
+use crate::lookout::{self, Seen};
+use crate::machine;
 use crate::past_runs;
 use crate::problem::Problem;
 use crate::properties;
@@ -192,7 +194,9 @@ impl Node {
         let tls = acceptor(&settings.tls, &folder, &settings.names, settings.listen.ip())?;
         let address = settings.listen;
         let listener = bind(address).map_err(|source| NodeError::Listen { address, source })?;
-        let settings = Settings { listen: listener.local_addr().unwrap_or(address), ..settings };
+        let mut settings = Settings { listen: listener.local_addr().unwrap_or(address), ..settings };
+        // Nobody else can give an address to the machine's own name.
+        settings.names.extend(machine::host_name());
         let audit = AuditLog::open(&folder).map_err(system("the audit log".into()))?;
         let watching = Watching::new(&configuration.recorder, &configuration.rules)?;
         let (asks_in, asks) = bounded(ASKS_MAX);
@@ -203,6 +207,7 @@ impl Node {
         let desk = Arc::new(desk);
         let version = desk.books.add_configuration(&text, "file").ok();
         desk.set_present(version, text);
+        lookout::start(&desk, runs).map_err(system("a thread".into()))?;
         past_runs::recall(&desk).map_err(system("a thread".into()))?;
         let devices = Devices::start(&desk).map_err(system("a thread".into()))?;
         let shown = Arc::clone(&devices.shown);
@@ -314,6 +319,7 @@ impl Node {
             self.shown.faults.store(true, Relaxed);
         }
         self.server = None;
+        self.desk.books.close();
         if !self.desk.audit.flush(LINES_WAIT) {
             tracing::error!("the last lines of the audit log are not written");
         }
@@ -380,6 +386,7 @@ fn desk(
         audit,
         logs,
         books: Books::of(runs),
+        disk: Seen::default(),
         past: Past::default(),
         counts: Counts::default(),
         configure,

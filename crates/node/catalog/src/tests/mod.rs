@@ -3,6 +3,7 @@
 mod cost;
 mod crash;
 mod damage;
+mod keeping;
 mod lifecycle;
 mod rebuilding;
 mod searching;

@@ -98,9 +98,13 @@ impl Conductor {
     ) -> api::State {
         let run = active.as_ref().filter(|active| !active.ended);
         let number = run.map(|active| active.number);
-        let space = self.own.space;
+        let space = self.desk.disk.space();
         let mut warnings = snapshot.map(|one| one.warnings.clone()).unwrap_or_default();
         warnings.extend(self.desk.books.trouble());
+        if let Some(age) = self.desk.disk.silent() {
+            let folder = self.configuration.recorder.folder.display();
+            warnings.push(format!("the disk of {folder} has not answered for {} s", age.as_secs()));
+        }
         api::State {
             node: api::NodeInfo {
                 name: self.desk.settings.name.clone(),

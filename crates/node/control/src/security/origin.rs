@@ -1,8 +1,8 @@
 //! Whom a browser talks to, and on whose behalf: Host and Origin.
 //!
 //! A foreign page can make a browser send requests here, and by giving its own name our address (DNS
-//! rebinding) even read the answers. Names are therefore accepted only if somebody configured them;
-//! addresses and `localhost` cannot be rebound. An Origin that is not this host is refused.
+//! rebinding) even read the answers. Names are therefore accepted only if somebody configured them, or
+//! if the machine has them; addresses and `localhost` cannot be rebound. An Origin that is not this host is refused.
 
 use std::net::IpAddr;
 
@@ -25,7 +25,8 @@ pub(crate) fn check(method: &Method, headers: &HeaderMap, names: &[String]) -> R
         || names.iter().any(|one| one.eq_ignore_ascii_case(name));
     if !known {
         let detail = format!(
-            "expected an address, localhost or a name in control.names as the Host, got {host:?}"
+            "expected an address, localhost, this machine's name or one in control.names as the \
+             Host, got {host:?}"
         );
         return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail));
     }

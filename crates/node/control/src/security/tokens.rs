@@ -8,7 +8,6 @@ use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +17,6 @@ use crate::time::{now_ns, rfc3339};
 
 /// How many tokens a file may hold.
 pub const TOKENS_MAX: usize = 1_000;
-/// How often the file is looked at for changes.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A token, without what it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -210,18 +207,20 @@ impl TokenFile {
     }
 }
 
-/// The tokens as the node knows them; a change of the file is seen within a second.
+/// The tokens as the node knows them. Who asks for them never waits for the disk: a change of the
+/// file is seen when somebody refreshes them.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     pub(crate) file: TokenFile,
     known: Mutex<Known>,
+    /// Held by the one who looks at the file.
+    looking: Mutex<()>,
 }
 
 #[derive(Debug)]
 struct Known {
     tokens: Vec<TokenEntry>,
     stamp: Option<(u64, i64, i64, u64)>,
-    looked: Instant,
     ever: bool,
 }
 
@@ -238,49 +237,37 @@ impl Tokens {
             let path = file.path.display();
             tracing::warn!(%path, "all tokens were revoked: nobody comes in until one is added");
         }
-        let known = Mutex::new(Known { tokens, stamp, looked: Instant::now(), ever });
-        Ok(Self { file, known })
+        let known = Mutex::new(Known { tokens, stamp, ever });
+        Ok(Self { file, known, looking: Mutex::default() })
     }
 
     /// Whether there are any, or ever were: taking the last one away, which leaves a file without any,
     /// must not make everybody an administrator, nor must starting the program anew.
     pub(crate) fn any(&self) -> bool {
-        self.with(|_| ());
         self.lock().ever
     }
 
     /// The token's entry.
     pub(crate) fn find(&self, token: &str) -> Option<TokenEntry> {
         let sha256 = digest(token);
-        self.with(|tokens| tokens.iter().find(|entry| entry.sha256 == sha256).cloned())
+        self.lock().tokens.iter().find(|entry| entry.sha256 == sha256).cloned()
     }
 
     /// Whether an entry is still there, as it was.
     pub(crate) fn stands(&self, entry: &TokenEntry) -> bool {
-        self.with(|tokens| tokens.contains(entry))
+        self.lock().tokens.contains(entry)
     }
 
     /// Looks at the file now.
     pub(crate) fn refresh(&self) {
-        let mut known = self.lock();
-        self.look(&mut known);
-    }
-
-    fn with<T>(&self, look: impl FnOnce(&[TokenEntry]) -> T) -> T {
-        let mut known = self.lock();
-        if known.looked.elapsed() >= LOOK_EVERY {
-            self.look(&mut known);
-        }
-        look(&known.tokens)
-    }
-
-    fn look(&self, known: &mut Known) {
-        known.looked = Instant::now();
+        let _alone = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = self.file.stamp();
-        if stamp == known.stamp {
+        if stamp == self.lock().stamp {
             return;
         }
-        match self.file.read() {
+        let read = self.file.read();
+        let mut known = self.lock();
+        match read {
             // A file that is gone must not make everybody an administrator: the old tokens stay
             // until the program is started anew.
             Ok(tokens) if tokens.is_empty() && stamp.is_none() => {

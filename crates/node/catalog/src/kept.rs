@@ -1,0 +1,149 @@
+//! A catalogue that stays open from one question to the next, and steps aside for a rebuild.
+//!
+//! Whoever closes a database last merges SQLite's log into it and waits for the disk, which takes half
+//! a second beside a recorder that writes 1.5 GB/s: too long for everybody who opens it for one
+//! question. A program that is asked often keeps it open, and looks a few times in a second whether
+//! somebody wants it alone.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::catalog::Catalog;
+use crate::error::CatalogError;
+use crate::lock;
+use crate::schema::Place;
+
+/// A data folder's catalogue, open from the first question on. Those who read wait for no one who
+/// writes.
+///
+/// # Errors
+/// Of all methods: as those of [`Catalog`]. After an error that is no answer the catalogue is opened
+/// anew for the next question.
+#[derive(Debug)]
+pub struct KeptCatalog {
+    place: Place,
+    reading: Mutex<Option<Kept>>,
+    writing: Mutex<Option<Kept>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    catalog: Catalog,
+    /// Which file it is.
+    file: (u64, u64),
+}
+
+impl KeptCatalog {
+    /// Of this data folder; nothing is opened yet.
+    pub fn of(folder: impl AsRef<Path>) -> Self {
+        let place = Place::new(folder.as_ref());
+        Self { place, reading: Mutex::default(), writing: Mutex::default() }
+    }
+
+    /// The data folder.
+    pub fn folder(&self) -> &PathBuf {
+        &self.place.data
+    }
+
+    /// Reads it, which needs no room on the disk. If there is none it is made.
+    pub fn read<T>(
+        &self,
+        work: impl FnOnce(&Catalog) -> Result<T, CatalogError>,
+    ) -> Result<T, CatalogError> {
+        let mut reading = locked(&self.reading);
+        self.check(&mut reading);
+        if reading.is_none() {
+            match Catalog::open_read_only(&self.place.data) {
+                Ok(catalog) => match self.kept(catalog) {
+                    Ok(kept) => *reading = Some(kept),
+                    Err(catalog) => return work(&catalog),
+                },
+                Err(CatalogError::Missing { .. }) => {
+                    drop(reading);
+                    return self.write(|catalog| work(catalog));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let result = reading.as_ref().map(|kept| work(&kept.catalog)).expect("it is open");
+        forget_after(&mut reading, &result);
+        result
+    }
+
+    /// Changes it. Runs whose process is gone are interrupted before.
+    pub fn write<T>(
+        &self,
+        work: impl FnOnce(&mut Catalog) -> Result<T, CatalogError>,
+    ) -> Result<T, CatalogError> {
+        let mut writing = locked(&self.writing);
+        self.check(&mut writing);
+        let result = match &mut *writing {
+            Some(kept) => kept.catalog.sweep().and_then(|()| work(&mut kept.catalog)),
+            None => {
+                // To open it may need it alone for a moment.
+                *locked(&self.reading) = None;
+                let mut catalog = Catalog::open(&self.place.data)?;
+                let result = work(&mut catalog);
+                *writing = self.kept(catalog).ok();
+                result
+            }
+        };
+        forget_after(&mut writing, &result);
+        result
+    }
+
+    /// Merges SQLite's log into the database, as far as nobody reads there: for those who copy the file
+    /// alone. It waits for the disk, and nobody for it.
+    pub fn merge(&self) -> Result<(), CatalogError> {
+        Catalog::open(&self.place.data)?.checkpoint()
+    }
+
+    /// Closes it if somebody wants it alone. A rebuild waits for ten seconds: call this more often.
+    pub fn step_aside(&self) {
+        if lock::is_wanted(&self.place) {
+            self.close();
+        }
+    }
+
+    /// Closes it until the next question.
+    pub fn close(&self) {
+        *locked(&self.writing) = None;
+        *locked(&self.reading) = None;
+    }
+
+    /// Closes what is wanted by somebody, or is not the catalogue any more.
+    fn check(&self, kept: &mut Option<Kept>) {
+        let same = |kept: &Kept| self.file().is_some_and(|file| file == kept.file);
+        if lock::is_wanted(&self.place) || !kept.as_ref().is_some_and(same) {
+            *kept = None;
+        }
+    }
+
+    /// A catalogue to keep; not one that keeps others out, or that does not see what they write.
+    fn kept(&self, catalog: Catalog) -> Result<Kept, Catalog> {
+        match self.file() {
+            Some(file) if catalog.is_shared() && !lock::is_wanted(&self.place) => {
+                Ok(Kept { catalog, file })
+            }
+            _ => Err(catalog),
+        }
+    }
+
+    fn file(&self) -> Option<(u64, u64)> {
+        let identity = |data: Metadata| (data.dev(), data.ino());
+        self.place.database().metadata().map(identity).ok()
+    }
+}
+
+/// After an error nobody knows what it is good for.
+fn forget_after<T>(kept: &mut Option<Kept>, result: &Result<T, CatalogError>) {
+    if result.as_ref().is_err_and(|error| !error.is_answer()) {
+        *kept = None;
+    }
+}
+
+fn locked(kept: &Mutex<Option<Kept>>) -> MutexGuard<'_, Option<Kept>> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,96 @@
+//! A catalogue that stays open.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::*;
+use crate::{CatalogError, KeptCatalog, RunState, rebuild};
+
+#[test]
+fn a_rebuild_is_let_in_and_what_is_said_before_and_after_it_stands() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    Files::of("run-a", 1, 1).write(folder);
+    let kept = KeptCatalog::of(folder);
+    kept.write(|catalog| catalog.set_comment(1, "before")).unwrap();
+    let comment = || kept.read(|catalog| Ok(catalog.run(1)?.run.comment)).unwrap();
+    assert_eq!(comment(), "before");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                kept.step_aside();
+                std::thread::yield_now();
+            }
+        });
+        let report = rebuild(folder, |_, _| ());
+        done.store(true, Relaxed);
+        assert_eq!(report.unwrap().runs, 1);
+    });
+    assert_eq!(comment(), "before");
+    kept.write(|catalog| catalog.set_comment(1, "after")).unwrap();
+    assert_eq!(comment(), "after");
+    kept.close();
+    assert_eq!(Catalog::open(folder).unwrap().run(1).unwrap().run.comment, "after");
+}
+
+#[test]
+fn who_asks_while_a_rebuild_goes_on_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    Files::of("run-a", 1, 1).write(folder);
+    let kept = KeptCatalog::of(folder);
+    kept.write(|catalog| catalog.set_comment(1, "kept")).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // The questions themselves let it in.
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                let read = kept.read(|catalog| Ok(catalog.run(1)?.run.comment));
+                assert_eq!(read.unwrap(), "kept");
+                kept.write(|catalog| catalog.set_comment(1, "kept")).unwrap();
+            }
+        });
+        for _ in 0..5 {
+            rebuild(folder, |_, _| ()).unwrap();
+        }
+        done.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn what_others_write_is_seen_and_their_ends_are_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let kept = KeptCatalog::of(folder);
+    assert_eq!(kept.read(|catalog| catalog.highest_number()).unwrap(), 0);
+    let live = Catalog::open(folder).unwrap().next_run_number(&request("another's")).unwrap();
+    assert_eq!(kept.read(|catalog| catalog.highest_number()).unwrap(), live.number());
+    let state = || Catalog::open_read_only(folder).unwrap().run(live.number()).unwrap().run.state;
+    assert_eq!(state(), RunState::Starting);
+    let number = live.number();
+    drop(live);
+    let next = kept.write(|catalog| catalog.next_run_number(&request("ours"))).unwrap();
+    assert_eq!(next.number(), number + 1);
+    let row = kept.read(|catalog| catalog.run(number)).unwrap().run;
+    assert_eq!(row.state, RunState::Failed);
+}
+
+#[test]
+fn another_file_in_its_place_is_another_catalogue() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let kept = KeptCatalog::of(folder);
+    kept.write(|catalog| catalog.next_run_number(&request("one"))).unwrap();
+    let database = crate::schema::Place::new(folder).database();
+    let aside = database.with_extension("aside");
+    kept.merge().unwrap();
+    std::fs::copy(&database, &aside).unwrap();
+    std::fs::remove_file(&database).unwrap();
+    std::fs::write(&database, "no database").unwrap();
+    let error = kept.read(|catalog| catalog.highest_number()).unwrap_err();
+    assert!(matches!(error, CatalogError::Damaged { .. }), "{error}");
+    std::fs::rename(&aside, &database).unwrap();
+    assert_eq!(kept.read(|catalog| catalog.highest_number()).unwrap(), 1);
+    let error = kept.write(|catalog| catalog.set_comment(7, "")).unwrap_err();
+    assert!(error.is_answer(), "{error}");
+}

@@ -1,0 +1,78 @@
+//! What is asked of the disk again and again, on a thread of its own: a network's file system that
+//! hangs holds up neither the control thread nor the server.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::desk::Desk;
+use crate::machine::{self, Space};
+
+/// How often.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// What was seen longer ago says nothing of now.
+const AGE_MAX: Duration = Duration::from_secs(10);
+
+/// What was seen of the disk last.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(Mutex<Option<(Instant, Option<Space>)>>);
+
+impl Seen {
+    /// The room on the disk, unless it is too long ago that it answered.
+    pub(crate) fn space(&self) -> Option<Space> {
+        let (at, space) = (*self.lock())?;
+        space.filter(|_| at.elapsed() <= AGE_MAX)
+    }
+
+    /// How long the disk has not answered, if that is too long.
+    pub(crate) fn silent(&self) -> Option<Duration> {
+        let (at, _) = (*self.lock())?;
+        Some(at.elapsed()).filter(|age| *age > AGE_MAX)
+    }
+
+    fn set(&self, space: Option<Space>) {
+        *self.lock() = Some((Instant::now(), space));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Option<Space>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks once, and then on a thread that ends with the desk.
+///
+/// # Errors
+/// The system gives none.
+pub(crate) fn start(desk: &Arc<Desk>, folder: PathBuf) -> std::io::Result<()> {
+    desk.disk.set(machine::space(&folder));
+    let desk = Arc::downgrade(desk);
+    let look = move || {
+        while let Some(desk) = desk.upgrade() {
+            desk.tokens.refresh();
+            desk.books.step_aside();
+            desk.disk.set(machine::space(&folder));
+            drop(desk);
+            std::thread::sleep(LOOK_EVERY);
+        }
+    };
+    std::thread::Builder::new().name("control-lookout".into()).spawn(look)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_has_not_answered_for_long_has_no_room_that_is_known() {
+        let space = Space { free_bytes: 1, total_bytes: 2 };
+        let seen = Seen::default();
+        assert_eq!((seen.space(), seen.silent()), (None, None));
+        seen.set(Some(space));
+        assert_eq!((seen.space(), seen.silent()), (Some(space), None));
+        let long_ago = Instant::now().checked_sub(AGE_MAX * 2).unwrap();
+        *seen.lock() = Some((long_ago, Some(space)));
+        assert_eq!(seen.space(), None);
+        assert!(seen.silent().unwrap() >= AGE_MAX * 2);
+    }
+}

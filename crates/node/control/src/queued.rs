@@ -1,0 +1,61 @@
+//! Work for a thread of its own behind a bounded queue: whoever has some waits for nothing.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Sender, bounded};
+
+/// The way to the thread, which ends with it.
+#[derive(Debug)]
+pub(crate) struct Queued<T> {
+    queue: Sender<Entry<T>>,
+}
+
+#[derive(Debug)]
+enum Entry<T> {
+    Item(T),
+    /// Says that all before was done.
+    Flush(Sender<()>),
+}
+
+impl<T: Send + 'static> Queued<T> {
+    /// Starts the thread. It does each item in turn, and nothing (`None`) when somebody waits for all.
+    ///
+    /// # Errors
+    /// The system gives none.
+    pub(crate) fn start(
+        thread: &str,
+        items_max: usize,
+        mut work: impl FnMut(Option<T>) + Send + 'static,
+    ) -> io::Result<Self> {
+        let (queue, waiting) = bounded(items_max);
+        let run = move || {
+            for entry in waiting {
+                match entry {
+                    Entry::Item(item) => work(Some(item)),
+                    Entry::Flush(done) => {
+                        work(None);
+                        // Whoever waited may have given up.
+                        done.send(()).ok();
+                    }
+                }
+            }
+        };
+        std::thread::Builder::new().name(thread.into()).spawn(run)?;
+        Ok(Self { queue })
+    }
+
+    /// Puts an item into the queue; false if it is full.
+    #[must_use]
+    pub(crate) fn put(&self, item: T) -> bool {
+        self.queue.try_send(Entry::Item(item)).is_ok()
+    }
+
+    /// Waits until all items are done, so long at most; whether they are.
+    pub(crate) fn flush(&self, within: Duration) -> bool {
+        let end = Instant::now() + within;
+        let (done, written) = bounded(1);
+        self.queue.send_deadline(Entry::Flush(done), end).is_ok()
+            && written.recv_deadline(end).is_ok()
+    }
+}
