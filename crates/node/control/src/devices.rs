@@ -142,10 +142,11 @@ pub(crate) fn specs(emulator: bool) -> Result<Vec<DeviceSpec>, DeviceError> {
     let spec = |path: &str, kind: &str, order| {
         Ok::<_, DeviceError>(DeviceSpec::new(DevicePath::new(path)?, kind, order))
     };
-    // A stop waits for the last second of data and for the disk.
+    // A stop waits for the last second of data, and all for the disk.
     let recorder = spec(RECORDER, "recorder", 1)?
         .on_fault(OnFault::StopRun)
         .timeout(Action::Arm, 30_000_000_000)
+        .timeout(Action::Start, 30_000_000_000)
         .timeout(Action::Stop, 30_000_000_000)
         .timeout(Action::Disarm, 30_000_000_000);
     let mut specs = vec![

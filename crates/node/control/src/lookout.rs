@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::desk::Desk;
 use crate::machine::{self, Space};
+use crate::web::sample;
 
 /// How often.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -50,6 +51,7 @@ pub(crate) fn start(desk: &Arc<Desk>, folder: PathBuf) -> std::io::Result<()> {
         while let Some(desk) = desk.upgrade() {
             desk.tokens.refresh();
             desk.books.step_aside();
+            sample::close_unused();
             desk.disk.set(machine::space(&folder));
             drop(desk);
             std::thread::sleep(LOOK_EVERY);

@@ -194,7 +194,8 @@ impl Node {
         let tls = acceptor(&settings.tls, &folder, &settings.names, settings.listen.ip())?;
         let address = settings.listen;
         let listener = bind(address).map_err(|source| NodeError::Listen { address, source })?;
-        let mut settings = Settings { listen: listener.local_addr().unwrap_or(address), ..settings };
+        let mut settings =
+            Settings { listen: listener.local_addr().unwrap_or(address), ..settings };
         // Nobody else can give an address to the machine's own name.
         settings.names.extend(machine::host_name());
         let audit = AuditLog::open(&folder).map_err(system("the audit log".into()))?;

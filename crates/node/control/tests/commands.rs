@@ -304,3 +304,23 @@ fn a_sample_shows_what_was_recorded_last() {
     assert_eq!(sample["histogram"]["what"], "payload_bytes");
     assert_eq!(client.get("/api/v1/sources/none/sample").status, 404);
 }
+
+#[test]
+fn the_catalogue_can_be_made_again_while_the_node_is_asked() {
+    let test = Test::start();
+    let client = test.client();
+    client.command("1", "start");
+    client.command("2", "stop");
+    let say = |comment: &str| {
+        let body = json!({ "comment": comment }).to_string();
+        let answer = client.ask("PATCH", "/api/v1/runs/1", Some(&body));
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    };
+    say("before");
+    let report = catchment_catalog::rebuild(test.folder.path(), |_, _| ()).unwrap();
+    assert_eq!((report.runs, report.problems), (1, vec![]));
+    assert_eq!(client.get("/api/v1/runs/1").json()["comment"], "before");
+    say("after");
+    let page = client.get("/api/v1/runs").json();
+    assert_eq!(page["runs"][0]["comment"], "after");
+}

@@ -7,7 +7,7 @@ mod metrics;
 mod routes;
 mod routes_runs;
 mod routes_tokens;
-mod sample;
+pub(crate) mod sample;
 mod sample_channels;
 mod server;
 mod stream;

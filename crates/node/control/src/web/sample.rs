@@ -35,8 +35,10 @@ pub(super) const VALUES_MAX: usize = 1_024;
 /// Bins of a histogram.
 const BINS: usize = 50;
 
-/// The run that was looked at last, kept open: a look then costs the new frames alone.
-static OPEN: Mutex<Option<Run>> = Mutex::new(None);
+/// The run that was looked at last, and when, kept open: a look then costs the new frames alone.
+static OPEN: Mutex<Option<(Run, Instant)>> = Mutex::new(None);
+/// Closed when nobody has looked for so long: files that somebody removes then give back their room.
+const UNUSED: Duration = Duration::from_secs(10);
 /// Whoever looks has it: others must not keep the threads that commands need, too.
 static LOOKING: Semaphore = Semaphore::const_new(1);
 /// What was seen, the oldest first.
@@ -132,9 +134,9 @@ fn keep(wanted: Wanted, sample: Result<api::Sample, Problem>) {
 
 fn read(wanted: &Wanted) -> Result<api::Sample, Problem> {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = open.take().filter(|run| run.path() == wanted.folder);
+    let known = open.take().filter(|(run, _)| run.path() == wanted.folder);
     let run = match known {
-        Some(mut run) => {
+        Some((mut run, _)) => {
             run.refresh().map_err(unreadable)?;
             run
         }
@@ -144,8 +146,17 @@ fn read(wanted: &Wanted) -> Result<api::Sample, Problem> {
         true => look(&run, &wanted.name),
         false => sample_channels::look(&run, &wanted.name, wanted.channel.as_deref()),
     };
-    *open = Some(run);
+    *open = Some((run, Instant::now()));
     sample
+}
+
+/// Closes the run that nobody looks at any more.
+pub(crate) fn close_unused() {
+    // Whoever has it uses it.
+    let Ok(mut open) = OPEN.try_lock() else { return };
+    if open.as_ref().is_some_and(|(_, looked)| looked.elapsed() > UNUSED) {
+        *open = None;
+    }
 }
 
 pub(super) fn unreadable(error: StorageError) -> Problem {
