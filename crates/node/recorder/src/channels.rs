@@ -10,7 +10,6 @@ use catchment_frame::{
 };
 use catchment_model::{Entry, SampleRate};
 use catchment_trends::TrendChannel;
-use crossbeam_channel::Sender;
 
 use crate::coding::{CodingRule, element_of};
 use crate::columns::Books;
@@ -21,7 +20,7 @@ use crate::pool::ChunkPool;
 use crate::slices::slice_of;
 use crate::stream::Stream;
 use crate::trend::{Seconds, Watch};
-use crate::trend_thread::FrameSeconds;
+use crate::trend_thread::{FrameSeconds, TrendFeed};
 use crate::wiring::Channels;
 
 /// Columns of every channels frame but for the channels: gaps, and the ledger's increments.
@@ -48,7 +47,7 @@ pub(crate) struct ChannelWriter {
     places: Vec<Place>,
     seconds: Vec<(usize, Seconds)>,
     /// Where it goes what frames say of the channels' seconds.
-    trends: Option<Sender<FrameSeconds>>,
+    trends: Option<TrendFeed>,
 }
 
 struct Channel {
@@ -81,7 +80,7 @@ impl ChannelWriter {
         wired: Channels,
         (first_link, slice_ns): (usize, u64),
         rules: &[CodingRule],
-        trends: Option<Sender<FrameSeconds>>,
+        trends: Option<TrendFeed>,
     ) -> Self {
         let columns = ChannelColumns::of(schema);
         let id = |id: Option<u32>| id.expect("a column of every schema of channels");
@@ -189,8 +188,9 @@ impl ChannelWriter {
         let channels = std::mem::take(&mut self.seconds);
         // A frame of increments alone has no time.
         if let Some(trends) = self.trends.as_ref().filter(|_| !channels.is_empty()) {
-            // The trend thread ends after this one, or by a panic, which the join reports.
-            let _ = trends.send(FrameSeconds { channels, until_ns: info.time_last_ns });
+            // Where there is no time for compression, there is none to wait.
+            let has_time = || books.level() == catchment_encoder::Level::AsAsked;
+            trends.send(FrameSeconds { channels, until_ns: info.time_last_ns }, has_time);
         }
         frame.finish()
     }

@@ -8,7 +8,6 @@ use catchment_encoder::PoolConfig;
 use catchment_frame::{ChannelInfo, FrameInfo, FrameKind, Schema, SourceInfo};
 use catchment_model::{Entry, Ledger, SourceId};
 use catchment_telemetry::FillLevel;
-use crossbeam_channel::Sender;
 
 use crate::build::{Frame, Kind};
 use crate::channels::ChannelWriter;
@@ -21,7 +20,7 @@ use crate::live::Live;
 use crate::pool::ChunkPool;
 use crate::recorder::RecorderError;
 use crate::stream::Stream;
-use crate::trend_thread::FrameSeconds;
+use crate::trend_thread::TrendFeed;
 use crate::wiring::Channels;
 use crate::write::SourceCounts;
 
@@ -29,7 +28,7 @@ use crate::write::SourceCounts;
 pub(crate) struct Sources {
     pub(crate) events: Option<(Arc<ChunkPool>, Arc<FillLevel>)>,
     pub(crate) channels: Option<(Channels, Arc<FillLevel>)>,
-    pub(crate) trends: Option<Sender<FrameSeconds>>,
+    pub(crate) trends: Option<TrendFeed>,
 }
 
 /// A frame's file and number.
@@ -47,7 +46,7 @@ pub(crate) struct FrameWriter {
     ledger_count: usize,
     file_id: u64,
     /// The trend thread ends when the last of these is gone, and there may be no channels.
-    _trends: Option<Sender<FrameSeconds>>,
+    _trends: Option<TrendFeed>,
     /// When the last frame of channels began to be streamed, and how long that took.
     last: Option<(Instant, Duration)>,
 }

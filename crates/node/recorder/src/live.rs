@@ -145,8 +145,8 @@ counters! {
     bytes_written,
     /// Fragments from a source number that is not configured.
     fragments_unconfigured,
-    /// Channels' samples that are in no trend: their second had been written, or their frame's clock was
-    /// far ahead of the next one's.
+    /// Channels' samples that are in no trend: their second had been written, their frame's clock was far
+    /// ahead of the next one's, or the trends' disk was too slow.
     trend_samples_late,
     /// Rows of trends that are in no file, because the disk refused for too long.
     trend_rows_lost,

@@ -11,14 +11,13 @@ use std::time::{Duration, Instant};
 use catchment_disk::DiskError;
 use catchment_model::{Entry, RunId};
 use catchment_net::{NetError, pin_to_cpu};
-use crossbeam_channel::Sender;
 
 use crate::build::{Build, Kind, Side};
 use crate::clock::{Clock, random};
 use crate::config::{ConfigError, RecorderConfig};
 use crate::frame_writer::Sources;
 use crate::live::{Counts, Live, Observer, RunSummary, Snapshot, State};
-use crate::trend_thread::{FrameSeconds, TrendPlan, Trends};
+use crate::trend_thread::{TrendFeed, TrendPlan, Trends};
 use crate::wanted::Wanted;
 use crate::wiring::{Pools, Wiring};
 use crate::write::{RunIdentity, Write};
@@ -29,9 +28,6 @@ const PREFERRED: [&str; 3] = ["receive", "build", "write"];
 const PREFERRED_NICE: i32 = -10;
 /// Frames between the build and the write thread; what more there is waits in the build thread.
 const FRAMES_QUEUED: usize = 2;
-
-/// Frames whose trends wait for the trend thread.
-const TREND_FRAMES_QUEUED: usize = 16;
 
 /// Within what time sources that are sending are heard.
 const HEARD_WITHIN: Duration = Duration::from_millis(250);
@@ -192,8 +188,8 @@ impl Recorder {
         config: &RecorderConfig,
         identity: &RunIdentity,
         live: &Arc<Live>,
-    ) -> Result<(Sender<FrameSeconds>, Trends), RecorderError> {
-        let (frames_in, frames) = crossbeam_channel::bounded(TREND_FRAMES_QUEUED);
+    ) -> Result<(TrendFeed, Trends), RecorderError> {
+        let (frames_in, frames) = TrendFeed::new(live);
         let plan = TrendPlan::of(config, identity)?;
         let trends = Trends::new(&plan, (identity.clock, live), frames);
         Ok((frames_in, trends.map_err(|error| RecorderError::Trends { source: Box::new(error) })?))

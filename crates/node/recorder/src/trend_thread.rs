@@ -3,7 +3,8 @@
 //! channels' time scale as frames come, the counters' in UTC as time passes.
 //!
 //! A disk that refuses costs rows only if it does so for long, and they are counted; recording does not
-//! hear of it.
+//! hear of it. Nor does it wait for this thread, which may be held up by a disk while it writes an hour,
+//! once the memory for what is received fills: such frames have no trend, counted ([`TrendFeed`]).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use catchment_frame::{ChannelInfo, Dtype};
 use catchment_model::{Entry, RunId, SampleRate, SourceId, TimeScale};
 use catchment_storage::{Codings, ColumnCoding, NewTrends, StorageError, TrendFiles, TrendLengths};
 use catchment_trends::{Completed, CounterTrend, TrendChannel, TrendSeries};
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
 
 use crate::clock::Clock;
 use crate::config::{ConfigError, RecorderConfig};
@@ -26,6 +27,10 @@ use crate::write::RunIdentity;
 
 /// How often the recorder's counters are looked at.
 const COUNTERS_EVERY: Duration = Duration::from_millis(250);
+/// Frames that wait for the trend thread.
+const FRAMES_QUEUED: usize = 16;
+/// How long the write thread waits for it before it looks how much time there is.
+const PATIENCE: Duration = Duration::from_millis(10);
 /// Sources and links that have counters of their own, if there are no more.
 const SOURCES_MAX: usize = 128;
 /// A frame that is further ahead of those before it may be a wrong clock's.
@@ -48,6 +53,13 @@ pub(crate) struct FrameSeconds {
     pub(crate) channels: Vec<(usize, Seconds)>,
     /// No later frame has samples before this time, in the channels' time scale.
     pub(crate) until_ns: u64,
+}
+
+/// The write thread's way to the trend thread, which ends when the last of these is gone.
+#[derive(Clone)]
+pub(crate) struct TrendFeed {
+    frames: Sender<FrameSeconds>,
+    live: Arc<Live>,
 }
 
 /// What the trends of a recorder are.
@@ -92,6 +104,8 @@ pub(crate) struct Trends {
     until_ns: Option<u64>,
     time_scale: TimeScale,
     samples_ahead: u64,
+    /// Samples without a trend that were counted so far.
+    samples_noted: u64,
     counters: Vec<(Counter, CounterTrend)>,
     counter_files: TrendFiles,
     counted_ns: u64,
@@ -108,6 +122,34 @@ impl FrameSeconds {
     fn samples(&self) -> u64 {
         let seconds = self.channels.iter().flat_map(|(_, seconds)| seconds);
         seconds.map(|(_, accumulator)| accumulator.n()).sum()
+    }
+}
+
+impl TrendFeed {
+    /// The way to a trend thread that hears these frames at the other end.
+    pub(crate) fn new(live: &Arc<Live>) -> (Self, Receiver<FrameSeconds>) {
+        let (frames, received) = crossbeam_channel::bounded(FRAMES_QUEUED);
+        (Self { frames, live: Arc::clone(live) }, received)
+    }
+
+    /// Hands over what a frame says. Where the trend thread is behind, it waits as long as there is
+    /// time for that; then the frame has no trend, and its samples are counted: data come first, and
+    /// `catchment trend` makes trends of them again.
+    pub(crate) fn send(&self, mut frame: FrameSeconds, mut has_time: impl FnMut() -> bool) {
+        loop {
+            let patience = if has_time() { PATIENCE } else { Duration::ZERO };
+            match self.frames.send_timeout(frame, patience) {
+                Ok(()) => return,
+                Err(SendTimeoutError::Timeout(back)) if patience.is_zero() => {
+                    let counters = &self.live.counters;
+                    counters.trend_samples_late.fetch_add(back.samples(), Relaxed);
+                    return;
+                }
+                Err(SendTimeoutError::Timeout(back)) => frame = back,
+                // The trend thread ends after the write thread, or by a panic, which the join reports.
+                Err(SendTimeoutError::Disconnected(_)) => return,
+            }
+        }
     }
 }
 
@@ -186,6 +228,7 @@ impl Trends {
             until_ns: None,
             time_scale,
             samples_ahead: 0,
+            samples_noted: 0,
             counters: plan.counters.iter().map(|(_, of)| (*of, CounterTrend::new())).collect(),
             counter_files: plan.files(folder.join("counters"), counters)?,
             counted_ns: 0,
@@ -280,13 +323,16 @@ impl Trends {
     }
 
     /// Says what went wrong, and counts what is in no file.
-    fn note(&self, written: Option<Result<(), StorageError>>) {
+    fn note(&mut self, written: Option<Result<(), StorageError>>) {
         if let Some(Err(error)) = written {
             self.live.warn_once(format!("trends: {error}"));
         }
         let counters = &self.live.counters;
         let late: u64 = self.series.iter().map(TrendSeries::late_samples).sum();
-        counters.trend_samples_late.store(late + self.samples_ahead, Relaxed);
+        let left_out = late + self.samples_ahead;
+        // The write thread counts there too.
+        counters.trend_samples_late.fetch_add(left_out - self.samples_noted, Relaxed);
+        self.samples_noted = left_out;
         let lost = self.channel_files.as_ref().map_or(0, TrendFiles::rows_lost);
         counters.trend_rows_lost.store(lost + self.counter_files.rows_lost(), Relaxed);
     }
@@ -331,4 +377,39 @@ fn counters(config: &RecorderConfig) -> Vec<(String, Counter)> {
         }
     }
     counters
+}
+
+#[cfg(test)]
+mod tests {
+    use catchment_trends::Accumulator;
+
+    use super::*;
+
+    fn frame(samples: usize) -> FrameSeconds {
+        let seconds = vec![(7, std::iter::repeat_n(1.5, samples).collect::<Accumulator>())];
+        FrameSeconds { channels: vec![(0, seconds)], until_ns: 8_000_000_000 }
+    }
+
+    #[test]
+    fn a_trend_thread_that_is_behind_is_waited_for_while_there_is_time_and_then_no_more() {
+        let live = Arc::new(Live::new(Vec::new()));
+        let late = || live.counters.trend_samples_late.load(Relaxed);
+        let (feed, frames) = TrendFeed::new(&live);
+        (0..FRAMES_QUEUED).for_each(|_| feed.send(frame(1), || false));
+        assert_eq!((late(), frames.len()), (0, FRAMES_QUEUED), "room needs no time");
+        feed.send(frame(5), || false);
+        let mut asked = 0;
+        feed.send(frame(20), || {
+            asked += 1;
+            asked < 4
+        });
+        assert_eq!((late(), asked), (25, 4));
+        feed.send(frame(3), || frames.recv().is_ok());
+        assert_eq!(late(), 25);
+        let samples: Vec<u64> = frames.try_iter().map(|frame| frame.samples()).collect();
+        assert_eq!((samples.len(), samples.last()), (FRAMES_QUEUED, Some(&3)));
+        drop(frames);
+        feed.send(frame(1), || true);
+        assert_eq!(late(), 25, "a thread that failed is reported by the join");
+    }
 }

@@ -100,12 +100,30 @@ impl Run {
         channels: &[usize],
         select: &Select,
     ) -> Result<Vec<Vec<Segment>>, StorageError> {
+        self.read_many_by(channels, select, parallel::threads())
+    }
+
+    /// As [`Run::read_many`], on the caller's thread alone.
+    pub(crate) fn read_many_alone(
+        &self,
+        channels: &[usize],
+        select: &Select,
+    ) -> Result<Vec<Vec<Segment>>, StorageError> {
+        self.read_many_by(channels, select, 1)
+    }
+
+    fn read_many_by(
+        &self,
+        channels: &[usize],
+        select: &Select,
+        threads: usize,
+    ) -> Result<Vec<Vec<Segment>>, StorageError> {
         let mut plans = Vec::with_capacity(channels.len());
         for &place in channels {
             let none = || StorageError::NoChannel { name: format!("number {place}") };
             plans.push(self.channel_at(place).ok_or_else(none)?.plan(select)?);
         }
-        fetch::fetch(self, plans, parallel::threads())
+        fetch::fetch(self, plans, threads)
     }
 }
 

@@ -21,16 +21,16 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use catchment_disk::FaultControl;
 use catchment_frame::{ChannelInfo, Schema};
 use catchment_model::{RunId, SampleRate};
 use catchment_trends::{Completed, Row, Statistic};
 
-use crate::channels::Select;
+use crate::channels::{Segment, Select};
 use crate::coding::Codings;
 use crate::error::StorageError;
-use crate::fetch;
 use crate::open;
 use crate::run::Run;
 use crate::trend::{TrendKind, tail_name};
@@ -109,7 +109,7 @@ impl TrendFiles {
     pub fn memory_bytes(series: usize) -> usize {
         let frames = (series * 3_600 * ROW_BYTES).min(2 * TOGETHER_BYTES);
         let tables = (series * 54 * 5 * 80).min(2 * TOC_BYTES as usize);
-        (1 << 20) + 2 * series * ROWS_WAITING * ROW_BYTES + frames + tables
+        (2 << 20) + 2 * series * ROWS_WAITING * ROW_BYTES + frames + tables
     }
 
     /// Begins the files.
@@ -428,11 +428,13 @@ pub(crate) fn join_frames(
         let rows: u64 = plan.parts.iter().map(|part| part.samples).sum();
         numbers.extend(first.map(|first| (place, first, rows, plan.spans())));
     }
-    // Columns are planned again when their turn comes: all plans together would take much memory.
+    let rows = numbers.iter().map(|(_, _, rows, _)| *rows).max().unwrap_or(0);
+    let batch = &Mutex::new(Batch::new(tail, select, rows));
     let makers = numbers.iter().flat_map(|&(place, ..)| {
         (place..place + 5).map(move |place| {
-            Box::new(move |out: &mut [u8]| read_column(tail, place, select, out))
-                as Box<MakeBytes<'_>>
+            Box::new(move |out: &mut [u8]| {
+                batch.lock().unwrap_or_else(PoisonError::into_inner).read(place, out)
+            }) as Box<MakeBytes<'_>>
         })
     });
     let makers: Vec<_> = makers.collect();
@@ -450,21 +452,51 @@ pub(crate) fn join_frames(
     Ok(end_ns)
 }
 
-/// Reads a column of frames.
-fn read_column(
-    run: &Run,
-    place: usize,
-    select: &Select,
-    out: &mut [u8],
-) -> Result<(), StorageError> {
-    let info = &run.channels()[place];
-    let contradiction =
-        || StorageError::Trend { path: run.path().to_owned(), what: info.name.clone() };
-    let plan = run.channel_at(place).ok_or_else(contradiction)?.plan(select)?;
-    if plan.bytes() != out.len() as u64 {
-        return Err(contradiction());
+/// Columns of a tail, read some at a time: a frame of a tail has thousands of columns of some hundred
+/// bytes that stand next to each other, and all columns together would take much memory.
+struct Batch<'a> {
+    tail: &'a Run,
+    select: &'a Select,
+    /// How many are read at a time.
+    columns: usize,
+    /// Those that were read last: the first one's place, and their samples.
+    first: usize,
+    read: Vec<Vec<Segment>>,
+}
+
+impl<'a> Batch<'a> {
+    /// None yet, of columns that have at most so many rows.
+    fn new(tail: &'a Run, select: &'a Select, rows: u64) -> Self {
+        let columns = (BATCH_BYTES / (8 * rows.max(1))).max(1) as usize;
+        Self { tail, select, columns, first: 0, read: Vec::new() }
     }
-    fetch::fetch_into(run, &plan, out)
+
+    /// Gives all rows of the column at a place of [`Run::channels`].
+    fn read(&mut self, place: usize, out: &mut [u8]) -> Result<(), StorageError> {
+        if !(self.first..self.first + self.read.len()).contains(&place) {
+            let all = self.tail.channels().len();
+            let places: Vec<usize> = (place..all.min(place + self.columns)).collect();
+            self.read = self.tail.read_many_alone(&places, self.select)?;
+            self.first = place;
+        }
+        let mut rest = out;
+        for segment in &self.read[place - self.first] {
+            match rest.split_at_mut_checked(segment.bytes.len()) {
+                Some((now, later)) => {
+                    now.copy_from_slice(&segment.bytes);
+                    rest = later;
+                }
+                None => return Err(self.contradiction(place)),
+            }
+        }
+        if rest.is_empty() { Ok(()) } else { Err(self.contradiction(place)) }
+    }
+
+    /// A column that does not have the rows of its series' first one.
+    fn contradiction(&self, place: usize) -> StorageError {
+        let what = self.tail.channels()[place].name.clone();
+        StorageError::Trend { path: self.tail.path().to_owned(), what }
+    }
 }
 
 /// Lengths with which the frames of so many series are not too large.
@@ -488,5 +520,7 @@ fn waiting() -> Waiting {
 const ROW_BYTES: usize = 36;
 /// A frame that is longer is shortened.
 const FRAME_BYTES: usize = 1 << 30;
+/// What is read of a tail at a time.
+const BATCH_BYTES: u64 = 512 << 10;
 /// A long file's table of contents when the next file is begun.
 const TOC_BYTES: u64 = 16 << 20;

@@ -24,9 +24,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use catchment_frame::{
-    ChannelColumns, ColumnEntry, ColumnInfo, ColumnKind, Dtype, Element, EntryNames, EventColumns,
-    FileHeader, FrameInfo, FrameKind, FrameLayout, Schema, Span, TocBuilder, TocFlags,
-    encode_ledger_increment, encode_ledger_total, encode_spans,
+    ColumnEntry, ColumnInfo, ColumnKind, Dtype, Element, EntryNames, EventColumns, FileHeader,
+    FrameInfo, FrameKind, FrameLayout, Schema, Span, TocBuilder, TocFlags, encode_ledger_increment,
+    encode_ledger_total, encode_spans,
 };
 use catchment_model::{Entry, Ledger};
 
@@ -50,7 +50,8 @@ pub struct RunWriter {
     schema: Arc<Schema>,
     options: WriteOptions,
     columns: EventColumns,
-    channels: ChannelColumns,
+    /// The column of channels' gaps.
+    spans: Option<u32>,
     output: Sink,
     encoders: Encoders,
     layout: FrameLayout,
@@ -141,7 +142,7 @@ impl RunWriter {
         };
         let mut writer = Self {
             columns: EventColumns::of(&run.schema),
-            channels: ChannelColumns::of(&run.schema),
+            spans: run.schema.column(None, &ColumnKind::ChannelSpans),
             ledger: Ledger::new(run.schema.sources.len()),
             output: Sink::new(&options)?,
             encoders: Encoders::new(threads),
@@ -274,7 +275,6 @@ impl RunWriter {
     /// # Errors
     /// Samples that do not fit the schema or the frame's time, or a disk that refuses.
     pub fn write_channels(&mut self, frame: ChannelFrame<'_>) -> Result<(), StorageError> {
-        let ids = ChannelColumns { channels: Vec::new(), ..self.channels.clone() };
         let (mut records, mut spans) = (Vec::new(), Vec::new());
         if let Some(increments) = frame.increments {
             self.check_ledger(increments)?;
@@ -286,11 +286,11 @@ impl RunWriter {
         let time = frame.start_ns..frame.end_ns;
         let mut columns = Vec::with_capacity(2 + frame.columns.len());
         if !records.is_empty() {
-            let id = present(ids.ledger_increment, "ledger_increment")?;
+            let id = present(self.columns.ledger_increment, "ledger_increment")?;
             columns.push(Column::raw(id, Dtype::Record, (records.len() / 16) as u64, &records));
         }
         if !spans.is_empty() {
-            let id = present(ids.spans, "channel_spans")?;
+            let id = present(self.spans, "channel_spans")?;
             columns.push(Column::raw(id, Dtype::Record, (spans.len() / 24) as u64, &spans));
         }
         for channel in frame.columns {
@@ -323,7 +323,10 @@ impl RunWriter {
         time: &Range<u64>,
     ) -> Result<Option<Column<'a>>, StorageError> {
         let what = || format!("column {}", channel.id);
-        let Some(info) = self.channels.by_id(channel.id) else {
+        // By its place: a frame of trends has thousands of channels.
+        let info = self.column_info(channel.id).ok();
+        let rate = info.filter(|info| info.kind == ColumnKind::Channel).and_then(|info| info.rate);
+        let Some(rate) = rate else {
             return Err(unwritable(&what(), "the schema has no such channel"));
         };
         let (dtype, rows) = self.rows_of(channel.id, channel.samples.raw_bytes() as u64)?;
@@ -340,8 +343,8 @@ impl RunWriter {
             (row, end) = (span.row, span.sample);
         }
         let last = end.saturating_add(rows - row - 1);
-        let start_ns = info.rate.time_ns(channel.first_sample);
-        if !time.contains(&start_ns) || !time.contains(&info.rate.time_ns(last)) {
+        let start_ns = rate.time_ns(channel.first_sample);
+        if !time.contains(&start_ns) || !time.contains(&rate.time_ns(last)) {
             return Err(unwritable(&what(), "its samples are outside of the frame's time"));
         }
         let start = Start { sample: channel.first_sample, time_ns: start_ns, spans: channel.spans };

@@ -54,7 +54,7 @@ fn name(series: usize) -> String {
     format!("series-{series}")
 }
 
-fn new_trends(run: &Path, faults: &FaultControl) -> NewTrends {
+fn new_trends(run: &Path, series: usize, faults: &FaultControl) -> NewTrends {
     let info = |series| ChannelInfo {
         unit: "V".into(),
         ..ChannelInfo::new(name(series), Dtype::F64, SampleRate::new(1, 1).expect("a rate"))
@@ -65,7 +65,7 @@ fn new_trends(run: &Path, faults: &FaultControl) -> NewTrends {
         run: RunId([7; 16]),
         run_number: 1,
         config: String::new(),
-        series: (0..SERIES).map(info).collect(),
+        series: (0..series).map(info).collect(),
         codings: Codings::default(),
         lengths: TrendLengths { second: vec![60, 12, 3], minute: vec![8, 4, 1] },
         faults: Some(faults.clone()),
@@ -74,15 +74,19 @@ fn new_trends(run: &Path, faults: &FaultControl) -> NewTrends {
 
 impl Written {
     fn begin() -> Self {
+        Self::of(SERIES)
+    }
+
+    fn of(series: usize) -> Self {
         let made = Signal { frames: 1, ..Signal::default() }.write();
         let faults = FaultControl::default();
-        let files = TrendFiles::create(&new_trends(made.path(), &faults)).expect("begins");
+        let files = TrendFiles::create(&new_trends(made.path(), series, &faults)).expect("begins");
         Self {
             made,
             files,
-            series: vec![TrendSeries::new(); SERIES],
-            seconds: vec![BTreeMap::new(); SERIES],
-            minutes: vec![BTreeMap::new(); SERIES],
+            series: vec![TrendSeries::new(); series],
+            seconds: vec![BTreeMap::new(); series],
+            minutes: vec![BTreeMap::new(); series],
             until: START_S,
             faults,
         }
@@ -96,8 +100,9 @@ impl Written {
     fn give(&mut self, until: u64) {
         for (place, series) in self.series.iter_mut().enumerate() {
             for second in self.until..until {
-                // Series 1 has gaps, series 2 is there for a while only.
-                let missing = (place == 1 && second % 7 < 3) || (place == 2 && second % 100 > 40);
+                // Series 1 has gaps, series 2 is there for a while only, and so on.
+                let kind = place % SERIES;
+                let missing = (kind == 1 && second % 7 < 3) || (kind == 2 && second % 100 > 40);
                 if !missing {
                     let values = (0..3).map(|n| (second * 31 % 97 + n * place as u64) as f64);
                     series.add_second(second, &values.collect::<Accumulator>());
@@ -127,7 +132,7 @@ impl Written {
     /// What a run has must be the first rows of the model's. Returns how many seconds.
     fn check(&self, run: &Run, whole: bool) -> u64 {
         let mut seconds = 0;
-        for series in 0..SERIES {
+        for series in 0..self.series.len() {
             for (kind, model) in
                 [(TrendKind::Second, &self.seconds), (TrendKind::Minute, &self.minutes)]
             {
@@ -214,6 +219,21 @@ fn rows_are_read_within_a_tails_frame_of_being_complete_by_whoever_opened_when()
         let inside = std::fs::read_dir(run.path()).expect("lists");
         assert!(inside.flatten().all(|entry| entry.path().is_file()), "no tails are left");
     }
+}
+
+#[test]
+fn frames_of_so_many_series_that_they_are_joined_in_batches_have_every_row() {
+    // Half a megabyte is read of a tail at a time: 218 series of 60 rows.
+    let mut written = Written::of(250);
+    for second in (1..130).step_by(5) {
+        written.advance(START_S + second);
+    }
+    written.check(&written.run(), false);
+    written.finish();
+    let seconds = written.check(&written.run(), true);
+    assert!(seconds > 250 * 60, "{seconds} rows");
+    let run = written.run().trend_run(TrendKind::Second).expect("opens").expect("is there");
+    assert!(verify(&run, |_| {}).is_intact());
 }
 
 #[test]

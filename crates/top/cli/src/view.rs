@@ -235,8 +235,8 @@ pub(crate) fn trend_warnings(counts: &Counts) -> Vec<String> {
     let mut warnings = Vec::new();
     if counts.trend_samples_late > 0 {
         warnings.push(format!(
-            "trends lack {} samples that are recorded: they came after their second was written, or \
-             their clock was far ahead",
+            "trends lack {} samples that are recorded: they came after their second was written, \
+             their clock was far ahead, or the trends' disk was too slow",
             grouped(counts.trend_samples_late)
         ));
     }

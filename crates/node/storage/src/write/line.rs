@@ -27,6 +27,8 @@ struct State<'a> {
     /// The place of the oldest one.
     first: usize,
     bytes: usize,
+    /// Threads that wait for room.
+    waiting: usize,
     closed: bool,
     failed: bool,
 }
@@ -49,6 +51,7 @@ impl<'a> Line<'a> {
             under_way: VecDeque::new(),
             first: 0,
             bytes: 0,
+            waiting: 0,
             closed: false,
             failed: false,
         };
@@ -66,7 +69,9 @@ impl<'a> Line<'a> {
                 if let Some(task) = state.begin() {
                     break task;
                 }
+                state.waiting += 1;
                 state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.waiting -= 1;
             };
             drop(state);
             let encoded = worker.encode(&job, memory, hooks);
@@ -96,7 +101,6 @@ impl<'a> Line<'a> {
                     self.lock().put(place, encoded);
                 }
                 Step::Take(encoded) => {
-                    self.room.notify_all();
                     let back = sink(place, encoded?)?;
                     place += 1;
                     if let Some(back) = back {
@@ -112,6 +116,10 @@ impl<'a> Line<'a> {
         loop {
             assert!(!state.failed, "an encoding thread has failed");
             if let Some(encoded) = state.take() {
+                // To wake nobody would be a call of the system too, for every column.
+                if state.waiting > 0 {
+                    self.room.notify_all();
+                }
                 return Step::Take(encoded);
             }
             if let Some(task) = state.begin() {
