@@ -14,6 +14,7 @@ use catchment_model::SampleRate;
 use crate::ahead::Ahead;
 use crate::channels::Segment;
 use crate::error::StorageError;
+use crate::memory;
 use crate::parallel;
 use crate::run::Run;
 
@@ -136,7 +137,7 @@ fn segments(plan: &Plan) -> Vec<Segment> {
         }
     }
     for segment in &mut segments {
-        segment.bytes = vec![0; (segment.samples * plan.row_bytes) as usize];
+        segment.bytes = memory::take((segment.samples * plan.row_bytes) as usize);
     }
     segments
 }
