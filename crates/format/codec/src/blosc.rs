@@ -127,80 +127,119 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
+/// What a chunk's first bytes say of its blocks.
+struct Blocks {
+    inner: Inner,
+    filter: Filter,
+    size: usize,
+    block_bytes: usize,
+    /// Each byte of an element has a stream of its own in blocks that are whole.
+    split: bool,
+}
+
+impl Blocks {
+    /// Those of a chunk with so many raw bytes; none where it is copied.
+    fn of(stored: &[u8], raw_bytes: usize) -> Result<Option<Self>, CodecError> {
+        let field = |field, expected, got: usize| {
+            Err(CodecError::Field { field, expected, got: got as u64 })
+        };
+        let said = raw_bytes_of(stored)?;
+        if said != raw_bytes as u64 {
+            return field("blosc raw size", "raw_bytes", said as usize);
+        }
+        let (flags, size) = (stored[2], usize::from(stored[3]));
+        let block_bytes = number(stored, 8) as usize;
+        if stored[0] != VERSION {
+            return field("blosc version", "2", usize::from(stored[0]));
+        }
+        if number(stored, 12) as usize != stored.len() {
+            return field("blosc stored size", "stored_bytes", number(stored, 12) as usize);
+        }
+        if raw_bytes == 0 {
+            return Ok(None);
+        }
+        if flags & RESERVED != 0 || size == 0 {
+            return field("blosc flags and element size", "known ones", usize::from(flags));
+        }
+        if flags & COPIED != 0 {
+            if stored.len() != HEADER_BYTES + raw_bytes {
+                return field("stored_bytes", "16 more than raw_bytes", stored.len());
+            }
+            return Ok(None);
+        }
+        let inner = match flags >> 5 {
+            1 => Inner::Lz4,
+            4 => Inner::Zstd,
+            other => return field("blosc inner codec", "1 (LZ4) or 4 (Zstandard)", other.into()),
+        };
+        if block_bytes == 0 || block_bytes > raw_bytes {
+            return field("blosc block size", "at most raw_bytes", block_bytes);
+        }
+        let blocks = raw_bytes.div_ceil(block_bytes);
+        if (stored.len() - HEADER_BYTES) / 4 < blocks {
+            return field("blosc blocks", "what stored_bytes hold", blocks);
+        }
+        // As c-blosc has it: the byte shuffle counts where a chunk says both.
+        let filter = match flags & (SHUFFLE | BITSHUFFLE) {
+            0 => Filter::None,
+            BITSHUFFLE => Filter::Bits,
+            _ if size == 1 => Filter::None,
+            _ => Filter::Bytes,
+        };
+        let split = flags & WHOLE_BLOCKS == 0
+            && size <= STREAMS_MAX
+            && block_bytes / size >= STREAM_BYTES_MIN;
+        Ok(Some(Self { inner, filter, size, block_bytes, split }))
+    }
+}
+
 /// Decodes a chunk into exactly its raw bytes. `decompress` fills a stream's raw bytes.
+///
+/// Of a chunk that is on its way, `there` bytes are looked at, and `done` blocks were decoded before.
+/// It goes as far as blocks are whole, and leaves it to the end to say what is wrong.
 pub(crate) fn decode(
     cpu: Cpu,
-    stored: &[u8],
+    (stored, there, done): (&[u8], usize, &mut usize),
     filtered: &mut Vec<u8>,
     out: &mut [u8],
     mut decompress: impl FnMut(Inner, &[u8], &mut [u8]) -> Result<(), CodecError>,
 ) -> Result<(), CodecError> {
-    let field =
-        |field, expected, got: usize| Err(CodecError::Field { field, expected, got: got as u64 });
-    let raw_bytes = raw_bytes_of(stored)?;
-    if raw_bytes != out.len() as u64 {
-        return field("blosc raw size", "raw_bytes", raw_bytes as usize);
-    }
-    let (flags, size) = (stored[2], usize::from(stored[3]));
-    let block_bytes = number(stored, 8) as usize;
-    if stored[0] != VERSION {
-        return field("blosc version", "2", usize::from(stored[0]));
-    }
-    if number(stored, 12) as usize != stored.len() {
-        return field("blosc stored size", "stored_bytes", number(stored, 12) as usize);
-    }
-    if out.is_empty() {
+    let all = there == stored.len();
+    if !all && there < HEADER_BYTES {
         return Ok(());
     }
-    if flags & RESERVED != 0 || size == 0 {
-        return field("blosc flags and element size", "known ones", usize::from(flags));
-    }
-    if flags & COPIED != 0 {
-        if stored.len() != HEADER_BYTES + out.len() {
-            return field("stored_bytes", "16 more than raw_bytes", stored.len());
+    let Some(blocks) = Blocks::of(stored, out.len())? else {
+        if all && !out.is_empty() {
+            out.copy_from_slice(&stored[HEADER_BYTES..]);
         }
-        out.copy_from_slice(&stored[HEADER_BYTES..]);
         return Ok(());
-    }
-    let inner = match flags >> 5 {
-        1 => Inner::Lz4,
-        4 => Inner::Zstd,
-        other => return field("blosc inner codec", "1 (LZ4) or 4 (Zstandard)", other.into()),
     };
-    if block_bytes == 0 || block_bytes > out.len() {
-        return field("blosc block size", "at most raw_bytes", block_bytes);
-    }
-    let blocks = out.len().div_ceil(block_bytes);
-    if (stored.len() - HEADER_BYTES) / 4 < blocks {
-        return field("blosc blocks", "what stored_bytes hold", blocks);
-    }
-    // As c-blosc has it: the byte shuffle counts where a chunk says both.
-    let filter = match flags & (SHUFFLE | BITSHUFFLE) {
-        0 => Filter::None,
-        BITSHUFFLE => Filter::Bits,
-        _ if size == 1 => Filter::None,
-        _ => Filter::Bytes,
-    };
+    let Blocks { inner, filter, size, block_bytes, split } = blocks;
     if filter != Filter::None && filtered.len() < block_bytes {
         filtered.resize(block_bytes, 0);
     }
-    for (index, block) in out.chunks_mut(block_bytes).enumerate() {
-        let split = flags & WHOLE_BLOCKS == 0
-            && size <= STREAMS_MAX
-            && block_bytes / size >= STREAM_BYTES_MIN
-            && block.len() == block_bytes;
-        let streams = if split { size } else { 1 };
-        let at = number(stored, HEADER_BYTES + 4 * index) as usize;
-        if filter == Filter::None {
-            fill_block(stored, at, streams, block, |from, to| decompress(inner, from, to))?;
-            continue;
+    for (index, block) in out.chunks_mut(block_bytes).enumerate().skip(*done) {
+        let place = HEADER_BYTES + 4 * index;
+        if place + 4 > there {
+            return Ok(());
         }
-        let filtered = &mut filtered[..block.len()];
-        fill_block(stored, at, streams, filtered, |from, to| decompress(inner, from, to))?;
+        let at = number(stored, place) as usize;
+        let streams = if split && block.len() == block_bytes { size } else { 1 };
+        let target = match filter {
+            Filter::None => &mut *block,
+            _ => &mut filtered[..block.len()],
+        };
+        let decompress = |from: &[u8], to: &mut [u8]| decompress(inner, from, to);
+        match fill_block(&stored[..there], at, streams, target, decompress) {
+            Err(_) if !all => return Ok(()),
+            filled => filled?,
+        }
         match filter {
-            Filter::Bits => bitunshuffle(cpu, size, filtered, block),
-            _ => unshuffle(size, filtered, block),
+            Filter::None => {}
+            Filter::Bits => bitunshuffle(cpu, size, &filtered[..block.len()], block),
+            Filter::Bytes => unshuffle(size, &filtered[..block.len()], block),
         }
+        *done = index + 1;
     }
     Ok(())
 }

@@ -10,6 +10,8 @@ pub(crate) enum Cpu {
     Avx2,
     /// AVX-512: F, BW, VL and DQ.
     Avx512,
+    /// These, and GFNI, which mirrors squares of bits.
+    Gfni,
 }
 
 impl Cpu {
@@ -24,7 +26,7 @@ impl Cpu {
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512dq")
             {
-                return Self::Avx512;
+                return if is_x86_feature_detected!("gfni") { Self::Gfni } else { Self::Avx512 };
             }
             if bmi2 && is_x86_feature_detected!("avx2") {
                 return Self::Avx2;
@@ -40,6 +42,7 @@ impl Cpu {
             Self::Any => vec![Self::Any],
             Self::Avx2 => vec![Self::Any, Self::Avx2],
             Self::Avx512 => vec![Self::Any, Self::Avx2, Self::Avx512],
+            Self::Gfni => vec![Self::Any, Self::Avx2, Self::Avx512, Self::Gfni],
         }
     }
 }

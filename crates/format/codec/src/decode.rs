@@ -8,7 +8,7 @@ use crate::codec::Codec;
 use crate::cpu::Cpu;
 use crate::encode::{LZ4_PREFIX_BYTES, LZ4_RAW_BYTES_MAX};
 use crate::error::CodecError;
-use crate::{blosc, numbers, packing};
+use crate::{blosc, lz4, numbers, packing};
 
 /// What a block of Zstandard can grow to: 128 KiB from 4 bytes.
 const ZSTD_RATIO_MAX: u64 = 32 * 1024;
@@ -71,6 +71,48 @@ pub fn decode_column(
 /// # Errors
 /// A codec that this version does not know, sizes that cannot be, bytes that do not decode.
 pub fn decode_into(codec: Codec, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+    decode_rest(codec, stored, out, Progress::default())
+}
+
+/// How far the decoding of a column has come whose stored bytes are on their way.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Blocks of blosc.
+    blocks: usize,
+}
+
+/// Decodes of a column what its first `there` stored bytes give, beyond what it has given before:
+/// bytes that have just come are in the CPU's caches, and a disk that brings the others is waited for
+/// anyway. Blosc alone has blocks of which that can be said; and what is wrong is for [`decode_rest`]
+/// to tell.
+///
+/// # Panics
+/// If `there` is more than `stored` has.
+pub fn decode_ahead(
+    codec: Codec,
+    stored: &[u8],
+    there: usize,
+    out: &mut [u8],
+    progress: &mut Progress,
+) {
+    if codec == Codec::Blosc && there < stored.len() {
+        // The end comes upon the same error, and tells it.
+        let blosc = |decoder: &mut Decoder| decoder.blosc(stored, there, out, progress);
+        let _ = DECODER.with_borrow_mut(blosc);
+    }
+}
+
+/// Decodes what is left of a column of which all stored bytes have come, into a slice of exactly the
+/// raw size.
+///
+/// # Errors
+/// As [`decode_into`].
+pub fn decode_rest(
+    codec: Codec,
+    stored: &[u8],
+    out: &mut [u8],
+    mut progress: Progress,
+) -> Result<(), CodecError> {
     check_sizes(codec, stored.len() as u64, out.len() as u64)?;
     match codec {
         Codec::None => out.copy_from_slice(stored),
@@ -84,7 +126,8 @@ pub fn decode_into(codec: Codec, stored: &[u8], out: &mut [u8]) -> Result<(), Co
             decode_lz4(block, out)?;
         }
         Codec::Zstd => DECODER.with_borrow_mut(|decoder| decoder.zstd(stored, out))?,
-        Codec::Blosc => DECODER.with_borrow_mut(|decoder| decoder.blosc(stored, out))?,
+        Codec::Blosc => DECODER
+            .with_borrow_mut(|decoder| decoder.blosc(stored, stored.len(), out, &mut progress))?,
         Codec::Pcodec => numbers::decode(stored, out)?,
         Codec::For => packing::decode(Cpu::here(), stored, out)?,
         other @ Codec::Unknown(_) => return Err(CodecError::Unknown(other)),
@@ -120,9 +163,7 @@ pub fn raw_bytes_of(codec: Codec, stored: &[u8]) -> Result<u64, CodecError> {
 }
 
 fn decode_lz4(block: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
-    let decoded = lz4_flex::block::decompress_into(block, out)
-        .map_err(|error| CodecError::Decode { reason: error.to_string() })?;
-    whole(decoded, out.len())
+    whole(lz4::decode(block, out)?, out.len())
 }
 
 fn whole(decoded: usize, raw_bytes: usize) -> Result<(), CodecError> {
@@ -148,10 +189,17 @@ impl Decoder {
         decode_zstd(&mut self.zstd, stored, out)
     }
 
-    fn blosc(&mut self, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+    fn blosc(
+        &mut self,
+        stored: &[u8],
+        there: usize,
+        out: &mut [u8],
+        progress: &mut Progress,
+    ) -> Result<(), CodecError> {
         let Self { zstd, filtered } = self;
+        let chunk = (stored, there, &mut progress.blocks);
         let result =
-            blosc::decode(Cpu::here(), stored, filtered, out, |inner, from, to| match inner {
+            blosc::decode(Cpu::here(), chunk, filtered, out, |inner, from, to| match inner {
                 blosc::Inner::Lz4 => decode_lz4(from, to),
                 blosc::Inner::Zstd => decode_zstd(zstd, from, to),
             });

@@ -6,6 +6,8 @@
 //! behind the last whole element stay where they are.
 
 use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::squares;
 
 /// Elements that are taken at once.
 const GROUP: usize = 64;
@@ -115,9 +117,9 @@ fn elements_of<const SIZE: usize>(planes: &[[u8; GROUP]; SIZE], group: &mut [[u8
 }
 
 macro_rules! compiled_for {
-    ($name:ident, $inner:ident, $rows:ident) => {
-        /// Whole groups are done with the processor's widest registers.
-        pub(crate) fn $name(cpu: Cpu, size: usize, from: &[u8], out: &mut [u8]) {
+    ($(#[$doc:meta])* $visible:vis $name:ident, $inner:ident, $rows:ident) => {
+        $(#[$doc])*
+        $visible fn $name(cpu: Cpu, size: usize, from: &[u8], out: &mut [u8]) {
             if !(from.len() / size).is_multiple_of(8) {
                 out.copy_from_slice(from);
                 return;
@@ -134,7 +136,7 @@ macro_rules! compiled_for {
                 }
                 match cpu {
                     // SAFETY: whoever made this value found that the processor has these.
-                    Cpu::Avx512 => return unsafe { avx512(size, from, out) },
+                    Cpu::Avx512 | Cpu::Gfni => return unsafe { avx512(size, from, out) },
                     // SAFETY: as above.
                     Cpu::Avx2 => return unsafe { avx2(size, from, out) },
                     Cpu::Any => return $inner(size, from, out, bits::sse2::$rows),
@@ -149,8 +151,21 @@ macro_rules! compiled_for {
     };
 }
 
-compiled_for!(bitshuffle, gather_bits, rows);
-compiled_for!(bitunshuffle, scatter_bits, bytes);
+compiled_for!(
+    /// Gathers bits; whole groups are done with the processor's widest registers.
+    pub(crate) bitshuffle, gather_bits, rows
+);
+compiled_for!(unshuffle_by_groups, scatter_bits, bytes);
+
+/// The inverse of [`bitshuffle`].
+pub(crate) fn bitunshuffle(cpu: Cpu, size: usize, shuffled: &[u8], out: &mut [u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if cpu == Cpu::Gfni && (out.len() / size).is_multiple_of(8) && matches!(size, 1 | 2 | 4 | 8) {
+        // SAFETY: whoever made this value found that the processor has what this needs.
+        return unsafe { squares::bitunshuffle(size, shuffled, out) };
+    }
+    unshuffle_by_groups(cpu, size, shuffled, out);
+}
 
 #[inline(always)]
 fn gather_bits(size: usize, raw: &[u8], out: &mut [u8], rows: impl Fn(&[u8; GROUP]) -> [u64; 8]) {
@@ -469,7 +484,7 @@ mod tests {
     #[test]
     fn shuffles_put_bytes_and_bits_where_they_say() {
         for size in [1, 2, 3, 4, 8, 12, 24] {
-            for count in [0, 1, 8, 56, 64, 72, 640, 1_000] {
+            for count in [0, 1, 8, 56, 64, 72, 640, 1_000, 1_024, 1_544] {
                 let raw = raw(count * size + size - 1);
                 let mut out = vec![0; raw.len()];
                 shuffle(size, &raw, &mut out);

@@ -2,9 +2,12 @@
 
 use crate::codec::Codec;
 use crate::coding::Coding;
-use crate::decode::{check_sizes, decode_column, raw_bytes_of};
+use crate::decode::{
+    Progress, check_sizes, decode_ahead, decode_column, decode_rest, raw_bytes_of,
+};
 use crate::element::Element;
 use crate::encode::ColumnEncoder;
+use crate::error::CodecError;
 
 /// No input asks for more.
 const RAW_BYTES_MAX: u64 = 1 << 20;
@@ -45,9 +48,15 @@ pub fn fuzz_column(data: &[u8]) {
         if raw_bytes > RAW_BYTES_MAX {
             continue;
         }
-        match decode_column(codec, bytes, raw_bytes, &mut out) {
+        let decoded = decode_column(codec, bytes, raw_bytes, &mut out);
+        match &decoded {
             Ok(()) => assert_eq!(out.len() as u64, raw_bytes),
             Err(error) => assert!(!error.to_string().is_empty()),
+        }
+        if check_sizes(codec, bytes.len() as u64, raw_bytes).is_ok() {
+            let mut slowly = vec![1; raw_bytes as usize];
+            assert_eq!(decode_slowly(codec, bytes, &mut slowly), decoded);
+            assert!(decoded.is_err() || slowly == out);
         }
     }
     let element = ELEMENTS[usize::from(low) % ELEMENTS.len()];
@@ -59,4 +68,17 @@ pub fn fuzz_column(data: &[u8]) {
         decode_column(codec, stored, bytes.len() as u64, &mut out).expect("decodes");
         assert!(out == bytes, "{coding} of {element}");
     }
+}
+
+/// Decodes as if the bytes came a few at a time, with others in their places before.
+fn decode_slowly(codec: Codec, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+    let mut coming = vec![0x55; stored.len()];
+    let mut progress = Progress::default();
+    let mut there = 0;
+    for piece in stored.chunks(stored.len() / 7 + 1) {
+        coming[there..there + piece.len()].copy_from_slice(piece);
+        there += piece.len();
+        decode_ahead(codec, &coming, there, out, &mut progress);
+    }
+    decode_rest(codec, &coming, out, progress)
 }

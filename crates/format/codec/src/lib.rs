@@ -37,14 +37,19 @@ mod encode;
 mod error;
 mod filter;
 mod fuzz;
+mod lz4;
 mod numbers;
 mod packing;
 mod sample;
+#[cfg(target_arch = "x86_64")]
+mod squares;
 
 pub use auto::{Auto, Decision, Trial};
 pub use codec::Codec;
 pub use coding::{Coding, UnknownCoding};
-pub use decode::{check_sizes, decode_column, decode_into, raw_bytes_of};
+pub use decode::{
+    Progress, check_sizes, decode_ahead, decode_column, decode_into, decode_rest, raw_bytes_of,
+};
 pub use element::{Element, UnknownElement};
 pub use encode::{ColumnEncoder, Encoded};
 pub use error::CodecError;

@@ -4,9 +4,11 @@
 //! [`FileReader::check_column`] comes first: it holds an entry against its frame and the schema, so
 //! that nothing is allocated or read by what cannot be.
 
-use catchment_codec::{Codec, check_sizes, decode_into};
+use std::ops::Range;
 
-use crate::checksum::crc32c;
+use catchment_codec::{Codec, Progress, check_sizes, decode_ahead, decode_into, decode_rest};
+
+use crate::checksum::{Crc32c, crc32c};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::frame::ColumnEntry;
 use crate::read_at::{ReadAt, read_exact};
@@ -62,6 +64,43 @@ impl<R: ReadAt> FileReader<R> {
         Err(FrameError::column(FrameRef::Index(frame), entry.id, problem))
     }
 
+    /// Reads an encoded column into `stored`, checks it and decodes it into `out`: a piece is decoded
+    /// before the next one is read, so that it is still in the CPU's caches. `before` is told which
+    /// of the stored bytes are read before they are.
+    ///
+    /// # Errors
+    /// As [`FileReader::read_bytes`] and [`FileReader::decode_stored`].
+    ///
+    /// # Panics
+    /// If `stored` and `out` are not as long as the entry says.
+    pub fn read_decoded(
+        &self,
+        frame: usize,
+        entry: &ColumnEntry,
+        (stored, out): (&mut [u8], &mut [u8]),
+        before: impl Fn(Range<u64>),
+    ) -> Result<(), FrameError> {
+        assert_eq!((stored.len() as u64, out.len() as u64), (entry.stored_bytes, entry.raw_bytes));
+        let fail = |problem| FrameError::column(FrameRef::Index(frame), entry.id, problem);
+        let offset = self.summary(frame)?.offset + entry.offset;
+        let (mut crc, mut progress) = (Crc32c::new(), Progress::default());
+        let mut there = 0;
+        while there < stored.len() {
+            let end = stored.len().min(there + PIECE_BYTES);
+            before(there as u64..end as u64);
+            let piece = &mut stored[there..end];
+            self.read_bytes(frame, entry.id, offset + there as u64, piece)?;
+            crc.update(piece);
+            there = end;
+            decode_ahead(entry.codec, stored, there, out, &mut progress);
+        }
+        let (expected, got) = (entry.crc32c, crc.finish());
+        if got != expected {
+            return Err(fail(ColumnProblem::Checksum { expected, got }));
+        }
+        decode_rest(entry.codec, stored, out, progress).map_err(|error| fail(error.into()))
+    }
+
     /// Checks a column's stored bytes and decodes them into `out`, which has exactly its raw bytes.
     ///
     /// # Errors
@@ -87,3 +126,6 @@ impl<R: ReadAt> FileReader<R> {
         decode_into(entry.codec, stored, out).map_err(|error| fail(error.into()))
     }
 }
+
+/// Read at once: little enough to stay in the cache that each CPU has for itself.
+const PIECE_BYTES: usize = 256 << 10;

@@ -6,6 +6,7 @@
 //! still being written is opened by its checkpoints, and followed by [`FileReader::refresh`].
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use catchment_model::Ledger;
@@ -275,6 +276,11 @@ impl<R: ReadAt> FileReader<R> {
     /// Which columns of the schema hold channels.
     pub fn channel_columns(&self) -> &ChannelColumns {
         self.schema.channels()
+    }
+
+    /// Where the TOC stands in the file: what is read of it when a column is first asked for.
+    pub fn toc_bytes(&self) -> Option<Range<u64>> {
+        self.places.toc().map(|toc| toc.offset()..toc.end())
     }
 
     /// The TOC's ledger: the total at the file's close. `None` without a TOC.

@@ -2,7 +2,9 @@
 //!
 //! Nothing is announced while reads find what they want in the page cache: that costs one question
 //! each. From the first that does not, those after it are announced, as far ahead as a bound in bytes
-//! says, so that a disk has many to work on.
+//! says, so that a disk has many to work on. They are announced a step at a time, so that whoever comes
+//! to the second does not wait for the last, nor reads what is not announced yet: the system would
+//! guess.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,100 +15,146 @@ use catchment_disk::ReadFile;
 /// Reads that will come, in the order in which they are begun.
 pub(crate) struct Ahead<'a> {
     reads: Vec<Read<'a>>,
+    /// Bytes of all reads.
+    bytes: u64,
     cold: AtomicBool,
-    /// Reads that were announced, or begun without.
-    next: Mutex<usize>,
+    /// Bytes of reads that were announced, or begun without.
+    announced: Mutex<u64>,
 }
 
 struct Read<'a> {
     file: &'a ReadFile,
     bytes: Range<u64>,
-    /// Bytes of this read and of all before it.
-    end: u64,
+    /// Bytes of the reads before it.
+    before: u64,
 }
 
 impl<'a> Ahead<'a> {
     pub(crate) fn new(reads: impl Iterator<Item = (&'a ReadFile, Range<u64>)>) -> Self {
-        let mut end = 0;
+        let mut all = 0;
         let reads = reads.map(|(file, bytes)| {
-            end += bytes.end - bytes.start;
-            Read { file, bytes, end }
+            let before = all;
+            all += bytes.end - bytes.start;
+            Read { file, bytes, before }
         });
-        Self { reads: reads.collect(), cold: AtomicBool::new(false), next: Mutex::new(0) }
+        let reads = reads.collect();
+        Self { reads, bytes: all, cold: AtomicBool::new(false), announced: Mutex::new(0) }
     }
 
-    /// Says that a read begins now. Reads may come out of order by as many as there are threads.
-    pub(crate) fn come_to(&self, place: usize) {
+    /// Says that these bytes of a read, counted from its beginning, are read now. Reads may come out
+    /// of order by as many as there are threads.
+    pub(crate) fn come_to(&self, place: usize, now: Range<u64>) {
+        let Read { file, bytes, before } = &self.reads[place];
         if !self.cold.load(Relaxed) {
-            let Read { file, bytes, .. } = &self.reads[place];
-            if bytes.is_empty() || file.is_cached(bytes.end - 1) {
+            if now.start > 0 || bytes.is_empty() || file.is_cached(bytes.end - 1) {
                 return;
             }
             self.cold.store(true, Relaxed);
         }
-        for Read { file, bytes, .. } in &self.reads[self.due(place)] {
-            file.announce(bytes.clone());
-        }
+        while self.announce_step(before + now.start..before + now.end) {}
     }
 
-    /// The reads to be announced when that one begins: itself, and others until the bound is passed.
-    fn due(&self, place: usize) -> Range<usize> {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = place.max(*next);
-        let far = self.reads[place].end + AHEAD_BYTES;
-        let count = self.reads[first..].partition_point(|read| {
-            let begins = read.end - (read.bytes.end - read.bytes.start);
-            begins < far
-        });
-        *next = first + count;
-        first..*next
+    /// Announces what comes next, unless it is farther behind those bytes of all than the bound.
+    fn announce_step(&self, now: Range<u64>) -> bool {
+        // Held meanwhile, so that what stands behind is not announced before.
+        let mut announced = self.announced.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((read, bytes)) = self.due(&mut announced, now) else { return false };
+        self.reads[read].file.announce(bytes);
+        true
+    }
+
+    /// The next bytes to be announced while those are read: which read's, and where.
+    fn due(&self, announced: &mut u64, now: Range<u64>) -> Option<(usize, Range<u64>)> {
+        let from = now.start.max(*announced);
+        if from >= self.bytes.min(now.end + AHEAD_BYTES) {
+            return None;
+        }
+        let behind = |read: &Read<'_>| read.before + (read.bytes.end - read.bytes.start) <= from;
+        let index = self.reads.partition_point(behind);
+        let read = &self.reads[index];
+        let start = read.bytes.start + (from - read.before);
+        let end = read.bytes.end.min(start + STEP_BYTES);
+        *announced = from + (end - start);
+        Some((index, start..end))
     }
 }
 
-/// How much is announced beyond what is being read: some hundredths of a second of a fast disk.
-const AHEAD_BYTES: u64 = 32 << 20;
+/// How much is announced beyond what is being read: some thousandths of a second of a fast disk. More
+/// costs time, 0.2 ms a MB that whoever begins has to wait for, and has the disk bring what is wanted
+/// first among the others.
+const AHEAD_BYTES: u64 = 8 << 20;
+/// What is announced before others may.
+const STEP_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const MIB: u64 = 1 << 20;
+
+    /// So many reads of that length, with a byte between.
     fn ahead(file: &ReadFile, count: u64, bytes: u64) -> Ahead<'_> {
-        Ahead::new((0..count).map(|place| (file, place * bytes..(place + 1) * bytes)))
+        Ahead::new((0..count).map(|place| {
+            let start = place * (bytes + 1);
+            (file, start..start + bytes)
+        }))
     }
 
     fn any_file() -> ReadFile {
         ReadFile::open(&std::env::current_exe().expect("a program")).expect("opens")
     }
 
+    /// All that is announced while those bytes are read, and how far that goes.
+    fn due(ahead: &Ahead<'_>, now: Range<u64>) -> (Vec<(usize, Range<u64>)>, u64) {
+        let mut announced = ahead.announced.lock().expect("no panic");
+        let steps = std::iter::from_fn(|| ahead.due(&mut announced, now.clone()));
+        (steps.collect(), *announced)
+    }
+
     #[test]
-    fn every_read_is_announced_once_and_no_further_ahead_than_the_bound() {
+    fn every_byte_is_announced_once_and_no_further_ahead_than_the_bound() {
         let file = any_file();
-        let ahead = ahead(&file, 100, 1 << 20);
-        let mut announced = 0;
-        for place in 0..100 {
-            let due = ahead.due(place);
-            assert_eq!(due.start, announced);
-            announced = due.end;
-            assert_eq!(announced, (place + 33).min(100));
+        let ahead = ahead(&file, 10, 3 * MIB + 5);
+        let mut next = (0, 0);
+        for start in (0..ahead.bytes).step_by(256 << 10) {
+            let end = ahead.bytes.min(start + (256 << 10));
+            let (steps, announced) = due(&ahead, start..end);
+            assert!(announced >= (end + AHEAD_BYTES).min(ahead.bytes));
+            assert!(announced < end + AHEAD_BYTES + STEP_BYTES);
+            for (read, bytes) in steps {
+                assert_eq!((read, bytes.start), next);
+                assert!(bytes.start < bytes.end && bytes.end <= ahead.reads[read].bytes.end);
+                let whole = bytes.end == ahead.reads[read].bytes.end;
+                next = if whole { (read + 1, bytes.end + 1) } else { (read, bytes.end) };
+            }
         }
+        assert_eq!(next.0, 10);
     }
 
     #[test]
     fn reads_before_the_first_cold_one_are_not_announced() {
         let file = any_file();
-        let ahead = ahead(&file, 10, 1);
-        assert_eq!(ahead.due(4), 4..10);
+        let ahead = ahead(&file, 10, 2);
+        assert_eq!(due(&ahead, 8..10).0[0], (4, 12..14));
         // A thread that took an earlier one comes later.
-        assert_eq!(ahead.due(3), 10..10);
-        assert_eq!(ahead.due(9), 10..10);
+        assert_eq!(due(&ahead, 6..8), (vec![], 20));
+        assert_eq!(due(&ahead, 18..20), (vec![], 20));
     }
 
     #[test]
-    fn a_read_beyond_the_bound_is_announced_with_the_next_alone() {
+    fn a_long_read_is_announced_to_its_end() {
         let file = any_file();
-        let ahead = ahead(&file, 4, 1 << 30);
-        assert_eq!(ahead.due(0), 0..2);
-        assert_eq!(ahead.due(1), 2..3);
+        let ahead = ahead(&file, 2, 3 * AHEAD_BYTES);
+        assert_eq!(due(&ahead, 0..3 * AHEAD_BYTES).1, 4 * AHEAD_BYTES);
+    }
+
+    #[test]
+    fn reads_of_nothing_are_passed_over() {
+        let file = any_file();
+        let ahead = Ahead::new([(&file, 5..5), (&file, 7..9), (&file, 9..9)].into_iter());
+        assert_eq!(due(&ahead, 0..0), (vec![(1, 7..9)], 2));
+        ahead.come_to(0, 0..0);
+        ahead.come_to(2, 0..0);
     }
 
     #[test]
@@ -115,7 +163,9 @@ mod tests {
         let mut byte = [0];
         file.read_at(999, &mut byte).expect("reads");
         let ahead = ahead(&file, 1, 1_000);
-        ahead.come_to(0);
-        assert_eq!(*ahead.next.lock().expect("no panic"), usize::from(ahead.cold.load(Relaxed)));
+        ahead.come_to(0, 0..500);
+        ahead.come_to(0, 500..1_000);
+        let cold = ahead.cold.load(Relaxed);
+        assert_eq!(*ahead.announced.lock().expect("no panic"), if cold { 1_000 } else { 0 });
     }
 }

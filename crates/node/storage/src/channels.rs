@@ -40,7 +40,8 @@ pub struct Segment {
     pub samples: u64,
     /// Time of the first one: nanoseconds in the channel's time scale.
     pub start_ns: u64,
-    /// Their bytes, little-endian.
+    /// Their bytes, little-endian. Whoever reads much gives the memory back with
+    /// [`give_back`](crate::give_back) when they are done with.
     pub bytes: Vec<u8>,
 }
 

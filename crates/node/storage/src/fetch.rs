@@ -14,6 +14,7 @@ use catchment_model::SampleRate;
 use crate::ahead::Ahead;
 use crate::channels::Segment;
 use crate::error::StorageError;
+use crate::memory;
 use crate::parallel;
 use crate::run::Run;
 
@@ -92,9 +93,8 @@ pub(crate) fn fetch(
     let groups = groups(tasks);
     let ahead = run.ahead(&groups);
     parallel::map(groups.into_iter().enumerate().collect(), threads, |(place, group)| {
-        ahead.come_to(place);
         SCRATCH.with_borrow_mut(|scratch| {
-            let read = run.fetch_group(group, scratch);
+            let read = run.fetch_group(group, scratch, |now| ahead.come_to(place, now));
             scratch.shrink();
             read
         })
@@ -114,8 +114,8 @@ pub(crate) fn fetch_into(run: &Run, plan: &Plan, out: &mut [u8]) -> Result<(), S
     let groups = groups(tasks);
     let ahead = run.ahead(&groups);
     for (place, group) in groups.into_iter().enumerate() {
-        ahead.come_to(place);
-        SCRATCH.with_borrow_mut(|scratch| run.fetch_group(group, scratch))?;
+        let come = |now| ahead.come_to(place, now);
+        SCRATCH.with_borrow_mut(|scratch| run.fetch_group(group, scratch, come))?;
     }
     Ok(())
 }
@@ -137,7 +137,7 @@ fn segments(plan: &Plan) -> Vec<Segment> {
         }
     }
     for segment in &mut segments {
-        segment.bytes = vec![0; (segment.samples * plan.row_bytes) as usize];
+        segment.bytes = memory::take((segment.samples * plan.row_bytes) as usize);
     }
     segments
 }
@@ -210,12 +210,26 @@ impl Run {
         Ahead::new(reads)
     }
 
+    /// Reads and decodes. `come` is told which of the group's bytes are read before they are.
     fn fetch_group(
         &self,
         mut group: Vec<Task<'_>>,
         scratch: &mut Scratch,
+        come: impl Fn(Range<u64>),
     ) -> Result<(), StorageError> {
         let file = &self.run_files()[group[0].file];
+        if let [task] = group.as_mut_slice()
+            && task.entry.codec != Codec::None
+            && task.is_whole()
+        {
+            let entry = &task.entry;
+            let stored = grown(&mut scratch.stored, entry.stored_bytes as usize);
+            let read = file.reader.read_decoded(task.frame, entry, (stored, task.out), come);
+            return read.map_err(|error| file.error(error));
+        }
+        let start = group[0].stored.start;
+        let end = group[group.len() - 1].stored.end;
+        come(0..end - start);
         if let [task] = group.as_mut_slice()
             && task.entry.codec == Codec::None
         {
@@ -225,8 +239,6 @@ impl Run {
             read.map_err(|error| file.error(error))?;
             return task.check(file);
         }
-        let start = group[0].stored.start;
-        let end = group[group.len() - 1].stored.end;
         let stored = grown(&mut scratch.stored, (end - start) as usize);
         let (frame, column) = (group[0].frame, group[0].entry.id);
         let read = file.reader.read_bytes(frame, column, start, stored);

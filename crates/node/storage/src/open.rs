@@ -207,7 +207,7 @@ pub(crate) fn open_file(
     let file = Arc::new(ReadFile::open(&path)?);
     // Before anything is read: what is not held then is not written any more, and is read as it stays.
     let locked = file.is_held();
-    announce_ends(&file);
+    let cold = announce_ends(&file);
     // A file that grows is read as far as it goes; in others a hole is searched for what follows.
     let search_bytes_max = if locked { 0 } else { OpenOptions::default().search_bytes_max };
     let options = OpenOptions { search_bytes_max, ..OpenOptions::default() };
@@ -224,7 +224,12 @@ pub(crate) fn open_file(
         Err(source) => Err(Err(StorageError::Read { path: path.clone(), source })),
     });
     match opened {
-        Ok(reader) => Ok(Ok(RunFile { path, reader, file, locked, spans: Mutex::default() })),
+        Ok(reader) => {
+            if cold {
+                announce_toc(&file, &reader);
+            }
+            Ok(Ok(RunFile { path, reader, file, locked, spans: Mutex::default() }))
+        }
         Err(Ok(problem)) => Ok(Err(problem)),
         Err(Err(error)) => Err(error),
     }
@@ -235,16 +240,26 @@ fn unreadable(path: &Path, error: FrameError) -> FileProblem {
 }
 
 /// Announces what opening a file reads, unless it is in the page cache: the schema stands at the
-/// beginning, the index at the end.
-fn announce_ends(file: &ReadFile) {
+/// beginning, the index at the end. Says whether it did.
+fn announce_ends(file: &ReadFile) -> bool {
     if file.is_cached(0) {
-        return;
+        return false;
     }
     // What cannot be announced is read as it is.
-    let Ok(bytes) = file.bytes() else { return };
+    let Ok(bytes) = file.bytes() else { return false };
     let end = (bytes / ENDS_SHARE).clamp(ENDS_BYTES_MIN, ENDS_BYTES_MAX).min(bytes);
     file.announce(0..end);
     file.announce(bytes - end..bytes);
+    true
+}
+
+/// Announces the rest of a TOC that is no longer than a few columns: the index and the lists of
+/// columns, of which two pieces are read, one after the other, for the first read of a column.
+fn announce_toc(file: &ReadFile, reader: &FileReader<Counted>) {
+    match reader.toc_bytes() {
+        Some(bytes) if bytes.end - bytes.start <= TOC_BYTES_MAX => file.announce(bytes),
+        _ => {}
+    }
 }
 
 fn check_together(files: &[RunFile]) -> Result<(), StorageError> {
@@ -287,3 +302,5 @@ const THREADS_MAX: usize = 8;
 const ENDS_SHARE: u64 = 64;
 const ENDS_BYTES_MIN: u64 = 16 << 10;
 const ENDS_BYTES_MAX: u64 = 128 << 10;
+/// Longer TOCs are not announced: it would take the disk longer than what is read of them.
+const TOC_BYTES_MAX: u64 = 512 << 10;

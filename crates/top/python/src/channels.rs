@@ -14,7 +14,7 @@ use pyo3::types::PyDict;
 use crate::errors::python_error;
 use crate::follow::{Following, Kind};
 use crate::run::PyRun;
-use crate::views::owned;
+use crate::views::{Samples, owned};
 
 /// A channel of a run: what is stored of it.
 #[pyclass(frozen, module = "catchment._native")]
@@ -110,8 +110,8 @@ impl ChannelReader {
         Ok(pieces.iter().map(|piece| (piece.frame, piece.first_sample, piece.samples)).collect())
     }
 
-    /// (first sample, start in ns, samples) of every piece without a gap in a range. An array owns
-    /// its memory.
+    /// (first sample, start in ns, samples) of every piece without a gap in a range. An array has
+    /// its memory for itself.
     fn read<'py>(
         &self,
         py: Python<'py>,
@@ -196,14 +196,14 @@ pub(crate) fn sample_times(
     Ok(owned(py, times))
 }
 
-/// Segments as arrays that own their memory.
+/// Segments as arrays that have their memory for themselves.
 fn arrays<'py>(
     py: Python<'py>,
     info: &ChannelInfo,
     segments: Vec<Segment>,
 ) -> PyResult<Vec<Read<'py>>> {
     let array = |segment: Segment| {
-        let bytes = PyArray1::from_vec(py, segment.bytes);
+        let bytes = Samples::array(py, segment.bytes)?;
         let values = bytes.call_method1("view", (numpy_name(info.dtype),))?;
         let values = if info.shape.is_empty() {
             values

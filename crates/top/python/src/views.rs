@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use catchment_storage::{FragmentColumn, FrameEvents};
+use catchment_storage::{FragmentColumn, FrameEvents, give_back};
 use numpy::ndarray::ArrayView1;
 use numpy::{Element, PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
@@ -114,6 +114,30 @@ impl Memory {
             Kept::Column(column) => Some(column.events()),
             Kept::Joined(_) => None,
         }
+    }
+}
+
+/// The memory of samples: when the last array of it is gone, the next read uses it again.
+#[pyclass(frozen, module = "catchment._native")]
+pub(crate) struct Samples(Vec<u8>);
+
+impl Samples {
+    /// The bytes as an array that can be written, and holds them.
+    pub(crate) fn array(py: Python<'_>, mut bytes: Vec<u8>) -> PyResult<Bound<'_, PyArray1<u8>>> {
+        let (count, first) = (bytes.len(), bytes.as_mut_ptr());
+        let owner = Bound::new(py, Self(bytes))?.into_any();
+        // SAFETY: so many bytes stand there, and stay: nobody but the array and what is made of it
+        // reads or writes them before `owner` is dropped, which these keep alive.
+        let array = unsafe {
+            PyArray1::borrow_from_array(&ArrayView1::from_shape_ptr(count, first), owner)
+        };
+        Ok(array)
+    }
+}
+
+impl Drop for Samples {
+    fn drop(&mut self) {
+        give_back(std::mem::take(&mut self.0));
     }
 }
 

@@ -47,6 +47,32 @@ def test_a_range_is_what_the_whole_has_there(generated: Generated) -> None:
         assert segment.start_ns == generated.start_ns + 2 * 10**9
 
 
+def test_samples_stay_while_an_array_shows_them_and_their_memory_serves_the_next(
+    generated: Generated,
+) -> None:
+    with catchment.open(generated.path) as run:
+        first, other = run["L1:FAST-0000"], run["L1:FAST-0002"]
+        expected, others = first.numpy().copy(), other.numpy().copy()
+        array = first.numpy()
+        place = array.ctypes.data
+        part = array[1000:1010]
+        del array
+        # A piece of it is enough to keep it, whatever is read then.
+        later = [other.numpy() for _ in range(4)]
+        assert place not in [one.ctypes.data for one in later]
+        np.testing.assert_array_equal(part, expected[1000:1010])
+        del part, later
+        # Written to, and given back: the next read has none of it.
+        for _ in range(3):
+            array = first.numpy()
+            np.testing.assert_array_equal(array, expected)
+            array[:] = 7
+            del array
+            array = other.numpy()
+            np.testing.assert_array_equal(array, others)
+            del array
+
+
 def test_times_are_exact_and_labelled(generated: Generated) -> None:
     with catchment.open(generated.path) as run:
         array = run["L1:SLOW-0000"].xarray()

@@ -100,7 +100,7 @@ macro_rules! compiled_for {
                 }
                 match cpu {
                     // SAFETY: whoever made this value found that the processor has these.
-                    Cpu::Avx512 => return unsafe { avx512::<T>($($arg),*) },
+                    Cpu::Avx512 | Cpu::Gfni => return unsafe { avx512::<T>($($arg),*) },
                     // SAFETY: as above.
                     Cpu::Avx2 => return unsafe { avx2::<T>($($arg),*) },
                     Cpu::Any => {}

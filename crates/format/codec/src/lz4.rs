@@ -1,0 +1,206 @@
+//! Blocks of LZ4, decoded.
+//!
+//! Samples whose bits were shuffled give long literals, and runs that repeat two bytes for
+//! hundreds. So short pieces are copied sixteen bytes at a time, beyond their ends where there is
+//! room, and a repeat doubles what it has made so far. No size is trusted: every one is held against
+//! what is there before it is used.
+
+use crate::error::CodecError;
+
+/// Fills `out` from its beginning with what a block decodes to, and says how many bytes that is.
+///
+/// # Errors
+/// A block that is cut short, that refers to what is not before it, or that gives more bytes.
+pub(crate) fn decode(block: &[u8], out: &mut [u8]) -> Result<usize, CodecError> {
+    let (mut at, mut filled) = (0, 0);
+    loop {
+        let token = *block.get(at).ok_or_else(cut_short)?;
+        at += 1;
+        let literals = length(usize::from(token >> 4), block, &mut at)?;
+        if literals > block.len() - at {
+            return Err(cut_short());
+        }
+        if literals > out.len() - filled {
+            return Err(too_long());
+        }
+        let near = literals <= CHUNK && block.len() - at >= CHUNK && out.len() - filled >= CHUNK;
+        let bytes = if near { CHUNK } else { literals };
+        // Of a length that is known where it is short, so that it is one instruction.
+        match block[at..at + bytes].first_chunk::<CHUNK>().filter(|_| near) {
+            Some(chunk) => out[filled..filled + CHUNK].copy_from_slice(chunk),
+            None => out[filled..filled + bytes].copy_from_slice(&block[at..at + bytes]),
+        }
+        (at, filled) = (at + literals, filled + literals);
+        if at == block.len() {
+            return Ok(filled);
+        }
+        let Some(&[low, high]) = block[at..].first_chunk() else { return Err(cut_short()) };
+        at += 2;
+        let back = usize::from(u16::from_le_bytes([low, high]));
+        let matched = length(usize::from(token & 15), block, &mut at)? + MATCH_MIN;
+        if back == 0 || back > filled {
+            let reason = "LZ4: a match refers to what is not there".to_owned();
+            return Err(CodecError::Decode { reason });
+        }
+        if matched > out.len() - filled {
+            return Err(too_long());
+        }
+        repeat(out, filled, back, matched);
+        filled += matched;
+    }
+}
+
+/// A length of which the token has four bits: more bytes follow while they are all ones.
+#[inline(always)]
+fn length(of_token: usize, block: &[u8], at: &mut usize) -> Result<usize, CodecError> {
+    let mut length = of_token;
+    if of_token == 15 {
+        loop {
+            let more = *block.get(*at).ok_or_else(cut_short)?;
+            *at += 1;
+            // Cannot overflow: a block is shorter than the memory, and a byte adds 255 at most.
+            length += usize::from(more);
+            if more != 255 {
+                break;
+            }
+        }
+    }
+    Ok(length)
+}
+
+/// Writes `length` bytes from `filled` on, each as the one that stands `back` bytes before it.
+#[inline(always)]
+fn repeat(out: &mut [u8], filled: usize, back: usize, length: usize) {
+    let (mut from, mut to, end) = (filled - back, filled, filled + length);
+    if back >= CHUNK && length <= SHORT_MAX && out.len() - end >= CHUNK {
+        while to < end {
+            let mut chunk = [0; CHUNK];
+            chunk.copy_from_slice(&out[from..from + CHUNK]);
+            out[to..to + CHUNK].copy_from_slice(&chunk);
+            (from, to) = (from + CHUNK, to + CHUNK);
+        }
+        return;
+    }
+    while to < end {
+        // What was made so far repeats itself, too.
+        let bytes = (to - from).min(end - to);
+        out.copy_within(from..from + bytes, to);
+        to += bytes;
+    }
+}
+
+#[cold]
+fn cut_short() -> CodecError {
+    CodecError::Decode { reason: "LZ4: the block is cut short".to_owned() }
+}
+
+#[cold]
+fn too_long() -> CodecError {
+    CodecError::Decode { reason: "LZ4: the block gives more than raw_bytes".to_owned() }
+}
+
+/// Bytes of a match that its token does not count.
+const MATCH_MIN: usize = 4;
+/// Bytes that are copied at once.
+const CHUNK: usize = 16;
+/// Longer matches are left to the system's own way of copying.
+const SHORT_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use lz4_flex::block::{compress, decompress_into};
+
+    use super::*;
+
+    fn decoded(block: &[u8], bytes: usize) -> Result<Vec<u8>, CodecError> {
+        let mut out = vec![0xaa; bytes];
+        let filled = decode(block, &mut out)?;
+        out.truncate(filled);
+        Ok(out)
+    }
+
+    fn random(seed: u64) -> impl FnMut(u64) -> usize {
+        let mut state = seed | 1;
+        move |below| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((state >> 33) % below) as usize
+        }
+    }
+
+    /// Noise, and repeats of a few bytes or of many, near and far.
+    fn mixed(seed: u64) -> Vec<u8> {
+        let mut random = random(seed);
+        let mut raw: Vec<u8> = Vec::new();
+        for _ in 0..random(60) {
+            let length = [5, 40, 700][random(3)];
+            let length = random(length);
+            if random(2) == 0 || raw.is_empty() {
+                raw.extend((0..length).map(|_| random(256) as u8));
+            } else {
+                let back = [1, 2, 3, 8, 15, 16, 17, 63, 5_000][random(9)].min(raw.len());
+                for _ in 0..length {
+                    raw.push(raw[raw.len() - back]);
+                }
+            }
+        }
+        raw
+    }
+
+    #[test]
+    fn blocks_of_another_encoder_give_back_what_they_were_made_of() {
+        for seed in 0..500 {
+            let raw = mixed(seed);
+            let block = compress(&raw);
+            assert_eq!(decoded(&block, raw.len()), Ok(raw.clone()), "seed {seed}");
+            // With room behind it nothing else comes out.
+            assert_eq!(decoded(&block, raw.len() + 100), Ok(raw), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_wrong_is_refused_or_gives_what_another_decoder_makes_of_it() {
+        for seed in 0..2_000 {
+            let mut random = random(seed);
+            let raw = mixed(seed % 100);
+            let mut block = compress(&raw);
+            for _ in 0..=random(3) {
+                let at = random(block.len() as u64);
+                block[at] = random(256) as u8;
+            }
+            if random(4) == 0 {
+                block.truncate(random(block.len() as u64));
+            }
+            let mut theirs = vec![0; raw.len()];
+            let filled = decompress_into(&block, &mut theirs);
+            let ours = decoded(&block, raw.len());
+            if let (Ok(ours), Ok(filled)) = (ours, filled) {
+                assert!(ours == theirs[..filled], "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_that_cannot_be_are_refused_with_the_reason() {
+        let reason = |block: &[u8], bytes| match decoded(block, bytes) {
+            Err(CodecError::Decode { reason }) => reason,
+            other => panic!("{other:?}"),
+        };
+        let short = "LZ4: the block is cut short";
+        assert_eq!(reason(&[], 9), short);
+        assert_eq!(reason(&[0x30, 1, 2], 9), short);
+        assert_eq!(reason(&[0xf0, 255, 255], 9), short);
+        // A literal, then half an offset; an offset, then no length.
+        assert_eq!(reason(&[0x10, 1, 1], 9), short);
+        assert_eq!(reason(&[0x1f, 1, 1, 0], 9), short);
+        // A block ends with literals.
+        assert_eq!(reason(&[0x10, 1, 1, 0], 9), short);
+        let nowhere = "LZ4: a match refers to what is not there";
+        assert_eq!(reason(&[0x10, 1, 0, 0, 0], 9), nowhere);
+        assert_eq!(reason(&[0x10, 1, 2, 0, 0], 9), nowhere);
+        let long = "LZ4: the block gives more than raw_bytes";
+        assert_eq!(reason(&[0x30, 1, 2, 3], 2), long);
+        assert_eq!(reason(&[0x10, 1, 1, 0, 0], 4), long);
+        assert_eq!(decoded(&[0x10, 1, 1, 0, 0], 5), Ok(vec![1; 5]));
+        assert_eq!(decoded(&[0], 0), Ok(vec![]));
+    }
+}

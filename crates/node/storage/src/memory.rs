@@ -1,0 +1,126 @@
+//! Memory for samples that is used again.
+//!
+//! Fresh memory costs as much as decoding: the system zeroes each page when it is first touched, and
+//! an allocator that kept the pages zeroes them again. Whoever has done with large samples gives
+//! their memory back, and the next read writes over what stood there.
+
+use std::sync::{Mutex, PoisonError};
+
+/// Takes the memory of samples that nobody needs any more, for a later read. Keeps 64 MiB at most:
+/// what was given back before the others goes first.
+pub fn give_back(memory: Vec<u8>) {
+    POOL.give_back(memory);
+}
+
+/// So many bytes. What stands in them is of no meaning: all of them are to be written.
+pub(crate) fn take(bytes: usize) -> Vec<u8> {
+    POOL.take(bytes)
+}
+
+static POOL: Pool = Pool { kept: Mutex::new(Vec::new()), bytes_max: 64 << 20 };
+
+/// What was given back, in that order.
+struct Pool {
+    kept: Mutex<Vec<Vec<u8>>>,
+    bytes_max: usize,
+}
+
+impl Pool {
+    fn take(&self, bytes: usize) -> Vec<u8> {
+        if bytes < LEAST_BYTES {
+            return vec![0; bytes];
+        }
+        let found = {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let fits = |memory: &Vec<u8>| (bytes..=2 * bytes).contains(&memory.capacity());
+            let fitting = kept.iter().enumerate().filter(|(_, memory)| fits(memory));
+            let smallest = fitting.min_by_key(|(_, memory)| memory.capacity());
+            smallest.map(|(place, _)| place).map(|place| kept.remove(place))
+        };
+        let Some(mut memory) = found else { return vec![0; bytes] };
+        // Longer ones are cut: only what was not written before is written here.
+        memory.resize(bytes, 0);
+        memory
+    }
+
+    fn give_back(&self, memory: Vec<u8>) {
+        if memory.capacity() < LEAST_BYTES {
+            return;
+        }
+        let mut gone = Vec::new();
+        {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.push(memory);
+            let mut bytes: usize = kept.iter().map(Vec::capacity).sum();
+            while bytes > self.bytes_max {
+                let oldest = kept.remove(0);
+                bytes -= oldest.capacity();
+                gone.push(oldest);
+            }
+        }
+        // The system takes its time with this, and nobody waits for it.
+        drop(gone);
+    }
+}
+
+/// Smaller pieces are the allocator's: it has them at hand.
+const LEAST_BYTES: usize = 128 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn pool() -> Pool {
+        Pool { kept: Mutex::default(), bytes_max: 4 * MIB }
+    }
+
+    fn kept(pool: &Pool) -> Vec<usize> {
+        pool.kept.lock().expect("no panic").iter().map(Vec::capacity).collect()
+    }
+
+    #[test]
+    fn memory_that_is_given_back_is_what_the_next_one_gets() {
+        let pool = pool();
+        let first = pool.take(MIB);
+        let place = first.as_ptr();
+        pool.give_back(first);
+        let second = pool.take(MIB - 7);
+        assert_eq!((second.as_ptr(), second.len()), (place, MIB - 7));
+        assert!(kept(&pool).is_empty());
+        pool.give_back(second);
+        // Longer than it was, and no longer than it can be.
+        let third = pool.take(MIB);
+        assert_eq!((third.as_ptr(), third.len()), (place, MIB));
+    }
+
+    #[test]
+    fn memory_goes_to_what_nearly_fills_it() {
+        let pool = pool();
+        for bytes in [MIB, 2 * MIB - 1, 256 << 10] {
+            pool.give_back(vec![0; bytes]);
+        }
+        assert_eq!(pool.take(MIB - 1).capacity(), MIB);
+        assert_eq!(pool.take(MIB).capacity(), 2 * MIB - 1);
+        assert_eq!(kept(&pool), [256 << 10]);
+        // Neither too small nor far too large.
+        assert_eq!(pool.take((256 << 10) + 1).len(), (256 << 10) + 1);
+        pool.give_back(vec![0; 2 * MIB]);
+        assert_eq!(pool.take(MIB - 1).len(), MIB - 1);
+        assert_eq!(kept(&pool), [256 << 10, 2 * MIB]);
+    }
+
+    #[test]
+    fn no_more_is_kept_than_the_bound_and_nothing_small() {
+        let pool = pool();
+        for bytes in [2 * MIB, MIB, MIB - 1, 1_000, 0] {
+            pool.give_back(vec![0; bytes]);
+        }
+        assert_eq!(kept(&pool), [2 * MIB, MIB, MIB - 1]);
+        pool.give_back(vec![0; MIB]);
+        assert_eq!(kept(&pool), [MIB, MIB - 1, MIB]);
+        pool.give_back(vec![0; 5 * MIB]);
+        assert!(kept(&pool).is_empty());
+    }
+}
