@@ -131,6 +131,9 @@ impl Node {
         let ledger = self.client.get(&format!("/api/v1/runs/{number}/ledger"))?;
         let folder = run["folder"].as_str().context("a run without a folder")?;
         std::fs::remove_dir_all(self.folder.join(folder))?;
+        // What the disk makes of it is not the next recording's.
+        // SAFETY: it takes nothing and returns nothing.
+        unsafe { libc::sync() };
         let count = |value: &Value| value.as_u64().unwrap_or_default();
         Ok(Outcome {
             events_sent: count(&emulator["properties"]["event_count"]),
