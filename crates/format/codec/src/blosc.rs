@@ -229,6 +229,9 @@ pub(crate) fn decode(
             Filter::None => &mut *block,
             _ => &mut filtered[..block.len()],
         };
+        if !all && !has_streams(&stored[..there], at, streams) {
+            return Ok(());
+        }
         let decompress = |from: &[u8], to: &mut [u8]| decompress(inner, from, to);
         match fill_block(&stored[..there], at, streams, target, decompress) {
             Err(_) if !all => return Ok(()),
@@ -242,6 +245,16 @@ pub(crate) fn decode(
         *done = index + 1;
     }
     Ok(())
+}
+
+/// Whether so many streams from `at` on are there: half a block would be decoded again.
+fn has_streams(there: &[u8], mut at: usize, streams: usize) -> bool {
+    (0..streams).all(|_| {
+        let left = there.len().checked_sub(at);
+        let bytes = left.filter(|left| *left >= 4).map(|_| number(there, at) as usize);
+        at = bytes.and_then(|bytes| at.checked_add(4 + bytes)).unwrap_or(usize::MAX);
+        at <= there.len()
+    })
 }
 
 /// Fills a block from its streams, one after the other from `at` on.

@@ -304,6 +304,12 @@ impl Catalog {
         self.shared
     }
 
+    /// Whether it has the tables that this program knows: another may bring them up to date meanwhile.
+    pub(crate) fn is_of_this_version(&self) -> bool {
+        let version = self.connection.pragma_query_value(None, "user_version", |row| row.get(0));
+        version.is_ok_and(|version: i64| version == SCHEMA_VERSION)
+    }
+
     /// Merges the log into the database, as far as nobody reads there.
     pub(crate) fn checkpoint(&self) -> Result<(), CatalogError> {
         let no_row = |_: &rusqlite::Row<'_>| Ok(());

@@ -94,10 +94,13 @@ impl KeptCatalog {
         result
     }
 
-    /// Merges SQLite's log into the database, as far as nobody reads there: for those who copy the file
-    /// alone. It waits for the disk, and nobody for it.
-    pub fn merge(&self) -> Result<(), CatalogError> {
-        Catalog::open(&self.place.data)?.checkpoint()
+    /// Looks at a run's files ([`Catalog::scan`]), and merges SQLite's log into the database for those
+    /// who copy the file alone. It waits for the disk; those who ask or write meanwhile do not wait for
+    /// it.
+    pub fn scan(&self, number: u64) -> Result<(), CatalogError> {
+        let mut catalog = Catalog::open(&self.place.data)?;
+        catalog.scan(number)?;
+        catalog.checkpoint()
     }
 
     /// Closes it if somebody wants it alone. A rebuild waits for ten seconds: call this more often.
@@ -107,15 +110,21 @@ impl KeptCatalog {
         }
     }
 
-    /// Closes it until the next question.
+    /// Closes it until the next question. What somebody is using is left to them: they look, before
+    /// each question, whether it is wanted.
     pub fn close(&self) {
-        *locked(&self.writing) = None;
-        *locked(&self.reading) = None;
+        for kept in [&self.writing, &self.reading] {
+            if let Ok(mut kept) = kept.try_lock() {
+                *kept = None;
+            }
+        }
     }
 
-    /// Closes what is wanted by somebody, or is not the catalogue any more.
+    /// Closes what is wanted by somebody, or is not the catalogue any more, or that of a newer program.
     fn check(&self, kept: &mut Option<Kept>) {
-        let same = |kept: &Kept| self.file().is_some_and(|file| file == kept.file);
+        let same = |kept: &Kept| {
+            self.file().is_some_and(|file| file == kept.file) && kept.catalog.is_of_this_version()
+        };
         if lock::is_wanted(&self.place) || !kept.as_ref().is_some_and(same) {
             *kept = None;
         }

@@ -184,8 +184,9 @@ impl Books {
             unsaid.retain(|other| !Arc::ptr_eq(other, &said));
             drop(unsaid);
             // Its files, for those who look for them later; nothing depends on it.
-            self.with(|catalog| catalog.scan(number)).ok();
-            self.catalog.merge().ok();
+            if let Err(error) = self.catalog.scan(number) {
+                tracing::warn!(run = number, %error, "the catalogue does not know the run's files");
+            }
         }
         true
     }

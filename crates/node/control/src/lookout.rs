@@ -49,10 +49,10 @@ pub(crate) fn start(desk: &Arc<Desk>, folder: PathBuf) -> std::io::Result<()> {
     let desk = Arc::downgrade(desk);
     let look = move || {
         while let Some(desk) = desk.upgrade() {
-            desk.tokens.refresh();
-            desk.books.step_aside();
-            sample::close_unused();
             desk.disk.set(machine::space(&folder));
+            desk.tokens.refresh();
+            sample::close_unused();
+            desk.books.step_aside();
             drop(desk);
             std::thread::sleep(LOOK_EVERY);
         }

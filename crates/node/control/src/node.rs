@@ -196,7 +196,7 @@ impl Node {
         let listener = bind(address).map_err(|source| NodeError::Listen { address, source })?;
         let mut settings =
             Settings { listen: listener.local_addr().unwrap_or(address), ..settings };
-        // Nobody else can give an address to the machine's own name.
+        // Nobody outside of this network can give an address to the machine's own name.
         settings.names.extend(machine::host_name());
         let audit = AuditLog::open(&folder).map_err(system("the audit log".into()))?;
         let watching = Watching::new(&configuration.recorder, &configuration.rules)?;
@@ -320,11 +320,12 @@ impl Node {
             self.shown.faults.store(true, Relaxed);
         }
         self.server = None;
-        self.desk.books.close();
         if !self.desk.audit.flush(LINES_WAIT) {
             tracing::error!("the last lines of the audit log are not written");
         }
         self.desk.logs.flush(LINES_WAIT);
+        // Last, since it waits for the disk.
+        self.desk.books.close();
     }
 
     fn start_first(&self) {

@@ -20,7 +20,6 @@ use crate::pool::ChunkPool;
 use crate::slices::slice_of;
 use crate::stream::Stream;
 use crate::trend::{Seconds, Watch};
-use crate::trend_thread::{FrameSeconds, TrendFeed};
 use crate::wiring::Channels;
 
 /// Columns of every channels frame but for the channels: gaps, and the ledger's increments.
@@ -46,8 +45,6 @@ pub(crate) struct ChannelWriter {
     records: Vec<u8>,
     places: Vec<Place>,
     seconds: Vec<(usize, Seconds)>,
-    /// Where it goes what frames say of the channels' seconds.
-    trends: Option<TrendFeed>,
 }
 
 struct Channel {
@@ -71,7 +68,7 @@ struct Place {
 
 impl ChannelWriter {
     /// For the channels of a schema, which belong to these lanes. `first_link` is the ledger's number
-    /// of the first link; `trends` is where trends are made.
+    /// of the first link; `trends` says whether seconds are looked at.
     ///
     /// # Panics
     /// If the schema is not one with these channels.
@@ -79,8 +76,7 @@ impl ChannelWriter {
         schema: &Schema,
         wired: Channels,
         (first_link, slice_ns): (usize, u64),
-        rules: &[CodingRule],
-        trends: Option<TrendFeed>,
+        (rules, trends): (&[CodingRule], bool),
     ) -> Self {
         let columns = ChannelColumns::of(schema);
         let id = |id: Option<u32>| id.expect("a column of every schema of channels");
@@ -98,7 +94,7 @@ impl ChannelWriter {
                     rule: rule.for_column(element),
                     level: catchment_encoder::Level::AsAsked,
                 },
-                trend: trends.as_ref().and_then(|_| TrendChannel::of(info).ok()).map(Arc::new),
+                trend: TrendChannel::of(info).ok().filter(|_| trends).map(Arc::new),
             }
         };
         let lanes = columns.channels.iter().zip(&wired.lanes);
@@ -113,7 +109,6 @@ impl ChannelWriter {
             records: Vec::new(),
             places: Vec::new(),
             seconds: Vec::new(),
-            trends,
         }
     }
 
@@ -185,14 +180,13 @@ impl ChannelWriter {
         }
         // Last, since it says what became of the columns before it.
         frame.ledger(self.ledger, books.increment, books.own, Coding::None);
-        let channels = std::mem::take(&mut self.seconds);
-        // A frame of increments alone has no time.
-        if let Some(trends) = self.trends.as_ref().filter(|_| !channels.is_empty()) {
-            // Where there is no time for compression, there is none to wait.
-            let has_time = || books.level() == catchment_encoder::Level::AsAsked;
-            trends.send(FrameSeconds { channels, until_ns: info.time_last_ns }, has_time);
-        }
         frame.finish()
+    }
+
+    /// What the frame that was streamed last says of its channels' seconds; a frame of increments alone
+    /// says nothing.
+    pub(crate) fn take_seconds(&mut self) -> Vec<(usize, Seconds)> {
+        std::mem::take(&mut self.seconds)
     }
 
     /// What a channel's samples of this frame are watched for.

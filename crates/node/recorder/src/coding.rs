@@ -6,6 +6,7 @@ use std::str::FromStr;
 use catchment_codec::UnknownCoding;
 use catchment_encoder::{AutoState, Coding, Element, Level, Rule};
 use catchment_frame::Dtype;
+use catchment_telemetry::FillLevel;
 
 /// Which coding columns get.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -88,6 +89,11 @@ impl Lowering {
         };
         self.level
     }
+}
+
+/// Whether so little waits that all that was asked for can be done.
+pub(crate) fn has_time(waiting: &FillLevel) -> bool {
+    waiting.level().saturating_mul(100) / waiting.capacity().max(1) < CHEAPER_FROM_PERCENT
 }
 
 const CHEAPER_FROM_PERCENT: u64 = 25;

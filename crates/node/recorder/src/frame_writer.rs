@@ -11,7 +11,7 @@ use catchment_telemetry::FillLevel;
 
 use crate::build::{Frame, Kind};
 use crate::channels::ChannelWriter;
-use crate::coding::{CodingRule, Lowering};
+use crate::coding::{CodingRule, Lowering, has_time};
 use crate::columns::{Books, EventWriter};
 use crate::config::{ConfigError, RecorderConfig, SourceConfig};
 use crate::frames::{Encoders, FrameMemory, NO_FRAME, Target, WrittenFrame};
@@ -20,7 +20,7 @@ use crate::live::Live;
 use crate::pool::ChunkPool;
 use crate::recorder::RecorderError;
 use crate::stream::Stream;
-use crate::trend_thread::TrendFeed;
+use crate::trend_thread::{FrameSeconds, TrendFeed};
 use crate::wiring::Channels;
 use crate::write::SourceCounts;
 
@@ -45,8 +45,9 @@ pub(crate) struct FrameWriter {
     channels: Option<Half<ChannelWriter>>,
     ledger_count: usize,
     file_id: u64,
-    /// The trend thread ends when the last of these is gone, and there may be no channels.
-    _trends: Option<TrendFeed>,
+    trends: Option<TrendFeed>,
+    /// What the last frame says of its channels' seconds.
+    seconds: Option<FrameSeconds>,
     /// When the last frame of channels began to be streamed, and how long that took.
     last: Option<(Instant, Duration)>,
 }
@@ -80,11 +81,11 @@ impl FrameWriter {
         let rules: Vec<CodingRule> =
             channels.map(|channel| config.codec_of(&channel.name)).collect();
         let first_link = config.sources.len();
-        let trends = sources.trends.clone();
+        let trends = sources.trends.is_some();
         let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
         let channels = sources.channels.map(|(wired, waiting)| {
             let place = (first_link, slice_ns);
-            Half::new(ChannelWriter::new(schema, wired, place, &rules, sources.trends), waiting)
+            Half::new(ChannelWriter::new(schema, wired, place, (&rules, trends)), waiting)
         });
         let pool = PoolConfig {
             threads: config.encode.threads,
@@ -99,7 +100,8 @@ impl FrameWriter {
         encoders.iter().for_each(|encoders| encoders.set_free_cpu_share(FREE_CPU_AT_START));
         let ledger_count = config.ledger_count();
         Ok(Self {
-            _trends: trends,
+            trends: sources.trends,
+            seconds: None,
             memory: FrameMemory::new(),
             encoders,
             events,
@@ -172,7 +174,12 @@ impl FrameWriter {
                 let info = FrameInfo { file_id, sequence, ..half.writer.info(cut) };
                 let Half { writer, waiting, lowering } = half;
                 let books = Books { increment, own: &mut own, waiting, lowering };
-                writer.write((memory, encoders), target, (info, cut), books)
+                let until_ns = info.time_last_ns;
+                let written = writer.write((memory, encoders), target, (info, cut), books);
+                let channels = writer.take_seconds();
+                self.seconds =
+                    (!channels.is_empty()).then_some(FrameSeconds { channels, until_ns });
+                written
             }
             (Kind::Events, Some(half), _, encoders) => {
                 let times = &cut.times_ns;
@@ -198,6 +205,15 @@ impl FrameWriter {
             counts.lowered = own[Entry::BytesCompressionLowered];
         }
         written
+    }
+
+    /// Hands to the trend thread what the last frame says, which the caller has passed on before: this
+    /// may wait. Where there is no time for compression, of events or of channels, there is none to wait.
+    pub(crate) fn feed_trends(&mut self) {
+        let (Some(trends), Some(seconds)) = (&self.trends, self.seconds.take()) else { return };
+        let events = self.events.as_ref().map(|half| &half.waiting);
+        let waiting = events.into_iter().chain(self.channels.as_ref().map(|half| &half.waiting));
+        trends.send(seconds, || waiting.clone().all(|waiting| has_time(waiting)));
     }
 }
 

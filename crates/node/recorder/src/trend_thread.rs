@@ -121,7 +121,7 @@ pub(crate) fn memory_bytes(config: &RecorderConfig) -> usize {
 impl FrameSeconds {
     fn samples(&self) -> u64 {
         let seconds = self.channels.iter().flat_map(|(_, seconds)| seconds);
-        seconds.map(|(_, accumulator)| accumulator.n()).sum()
+        seconds.map(|(_, accumulator)| accumulator.n() + accumulator.not_finite()).sum()
     }
 }
 

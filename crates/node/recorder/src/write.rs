@@ -166,6 +166,7 @@ impl Write {
         self.record(&mut frame);
         // The build thread may have ended already; then nobody waits for the memory.
         let _ = self.done.send(frame);
+        self.frame_writer.feed_trends();
     }
 
     /// Streams the frame into the current file, or discards it where there is none.

@@ -4,10 +4,12 @@
 //! an allocator that kept the pages zeroes them again. Whoever has done with large samples gives
 //! their memory back, and the next read writes over what stood there.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use catchment_disk::prefer_huge_pages;
 
 /// Takes the memory of samples that nobody needs any more, for a later read. Keeps 64 MiB at most:
-/// what was given back before the others goes first.
+/// what was given back before the others goes first, and what is larger is not kept.
 pub fn give_back(memory: Vec<u8>) {
     POOL.give_back(memory);
 }
@@ -31,25 +33,25 @@ impl Pool {
             return vec![0; bytes];
         }
         let found = {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(mut kept) = self.kept() else { return fresh(bytes) };
             let fits = |memory: &Vec<u8>| (bytes..=2 * bytes).contains(&memory.capacity());
             let fitting = kept.iter().enumerate().filter(|(_, memory)| fits(memory));
             let smallest = fitting.min_by_key(|(_, memory)| memory.capacity());
             smallest.map(|(place, _)| place).map(|place| kept.remove(place))
         };
-        let Some(mut memory) = found else { return vec![0; bytes] };
+        let Some(mut memory) = found else { return fresh(bytes) };
         // Longer ones are cut: only what was not written before is written here.
         memory.resize(bytes, 0);
         memory
     }
 
     fn give_back(&self, memory: Vec<u8>) {
-        if memory.capacity() < LEAST_BYTES {
+        if !(LEAST_BYTES..=self.bytes_max).contains(&memory.capacity()) {
             return;
         }
         let mut gone = Vec::new();
         {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(mut kept) = self.kept() else { return };
             kept.push(memory);
             let mut bytes: usize = kept.iter().map(Vec::capacity).sum();
             while bytes > self.bytes_max {
@@ -61,6 +63,21 @@ impl Pool {
         // The system takes its time with this, and nobody waits for it.
         drop(gone);
     }
+
+    /// What is kept, unless somebody has it: in a process that was forked meanwhile, for ever.
+    fn kept(&self) -> Option<MutexGuard<'_, Vec<Vec<u8>>>> {
+        match self.kept.try_lock() {
+            Ok(kept) => Some(kept),
+            Err(TryLockError::Poisoned(kept)) => Some(kept.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+fn fresh(bytes: usize) -> Vec<u8> {
+    let mut memory = vec![0; bytes];
+    prefer_huge_pages(&mut memory);
+    memory
 }
 
 /// Smaller pieces are the allocator's: it has them at hand.
@@ -120,7 +137,8 @@ mod tests {
         assert_eq!(kept(&pool), [2 * MIB, MIB, MIB - 1]);
         pool.give_back(vec![0; MIB]);
         assert_eq!(kept(&pool), [MIB, MIB - 1, MIB]);
+        // What is too large throws nothing out.
         pool.give_back(vec![0; 5 * MIB]);
-        assert!(kept(&pool).is_empty());
+        assert_eq!(kept(&pool), [MIB, MIB - 1, MIB]);
     }
 }

@@ -67,10 +67,16 @@ def test_samples_stay_while_an_array_shows_them_and_their_memory_serves_the_next
             array = first.numpy()
             np.testing.assert_array_equal(array, expected)
             array[:] = 7
+            place = array.ctypes.data
             del array
             array = other.numpy()
+            assert array.ctypes.data == place
             np.testing.assert_array_equal(array, others)
+            shown = memoryview(array)
             del array
+            assert first.numpy().ctypes.data != place
+            np.testing.assert_array_equal(np.asarray(shown), others)
+            del shown
 
 
 def test_times_are_exact_and_labelled(generated: Generated) -> None:

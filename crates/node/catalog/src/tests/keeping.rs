@@ -83,7 +83,7 @@ fn another_file_in_its_place_is_another_catalogue() {
     kept.write(|catalog| catalog.next_run_number(&request("one"))).unwrap();
     let database = crate::schema::Place::new(folder).database();
     let aside = database.with_extension("aside");
-    kept.merge().unwrap();
+    Catalog::open(folder).unwrap().checkpoint().unwrap();
     std::fs::copy(&database, &aside).unwrap();
     std::fs::remove_file(&database).unwrap();
     std::fs::write(&database, "no database").unwrap();
@@ -93,4 +93,38 @@ fn another_file_in_its_place_is_another_catalogue() {
     assert_eq!(kept.read(|catalog| catalog.highest_number()).unwrap(), 1);
     let error = kept.write(|catalog| catalog.set_comment(7, "")).unwrap_err();
     assert!(error.is_answer(), "{error}");
+}
+
+#[test]
+fn a_catalogue_that_a_newer_program_brought_up_to_date_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let kept = KeptCatalog::of(folder);
+    kept.write(|catalog| catalog.next_run_number(&request("one"))).unwrap();
+    kept.read(|catalog| catalog.run(1)).unwrap();
+    let newer = crate::SCHEMA_VERSION + 1;
+    let other = Catalog::open(folder).unwrap();
+    other.read(|connection| connection.pragma_update(None, "user_version", newer)).unwrap();
+    let reading = kept.read(|catalog| catalog.run(1)).unwrap_err();
+    let writing = kept.write(|catalog| catalog.set_comment(1, "")).unwrap_err();
+    for error in [reading, writing] {
+        assert!(matches!(error, CatalogError::Newer { got, .. } if got == newer), "{error}");
+    }
+}
+
+#[test]
+fn who_uses_it_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    Files::of("run-a", 1, 1).write(folder);
+    let kept = KeptCatalog::of(folder);
+    let comment = kept.write(|catalog| {
+        // As another thread would: it would hang.
+        kept.close();
+        kept.scan(1)?;
+        kept.read(|catalog| catalog.highest_number())?;
+        catalog.set_comment(1, "written")?;
+        Ok(catalog.run(1)?.run.comment)
+    });
+    assert_eq!(comment.unwrap(), "written");
 }

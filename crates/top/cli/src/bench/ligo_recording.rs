@@ -90,6 +90,11 @@ impl Recorded {
     pub(crate) fn reached(&self) -> bool {
         self.rate_kept && self.whole
     }
+
+    /// As good as all samples were stored with the compression that was asked for.
+    pub(crate) fn compressed(&self) -> bool {
+        self.lowered_bytes <= self.sample_bytes / 100
+    }
 }
 
 /// Records under a load and deletes what was recorded.
