@@ -113,6 +113,7 @@ mod tests {
         assert_eq!([50, 30, 25, 24, 11].map(&mut level), [none, none, none, cheaper, asked]);
         assert_eq!([90, 5].map(&mut level), [none, asked]);
     }
+
     #[test]
     fn there_is_time_as_long_as_nothing_would_be_compressed_less() {
         let waiting = FillLevel::new("frames waiting", 1_000);
