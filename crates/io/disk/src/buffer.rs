@@ -190,17 +190,4 @@ impl Drop for Mapping {
     }
 }
 
-/// Asks the system for huge pages where memory that is yet to be touched is large: there are few of
-/// them to be had, and few addresses for the CPU to know.
-pub fn prefer_huge_pages(memory: &mut [u8]) {
-    let begin = memory.as_ptr().align_offset(HUGE_PAGE_BYTES);
-    let Some(rest) = memory.get_mut(begin..) else { return };
-    let bytes = rest.len() / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-    if bytes > 0 {
-        // SAFETY: these bytes are the caller's; the advice changes nothing of what stands there. What the
-        // system does not know it refuses, and pages are as they were.
-        unsafe { libc::madvise(rest.as_mut_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
-    }
-}
-
 const HUGE_PAGE_BYTES: usize = 2 << 20;

@@ -37,7 +37,7 @@ mod stats;
 mod uring;
 
 pub use ahead::lower_io_priority;
-pub use buffer::{Buffer, prefer_huge_pages};
+pub use buffer::Buffer;
 pub use config::{DiskConfig, EngineChoice};
 pub use disk::{Completion, CompletionKind, Disk, FILES_MAX, FileId, SYNCS_MAX};
 pub use error::DiskError;

@@ -7,7 +7,7 @@
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::catalog::Catalog;
@@ -43,7 +43,7 @@ impl KeptCatalog {
     }
 
     /// The data folder.
-    pub fn folder(&self) -> &PathBuf {
+    pub fn folder(&self) -> &Path {
         &self.place.data
     }
 

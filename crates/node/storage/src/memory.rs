@@ -6,8 +6,6 @@
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use catchment_disk::prefer_huge_pages;
-
 /// Takes the memory of samples that nobody needs any more, for a later read. Keeps 64 MiB at most:
 /// what was given back before the others goes first, and what is larger is not kept.
 pub fn give_back(memory: Vec<u8>) {
@@ -33,13 +31,13 @@ impl Pool {
             return vec![0; bytes];
         }
         let found = {
-            let Some(mut kept) = self.kept() else { return fresh(bytes) };
+            let Some(mut kept) = self.kept() else { return vec![0; bytes] };
             let fits = |memory: &Vec<u8>| (bytes..=2 * bytes).contains(&memory.capacity());
             let fitting = kept.iter().enumerate().filter(|(_, memory)| fits(memory));
             let smallest = fitting.min_by_key(|(_, memory)| memory.capacity());
             smallest.map(|(place, _)| place).map(|place| kept.remove(place))
         };
-        let Some(mut memory) = found else { return fresh(bytes) };
+        let Some(mut memory) = found else { return vec![0; bytes] };
         // Longer ones are cut: only what was not written before is written here.
         memory.resize(bytes, 0);
         memory
@@ -72,12 +70,6 @@ impl Pool {
             Err(TryLockError::WouldBlock) => None,
         }
     }
-}
-
-fn fresh(bytes: usize) -> Vec<u8> {
-    let mut memory = vec![0; bytes];
-    prefer_huge_pages(&mut memory);
-    memory
 }
 
 /// Smaller pieces are the allocator's: it has them at hand.
