@@ -22,6 +22,7 @@ use crate::api;
 use crate::configuration::Configuration;
 use crate::desk::{Ask, Desk, Reply};
 use crate::devices::{Active, Devices, EMULATOR, Job, RECORDER, WRITE};
+use crate::machine;
 use crate::problem::Problem;
 use crate::properties;
 use crate::security::guard::Who;
@@ -121,6 +122,7 @@ pub(crate) struct Own {
 impl Conductor {
     /// Runs until the node is shut down.
     pub(crate) fn run(mut self) {
+        machine::prefer();
         let results = self.devices.results.clone();
         self.look(self.clock.now_ns());
         while !self.control.ended() {

@@ -20,6 +20,7 @@ use tower::ServiceExt as _;
 
 use super::routes;
 use crate::desk::Desk;
+use crate::machine;
 use crate::security::guard::Peer;
 use crate::security::limit::Shares;
 
@@ -65,6 +66,7 @@ impl Server {
             .worker_threads(1)
             .max_blocking_threads(4)
             .thread_name("control-http")
+            .on_thread_start(machine::prefer)
             .enable_all()
             .build()?;
         let address = listener.local_addr()?;

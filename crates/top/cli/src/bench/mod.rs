@@ -19,6 +19,7 @@ mod point;
 mod python;
 mod report;
 mod search;
+mod stalls;
 
 use std::path::PathBuf;
 
