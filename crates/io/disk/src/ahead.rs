@@ -11,18 +11,22 @@ use std::os::fd::AsRawFd;
 use crate::read::ReadFile;
 
 impl ReadFile {
-    /// Whether the byte at that place can be had without a disk. A place behind the end counts as
-    /// one that can. Where the system cannot tell, the answer is no.
+    /// Whether the byte at that place can be had without a disk; none where the system cannot tell. A
+    /// place behind the end counts as one that can.
     ///
     /// Asking for one that cannot be had begins to read a few pages there.
-    pub fn is_cached(&self, offset: u64) -> bool {
+    pub fn is_cached(&self, offset: u64) -> Option<bool> {
         let mut byte = 0_u8;
         let place = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-        let Ok(offset) = offset.try_into() else { return true };
+        let Ok(offset) = offset.try_into() else { return Some(true) };
         let file = self.file().as_raw_fd();
         // SAFETY: one place of one byte, which lives until the call is over.
         let read = unsafe { libc::preadv2(file, &raw const place, 1, offset, libc::RWF_NOWAIT) };
-        read >= 0
+        match read {
+            0.. => Some(true),
+            _ if io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock => Some(false),
+            _ => None,
+        }
     }
 
     /// Has the system begin to read these bytes into the page cache, and does not wait for them.
@@ -81,7 +85,8 @@ mod tests {
         let mut read = vec![0; bytes.len()];
         assert_eq!(file.read_at(0, &mut read).expect("reads"), bytes.len());
         assert!(read == bytes);
-        assert!(file.is_cached(1 << 20) && file.is_cached(u64::MAX));
+        assert!(file.is_cached(1 << 20) != Some(false));
+        assert_eq!(file.is_cached(u64::MAX), Some(true));
     }
 
     #[test]

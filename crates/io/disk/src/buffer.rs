@@ -7,10 +7,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use catchment_model::limits::DISK_ALIGN_BYTES;
 use catchment_telemetry::FillLevel;
 
 use crate::event::Event;
+use crate::mapping::Mapping;
 
 /// A buffer of the pool, aligned to 4 KiB, of the configured size; derefs to its bytes. What a
 /// former write left stands in it. It can be filled on any thread; dropped unused, it is free again.
@@ -124,7 +124,7 @@ impl Pool {
         let offset = index as usize * self.buffer_bytes;
         assert!((index as usize) < self.count, "buffer {index} of {}", self.count);
         // SAFETY: the offset lies within the mapping, which holds `count` buffers.
-        unsafe { self.memory.address.add(offset) }
+        unsafe { self.memory.address().add(offset) }
     }
 
     fn put(&self, index: u32) {
@@ -141,53 +141,3 @@ impl Pool {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// Private memory, aligned to huge pages when it is as large as one.
-struct Mapping {
-    address: NonNull<u8>,
-    base: NonNull<libc::c_void>,
-    base_bytes: usize,
-}
-
-// SAFETY: the mapping is plain memory; who may touch which part is the pool's business.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    /// Maps and touches `bytes`, because the first touch of a page costs more than a copy of it.
-    fn touched(bytes: usize) -> io::Result<Self> {
-        let align = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { DISK_ALIGN_BYTES };
-        let base_bytes = bytes + align;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: an anonymous mapping at an address that the kernel chooses disturbs nothing.
-        let base =
-            unsafe { libc::mmap(std::ptr::null_mut(), base_bytes, protection, flags, -1, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base).ok_or_else(io::Error::last_os_error)?;
-        let skip = base.as_ptr().addr().next_multiple_of(align) - base.as_ptr().addr();
-        // SAFETY: `skip` is below `align`, and the mapping is `align` longer than `bytes`.
-        let address = unsafe { base.cast::<u8>().add(skip) };
-        // SAFETY: the range lies within the mapping. Without huge pages all works the same, so that
-        // a refusal does not matter.
-        unsafe { libc::madvise(address.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
-        for offset in (0..bytes).step_by(DISK_ALIGN_BYTES) {
-            // SAFETY: the offset lies within the range just mapped, and nobody else has it yet.
-            unsafe { address.add(offset).write_volatile(0) };
-        }
-        Ok(Self { address, base, base_bytes })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the range is the one that mmap returned, and no Buffer is left to point into it.
-        let result = unsafe { libc::munmap(self.base.as_ptr(), self.base_bytes) };
-        debug_assert_eq!(result, 0);
-    }
-}
-
-const HUGE_PAGE_BYTES: usize = 2 << 20;

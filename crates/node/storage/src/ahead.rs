@@ -46,7 +46,7 @@ impl<'a> Ahead<'a> {
     pub(crate) fn come_to(&self, place: usize, now: Range<u64>) {
         let Read { file, bytes, before } = &self.reads[place];
         if !self.cold.load(Relaxed) {
-            if now.start > 0 || bytes.is_empty() || file.is_cached(bytes.end - 1) {
+            if now.start > 0 || is_cached(file, bytes) {
                 return;
             }
             self.cold.store(true, Relaxed);
@@ -77,6 +77,14 @@ impl<'a> Ahead<'a> {
         *announced = from + (end - start);
         Some((index, start..end))
     }
+}
+
+/// Whether reads of these bytes find them in the page cache, as far as two of them can tell: of what is
+/// read past it ([`crate::fetch`]) the end is there.
+fn is_cached(file: &ReadFile, bytes: &Range<u64>) -> bool {
+    let middle = bytes.start.midpoint(bytes.end);
+    bytes.is_empty()
+        || [bytes.end - 1, middle].into_iter().all(|byte| file.is_cached(byte) == Some(true))
 }
 
 /// How much is announced beyond what is being read: some thousandths of a second of a fast disk. More

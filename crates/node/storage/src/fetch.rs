@@ -2,12 +2,21 @@
 //!
 //! Pieces are sorted by their places; those that stand next to each other are read together, a group
 //! at a time. Small reads stay on the caller's thread, because to start another costs more than they
-//! take; large ones are shared out. What is not in the page cache is announced to the system before its
-//! turn comes (ahead.rs), so that the disk works while columns are decoded.
+//! take; large ones are shared out.
+//!
+//! What nobody has read before passes the page cache, which takes a third as long to fill as a disk takes
+//! to bring the bytes. Only the end of the first group is left there, so that whoever comes to it again,
+//! in any process, sees that it is wanted more than once and reads through the page cache, where all of
+//! it stays: the third time it costs no disk. What the system forgets meanwhile is new again. Where
+//! reads cannot pass the page cache, and when it is to be filled, they are announced to the system
+//! before their turn comes (ahead.rs), so that the disk works while columns are decoded.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
+use catchment_disk::{DirectBytes, DirectReader, ReadFile, Ticket};
 use catchment_frame::{Codec, ColumnEntry, Span};
 use catchment_model::SampleRate;
 
@@ -91,6 +100,10 @@ pub(crate) fn fetch(
     let raw_bytes: usize = tasks.iter().map(|task| task.out.len()).sum();
     let threads = if raw_bytes < ALONE_BYTES_MAX { 1 } else { threads };
     let groups = groups(tasks);
+    if groups.first().is_some_and(|group| run.is_new(group)) {
+        fetch_past_cache(run, groups, threads)?;
+        return Ok(read);
+    }
     let ahead = run.ahead(&groups);
     parallel::map(groups.into_iter().enumerate().collect(), threads, |(place, group)| {
         SCRATCH.with_borrow_mut(|scratch| {
@@ -100,6 +113,95 @@ pub(crate) fn fetch(
         })
     })?;
     Ok(read)
+}
+
+/// Reads groups of which nobody has read the first.
+fn fetch_past_cache(
+    run: &Run,
+    groups: Vec<Vec<Task<'_>>>,
+    threads: usize,
+) -> Result<(), StorageError> {
+    let workers = (0..threads.min(groups.len())).collect();
+    let coming = Coming {
+        run,
+        reader: DirectReader::take(),
+        groups: groups.into_iter(),
+        begun: VecDeque::new(),
+    };
+    let coming = Mutex::new(coming);
+    let lock = || coming.lock().unwrap_or_else(PoisonError::into_inner);
+    parallel::map(workers, threads, |_| {
+        let mut done = None;
+        loop {
+            // Whoever waits for the disk holds the lock: others have nothing to do.
+            let next = lock().next(done.take());
+            let Some((mut group, stored)) = next else { break };
+            SCRATCH.with_borrow_mut(|scratch| {
+                let result = match &stored {
+                    Some(stored) => {
+                        run.count_read(stored.len());
+                        run.decode_group(&mut group, stored, &mut scratch.raw)
+                    }
+                    None => run.fetch_group(group, scratch, |_| {}),
+                };
+                scratch.shrink();
+                result
+            })?;
+            done = stored;
+        }
+        Ok(())
+    })?;
+    if let Some(reader) = coming.into_inner().unwrap_or_else(PoisonError::into_inner).reader {
+        reader.give_back();
+    }
+    Ok(())
+}
+
+/// Groups on their way past the page cache, in their order.
+struct Coming<'a> {
+    run: &'a Run,
+    reader: Option<DirectReader>,
+    groups: std::vec::IntoIter<Vec<Task<'a>>>,
+    begun: VecDeque<(Vec<Task<'a>>, Option<Ticket>)>,
+}
+
+impl<'a> Coming<'a> {
+    /// The next group and its stored bytes, or none if these are to be read in another way. Takes back
+    /// memory of the one before.
+    fn next(&mut self, done: Option<DirectBytes>) -> Option<(Vec<Task<'a>>, Option<DirectBytes>)> {
+        if let Some((reader, done)) = self.reader.as_mut().zip(done) {
+            reader.take_back(done);
+        }
+        self.begin();
+        let (group, ticket) = self.begun.pop_front()?;
+        let Some(ticket) = ticket else {
+            let (file, bytes) = self.run.place(&group);
+            file.announce(bytes);
+            return Some((group, None));
+        };
+        while let Some(reader) = self.reader.as_mut()
+            && !reader.is_over(ticket)
+        {
+            reader.wait();
+        }
+        let stored = self.reader.as_mut().and_then(|reader| reader.bytes(ticket));
+        // Others come while this one is decoded.
+        self.begin();
+        self.reader.as_mut().into_iter().for_each(DirectReader::submit);
+        Some((group, stored))
+    }
+
+    /// Begins as many as may be on their way.
+    fn begin(&mut self) {
+        while self.begun.is_empty()
+            || self.reader.as_ref().is_some_and(|reader| reader.bytes_begun() < COMING_BYTES)
+        {
+            let Some(group) = self.groups.next() else { break };
+            let (file, bytes) = self.run.place(&group);
+            let ticket = self.reader.as_mut().and_then(|reader| reader.begin(file, bytes));
+            self.begun.push_back((group, ticket));
+        }
+    }
 }
 
 /// Reads a plan's parts one behind the other, on the caller's thread alone.
@@ -203,11 +305,23 @@ impl Run {
 
     /// What the groups will have read of their files.
     fn ahead(&self, groups: &[Vec<Task<'_>>]) -> Ahead<'_> {
-        let reads = groups.iter().map(|group| {
-            let (first, last) = (&group[0], &group[group.len() - 1]);
-            (&*self.run_files()[first.file].file, first.stored.start..last.stored.end)
-        });
-        Ahead::new(reads)
+        Ahead::new(groups.iter().map(|group| self.place(group)))
+    }
+
+    /// Where a group's stored bytes stand.
+    fn place(&self, group: &[Task<'_>]) -> (&ReadFile, Range<u64>) {
+        let (first, last) = (&group[0], &group[group.len() - 1]);
+        (&*self.run_files()[first.file].file, first.stored.start..last.stored.end)
+    }
+
+    /// Whether nobody has read a group lately. Its end is in the page cache from now on.
+    fn is_new(&self, group: &[Task<'_>]) -> bool {
+        let (file, bytes) = self.place(group);
+        let new = !bytes.is_empty() && file.is_cached(bytes.end - 1) == Some(false);
+        if new {
+            file.announce(bytes.end - 1..bytes.end);
+        }
+        new
     }
 
     /// Reads and decodes. `come` is told which of the group's bytes are read before they are.
@@ -243,17 +357,29 @@ impl Run {
         let (frame, column) = (group[0].frame, group[0].entry.id);
         let read = file.reader.read_bytes(frame, column, start, stored);
         read.map_err(|error| file.error(error))?;
+        self.decode_group(&mut group, stored, &mut scratch.raw)
+    }
+
+    /// Decodes a group of which all stored bytes are there.
+    fn decode_group(
+        &self,
+        group: &mut [Task<'_>],
+        stored: &[u8],
+        raw: &mut Vec<u8>,
+    ) -> Result<(), StorageError> {
+        let file = &self.run_files()[group[0].file];
+        let start = group[0].stored.start;
         // Parts of one column follow each other, and gaps make many of them: it is decoded once.
         let mut decoded = None;
-        for task in &mut group {
+        for task in group {
             let at = (task.stored.start - start) as usize;
             let stored = &stored[at..at + (task.stored.end - task.stored.start) as usize];
             let column = (task.frame, task.entry.id);
             if decoded != Some(column) {
-                decoded = task.decode(file, stored, &mut scratch.raw)?.then_some(column);
+                decoded = task.decode(file, stored, raw)?.then_some(column);
                 continue;
             }
-            task.out.copy_from_slice(&scratch.raw[task.raw.clone()]);
+            task.out.copy_from_slice(&raw[task.raw.clone()]);
         }
         Ok(())
     }
@@ -310,3 +436,6 @@ const ALONE_BYTES_MAX: usize = 2 << 20;
 /// Bytes that are read at once, unless one column is larger.
 const GROUP_BYTES_MAX: u64 = 4 << 20;
 const SCRATCH_BYTES_MAX: usize = 8 << 20;
+/// Another read past the page cache begins while fewer bytes than these are on their way: enough for a
+/// disk, and little enough that memory which is still in the CPU's caches is read into again.
+const COMING_BYTES: usize = 1 << 20;

@@ -242,7 +242,7 @@ fn unreadable(path: &Path, error: FrameError) -> FileProblem {
 /// Announces what opening a file reads, unless it is in the page cache: the schema stands at the
 /// beginning, the index at the end. Says whether it did.
 fn announce_ends(file: &ReadFile) -> bool {
-    if file.is_cached(0) {
+    if file.is_cached(0) == Some(true) {
         return false;
     }
     // What cannot be announced is read as it is.

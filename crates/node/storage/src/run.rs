@@ -361,6 +361,11 @@ impl Run {
         Arc::clone(&self.bytes_read)
     }
 
+    /// Counts bytes that were read past [`crate::counted`].
+    pub(crate) fn count_read(&self, bytes: usize) {
+        self.bytes_read.fetch_add(bytes as u64, Relaxed);
+    }
+
     pub(crate) fn channels_ordered(&self) -> bool {
         self.channels_ordered
     }

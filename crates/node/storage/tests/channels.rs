@@ -2,6 +2,7 @@
 
 mod signal;
 
+use catchment_disk::{DirectReader, ReadFile};
 use catchment_frame::Span;
 use catchment_storage::{Run, Segment, Select, StorageError};
 use signal::{Signal, sample_bytes};
@@ -128,6 +129,41 @@ fn nothing_is_read_that_was_not_asked_for() {
     let first = channel.info().rate.first_sample_at(made.start_ns);
     let (read, bytes) = count(&Select::Samples(first + 10..first + 60));
     assert_eq!((read, bytes), (50 * 4, 50 * 4));
+}
+
+#[test]
+fn the_first_read_passes_the_page_cache_and_the_second_fills_it() {
+    let bytes: Vec<u8> = (0..1_u32 << 18).flat_map(|n| n.wrapping_mul(77).to_le_bytes()).collect();
+    let (folder, place) = signal::write_wide(&bytes);
+    let run = Run::open(folder.path()).expect("opens");
+    let file = ReadFile::open(run.files().next().expect("a file").path).expect("opens");
+    let is_cached = |eighth: u64| file.is_cached(place + bytes.len() as u64 / 8 * eighth);
+    let direct = DirectReader::take().and_then(|mut reader| {
+        let ticket = reader.begin(&file, 0..1)?;
+        while !reader.is_over(ticket) {
+            reader.wait();
+        }
+        reader.bytes(ticket)
+    });
+    if is_cached(1) != Some(false) || direct.is_none() {
+        eprintln!(
+            "nothing to test: temporary files are in memory, or cannot be read past the cache"
+        );
+        return;
+    }
+    let read = || {
+        let before = run.bytes_read();
+        let segments =
+            run.channel("wide").expect("is there").read(&Select::Frames(0..1)).expect("reads");
+        assert!(segments[0].bytes == bytes);
+        assert!(run.bytes_read() - before >= bytes.len() as u64);
+    };
+    read();
+    // Each place is asked about once: to ask begins to read there.
+    assert_eq!(is_cached(3), Some(false));
+    read();
+    assert_eq!(is_cached(5), Some(true));
+    read();
 }
 
 #[test]

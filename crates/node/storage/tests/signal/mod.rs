@@ -167,6 +167,35 @@ pub fn write_one(writer: &mut RunWriter, spans: &[Span], byte: u8) -> Result<(),
     })
 }
 
+/// A run of two frames with these bytes each of the channel `wide`, as they are, and where those of the
+/// first stand in its file. (What stands near the file's end is read when it is opened.)
+pub fn write_wide(bytes: &[u8]) -> (tempfile::TempDir, u64) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rate: SampleRate = "65536".parse().expect("a rate");
+    let wide = ChannelInfo::new("wide", Dtype::F32, rate);
+    let schema = Schema::channels(Vec::new(), vec![wide]).expect("a schema");
+    let run = NewRun::new(folder.path(), "wide", schema).expect("a run");
+    let codings = Codings::new("none".parse().expect("a coding"));
+    let options = WriteOptions { codings, ..WriteOptions::small() };
+    let mut writer = RunWriter::create(run, options).expect("begins");
+    let info = writer.run().schema.columns.iter().find_map(ChannelInfo::of).expect("a channel");
+    for frame in 0..2 {
+        let start_ns = (START_S + frame * FRAME_S) * NS;
+        let end_ns = start_ns + FRAME_S * NS;
+        let first_sample = info.rate.first_sample_at(start_ns);
+        let samples = ColumnData::Raw(bytes);
+        let columns = vec![ChannelColumn { id: info.id, first_sample, spans: &[], samples }];
+        let frame = ChannelFrame { start_ns, end_ns, columns, keys: (0, 0), increments: None };
+        writer.write_channels(frame).expect("writes");
+    }
+    writer.finish(Ending::default()).expect("ends");
+    let run = catchment_storage::Run::open(folder.path()).expect("opens");
+    let piece = run.channel("wide").expect("is there").pieces().expect("reads")[0];
+    let place = run.channel_frames()[piece.frame].summary.offset + piece.entry.offset;
+    drop(run);
+    (folder, place)
+}
+
 /// Changes one byte of a column.
 pub fn damage_column(path: &Path, frame: usize, column: u32) {
     let mut bytes = std::fs::read(path).expect("reads");

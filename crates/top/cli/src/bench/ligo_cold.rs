@@ -1,9 +1,9 @@
 //! Cold reads of one channel of a thousand, beside as many direct reads of the same size.
 //!
 //! Direct reads (O_DIRECT) are those of the channel's columns, at their places, into memory that was
-//! touched before: one after the other, and up to [`DEPTH`] at once by as many threads, because
-//! Catchment announces its reads and so has the disk work on many. Catchment's time has more in it:
-//! finding the columns in the index, checking and decoding them, and fresh memory for the samples.
+//! touched before: one after the other, and up to [`DEPTH`] at once by as many threads. Catchment has
+//! several under way, too, and its time has more in it: finding the columns in the index, checking and
+//! decoding them, and fresh memory for the samples.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -93,23 +93,51 @@ fn channel(run: &Path, path: &Path, name: &str, repeats: usize) -> anyhow::Resul
         direct_at_once_s: Vec::new(),
         depth: places.len().clamp(1, DEPTH),
     };
-    // Once each before it counts, so that none finds the disk behind this machine colder.
+    // Once each before it counts, so that none finds the disk behind this machine colder, and in each
+    // order as often, so that none gains by what came before it.
     for round in 0..=repeats {
-        drop_caches()?;
-        let direct_s = read_directly(path, &places, 1)?;
-        drop_caches()?;
-        let direct_at_once_s = read_directly(path, &places, cold.depth)?;
-        drop_caches()?;
-        let (whole_s, read_s) = read_once(run, name)?;
-        if round > 0 {
-            cold.direct_s.push(direct_s);
-            cold.direct_at_once_s.push(direct_at_once_s);
-            cold.whole_s.push(whole_s);
-            cold.read_s.push(read_s);
+        for what in ORDERS[round % ORDERS.len()] {
+            drop_caches()?;
+            let counts = round > 0;
+            match what {
+                What::OneByOne => {
+                    let seconds = read_directly(path, &places, 1)?;
+                    cold.direct_s.extend(counts.then_some(seconds));
+                }
+                What::AtOnce => {
+                    let seconds = read_directly(path, &places, cold.depth)?;
+                    cold.direct_at_once_s.extend(counts.then_some(seconds));
+                }
+                What::Catchment => {
+                    let (whole_s, read_s) = read_once(run, name)?;
+                    cold.whole_s.extend(counts.then_some(whole_s));
+                    cold.read_s.extend(counts.then_some(read_s));
+                }
+            }
         }
     }
     Ok(cold)
 }
+
+/// What is measured in turn.
+#[derive(Clone, Copy)]
+enum What {
+    OneByOne,
+    AtOnce,
+    Catchment,
+}
+
+const ORDERS: [[What; 3]; 6] = {
+    use What::{AtOnce, Catchment, OneByOne};
+    [
+        [OneByOne, AtOnce, Catchment],
+        [Catchment, AtOnce, OneByOne],
+        [AtOnce, Catchment, OneByOne],
+        [OneByOne, Catchment, AtOnce],
+        [Catchment, OneByOne, AtOnce],
+        [AtOnce, OneByOne, Catchment],
+    ]
+};
 
 /// Where a channel's columns stand in a file, and how many bytes each has.
 fn places(path: &Path, name: &str) -> anyhow::Result<Vec<(u64, u64)>> {

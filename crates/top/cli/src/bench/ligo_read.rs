@@ -65,6 +65,7 @@ struct Scale {
     many_reads: usize,
     cold_s: u64,
     cold_frame_s: u64,
+    cold_reads: usize,
 }
 
 pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
@@ -97,8 +98,8 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     };
     bench.now("cold reads against direct reads")?;
     let many = DataSet::thousand(scale.cold_s);
-    let cold_share =
-        ligo_cold::measure(&many, &scratch.folder, scale.cold_frame_s, bench.repeats(), coding)?;
+    let (frame_s, reads) = (scale.cold_frame_s, scale.cold_reads);
+    let cold_share = ligo_cold::measure(&many, &scratch.folder, frame_s, reads, coding)?;
     let able = python.iter().flat_map(|python| &python.formats);
     let packages = able.filter_map(|(name, version)| Some((name.clone(), version.clone()?)));
     let figures = Figures {
@@ -288,6 +289,7 @@ const FULL: Scale = Scale {
     many_reads: 201,
     cold_s: 512,
     cold_frame_s: 64,
+    cold_reads: 18,
 };
 
 const QUICK: Scale = Scale {
@@ -297,4 +299,5 @@ const QUICK: Scale = Scale {
     many_reads: 11,
     cold_s: 4,
     cold_frame_s: 2,
+    cold_reads: 1,
 };

@@ -1,0 +1,420 @@
+//! Reads past the page cache, many in flight, into memory that was used before.
+//!
+//! The page cache costs 0.3 ms a MB when it has to be filled: a page for each 4 KiB, and a copy. A disk
+//! that brings 1 GB/s has done a third more by then.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, TryLockError};
+
+use catchment_model::limits::DISK_ALIGN_BYTES;
+use io_uring::{IoUring, opcode, types};
+
+use crate::mapping::Mapping;
+use crate::read::ReadFile;
+
+/// Reads of one thread that pass the page cache.
+#[derive(Debug)]
+pub struct DirectReader {
+    ring: Ring,
+    reads: Vec<Option<Read>>,
+    /// Pieces that the ring had no room for.
+    unsent: VecDeque<Piece>,
+    /// Pieces that the ring has, or the kernel.
+    flying: usize,
+    /// Of reads that have begun and are not handed out.
+    blocks: usize,
+    /// Memory of reads that have ended.
+    free: Vec<Mapping>,
+    /// A process that was forked has the memory of the ring's owner, but not the ring's own.
+    process: u32,
+    /// The ring tells nothing any more, and the kernel may still write to memory of reads.
+    broken: bool,
+}
+
+/// A read that has begun, of one [`DirectReader`].
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket(usize);
+
+/// What was read, in memory that its reader wants back.
+#[derive(Debug)]
+pub struct DirectBytes {
+    memory: Mapping,
+    bytes: Range<usize>,
+}
+
+impl std::ops::Deref for DirectBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let Range { start, end } = self.bytes;
+        // SAFETY: the bytes lie within the memory, all of it is initialised, and the kernel has done with
+        // it.
+        unsafe {
+            std::slice::from_raw_parts(self.memory.address().as_ptr().add(start), end - start)
+        }
+    }
+}
+
+/// One read, in pieces.
+#[derive(Debug)]
+struct Read {
+    /// Open until all is read: a number in the ring must not become another file.
+    file: Arc<File>,
+    memory: Mapping,
+    /// Where the memory begins in the file.
+    from: u64,
+    bytes: Range<u64>,
+    pieces_left: usize,
+    failed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    read: usize,
+    number: usize,
+}
+
+impl DirectReader {
+    /// One that was used before, or a new one; none where the system has no io_uring for us.
+    pub fn take() -> Option<Self> {
+        let process = std::process::id();
+        while let Some(reader) = kept(Vec::pop).flatten() {
+            if reader.process == process {
+                return Some(reader);
+            }
+            // Not ours to end: its ring is the parent's.
+            std::mem::forget(reader);
+        }
+        if REFUSED.load(Relaxed) {
+            return None;
+        }
+        let ring = IoUring::builder().dontfork().build(ENTRIES as u32);
+        let Ok(ring) = ring else {
+            REFUSED.store(true, Relaxed);
+            return None;
+        };
+        Some(Self {
+            ring: Ring(ring),
+            reads: Vec::new(),
+            unsent: VecDeque::new(),
+            flying: 0,
+            blocks: 0,
+            free: Vec::new(),
+            process,
+            broken: false,
+        })
+    }
+
+    /// Keeps it for whoever reads next. Of all that are kept, each has 16 MiB at most.
+    pub fn give_back(self) {
+        if self.flying == 0 && self.reads.iter().all(Option::is_none) {
+            let mut reader = Some(self);
+            kept(|all| {
+                if all.len() < KEPT_MAX {
+                    all.extend(reader.take());
+                }
+            });
+        }
+    }
+
+    /// Begins to read those bytes, as soon as somebody [waits](Self::wait): one call of the system for all
+    /// that have begun. None if the file, or what it lies on, cannot be read so. Memory is taken for all of
+    /// them: that there can be so many is for the caller to know.
+    pub fn begin(&mut self, file: &ReadFile, bytes: Range<u64>) -> Option<Ticket> {
+        let file = file.direct()?;
+        let from = bytes.start / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        let end = bytes.end.checked_next_multiple_of(BLOCK_BYTES as u64)?;
+        if bytes.is_empty() || i64::try_from(end).is_err() {
+            return None;
+        }
+        let blocks = (end - from) as usize / BLOCK_BYTES;
+        let fits = |memory: &Mapping| memory.bytes() >= blocks * BLOCK_BYTES;
+        let memory = match self.free.iter().position(fits) {
+            Some(place) => self.free.swap_remove(place),
+            None => Mapping::touched(blocks * BLOCK_BYTES).ok()?,
+        };
+        let pieces_left = blocks.div_ceil(PIECE_BLOCKS);
+        let read = Read { file, memory, from, bytes, pieces_left, failed: false };
+        let place = self.reads.iter().position(Option::is_none).unwrap_or(self.reads.len());
+        if place == self.reads.len() {
+            self.reads.push(None);
+        }
+        self.reads[place] = Some(read);
+        self.unsent.extend((0..pieces_left).map(|number| Piece { read: place, number }));
+        self.blocks += blocks;
+        Some(Ticket(place))
+    }
+
+    /// Bytes of reads that have begun and are not handed out.
+    pub fn bytes_begun(&self) -> usize {
+        self.blocks * BLOCK_BYTES
+    }
+
+    /// Whether nothing of a read is still to come.
+    pub fn is_over(&self, ticket: Ticket) -> bool {
+        let read = self.reads.get(ticket.0).and_then(Option::as_ref);
+        self.broken || read.is_none_or(|read| read.pieces_left == 0)
+    }
+
+    /// Begins what was asked for, and waits for some of it.
+    pub fn wait(&mut self) {
+        self.send();
+        match self.ring.0.submit_and_wait(1) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // The kernel wants its answers taken first.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {}
+            Err(_) => self.broken = true,
+        }
+        self.reap();
+    }
+
+    /// Begins what was asked for, and waits for nothing.
+    pub fn submit(&mut self) {
+        self.send();
+        // What the kernel does not take now it takes the next time.
+        let _taken = self.ring.0.submit();
+    }
+
+    /// The bytes of a read that is over; none if anything went wrong with it. Why is for an ordinary read
+    /// of the same bytes to tell.
+    pub fn bytes(&mut self, ticket: Ticket) -> Option<DirectBytes> {
+        let over = |read: &mut Read| read.pieces_left == 0;
+        let read = self.reads.get_mut(ticket.0)?.take_if(over)?;
+        self.blocks -= read.blocks();
+        let start = (read.bytes.start - read.from) as usize;
+        let bytes = (read.bytes.end - read.bytes.start) as usize;
+        let there = DirectBytes { memory: read.memory, bytes: start..start + bytes };
+        if read.failed {
+            self.take_back(there);
+            return None;
+        }
+        Some(there)
+    }
+
+    /// Uses the memory for what is read next: it is still in the CPU's caches.
+    pub fn take_back(&mut self, bytes: DirectBytes) {
+        let kept: usize = self.free.iter().map(Mapping::bytes).sum();
+        if kept + bytes.memory.bytes() <= FREE_BYTES_MAX {
+            self.free.push(bytes.memory);
+        }
+    }
+
+    /// Puts into the ring what it has room for.
+    fn send(&mut self) {
+        while self.flying < ENTRIES
+            && let Some(piece) = self.unsent.pop_front()
+        {
+            let Some(read) = self.reads[piece.read].as_mut() else { continue };
+            let first = piece.number * PIECE_BLOCKS;
+            let blocks = read.piece_blocks(piece.number);
+            // SAFETY: the read's pieces are within its memory, which is as large as all of them.
+            let place = unsafe { read.memory.address().add(first * BLOCK_BYTES) }.as_ptr();
+            let entry = opcode::Read::new(
+                types::Fd(read.file.as_raw_fd()),
+                place,
+                (blocks * BLOCK_BYTES) as u32,
+            );
+            let entry = entry.offset(read.from + (first * BLOCK_BYTES) as u64).build();
+            let entry = entry.user_data((piece.read as u64) << 32 | piece.number as u64);
+            // SAFETY: the read keeps its file, and its memory where it is, until all its pieces were
+            // answered, and nobody looks at it before.
+            let pushed = unsafe { self.ring.0.submission().push(&entry) };
+            assert!(pushed.is_ok(), "the ring has an entry for each piece that flies");
+            self.flying += 1;
+        }
+    }
+
+    fn reap(&mut self) {
+        for answer in self.ring.0.completion() {
+            self.flying -= 1;
+            let (place, number) = ((answer.user_data() >> 32) as usize, answer.user_data() as u32);
+            let Some(read) = self.reads.get_mut(place).and_then(Option::as_mut) else { continue };
+            read.pieces_left -= 1;
+            let first = number as usize * PIECE_BLOCKS;
+            let blocks = read.piece_blocks(number as usize);
+            let there = read.from + (first * BLOCK_BYTES) as u64;
+            let end = there + (blocks * BLOCK_BYTES) as u64;
+            // The file may end in the last block.
+            let whole = u64::try_from(answer.result())
+                .is_ok_and(|bytes| there + bytes >= end.min(read.bytes.end));
+            read.failed |= !whole;
+        }
+    }
+}
+
+impl Read {
+    fn blocks(&self) -> usize {
+        (self.bytes.end - self.from).div_ceil(BLOCK_BYTES as u64) as usize
+    }
+
+    fn piece_blocks(&self, number: usize) -> usize {
+        (self.blocks() - number * PIECE_BLOCKS).min(PIECE_BLOCKS)
+    }
+}
+
+impl Drop for DirectReader {
+    /// Waits for what the kernel has begun: it writes to memory of the reads.
+    fn drop(&mut self) {
+        self.unsent.clear();
+        while self.flying > 0 && !self.broken {
+            self.wait();
+        }
+        if self.flying > 0 {
+            std::mem::forget(std::mem::take(&mut self.reads));
+        }
+    }
+}
+
+impl ReadFile {
+    /// The same file past the page cache, opened when it is first asked for.
+    fn direct(&self) -> Option<Arc<File>> {
+        let open = || {
+            use std::os::unix::fs::OpenOptionsExt as _;
+            // By its descriptor: the path may be another's by now.
+            let same = format!("/proc/self/fd/{}", self.file().as_raw_fd());
+            File::options().read(true).custom_flags(libc::O_DIRECT).open(same).ok().map(Arc::new)
+        };
+        self.direct.get_or_init(open).clone()
+    }
+}
+
+/// A ring says nothing of itself.
+struct Ring(IoUring);
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ring")
+    }
+}
+
+/// Those that are kept, unless somebody has them: in a process that was forked meanwhile, for ever.
+fn kept<T>(change: impl FnOnce(&mut Vec<DirectReader>) -> T) -> Option<T> {
+    match KEPT.try_lock() {
+        Ok(mut kept) => Some(change(&mut kept)),
+        Err(TryLockError::Poisoned(kept)) => Some(change(&mut kept.into_inner())),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+static KEPT: Mutex<Vec<DirectReader>> = Mutex::new(Vec::new());
+/// The system was asked for a ring and gave none.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+const KEPT_MAX: usize = 4;
+/// What direct reads are aligned to.
+const BLOCK_BYTES: usize = DISK_ALIGN_BYTES;
+/// Pieces of 512 KiB: enough that none is held up by what it costs to ask, and a disk has many.
+const PIECE_BLOCKS: usize = (512 << 10) / BLOCK_BYTES;
+/// Pieces in flight.
+const ENTRIES: usize = 64;
+const FREE_BYTES_MAX: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of so many bytes, each of which tells where it stands.
+    fn file(bytes: usize) -> (tempfile::TempDir, ReadFile, Vec<u8>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        let content: Vec<u8> =
+            (0..bytes as u32).map(|n| (n ^ (n >> 8) ^ (n >> 16)) as u8).collect();
+        std::fs::write(&path, &content).expect("writes");
+        File::open(&path).and_then(|file| file.sync_all()).expect("syncs");
+        (folder, ReadFile::open(&path).expect("opens"), content)
+    }
+
+    /// A reader, where this system has one for such files; why not is told otherwise.
+    fn reader(file: &ReadFile) -> Option<DirectReader> {
+        let reader = DirectReader::take().filter(|_| file.direct().is_some());
+        if reader.is_none() {
+            eprintln!("nothing to test: no io_uring here, or no direct reads of temporary files");
+        }
+        reader
+    }
+
+    /// Waits for a read and compares it.
+    fn check(reader: &mut DirectReader, ticket: Ticket, expected: &[u8]) {
+        while !reader.is_over(ticket) {
+            reader.wait();
+        }
+        let bytes = reader.bytes(ticket).expect("reads");
+        assert!(*bytes == *expected);
+        reader.take_back(bytes);
+        assert!(reader.bytes(ticket).is_none(), "it is handed out once");
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_file_wherever_they_begin_and_end() {
+        let (_folder, file, content) = file(3_000_001);
+        let Some(mut reader) = reader(&file) else { return };
+        let ranges = [0..1, 4_095..4_097, 4_096..8_192, 777..2_999_999, 2_999_990..3_000_001];
+        let begun = ranges.map(|range| {
+            let bytes = range.start as u64..range.end as u64;
+            (reader.begin(&file, bytes).expect("begins"), range)
+        });
+        assert!(reader.bytes_begun() >= begun.iter().map(|(_, range)| range.len()).sum());
+        assert!(reader.bytes(begun[3].0).is_none(), "it has not come");
+        reader.submit();
+        for (ticket, range) in begun.into_iter().rev() {
+            check(&mut reader, ticket, &content[range]);
+        }
+        assert_eq!(reader.bytes_begun(), 0);
+        reader.give_back();
+    }
+
+    #[test]
+    fn more_can_begin_than_fly_at_once() {
+        let (_folder, file, content) = file(1_000_000);
+        let Some(mut reader) = reader(&file) else { return };
+        let tickets: Vec<_> = (0..3 * ENTRIES as u64)
+            .map(|n| (n, reader.begin(&file, n * 5_000..n * 5_000 + 9).expect("begins")))
+            .collect();
+        reader.submit();
+        assert!(reader.flying <= ENTRIES);
+        for (n, ticket) in tickets {
+            let at = n as usize * 5_000;
+            check(&mut reader, ticket, &content[at..at + 9]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_handed_out() {
+        let (_folder, file, _) = file(10_000);
+        let Some(mut reader) = reader(&file) else { return };
+        for bytes in [9_000..10_001, 50_000..50_001] {
+            let ticket = reader.begin(&file, bytes).expect("begins");
+            while !reader.is_over(ticket) {
+                reader.wait();
+            }
+            assert!(reader.bytes(ticket).is_none());
+        }
+        assert!(reader.begin(&file, 5..5).is_none());
+        assert!(reader.begin(&file, u64::MAX - 9..u64::MAX).is_none());
+        assert!(reader.begin(&file, i64::MAX as u64 - 9..i64::MAX as u64).is_none());
+    }
+
+    #[test]
+    fn a_reader_that_goes_while_it_reads_waits_for_the_kernel() {
+        let (_folder, file, content) = file(5_000_000);
+        for _ in 0..20 {
+            let Some(mut reader) = reader(&file) else { return };
+            reader.begin(&file, 0..5_000_000);
+            reader.submit();
+            reader.begin(&file, 7..4_000_000);
+        }
+        // One that has a read under way is not kept for others.
+        let Some(mut reader) = reader(&file) else { return };
+        reader.begin(&file, 0..5_000_000);
+        reader.submit();
+        reader.give_back();
+        let Some(mut reader) = self::reader(&file) else { return };
+        let ticket = reader.begin(&file, 3..9).expect("begins");
+        check(&mut reader, ticket, &content[3..9]);
+    }
+}
