@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use catchment_model::limits::DISK_ALIGN_BYTES;
 use io_uring::{IoUring, opcode, types};
@@ -17,7 +17,7 @@ use io_uring::{IoUring, opcode, types};
 use crate::mapping::Mapping;
 use crate::read::ReadFile;
 
-/// Reads of one thread that pass the page cache.
+/// Reads that pass the page cache.
 #[derive(Debug)]
 pub struct DirectReader {
     ring: Ring,
@@ -30,6 +30,8 @@ pub struct DirectReader {
     blocks: usize,
     /// Memory of reads that have ended.
     free: Vec<Mapping>,
+    /// The last one: it is not to be opened for each group.
+    recent: Option<Arc<File>>,
     /// A process that was forked has the memory of the ring's owner, but not the ring's own.
     process: u32,
     /// The ring tells nothing any more, and the kernel may still write to memory of reads.
@@ -94,10 +96,13 @@ impl DirectReader {
             return None;
         }
         let ring = IoUring::builder().dontfork().build(ENTRIES as u32);
-        let Ok(ring) = ring else {
-            REFUSED.store(true, Relaxed);
-            return None;
+        let refused = |error: &io::Error| {
+            // What is short now, memory or descriptors, need not be later.
+            let for_good = [libc::ENOSYS, libc::EPERM, libc::EACCES];
+            let for_good = error.raw_os_error().is_some_and(|code| for_good.contains(&code));
+            REFUSED.fetch_or(for_good, Relaxed);
         };
+        let ring = ring.inspect_err(refused).ok()?;
         Some(Self {
             ring: Ring(ring),
             reads: Vec::new(),
@@ -105,14 +110,22 @@ impl DirectReader {
             flying: 0,
             blocks: 0,
             free: Vec::new(),
+            recent: None,
             process,
             broken: false,
         })
     }
 
+    /// Whether a file, and what it lies on, can be read so.
+    pub fn can_read(&mut self, file: &ReadFile) -> bool {
+        self.recent = file.direct();
+        self.recent.is_some()
+    }
+
     /// Keeps it for whoever reads next. Of all that are kept, each has 16 MiB at most.
-    pub fn give_back(self) {
-        if self.flying == 0 && self.reads.iter().all(Option::is_none) {
+    pub fn give_back(mut self) {
+        self.recent = None;
+        if !self.broken && self.flying == 0 && self.reads.iter().all(Option::is_none) {
             let mut reader = Some(self);
             kept(|all| {
                 if all.len() < KEPT_MAX {
@@ -126,7 +139,11 @@ impl DirectReader {
     /// that have begun. None if the file, or what it lies on, cannot be read so. Memory is taken for all of
     /// them: that there can be so many is for the caller to know.
     pub fn begin(&mut self, file: &ReadFile, bytes: Range<u64>) -> Option<Ticket> {
+        if self.broken {
+            return None;
+        }
         let file = file.direct()?;
+        self.recent = Some(Arc::clone(&file));
         let from = bytes.start / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
         let end = bytes.end.checked_next_multiple_of(BLOCK_BYTES as u64)?;
         if bytes.is_empty() || i64::try_from(end).is_err() {
@@ -161,14 +178,19 @@ impl DirectReader {
         self.broken || read.is_none_or(|read| read.pieces_left == 0)
     }
 
-    /// Begins what was asked for, and waits for some of it.
+    /// Begins what was asked for, and waits for some of it, if there is any.
     pub fn wait(&mut self) {
         self.send();
+        if self.flying == 0 {
+            return;
+        }
         match self.ring.0.submit_and_wait(1) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // The kernel wants its answers taken first.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {}
+            // The kernel wants its answers taken first. Where it has nothing of ours, there is none.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {
+                self.broken = self.ring.0.submission().len() == self.flying;
+            }
             Err(_) => self.broken = true,
         }
         self.reap();
@@ -272,15 +294,19 @@ impl Drop for DirectReader {
 }
 
 impl ReadFile {
-    /// The same file past the page cache, opened when it is first asked for.
+    /// The same file past the page cache, open as long as somebody reads it: a run may have more files
+    /// than a process may have open twice.
     fn direct(&self) -> Option<Arc<File>> {
-        let open = || {
-            use std::os::unix::fs::OpenOptionsExt as _;
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let mut known = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
+        known.upgrade().or_else(|| {
             // By its descriptor: the path may be another's by now.
             let same = format!("/proc/self/fd/{}", self.file().as_raw_fd());
-            File::options().read(true).custom_flags(libc::O_DIRECT).open(same).ok().map(Arc::new)
-        };
-        self.direct.get_or_init(open).clone()
+            let file = File::options().read(true).custom_flags(libc::O_DIRECT).open(same).ok()?;
+            let file = Arc::new(file);
+            *known = Arc::downgrade(&file);
+            Some(file)
+        })
     }
 }
 
@@ -394,6 +420,8 @@ mod tests {
             }
             assert!(reader.bytes(ticket).is_none());
         }
+        // Nothing is under way: nobody waits for ever.
+        reader.wait();
         assert!(reader.begin(&file, 5..5).is_none());
         assert!(reader.begin(&file, u64::MAX - 9..u64::MAX).is_none());
         assert!(reader.begin(&file, i64::MAX as u64 - 9..i64::MAX as u64).is_none());

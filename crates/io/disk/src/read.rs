@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Mutex, Weak};
 
 use catchment_frame::ReadAt;
 
@@ -18,8 +18,8 @@ use crate::files;
 pub struct ReadFile {
     file: File,
     path: PathBuf,
-    /// The same file past the page cache, once it was asked for, where it can be had.
-    pub(crate) direct: OnceLock<Option<Arc<File>>>,
+    /// The same file past the page cache, while somebody reads it so.
+    pub(crate) direct: Mutex<Weak<File>>,
 }
 
 impl ReadFile {
@@ -29,7 +29,7 @@ impl ReadFile {
     /// It is not there, or must not be read.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         let file = File::open(path).map_err(|e| DiskError::path("open", path, e))?;
-        Ok(Self { file, path: path.to_owned(), direct: OnceLock::new() })
+        Ok(Self { file, path: path.to_owned(), direct: Mutex::default() })
     }
 
     /// Whether a recorder, or a repair, holds the file: it is locked while it is written. Where locks are

@@ -43,15 +43,29 @@ pub(crate) fn clock_offset_seconds() -> Option<f64> {
     Some(clock.offset as f64 * unit)
 }
 
-/// Lets the calling thread go before other programs, and behind those that record: what people see and
-/// ask for is little work, and must not wait until a full machine has time.
+/// Lets the calling thread go before other programs, and behind those that receive, build and write: what
+/// people see and ask for is little work, and must not wait until a full machine has time.
 pub(crate) fn prefer() {
-    /// The recorder's threads have -10.
-    const NICE: i32 = -5;
-    // SAFETY: no pointers; 0 is the calling thread. Without the right to (CAP_SYS_NICE) it is refused,
-    // and all threads are equal.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+    if nice() > NICE {
+        set_nice(NICE);
+    }
 }
+
+/// The nice value of the calling thread.
+pub(crate) fn nice() -> i32 {
+    // SAFETY: numbers only; 0 is the calling thread.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+}
+
+/// Gives the calling thread another nice value. Without the right to a lower one (CAP_SYS_NICE) it is
+/// refused, and all threads are equal.
+pub(crate) fn set_nice(value: i32) {
+    // SAFETY: numbers only; 0 is the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, value) };
+}
+
+/// Those that receive, build and write have -10.
+const NICE: i32 = -5;
 
 /// What the machine is called.
 pub(crate) fn host_name() -> Option<String> {
@@ -107,19 +121,11 @@ mod tests {
 
     #[test]
     fn only_the_thread_that_asks_goes_before_others() {
-        // SAFETY: numbers only; 0 is the calling thread.
-        let own = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-        let before = own();
-        let (allowed, preferred) = std::thread::spawn(move || {
-            // SAFETY: numbers only; 0 is the calling thread.
-            let allowed = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, before - 1) } == 0;
-            prefer();
-            (allowed, own())
-        })
-        .join()
-        .expect("ends");
-        assert_eq!(preferred, if allowed { -5 } else { before });
-        assert_eq!(own(), before);
+        let before = nice();
+        let on_another = |change: fn()| std::thread::spawn(move || (change(), nice()).1).join();
+        let allowed = on_another(|| set_nice(NICE)).expect("ends");
+        assert_eq!(on_another(prefer).expect("ends"), allowed.min(before));
+        assert_eq!(nice(), before);
     }
 
     #[test]

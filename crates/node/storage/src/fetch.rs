@@ -5,11 +5,11 @@
 //! take; large ones are shared out.
 //!
 //! What nobody has read before passes the page cache, which takes a third as long to fill as a disk takes
-//! to bring the bytes. Only the end of the first group is left there, so that whoever comes to it again,
-//! in any process, sees that it is wanted more than once and reads through the page cache, where all of
-//! it stays: the third time it costs no disk. What the system forgets meanwhile is new again. Where
-//! reads cannot pass the page cache, and when it is to be filled, they are announced to the system
-//! before their turn comes (ahead.rs), so that the disk works while columns are decoded.
+//! to bring the bytes. Only the ends of the first group and of the last are left there, so that whoever
+//! comes to them again, in any process, sees that they are wanted more than once and reads through the
+//! page cache, where all stays: the third time it costs no disk. What the system forgets meanwhile is
+//! new again. Where reads cannot pass the page cache, and when it is to be filled, they are announced to
+//! the system before their turn comes (ahead.rs), so that the disk works while columns are decoded.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -100,8 +100,8 @@ pub(crate) fn fetch(
     let raw_bytes: usize = tasks.iter().map(|task| task.out.len()).sum();
     let threads = if raw_bytes < ALONE_BYTES_MAX { 1 } else { threads };
     let groups = groups(tasks);
-    if groups.first().is_some_and(|group| run.is_new(group)) {
-        fetch_past_cache(run, groups, threads)?;
+    if let Some(reader) = run.reader_past_cache(&groups) {
+        fetch_past_cache(run, reader, groups, threads)?;
         return Ok(read);
     }
     let ahead = run.ahead(&groups);
@@ -115,19 +115,15 @@ pub(crate) fn fetch(
     Ok(read)
 }
 
-/// Reads groups of which nobody has read the first.
+/// Reads groups that nobody has read.
 fn fetch_past_cache(
     run: &Run,
+    reader: DirectReader,
     groups: Vec<Vec<Task<'_>>>,
     threads: usize,
 ) -> Result<(), StorageError> {
     let workers = (0..threads.min(groups.len())).collect();
-    let coming = Coming {
-        run,
-        reader: DirectReader::take(),
-        groups: groups.into_iter(),
-        begun: VecDeque::new(),
-    };
+    let coming = Coming { run, reader, groups: groups.into_iter(), begun: VecDeque::new() };
     let coming = Mutex::new(coming);
     let lock = || coming.lock().unwrap_or_else(PoisonError::into_inner);
     parallel::map(workers, threads, |_| {
@@ -135,32 +131,27 @@ fn fetch_past_cache(
         loop {
             // Whoever waits for the disk holds the lock: others have nothing to do.
             let next = lock().next(done.take());
-            let Some((mut group, stored)) = next else { break };
-            SCRATCH.with_borrow_mut(|scratch| {
-                let result = match &stored {
-                    Some(stored) => {
-                        run.count_read(stored.len());
-                        run.decode_group(&mut group, stored, &mut scratch.raw)
-                    }
-                    None => run.fetch_group(group, scratch, |_| {}),
-                };
+            let Some((group, stored)) = next else { return Ok(()) };
+            let fetched = SCRATCH.with_borrow_mut(|scratch| {
+                let fetched = run.fetch_come(group, stored.as_deref(), scratch);
                 scratch.shrink();
-                result
-            })?;
+                fetched
+            });
+            if let Err(error) = fetched {
+                lock().end();
+                return Err(error);
+            }
             done = stored;
         }
-        Ok(())
     })?;
-    if let Some(reader) = coming.into_inner().unwrap_or_else(PoisonError::into_inner).reader {
-        reader.give_back();
-    }
+    coming.into_inner().unwrap_or_else(PoisonError::into_inner).reader.give_back();
     Ok(())
 }
 
 /// Groups on their way past the page cache, in their order.
 struct Coming<'a> {
     run: &'a Run,
-    reader: Option<DirectReader>,
+    reader: DirectReader,
     groups: std::vec::IntoIter<Vec<Task<'a>>>,
     begun: VecDeque<(Vec<Task<'a>>, Option<Ticket>)>,
 }
@@ -169,37 +160,42 @@ impl<'a> Coming<'a> {
     /// The next group and its stored bytes, or none if these are to be read in another way. Takes back
     /// memory of the one before.
     fn next(&mut self, done: Option<DirectBytes>) -> Option<(Vec<Task<'a>>, Option<DirectBytes>)> {
-        if let Some((reader, done)) = self.reader.as_mut().zip(done) {
-            reader.take_back(done);
-        }
+        done.into_iter().for_each(|done| self.reader.take_back(done));
         self.begin();
         let (group, ticket) = self.begun.pop_front()?;
-        let Some(ticket) = ticket else {
+        let stored = ticket.and_then(|ticket| {
+            while !self.reader.is_over(ticket) {
+                self.reader.wait();
+            }
+            self.reader.bytes(ticket)
+        });
+        if stored.is_none() {
             let (file, bytes) = self.run.place(&group);
             file.announce(bytes);
-            return Some((group, None));
-        };
-        while let Some(reader) = self.reader.as_mut()
-            && !reader.is_over(ticket)
-        {
-            reader.wait();
         }
-        let stored = self.reader.as_mut().and_then(|reader| reader.bytes(ticket));
         // Others come while this one is decoded.
         self.begin();
-        self.reader.as_mut().into_iter().for_each(DirectReader::submit);
+        self.reader.submit();
         Some((group, stored))
+    }
+
+    /// Lets no more groups come: one of them could not be read.
+    fn end(&mut self) {
+        self.begun.clear();
+        self.groups = Vec::new().into_iter();
     }
 
     /// Begins as many as may be on their way.
     fn begin(&mut self) {
-        while self.begun.is_empty()
-            || self.reader.as_ref().is_some_and(|reader| reader.bytes_begun() < COMING_BYTES)
-        {
+        while self.begun.is_empty() || self.reader.bytes_begun() < COMING_BYTES {
             let Some(group) = self.groups.next() else { break };
             let (file, bytes) = self.run.place(&group);
-            let ticket = self.reader.as_mut().and_then(|reader| reader.begin(file, bytes));
+            let ticket = self.reader.begin(file, bytes);
+            let waits = ticket.is_some();
             self.begun.push_back((group, ticket));
+            if !waits {
+                break;
+            }
         }
     }
 }
@@ -314,14 +310,37 @@ impl Run {
         (&*self.run_files()[first.file].file, first.stored.start..last.stored.end)
     }
 
-    /// Whether nobody has read a group lately. Its end is in the page cache from now on.
-    fn is_new(&self, group: &[Task<'_>]) -> bool {
-        let (file, bytes) = self.place(group);
-        let new = !bytes.is_empty() && file.is_cached(bytes.end - 1) == Some(false);
-        if new {
+    /// What reads groups past the page cache, if nobody has read them lately and they can be read so. The
+    /// ends of the first and the last are in the page cache from then on.
+    fn reader_past_cache(&self, groups: &[Vec<Task<'_>>]) -> Option<DirectReader> {
+        let ends = [groups.first()?, groups.last()?];
+        let ends = &ends[..groups.len().min(2)];
+        let new = ends.iter().all(|group| {
+            let (file, bytes) = self.place(group);
+            !bytes.is_empty() && file.is_cached(bytes.end - 1) == Some(false)
+        });
+        let mut reader = new.then(DirectReader::take).flatten()?;
+        if !reader.can_read(self.place(ends[0]).0) {
+            reader.give_back();
+            return None;
+        }
+        for group in ends {
+            let (file, bytes) = self.place(group);
             file.announce(bytes.end - 1..bytes.end);
         }
-        new
+        Some(reader)
+    }
+
+    /// Decodes a group that has come, or reads it first.
+    fn fetch_come(
+        &self,
+        mut group: Vec<Task<'_>>,
+        stored: Option<&[u8]>,
+        scratch: &mut Scratch,
+    ) -> Result<(), StorageError> {
+        let Some(stored) = stored else { return self.fetch_group(group, scratch, |_| {}) };
+        self.count_read(stored.len());
+        self.decode_group(&mut group, stored, &mut scratch.raw)
     }
 
     /// Reads and decodes. `come` is told which of the group's bytes are read before they are.

@@ -142,7 +142,9 @@ pub(crate) fn files(
     }
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     let paths = paths(path)?;
-    let threads = (paths.len() / FILES_PER_THREAD).clamp(1, THREADS_MAX);
+    let cold = paths.len() > 1 && ReadFile::open(&paths[0]).is_ok_and(|file| announce_ends(&file));
+    let each = if cold { 1 } else { FILES_PER_THREAD };
+    let threads = (paths.len() / each).clamp(1, THREADS_MAX);
     for opened in parallel::map(paths, threads, |path| open_file(&path, bytes_read))? {
         match opened {
             Ok(file) => files.push(file),
@@ -294,9 +296,9 @@ static SCHEMAS: KnownSchemas = KnownSchemas::new();
 const MISSING_NAMED_MAX: u32 = 1_000;
 /// Frames of a file whose gaps are kept decoded.
 const SPANS_KEPT_MAX: usize = 16;
-/// Files that are worth a thread of their own while a run is opened. Cold, the threads wait for the disk, so
-/// that there may be more of them than CPUs.
-const FILES_PER_THREAD: usize = 4;
+/// Files that are worth a thread of their own while a run is opened: to begin one takes as long as to open
+/// half a dozen. Cold, the threads wait for the disk, so that there may be more of them than CPUs.
+const FILES_PER_THREAD: usize = 16;
 const THREADS_MAX: usize = 8;
 /// What is announced of a file's beginning and end: a share of it, within bounds.
 const ENDS_SHARE: u64 = 64;

@@ -131,39 +131,73 @@ fn nothing_is_read_that_was_not_asked_for() {
     assert_eq!((read, bytes), (50 * 4, 50 * 4));
 }
 
-#[test]
-fn the_first_read_passes_the_page_cache_and_the_second_fills_it() {
-    let bytes: Vec<u8> = (0..1_u32 << 18).flat_map(|n| n.wrapping_mul(77).to_le_bytes()).collect();
-    let (folder, place) = signal::write_wide(&bytes);
-    let run = Run::open(folder.path()).expect("opens");
-    let file = ReadFile::open(run.files().next().expect("a file").path).expect("opens");
-    let is_cached = |eighth: u64| file.is_cached(place + bytes.len() as u64 / 8 * eighth);
-    let direct = DirectReader::take().and_then(|mut reader| {
-        let ticket = reader.begin(&file, 0..1)?;
-        while !reader.is_over(ticket) {
-            reader.wait();
-        }
-        reader.bytes(ticket)
-    });
-    if is_cached(1) != Some(false) || direct.is_none() {
+/// Bytes of a frame of four seconds of the channel `wide`: 1 MiB.
+fn wide(seed: u32) -> Vec<u8> {
+    (0..1_u32 << 18).flat_map(|n| (n ^ seed).wrapping_mul(2_654_435_761).to_le_bytes()).collect()
+}
+
+/// Whether these bytes are on a disk alone, and can be read from there directly.
+fn is_cold(file: &ReadFile, place: u64) -> bool {
+    let direct = DirectReader::take().is_some_and(|mut reader| reader.can_read(file));
+    let cold = direct && file.is_cached(place) == Some(false);
+    if !cold {
         eprintln!(
             "nothing to test: temporary files are in memory, or cannot be read past the cache"
         );
+    }
+    cold
+}
+
+#[test]
+fn the_first_read_passes_the_page_cache_and_the_second_fills_it() {
+    let bytes = wide(1);
+    let (folder, place) = signal::write_wide(&[bytes.clone(), wide(2)]);
+    let run = Run::open(folder.path()).expect("opens");
+    let file = ReadFile::open(run.files().next().expect("a file").path).expect("opens");
+    // Each place is asked about once: to ask begins to read there.
+    let eighth = |eighth: u64| place + bytes.len() as u64 / 8 * eighth;
+    if !is_cold(&file, eighth(1)) {
         return;
     }
     let read = || {
         let before = run.bytes_read();
-        let segments =
-            run.channel("wide").expect("is there").read(&Select::Frames(0..1)).expect("reads");
+        let channel = run.channel("wide").expect("is there");
+        let segments = channel.read(&Select::Frames(0..1)).expect("reads");
         assert!(segments[0].bytes == bytes);
         assert!(run.bytes_read() - before >= bytes.len() as u64);
     };
     read();
-    // Each place is asked about once: to ask begins to read there.
-    assert_eq!(is_cached(3), Some(false));
+    assert_eq!(file.is_cached(eighth(3)), Some(false));
     read();
-    assert_eq!(is_cached(5), Some(true));
+    assert_eq!(file.is_cached(eighth(5)), Some(true));
     read();
+}
+
+#[test]
+fn many_threads_read_past_the_page_cache_what_was_written() {
+    let frames: Vec<_> = (0..12).map(wide).collect();
+    let (folder, place) = signal::write_wide(&frames);
+    let run = Run::open(folder.path()).expect("opens");
+    let path = run.files().next().expect("a file").path.to_owned();
+    let file = ReadFile::open(&path).expect("opens");
+    is_cold(&file, place + 300_000);
+    let channel = run.channel("wide").expect("is there");
+    // Not the last: its end is near that of the file.
+    let segments = channel.read(&Select::Frames(0..11)).expect("reads");
+    assert!(segments[0].bytes == frames[..11].concat());
+
+    // Damage in the fifth, and all on the disk alone again.
+    let id = channel.info().id;
+    signal::damage_column(&path, 5, id);
+    signal::forget(&path);
+    let run = Run::open(folder.path()).expect("opens");
+    is_cold(&file, place + 300_000);
+    match run.channel("wide").expect("is there").read(&Select::Frames(0..11)) {
+        Err(StorageError::Column { frame, channel, .. }) => {
+            assert_eq!((frame, channel.as_deref()), (5, Some("wide")));
+        }
+        other => panic!("{:?}", other.map(|segments| segments.len())),
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use axum::Router;
@@ -62,11 +62,18 @@ impl Server {
         listener: std::net::TcpListener,
         tls: Option<TlsAcceptor>,
     ) -> std::io::Result<Self> {
+        // Threads that read the catalogue and files have as much to do as anybody else; they are started
+        // after the one that answers, by it, and would have its nice value.
+        let (first, nice) = (AtomicBool::new(true), machine::nice());
+        let begin = move || match first.swap(false, Relaxed) {
+            true => machine::prefer(),
+            false => machine::set_nice(nice),
+        };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(4)
             .thread_name("control-http")
-            .on_thread_start(machine::prefer)
+            .on_thread_start(begin)
             .enable_all()
             .build()?;
         let address = listener.local_addr()?;

@@ -1,6 +1,7 @@
 //! Runs of channels, written in code: what was put in is what must be read back.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
 use catchment_frame::{ChannelInfo, Dtype, FileReader, Schema, Span};
@@ -167,9 +168,9 @@ pub fn write_one(writer: &mut RunWriter, spans: &[Span], byte: u8) -> Result<(),
     })
 }
 
-/// A run of two frames with these bytes each of the channel `wide`, as they are, and where those of the
+/// A run of frames with these bytes each of the channel `wide`, as they are, and where those of the
 /// first stand in its file. (What stands near the file's end is read when it is opened.)
-pub fn write_wide(bytes: &[u8]) -> (tempfile::TempDir, u64) {
+pub fn write_wide(frames: &[Vec<u8>]) -> (tempfile::TempDir, u64) {
     let folder = tempfile::tempdir().expect("a folder");
     let rate: SampleRate = "65536".parse().expect("a rate");
     let wide = ChannelInfo::new("wide", Dtype::F32, rate);
@@ -179,7 +180,7 @@ pub fn write_wide(bytes: &[u8]) -> (tempfile::TempDir, u64) {
     let options = WriteOptions { codings, ..WriteOptions::small() };
     let mut writer = RunWriter::create(run, options).expect("begins");
     let info = writer.run().schema.columns.iter().find_map(ChannelInfo::of).expect("a channel");
-    for frame in 0..2 {
+    for (frame, bytes) in (0..).zip(frames) {
         let start_ns = (START_S + frame * FRAME_S) * NS;
         let end_ns = start_ns + FRAME_S * NS;
         let first_sample = info.rate.first_sample_at(start_ns);
@@ -194,6 +195,14 @@ pub fn write_wide(bytes: &[u8]) -> (tempfile::TempDir, u64) {
     let place = run.channel_frames()[piece.frame].summary.offset + piece.entry.offset;
     drop(run);
     (folder, place)
+}
+
+/// Has the system forget what it knows of a file by heart.
+pub fn forget(path: &Path) {
+    let file = std::fs::File::open(path).expect("opens");
+    file.sync_all().expect("syncs");
+    // SAFETY: numbers only. If it is not done, the bytes are the same.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
 }
 
 /// Changes one byte of a column.

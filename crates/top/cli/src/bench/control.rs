@@ -363,7 +363,7 @@ const ALL: &str = "all requests";
 const REQUESTS_PER_SECOND: f64 = 100.0;
 const STREAMS: usize = 4;
 /// Recordings while the node is asked: their median is what counts, since machines stand still now and
-/// then, and a stall of 100 ms is a hundredth of a round's answers.
+/// then, and a stall of 100 ms is two hundredths of a round's answers.
 const ROUNDS: usize = 5;
 /// Of the highest rate: so that what is measured is the load and not the edge.
 const SHARE: f64 = 0.9;

@@ -45,7 +45,7 @@ fn memo(figures: &Figures, state: &str, seconds: fn(&Read) -> &[f64]) -> Section
     let how = if state == "cold" {
         "The page cache is dropped (/proc/sys/vm/drop_caches) before each read"
     } else {
-        "Read once before it counts, then again and again for 50 ms"
+        "Read twice before it counts, then again and again for 50 ms"
     };
     let repeats = if figures.tests.iter().any(|test| test.reads.iter().any(|r| r.warm_s.len() > 1))
     {

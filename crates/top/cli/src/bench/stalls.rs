@@ -33,8 +33,9 @@ pub(crate) fn watched<T>(work: impl FnOnce() -> T) -> (T, Stalls) {
             })
         };
         let watching: Vec<_> = cpus.iter().map(watch).collect();
+        let ending = Ending(&end);
         let result = work();
-        end.store(true, Relaxed);
+        drop(ending);
         let mut stalls = Stalls { real_time: true, ..Stalls::default() };
         for one in watching.into_iter().filter_map(|thread| thread.join().ok()) {
             stalls.longest_ms = stalls.longest_ms.max(one.longest_ms);
@@ -43,6 +44,15 @@ pub(crate) fn watched<T>(work: impl FnOnce() -> T) -> (T, Stalls) {
         }
         (result, stalls)
     })
+}
+
+/// Ends the watch, also if what is watched panics.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 fn watch(cpu: usize, end: &AtomicBool) -> Stalls {
