@@ -278,9 +278,10 @@ impl<R: ReadAt> FileReader<R> {
         self.schema.channels()
     }
 
-    /// Where the TOC stands in the file: what is read of it when a column is first asked for.
-    pub fn toc_bytes(&self) -> Option<Range<u64>> {
-        self.places.toc().map(|toc| toc.offset()..toc.end())
+    /// Where the TOC's index of columns stands in the file: a block of it is read when a column is first
+    /// asked for.
+    pub fn index_bytes(&self) -> Option<Range<u64>> {
+        self.places.toc()?.index_bytes()
     }
 
     /// The TOC's ledger: the total at the file's close. `None` without a TOC.

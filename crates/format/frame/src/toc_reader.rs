@@ -1,5 +1,7 @@
 //! Trailer and TOC, read: the root when a file is opened, a column's list when it is asked for.
 
+use std::ops::Range;
+
 use catchment_codec::Codec;
 use catchment_model::Ledger;
 use catchment_model::limits::FRAME_BYTES_MAX;
@@ -187,6 +189,13 @@ impl Toc {
     /// Where it ends in the file.
     pub(crate) fn end(&self) -> u64 {
         self.summary.offset + self.summary.frame_bytes
+    }
+
+    /// Where its index of columns stands in the file.
+    pub(crate) fn index_bytes(&self) -> Option<Range<u64>> {
+        let entry = self.entry(INDEX).ok()?;
+        let start = self.summary.offset.checked_add(entry.offset)?;
+        Some(start..start.checked_add(entry.stored_bytes)?)
     }
 
     /// Where the first frame stands that it lists, before they are taken.

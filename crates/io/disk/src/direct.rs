@@ -8,13 +8,14 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use catchment_model::limits::DISK_ALIGN_BYTES;
 use io_uring::{IoUring, opcode, types};
 
-use crate::mapping::Mapping;
+use crate::mapping::{HUGE_PAGE_BYTES, Mapping};
 use crate::read::ReadFile;
 
 /// Reads that pass the page cache.
@@ -28,8 +29,8 @@ pub struct DirectReader {
     flying: usize,
     /// Of reads that have begun and are not handed out.
     blocks: usize,
-    /// Memory of reads that have ended.
-    free: Vec<Mapping>,
+    /// Memory of reads that have ended, and what was mapped with it: the last was used last.
+    free: Vec<Memory>,
     /// The last one: it is not to be opened for each group.
     recent: Option<Arc<File>>,
     /// A process that was forked has the memory of the ring's owner, but not the ring's own.
@@ -45,8 +46,44 @@ pub struct Ticket(usize);
 /// What was read, in memory that its reader wants back.
 #[derive(Debug)]
 pub struct DirectBytes {
-    memory: Mapping,
+    memory: Memory,
     bytes: Range<usize>,
+}
+
+/// A mapping of its own, or one part of several of a huge page.
+#[derive(Debug)]
+struct Memory {
+    mapping: Arc<Mapping>,
+    start: usize,
+    bytes: usize,
+}
+
+impl Memory {
+    /// Memory for so many bytes, with what else of the mapping can be used for as many: small columns
+    /// share a huge page, because a disk takes fewer and larger pieces of memory sooner.
+    fn mapped(bytes: usize) -> io::Result<impl Iterator<Item = Self>> {
+        let bytes = match bytes {
+            ..HUGE_PAGE_BYTES => bytes.next_power_of_two().max(PART_BYTES_MIN),
+            _ => bytes.next_multiple_of(HUGE_PAGE_BYTES),
+        };
+        let mapping = Arc::new(Mapping::touched(bytes.max(HUGE_PAGE_BYTES))?);
+        let parts = mapping.bytes() / bytes;
+        Ok((0..parts).map(move |part| Self {
+            mapping: Arc::clone(&mapping),
+            start: part * bytes,
+            bytes,
+        }))
+    }
+
+    /// Whether so many bytes fit, and take the half of it or more.
+    fn suits(&self, bytes: usize) -> bool {
+        (bytes..2 * bytes.max(PART_BYTES_MIN)).contains(&self.bytes)
+    }
+
+    fn address(&self) -> NonNull<u8> {
+        // SAFETY: the part lies within the mapping.
+        unsafe { self.mapping.address().add(self.start) }
+    }
 }
 
 impl std::ops::Deref for DirectBytes {
@@ -67,7 +104,7 @@ impl std::ops::Deref for DirectBytes {
 struct Read {
     /// Open until all is read: a number in the ring must not become another file.
     file: Arc<File>,
-    memory: Mapping,
+    memory: Memory,
     /// Where the memory begins in the file.
     from: u64,
     bytes: Range<u64>,
@@ -125,6 +162,9 @@ impl DirectReader {
     /// Keeps it for whoever reads next. Of all that are kept, each has 16 MiB at most.
     pub fn give_back(mut self) {
         self.recent = None;
+        if self.free_bytes() > FREE_BYTES_MAX {
+            self.free.clear();
+        }
         if !self.broken && self.flying == 0 && self.reads.iter().all(Option::is_none) {
             let mut reader = Some(self);
             kept(|all| {
@@ -150,10 +190,15 @@ impl DirectReader {
             return None;
         }
         let blocks = (end - from) as usize / BLOCK_BYTES;
-        let fits = |memory: &Mapping| memory.bytes() >= blocks * BLOCK_BYTES;
-        let memory = match self.free.iter().position(fits) {
-            Some(place) => self.free.swap_remove(place),
-            None => Mapping::touched(blocks * BLOCK_BYTES).ok()?,
+        let suits = |memory: &Memory| memory.suits(blocks * BLOCK_BYTES);
+        let memory = match self.free.iter().rposition(suits) {
+            Some(place) => self.free.remove(place),
+            None => {
+                let mut mapped = Memory::mapped(blocks * BLOCK_BYTES).ok()?;
+                let first = mapped.next()?;
+                self.free.extend(mapped);
+                first
+            }
         };
         let pieces_left = blocks.div_ceil(PIECE_BLOCKS);
         let read = Read { file, memory, from, bytes, pieces_left, failed: false };
@@ -199,8 +244,10 @@ impl DirectReader {
     /// Begins what was asked for, and waits for nothing.
     pub fn submit(&mut self) {
         self.send();
-        // What the kernel does not take now it takes the next time.
-        let _taken = self.ring.0.submit();
+        if !self.ring.0.submission().is_empty() {
+            // What the kernel does not take now it takes the next time.
+            let _taken = self.ring.0.submit();
+        }
     }
 
     /// The bytes of a read that is over; none if anything went wrong with it. Why is for an ordinary read
@@ -220,11 +267,16 @@ impl DirectReader {
     }
 
     /// Uses the memory for what is read next: it is still in the CPU's caches.
-    pub fn take_back(&mut self, bytes: DirectBytes) {
-        let kept: usize = self.free.iter().map(Mapping::bytes).sum();
-        if kept + bytes.memory.bytes() <= FREE_BYTES_MAX {
-            self.free.push(bytes.memory);
+    pub fn take_back(&mut self, DirectBytes { memory, .. }: DirectBytes) {
+        // Parts go with all that they share a huge page with, or not at all.
+        let is_part = memory.bytes < HUGE_PAGE_BYTES;
+        if is_part || self.free_bytes() + memory.bytes <= FREE_BYTES_MAX {
+            self.free.push(memory);
         }
+    }
+
+    fn free_bytes(&self) -> usize {
+        self.free.iter().map(|memory| memory.bytes).sum()
     }
 
     /// Puts into the ring what it has room for.
@@ -339,6 +391,8 @@ const PIECE_BLOCKS: usize = (512 << 10) / BLOCK_BYTES;
 /// Pieces in flight.
 const ENTRIES: usize = 64;
 const FREE_BYTES_MAX: usize = 16 << 20;
+/// The least part of a huge page.
+const PART_BYTES_MIN: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -407,6 +461,59 @@ mod tests {
             let at = n as usize * 5_000;
             check(&mut reader, ticket, &content[at..at + 9]);
         }
+    }
+
+    #[test]
+    fn small_reads_share_a_huge_page_and_what_was_used_last_is_used_next() {
+        let (_folder, file, content) = file(1_000_000);
+        let Some(mut reader) = reader(&file) else { return };
+        reader.free.clear();
+        let begin = |reader: &mut DirectReader, n: u64| {
+            reader.begin(&file, n * 100_000..n * 100_000 + 70_000).expect("begins")
+        };
+        let tickets = [0, 1, 2].map(|n| begin(&mut reader, n));
+        let memory = |reader: &DirectReader, ticket: Ticket| {
+            let memory = &reader.reads[ticket.0].as_ref().expect("has begun").memory;
+            (Arc::as_ptr(&memory.mapping), memory.start, memory.bytes)
+        };
+        let places = tickets.map(|ticket| memory(&reader, ticket));
+        assert!(places.iter().all(|place| (place.0, place.2) == (places[0].0, 128 << 10)));
+        assert!(places[0].1 != places[1].1 && places[1].1 != places[2].1);
+        assert_eq!(reader.free.len(), HUGE_PAGE_BYTES / (128 << 10) - 3);
+        for n in [2, 0, 1] {
+            check(&mut reader, tickets[n], &content[n * 100_000..n * 100_000 + 70_000]);
+        }
+        let next = begin(&mut reader, 7);
+        assert_eq!(memory(&reader, next), places[1]);
+        check(&mut reader, next, &content[700_000..770_000]);
+    }
+
+    #[test]
+    fn memory_is_as_large_as_it_must_be_and_not_twice_as_large() {
+        for bytes in [1, 64 << 10, (64 << 10) + 1, (1 << 20) + 1, 2 << 20, 5 << 20] {
+            let parts: Vec<_> = Memory::mapped(bytes).expect("maps").collect();
+            let whole: usize = parts.iter().map(|part| part.bytes).sum();
+            assert_eq!(whole, parts[0].mapping.bytes());
+            assert!(parts.iter().all(|part| part.suits(bytes)));
+            assert!(!parts[0].suits(parts[0].bytes + 1));
+            assert!(!parts[0].suits(parts[0].bytes / 2) || bytes <= PART_BYTES_MIN);
+        }
+    }
+
+    #[test]
+    fn no_more_memory_is_kept_than_the_bound() {
+        let (_folder, file, content) = file(40_000_000);
+        let Some(mut reader) = reader(&file) else { return };
+        reader.free.clear();
+        let bytes = 0..18_000_000;
+        let ticket = reader.begin(&file, 0..18_000_000).expect("begins");
+        check(&mut reader, ticket, &content[bytes]);
+        assert_eq!(reader.free_bytes(), 0, "it is larger than all that is kept");
+        let each = [0, 1, 2, 3].map(|n| reader.begin(&file, n << 20..(n << 20) + 5_000_000));
+        for (n, ticket) in each.into_iter().enumerate() {
+            check(&mut reader, ticket.expect("begins"), &content[n << 20..(n << 20) + 5_000_000]);
+        }
+        assert!((1..=FREE_BYTES_MAX).contains(&reader.free_bytes()));
     }
 
     #[test]

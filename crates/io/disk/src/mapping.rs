@@ -71,4 +71,4 @@ impl Drop for Mapping {
     }
 }
 
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;

@@ -6,6 +6,8 @@
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
+use catchment_disk::prefer_huge_pages;
+
 /// Takes the memory of samples that nobody needs any more, for a later read. Keeps 64 MiB at most:
 /// what was given back before the others goes first, and what is larger is not kept.
 pub fn give_back(memory: Vec<u8>) {
@@ -31,13 +33,13 @@ impl Pool {
             return vec![0; bytes];
         }
         let found = {
-            let Some(mut kept) = self.kept() else { return vec![0; bytes] };
+            let Some(mut kept) = self.kept() else { return fresh(bytes) };
             let fits = |memory: &Vec<u8>| (bytes..=2 * bytes).contains(&memory.capacity());
             let fitting = kept.iter().enumerate().filter(|(_, memory)| fits(memory));
             let smallest = fitting.min_by_key(|(_, memory)| memory.capacity());
             smallest.map(|(place, _)| place).map(|place| kept.remove(place))
         };
-        let Some(mut memory) = found else { return vec![0; bytes] };
+        let Some(mut memory) = found else { return fresh(bytes) };
         // Longer ones are cut: only what was not written before is written here.
         memory.resize(bytes, 0);
         memory
@@ -72,6 +74,17 @@ impl Pool {
     }
 }
 
+/// Memory that nobody had before.
+fn fresh(bytes: usize) -> Vec<u8> {
+    let mut memory = vec![0; bytes];
+    if bytes >= HUGE_BYTES {
+        prefer_huge_pages(&mut memory);
+    }
+    memory
+}
+
+/// Of memory below there is too little for a huge page to be worth it.
+const HUGE_BYTES: usize = 4 << 20;
 /// Smaller pieces are the allocator's: it has them at hand.
 const LEAST_BYTES: usize = 128 << 10;
 
@@ -118,6 +131,15 @@ mod tests {
         pool.give_back(vec![0; 2 * MIB]);
         assert_eq!(pool.take(MIB - 1).len(), MIB - 1);
         assert_eq!(kept(&pool), [256 << 10, 2 * MIB]);
+    }
+
+    #[test]
+    fn fresh_memory_is_of_zeros_however_large() {
+        for bytes in [0, 1, HUGE_BYTES - 1, HUGE_BYTES, 3 * HUGE_BYTES + 5] {
+            let memory = fresh(bytes);
+            assert_eq!(memory.len(), bytes);
+            assert!(memory.iter().all(|&byte| byte == 0));
+        }
     }
 
     #[test]

@@ -228,7 +228,7 @@ pub(crate) fn open_file(
     match opened {
         Ok(reader) => {
             if cold {
-                announce_toc(&file, &reader);
+                announce_index(&file, &reader);
             }
             Ok(Ok(RunFile { path, reader, file, locked, spans: Mutex::default() }))
         }
@@ -255,11 +255,11 @@ fn announce_ends(file: &ReadFile) -> bool {
     true
 }
 
-/// Announces the rest of a TOC that is no longer than a few columns: the index and the lists of
-/// columns, of which two pieces are read, one after the other, for the first read of a column.
-fn announce_toc(file: &ReadFile, reader: &FileReader<Counted>) {
-    match reader.toc_bytes() {
-        Some(bytes) if bytes.end - bytes.start <= TOC_BYTES_MAX => file.announce(bytes),
+/// Announces the index of columns, if it is not much longer than the block of it that is read first. The
+/// list that comes after is a page or two: to announce all lists takes a disk longer.
+fn announce_index(file: &ReadFile, reader: &FileReader<Counted>) {
+    match reader.index_bytes() {
+        Some(bytes) if bytes.end - bytes.start <= INDEX_BYTES_MAX => file.announce(bytes),
         _ => {}
     }
 }
@@ -304,5 +304,5 @@ const THREADS_MAX: usize = 8;
 const ENDS_SHARE: u64 = 64;
 const ENDS_BYTES_MIN: u64 = 16 << 10;
 const ENDS_BYTES_MAX: u64 = 128 << 10;
-/// Longer TOCs are not announced: it would take the disk longer than what is read of them.
-const TOC_BYTES_MAX: u64 = 512 << 10;
+/// Longer indices are not announced: it would take the disk longer than what is read of them.
+const INDEX_BYTES_MAX: u64 = 128 << 10;

@@ -2,8 +2,8 @@
 //!
 //! Direct reads (O_DIRECT) are those of the channel's columns, at their places, into memory that was
 //! touched before: one after the other, and up to [`DEPTH`] at once by as many threads. Catchment has
-//! several under way, too, and its time has more in it: finding the columns in the index, checking and
-//! decoding them, and fresh memory for the samples.
+//! several under way, too, into memory that was touched before, and its time has more in it: finding the
+//! columns in the index, checking and decoding them.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -50,15 +50,32 @@ pub(crate) struct Shares {
     pub(crate) with_opening: f64,
 }
 
+/// Milliseconds in the middle.
+fn ms(seconds: &[f64]) -> f64 {
+    median(seconds.iter().copied()) * 1e3
+}
+
 impl Cold {
     pub(crate) fn shares(&self) -> Shares {
-        let of = |seconds: &[f64]| median(seconds.iter().copied());
-        let (read, at_once) = (of(&self.read_s), of(&self.direct_at_once_s));
+        let (read, at_once) = (ms(&self.read_s), ms(&self.direct_at_once_s));
         Shares {
-            one_by_one: of(&self.direct_s) / read,
+            one_by_one: ms(&self.direct_s) / read,
             at_once: at_once / read,
-            with_opening: at_once / of(&self.whole_s),
+            with_opening: at_once / ms(&self.whole_s),
         }
+    }
+
+    /// What was measured, in words.
+    pub(crate) fn measured(&self) -> String {
+        let Shares { one_by_one, at_once, with_opening } = self.shares();
+        format!(
+            "{:.2} ms: {at_once:.2} of {} at once ({:.2} ms), {one_by_one:.2} of one after the other \
+             ({:.2} ms); opening included, {with_opening:.2} of those at once",
+            ms(&self.read_s),
+            self.depth,
+            ms(&self.direct_at_once_s),
+            ms(&self.direct_s),
+        )
     }
 }
 

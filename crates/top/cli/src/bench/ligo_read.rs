@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use catchment_storage::{ColumnCoding, Run, Select};
+use catchment_storage::{ColumnCoding, Run, Select, give_back};
 use serde::{Deserialize, Serialize};
 
 use super::Bench;
@@ -63,7 +63,8 @@ struct Scale {
     tests: &'static [(Option<u32>, Layout)],
     many_s: u64,
     many_reads: usize,
-    cold_s: u64,
+    /// Lengths of the files that columns are read from, beside direct reads.
+    cold_s: &'static [u64],
     cold_frame_s: u64,
     cold_reads: usize,
 }
@@ -97,9 +98,12 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         None => None,
     };
     bench.now("cold reads against direct reads")?;
-    let many = DataSet::thousand(scale.cold_s);
     let (frame_s, reads) = (scale.cold_frame_s, scale.cold_reads);
-    let cold_share = ligo_cold::measure(&many, &scratch.folder, frame_s, reads, coding)?;
+    let mut cold_share = Vec::new();
+    for &seconds in scale.cold_s {
+        let many = DataSet::thousand(seconds);
+        cold_share.extend(ligo_cold::measure(&many, &scratch.folder, frame_s, reads, coding)?);
+    }
     let able = python.iter().flat_map(|python| &python.formats);
     let packages = able.filter_map(|(name, version)| Some((name.clone(), version.clone()?)));
     let figures = Figures {
@@ -246,6 +250,8 @@ pub(crate) fn read_once(run: &Path, name: &str) -> anyhow::Result<(f64, f64)> {
     let segments = channel.read(&Select::All)?;
     let seconds = (begin.elapsed().as_secs_f64(), opened.elapsed().as_secs_f64());
     anyhow::ensure!(segments.len() == 1, "{name} has gaps");
+    // As Python does when nobody has the array any more.
+    segments.into_iter().for_each(|segment| give_back(segment.bytes));
     Ok(seconds)
 }
 
@@ -289,7 +295,7 @@ const FULL: Scale = Scale {
     ],
     many_s: 64,
     many_reads: 201,
-    cold_s: 512,
+    cold_s: &[512, 3_584],
     cold_frame_s: 64,
     cold_reads: 18,
 };
@@ -299,7 +305,7 @@ const QUICK: Scale = Scale {
     tests: &[(Some(1), layout(1, 1)), (None, layout(12, 1))],
     many_s: 2,
     many_reads: 11,
-    cold_s: 4,
+    cold_s: &[4],
     cold_frame_s: 2,
     cold_reads: 1,
 };
