@@ -64,7 +64,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is the one that mmap returned, and its owner, which goes with it, let
+        // SAFETY: the range is the one that mmap returned, and its last owner, who goes with it, let
         // nobody keep a pointer.
         let result = unsafe { libc::munmap(self.base.as_ptr(), self.base_bytes) };
         debug_assert_eq!(result, 0);

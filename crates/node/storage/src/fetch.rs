@@ -123,14 +123,7 @@ fn fetch_past_cache(
     threads: usize,
 ) -> Result<(), StorageError> {
     let workers = (0..threads.min(groups.len())).collect();
-    let marks: Vec<_> = ends(&groups).map(|group| run.place(group)).collect();
-    let mut coming = Coming { run, reader, groups: groups.into_iter(), begun: VecDeque::new() };
-    coming.begin();
-    coming.reader.submit();
-    // Behind them: nobody waits for these.
-    for (file, bytes) in marks {
-        file.announce(bytes.end - 1..bytes.end);
-    }
+    let coming = Coming { run, reader, groups: groups.into_iter(), begun: VecDeque::new() };
     let coming = Mutex::new(coming);
     let lock = || coming.lock().unwrap_or_else(PoisonError::into_inner);
     parallel::map(workers, threads, |_| {
@@ -268,11 +261,6 @@ fn groups(mut tasks: Vec<Task<'_>>) -> Vec<Vec<Task<'_>>> {
     groups
 }
 
-/// The first group and the last: the ends of their bytes tell whoever comes next that they were read.
-fn ends<'g, 'a>(groups: &'g [Vec<Task<'a>>]) -> impl Iterator<Item = &'g Vec<Task<'a>>> {
-    groups.first().into_iter().chain(groups.get(1..).and_then(<[_]>::last))
-}
-
 /// Memory that a thread reads and decodes in, kept from one read to the next: pages that were touched
 /// are worth more than the few megabytes.
 #[derive(Default)]
@@ -322,16 +310,23 @@ impl Run {
         (&*self.run_files()[first.file].file, first.stored.start..last.stored.end)
     }
 
-    /// What reads groups past the page cache, if nobody has read them lately and they can be read so.
+    /// What reads groups past the page cache, if nobody has read them lately and they can be read so. The
+    /// ends of the first and the last are in the page cache from then on.
     fn reader_past_cache(&self, groups: &[Vec<Task<'_>>]) -> Option<DirectReader> {
-        let new = ends(groups).all(|group| {
+        let ends = [groups.first()?, groups.last()?];
+        let ends = &ends[..groups.len().min(2)];
+        let new = ends.iter().all(|group| {
             let (file, bytes) = self.place(group);
             !bytes.is_empty() && file.is_cached(bytes.end - 1) == Some(false)
         });
         let mut reader = new.then(DirectReader::take).flatten()?;
-        if !reader.can_read(self.place(groups.first()?).0) {
+        if !reader.can_read(self.place(ends[0]).0) {
             reader.give_back();
             return None;
+        }
+        for group in ends {
+            let (file, bytes) = self.place(group);
+            file.announce(bytes.end - 1..bytes.end);
         }
         Some(reader)
     }

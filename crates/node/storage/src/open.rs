@@ -255,8 +255,8 @@ fn announce_ends(file: &ReadFile) -> bool {
     true
 }
 
-/// Announces the index of columns, if it is not much longer than the block of it that is read first. The
-/// list that comes after is a page or two: to announce all lists takes a disk longer.
+/// Announces the index of columns, of which a block is read first. The list that is read after it is a
+/// page or two: to announce all lists takes a disk longer.
 fn announce_index(file: &ReadFile, reader: &FileReader<Counted>) {
     match reader.index_bytes() {
         Some(bytes) if bytes.end - bytes.start <= INDEX_BYTES_MAX => file.announce(bytes),
@@ -304,5 +304,5 @@ const THREADS_MAX: usize = 8;
 const ENDS_SHARE: u64 = 64;
 const ENDS_BYTES_MIN: u64 = 16 << 10;
 const ENDS_BYTES_MAX: u64 = 128 << 10;
-/// Longer indices are not announced: it would take the disk longer than what is read of them.
+/// Longer indices are not announced: of four thousand columns and more, one block is found sooner.
 const INDEX_BYTES_MAX: u64 = 128 << 10;

@@ -50,11 +50,6 @@ pub(crate) struct Shares {
     pub(crate) with_opening: f64,
 }
 
-/// Milliseconds in the middle.
-fn ms(seconds: &[f64]) -> f64 {
-    median(seconds.iter().copied()) * 1e3
-}
-
 impl Cold {
     pub(crate) fn shares(&self) -> Shares {
         let (read, at_once) = (ms(&self.read_s), ms(&self.direct_at_once_s));
@@ -94,7 +89,7 @@ pub(crate) fn measure(
     let run = scratch.folder.join("run");
     let layout = Layout { frame_s, frames_per_file: data.seconds.div_ceil(frame_s) };
     let report = data.write_run(&run, layout, coding)?;
-    let path = report.files.first().context("a run has a file")?;
+    let [path] = report.files.as_slice() else { anyhow::bail!("the run is not one file") };
     CHANNELS.iter().map(|name| channel(&run, path, name, repeats)).collect()
 }
 
@@ -197,6 +192,11 @@ fn read_directly(path: &Path, places: &[(u64, u64)], depth: usize) -> anyhow::Re
         let others = others.into_iter().map(|thread| thread.join().expect("no thread panics"));
         std::iter::once(own).chain(others).try_fold(0.0, |most: f64, each| Ok(most.max(each?)))
     })
+}
+
+/// Milliseconds in the middle.
+fn ms(seconds: &[f64]) -> f64 {
+    median(seconds.iter().copied()) * 1e3
 }
 
 /// What direct reads are aligned to.
