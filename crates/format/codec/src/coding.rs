@@ -57,6 +57,17 @@ impl Coding {
         }
     }
 
+    /// What other programs decode, too, and suits most data of such elements: bits gathered by place and
+    /// LZ4 for integers; bytes gathered by place and Zstandard for floats, records and bytes, which have
+    /// no place.
+    #[must_use]
+    pub fn portable(element: Element) -> Self {
+        if element.is_integer() {
+            return Self::BitshuffleLz4;
+        }
+        Self::ShuffleZstd { level: 1 }.for_element(element)
+    }
+
     /// What stands in where elements are none that this coding is for: numbers for pcodec, integers
     /// for `for`, more than one byte for the byte shuffle. Any other coding takes any element.
     #[must_use]

@@ -213,3 +213,19 @@ fn stored_bytes_say_what_made_them() {
     }
     assert_eq!(Codec::Blosc.made_by(&[]), "blosc");
 }
+
+#[test]
+fn the_portable_coding_of_every_element_is_decoded_by_others() {
+    let mut encoder = ColumnEncoder::new();
+    for element in ELEMENTS {
+        let coding = Coding::portable(element);
+        let expected = match element {
+            _ if element.is_integer() => "bitshuffle+lz4",
+            _ if element.size() > 1 => "shuffle+zstd:1",
+            _ => "zstd:1",
+        };
+        assert_eq!(coding.to_string(), expected, "{element}");
+        assert_eq!(coding, coding.for_element(element));
+        holds(&mut encoder, coding, element, &wave(element, 5_000, 3));
+    }
+}

@@ -13,6 +13,8 @@ use catchment_telemetry::FillLevel;
 pub enum CodingRule {
     /// Always this one.
     Fixed(Coding),
+    /// What other programs decode, too, by the type of the data: [`Coding::portable`].
+    Portable,
     /// Each column the one that suits its data, by trials.
     Auto,
 }
@@ -25,6 +27,7 @@ impl CodingRule {
     pub(crate) fn for_column(self, element: Element) -> Rule {
         match self {
             Self::Fixed(coding) => Rule::Fixed(coding),
+            Self::Portable => Rule::Fixed(Coding::portable(element)),
             Self::Auto => Rule::Auto(AutoState::new(element)),
         }
     }
@@ -34,12 +37,13 @@ impl FromStr for CodingRule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "auto" {
-            return Ok(Self::Auto);
+        match text {
+            "auto" => Ok(Self::Auto),
+            "portable" => Ok(Self::Portable),
+            other => other.parse().map(Self::Fixed).map_err(|error: UnknownCoding| {
+                format!("{error}, or portable or auto; got {text:?}")
+            }),
         }
-        text.parse()
-            .map(Self::Fixed)
-            .map_err(|error: UnknownCoding| format!("{error}, or auto; got {text:?}"))
     }
 }
 
@@ -47,6 +51,7 @@ impl fmt::Display for CodingRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(coding) => coding.fmt(f),
+            Self::Portable => f.write_str("portable"),
             Self::Auto => f.write_str("auto"),
         }
     }

@@ -12,6 +12,8 @@ use crate::glob;
 pub enum ColumnCoding {
     /// Always this way.
     Fixed(Coding),
+    /// As other programs decode it, too, by the type of the data: [`Coding::portable`].
+    Portable,
     /// As suits its data: tried on samples, decided anew now and then.
     Auto,
 }
@@ -54,7 +56,11 @@ impl FromStr for ColumnCoding {
     type Err = UnknownCoding;
 
     fn from_str(text: &str) -> Result<Self, UnknownCoding> {
-        if text == "auto" { Ok(Self::Auto) } else { text.parse().map(Self::Fixed) }
+        match text {
+            "auto" => Ok(Self::Auto),
+            "portable" => Ok(Self::Portable),
+            other => other.parse().map(Self::Fixed),
+        }
     }
 }
 
@@ -62,6 +68,7 @@ impl fmt::Display for ColumnCoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(coding) => coding.fmt(f),
+            Self::Portable => f.write_str("portable"),
             Self::Auto => f.write_str("auto"),
         }
     }

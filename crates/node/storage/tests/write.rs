@@ -228,3 +228,41 @@ fn a_run_is_not_gone_on_with_behind_a_frame_that_could_not_be_made() {
     assert!(matches!(error, StorageError::Unwritable { .. }), "{error:?}");
     assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 0);
 }
+
+#[test]
+fn portable_columns_are_coded_by_their_types() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rate = SampleRate::new(4_096, 1).expect("a rate");
+    let infos = [("counts", Dtype::I16), ("volts", Dtype::F32)];
+    let infos = infos.map(|(name, dtype)| ChannelInfo::new(name, dtype, rate)).to_vec();
+    let schema = Schema::channels(Vec::new(), infos).expect("a schema");
+    let ids: Vec<_> = schema.columns.iter().filter_map(ChannelInfo::of).map(|c| c.id).collect();
+    let run = NewRun::new(folder.path().join("run"), "portable", schema).expect("a run");
+    let portable: ColumnCoding = "portable".parse().expect("is one");
+    assert_eq!(portable.to_string(), "portable");
+    let options = WriteOptions { codings: Codings::new(portable), ..WriteOptions::small() };
+    let mut writer = RunWriter::create(run, options).expect("begins");
+    let counts: Vec<u8> = (0..4_096_i16).flat_map(|n| (n / 7).to_le_bytes()).collect();
+    let volts: Vec<u8> = (0..4_096_i16).flat_map(|n| f32::from(n / 9).to_le_bytes()).collect();
+    let columns = ids.iter().zip([&counts, &volts]).map(|(&id, raw)| ChannelColumn {
+        id,
+        first_sample: 0,
+        spans: &[],
+        samples: ColumnData::Raw(raw),
+    });
+    let frame = ChannelFrame {
+        start_ns: 0,
+        end_ns: 1_000_000_000,
+        columns: columns.collect(),
+        keys: (0, 0),
+        increments: None,
+    };
+    writer.write_channels(frame).expect("writes");
+    writer.finish(Ending { run_ended: true, ..Ending::default() }).expect("ends");
+    let run = Run::open(folder.path().join("run")).expect("opens");
+    let made = |id| run.stored(id).expect("is read").codings.into_keys().collect::<Vec<_>>();
+    assert_eq!(made(ids[0]), ["bitshuffle+lz4"]);
+    assert_eq!(made(ids[1]), ["shuffle+zstd"]);
+    let read = run.channel("volts").expect("is there").read(&Select::All).expect("reads");
+    assert!(read[0].bytes == volts);
+}

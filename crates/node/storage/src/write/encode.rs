@@ -181,6 +181,7 @@ impl Worker {
         show(raw);
         let coding = match job.coding {
             ColumnCoding::Fixed(coding) => coding,
+            ColumnCoding::Portable => Coding::portable(job.element),
             ColumnCoding::Auto => {
                 let auto = memory.auto.get_or_insert_with(|| Auto::new(job.element));
                 auto.choose(&mut self.encoder, raw, ALL_CPU)

@@ -38,7 +38,8 @@ pub(crate) struct Arguments {
     /// Time of data in a frame
     #[arg(long, value_name = "TIME", default_value = "64 s")]
     frame: Time,
-    /// How columns are compressed: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec, for, auto
+    /// How columns are compressed: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec, for,
+    /// portable (other programs read it, too), auto
     #[arg(long, default_value = "auto")]
     codec: ColumnCoding,
     /// Another codec for some channels, may be repeated: "L1:FAST-*=for"

@@ -31,7 +31,8 @@ pub(crate) struct Arguments {
     /// Round decimated integers to their own type instead of making floats of them
     #[arg(long)]
     keep_type: bool,
-    /// How columns are compressed: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec, for, auto
+    /// How columns are compressed: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec, for,
+    /// portable (other programs read it, too), auto
     #[arg(long, default_value = "auto")]
     codec: ColumnCoding,
     #[command(flatten)]

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     frame_bytes: Option<Size>,
     /// Another codec for all columns: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec, for,
-    /// auto. Without it columns keep theirs
+    /// portable (other programs read it, too), auto. Without it columns keep theirs
     #[arg(long)]
     codec: Option<ColumnCoding>,
     #[command(flatten)]

@@ -14,7 +14,8 @@ use crate::output::{Exit, Out, UsageError, grouped, progress};
 pub(crate) struct Arguments {
     /// A run's folder
     path: PathBuf,
-    /// How columns are compressed: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec, for, auto
+    /// How columns are compressed: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec, for,
+    /// portable (other programs read it, too), auto
     #[arg(long, default_value = "auto")]
     codec: ColumnCoding,
     /// Make them anew where there are some, such as those of a recorder that was killed before the

@@ -106,7 +106,7 @@ fn a_value_of_the_wrong_kind_is_told_what_was_expected() {
     assert_eq!(
         message("[frame]\ncodec = \"zst\"\n"),
         "run.toml:2:9: expected none, lz4, zstd:1 to zstd:19, bitshuffle+lz4, bitshuffle+zstd:LEVEL, \
-         shuffle+lz4, shuffle+zstd:LEVEL, pcodec:0 to pcodec:12 or for, or auto; got \"zst\""
+         shuffle+lz4, shuffle+zstd:LEVEL, pcodec:0 to pcodec:12 or for, or portable or auto; got \"zst\""
     );
     assert_eq!(
         message("[[sources]]\nname = \"a\"\naddress = \"localhost:1\"\n"),
