@@ -3,9 +3,13 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
 use catchment_frame::{
-    Codec, ColumnInfo, ColumnKind, Dtype, FileReader, FrameInfo, FrameKind, OpenOptions,
-    TocBuilder, locator_offset, repair, write_frame,
+    Codec, ColumnEntry, ColumnInfo, ColumnKind, Dtype, FileHeader, FileReader, FrameError,
+    FrameInfo, FrameKind, FrameLayout, OpenOptions, Part, ReadAt, TocBuilder, crc32c,
+    encode_locator, locator_offset, repair, write_frame,
 };
 use catchment_model::Ledger;
 use common::channels::{channel_header, channel_model};
@@ -96,6 +100,118 @@ fn an_unfinished_file_of_thousands_of_frames_is_opened_by_reading_kilobytes() {
     let (all, walked) = (reader.places(1_007), by_walking.places(1_007));
     assert_eq!(all.expect("places"), walked.expect("places"));
     assert_eq!(reader.columns(4_999).expect("a directory").len(), 20);
+}
+
+/// A file of which only these pieces are there, by their offsets; all else is a hole.
+struct Sparse {
+    pieces: BTreeMap<u64, Vec<u8>>,
+    bytes: u64,
+}
+
+impl ReadAt for Sparse {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = buffer.len().min(self.bytes.saturating_sub(offset) as usize);
+        buffer[..count].fill(0);
+        let end = offset + count as u64;
+        for (&start, piece) in self.pieces.range(..end) {
+            let (from, to) = (start.max(offset), (start + piece.len() as u64).min(end));
+            if from < to {
+                let piece = &piece[(from - start) as usize..(to - start) as usize];
+                buffer[(from - offset) as usize..(to - offset) as usize].copy_from_slice(piece);
+            }
+        }
+        Ok(count)
+    }
+
+    fn bytes(&self) -> std::io::Result<u64> {
+        Ok(self.bytes)
+    }
+}
+
+/// An unfinished file of 5,000 frames of 20 MiB, with a checkpoint after every 64. What stands before
+/// the newest checkpoint are holes, but for the checkpoints and the column 1,007 of frame 1,234.
+fn huge_file() -> (Sparse, FileHeader) {
+    let mut header = channel_header(1, true);
+    let later = |id| ColumnInfo::new(id, ColumnKind::Unknown("later".into()), Dtype::Opaque);
+    std::sync::Arc::make_mut(&mut header.schema).columns.extend((1_000..1_020).map(later));
+    let encoded = header.encode();
+    let header_bytes = encoded.len() as u64;
+    let (mut toc, ledger) = (TocBuilder::new(&encoded), Ledger::new(1));
+    let column = vec![7; 1 << 20];
+    let entry = ColumnEntry {
+        id: 0,
+        codec: Codec::None,
+        dtype: Dtype::Opaque,
+        flags: 0,
+        crc32c: crc32c(&column),
+        offset: 0,
+        stored_bytes: column.len() as u64,
+        raw_bytes: column.len() as u64,
+        rows: column.len() as u64,
+        start_ns: 0,
+        first_sample: 0,
+    };
+    let mut file = Sparse { pieces: BTreeMap::from([(0, encoded)]), bytes: header_bytes };
+    let mut generation = 0;
+    for sequence in 0..5_000 {
+        let info = FrameInfo {
+            kind: FrameKind::Events,
+            flags: 0,
+            file_id: header.file_id,
+            sequence,
+            time_first_ns: sequence,
+            time_last_ns: sequence,
+            key_first: sequence,
+            key_last: sequence,
+            rows: 1,
+        };
+        let mut layout = FrameLayout::begin(info, 20);
+        let offsets = (1_000..1_020).map(|id| layout.push(ColumnEntry { id, ..entry }));
+        let offset_1007 = offsets.collect::<Vec<_>>()[7];
+        let mut frame_header = vec![0; layout.header_space()];
+        let summary = layout.finish(file.bytes, &mut frame_header);
+        toc.add_frame(summary, layout.entries());
+        if sequence >= 5_000 / 64 * 64 {
+            file.pieces.insert(file.bytes, frame_header);
+        } else if sequence == 1_234 {
+            file.pieces.insert(file.bytes + offset_1007, column.clone());
+        }
+        file.bytes += summary.frame_bytes;
+        if (sequence + 1) % 64 == 0 {
+            let (bytes, checkpoint) = toc.checkpoint(file.bytes, sequence + 1, &ledger);
+            file.pieces.insert(file.bytes, bytes);
+            file.bytes += checkpoint.frame_bytes;
+            generation += 1;
+            let slot = encode_locator(header.file_id, generation, &checkpoint);
+            let at = locator_offset(header_bytes, generation) as usize;
+            let header = file.pieces.get_mut(&0).expect("the file header");
+            header[at..at + slot.len()].copy_from_slice(&slot);
+        }
+    }
+    (file, header)
+}
+
+#[test]
+fn an_unfinished_file_of_100_gb_is_opened_by_a_hundred_reads() {
+    let (file, header) = huge_file();
+    assert!(file.bytes > 100_000_000_000);
+    let file = Counted::new(file);
+    let reader = FileReader::open(&file).expect("opens");
+    assert!(!reader.closed() && reader.skipped().is_empty());
+    assert_eq!((reader.header(), reader.frames().len()), (&header, 5_000));
+    assert!((0..).zip(reader.frames()).all(|(number, frame)| frame.info.sequence == number));
+    // 78 checkpoints of 8 KiB, the last 8 frames' headers, file header, locator and trailer: as many
+    // as of a file of 60 MB with as many frames.
+    let (bytes, reads) = (file.bytes_read(), file.reads.load(Relaxed));
+    assert!(bytes < 800_000 && reads <= 100, "opening read {bytes} bytes in {reads} reads");
+
+    // A column of a frame in the midst is found by its checkpoint alone.
+    let mut out = Vec::new();
+    assert!(reader.read(1_234, 1_007, &mut out).expect("reads"));
+    assert!(out == vec![7; 1 << 20]);
+    let found = file.bytes_read() - bytes - out.len() as u64;
+    let reads = file.reads.load(Relaxed) - reads;
+    assert!(found < 5_000 && reads <= 4, "finding read {found} bytes in {reads} reads");
 }
 
 #[test]
@@ -218,35 +334,53 @@ fn a_repaired_file_has_the_same_frames_with_checkpoints_and_without() {
 }
 
 #[test]
-fn a_file_cut_at_every_byte_keeps_every_whole_frame() {
-    let (mut model, _) = channel_model(62, 5, true, Codec::Lz4);
+fn a_file_cut_at_every_byte_is_repaired_to_every_whole_frame() {
+    let (mut model, _) = channel_model(62, 3, true, Codec::Lz4);
     model.checkpoint_every = 2;
     for frame in &mut model.frames {
         // The fast channels alone would make the file too long for so many cuts.
         frame.columns.retain(|column| column.raw.len() < 600);
     }
     let encoded = model.encode();
-    let first = encoded.frames[0].offset as usize;
-    let mut last = None;
-    for cut in first..=encoded.closed.len() {
+    assert_eq!((encoded.frames.len(), encoded.checkpoints.len()), (3, 1));
+    for cut in 0..=encoded.closed.len() {
         let bytes = &encoded.closed[..cut];
+        let file = match FileReader::open(bytes) {
+            Ok(file) => file,
+            Err(error) => {
+                assert_header_cut_off(&error, bytes, &encoded.closed);
+                let refused = repair(bytes, None).expect_err("has no header");
+                assert_eq!(refused.to_string(), error.to_string());
+                continue;
+            }
+        };
         let ends = encoded.frames.iter().map(|frame| frame.offset + frame.frame_bytes);
         let whole = ends.filter(|&end| end <= cut as u64).count();
-        let file = FileReader::open(bytes).expect("opens");
         assert_eq!(file.frames(), &encoded.frames[..whole], "cut at {cut}");
         // Whatever was cut off, repair gives one and the same file for the same frames.
-        if last != Some(whole) || cut % 997 == 0 {
-            let plan = repair(bytes, None).expect("plans");
-            assert_eq!(plan.frames, encoded.frames[..whole]);
-            last = Some(whole);
-            let Some(closing) = plan.closing else { continue };
-            let mut repaired = bytes[..(closing.offset as usize).min(cut)].to_vec();
-            repaired.extend_from_slice(&closing.bytes);
-            let file = FileReader::open(&repaired).expect("opens");
-            assert!(file.closed());
-            assert_holds(&file, &model, whole);
-        }
+        let plan = repair(bytes, None).expect("plans");
+        assert_eq!(plan.frames, encoded.frames[..whole], "cut at {cut}");
+        assert_eq!(plan.closing.is_none(), cut == encoded.closed.len());
+        let Some(closing) = plan.closing else { continue };
+        let mut repaired = bytes.to_vec();
+        repaired.resize(closing.offset as usize, 0);
+        repaired.extend_from_slice(&closing.bytes);
+        let file = FileReader::open(&repaired).expect("opens");
+        assert!(file.closed() && file.verify_index().is_empty(), "cut at {cut}");
+        assert_holds(&file, &model, whole);
     }
+}
+
+/// Asserts that a file could not be opened because it ends within its header's text, and that the
+/// error says what was needed and what is there.
+fn assert_header_cut_off(error: &FrameError, bytes: &[u8], whole: &[u8]) {
+    let text_bytes = u32::from_le_bytes(whole[16..20].try_into().expect("four bytes"));
+    let needed = if bytes.len() < 64 { 64 } else { 64 + u64::from(text_bytes) };
+    assert!((bytes.len() as u64) < needed, "a whole header: {error}");
+    let FrameError::Truncated { part: Part::FileHeader, offset: 0, expected, got } = *error else {
+        panic!("cut at {}: {error}", bytes.len())
+    };
+    assert_eq!((expected, got), (needed, bytes.len() as u64));
 }
 
 #[test]

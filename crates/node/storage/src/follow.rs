@@ -1,9 +1,10 @@
 //! Following a run while it is recorded: frames come as they are written.
 //!
 //! A follower polls: one read of 4 KiB behind the last known frame of the newest file, and a list of
-//! the folder. It takes no lock, and its thread reads at the lowest best-effort I/O priority, so that
-//! the recorder goes first.
+//! the folder. It takes no lock, and whichever thread waits in it reads at the lowest best-effort I/O
+//! priority from then on, so that the recorder goes first.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,7 +33,6 @@ pub struct Follow {
     /// Since when one is there that waits for others before it.
     held_since: Option<Instant>,
     ended: bool,
-    lowered: bool,
 }
 
 impl Follow {
@@ -46,15 +46,7 @@ impl Follow {
 
     /// Follows a run that is open.
     pub fn new(run: Run, poll: Duration) -> Self {
-        Self {
-            run,
-            poll,
-            seen: BTreeMap::new(),
-            next: 0,
-            held_since: None,
-            ended: false,
-            lowered: false,
-        }
+        Self { run, poll, seen: BTreeMap::new(), next: 0, held_since: None, ended: false }
     }
 
     /// Passes over the frames that are there.
@@ -100,11 +92,7 @@ impl Follow {
     /// # Errors
     /// As [`Follow::try_next`].
     pub fn next_within(&mut self, timeout: Duration) -> Result<Option<Followed>, StorageError> {
-        if !self.lowered {
-            // A system without priorities reads as fast as it does.
-            let _lowered = catchment_disk::lower_io_priority();
-            self.lowered = true;
-        }
+        Self::lower_io_priority();
         let begin = Instant::now();
         loop {
             let next = self.try_next()?;
@@ -113,6 +101,15 @@ impl Follow {
                 return Ok(next);
             }
             std::thread::sleep(self.poll.min(left));
+        }
+    }
+
+    /// Has the calling thread's reads wait for those of the recorder, as waiting for a frame does too:
+    /// for a thread that reads frames that others waited for.
+    pub fn lower_io_priority() {
+        if !LOWERED.replace(true) {
+            // A system without priorities reads as fast as it does.
+            let _lowered = catchment_disk::lower_io_priority();
         }
     }
 
@@ -175,6 +172,11 @@ impl Run {
     pub fn follow(self, poll: Duration) -> Follow {
         Follow::new(self, poll)
     }
+}
+
+thread_local! {
+    /// Whether the thread has been lowered: the system keeps it for each thread, not for each follower.
+    static LOWERED: Cell<bool> = const { Cell::new(false) };
 }
 
 const ROUND: Duration = Duration::from_secs(60);

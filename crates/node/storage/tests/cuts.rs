@@ -64,6 +64,32 @@ fn every_whole_frame_survives_a_cut_at_any_byte_and_repair_closes_the_file() {
 }
 
 #[test]
+fn a_file_that_ends_within_its_header_is_named_with_what_lacks_and_stays_as_it_is() {
+    let made = Signal { frames: 1, ..Signal::default() }.write();
+    let path =
+        Run::open(made.path()).expect("opens").files().next().expect("a file").path.to_owned();
+    let bytes = std::fs::read(&path).expect("reads");
+    let text_bytes = u32::from_le_bytes(bytes[16..20].try_into().expect("four bytes")) as usize;
+    for cut in 0..64 + text_bytes {
+        std::fs::write(&path, &bytes[..cut]).expect("writes");
+        let report = repair(made.path()).expect("reads");
+        let needed = if cut < 64 { 64 } else { 64 + text_bytes };
+        match &report.files[0].outcome {
+            Outcome::Blank => assert_eq!(cut, 0),
+            Outcome::Unreadable(why) => {
+                let expected = format!(
+                    "the file ends within the file header: expected {needed} bytes at 0, got {cut}"
+                );
+                assert_eq!(*why, expected);
+            }
+            other => panic!("cut at {cut}: {other:?}"),
+        }
+        assert_eq!((report.files.len(), report.found_damage()), (1, cut > 0));
+        assert_eq!(std::fs::read(&path).expect("reads"), bytes[..cut]);
+    }
+}
+
+#[test]
 fn a_flipped_bit_costs_no_more_than_the_column_that_it_is_in() {
     let made = Signal { frames: 12, file_time_s: 1 << 20, ..Signal::default() }.write();
     let run = Run::open(made.path()).expect("opens");

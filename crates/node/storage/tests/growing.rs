@@ -1,13 +1,15 @@
 //! Runs read while they grow.
 
 mod common;
+mod signal;
 
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use catchment_storage::{Follow, Followed, Run};
+use catchment_storage::{Ending, Follow, Followed, Growing, NewRun, Run, RunWriter, WriteOptions};
 use common::{Recipe, key};
+use signal::Signal;
 
 /// Writes a file's bytes again, cut there, behind it zeros as preallocation leaves them.
 fn cut(path: &Path, whole: &[u8], at: u64) {
@@ -145,4 +147,56 @@ fn a_follower_of_a_run_that_nobody_writes_any_more_ends_behind_its_last_frame() 
     let follow = Follow::open(growth.made.path(), Duration::from_millis(1)).expect("opens");
     let frames: Result<Vec<_>, _> = follow.collect();
     assert_eq!(frames.expect("reads").len(), 3);
+}
+
+#[test]
+fn whichever_thread_waits_for_a_frame_has_the_lowest_best_effort_priority() {
+    // Class 2, best effort, in bits 13 and up.
+    const NORMAL: libc::c_long = (2 << 13) | 4;
+    const LOWEST: libc::c_long = (2 << 13) | 7;
+    // SAFETY: ioprio_get takes numbers only; 1 and 0 are the calling thread.
+    let priority = || unsafe { libc::syscall(libc::SYS_ioprio_get, 1, 0) };
+    // Threads that it starts have it too, whatever the tests were started with.
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_ioprio_set, 1, 0, NORMAL) }, 0);
+    let growth = Growth::begin();
+    let recorder = std::fs::File::open(&growth.made.files[0]).expect("opens");
+    recorder.try_lock().expect("locks");
+    let mut follow = Follow::open(growth.made.path(), Duration::from_millis(1)).expect("opens");
+    for _ in 0..2 {
+        let wait = || {
+            let before = priority();
+            let frame = follow.next_within(Duration::from_millis(2)).expect("reads");
+            (before, frame, priority())
+        };
+        let waited = std::thread::scope(|scope| scope.spawn(wait).join().expect("ends"));
+        assert_eq!(waited, (NORMAL, None, LOWEST));
+    }
+    assert_eq!(priority(), NORMAL, "the thread that opened it waited for nothing");
+}
+
+#[test]
+fn a_run_whose_next_file_is_not_begun_yet_has_not_ended() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let new = NewRun::new(folder.path(), "signal", signal::schema()).expect("a run");
+    let growing = Some(Growing { durable: false, listed: true, faults: None });
+    // A frame has four seconds, a file one frame.
+    let options = WriteOptions { growing, file_time_ns: Some(1), ..WriteOptions::small() };
+    let mut writer = RunWriter::create(new, options).expect("begins");
+    let signal = Signal::default();
+    signal.write_frame(&mut writer, 0).expect("writes");
+    let mut follow = Follow::open(folder.path(), Duration::from_millis(1)).expect("opens");
+    assert_eq!(follow.try_next().expect("reads"), Some(Followed::Channels(0)));
+    // The first file is closed, and the next one's place is taken.
+    let taken = folder.path().join("signal-00001.catch");
+    std::fs::write(&taken, "").expect("writes");
+    signal.write_frame(&mut writer, 1).expect_err("is there already");
+    assert_eq!(follow.try_next().expect("reads"), None);
+    assert!(follow.run().closed() && !follow.ended());
+    std::fs::remove_file(&taken).expect("deletes");
+    signal.write_frame(&mut writer, 1).expect("writes");
+    assert_eq!(follow.try_next().expect("reads"), Some(Followed::Channels(1)));
+    writer.finish(Ending { run_ended: true, ..Ending::default() }).expect("ends");
+    assert_eq!(follow.try_next().expect("reads"), None);
+    assert!(follow.ended());
 }

@@ -87,6 +87,8 @@ impl Following {
         loop {
             run.check_open()?;
             py.check_signals()?;
+            // Whoever is given a frame reads it, also if another thread waited for it.
+            Follow::lower_io_priority();
             match py.detach(|| self.look(at)).map_err(python_error)? {
                 Looked::Came(given) => return Ok(Some(given)),
                 Looked::Ended => return Ok(None),

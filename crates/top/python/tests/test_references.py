@@ -1,5 +1,6 @@
 """References in plain xarray, which never loads this package: types, gaps and extremes."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import catchment
-from fixtures import REPOSITORY, catchment_command
+from fixtures import REPOSITORY, catchment_command, generate
 
 FOLDER = REPOSITORY / "crates/format/frame/tests/golden/v1.1"
 
@@ -42,9 +43,9 @@ series.write(sys.argv[1], format="gwf")
 """
 
 
-def read_plainly(run: Path, folder: Path) -> dict[str, NDArray[Any]]:
+def read_plainly(run: Path, folder: Path, *options: str) -> dict[str, NDArray[Any]]:
     references, values = folder / "run.refs.json", folder / "values.npz"
-    catchment_command("refs", str(run), "--output", str(references))
+    catchment_command("refs", str(run), "--output", str(references), *options)
     command = [sys.executable, "-c", READ, str(references), str(values)]
     subprocess.run(command, check=True)
     with np.load(values) as arrays:
@@ -105,3 +106,24 @@ def test_integers_keep_their_extremes_where_no_sample_is_missing(
         assert values.dtype == np.dtype(dtype)
         expected = np.tile(np.array([whole.min, whole.max, 0, 1], dtype), 64)
         np.testing.assert_array_equal(values, expected)
+
+
+@pytest.mark.parametrize("codec", ["none", "shuffle+zstd:1"])
+def test_a_run_of_several_files_is_one_array_for_each_channel(codec: str, tmp_path: Path) -> None:
+    made = generate(tmp_path / "run", "--file-bytes", "1 MB", "--codec", codec)
+    files = {str(path) for path in made.path.glob("*.catch")}
+    assert len(files) == 3
+    found = read_plainly(made.path, tmp_path, "--channels", "L1:*-001?")
+    references = json.loads((tmp_path / "run.refs.json").read_text())["refs"]
+    with catchment.open(made.path) as run:
+        names = [name for name in run.channels if name[-4:-1] == "001"]
+        assert len(names) == 40
+        for name in names:
+            # A chunk in each file, and the samples of all of them behind each other.
+            assert {references[f"{name}/{chunk}"][0] for chunk in range(3)} == files
+            expected = run[name].numpy()
+            assert len(expected) == 6 * run[name].rate
+            assert found[name].dtype == expected.dtype
+            np.testing.assert_array_equal(found[name], expected, name)
+            times = found[f"time {name}"].astype("datetime64[ns]").view(np.int64)
+            np.testing.assert_array_equal(times, run[name].times())

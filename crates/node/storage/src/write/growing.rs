@@ -32,6 +32,8 @@ pub struct Growing {
 pub(super) struct GrowingOutput {
     pub(super) how: Growing,
     file: Option<GrowingFile>,
+    /// The one before, until the next is begun: a run of which no file is locked is taken for ended.
+    closed: Option<GrowingFile>,
     /// What is behind `written` and not in the file yet.
     buffer: Vec<u8>,
     written: u64,
@@ -43,8 +45,16 @@ pub(super) struct GrowingOutput {
 
 impl GrowingOutput {
     pub(super) fn new(how: Growing) -> Self {
-        let (buffer, finished) = (Vec::new(), Vec::new());
-        Self { how, file: None, buffer, written: 0, recorded: 0, header_bytes: 0, finished }
+        Self {
+            how,
+            file: None,
+            closed: None,
+            buffer: Vec::new(),
+            written: 0,
+            recorded: 0,
+            header_bytes: 0,
+            finished: Vec::new(),
+        }
     }
 
     /// Begins a file. If that fails, the one before stays what it was.
@@ -60,6 +70,7 @@ impl GrowingOutput {
         self.header_bytes = header.len() as u64;
         (self.written, self.recorded) = (self.header_bytes, self.header_bytes);
         self.file = Some(file);
+        self.closed = None;
         Ok(())
     }
 
@@ -101,6 +112,7 @@ impl GrowingOutput {
         file.truncate(self.written)?;
         file.sync()?;
         self.finished.push(file.path().to_owned());
+        self.closed = Some(file);
         Ok(())
     }
 

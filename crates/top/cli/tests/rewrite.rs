@@ -1,0 +1,123 @@
+//! Runs made of runs with the real binary: `generate`, `reframe` and `reduce`.
+
+mod support;
+
+use std::path::Path;
+
+use catchment_emulator::{ChannelContent, ligo_1000};
+use catchment_storage::{
+    ReduceOptions, Run, Segment, Select, Selection, WriteOptions, audit, reduce, verify,
+};
+use serde_json::Value;
+use support::{json, stderr};
+
+const NS: u64 = 1_000_000_000;
+const START_NS: u64 = 1_795_219_200 * NS;
+
+/// Generates four seconds of a thousand channels in frames of a second.
+fn generate(folder: &Path, more: &[&str]) -> Value {
+    let start = START_NS.to_string();
+    let timing = ["--seconds", "4", "--frame", "1 s", "--start", &start, "--codec", "lz4"];
+    let generate = ["generate", "ligo-1000", "--out", "run", "--json"];
+    json(folder, &[&generate[..], &timing[..], more].concat(), 0)
+}
+
+fn open(path: &Path) -> Run {
+    let run = Run::open(path).unwrap();
+    assert!(run.ended() && verify(&run, |_| {}).is_intact());
+    assert!(audit(&run).unwrap().is_balanced());
+    run
+}
+
+/// All that there is of all channels.
+fn contents(run: &Run) -> Vec<Vec<Segment>> {
+    let places: Vec<_> = (0..run.channels().len()).collect();
+    run.read_many(&places, &Select::All).unwrap()
+}
+
+#[test]
+fn what_is_generated_at_a_multiple_of_real_time_is_what_it_says_and_no_sooner() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let summary = generate(folder, &["--multiple", "5"]);
+    assert!(summary["seconds"].as_f64() >= Some(4.0 / 5.0), "{summary}");
+    assert_eq!((&summary["frames"], &summary["start_ns"]), (&4.into(), &START_NS.into()));
+    let run = open(&folder.join("run"));
+    let channels = ligo_1000();
+    let content = ChannelContent::new(1, &channels);
+    let mut raw_bytes = 0;
+    for ((place, channel), segments) in (0..).zip(&channels).zip(contents(&run)) {
+        let [segment] = &segments[..] else { panic!("{}: {segments:?}", channel.name) };
+        assert_eq!((segment.start_ns, segment.samples), (START_NS, channel.rate.num() * 4));
+        assert!(content.verify(place, segment.first_sample, &segment.bytes), "{}", channel.name);
+        raw_bytes += segment.bytes.len();
+    }
+    assert_eq!(summary["raw_bytes"], raw_bytes);
+    for wrong in ["0", "fast"] {
+        let errors = stderr(folder, &["generate", "--out", "other", "--multiple", wrong], 2);
+        assert!(errors.contains("a number of times real time"), "{errors}");
+    }
+}
+
+#[test]
+fn a_reframed_run_is_bit_for_bit_the_same_in_other_frames_files_and_codecs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    generate(folder, &[]);
+    let whole = contents(&open(&folder.join("run")));
+    for (name, options, frames, files) in [
+        ("longer", &["--frame", "2 s", "--codec", "shuffle+zstd:1"][..], 2, 1),
+        ("shorter", &["--frame", "500 ms", "--file-time", "2 s"][..], 8, 2),
+    ] {
+        let command = [&["reframe", "run", "--out", name, "--json"][..], options].concat();
+        let summary = json(folder, &command, 0);
+        let run = open(&folder.join(name));
+        assert_eq!((&summary["frames"], run.channel_frames().len()), (&frames.into(), frames));
+        assert_eq!(summary["files"], files, "{summary}");
+        assert_eq!(run.files().count(), files);
+        assert!(contents(&run) == whole, "{name}");
+    }
+    let again = stderr(folder, &["reframe", "run", "--out", "longer"], 2);
+    assert!(again.contains("longer is there already"), "{again}");
+}
+
+#[test]
+fn a_reduced_run_has_the_chosen_channels_at_the_lower_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    generate(folder, &[]);
+    let (source, reduced) = (open(&folder.join("run")), folder.join("reduced"));
+    let chosen = ["--channel", "L1:SLOW-000?=32 Hz", "--channel", "L1:STATE-0001"];
+    let command = ["reduce", "run", "--out", "reduced", "--frame", "2 s", "--keep-type", "--json"];
+    assert_eq!(json(folder, &[&command[..], &chosen[..]].concat(), 0)["frames"], 2);
+    let run = open(&reduced);
+    let mut names: Vec<_> = (0..10).map(|number| format!("L1:SLOW-{number:04}")).collect();
+    names.push("L1:STATE-0001".to_owned());
+    assert!(run.channels().iter().map(|info| &info.name).eq(&names));
+
+    // The same as by the library, which has tests of its own.
+    let select = [("L1:SLOW-000?", Some("32 Hz")), ("L1:STATE-0001", None)].map(|(name, rate)| {
+        Selection { pattern: name.into(), rate: rate.map(|rate| rate.parse().unwrap()) }
+    });
+    let options = ReduceOptions {
+        select: select.into(),
+        frame_ns: Some(2 * NS),
+        keep_dtype: true,
+        write: WriteOptions::small(),
+        ..ReduceOptions::default()
+    };
+    let by_library = folder.join("by-library");
+    reduce(&source, &by_library, "by-library", &options, |_| {}).unwrap();
+    assert!(contents(&run) == contents(&open(&by_library)));
+
+    let all = |run: &Run, name: &str| run.channel(name).unwrap().read(&Select::All).unwrap();
+    assert_eq!(all(&run, &names[10]), all(&source, &names[10]));
+    for name in &names[..10] {
+        let (before, after) = (source.channel(name).unwrap(), run.channel(name).unwrap());
+        assert_eq!((after.info().rate.num(), after.info().dtype), (32, before.info().dtype));
+        let [segment] = &all(&run, name)[..] else { panic!("{name}: more than a segment") };
+        // The filter lacks neighbours at the ends.
+        assert!((60..128).contains(&segment.samples), "{name}: {}", segment.samples);
+        assert!(segment.start_ns > START_NS && segment.start_ns < START_NS + NS);
+    }
+}
