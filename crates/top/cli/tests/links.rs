@@ -297,15 +297,24 @@ shape = [2]
 rate = "16 Hz"
 "#;
 
-/// Its channels: name, type, shape, rate, unit, scale and offset.
-#[rustfmt::skip]
-const CHANNELS: [(&str, Dtype, &[u64], (u64, u64), &str, Option<f64>, Option<f64>); 5] = [
-    ("X:RADIO", Dtype::F32, &[], (1_000_000, 1), "", None, None),
-    ("X:TEMPERATURE", Dtype::I32, &[], (1, 60), "K", Some(0.01), Some(273.15)),
-    ("X:FIELD", Dtype::F32, &[3], (100, 1), "T", Some(1e-9), None),
-    ("X:QUADRANTS", Dtype::I16, &[2, 2], (1_000, 3), "", None, None),
-    ("X:SIDEBANDS", Dtype::C64, &[2], (16, 1), "", None, None),
-];
+/// Its channels as they are emulated, with their scale and offset.
+fn laboratory() -> [(EmulatedChannel, Option<f64>, Option<f64>); 5] {
+    let channel = |name: &str, dtype, shape: &[u64], (num, den), unit: &str| EmulatedChannel {
+        name: name.into(),
+        dtype,
+        shape: shape.to_vec(),
+        rate: SampleRate::new(num, den).unwrap(),
+        unit: unit.into(),
+    };
+    let temperature = channel("X:TEMPERATURE", Dtype::I32, &[], (1, 60), "K");
+    [
+        (channel("X:RADIO", Dtype::F32, &[], (1_000_000, 1), ""), None, None),
+        (temperature, Some(0.01), Some(273.15)),
+        (channel("X:FIELD", Dtype::F32, &[3], (100, 1), "T"), Some(1e-9), None),
+        (channel("X:QUADRANTS", Dtype::I16, &[2, 2], (1_000, 3), ""), None, None),
+        (channel("X:SIDEBANDS", Dtype::C64, &[2], (16, 1), ""), None, None),
+    ]
+}
 
 #[test]
 fn channels_of_every_shape_and_rate_come_through_with_slices_that_nobody_chose() {
@@ -321,20 +330,14 @@ fn channels_of_every_shape_and_rate_come_through_with_slices_that_nobody_chose()
 
     let run = Run::open(only_run(folder)).unwrap();
     let first_ns = sent["first_slice"].as_u64().unwrap() * 10_000_000;
-    let emulated = CHANNELS.map(|(name, dtype, shape, (num, den), unit, ..)| EmulatedChannel {
-        name: name.into(),
-        dtype,
-        shape: shape.to_vec(),
-        rate: SampleRate::new(num, den).unwrap(),
-        unit: unit.into(),
-    });
-    let content = ChannelContent::new(1, &emulated);
-    for (place, (channel, (.., scale, offset))) in (0..).zip(emulated.iter().zip(CHANNELS)) {
+    let laboratory = laboratory();
+    let content = ChannelContent::new(1, &laboratory.each_ref().map(|one| one.0.clone()));
+    for (place, (channel, scale, offset)) in (0..).zip(&laboratory) {
         let recorded = run.channel(&channel.name).unwrap();
         let info = recorded.info();
         let found = (info.dtype, &info.shape, info.rate, &info.unit);
         assert_eq!(found, (channel.dtype, &channel.shape, channel.rate, &channel.unit));
-        assert_eq!((info.scale, info.offset), (scale, offset));
+        assert_eq!((info.scale, info.offset), (*scale, *offset));
         let mut next = channel.rate.first_sample_at(first_ns);
         for segment in recorded.read(&Select::All).unwrap() {
             let expected = (next, channel.rate.time_ns(next));
