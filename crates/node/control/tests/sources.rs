@@ -55,6 +55,7 @@ fn channels() -> Vec<EmulatedChannel> {
     let channel = |name: &str, dtype, hz| EmulatedChannel {
         name: name.into(),
         dtype,
+        shape: Vec::new(),
         rate: SampleRate::new(hz, 1).unwrap(),
         unit: "ct".into(),
     };

@@ -13,6 +13,10 @@
 //! noise of many times that: sums of one-pole low passes with time constants of 8 to 16,384 samples.
 //! The drift goes in straight lines from one point to the next, 4,096 samples on.
 //!
+//! A sample that has a shape is as many of these signals as it has elements, in the order of its bytes,
+//! each with beginnings, signs and a drift of its own; the first is what a channel of single numbers at
+//! that place would have.
+//!
 //! Integers are `5 x` (16 bits), calibrated floats `gain x`, the gain drawn for each channel between
 //! 1e-3 and 1. All arithmetic is exact or IEEE's, and no library's sine or logarithm takes part: the
 //! bytes are the same on every machine.
@@ -45,10 +49,13 @@ struct Tables {
 #[derive(Clone, Debug)]
 struct Channel {
     dtype: Dtype,
+    element_bytes: usize,
     sample_bytes: usize,
     gain: f32,
-    // Complex samples have two.
+    // Those of the first element; complex ones have two. The others' are drawn whenever they are
+    // needed, so that a channel of many elements takes no more memory.
     parts: [Part; 2],
+    seed: u64,
 }
 
 /// Where in the tables a channel begins.
@@ -84,13 +91,16 @@ impl ChannelContent {
         let channels = (0_u64..)
             .zip(channels)
             .map(|(number, channel)| {
-                let sample_bytes = channel.sample_bytes();
-                assert!(sample_bytes > 0, "{}: {:?} is no number", channel.name, channel.dtype);
-                let mut random = Random(mix(base ^ mix(number)));
-                let parts = [Part::draw(&mut random), Part::draw(&mut random)];
+                let EmulatedChannel { name, dtype, shape, .. } = channel;
+                let (element_bytes, sample_bytes) =
+                    (channel.element_bytes(), channel.sample_bytes());
+                assert!(sample_bytes > 0, "{name}: {dtype:?} of shape {shape:?} is no number");
+                let seed = mix(base ^ mix(number));
+                let mut random = Random(seed);
+                let parts = Part::draw_two(&mut random);
                 let decade = [1.0, 1e-1, 1e-2][random.below(3) as usize];
                 let gain = decade * (1.0 - 0.9 * random.uniform()) as f32;
-                Channel { dtype: channel.dtype, sample_bytes, gain, parts }
+                Channel { dtype: *dtype, element_bytes, sample_bytes, gain, parts, seed }
             })
             .collect();
         Self { tables, channels }
@@ -110,22 +120,17 @@ impl ChannelContent {
         self.channels[channel as usize].sample_bytes
     }
 
-    /// Writes samples, little-endian, from number `first_sample` on.
+    /// Writes samples, little-endian, from number `first_sample` on; of each its elements in turn, the
+    /// last place of the shape counting fastest.
     ///
     /// # Panics
     /// A length that is no whole number of samples.
     pub fn fill(&self, channel: u32, first_sample: u64, out: &mut [u8]) {
         let channel = &self.channels[channel as usize];
         assert!(out.len().is_multiple_of(channel.sample_bytes), "whole samples only");
-        let mut number = first_sample;
-        let mut rest = out;
-        while !rest.is_empty() {
-            let left = (BLOCK - number % BLOCK) as usize;
-            let count = left.min(rest.len() / channel.sample_bytes);
-            let (area, behind) = rest.split_at_mut(count * channel.sample_bytes);
-            self.fill_piece(channel, number, count, area);
-            number = number.wrapping_add(count as u64);
-            rest = behind;
+        match channel.sample_bytes == channel.element_bytes {
+            true => self.fill_element(channel, &channel.parts, first_sample, out),
+            false => self.fill_shaped(channel, first_sample, out),
         }
     }
 
@@ -135,8 +140,8 @@ impl ChannelContent {
         if !bytes.len().is_multiple_of(sample_bytes) {
             return false;
         }
-        let mut expected = [0; VERIFY_BYTES];
-        let step = VERIFY_BYTES / sample_bytes * sample_bytes;
+        let step = (PIECE_BYTES / sample_bytes).max(1) * sample_bytes;
+        let mut expected = vec![0; step.min(bytes.len())];
         let mut number = first_sample;
         bytes.chunks(step).all(|piece| {
             let expected = &mut expected[..piece.len()];
@@ -146,13 +151,14 @@ impl ChannelContent {
         })
     }
 
-    /// One sample as a number; of a complex one the real part. 64-bit integers are rounded.
+    /// One sample as a number, its first element where it has several; of a complex one the real part.
+    /// 64-bit integers are rounded.
     pub fn value(&self, channel: u32, sample: u64) -> f64 {
         let mut bytes = [0; 16];
-        let Channel { dtype, sample_bytes, .. } = self.channels[channel as usize];
-        self.fill(channel, sample, &mut bytes[..sample_bytes]);
+        let channel = &self.channels[channel as usize];
+        self.fill_element(channel, &channel.parts, sample, &mut bytes[..channel.element_bytes]);
         let word = u64::from_le_bytes(*bytes.first_chunk().expect("16 bytes hold 8"));
-        match dtype {
+        match channel.dtype {
             Dtype::U8 => f64::from(word as u8),
             Dtype::I8 => f64::from(word as i8),
             Dtype::U16 => f64::from(word as u16),
@@ -166,8 +172,44 @@ impl ChannelContent {
         }
     }
 
-    fn fill_piece(&self, channel: &Channel, number: u64, count: usize, out: &mut [u8]) {
-        let [part, imaginary] = &channel.parts;
+    /// Makes element after element of some samples, each with all their numbers at once, and puts them
+    /// in their places.
+    fn fill_shaped(&self, channel: &Channel, first_sample: u64, out: &mut [u8]) {
+        let Channel { element_bytes, sample_bytes, .. } = *channel;
+        let mut made = [0; PIECE_BYTES];
+        let step = (PIECE_BYTES / element_bytes).saturating_mul(sample_bytes);
+        let mut number = first_sample;
+        for area in out.chunks_mut(step) {
+            let count = area.len() / sample_bytes;
+            let made = &mut made[..count * element_bytes];
+            for (element, at) in (0..).zip((0..sample_bytes).step_by(element_bytes)) {
+                self.fill_element(channel, &channel.parts_of(element), number, made);
+                let samples = area.chunks_exact_mut(sample_bytes);
+                for (sample, value) in samples.zip(made.chunks_exact(element_bytes)) {
+                    sample[at..][..element_bytes].copy_from_slice(value);
+                }
+            }
+            number = number.wrapping_add(count as u64);
+        }
+    }
+
+    /// Writes one element of samples that follow each other.
+    fn fill_element(&self, channel: &Channel, parts: &[Part; 2], first: u64, out: &mut [u8]) {
+        let mut number = first;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let left = (BLOCK - number % BLOCK) as usize;
+            let count = left.min(rest.len() / channel.element_bytes);
+            let (area, behind) = rest.split_at_mut(count * channel.element_bytes);
+            self.fill_piece(channel, parts, number, area);
+            number = number.wrapping_add(count as u64);
+            rest = behind;
+        }
+    }
+
+    fn fill_piece(&self, channel: &Channel, parts: &[Part; 2], number: u64, out: &mut [u8]) {
+        let count = out.len() / channel.element_bytes;
+        let [part, imaginary] = parts;
         let piece = self.tables.piece(part, number, count);
         let gain = channel.gain;
         match channel.dtype {
@@ -246,7 +288,20 @@ impl Tables {
     }
 }
 
+impl Channel {
+    fn parts_of(&self, element: u64) -> [Part; 2] {
+        match element {
+            0 => self.parts,
+            _ => Part::draw_two(&mut Random(mix(self.seed ^ mix(element)))),
+        }
+    }
+}
+
 impl Part {
+    fn draw_two(random: &mut Random) -> [Self; 2] {
+        [Self::draw(random), Self::draw(random)]
+    }
+
     fn draw(random: &mut Random) -> Self {
         Self {
             begin: LENGTHS.map(|length| random.below(length)),
@@ -374,7 +429,8 @@ const COUNTS: f32 = 5.0;
 const WIDE: f64 = 65_536.0;
 const MIDDLE_U32: f64 = 2_147_483_648.0;
 const MIDDLE_U64: f64 = 9_223_372_036_854_775_808.0;
-const VERIFY_BYTES: usize = 8 * 1024;
+/// Made at a time, where it goes somewhere else.
+const PIECE_BYTES: usize = 8 * 1024;
 /// So that channels do not follow the numbers of fragments.
 const SALT: u64 = 0x6368_616e_6e65_6c73;
 

@@ -8,8 +8,10 @@ use catchment_model::SampleRate;
 pub struct EmulatedChannel {
     /// Its name.
     pub name: String,
-    /// The type of its samples, any number type.
+    /// The type of its samples' elements, any number type.
     pub dtype: Dtype,
+    /// The shape of one sample; empty for single numbers.
+    pub shape: Vec<u64>,
     /// Its samples per second.
     pub rate: SampleRate,
     /// What its samples are in.
@@ -19,6 +21,12 @@ pub struct EmulatedChannel {
 impl EmulatedChannel {
     /// Bytes of one sample; 0 if its type is none of a number.
     pub fn sample_bytes(&self) -> usize {
+        let elements = self.shape.iter().fold(1_u64, |all, &one| all.saturating_mul(one));
+        usize::try_from(elements).unwrap_or(usize::MAX).saturating_mul(self.element_bytes())
+    }
+
+    /// Bytes of one element of a sample; 0 if its type is none of a number.
+    pub(crate) fn element_bytes(&self) -> usize {
         match self.dtype {
             Dtype::Opaque | Dtype::Bits | Dtype::Record | Dtype::Unknown(_) => 0,
             number => number.bits().unwrap_or(0) as usize / 8,
@@ -44,6 +52,7 @@ pub fn ligo_1000() -> Vec<EmulatedChannel> {
             EmulatedChannel {
                 name: format!("L1:{group}-{number:04}"),
                 dtype,
+                shape: Vec::new(),
                 rate: SampleRate::new(hz, 1).expect("a rate within bounds"),
                 unit: unit.to_owned(),
             }

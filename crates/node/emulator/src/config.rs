@@ -145,6 +145,14 @@ pub enum ConfigError {
         /// Its type's name.
         got: &'static str,
     },
+    /// A channel whose samples have no elements.
+    #[error("channel {channel}: expected a shape without 0, got {got:?}")]
+    ChannelShape {
+        /// The channel's name.
+        channel: String,
+        /// Its shape.
+        got: Vec<u64>,
+    },
     /// A channel's samples of one slice do not fit into one packet.
     #[error("channel {channel}: a slice has {got} bytes of it, a packet has room for {most}")]
     ChannelPart {

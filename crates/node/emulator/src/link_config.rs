@@ -110,12 +110,16 @@ impl LinkEmulatorConfig {
         self.faults.check()?;
         let most = self.packet_bytes - HEADER_BYTES - ENTRY_BYTES;
         for channel in &self.channels {
-            if channel.sample_bytes() == 0 {
+            if channel.element_bytes() == 0 {
                 let got = channel.dtype.name();
                 return Err(ConfigError::ChannelType { channel: channel.name.clone(), got });
             }
+            if channel.shape.contains(&0) {
+                let (channel, got) = (channel.name.clone(), channel.shape.clone());
+                return Err(ConfigError::ChannelShape { channel, got });
+            }
             let got = self.part_bytes_max(channel);
-            if got.next_multiple_of(8) > most as u64 {
+            if got > (most & !7) as u64 {
                 return Err(ConfigError::ChannelPart { channel: channel.name.clone(), got, most });
             }
         }
@@ -129,12 +133,19 @@ impl LinkEmulatorConfig {
         Ok(())
     }
 
+    /// Lets packets be as large as a datagram can be, if some channel's part of a slice needs that.
+    pub fn make_room(&mut self) {
+        let room = self.packet_bytes.saturating_sub(HEADER_BYTES + ENTRY_BYTES) & !7;
+        if self.channels.iter().any(|channel| self.part_bytes_max(channel) > room as u64) {
+            self.packet_bytes = DATAGRAM_BYTES_MAX;
+        }
+    }
+
     /// Bytes of a channel's samples of one slice, at most. A slice has the samples of its length, or
     /// one less.
     fn part_bytes_max(&self, channel: &EmulatedChannel) -> u64 {
-        // Far above any packet, and far from overflow.
-        let samples = channel.rate.first_sample_at(self.slice_ns).min(1 << 40);
-        samples * channel.sample_bytes() as u64
+        let samples = channel.rate.first_sample_at(self.slice_ns);
+        samples.saturating_mul(channel.sample_bytes() as u64)
     }
 }
 
@@ -264,5 +275,23 @@ mod tests {
             refused(|config| config.channels[7].dtype = catchment_frame::Dtype::Opaque)
                 .contains("L1:FAST-0007: expected a number type")
         );
+        assert!(refused(|config| config.channels[7].shape = vec![2, 0]).contains("without 0"));
+        assert_eq!(
+            refused(|config| config.channels[999].shape = vec![125, 60]),
+            "channel L1:STATE-0499: a slice has 60000 bytes of it, a packet has room for 59936"
+        );
+        let endless = refused(|config| config.channels[999].shape = vec![1 << 40, 1 << 40]);
+        assert!(endless.contains("a packet has room for 59936"), "{endless}");
+    }
+
+    #[test]
+    fn packets_are_larger_than_usual_only_where_a_channel_needs_it() {
+        let mut config = config(1);
+        config.make_room();
+        assert_eq!(config.packet_bytes, LinkEmulatorConfig::default().packet_bytes);
+        config.channels[999].shape = vec![125, 60];
+        config.make_room();
+        config.check().unwrap();
+        assert!(Plan::new(&config).packets.iter().any(|packet| packet.bytes >= 60_000));
     }
 }

@@ -22,14 +22,15 @@ const DTYPES: [Dtype; 12] = [
     Dtype::C128,
 ];
 
-/// Two channels of every number type.
-fn every_type() -> ChannelContent {
+/// Two channels of every number type, whose samples have that shape.
+fn every_type(shape: &[u64]) -> ChannelContent {
     let channels: Vec<EmulatedChannel> = DTYPES
         .iter()
         .flat_map(|&dtype| [dtype, dtype])
         .map(|dtype| EmulatedChannel {
             name: dtype.name().to_owned(),
             dtype,
+            shape: shape.to_vec(),
             rate: SampleRate::new(1_000, 1).unwrap(),
             unit: "V".to_owned(),
         })
@@ -71,10 +72,11 @@ proptest! {
     #[test]
     fn samples_do_not_depend_on_where_pieces_begin(
         channel in 0_u32..24,
+        shape in prop::sample::select(vec![vec![], vec![3], vec![2, 2], vec![1]]),
         first in prop_oneof![0_u64..20_000, any::<u64>()],
         cuts in prop::collection::vec(0_usize..9_000, 0..6),
     ) {
-        let content = every_type();
+        let content = every_type(&shape);
         let size = content.sample_bytes(channel);
         let mut whole = vec![0; 9_000 * size];
         content.fill(channel, first, &mut whole);
@@ -93,7 +95,7 @@ proptest! {
 
 #[test]
 fn any_byte_that_differs_is_noticed() {
-    let content = every_type();
+    let content = every_type(&[]);
     for channel in 0..24 {
         let size = content.sample_bytes(channel);
         let mut bytes = vec![0; 1_000 * size];
@@ -192,7 +194,7 @@ fn no_run_of_samples_comes_twice_within_a_channel_or_between_channels() {
 
 #[test]
 fn every_type_holds_the_same_kind_of_noise() {
-    let content = every_type();
+    let content = every_type(&[]);
     for (index, dtype) in (0_u32..).zip(DTYPES) {
         let values = values(&content, 2 * index, 1 << 33, 20_000);
         let distinct: HashSet<u64> = values.iter().map(|x| x.to_bits()).collect();
@@ -203,5 +205,52 @@ fn every_type_holds_the_same_kind_of_noise() {
             _ => f64::INFINITY,
         };
         assert!(values.iter().all(|x| x.abs() < edge), "{dtype:?} is cut off");
+    }
+}
+
+/// The elements of a sample that has a shape, each taken out of the bytes of all.
+fn elements(content: &ChannelContent, channel: u32, first: u64, count: usize) -> Vec<Vec<u8>> {
+    let element_bytes = DTYPES[channel as usize / 2].bits().unwrap() as usize / 8;
+    let mut bytes = vec![0; count * content.sample_bytes(channel)];
+    content.fill(channel, first, &mut bytes);
+    let at = (0..content.sample_bytes(channel)).step_by(element_bytes);
+    let samples = || bytes.chunks_exact(content.sample_bytes(channel));
+    at.map(|at| samples().flat_map(|sample| &sample[at..][..element_bytes]).copied().collect())
+        .collect()
+}
+
+#[test]
+fn the_first_element_is_what_a_channel_without_shape_has_and_the_others_differ() {
+    let (single, shaped) = (every_type(&[]), every_type(&[2, 3]));
+    for channel in 0..24 {
+        assert_eq!(shaped.sample_bytes(channel), 6 * single.sample_bytes(channel));
+        let elements = elements(&shaped, channel, 1_000_000, 5_000);
+        assert!(single.verify(channel, 1_000_000, &elements[0]), "channel {channel}");
+        assert_eq!(elements.iter().collect::<HashSet<_>>().len(), 6, "channel {channel}");
+        assert_eq!(shaped.value(channel, 77), single.value(channel, 77));
+    }
+    // Samples far larger than what is made or compared at a time.
+    let large = every_type(&[5_000]);
+    let mut bytes = vec![0; 3 * large.sample_bytes(18)];
+    large.fill(18, 9, &mut bytes);
+    assert!(large.verify(18, 9, &bytes) && !large.verify(18, 10, &bytes));
+}
+
+#[test]
+fn elements_of_a_sample_are_signals_of_their_own() {
+    // Float64, from sample to sample: the white noise, and little of the red.
+    let steps: Vec<Vec<f64>> = elements(&every_type(&[8]), 18, 1 << 40, 20_000)
+        .iter()
+        .map(|bytes| bytes.as_chunks().0.iter().map(|x| f64::from_le_bytes(*x)).collect())
+        .map(|values: Vec<f64>| values.windows(2).map(|pair| pair[1] - pair[0]).collect())
+        .collect();
+    let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
+    for (number, a) in steps.iter().enumerate() {
+        for b in &steps[..number] {
+            let correlation = product(a, b) / (product(a, a) * product(b, b)).sqrt();
+            assert!(correlation.abs() < 0.05, "element {number}: {correlation}");
+        }
+        let share = product(a, a) / product(&steps[0], &steps[0]);
+        assert!((share - 1.0).abs() < 0.1, "element {number}: {share} of the first one's power");
     }
 }

@@ -102,7 +102,7 @@ impl Captured {
 
 fn channel(name: &str, dtype: Dtype, num: u64, den: u64) -> EmulatedChannel {
     let rate = SampleRate::new(num, den).unwrap();
-    EmulatedChannel { name: name.into(), dtype, rate, unit: "V".into() }
+    EmulatedChannel { name: name.into(), dtype, shape: Vec::new(), rate, unit: "V".into() }
 }
 
 /// A few channels of odd rates, small enough for any socket buffer.
@@ -114,6 +114,7 @@ fn few() -> LinkEmulatorConfig {
             channel("minute", Dtype::F64, 1, 60),
             channel("complex", Dtype::C64, 100, 1),
             channel("byte", Dtype::U8, 77, 1),
+            EmulatedChannel { shape: vec![2, 3], ..channel("matrix", Dtype::I16, 100, 3) },
         ],
         slice_ns: 62_500_000,
         multiple: None,
@@ -139,15 +140,15 @@ fn every_sample_of_every_channel_arrives_and_is_proved() {
             }
             parts.extend(captured.parts(link));
         }
-        for channel in 0..5 {
+        for channel in 0..6 {
             for slice in 0..20 {
                 let part = &parts[&(channel, 28_000_000_000 + slice)];
                 assert_eq!(part.len(), 1, "channel {channel}, slice {slice}");
                 bytes += part[0] as u64;
             }
         }
-        assert_eq!((parts.len(), captured.report.sample_bytes), (100, bytes));
-        assert_eq!(captured.report.total().fragments_made, 100);
+        assert_eq!((parts.len(), captured.report.sample_bytes), (120, bytes));
+        assert_eq!(captured.report.total().fragments_made, 120);
     }
 }
 
@@ -194,7 +195,7 @@ fn without_a_first_slice_the_links_begin_with_the_present() {
 fn a_stop_ends_the_run_behind_a_whole_slice() {
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let receiver = UdpReceiver::bind(&[any], ReceiverConfig::default()).unwrap();
-    let links = EmulatedLink::dealt(5, &[receiver.local_addr(0)]);
+    let links = EmulatedLink::dealt(6, &[receiver.local_addr(0)]);
     let emulator = LinkEmulator::new(LinkEmulatorConfig { links, slices: None, ..few() }).unwrap();
     let (stop, live) = (AtomicBool::new(false), EmulatorLive::default());
     let report = std::thread::scope(|scope| {
@@ -206,7 +207,7 @@ fn a_stop_ends_the_run_behind_a_whole_slice() {
         running.join().unwrap()
     });
     assert!(report.slices >= 3);
-    assert_eq!(report.total().fragments_made, 5 * report.slices);
+    assert_eq!(report.total().fragments_made, 6 * report.slices);
 }
 
 #[test]
@@ -231,7 +232,7 @@ fn packets_sent_twice_or_out_of_order_are_not_missing() {
     let report = &captured.report.links[0];
     assert!(report.packets_duplicated > 10 && report.packets_reordered > 10);
     let parts = captured.parts(0);
-    assert_eq!(parts.len(), 500);
+    assert_eq!(parts.len(), 600);
     let copies: usize = parts.values().map(|part| part.len() - 1).sum();
     assert_eq!(copies as u64, report.fragments_duplicated);
     let sequences: Vec<u64> = captured.samples(0).map(|packet| packet.header().sequence).collect();

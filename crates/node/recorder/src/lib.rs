@@ -38,6 +38,6 @@ pub use config::{
     BuildConfig, CodecRule, ConfigError, EncodeConfig, FrameConfig, ReceiveConfig, RecorderConfig,
     SourceConfig, WriteConfig, check_from, default_memory_bytes,
 };
-pub use links::{ChannelConfig, LinkConfig};
+pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{Counts, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State};
 pub use recorder::{Recorder, RecorderError};

@@ -92,22 +92,53 @@ impl ChannelConfig {
         let number =
             !matches!(self.dtype, Dtype::Opaque | Dtype::Bits | Dtype::Record | Dtype::Unknown(_));
         require(number, "links.channels.dtype", "a type of numbers", self.dtype.name())?;
-        let bytes = self.slice_bytes_max(slice_ns);
-        let expected = format_args!("at most {SAMPLES_BYTES_MAX} bytes in a slice ({name})");
-        let fits = self.sample_bytes() > 0 && bytes <= SAMPLES_BYTES_MAX as u64;
-        require(fits, "links.channels.rate", expected, bytes)?;
+        let (most, sample_bytes) = (SAMPLES_BYTES_MAX as u64, self.sample_bytes());
+        let expected = format_args!("samples of 1 to {most} bytes ({name})");
+        require(
+            (1..=most).contains(&sample_bytes),
+            "links.channels.shape",
+            expected,
+            sample_bytes,
+        )?;
+        let longest = match self.slice_ns_longest() / NS_PER_MS {
+            0 => "even slices of 1 ms have more".to_owned(),
+            ms => format!("slices of at most {ms} ms"),
+        };
+        let expected = format_args!("at most {most} bytes in a slice ({name}), so {longest}");
+        let slice_ms = slice_ns as f64 / NS_PER_MS as f64;
+        let got = format_args!("{} in {slice_ms} ms", self.slice_bytes_max(slice_ns));
+        require(self.fits(slice_ns), "links.channels.rate", expected, got)?;
         let finite = self.scale.is_none_or(|scale| scale.is_finite() && scale != 0.0)
             && self.offset.is_none_or(f64::is_finite);
         require(finite, "links.channels.scale", "finite numbers, scale not 0", name)
     }
 
-    /// The most bytes that it has in one slice.
-    pub(crate) fn slice_bytes_max(&self, slice_ns: u64) -> u64 {
-        // One more than in the first slice, for slices that begin elsewhere.
-        let samples = self.rate.first_sample_at(slice_ns);
-        let whole = self.rate.time_ns(samples) == slice_ns;
-        self.sample_bytes().saturating_mul(samples.saturating_add(u64::from(!whole)))
+    /// Whether each of its slices fits into a datagram.
+    fn fits(&self, slice_ns: u64) -> bool {
+        self.slice_bytes_max(slice_ns) <= SAMPLES_BYTES_MAX as u64
     }
+
+    /// The most bytes that it has in one slice. A slice has the samples of its length, or one less:
+    /// the first one has them all, since a sample is at its begin.
+    fn slice_bytes_max(&self, slice_ns: u64) -> u64 {
+        self.sample_bytes().saturating_mul(self.rate.first_sample_at(slice_ns))
+    }
+
+    /// The longest slice that fits; its samples must be of 1 byte at least.
+    fn slice_ns_longest(&self) -> u64 {
+        self.rate.time_ns(SAMPLES_BYTES_MAX as u64 / self.sample_bytes())
+    }
+}
+
+/// How long slices are where nobody says it: the longest part of a second in whole milliseconds, up to
+/// 250 ms, with which each channel's slice fits into a datagram and a frame of that duration is whole
+/// slices. Where there is none it is the shortest one, with which the checks say what does not fit.
+pub fn slice_ns_default(links: &[LinkConfig], duration_ns: u64) -> u64 {
+    let lengths = (SLICE_NS_MIN..=SLICE_NS_DEFAULT).rev().step_by(NS_PER_MS as usize);
+    let lengths = lengths.filter(|ns| NS_PER_S.is_multiple_of(*ns));
+    let mut lengths = lengths.filter(|ns| duration_ns.is_multiple_of(*ns));
+    let channels = || links.iter().flat_map(|link| &link.channels);
+    lengths.find(|&ns| channels().all(|channel| channel.fits(ns))).unwrap_or(SLICE_NS_MIN)
 }
 
 /// Checks the links against their bounds and each other.
@@ -171,7 +202,9 @@ pub(crate) fn lanes(links: &[LinkConfig], duration_ns: u64) -> (Vec<Lane>, Vec<u
 }
 
 /// Nanoseconds of the shortest slice that is recorded.
-pub(crate) const SLICE_NS_MIN: u64 = 1_000_000;
+pub(crate) const SLICE_NS_MIN: u64 = NS_PER_MS;
+const NS_PER_MS: u64 = 1_000_000;
+const NS_PER_S: u64 = 1_000_000_000;
 
 /// Channels that bring fewer bytes per frame share chunks with others.
 const OWN_CHUNK_BYTES_MIN: u64 = 128 << 10;
@@ -216,7 +249,54 @@ mod tests {
         assert_eq!(check(link(Vec::new())), refused("links.channels"));
         let twice = vec![channel("a", Dtype::F32, 1), channel("a", Dtype::F32, 1)];
         assert_eq!(check(link(twice)), refused("links.channels.name"));
+        let shaped = |shape: &[u64]| {
+            check(link(vec![ChannelConfig {
+                shape: shape.to_vec(),
+                ..channel("a", Dtype::F32, 1)
+            }]))
+        };
+        assert_eq!(shaped(&[2, 8_180]), Ok(()));
+        assert_eq!(shaped(&[2, 8_181]), refused("links.channels.shape"));
+        assert_eq!(shaped(&[2, 0]), refused("links.channels.shape"));
+        assert_eq!(shaped(&[1 << 40, 1 << 40]), refused("links.channels.shape"));
         let odd = LinkConfig { slice_ns: 3_000_000, ..link(vec![channel("a", Dtype::F32, 1)]) };
         assert_eq!(check(odd), refused("frame.duration"));
+    }
+
+    #[test]
+    fn slices_are_the_longest_round_ones_that_fit_every_channel() {
+        let default = |channels: Vec<ChannelConfig>, duration_ns| {
+            let links = [link(vec![channel("slow", Dtype::F64, 1)]), link(channels)];
+            let slice_ns = slice_ns_default(&links, duration_ns);
+            let fit = links[1].channels.iter().all(|channel| channel.check(slice_ns).is_ok());
+            (slice_ns / NS_PER_MS, fit)
+        };
+        let of = |dtype, hz| default(vec![channel("a", dtype, hz)], 64_000_000_000);
+        assert_eq!(of(Dtype::F32, 65_440), (250, true));
+        assert_eq!(of(Dtype::F32, 65_441), (200, true));
+        assert_eq!(of(Dtype::F32, 1_000_000), (10, true));
+        assert_eq!(of(Dtype::C128, 1_000_000), (4, true));
+        assert_eq!(of(Dtype::U8, 1_000_000), (50, true));
+        assert_eq!(of(Dtype::U8, 65_440_000), (1, true));
+        assert_eq!(of(Dtype::U8, 65_440_001), (1, false));
+        let vector = ChannelConfig { shape: vec![512], ..channel("a", Dtype::F64, 64) };
+        assert_eq!(default(vec![vector], 64_000_000_000), (200, true));
+        // Whole slices of a frame, where there are such.
+        assert_eq!(default(Vec::new(), 100_000_000), (100, true));
+        assert_eq!(default(Vec::new(), 1_000), (1, true));
+    }
+
+    #[test]
+    fn the_longest_slice_that_is_told_is_the_longest_that_fits() {
+        for (dtype, hz) in [(Dtype::F32, 1_000_000), (Dtype::C64, 65_441), (Dtype::I16, 16_384)] {
+            let channel = channel("a", dtype, hz);
+            let longest_ns = channel.slice_ns_longest();
+            assert!(channel.fits(longest_ns) && !channel.fits(longest_ns + NS_PER_MS));
+            let refused = channel.check(longest_ns + NS_PER_S).unwrap_err();
+            let told = format!("slices of at most {} ms", longest_ns / NS_PER_MS);
+            assert!(refused.expected.ends_with(&told), "{refused:?}");
+        }
+        let refused = channel("a", Dtype::C128, 10_000_000).check(SLICE_NS_MIN).unwrap_err();
+        assert!(refused.expected.ends_with("even slices of 1 ms have more"), "{refused:?}");
     }
 }

@@ -3,15 +3,18 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use catchment_disk::{FaultControl, FaultPlan};
-use catchment_emulator::{EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig, ligo_1000};
+use catchment_emulator::{
+    EmulatedChannel, EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig, ligo_1000,
+};
 use catchment_frame::{Dtype, FileReader, PayloadType};
 use catchment_model::{Entry, SampleRate};
-use catchment_recorder::{ChannelConfig, LinkConfig, Recorder};
-use catchment_storage::{Run, Select, StorageError, TrendKind, Verdict};
+use catchment_recorder::{ChannelConfig, LinkConfig, Recorder, slice_ns_default};
+use catchment_storage::{Run, Segment, Select, StorageError, TrendKind, Verdict};
 use catchment_wire::hadtu::ByteOrder;
 use support::links::{
     FIRST, SLICE_NS, Sender, assert_books, assert_samples, channels, config, link_ledger, read,
@@ -436,5 +439,126 @@ fn a_thousand_emulated_channels_are_proved_sample_by_sample() {
         let segments = run.channel(&channel.name).unwrap().read(&Select::All).unwrap();
         assert_eq!((segments.len(), segments[0].first_sample), (1, first), "{}", channel.name);
         assert!(emulator.content().verify(place as u32, first, &segments[0].bytes));
+    }
+}
+
+fn emulated(name: &str, dtype: Dtype, shape: &[u64], rate: (u64, u64)) -> EmulatedChannel {
+    let rate = SampleRate::new(rate.0, rate.1).unwrap();
+    EmulatedChannel { name: name.into(), dtype, shape: shape.to_vec(), rate, unit: "T".into() }
+}
+
+fn recorded_link(emulated: &[EmulatedChannel]) -> LinkConfig {
+    let channel = |one: &EmulatedChannel| ChannelConfig {
+        shape: one.shape.clone(),
+        unit: one.unit.clone(),
+        ..ChannelConfig::new(one.name.clone(), one.dtype, one.rate)
+    };
+    let channels = emulated.iter().map(channel).collect();
+    LinkConfig::new("lab", "127.0.0.1:0".parse().unwrap(), channels)
+}
+
+/// Emulates the channels of a link, records them, and asserts that every sample of these slices reads
+/// back, once, at its time and with the emulator's bytes: what was read, by channel.
+fn recorded(
+    channels: &[EmulatedChannel],
+    (slice_ns, slices): (u64, Range<u64>),
+    multiple: Option<f64>,
+) -> Vec<Vec<Segment>> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = support::config(folder.path(), 0);
+    config.links = vec![LinkConfig { slice_ns, ..recorded_link(channels) }];
+    config.frame.duration_ns = 16 * slice_ns;
+    let recorder = Recorder::start(config).unwrap();
+    let mut config = LinkEmulatorConfig {
+        links: EmulatedLink::dealt(channels.len(), recorder.addresses()),
+        channels: channels.to_vec(),
+        slice_ns,
+        multiple,
+        first_slice: Some(slices.start),
+        slices: Some(slices.end - slices.start),
+        ..LinkEmulatorConfig::default()
+    };
+    config.make_room();
+    let emulator = LinkEmulator::new(config).unwrap();
+    emulator.run(&AtomicBool::new(false), &EmulatorLive::default()).unwrap();
+    let summary = recorder.stop().unwrap();
+    assert_books(&summary, Verdict::Balanced);
+    let run = Run::open(&summary.folder).unwrap();
+    let read = |(place, emulated): (u32, &EmulatedChannel)| {
+        let EmulatedChannel { name, shape, rate, .. } = emulated;
+        let channel = run.channel(name).unwrap();
+        assert_eq!((channel.info().rate, &channel.info().shape), (*rate, shape));
+        assert_eq!((channel.info().dtype, &channel.info().unit), (emulated.dtype, &emulated.unit));
+        let segments = channel.read(&Select::All).unwrap();
+        let mut next = rate.first_sample_at(slices.start * slice_ns);
+        for segment in &segments {
+            assert_eq!((segment.first_sample, segment.start_ns), (next, rate.time_ns(next)));
+            assert_eq!(segment.bytes.len(), segment.samples as usize * emulated.sample_bytes());
+            assert!(emulator.content().verify(place, next, &segment.bytes), "{name}");
+            next += segment.samples;
+        }
+        assert_eq!(next, rate.first_sample_at(slices.end * slice_ns), "{name}");
+        segments
+    };
+    (0..).zip(channels).map(read).collect()
+}
+
+#[test]
+fn samples_with_a_shape_are_emulated_recorded_and_read_element_by_element() {
+    let channels = [
+        emulated("X:FIELD", Dtype::F32, &[3], (100, 1)),
+        emulated("X:QUADRANTS", Dtype::I16, &[2, 2], (1_000, 3)),
+        emulated("X:SIDEBANDS", Dtype::C64, &[2], (16, 1)),
+    ];
+    let read = recorded(&channels, (SLICE_NS, FIRST..FIRST + 20), None);
+    let field: Vec<[f32; 3]> = read[0]
+        .iter()
+        .flat_map(|segment| segment.bytes.as_chunks::<12>().0)
+        .map(|sample| [0, 4, 8].map(|at| f32::from_le_bytes(*sample[at..].first_chunk().unwrap())))
+        .collect();
+    assert_eq!(field.len(), 500);
+    // No two of the three follow each other.
+    for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+        let equal = field.iter().filter(|sample| sample[one] == sample[other]).count();
+        assert!(equal < 5, "elements {one} and {other} are equal {equal} times");
+    }
+}
+
+/// The number of a minute of 2026.
+const MINUTE: u64 = 29_833_334;
+const MINUTE_NS: u64 = 60_000_000_000;
+
+#[test]
+fn a_megahertz_and_one_sample_a_minute_are_recorded_in_the_same_slices() {
+    let channels = [
+        emulated("X:RADIO", Dtype::F32, &[], (1_000_000, 1)),
+        emulated("X:MINUTE", Dtype::I32, &[], (1, 60)),
+    ];
+    let default = slice_ns_default(&[recorded_link(&channels)], 64_000_000_000);
+    // The default, and the longest that fits.
+    for (slice_ns, slices) in [(default, 30), (16_000_000, 20)] {
+        let middle = MINUTE * MINUTE_NS / slice_ns;
+        let slices = middle - slices / 2..middle + slices / 2;
+        let read = recorded(&channels, (slice_ns, slices.clone()), Some(1.0));
+        let radio: u64 = read[0].iter().map(|segment| segment.samples).sum();
+        assert_eq!(radio, (slices.end - slices.start) * slice_ns / 1_000, "one a microsecond");
+        assert_eq!(read[0][0].first_sample, slices.start * slice_ns / 1_000);
+        let [minute] = &read[1][..] else { panic!("one sample, got {:?}", read[1]) };
+        let expected = (MINUTE, 1, MINUTE * MINUTE_NS);
+        assert_eq!((minute.first_sample, minute.samples, minute.start_ns), expected);
+    }
+}
+
+#[test]
+fn ten_minutes_of_one_sample_each_are_recorded_at_their_minutes() {
+    let channels = [
+        emulated("X:MINUTE", Dtype::F64, &[], (1, 60)),
+        emulated("X:WIND", Dtype::F32, &[3], (1, 60)),
+    ];
+    let slice_ns = 10_000_000_000;
+    let first = MINUTE * 6 - 2;
+    for segments in recorded(&channels, (slice_ns, first..first + 60), None) {
+        let samples: u64 = segments.iter().map(|segment| segment.samples).sum();
+        assert_eq!((segments[0].start_ns, samples), (MINUTE * MINUTE_NS, 10));
     }
 }

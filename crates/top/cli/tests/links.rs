@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use catchment_emulator::{ChannelContent, EmulatedChannel, ligo_1000};
-use catchment_model::Entry;
+use catchment_frame::Dtype;
+use catchment_model::{Entry, SampleRate};
 use catchment_net::{ReceiverConfig, UdpReceiver};
 use catchment_storage::{Run, Select, TrendKind};
 use catchment_wire::link::Packet;
@@ -247,6 +248,105 @@ fn what_was_on_disk_before_a_kill_is_read_back_with_its_gaps() {
     let verified = json(folder, &["inspect", path, "--verify", "--json"], 0);
     assert_eq!(verified["verified"]["problem_count"], 0);
     stdout(folder, &["audit", path], 3);
+}
+
+/// A laboratory's channels: of every kind of shape, and 1 MHz beside one sample a minute. How long slices
+/// are is not said.
+const LABORATORY: &str = r#"
+[memory]
+budget = "512 MiB"
+
+[frame]
+duration = "1 s"
+
+[[links]]
+name = "laboratory"
+address = "ADDRESS"
+
+[[links.channels]]
+name = "X:RADIO"
+dtype = "f32"
+rate = "1 MHz"
+
+[[links.channels]]
+name = "X:TEMPERATURE"
+dtype = "i32"
+rate = "1/60 Hz"
+unit = "K"
+scale = 0.01
+offset = 273.15
+
+[[links.channels]]
+name = "X:FIELD"
+dtype = "f32"
+shape = [3]
+rate = "100 Hz"
+unit = "T"
+scale = 1e-9
+
+[[links.channels]]
+name = "X:QUADRANTS"
+dtype = "i16"
+shape = [2, 2]
+rate = "1000/3 Hz"
+
+[[links.channels]]
+name = "X:SIDEBANDS"
+dtype = "c64"
+shape = [2]
+rate = "16 Hz"
+"#;
+
+/// Its channels as they are emulated, with their scale and offset.
+fn laboratory() -> [(EmulatedChannel, Option<f64>, Option<f64>); 5] {
+    let channel = |name: &str, dtype, shape: &[u64], (num, den), unit: &str| EmulatedChannel {
+        name: name.into(),
+        dtype,
+        shape: shape.to_vec(),
+        rate: SampleRate::new(num, den).unwrap(),
+        unit: unit.into(),
+    };
+    let temperature = channel("X:TEMPERATURE", Dtype::I32, &[], (1, 60), "K");
+    [
+        (channel("X:RADIO", Dtype::F32, &[], (1_000_000, 1), ""), None, None),
+        (temperature, Some(0.01), Some(273.15)),
+        (channel("X:FIELD", Dtype::F32, &[3], (100, 1), "T"), Some(1e-9), None),
+        (channel("X:QUADRANTS", Dtype::I16, &[2, 2], (1_000, 3), ""), None, None),
+        (channel("X:SIDEBANDS", Dtype::C64, &[2], (16, 1), ""), None, None),
+    ]
+}
+
+#[test]
+fn channels_of_every_shape_and_rate_come_through_with_slices_that_nobody_chose() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    std::fs::write(folder.join("laboratory.toml"), LABORATORY.replace("ADDRESS", &free)).unwrap();
+    let (child, lines) = started(folder, &["run", "laboratory.toml"], "Recording");
+    let emulate = ["emulate", "laboratory.toml", "--multiple", "1", "--seconds", "0.5", "--json"];
+    let sent = json(folder, &emulate, 0);
+    assert_eq!((&sent["slices"], &sent["slice_ns"]), (&50.into(), &10_000_000.into()));
+    end(child, lines, 0);
+
+    let run = Run::open(only_run(folder)).unwrap();
+    let first_ns = sent["first_slice"].as_u64().unwrap() * 10_000_000;
+    let laboratory = laboratory();
+    let content = ChannelContent::new(1, &laboratory.each_ref().map(|one| one.0.clone()));
+    for (place, (channel, scale, offset)) in (0..).zip(&laboratory) {
+        let recorded = run.channel(&channel.name).unwrap();
+        let info = recorded.info();
+        let found = (info.dtype, &info.shape, info.rate, &info.unit);
+        assert_eq!(found, (channel.dtype, &channel.shape, channel.rate, &channel.unit));
+        assert_eq!((info.scale, info.offset), (*scale, *offset));
+        let mut next = channel.rate.first_sample_at(first_ns);
+        for segment in recorded.read(&Select::All).unwrap() {
+            let expected = (next, channel.rate.time_ns(next));
+            assert_eq!((segment.first_sample, segment.start_ns), expected, "{}", channel.name);
+            assert!(content.verify(place, next, &segment.bytes), "{}", channel.name);
+            next += segment.samples;
+        }
+        assert_eq!(next, channel.rate.first_sample_at(first_ns + 500_000_000), "{}", channel.name);
+    }
 }
 
 /// The slices on disk that a plain line tells of.

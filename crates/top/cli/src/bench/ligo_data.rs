@@ -55,6 +55,7 @@ impl DataSet {
             (0..count).map(move |number| EmulatedChannel {
                 name: format!("X:{group}-{number:04}"),
                 dtype,
+                shape: Vec::new(),
                 rate: SampleRate::new(hz, 1).expect("a rate within bounds"),
                 unit: String::from(if dtype == Dtype::F32 { "strain" } else { "ct" }),
             })

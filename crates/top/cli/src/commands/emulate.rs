@@ -165,7 +165,7 @@ fn configure(arguments: &Arguments) -> anyhow::Result<What> {
         match (&high.emulator, high.link_emulator) {
             (None, Some(emulated)) => return Ok(What::Links(emulated)),
             (None, None) if !links.is_empty() => {
-                return Ok(What::Links(config::emulated_links(links).map_err(UsageError)?));
+                return Ok(What::Links(config::emulated_links(links)));
             }
             _ => {}
         }

@@ -133,6 +133,7 @@ fn generate(
     out: &Out,
 ) -> anyhow::Result<WriteReport> {
     let infos = channels.iter().map(|channel| ChannelInfo {
+        shape: channel.shape.clone(),
         unit: channel.unit.clone(),
         ..ChannelInfo::new(&channel.name, channel.dtype, channel.rate)
     });

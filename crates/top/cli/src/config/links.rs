@@ -3,7 +3,7 @@
 use catchment_emulator::{EmulatedChannel, EmulatedLink, LinkEmulatorConfig};
 use catchment_frame::{Dtype, FieldInfo, PayloadType, Schema, SourceInfo};
 use catchment_model::{SampleRate, SourceId, TimeScale};
-use catchment_recorder::{ChannelConfig, CodecRule, LinkConfig};
+use catchment_recorder::{ChannelConfig, CodecRule, LinkConfig, slice_ns_default};
 use serde::Deserialize;
 
 use super::locate::{ConfigFileError, Located};
@@ -96,14 +96,25 @@ pub(crate) struct CodecRuleLow {
 
 /// The links of a file, each channel checked where it is written.
 pub(crate) fn links(located: &Located<'_>, low: &Low) -> Result<Vec<LinkConfig>, ConfigFileError> {
-    low.links.iter().enumerate().map(|(index, link)| one_link(located, index, link)).collect()
+    let all = low.links.iter().enumerate();
+    let all: Result<Vec<_>, _> = all.map(|(index, link)| one_link(located, index, link)).collect();
+    let (mut links, origins): (Vec<LinkConfig>, Vec<_>) = all?.into_iter().unzip();
+    // All links have slices of the same length, so that one that is said is said for all.
+    let said = low.links.iter().find_map(|link| link.slice).map(|slice| slice.0);
+    let slice_ns = said.unwrap_or_else(|| slice_ns_default(&links, super::frame(low).duration_ns));
+    for ((link, low), origins) in links.iter_mut().zip(&low.links).zip(&origins) {
+        link.slice_ns = low.slice.map_or(slice_ns, |slice| slice.0);
+        check_channels(located, link, origins)?;
+    }
+    Ok(links)
 }
 
+/// A link whose slices have no length yet, and where each of its channels is written.
 fn one_link(
     located: &Located<'_>,
     index: usize,
     low: &LinkLow,
-) -> Result<LinkConfig, ConfigFileError> {
+) -> Result<(LinkConfig, Vec<String>), ConfigFileError> {
     let path = format!("links[{index}]");
     let mut channels = Vec::new();
     let mut origins = Vec::new();
@@ -133,13 +144,20 @@ fn one_link(
     let mut link = LinkConfig::new(low.name.clone(), low.address.0, channels);
     link.from = super::senders(located, &path, low.from.as_deref(), low.address.0)?;
     link.group = low.group.clone().unwrap_or_else(|| "links".into());
-    link.slice_ns = low.slice.map_or(link.slice_ns, |slice| slice.0);
     link.time_scale = low.time_scale.unwrap_or(link.time_scale);
-    for (channel, origin) in link.channels.iter().zip(&origins) {
+    Ok((link, origins))
+}
+
+fn check_channels(
+    located: &Located<'_>,
+    link: &LinkConfig,
+    origins: &[String],
+) -> Result<(), ConfigFileError> {
+    for (channel, origin) in link.channels.iter().zip(origins) {
         if let Err(error) = channel.check(link.slice_ns) {
             let key = error.key.rsplit('.').next().unwrap_or_default();
             // What a preset says has no place of its own.
-            let path = match low.preset.is_some() && origin.ends_with(".preset") {
+            let path = match origin.ends_with(".preset") {
                 true => origin.clone(),
                 false => format!("{origin}.{key}"),
             };
@@ -147,7 +165,7 @@ fn one_link(
             return Err(located.error(&path, message));
         }
     }
-    Ok(link)
+    Ok(())
 }
 
 /// A type of numbers, by its name.
@@ -197,25 +215,17 @@ pub(crate) fn payload(
 }
 
 /// An emulator of what these links receive.
-///
-/// # Errors
-/// A channel that cannot be emulated, in words.
-pub(crate) fn emulated(links: &[LinkConfig]) -> Result<LinkEmulatorConfig, String> {
+pub(crate) fn emulated(links: &[LinkConfig]) -> LinkEmulatorConfig {
     let mut config = LinkEmulatorConfig::default();
     for (number, link) in (0..).zip(links) {
         config.slice_ns = link.slice_ns;
         config.time_scale = link.time_scale;
         let first = config.channels.len() as u32;
         for channel in &link.channels {
-            if !channel.shape.is_empty() {
-                return Err(format!(
-                    "channel {}: emulated channels have single numbers for samples, got shape {:?}",
-                    channel.name, channel.shape
-                ));
-            }
             config.channels.push(EmulatedChannel {
                 name: channel.name.clone(),
                 dtype: channel.dtype,
+                shape: channel.shape.clone(),
                 rate: channel.rate,
                 unit: channel.unit.clone(),
             });
@@ -223,7 +233,8 @@ pub(crate) fn emulated(links: &[LinkConfig]) -> Result<LinkEmulatorConfig, Strin
         let channels = (first..config.channels.len() as u32).collect();
         config.links.push(EmulatedLink { number, target: link.address, channels });
     }
-    Ok(config)
+    config.make_room();
+    config
 }
 
 /// The rules for codecs: those of single channels and sources first.

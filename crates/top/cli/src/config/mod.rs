@@ -346,7 +346,7 @@ fn emulators(
     if !of_links {
         return Ok((emulator, None));
     }
-    let mut emulated = emulated_links(links).map_err(|error| located.error("emulator", error))?;
+    let mut emulated = emulated_links(links);
     set(&mut emulated.seed, low.seed);
     emulated.cpu = low.cpu;
     let faults = &low.faults;

@@ -226,6 +226,28 @@ fn a_link_has_the_channels_of_its_preset_and_its_own() {
 }
 
 #[test]
+fn slices_are_as_long_as_all_channels_allow_unless_somebody_says_it() {
+    let slices = |text: &str| {
+        let config = check(Path::new("run.toml"), text).unwrap().recorder;
+        config.links.iter().map(|link| link.slice_ns / 1_000).collect::<Vec<_>>()
+    };
+    let unsaid = LINK.replace("slice = \"125 ms\"\n", "");
+    assert_eq!(slices(&unsaid), [250_000]);
+    let fast = unsaid.replace("i32", "f32").replace("1/60 Hz", "1 MHz");
+    assert_eq!(slices(&fast), [10_000]);
+    let frames = "[frame]\nduration = \"1.6 ms\"\n[[links]]";
+    let frames = message(&fast.replace("[[links]]", frames));
+    assert!(frames.contains("frame.duration: expected a multiple of the links' slice, 1000000 ns"));
+    let other = LINK.replace("ligo\"", "other\"").replace("preset = \"ligo-1000\"", "");
+    let other = other.replace("X:TEMP", "Y:TEMP").replace(":20200", ":20201");
+    let silent = other.replace("slice = \"125 ms\"\n", "");
+    assert_eq!(slices(&format!("{fast}{silent}")), [10_000, 10_000]);
+    // What one link says is so for all of them.
+    assert_eq!(slices(&format!("{LINK}{silent}")), [125_000, 125_000]);
+    assert!(message(&format!("{fast}{other}")).contains("slices of at most 16 ms"));
+}
+
+#[test]
 fn a_link_that_cannot_work_is_told_where() {
     let change = |from: &str, to: &str| message(&LINK.replace(from, to));
     assert_eq!(
@@ -238,7 +260,12 @@ fn a_link_that_cannot_work_is_told_where() {
     );
     assert!(
         change("\"1/60 Hz\"", "\"1 MHz\"")
-            .starts_with("run.toml:11:8: links[0].channels[0].rate: expected at most 65440 bytes")
+            .ends_with("rate: expected at most 65440 bytes in a slice (X:TEMPERATURE), so slices of at most 16 ms, got 500000 in 125 ms")
+    );
+    assert!(
+        change("unit = \"K\"", "shape = [128, 128]").starts_with(
+            "run.toml:12:9: links[0].channels[0].shape: expected samples of 1 to 65440"
+        )
     );
     assert!(change("ligo-1000", "ligo").contains("expected a preset of channels (ligo-1000)"));
     assert!(change("\"gps\"", "\"unix\"").starts_with("run.toml:6:14:"));
@@ -340,7 +367,13 @@ fn links_are_emulated_where_their_preset_is_named() {
         "run.toml:1:1: emulator: expected preset = \"ligo-1000\", with which links are emulated, or \
          sources, got neither"
     );
-    let shaped = LINK.replace("unit = \"K\"", "shape = [2]");
-    let shaped = message(&format!("[emulator]\npreset = \"ligo-1000\"\n{shaped}"));
-    assert!(shaped.ends_with("single numbers for samples, got shape [2]"), "{shaped}");
+    let shaped = LINK.replace("unit = \"K\"", "shape = [2, 3]");
+    let shaped = format!("[emulator]\npreset = \"ligo-1000\"\n{shaped}");
+    let emulated = check(Path::new("run.toml"), &shaped).unwrap().link_emulator.unwrap();
+    assert_eq!(emulated.channels[1_000].shape, [2, 3]);
+    // The largest part that a datagram holds is sent in packets that have room for it.
+    let large = format!("[emulator]\npreset = \"ligo-1000\"\n{LINK}")
+        .replace("unit = \"K\"", "shape = [2, 8_180]");
+    let emulated = check(Path::new("run.toml"), &large).unwrap().link_emulator.unwrap();
+    assert!(catchment_emulator::LinkEmulator::new(emulated).is_ok());
 }
