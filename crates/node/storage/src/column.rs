@@ -1,6 +1,6 @@
 //! The columns of one frame, decoded: its events, and one source's fragments.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use catchment_model::EventFlags;
@@ -74,16 +74,20 @@ impl FrameEvents {
             let end = self.keys.partition_point(|&k| k <= last);
             return std::iter::once(start..end).filter(|rows| !rows.is_empty()).collect();
         }
-        let mut ranges: Vec<Range<usize>> = Vec::new();
-        for (row, key) in self.keys.iter().enumerate() {
-            if (first..=last).contains(key) {
-                match ranges.last_mut() {
-                    Some(range) if range.end == row => range.end = row + 1,
-                    _ => ranges.push(row..row + 1),
-                }
-            }
-        }
-        ranges
+        let rows = self.keys.iter().enumerate().filter(|(_, key)| (first..=last).contains(*key));
+        joined(rows.map(|(row, _)| row))
+    }
+
+    /// As [`FrameEvents::rows_between`], of the events whose first fragment arrived at such a time.
+    pub(crate) fn rows_at(
+        &self,
+        keys: &RangeInclusive<u64>,
+        time_ns: Option<&Range<u64>>,
+    ) -> Vec<Range<usize>> {
+        let rows = self.rows_between(*keys.start(), *keys.end());
+        let Some(time_ns) = time_ns else { return rows };
+        // Events are ordered by key: their times need not rise.
+        joined(rows.into_iter().flatten().filter(|&row| time_ns.contains(&self.times_ns[row])))
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -244,6 +248,18 @@ impl FragmentRows {
     }
 }
 
+/// Rising rows as ranges that do not touch.
+fn joined(rows: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for row in rows {
+        match ranges.last_mut() {
+            Some(range) if range.end == row => range.end = row + 1,
+            _ => ranges.push(row..row + 1),
+        }
+    }
+    ranges
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,6 +279,16 @@ mod tests {
         let mixed = events(&[5, 3, 9, 4]);
         assert_eq!((mixed.row_of(9), mixed.row_of(6)), (Some(2), None));
         assert_eq!(mixed.rows_between(3, 5), [0..2, 3..4]);
+    }
+
+    #[test]
+    fn times_choose_among_keys_whether_they_rise_or_not() {
+        let times = vec![30, 10, 40, 20, 20];
+        let events = FrameEvents::new(vec![1, 2, 3, 4, 5], times, vec![0; 5]);
+        assert_eq!(events.rows_at(&(0..=9), Some(&(10..30))), [1..2, 3..5]);
+        assert_eq!(events.rows_at(&(2..=4), Some(&(20..41))), [2..4]);
+        assert_eq!(events.rows_at(&(2..=4), None), [1..4]);
+        assert_eq!(events.rows_at(&(0..=9), Some(&(31..40))), []);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use catchment_model::{Entry, Ledger, SourceId};
 
 use crate::cache::{Cache, Cached};
 use crate::channels;
-use crate::column::{FragmentColumn, FragmentRows, FrameEvents, Validity};
+use crate::column::{FragmentColumn, FrameEvents, Validity};
 use crate::error::StorageError;
 use crate::growth;
 use crate::open::{self, FileProblem, RunFile};
@@ -307,32 +307,6 @@ impl Run {
         Ok(None)
     }
 
-    /// The fragments of a source with keys from `first` to `last`, both included, frame by frame.
-    /// A frame's column is read when the iterator comes to it.
-    pub fn fragments_between(
-        &self,
-        source: SourceId,
-        first: u64,
-        last: u64,
-    ) -> impl Iterator<Item = Result<FragmentRows, StorageError>> + '_ {
-        self.frames_between(first, last).flat_map(move |frame| {
-            let ranges = match self.events(frame) {
-                Ok(events) => events.rows_between(first, last),
-                Err(error) => return vec![Err(error)],
-            };
-            if ranges.is_empty() {
-                return Vec::new();
-            }
-            match self.fragments(frame, source) {
-                Ok(column) => {
-                    let rows = |rows| Ok(FragmentRows { frame, rows, column: Arc::clone(&column) });
-                    ranges.into_iter().map(rows).collect()
-                }
-                Err(error) => vec![Err(error)],
-            }
-        })
-    }
-
     /// The required sources whose fragments are missing in a row of a frame.
     ///
     /// # Errors
@@ -407,7 +381,11 @@ impl Run {
     }
 
     /// The frames whose key ranges meet that one.
-    fn frames_between(&self, first: u64, last: u64) -> impl Iterator<Item = usize> + use<'_> {
+    pub(crate) fn frames_between(
+        &self,
+        first: u64,
+        last: u64,
+    ) -> impl Iterator<Item = usize> + use<'_> {
         let info = |index: usize| &self.frames[index].summary.info;
         let candidates: Range<usize> = if self.ordered {
             let start = self.frames.partition_point(|f| f.summary.info.key_last < first);

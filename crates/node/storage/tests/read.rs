@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::ops::Range;
+
 use catchment_frame::Codec;
 use catchment_model::SourceId;
-use catchment_storage::{FileProblem, Run, StorageError};
+use catchment_storage::{FileProblem, Run, SelectEvents, StorageError};
 use common::{Recipe, fragment, key, time_ns};
 
 #[test]
@@ -43,6 +45,59 @@ fn a_range_of_keys_comes_frame_by_frame_without_the_others() {
     assert_eq!(bytes, (3..=12).flat_map(|event| fragment(1, event)).collect::<Vec<_>>());
     assert_eq!(run.fragments_between(SourceId(1), key(16), u64::MAX).count(), 0);
     assert_eq!(run.fragments_between(SourceId(1), key(4), key(3)).count(), 0);
+}
+
+#[test]
+fn events_are_selected_by_time_by_frame_and_by_key_at_once() {
+    // Frames of events 0..5, 5..12 and 12..16.
+    let made = Recipe::default().make();
+    let run = Run::open(made.path()).expect("opens");
+    let select = |events: Option<Range<u64>>, frames| SelectEvents {
+        time_ns: events.map(|events| time_ns(events.start)..time_ns(events.end)),
+        frames,
+        ..SelectEvents::default()
+    };
+    for (select, frames, events) in [
+        (SelectEvents::default(), vec![0, 1, 2], 0..16),
+        // The time behind is not in the range, the first one is.
+        (select(Some(3..5), 0..9), vec![0], 3..5),
+        (select(Some(4..6), 0..9), vec![0, 1], 4..6),
+        (select(Some(11..12), 0..9), vec![1], 11..12),
+        (select(None, 1..2), vec![1], 5..12),
+        (select(None, 2..9), vec![2], 12..16),
+        (select(Some(3..14), 1..2), vec![1], 5..12),
+        (select(Some(3..5), 1..3), vec![], 0..0),
+        (select(Some(16..99), 0..9), vec![], 0..0),
+        (select(Some(7..7), 0..9), vec![], 0..0),
+        (SelectEvents { keys: key(10)..=key(13), ..select(Some(0..13), 1..3) }, vec![1, 2], 10..13),
+    ] {
+        assert_eq!(run.frames_in(&select), frames, "{select:?}");
+        let parts: Result<Vec<_>, _> = run.fragments_in(SourceId(1), select.clone()).collect();
+        let keys: Vec<_> = parts.expect("reads").iter().flat_map(|p| p.keys().to_vec()).collect();
+        assert_eq!(keys, events.map(key).collect::<Vec<_>>(), "{select:?}");
+    }
+    let none = run.rows_in(3, &SelectEvents::default());
+    assert!(matches!(none, Err(StorageError::NoFrame { index: 3, count: 3 })));
+}
+
+#[test]
+fn frames_out_of_time_are_not_read() {
+    let made = Recipe { files: vec![vec![100, 100, 100]], ..Recipe::default() }.make();
+    let run = Run::open_with_cache(made.path(), 0).expect("opens");
+    let read = |time_ns: Range<u64>| {
+        let before = run.bytes_read();
+        let select = SelectEvents { time_ns: Some(time_ns), ..SelectEvents::default() };
+        let parts = run.fragments_in(SourceId(0), select).inspect(|part| assert!(part.is_ok()));
+        (parts.count(), run.bytes_read() - before)
+    };
+    let (_, of_all) = read(0..u64::MAX);
+    let (parts, of_one) = read(time_ns(110)..time_ns(120));
+    assert_eq!(parts, 1);
+    assert!((1..of_all / 2).contains(&of_one), "{of_one} of {of_all} bytes");
+    let (parts, of_two) = read(time_ns(90)..time_ns(110));
+    assert_eq!(parts, 2);
+    assert!((of_one + 1..of_all).contains(&of_two), "{of_two} of {of_all} bytes");
+    assert_eq!(read(0..time_ns(0)), (0, 0));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use catchment_frame::{ColumnInfo, ColumnKind, Dtype, FieldInfo, PayloadType};
 use catchment_model::SourceId;
-use catchment_storage::{FragmentRows, Run, StorageError};
+use catchment_storage::{FragmentRows, Run, SelectEvents, StorageError};
 use numpy::PyArray1;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
@@ -38,17 +38,17 @@ impl Fragments {
         Ok(Self { source, payload, memory, rows: part.rows })
     }
 
-    /// The rows with keys from `first` to `last`. Rows of one frame are a view of its column; rows
-    /// of several frames are joined.
-    pub(crate) fn between(
+    /// The rows of the selected events. Rows of one frame that follow each other are a view of its
+    /// column; others are joined.
+    pub(crate) fn of_events(
         py: Python<'_>,
         run: &Arc<Run>,
         source: SourceId,
-        (first, last): (u64, u64),
+        select: SelectEvents,
     ) -> PyResult<Self> {
         let (name, payload) = about(run, source);
         let kept =
-            py.detach(|| collect(run, source, first, last)).map_err(crate::errors::python_error)?;
+            py.detach(|| collect(run, source, select)).map_err(crate::errors::python_error)?;
         let (kept, rows) = match kept {
             Collected::One(part) => (Kept::Column(part.column), part.rows),
             Collected::Many(joined) => {
@@ -228,8 +228,8 @@ enum Collected {
     Many(Joined),
 }
 
-fn collect(run: &Run, source: SourceId, first: u64, last: u64) -> Result<Collected, StorageError> {
-    let mut parts = run.fragments_between(source, first, last);
+fn collect(run: &Run, source: SourceId, select: SelectEvents) -> Result<Collected, StorageError> {
+    let mut parts = run.fragments_in(source, select);
     let Some(part) = parts.next().transpose()? else {
         return Ok(Collected::Many(Joined { offsets: vec![0], ..Joined::default() }));
     };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use catchment_model::SourceId;
-use catchment_storage::{Run, StorageError, TrendKind};
+use catchment_storage::{Run, SelectEvents, StorageError, TrendKind};
 use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -518,18 +518,36 @@ impl Source {
 
     /// Its fragments of the events with keys from `first` to `last`, both included.
     ///
+    /// `time=(start, stop)` takes the events whose first fragment arrived in that range, start included
+    /// and stop not: nanoseconds since 1970 as int, numpy.datetime64, datetime or ISO text, all UTC;
+    /// None: without that bound. `frames=(start, stop)` takes those in these frames, as `Run.frames`
+    /// numbers them, stop not included. What is given together holds together. Frames that hold none
+    /// of these events are not read.
+    ///
     /// Views without a copy where the events are of one frame; otherwise they are joined by one
     /// copy. Without bounds: of all events of the run, which may be large; `Run.frames` gives them a
     /// frame at a time.
-    #[pyo3(signature = (first = None, last = None))]
+    #[pyo3(signature = (first = None, last = None, *, time = None, frames = None))]
     fn fragments(
         &self,
         py: Python<'_>,
         first: Option<u64>,
         last: Option<u64>,
+        time: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
+        frames: Option<(usize, usize)>,
     ) -> PyResult<Fragments> {
-        let bounds = (first.unwrap_or(0), last.unwrap_or(u64::MAX));
-        Fragments::between(py, &self.run, self.id, bounds)
+        let time_ns = time.map(|(start, stop)| -> PyResult<_> {
+            let module = py.import("catchment._channels")?;
+            let range = module.call_method1("time_range", (start, stop, "utc"))?;
+            let (first, last) = range.extract::<(u64, u64)>()?;
+            Ok(first..last)
+        });
+        let select = SelectEvents {
+            keys: first.unwrap_or(0)..=last.unwrap_or(u64::MAX),
+            time_ns: time_ns.transpose()?,
+            frames: frames.map_or(0..usize::MAX, |(start, stop)| start..stop),
+        };
+        Fragments::of_events(py, &self.run, self.id, select)
     }
 
     fn __repr__(&self) -> String {

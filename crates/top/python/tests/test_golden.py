@@ -1,6 +1,7 @@
 """The golden files of the format, read back."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,6 +95,47 @@ def test_ranges_have_keys_and_offsets_of_their_own(golden: Golden) -> None:
                 assert fragments.data[int(start) : int(end)].tobytes() == (data or b"")
         nothing = run["board-1"].fragments(10**15, None)
         assert (len(nothing), nothing.offsets.tolist(), nothing.data.size) == (0, [0], 0)
+
+
+def test_ranges_of_time_and_of_frames_choose_the_same_fragments(golden: Golden) -> None:
+    times = [time for frame in golden.frames for time in frame["times_ns"]]
+    frame_of = [n for n, frame in enumerate(golden.frames) for _ in frame["keys"]]
+    written = golden.fragments("board-1")
+    with catchment.open(golden.path) as run:
+        source = run["board-1"]
+
+        def chosen(*keys: int, **ranges: Any) -> list[tuple[int, bytes | None]]:  # noqa: ANN401
+            found = source.fragments(*keys, **ranges)
+            data = [None if one is None else one.tobytes() for one in found]
+            return list(zip(found.keys.tolist(), data, strict=True))
+
+        start, stop = sorted(times)[2], sorted(times)[-2]
+        in_time = [start <= time < stop for time in times]
+        in_frame = [number >= 1 for number in frame_of]
+        of_time = [one for one, there in zip(written, in_time, strict=True) if there]
+        assert 0 < len(of_time) < len(written)
+        for first, last in (
+            (start, stop),
+            (np.datetime64(start, "ns"), np.datetime64(stop, "ns")),
+            (str(np.datetime64(start, "ns")), stop),
+        ):
+            assert chosen(time=(first, last)) == of_time
+        upper = [one for one, time in zip(written, times, strict=True) if time >= start]
+        assert chosen(time=(start, None)) == upper
+        assert chosen(frames=(1, 99)) == [
+            one for one, there in zip(written, in_frame, strict=True) if there
+        ]
+        together = zip(written, in_time, in_frame, strict=True)
+        both = [one for one, time, frame in together if time and frame]
+        assert chosen(time=(start, stop), frames=(1, 99)) == both
+        key = both[1][0]
+        assert chosen(key, time=(start, stop), frames=(1, 99)) == [
+            one for one in both if one[0] >= key
+        ]
+        for nothing in ({"time": (0, 5)}, {"time": (stop, start)}, {"frames": (99, 100)}):
+            assert chosen(**nothing) == []
+        with pytest.raises(ValueError, match="yesterday"):
+            chosen(time=("yesterday", None))
 
 
 def test_the_ledger_is_what_was_written(golden: Golden) -> None:

@@ -136,6 +136,28 @@ def test_typed_payload_becomes_arrays_of_its_type(path: Path) -> None:
         assert count == 36
 
 
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("typed-*.catch")), ids=lambda path: path.stem)
+def test_records_of_one_count_become_an_array_and_others_an_error(path: Path) -> None:
+    raw = fragments_written(TYPED["frames"][0], 1)
+    with catchment.open(path) as run:
+        keys = run.frames()[0].keys.tolist()
+        source = run.sources[list(run.sources)[1]]
+        for key, one in zip(keys, raw, strict=True):
+            assert one is not None
+            array = source.fragments(key, key).array
+            assert array.dtype == RECORD
+            assert array.shape == (1, len(one) // 16)
+            expected = np.frombuffer(one, RECORD)
+            for name in ("time", "channel", "amplitude"):
+                np.testing.assert_array_equal(array[name][0], expected[name])
+        # A shorter one behind it is named, with both lengths.
+        row = next(i for i in range(23) if len(raw[i] or b"") > len(raw[i + 1] or b""))
+        short, whole = len(raw[row + 1] or b""), len(raw[row] or b"")
+        message = f"event {keys[row + 1]}: a fragment of {short} bytes, expected {whole}"
+        with pytest.raises(ValueError, match=message):
+            _ = source.fragments(keys[row], keys[row + 1]).array
+
+
 def test_a_killed_file_is_read_up_to_its_last_whole_frame() -> None:
     about = json.loads((FOLDER / "unfinished.json").read_text())
     with catchment.open(FOLDER / "unfinished.catch") as run:
@@ -145,3 +167,60 @@ def test_a_killed_file_is_read_up_to_its_last_whole_frame() -> None:
             found = [(s.first_sample, s.data.tobytes()) for s in channel.segments(raw=True)]
             assert found == written(about, expected)
             assert channel.time_scale == "utc"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("typed-*.catch")), ids=lambda path: path.stem)
+def test_typed_events_become_an_arrow_table(path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    written_of = [
+        [one for frame in TYPED["frames"] for one in fragments_written(frame, source)]
+        for source in range(3)
+    ]
+    with catchment.open(path) as run:
+        names = list(run.sources)
+        table = run.to_arrow()
+        assert table.column_names == ["event", "time", "flags", *names]
+        events = run.events
+        assert table["event"].to_pylist() == events.keys.tolist()
+        assert table["time"].cast("int64").to_pylist() == events.times.tolist()
+        assert table["flags"].to_pylist() == events.flags.tolist()
+
+        # One array was cut short: all are the bytes that came.
+        assert table[names[0]].to_pylist() == written_of[0]
+        records = [
+            None if one is None else [(t, c, a.tolist()) for t, c, a in np.frombuffer(one, RECORD)]
+            for one in written_of[1]
+        ]
+        found = [
+            None if one is None else [(r["time"], r["channel"], r["amplitude"]) for r in one]
+            for one in table[names[1]].to_pylist()
+        ]
+        assert found == records
+        assert {len(one) for one in found if one is not None} == {0, 1, 2, 3}
+        assert table[names[2]].to_pylist() == written_of[2]
+
+        # Without the frame that has the short one they are arrays, without the bytes before them.
+        stop = int(run.frames()[1].times[0])
+        part = run.to_arrow(names[0], None, stop)
+        whole = run.frames()[0][names[0]].array
+        assert part["event"].to_pylist() == run.frames()[0].keys.tolist()
+        assert part[names[0]].to_pylist() == whole.tolist()
+        some = run.to_arrow(names, stop - 1, stop + 3001)
+        second = slice(len(whole), len(whole) + 4)
+        assert some["event"].to_pylist() == events.keys[second].tolist()
+        assert some[names[1]].to_pylist() == table[names[1]].to_pylist()[second]
+        assert some[names[0]].null_count == sum(one is None for one in written_of[0][second])
+        nothing = run.to_arrow(start=stop + 10**9)
+        assert nothing.num_rows == 0
+        assert nothing.column_names == table.column_names
+        assert nothing.schema.field(names[1]).type == table.schema.field(names[1]).type
+
+
+RECORD = np.dtype(
+    {
+        "names": ["time", "channel", "amplitude"],
+        "formats": ["<u8", "<u2", ("<i2", (2,))],
+        "offsets": [0, 8, 12],
+        "itemsize": 16,
+    }
+)

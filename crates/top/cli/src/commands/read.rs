@@ -1,11 +1,11 @@
 //! `catchment read`: events, fragments and channels out of a run.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use catchment_model::SourceId;
-use catchment_storage::{Follow, Followed, Run, Select, glob};
+use catchment_storage::{Follow, Followed, Run, Select, SelectEvents, glob};
 
 use crate::config::near_matches;
 use crate::export::Sink;
@@ -33,11 +33,17 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "CHANNEL", conflicts_with = "source")]
     channel: Vec<String>,
     /// Only events whose number is at least FIRST and below END: 100..200, 100.. or ..200
-    #[arg(long, value_name = "FIRST..END", value_parser = range, default_value = "..")]
-    events: Range<u64>,
-    /// Only samples from START on and before END: nanoseconds of the channel's time scale
-    #[arg(long, value_name = "START..END", value_parser = range, default_value = "..")]
-    time: Range<u64>,
+    #[arg(long, value_name = "FIRST..END", value_parser = range, conflicts_with = "channel")]
+    events: Option<Range<u64>>,
+    /// Only samples from START on and before END: nanoseconds of the channel's time scale. Of events:
+    /// those whose first fragment arrived then, in nanoseconds since 1970, UTC
+    #[arg(long, value_name = "START..END", value_parser = range)]
+    time: Option<Range<u64>>,
+    /// Only frames from FIRST on and before END, as `inspect --frames` numbers those of events and those
+    /// of channels
+    // Their numbers move when a file in the middle of a run grows.
+    #[arg(long, value_name = "FIRST..END", value_parser = range, conflicts_with = "follow")]
+    frames: Option<Range<u64>>,
     /// How it is written
     #[arg(long, value_enum, default_value = "csv")]
     format: Format,
@@ -106,34 +112,33 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
 
 fn read_events(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result<Vec<PathBuf>> {
     let source = arguments.source.as_deref().map(|name| source(&run, name)).transpose()?;
-    let bar = progress(out, "reading", run.frames().len() as u64);
-    let keys = arguments.events.clone();
+    let select = events_of(arguments);
+    let wanted = run.frames_in(&select);
+    let bar = progress(out, "reading", wanted.len() as u64);
     let output = arguments.output.as_deref();
     let path = || output.expect("a format that needs a file has one");
     let mut frames: Box<dyn Frames + '_> = match (source, arguments.format) {
-        (None, Format::Csv | Format::Raw) => {
-            Box::new(EventLines::new(keys, Sink::open(output, out)?)?)
-        }
-        (None, Format::Npy) => Box::new(EventRecords::create(keys, path())?),
-        (Some(id), Format::Npy) => Box::new(FragmentArrays::create(id, keys, path())?),
+        (None, Format::Csv | Format::Raw) => Box::new(EventLines::new(Sink::open(output, out)?)?),
+        (None, Format::Npy) => Box::new(EventRecords::create(path())?),
+        (Some(id), Format::Npy) => Box::new(FragmentArrays::create(id, path())?),
         (Some(id), format @ (Format::Csv | Format::Raw)) => {
             let lines = format == Format::Csv;
-            Box::new(FragmentBytes::new(id, keys, lines, Sink::open(output, out)?)?)
+            Box::new(FragmentBytes::new(id, lines, Sink::open(output, out)?)?)
         }
         (source, format) => {
             let named = source.map(|id| (id, run.sources()[id.index()].name.as_str()));
-            Box::new(EventTable::create(keys, named, path(), kind(format))?)
+            Box::new(EventTable::create(named, path(), kind(format))?)
         }
     };
     if arguments.follow {
         follow(run, |run, followed| {
             let Followed::Events(frame) = followed else { return Ok(()) };
-            frames.frame(run, frame)?;
+            write_rows(run, frame, &select, frames.as_mut())?;
             frames.flush()
         })?;
     } else {
-        for frame in 0..run.frames().len() {
-            frames.frame(&run, frame)?;
+        for frame in wanted {
+            write_rows(&run, frame, &select, frames.as_mut())?;
             bar.inc(1);
         }
     }
@@ -141,14 +146,54 @@ fn read_events(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result
     frames.finish()
 }
 
+/// Writes what is selected of a frame. Fragments of one that has no such event are not read.
+fn write_rows(
+    run: &Run,
+    frame: usize,
+    select: &SelectEvents,
+    frames: &mut dyn Frames,
+) -> anyhow::Result<()> {
+    let rows = run.rows_in(frame, select)?;
+    if rows.is_empty() { Ok(()) } else { frames.rows(run, frame, &rows) }
+}
+
+/// The events that are asked for.
+fn events_of(arguments: &Arguments) -> SelectEvents {
+    let all = SelectEvents::default();
+    SelectEvents {
+        keys: arguments.events.as_ref().map_or(all.keys, |keys| match keys.end.checked_sub(1) {
+            Some(last) => keys.start..=last,
+            None => RangeInclusive::new(1, 0),
+        }),
+        time_ns: arguments.time.clone(),
+        frames: arguments.frames.as_ref().map_or(all.frames, places_of),
+    }
+}
+
+/// The samples that are asked for, in so many steps.
+fn samples_of(arguments: &Arguments, run: &Run, channels: &Channels) -> Vec<Select> {
+    match (&arguments.time, &arguments.frames) {
+        (None, None) => vec![Select::All],
+        (Some(time), None) => vec![Select::TimeNs(time.clone())],
+        (None, Some(frames)) => vec![Select::Frames(places_of(frames))],
+        (Some(time), Some(frames)) => {
+            let (frames, samples) = (places_of(frames), channels.samples_at(time));
+            let there = frames.start..frames.end.min(run.channel_frames().len());
+            there.map(|frame| Select::FrameSamples(frame, samples.clone())).collect()
+        }
+    }
+}
+
+fn places_of(frames: &Range<u64>) -> Range<usize> {
+    frames.start as usize..frames.end as usize
+}
+
 fn read_channels(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result<Vec<PathBuf>> {
     let channels = Channels::of(&run, places(&run, &arguments.channel)?)?;
     let output = arguments.output.as_deref();
     let path = || output.expect("a format that needs a file has one");
-    let select = Select::TimeNs(arguments.time.clone());
-    if !arguments.follow {
-        channels.check(&run, &select)?;
-    }
+    let selects = if arguments.follow { vec![] } else { samples_of(arguments, &run, &channels) };
+    selects.iter().try_for_each(|select| channels.check(&run, select))?;
     let mut rows: Box<dyn Rows + '_> = match arguments.format {
         Format::Csv => Box::new(channels.csv(Sink::open(output, out)?)?),
         Format::Raw => Box::new(channels.raw(Sink::open(output, out)?)?),
@@ -156,15 +201,18 @@ fn read_channels(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Resu
         format => Box::new(channels.arrow(path(), kind(format))?),
     };
     if arguments.follow {
+        let samples = arguments.time.as_ref().map_or(0..u64::MAX, |time| channels.samples_at(time));
         follow(run, |run, followed| {
             let Followed::Channels(frame) = followed else { return Ok(()) };
-            let select = Select::FrameSamples(frame, channels.samples_at(&arguments.time));
+            let select = Select::FrameSamples(frame, samples.clone());
             channels.check(run, &select)?;
             channels.read(run, &select, rows.as_mut())?;
             rows.flush()
         })?;
     } else {
-        channels.read(&run, &select, rows.as_mut())?;
+        for select in &selects {
+            channels.read(&run, select, rows.as_mut())?;
+        }
     }
     rows.finish()
 }

@@ -9,16 +9,16 @@ use arrow_array::builder::LargeBinaryBuilder;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use catchment_model::{EventFlags, SourceId};
-use catchment_storage::{FrameEvents, Run};
+use catchment_storage::Run;
 
 use super::arrow::{self, ArrowFile, Kind};
 use super::{Sink, with_suffix};
 use crate::npy::Npy;
 
-/// What takes frames of events.
+/// What takes events, a frame's at a time.
 pub(crate) trait Frames {
-    /// Writes what is wanted of a frame.
-    fn frame(&mut self, run: &Run, frame: usize) -> anyhow::Result<()>;
+    /// Writes some rows of a frame.
+    fn rows(&mut self, run: &Run, frame: usize, rows: &[Range<usize>]) -> anyhow::Result<()>;
 
     /// Hands over what came so far.
     fn flush(&mut self) -> anyhow::Result<()> {
@@ -32,31 +32,27 @@ pub(crate) trait Frames {
     }
 }
 
-/// The rows of a frame that the range asks for.
-fn rows(events: &FrameEvents, keys: &Range<u64>) -> impl Iterator<Item = usize> + use<> {
-    let ranges =
-        if keys.is_empty() { Vec::new() } else { events.rows_between(keys.start, keys.end - 1) };
-    ranges.into_iter().flatten()
+fn each(rows: &[Range<usize>]) -> impl Iterator<Item = usize> {
+    rows.iter().cloned().flatten()
 }
 
 /// A line per event.
 pub(crate) struct EventLines<'a> {
-    keys: Range<u64>,
     sink: Sink<'a>,
 }
 
 impl<'a> EventLines<'a> {
-    pub(crate) fn new(keys: Range<u64>, mut sink: Sink<'a>) -> anyhow::Result<Self> {
+    pub(crate) fn new(mut sink: Sink<'a>) -> anyhow::Result<Self> {
         sink.bytes(b"event,time_ns,flags\n")?;
-        Ok(Self { keys, sink })
+        Ok(Self { sink })
     }
 }
 
 impl Frames for EventLines<'_> {
-    fn frame(&mut self, run: &Run, frame: usize) -> anyhow::Result<()> {
+    fn rows(&mut self, run: &Run, frame: usize, rows: &[Range<usize>]) -> anyhow::Result<()> {
         let events = run.events(frame)?;
         let mut text = String::new();
-        for row in rows(&events, &self.keys) {
+        for row in each(rows) {
             let (key, time) = (events.keys()[row], events.times_ns()[row]);
             writeln!(text, "{key},{time},{}", EventFlags(events.flags()[row]))?;
         }
@@ -70,22 +66,21 @@ impl Frames for EventLines<'_> {
 
 /// One array of records.
 pub(crate) struct EventRecords {
-    keys: Range<u64>,
     npy: Npy,
 }
 
 impl EventRecords {
-    pub(crate) fn create(keys: Range<u64>, path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let npy =
             Npy::create(path, "[('event', '<u8'), ('time_ns', '<u8'), ('flags', '<u4')]", 20)?;
-        Ok(Self { keys, npy })
+        Ok(Self { npy })
     }
 }
 
 impl Frames for EventRecords {
-    fn frame(&mut self, run: &Run, frame: usize) -> anyhow::Result<()> {
+    fn rows(&mut self, run: &Run, frame: usize, rows: &[Range<usize>]) -> anyhow::Result<()> {
         let events = run.events(frame)?;
-        for row in rows(&events, &self.keys) {
+        for row in each(rows) {
             self.npy.bytes(&events.keys()[row].to_le_bytes())?;
             self.npy.bytes(&events.times_ns()[row].to_le_bytes())?;
             self.npy.bytes(&events.flags()[row].to_le_bytes())?;
@@ -101,30 +96,24 @@ impl Frames for EventRecords {
 /// Fragments as lines of hexadecimal, or as they are.
 pub(crate) struct FragmentBytes<'a> {
     source: SourceId,
-    keys: Range<u64>,
     lines: bool,
     sink: Sink<'a>,
 }
 
 impl<'a> FragmentBytes<'a> {
-    pub(crate) fn new(
-        source: SourceId,
-        keys: Range<u64>,
-        lines: bool,
-        mut sink: Sink<'a>,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn new(source: SourceId, lines: bool, mut sink: Sink<'a>) -> anyhow::Result<Self> {
         if lines {
             sink.bytes(b"event,bytes,fragment\n")?;
         }
-        Ok(Self { source, keys, lines, sink })
+        Ok(Self { source, lines, sink })
     }
 }
 
 impl Frames for FragmentBytes<'_> {
-    fn frame(&mut self, run: &Run, frame: usize) -> anyhow::Result<()> {
+    fn rows(&mut self, run: &Run, frame: usize, rows: &[Range<usize>]) -> anyhow::Result<()> {
         let column = run.fragments(frame, self.source)?;
         let mut text = String::new();
-        for row in rows(column.events(), &self.keys) {
+        for row in each(rows) {
             let Some(fragment) = column.fragment(row) else { continue };
             if !self.lines {
                 self.sink.bytes(fragment)?;
@@ -147,7 +136,6 @@ impl Frames for FragmentBytes<'_> {
 /// Three arrays: fragment *i* is `payload[offsets[i]:offsets[i + 1]]` and belongs to `keys[i]`.
 pub(crate) struct FragmentArrays {
     source: SourceId,
-    wanted: Range<u64>,
     keys: Npy,
     offsets: Npy,
     payload: Npy,
@@ -155,24 +143,20 @@ pub(crate) struct FragmentArrays {
 }
 
 impl FragmentArrays {
-    pub(crate) fn create(
-        source: SourceId,
-        wanted: Range<u64>,
-        base: &Path,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn create(source: SourceId, base: &Path) -> anyhow::Result<Self> {
         let named = |suffix| with_suffix(base, suffix);
         let mut offsets = Npy::create(&named(".offsets.npy"), "'<u8'", 8)?;
         offsets.numbers(&[0])?;
         let keys = Npy::create(&named(".keys.npy"), "'<u8'", 8)?;
         let payload = Npy::create(&named(".payload.npy"), "'|u1'", 1)?;
-        Ok(Self { source, wanted, keys, offsets, payload, end: 0 })
+        Ok(Self { source, keys, offsets, payload, end: 0 })
     }
 }
 
 impl Frames for FragmentArrays {
-    fn frame(&mut self, run: &Run, frame: usize) -> anyhow::Result<()> {
+    fn rows(&mut self, run: &Run, frame: usize, rows: &[Range<usize>]) -> anyhow::Result<()> {
         let column = run.fragments(frame, self.source)?;
-        for row in rows(column.events(), &self.wanted) {
+        for row in each(rows) {
             let Some(fragment) = column.fragment(row) else { continue };
             self.end += fragment.len() as u64;
             self.keys.numbers(&[column.events().keys()[row]])?;
@@ -190,7 +174,6 @@ impl Frames for FragmentArrays {
 /// A table: event, time, flags, and the fragments of a source where one is asked for (null where an
 /// event has none).
 pub(crate) struct EventTable {
-    keys: Range<u64>,
     source: Option<SourceId>,
     schema: SchemaRef,
     file: ArrowFile,
@@ -198,7 +181,6 @@ pub(crate) struct EventTable {
 
 impl EventTable {
     pub(crate) fn create(
-        keys: Range<u64>,
         source: Option<(SourceId, &str)>,
         path: &Path,
         kind: Kind,
@@ -211,14 +193,14 @@ impl EventTable {
         fields.extend(source.map(|(_, name)| Field::new(name, DataType::LargeBinary, true)));
         let schema = Arc::new(Schema::new(fields));
         let file = ArrowFile::create(path, kind, Arc::clone(&schema))?;
-        Ok(Self { keys, source: source.map(|(id, _)| id), schema, file })
+        Ok(Self { source: source.map(|(id, _)| id), schema, file })
     }
 }
 
 impl Frames for EventTable {
-    fn frame(&mut self, run: &Run, frame: usize) -> anyhow::Result<()> {
+    fn rows(&mut self, run: &Run, frame: usize, rows: &[Range<usize>]) -> anyhow::Result<()> {
         let events = run.events(frame)?;
-        let rows: Vec<usize> = rows(&events, &self.keys).collect();
+        let rows: Vec<usize> = each(rows).collect();
         let keys = rows.iter().map(|&row| events.keys()[row]);
         let flags = rows.iter().map(|&row| events.flags()[row]);
         let mut columns: Vec<ArrayRef> = vec![

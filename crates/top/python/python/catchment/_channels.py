@@ -287,13 +287,6 @@ class Channel:
     def _dates(self, times: NDArray[np.int64]) -> NDArray[np.datetime64]:
         return dates(times, self.time_scale)
 
-    def _nanoseconds(self, time: Time) -> int:
-        if isinstance(time, (int, np.integer)):
-            return int(time)
-        date = np.datetime64(time, "ns") if isinstance(time, str) else np.datetime64(time)
-        since_1970 = int(date.astype("datetime64[ns]").astype(np.int64))
-        return since_1970 - (GPS_EPOCH_NS if self.time_scale == "gps" else 0)
-
     def _range(
         self,
         start: Time | None,
@@ -310,9 +303,7 @@ class Channel:
             return ("frames", *frames)
         if not in_time:
             return ("all", 0, 0)
-        first = 0 if start is None else max(self._nanoseconds(start), 0)
-        last = 2**64 - 1 if stop is None else max(self._nanoseconds(stop), 0)
-        return ("time", first, last)
+        return ("time", *time_range(start, stop, self.time_scale))
 
     def _segments(self, read: list[tuple[int, int, NDArray[Any]]], *, raw: bool) -> list[Segment]:
         return [
@@ -373,6 +364,21 @@ class Channel:
         return table
 
 
+def time_range(start: Time | None, stop: Time | None, time_scale: str) -> tuple[int, int]:
+    """Nanoseconds of a time scale where a range begins, and behind its end."""
+    first = 0 if start is None else max(_nanoseconds(start, time_scale), 0)
+    last = 2**64 - 1 if stop is None else max(_nanoseconds(stop, time_scale), 0)
+    return first, last
+
+
+def _nanoseconds(time: Time, time_scale: str) -> int:
+    if isinstance(time, (int, np.integer)):
+        return int(time)
+    date = np.datetime64(time, "ns") if isinstance(time, str) else np.datetime64(time)
+    since_1970 = int(date.astype("datetime64[ns]").astype(np.int64))
+    return since_1970 - (GPS_EPOCH_NS if time_scale == "gps" else 0)
+
+
 def dates(times: NDArray[np.int64], time_scale: str) -> NDArray[np.datetime64]:
     """Nanoseconds of a time scale as dates of that scale."""
     since_1970 = times + GPS_EPOCH_NS if time_scale == "gps" else times
@@ -380,11 +386,20 @@ def dates(times: NDArray[np.int64], time_scale: str) -> NDArray[np.datetime64]:
 
 
 def arrow_column(pyarrow: Any, values: NDArray[Any]) -> Any:  # noqa: ANN401
-    """One Arrow column: inner axes become lists of fixed size, complex numbers pairs."""
+    """One Arrow column: inner axes become lists of fixed size, complex numbers pairs.
+
+    Records become structs of their fields.
+    """
     if values.dtype.kind == "c":
         part = np.dtype(f"f{values.dtype.itemsize // 2}")
         values = np.ascontiguousarray(values).view(part).reshape(*values.shape, 2)
-    column = pyarrow.array(np.ascontiguousarray(values).reshape(-1))
+    names = values.dtype.names
+    if names is None:
+        column = pyarrow.array(np.ascontiguousarray(values).reshape(-1))
+    else:
+        records = values.reshape(-1)
+        fields = [arrow_column(pyarrow, records[name]) for name in names]
+        column = pyarrow.StructArray.from_arrays(fields, names=list(names))
     for length in reversed(values.shape[1:]):
         column = pyarrow.FixedSizeListArray.from_arrays(column, length)
     return column

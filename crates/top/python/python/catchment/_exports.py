@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from catchment._channels import arrow_column, dates
+from catchment._channels import arrow_column, dates, time_range
 from catchment._optional import optional
+from catchment._typed import fits, lists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -131,11 +132,16 @@ def to_arrow(
     """Channels that have the same times as a pyarrow.Table, or the run's events.
 
     Events become a row each: event, time, flags, and a column per source with its fragment (null
-    where it is missing). `names` chooses channels or sources.
+    where it is missing). `names` chooses channels or sources, `start` and `stop` a range of time;
+    events are in it by the arrival of their first fragment, UTC.
+
+    A source that says what its payload is becomes a column of that type: lists of fixed size where
+    it has a shape, lists where fragments differ in length, structs for records. If one of its
+    fragments does not fit (one was cut short), the whole column is the bytes as they came.
     """
     pyarrow = optional("pyarrow")
     if not run.channels:
-        return _events(pyarrow, run, names)
+        return _events(pyarrow, run, names, time_range(start, stop, "utc"))
     channels = chosen(run, names)
     columns: list[Any] = []
     fields: list[Any] = []
@@ -158,40 +164,70 @@ def to_arrow(
     return joined
 
 
-def _events(pyarrow: Any, run: _native.Run, names: str | Iterable[str] | None) -> pa.Table:  # noqa: ANN401
+def _events(
+    pyarrow: Any,  # noqa: ANN401
+    run: _native.Run,
+    names: str | Iterable[str] | None,
+    time: tuple[int, int],
+) -> pa.Table:
     if names is None:
         wanted = list(run.sources)
     else:
         wanted = [names] if isinstance(names, str) else list(names)
-    batches = []
-    for frame in run.frames():
-        columns = {
-            "event": pyarrow.array(frame.keys),
-            "time": pyarrow.array(frame.times.astype("datetime64[ns]")),
-            "flags": pyarrow.array(frame.flags),
-        }
-        for name in wanted:
-            columns[name] = _fragments(pyarrow, frame[name])
-        batches.append(pyarrow.record_batch(columns))
-    table: pa.Table = pyarrow.Table.from_batches(batches)
+    found = [(frame, (frame.times >= time[0]) & (frame.times < time[1])) for frame in run.frames()]
+    frames = [(frame, rows) for frame, rows in found if rows.any()]
+
+    def column(kind: Any, parts: Iterable[Any]) -> Any:  # noqa: ANN401
+        chosen = zip(parts, frames, strict=True)
+        chunks = [part if rows.all() else part.filter(rows) for part, (_, rows) in chosen]
+        return pyarrow.chunked_array(chunks, type=kind)
+
+    dates = (pyarrow.array(frame.times.astype("datetime64[ns]")) for frame, _ in frames)
+    columns = [
+        column(pyarrow.uint64(), (pyarrow.array(frame.keys) for frame, _ in frames)),
+        column(pyarrow.timestamp("ns"), dates),
+        column(pyarrow.uint32(), (pyarrow.array(frame.flags) for frame, _ in frames)),
+    ]
+    for name in wanted:
+        # One without events, too, tells the type where there is no frame.
+        none = run.sources[name].fragments(1, 0)
+        parts = [none, *(frame[name] for frame, _ in frames)]
+        first, *rest = _fragments(pyarrow, parts)
+        columns.append(column(first.type, rest))
+    table: pa.Table = pyarrow.table(columns, names=["event", "time", "flags", *wanted])
     return table
 
 
-def _fragments(pyarrow: Any, fragments: _native.Fragments) -> Any:  # noqa: ANN401
-    """Fragments as an Arrow column: typed where the source is, bytes otherwise."""
+def _fragments(pyarrow: Any, parts: list[_native.Fragments]) -> list[Any]:  # noqa: ANN401
+    """Make Arrow arrays of one type: the source's own where all parts fit it, bytes otherwise."""
+    convert = _binary
+    payload = parts[0].payload
+    if payload is not None and all(fits(part) for part in parts):
+        convert = _arrays if payload["shape"] else _lists
+    return [convert(pyarrow, part) for part in parts]
+
+
+def _arrays(pyarrow: Any, fragments: _native.Fragments) -> Any:  # noqa: ANN401
+    column = arrow_column(pyarrow, np.ma.getdata(fragments.array))
     missing = ~fragments.valid
-    if fragments.payload is not None:
-        values = np.ma.getdata(fragments.array)
-        if values.dtype.names is None:
-            column = arrow_column(pyarrow, values)
-            if not missing.any():
-                return column
-            rows = pyarrow.array(np.arange(len(missing)), mask=missing)
-            return column.take(rows)
+    if not missing.any():
+        return column
+    return column.take(pyarrow.array(np.arange(len(missing)), mask=missing))
+
+
+def _lists(pyarrow: Any, fragments: _native.Fragments) -> Any:  # noqa: ANN401
+    offsets, elements = lists(fragments)
+    return pyarrow.LargeListArray.from_arrays(
+        pyarrow.array(offsets),
+        arrow_column(pyarrow, elements),
+        mask=pyarrow.array(~fragments.valid),
+    )
+
+
+def _binary(pyarrow: Any, fragments: _native.Fragments) -> Any:  # noqa: ANN401
     buffers = [
-        pyarrow.py_buffer(np.packbits(~missing, bitorder="little")),
+        pyarrow.py_buffer(np.packbits(fragments.valid, bitorder="little")),
         pyarrow.py_buffer(np.ascontiguousarray(fragments.offsets.astype(np.int64))),
         pyarrow.py_buffer(np.ascontiguousarray(fragments.data)),
     ]
-    kind = pyarrow.large_binary()
-    return pyarrow.Array.from_buffers(kind, len(missing), buffers)
+    return pyarrow.Array.from_buffers(pyarrow.large_binary(), len(fragments), buffers)

@@ -134,7 +134,14 @@ class Source:
     @property
     def required(self) -> bool: ...
     def event(self, key: int) -> NDArray[np.uint8] | None: ...
-    def fragments(self, first: int | None = None, last: int | None = None) -> Fragments: ...
+    def fragments(
+        self,
+        first: int | None = None,
+        last: int | None = None,
+        *,
+        time: tuple[Time | None, Time | None] | None = None,
+        frames: tuple[int, int] | None = None,
+    ) -> Fragments: ...
 
 @final
 class Fragments:

@@ -28,8 +28,10 @@ def array(fragments: _native.Fragments) -> NDArray[Any]:
             f"source '{fragments.source}', event {fragments.keys[row]}: a fragment of "
             f"{lengths[row]} bytes, expected {expected}"
         )
-    rows = fragments.data.reshape(-1, expected)[:, payload["skip"] :]
-    values: NDArray[Any] = rows.view(dtype).reshape(len(rows), *(shape or (-1,)))
+    # The numbers are spelt out, because numpy infers none where fragments are empty.
+    rows = fragments.data.reshape(int(valid.sum()), expected)[:, payload["skip"] :]
+    count = rows.shape[1] // dtype.itemsize
+    values: NDArray[Any] = rows.view(dtype).reshape(len(rows), *(shape or (count,)))
     if valid.all():
         return values
     filled = np.zeros((len(valid), *values.shape[1:]), dtype)
@@ -37,6 +39,32 @@ def array(fragments: _native.Fragments) -> NDArray[Any]:
     masked: NDArray[Any] = np.ma.MaskedArray(filled)
     masked[~valid] = np.ma.masked
     return masked
+
+
+def fits(fragments: _native.Fragments) -> bool:
+    """Whether every fragment holds whole elements of its source's type, as many as that says."""
+    payload = fragments.payload
+    if payload is None:
+        return False
+    dtype, shape = np.dtype(payload["dtype"]), tuple(payload["shape"])
+    if dtype.itemsize == 0 or dtype.names == () or 0 in shape:
+        return False
+    sizes = np.diff(fragments.offsets)[fragments.valid].astype(np.int64) - payload["skip"]
+    if shape:
+        return bool((sizes == dtype.itemsize * math.prod(shape)).all())
+    return bool(((sizes >= 0) & (sizes % dtype.itemsize == 0)).all())
+
+
+def lists(fragments: _native.Fragments) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Offsets and elements of fragments that `fits` and that differ in length."""
+    payload = fragments.payload or {}
+    dtype, skip = np.dtype(payload["dtype"]), payload["skip"]
+    valid, offsets, data = fragments.valid, fragments.offsets.astype(np.int64), fragments.data
+    sizes = np.where(valid, np.diff(offsets) - skip, 0) // dtype.itemsize
+    if skip:
+        before = offsets[:-1][valid][:, np.newaxis] + np.arange(skip)
+        data = np.delete(data, before.reshape(-1))
+    return np.concatenate([[0], np.cumsum(sizes)]), data.view(dtype)
 
 
 def _fragment_bytes(
