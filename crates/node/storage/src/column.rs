@@ -286,8 +286,8 @@ mod tests {
         let times = vec![30, 10, 40, 20, 20];
         let events = FrameEvents::new(vec![1, 2, 3, 4, 5], times, vec![0; 5]);
         assert_eq!(events.rows_at(&(0..=9), Some(&(10..30))), [1..2, 3..5]);
-        assert_eq!(events.rows_at(&(2..=4), Some(&(20..41))), [2..4]);
-        assert_eq!(events.rows_at(&(2..=4), None), [1..4]);
+        assert!(events.rows_at(&(2..=4), Some(&(20..41))).into_iter().flatten().eq(2..4));
+        assert!(events.rows_at(&(2..=4), None).into_iter().flatten().eq(1..4));
         assert_eq!(events.rows_at(&(0..=9), Some(&(31..40))), []);
     }
 
