@@ -18,6 +18,12 @@ pub trait ReadAt {
     /// # Errors
     /// What the system says.
     fn bytes(&self) -> io::Result<u64>;
+
+    /// Where the next bytes stand, from `offset` on, that may be others than zeros; none if only zeros
+    /// follow. A file system knows it of what was allocated and never written.
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        Some(offset)
+    }
 }
 
 impl ReadAt for [u8] {
@@ -51,6 +57,10 @@ impl<R: ReadAt + ?Sized> ReadAt for &R {
     fn bytes(&self) -> io::Result<u64> {
         (**self).bytes()
     }
+
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        (**self).next_data(offset)
+    }
 }
 
 impl<R: ReadAt + ?Sized> ReadAt for std::sync::Arc<R> {
@@ -60,6 +70,10 @@ impl<R: ReadAt + ?Sized> ReadAt for std::sync::Arc<R> {
 
     fn bytes(&self) -> io::Result<u64> {
         (**self).bytes()
+    }
+
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        (**self).next_data(offset)
     }
 }
 

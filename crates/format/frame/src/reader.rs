@@ -32,7 +32,8 @@ use crate::walk::{Skipped, Walker};
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
     /// How far a hole is searched for the next frame. 0: the walk stops at the first border without
-    /// a frame, as for a file that is growing.
+    /// a frame, as for a file that is growing. What the file system says was never written is not
+    /// read, unless this is `u64::MAX`.
     pub search_bytes_max: u64,
     /// Walk even if there is a TOC; checkpoints are not looked at either.
     pub ignore_toc: bool,

@@ -154,9 +154,14 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
     fn search(&self, hole: u64, window: &mut Window, effort: &mut u64) -> Search {
         let bound = hole.saturating_add(self.search_bytes_max.max(BLOCK_BYTES));
         let end = self.file_bytes.min(bound);
-        let mut zeros = is_zero(window.block(self, hole));
+        let mut zeros = self.data_from(hole) > hole || is_zero(window.block(self, hole));
         let mut offset = hole + BLOCK_BYTES;
         while offset < end {
+            let data = if window.holds(offset) { offset } else { self.data_from(offset) };
+            if data > offset {
+                offset = data;
+                continue;
+            }
             let block = window.block(self, offset);
             if block.starts_with(&MAGIC) {
                 if self.accept(offset, effort).is_ok() {
@@ -171,6 +176,16 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
             offset += BLOCK_BYTES;
         }
         Search { end, zeros, frame: false }
+    }
+
+    /// The border from `offset` on behind which there may be others than zeros. Who searches without a
+    /// bound, to repair, takes no file system's word for it.
+    fn data_from(&self, offset: u64) -> u64 {
+        if self.search_bytes_max == u64::MAX {
+            return offset;
+        }
+        let data = self.reader.next_data(offset).unwrap_or(self.file_bytes);
+        (data / BLOCK_BYTES * BLOCK_BYTES).max(offset)
     }
 
     /// The frame at `offset`, if there is a whole one.
@@ -282,14 +297,17 @@ struct Window {
 impl Window {
     /// The 4 KiB at `offset`; fewer at the end, none where the system cannot read.
     fn block<R: ReadAt + ?Sized>(&mut self, walker: &Walker<'_, R>, offset: u64) -> &[u8] {
-        let end = self.start + self.bytes.len() as u64;
-        if offset < self.start || offset >= end {
+        if !self.holds(offset) {
             self.start = offset;
             self.fill(walker);
         }
         let at = (offset - self.start) as usize;
         let end = self.bytes.len().min(at + BLOCK_BYTES as usize);
         self.bytes.get(at..end).unwrap_or(&[])
+    }
+
+    fn holds(&self, offset: u64) -> bool {
+        (self.start..self.start + self.bytes.len() as u64).contains(&offset)
     }
 
     fn fill<R: ReadAt + ?Sized>(&mut self, walker: &Walker<'_, R>) {

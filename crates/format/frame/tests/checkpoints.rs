@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_frame::{
     Codec, ColumnEntry, ColumnInfo, ColumnKind, Dtype, FileHeader, FileReader, FrameError,
-    FrameInfo, FrameKind, FrameLayout, OpenOptions, Part, ReadAt, TocBuilder, crc32c,
-    encode_locator, locator_offset, repair, write_frame,
+    FrameInfo, FrameKind, FrameLayout, OpenOptions, Part, ReadAt, Skipped, SkippedReason,
+    TocBuilder, crc32c, encode_locator, locator_offset, repair, write_frame,
 };
 use catchment_model::Ledger;
 use common::channels::{channel_header, channel_model};
@@ -126,6 +126,12 @@ impl ReadAt for Sparse {
     fn bytes(&self) -> std::io::Result<u64> {
         Ok(self.bytes)
     }
+
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        let mut pieces = self.pieces.iter();
+        let piece = pieces.find(|(start, piece)| **start + piece.len() as u64 > offset)?;
+        Some(offset.max(*piece.0))
+    }
 }
 
 /// An unfinished file of 5,000 frames of 20 MiB, with a checkpoint after every 64. What stands before
@@ -212,6 +218,34 @@ fn an_unfinished_file_of_100_gb_is_opened_by_a_hundred_reads() {
     let found = file.bytes_read() - bytes - out.len() as u64;
     let reads = file.reads.load(Relaxed) - reads;
     assert!(found < 5_000 && reads <= 4, "finding read {found} bytes in {reads} reads");
+}
+
+#[test]
+fn what_was_allocated_behind_the_last_frame_and_never_written_is_not_read() {
+    let (mut file, _) = huge_file();
+    let (end, allocated) = (file.bytes, 1_u64 << 30);
+    file.bytes += allocated;
+    let file = Counted::new(file);
+    let reader = FileReader::open(&file).expect("opens");
+    assert_eq!(reader.frames().len(), 5_000);
+    let [Skipped { offset, reason: SkippedReason::Zeros, .. }] = reader.skipped() else {
+        panic!("{:?}", reader.skipped());
+    };
+    assert_eq!(*offset, end);
+    let (bytes, reads) = (file.bytes_read(), file.reads.load(Relaxed));
+    assert!(bytes < 800_000 && reads <= 110, "opening read {bytes} bytes in {reads} reads");
+
+    // What stands behind a hole is found.
+    let (mut file, _) = huge_file();
+    let last = *file.pieces.last_key_value().expect("a frame's header").0;
+    let header = file.pieces.remove(&last).expect("is there");
+    let hole = 200 << 20;
+    file.bytes += hole;
+    file.pieces.insert(last + 12_288, vec![1; 5_000]);
+    file.pieces.insert(last + hole, header);
+    let reader = FileReader::open(Counted::new(file)).expect("opens");
+    assert_eq!((reader.frames().len(), reader.frames()[4_999].offset), (5_000, last + hole));
+    assert!(matches!(reader.skipped(), [Skipped { reason: SkippedReason::NoHeader, .. }]));
 }
 
 #[test]

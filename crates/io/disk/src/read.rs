@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -87,6 +88,18 @@ impl ReadAt for ReadFile {
 
     fn bytes(&self) -> io::Result<u64> {
         Self::bytes(self)
+    }
+
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        let from = offset.try_into().ok()?;
+        // SAFETY: numbers only. It moves the file's position, by which nobody here reads.
+        let found = unsafe { libc::lseek(self.file.as_raw_fd(), from, libc::SEEK_DATA) };
+        match u64::try_from(found) {
+            Ok(data) => Some(data),
+            Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) => None,
+            // It may be anywhere, for all that this file system says.
+            Err(_) => Some(offset),
+        }
     }
 }
 

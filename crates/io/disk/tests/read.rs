@@ -2,7 +2,10 @@
 
 mod common;
 
+use std::os::unix::fs::FileExt;
+
 use catchment_disk::{Disk, DiskConfig, DiskError, EditFile, ReadFile, list_folder, sync_folder};
+use catchment_frame::ReadAt;
 use common::path;
 
 #[test]
@@ -73,4 +76,26 @@ fn a_file_that_is_being_written_cannot_be_edited() {
     assert!(error.contains("being written"), "{error}");
     drop(disk);
     assert!(EditFile::open(&path).is_ok(), "its writer is gone");
+}
+
+#[test]
+fn holes_are_passed_over_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    let file = std::fs::File::create(&path).expect("creates");
+    let (data, end) = (5_u64 << 20, 50 << 20);
+    file.write_all_at(b"here", data).expect("writes");
+    file.set_len(end).expect("grows");
+    let file = ReadFile::open(&path).expect("opens");
+    for offset in [0, 4_096, data, data + 3] {
+        let found = file.next_data(offset).expect("there is something");
+        assert!((offset..=data.max(offset)).contains(&found), "{found} from {offset}");
+    }
+    // A file system that knows no holes says that all may be data.
+    for offset in [20 << 20, end - 1] {
+        assert!([None, Some(offset)].contains(&file.next_data(offset)));
+    }
+    assert!(file.next_data(u64::MAX).is_none());
+    let mut byte = [0];
+    assert_eq!((file.read_at(data, &mut byte).expect("reads"), byte), (1, *b"h"));
 }

@@ -30,4 +30,8 @@ impl ReadAt for Counted {
     fn bytes(&self) -> io::Result<u64> {
         self.file.bytes()
     }
+
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        self.file.next_data(offset)
+    }
 }

@@ -2,6 +2,8 @@
 
 mod signal;
 
+use catchment_disk::ReadFile;
+use catchment_frame::ReadAt;
 use catchment_storage::{Outcome, Run, Select, audit, repair, verify};
 use signal::Signal;
 
@@ -117,4 +119,29 @@ fn a_flipped_bit_costs_no_more_than_the_column_that_it_is_in() {
         let named = report.problems.iter().filter(|problem| problem.channel.is_some()).count();
         assert_eq!(unreadable, named, "bit at {at}: {report:?}");
     }
+}
+
+#[test]
+fn a_file_whose_recorder_was_killed_is_opened_without_reading_what_it_had_allocated() {
+    let made = Signal { frames: 3, file_time_s: 1 << 20, ..Signal::default() }.write();
+    let run = Run::open(made.path()).expect("opens");
+    let path = run.files().next().expect("a file").path.to_owned();
+    let last = run.channel_frames().last().expect("a frame").summary;
+    let closed_bytes_read = run.bytes_read();
+    let end = last.offset + last.frame_bytes;
+    let file = std::fs::File::options().write(true).open(&path).expect("opens");
+    file.set_len(end).expect("cuts");
+    file.set_len(end + (1 << 30)).expect("grows");
+    let run = Run::open(made.path()).expect("opens");
+    assert_eq!((run.channel_frames().len(), run.closed()), (3, false));
+    if ReadFile::open(&path).expect("opens").next_data(end).is_some() {
+        eprintln!("nothing more to test: this file system knows no holes");
+        return;
+    }
+    let read = run.bytes_read();
+    assert!(read < closed_bytes_read + 1_000_000, "{read} bytes, {closed_bytes_read} if closed");
+    // All of it is searched for frames before the file is mended.
+    let report = repair(made.path()).expect("repairs");
+    assert!(!report.found_damage());
+    assert_eq!(Run::open(made.path()).expect("opens").channel_frames().len(), 3);
 }

@@ -431,6 +431,10 @@ impl<R: ReadAt> ReadAt for Counted<R> {
     fn bytes(&self) -> std::io::Result<u64> {
         self.inner.bytes()
     }
+
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        self.inner.next_data(offset)
+    }
 }
 
 /// The kind of a schema's column, for descriptions.
