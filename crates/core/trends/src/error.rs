@@ -11,8 +11,8 @@ pub enum TrendError {
         /// The channel's type.
         dtype: Dtype,
     },
-    /// A sample is more than one number.
-    #[error("no trend of samples of shape {shape:?}: it is of single numbers only")]
+    /// A sample has no elements, or more than memory can hold.
+    #[error("no trend of samples of shape {shape:?}: expected some elements that memory can hold")]
     Shape {
         /// The shape of one sample.
         shape: Vec<u64>,

@@ -18,23 +18,20 @@ pub struct TrendChannel {
 }
 
 impl TrendChannel {
-    /// A channel of single numbers of type `dtype`, whose values are the raw samples. Of complex
-    /// numbers the trend is that of the magnitude.
+    /// A channel of numbers of type `dtype`, whose values are the raw samples. Of complex numbers the
+    /// trend is that of the magnitude; of samples with a shape, of all their elements together.
     ///
     /// Samples at the limits of a signed type, and at the upper limit of an unsigned one, count as
     /// saturated (0 is what an idle counter says); floating point has no limits unless
     /// [`Self::limited`] sets them.
     ///
     /// # Errors
-    /// If there is no trend of this type or shape.
+    /// If there is no trend of this type, or samples of that shape have no elements or too many.
     pub fn new(dtype: Dtype, shape: &[u64], rate: SampleRate) -> Result<Self, TrendError> {
-        if shape.iter().any(|extent| *extent != 1) {
-            return Err(TrendError::Shape { shape: shape.iter().copied().take(8).collect() });
-        }
         let above = |high: f64| Some((f64::NEG_INFINITY, high));
         let within = |low: f64| Some((low, -low - 1.0));
         type Kernel = fn(&[u8], Values, &mut Accumulator);
-        let (sample_bytes, accumulate, limits): (usize, Kernel, _) = match dtype {
+        let (element_bytes, accumulate, limits): (usize, Kernel, _) = match dtype {
             Dtype::U8 => (1, accumulate::<u8>, above(u8::MAX.into())),
             Dtype::U16 => (2, accumulate::<u16>, above(u16::MAX.into())),
             Dtype::U32 => (4, accumulate::<u32>, above(u32::MAX.into())),
@@ -50,6 +47,12 @@ impl TrendChannel {
             dtype => return Err(TrendError::Dtype { dtype }),
         };
         let values = Values { scale: 1.0, offset: 0.0, limits };
+        let bytes = shape.iter().try_fold(element_bytes, |bytes, &extent| {
+            bytes.checked_mul(usize::try_from(extent).ok()?)
+        });
+        let Some(sample_bytes) = bytes.filter(|bytes| *bytes > 0) else {
+            return Err(TrendError::Shape { shape: shape.iter().copied().take(8).collect() });
+        };
         Ok(Self { rate, values, sample_bytes, accumulate })
     }
 

@@ -166,7 +166,7 @@ impl TrendPlan {
             run: identity.run,
             run_number: config.run_number,
             name: identity.name.clone(),
-            // Others have none: arrays have no one value.
+            // Others have none: what is no number has no value.
             channels: channels()
                 .enumerate()
                 .filter(|(_, channel)| TrendChannel::of(channel).is_ok())
