@@ -210,9 +210,11 @@ fn a_wrong_clock_in_the_first_packets_costs_nothing_else() {
         // Trends go on in time only. They leave out a frame that was ahead of the next; a clock that is
         // ahead for longer is believed, and then the others are late.
         let behind = if count == 1 { wrong..wrong + count } else { FIRST..FIRST + 50 };
-        // The one of arrays has none.
-        let with_trend = || channels().into_iter().filter(|channel| channel.shape.is_empty());
-        let of = |slice| with_trend().map(|channel| samples_of_slice(&channel, slice)).sum::<u64>();
+        // Of arrays each element counts.
+        let numbers = |channel: &ChannelConfig, slice| {
+            samples_of_slice(channel, slice) * channel.shape.iter().product::<u64>()
+        };
+        let of = |slice| channels().iter().map(|channel| numbers(channel, slice)).sum::<u64>();
         let left_out = if wrong > FIRST { behind.map(of).sum() } else { 0 };
         assert_eq!(summary.last.counts.trend_samples_late, left_out, "{wrong}");
         let run = Run::open(&summary.folder).unwrap();
