@@ -47,17 +47,7 @@ fn long_file(count: u64) -> Vec<u8> {
     let entries = model.encode().entries.remove(0);
     let columns: Vec<_> = entries.iter().map(|entry| (*entry, &[7; 500][..])).collect();
     for sequence in 0..count {
-        let info = FrameInfo {
-            kind: FrameKind::Events,
-            flags: 0,
-            file_id: header.file_id,
-            sequence,
-            time_first_ns: sequence,
-            time_last_ns: sequence,
-            key_first: sequence,
-            key_last: sequence,
-            rows: 1,
-        };
+        let info = frame_info(header.file_id, sequence);
         let (bytes, summary, entries) = write_frame(info, file.len() as u64, &columns);
         toc.add_frame(summary, &entries);
         file.extend_from_slice(&bytes);
@@ -100,6 +90,21 @@ fn an_unfinished_file_of_thousands_of_frames_is_opened_by_reading_kilobytes() {
     let (all, walked) = (reader.places(1_007), by_walking.places(1_007));
     assert_eq!(all.expect("places"), walked.expect("places"));
     assert_eq!(reader.columns(4_999).expect("a directory").len(), 20);
+}
+
+/// A frame of one event, whose time and key are its number.
+fn frame_info(file_id: u64, sequence: u64) -> FrameInfo {
+    FrameInfo {
+        kind: FrameKind::Events,
+        flags: 0,
+        file_id,
+        sequence,
+        time_first_ns: sequence,
+        time_last_ns: sequence,
+        key_first: sequence,
+        key_last: sequence,
+        rows: 1,
+    }
 }
 
 /// A file of which only these pieces are there, by their offsets; all else is a hole.
@@ -160,17 +165,7 @@ fn huge_file() -> (Sparse, FileHeader) {
     let mut file = Sparse { pieces: BTreeMap::from([(0, encoded)]), bytes: header_bytes };
     let mut generation = 0;
     for sequence in 0..5_000 {
-        let info = FrameInfo {
-            kind: FrameKind::Events,
-            flags: 0,
-            file_id: header.file_id,
-            sequence,
-            time_first_ns: sequence,
-            time_last_ns: sequence,
-            key_first: sequence,
-            key_last: sequence,
-            rows: 1,
-        };
+        let info = frame_info(header.file_id, sequence);
         let mut layout = FrameLayout::begin(info, 20);
         let offsets = (1_000..1_020).map(|id| layout.push(ColumnEntry { id, ..entry }));
         let offset_1007 = offsets.collect::<Vec<_>>()[7];
