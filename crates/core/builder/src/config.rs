@@ -1,7 +1,7 @@
 //! What the builder is told before it starts.
 
 use catchment_model::limits::{FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX};
-use catchment_wire::sequence::{NUMBER_BITS_MAX, REORDER_MAX, Unwrapper};
+use catchment_wire::sequence::NUMBER_BITS_MAX;
 
 /// Whether events wait for a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -32,17 +32,19 @@ pub struct BuilderConfig {
     pub sources: Vec<SourceRole>,
     /// How many bits the event number has on the wire.
     pub number_bits: u32,
-    /// How far behind its source's newest a number may be and not begin the numbers anew.
+    /// The sender of each source, which are numbered without gaps: who votes on where numbers are. Empty:
+    /// each source is a sender of its own.
+    pub voters: Vec<u32>,
+    /// How far behind its sender's newest a number is never one that begins anew: what was delivered
+    /// before is repeated.
     pub number_back_max: u64,
-    /// How far ahead of its source's newest a number may be and not begin the numbers anew: the keys
-    /// between are missing. Half the range of the numbers, if that is less.
-    pub number_ahead_max: u64,
     /// How long an event waits for sources that may still deliver it, and how long a source may
     /// deliver nothing before it is no longer waited for. Kept to an eighth.
     pub timeout_ns: u64,
     /// How many consecutive keys can be open at a time. A power of two.
     pub window_events: u64,
-    /// How far behind its newest one a source's fragment may come and still be waited for.
+    /// How far behind its sender's newest one a fragment may come and still be waited for; and how far
+    /// ahead of it, or of the quorum, a single one is believed.
     pub reorder_events: u64,
     /// What becomes of incomplete events.
     pub incomplete: IncompletePolicy,
@@ -53,10 +55,11 @@ pub struct BuilderConfig {
     /// Frames are cut at multiples of this key, counted within one turn of the event numbers, and a
     /// frame ends where the numbers begin anew. None: size and time alone cut.
     pub frame_keys_multiple: Option<u64>,
-    /// Payload that open events, and fragments beyond the window, may hold together. Beyond it the
-    /// oldest events close, whoever is missing: what has come is worth more than what may come.
+    /// Payload that open events, and fragments that have no place yet, may hold together. Beyond it the
+    /// oldest events that the quorum has passed close, whoever is missing: what has come is worth more
+    /// than what may come. Half of it is for what a few sources are ahead by.
     pub waiting_bytes_max: u64,
-    /// How many fragments of one source are kept while they are beyond the window.
+    /// How many fragments of one source are kept while they have no place.
     pub parked_max: usize,
 }
 
@@ -67,8 +70,8 @@ impl BuilderConfig {
         Self {
             sources,
             number_bits: 24,
-            number_back_max: REORDER_MAX,
-            number_ahead_max: u64::MAX,
+            voters: Vec::new(),
+            number_back_max: 0,
             timeout_ns: 1_000_000_000,
             window_events: 262_144,
             reorder_events: 4_096,
@@ -77,7 +80,7 @@ impl BuilderConfig {
             frame_time_ns: 1_000_000_000,
             frame_keys_multiple: None,
             waiting_bytes_max: 1 << 30,
-            parked_max: 65_536,
+            parked_max: 262_144,
         }
     }
 
@@ -102,6 +105,10 @@ impl BuilderConfig {
         if !window.is_power_of_two() || !(WINDOW_EVENTS_MIN..=window_max).contains(&window) {
             return Err(ConfigError::Window { got: window, max: window_max });
         }
+        let sender = |voter: &u32| (*voter as usize) < count;
+        if !self.voters.is_empty() && self.voters.iter().filter(|v| sender(v)).count() != count {
+            return Err(ConfigError::Voters { got: self.voters.len(), sources: count });
+        }
         if self.reorder_events >= self.window_events {
             return Err(ConfigError::Reorder { got: self.reorder_events, window });
         }
@@ -120,9 +127,13 @@ impl BuilderConfig {
         Ok(())
     }
 
-    /// What makes keys of one source's numbers.
-    pub(crate) fn unwrapper(&self) -> Unwrapper {
-        Unwrapper::new(self.number_bits).within(self.number_back_max, self.number_ahead_max)
+    /// The sender of a source.
+    pub(crate) fn voter_of(&self, source: usize) -> usize {
+        self.voters.get(source).map_or(source, |&voter| voter as usize)
+    }
+
+    pub(crate) fn voter_count(&self) -> usize {
+        (0..self.sources.len()).map(|source| self.voter_of(source) + 1).max().unwrap_or(0)
     }
 }
 
@@ -134,6 +145,14 @@ pub enum ConfigError {
     Sources {
         /// How many there were.
         got: usize,
+    },
+    /// Not one sender for each source, or numbers that are no sender's.
+    #[error("expected the sender of each of {sources} sources, got {got}")]
+    Voters {
+        /// How many there were.
+        got: usize,
+        /// How many sources there are.
+        sources: usize,
     },
     /// Nothing would be recorded.
     #[error("all sources are disabled")]
@@ -172,8 +191,8 @@ pub enum ConfigError {
     /// The multiple of keys at which frames are cut.
     #[error("expected frames of at least 1 key, got 0")]
     FrameKeys,
-    /// The fragments kept beyond the window.
-    #[error("expected 1 to {PARKED_MAX} fragments kept beyond the window, got {got}")]
+    /// The fragments kept without a place.
+    #[error("expected 1 to {PARKED_MAX} fragments kept without a place, got {got}")]
     Parked {
         /// The number given.
         got: usize,

@@ -1,188 +1,371 @@
-//! Fragments beyond the window, and how the window follows.
+//! What becomes of fragments that are not where their source's sender stands, and how the window
+//! follows the quorum. Who votes and where the quorum stands is decided in `horizon.rs`.
 //!
-//! A fragment beyond the window is kept aside (parked), for a time-out at most. Three things can come
-//! of it:
+//! A source *parks* fragments of two kinds:
 //!
-//! - the window gets there in its usual course, and the fragment takes its place;
-//! - more than half of the sources that are waited for stand beyond the window: then it moves to
-//!   them. It does so at once if all of them are there, and otherwise gives the rest half a time-out,
-//!   because sources that restart together do not do so at the same instant;
-//! - neither, and it is more than another window away: then the source is out of step. Its parked fragments are out of range, nobody waits for
-//!   it, and it is back as soon as its numbers fall into the window.
+//! - *ahead*: beyond the window, since its sender runs ahead of the others. They take their places
+//!   when the window gets there;
+//! - *held*: of numbers that their sender claims and nothing has confirmed. They take their places when
+//!   the sender stands there, or the quorum does, and are given up after a time-out.
 //!
-//! docs/decisions/0032 says why.
+//! Neither costs anybody else anything: what a source has parked, or holds of events that the quorum
+//! has not passed, is bounded by its own share ([`Builder::share`]), and closes no event.
 
 use catchment_model::{CloseReason, Entry};
 
-use crate::Builder;
-use crate::source::{Parked, State};
+use crate::horizon::{KEPT_TIMEOUTS, Quorum};
+use crate::source::{Ahead, Held};
+use crate::{Builder, Fragment, Restart};
+
+/// How many fragments of a source are tried at a time that are held under no quorum's claim.
+const TRIED_MAX: usize = 64;
 
 impl Builder {
-    /// Deals with parked fragments; whether any came into the window. At the end of the run nothing
-    /// is waited for.
+    /// Deals with parked fragments. At the end of the run nothing is waited for. Returns whether a
+    /// quorum was followed.
     pub(crate) fn follow(&mut self, at_end: bool) -> bool {
-        let mut took = self.take_parked();
-        if let Some(lowest) = self.majority_ahead(at_end) {
-            took |= self.move_window(lowest);
+        // Where nobody cuts it is not for the builder to pile up more.
+        let piled_up = self.rows.len() as u64 > self.window.events();
+        if !piled_up {
+            self.follow_runaways();
         }
-        self.expire_parked();
-        took
+        self.take_ahead();
+        self.join();
+        self.take_held_in_reach(TRIED_MAX);
+        self.expire_held();
+        let quorum = if piled_up { None } else { self.horizon.decide(self.is_crowded(), at_end) };
+        if let Some(quorum) = &quorum {
+            self.follow_quorum(quorum);
+        }
+        quorum.is_some()
     }
 
     /// Discards everything that is parked.
     pub(crate) fn discard_parked(&mut self) {
         for index in 0..self.sources.len() {
-            self.discard_parked_of(index, |_| true);
+            self.discard_oldest(index, |_| true);
+            while let Some(ahead) = self.sources[index].ahead.pop_front() {
+                self.unpark(index, &ahead.fragment);
+                self.discard(index, &ahead.fragment, Entry::FragmentsOutOfRange);
+            }
         }
     }
 
-    // Brings parked fragments in that are now inside the window.
-    fn take_parked(&mut self) -> bool {
-        let end = self.window.end();
-        let mut took = false;
+    /// A voter stands at `key`, which is that of `number`: what it claims near it is so.
+    pub(crate) fn stand_at(&mut self, voter: usize, key: u64, number: u64) {
+        let claims = self.horizon.stand_at(voter, key, self.now_ns);
+        if !claims.is_empty() {
+            let claims: Vec<_> = claims.into_iter().map(|claim| (voter, claim)).collect();
+            self.take_claims(&claims, key, number);
+        }
+    }
+
+    /// Keeps a fragment until its claim is decided.
+    pub(crate) fn hold(&mut self, index: usize, claim: u32, fragment: &Fragment) {
+        let kept_ns = KEPT_TIMEOUTS * self.config.timeout_ns;
+        let expires_ns = self.horizon.active_ns() + kept_ns;
+        let (arrived_ns, order) = (self.now_ns, self.held_ever);
+        let held = Held { claim, order, arrived_ns, expires_ns, fragment: *fragment };
+        if self.park(index, fragment) {
+            self.held_ever += 1;
+            self.sources[index].held.push_back(held);
+        }
+    }
+
+    /// Keeps a fragment that is beyond the window.
+    pub(crate) fn run_ahead(&mut self, index: usize, key: u64, arrived_ns: u64, fragment: &Fragment) {
+        if self.park(index, fragment) {
+            self.sources[index].run_ahead(Ahead { key, arrived_ns, fragment: *fragment });
+        }
+    }
+
+    /// Discards what is held under a claim that is no more. A lasting one was no packet that came twice.
+    pub(crate) fn discard_claim(&mut self, voter: usize, claim: u32, lasting: bool) {
         for index in 0..self.sources.len() {
-            while let Some(parked) =
-                self.sources[index].parked.pop_front_if(|parked| parked.key < end)
-            {
-                took = true;
-                self.forget_parked(parked.fragment.bytes);
-                self.take_one(index, parked.key, parked.arrived_ns, &parked.fragment);
-            }
-            if self.sources[index].parked.is_empty() {
-                self.sources[index].state.clear(State::AHEAD);
+            if self.sources[index].voter == voter {
+                self.discard_held(index, lasting, |held| held.claim == claim);
             }
         }
-        took
     }
 
-    fn take_one(&mut self, index: usize, key: u64, arrived_ns: u64, fragment: &crate::Fragment) {
-        if self.seen.contains(index, key) {
-            self.discard(index, fragment, fragment.repeated());
-        } else if self.window.contains(key) {
-            self.accept(index, key, fragment, arrived_ns);
-        } else {
-            self.discard(index, fragment, self.too_late(key));
-        }
-    }
-
-    // The lowest key of the sources beyond the window, if they are so many that it must follow.
-    fn majority_ahead(&self, at_end: bool) -> Option<u64> {
-        if self.rows.len() as u64 > self.window.events() {
-            return None; // Nobody cuts; it is not for the builder to pile up more.
-        }
-        let (mut waited, mut ahead, mut sure) = (0, 0, 0);
-        let (mut lowest, mut since_ns, mut fullest) = (u64::MAX, u64::MAX, 0);
-        for source in self.sources.iter().filter(|source| source.is_waited_for()) {
-            waited += 1;
-            if let Some(first) = source.parked.front().filter(|_| source.state.has(State::AHEAD)) {
-                ahead += 1;
-                lowest = lowest.min(first.key);
-                since_ns = since_ns.min(first.arrived_ns);
-                fullest = fullest.max(source.parked.len());
-                // One fragment can be a number that was garbled.
-                sure += usize::from(source.parked.len() > 1);
+    /// Gives each source its share of what may wait: while what sources are ahead of the quorum by takes
+    /// more than it leaves free of half of that, they may hold no more of it. So one source can have a
+    /// quarter, several less each, and the other half is left to those whom the quorum waits for.
+    pub(crate) fn share(&mut self) {
+        let half = self.config.waiting_bytes_max / 2;
+        if self.status.waiting_bytes <= half {
+            if std::mem::take(&mut self.some_full) {
+                self.sources.iter_mut().for_each(|source| source.full = false);
             }
+            return;
         }
-        let due = sure == waited
-            || at_end
-            || self.now_ns.saturating_sub(since_ns) >= self.config.timeout_ns / 2
-            || fullest >= self.config.parked_max - self.config.parked_max / 4;
-        (2 * ahead > waited && due).then_some(lowest)
+        let passed = self.horizon.passed();
+        let ahead: u64 = self.sources.iter().map(|source| source.bytes_from(passed)).sum();
+        let share = half.saturating_sub(ahead).max(half / self.sources.len() as u64);
+        self.some_full = true;
+        for source in &mut self.sources {
+            source.full = source.bytes_from(passed) > share;
+        }
     }
 
-    // Moves the window so that `lowest`, which is beyond it, fits; whether fragments came in.
-    fn move_window(&mut self, lowest: u64) -> bool {
-        let events = self.window.events();
-        let bits = self.config.number_bits;
-        let base = lowest + 1 + events / 16 - events;
-        if base <= self.window.newest {
-            self.close_below(base, CloseReason::Overtaken);
-            self.window.advance(base.max(self.window.base));
-            self.seen.cover(self.window.end());
-            return self.take_parked();
-        }
-        self.close_below(u64::MAX, CloseReason::Overtaken);
-        let restarted = lowest >> bits > self.window.newest >> bits;
-        // Room for sources that are behind the first, but not in the numbers' turn before.
-        let turn = (lowest >> bits) << bits;
-        let behind = (events / 2).min(if restarted { lowest - turn } else { u64::MAX });
-        let base = lowest - behind;
-        if !restarted {
-            self.window.advance(base.max(self.window.base));
-            self.seen.cover(self.window.end());
-            return self.take_parked();
-        }
-        self.status.restarts_followed += 1;
-        self.place_window(base);
-        for index in 0..self.sources.len() {
-            self.bring_to_turn(index, lowest >> bits);
-        }
-        self.take_parked()
-    }
-
-    // A source whose parked fragments are in a later turn counted a restart too many (it restarted
-    // alone before, or an old number came between the new ones). All restarted now: this is its turn.
-    fn bring_to_turn(&mut self, index: usize, turn: u64) {
-        let bits = self.config.number_bits;
+    fn park(&mut self, index: usize, fragment: &Fragment) -> bool {
         let source = &mut self.sources[index];
-        let first = source.parked.front().map_or(0, |first| first.key >> bits);
-        if first <= turn {
-            return;
+        if source.full || source.parked_count() >= self.config.parked_max {
+            self.discard(index, fragment, Entry::FragmentsOutOfRange);
+            return false;
         }
-        let back = (first - turn) << bits;
-        source.parked.iter_mut().for_each(|parked| parked.key -= back);
-        let newest = source.unwrapper.newest().unwrap_or(0);
-        let newest = newest.saturating_sub(back);
-        source.unwrapper.realign(newest);
-        self.progress.set(index, newest + 1, source.is_waited_for());
+        source.parked_bytes += u64::from(fragment.bytes);
+        self.parked_count += 1;
+        self.status.fragments_held += 1;
+        self.status.waiting_bytes += u64::from(fragment.bytes);
+        true
     }
 
-    // Gives up what has been parked for a time-out and is so far away that the window will not get
-    // there.
-    fn expire_parked(&mut self) {
-        let Some(before_ns) = self.now_ns.checked_sub(self.config.timeout_ns) else { return };
-        if self.parked_count == 0 {
+    // Takes a parked fragment out of the accounts, before it goes elsewhere.
+    fn unpark(&mut self, index: usize, fragment: &Fragment) {
+        self.sources[index].parked_bytes -= u64::from(fragment.bytes);
+        self.parked_count -= 1;
+        self.status.fragments_held -= 1;
+        self.status.waiting_bytes -= u64::from(fragment.bytes);
+    }
+
+    // More than half have run beyond the window, and wait for the rest until memory ends: then the
+    // lowest of what they have parked comes in.
+    fn follow_runaways(&mut self) {
+        if self.horizon.passed() < self.window.end() || !self.is_crowded() {
             return;
         }
-        let far = self.window.end() + self.window.events();
+        let ahead = self.sources.iter().filter_map(|source| source.ahead.front());
+        let events = self.window.events();
+        if let Some(lowest) = ahead.map(|ahead| ahead.key).min() {
+            self.move_window((lowest + 1 + events / 16).saturating_sub(events));
+        }
+    }
+
+    /// Closes what is below `base` and moves the window there.
+    fn move_window(&mut self, base: u64) {
+        let base = base.max(self.window.base);
+        self.close_below(base, CloseReason::Overtaken);
+        self.window.advance(base.max(self.window.base));
+        self.seen.cover(self.window.end());
+    }
+
+    // Whether what waits for a decision leaves too little room.
+    fn is_crowded(&self) -> bool {
+        let most = self.config.parked_max - self.config.parked_max / 4;
+        self.status.waiting_bytes > self.config.waiting_bytes_max / 2
+            || self.sources.iter().any(|source| source.parked_count() >= most)
+    }
+
+    // Voters that stand nowhere and have claimed numbers which lead into the window stand there.
+    fn join(&mut self) {
+        if !self.horizon.is_started() {
+            return;
+        }
+        let numbers = self.horizon.rules().numbers;
+        for voter in 0..self.horizon.voter_count() {
+            let Some((first, newest)) = self.horizon.settled(voter) else { continue };
+            let bits = self.config.number_bits;
+            let key = |number| self.window.key_of(number, bits);
+            let ahead = || key(first).map(|key| key.wrapping_add_signed(numbers.offset(first, newest)));
+            if let Some(key) = key(newest).or_else(ahead) {
+                self.stand_at(voter, key, newest);
+            }
+        }
+    }
+
+    // Brings fragments in that were beyond the window.
+    fn take_ahead(&mut self) {
+        let end = self.window.end();
         for index in 0..self.sources.len() {
-            let source = &self.sources[index];
-            let given_up = |parked: &Parked| parked.arrived_ns <= before_ns && parked.key >= far;
-            // The lowest of those far away is about the oldest, too.
-            let lowest = source.parked.partition_point(|parked| parked.key < far);
-            if source.parked.get(lowest).is_some_and(given_up) {
-                self.discard_parked_of(index, given_up);
-                if self.sources[index].state.has(State::AHEAD) {
-                    self.set_out_of_step(index);
+            while let Some(ahead) = self.sources[index].ahead.pop_front_if(|ahead| ahead.key < end) {
+                self.unpark(index, &ahead.fragment);
+                if self.window.contains(ahead.key) && !self.seen.contains(index, ahead.key) {
+                    self.accept(index, ahead.key, &ahead.fragment, ahead.arrived_ns);
+                } else {
+                    let reason = self.unused(index, ahead.key, &ahead.fragment);
+                    self.discard(index, &ahead.fragment, reason);
                 }
             }
         }
     }
 
-    fn set_out_of_step(&mut self, index: usize) {
-        self.discard_parked_of(index, |_| true);
-        let source = &mut self.sources[index];
-        source.state.clear(State::AHEAD);
-        source.state.set(State::OUT_OF_STEP);
-        self.progress.wait_for(index, false);
+    // Brings fragments in whose numbers nobody confirmed, where the quorum has come near them.
+    fn take_held_in_reach(&mut self, tried_max: usize) {
+        if !self.horizon.is_started() {
+            return;
+        }
+        for index in 0..self.sources.len() {
+            // What its sender has left behind was garbled, or is of another time.
+            let latest = self.horizon.latest_claim(self.sources[index].voter);
+            if latest.is_none() || self.sources[index].held.is_empty() {
+                continue;
+            }
+            let mut held = std::mem::take(&mut self.sources[index].held);
+            let mut others = Vec::new();
+            for _ in 0..held.len().min(tried_max) {
+                let Some(one) = held.pop_front() else { break };
+                let key = self.open_key(index, one.fragment.number);
+                let Some(key) = key.filter(|_| Some(one.claim) == latest) else {
+                    others.push(one);
+                    continue;
+                };
+                self.unpark(index, &one.fragment);
+                self.take(index, key, one.arrived_ns, &one.fragment);
+            }
+            others.into_iter().rev().for_each(|one| held.push_front(one));
+            self.sources[index].held = held;
+        }
     }
 
-    fn discard_parked_of(&mut self, index: usize, which: impl Fn(&Parked) -> bool) {
-        let mut parked = std::mem::take(&mut self.sources[index].parked);
-        parked.retain(|one| {
+    // Brings in, as they came, what voters claimed: `number` is that key.
+    fn take_claims(&mut self, claims: &[(usize, u32)], key: u64, number: u64) {
+        let numbers = self.horizon.rules().numbers;
+        let mut taken: Vec<(usize, Held)> = Vec::new();
+        for index in 0..self.sources.len() {
+            let source = &mut self.sources[index];
+            let of_source = |held: &Held| claims.contains(&(source.voter, held.claim));
+            let (claimed, others): (Vec<Held>, Vec<Held>) =
+                source.held.drain(..).partition(of_source);
+            source.held.extend(others);
+            taken.extend(claimed.into_iter().map(|held| (index, held)));
+        }
+        taken.sort_by_key(|(_, held)| held.order);
+        for (index, held) in taken {
+            self.unpark(index, &held.fragment);
+            let key = key.wrapping_add_signed(numbers.offset(number, held.fragment.number));
+            self.take(index, key, held.arrived_ns, &held.fragment);
+        }
+    }
+
+    // A fragment whose key is known now.
+    pub(crate) fn take(&mut self, index: usize, key: u64, arrived_ns: u64, fragment: &Fragment) {
+        if self.window.contains(key) && !self.seen.contains(index, key) {
+            self.reordered(index, key);
+            self.accept(index, key, fragment, arrived_ns);
+        } else if key >= self.window.end() && key < u64::MAX / 2 {
+            self.reordered(index, key);
+            self.run_ahead(index, key, arrived_ns, fragment);
+        } else {
+            let reason = self.unused(index, key, fragment);
+            self.discard(index, fragment, reason);
+        }
+    }
+
+    /// What a fragment counts as that is in no open event, or was there before.
+    pub(crate) fn unused(&self, index: usize, key: u64, fragment: &Fragment) -> Entry {
+        let behind = self.window.base.saturating_sub(key);
+        if self.seen.contains(index, key) {
+            fragment.repeated()
+        } else if (1..=self.window.events()).contains(&behind) {
+            self.too_late(key)
+        } else {
+            Entry::FragmentsOutOfRange
+        }
+    }
+
+    // Moves everything to where a quorum claims to be.
+    fn follow_quorum(&mut self, quorum: &Quorum) {
+        let numbers = self.horizon.rules().numbers;
+        let events = self.window.events();
+        let (anchor, lowest) = self.lowest_claimed(quorum);
+        let number = anchor.wrapping_add_signed(lowest);
+        let newest = quorum.newest.unwrap_or(self.window.newest);
+        let ahead = numbers.offset(newest, number);
+        let started = self.horizon.is_started();
+        let gap = started && ahead > 0 && ahead.unsigned_abs() < events;
+        let key = match (started, gap) {
+            (false, _) => Some(numbers.in_turn(number)),
+            (true, true) => Some(newest + ahead.unsigned_abs()),
+            (true, false) => None,
+        };
+        let after = newest.max(self.window.newest);
+        let turn = || numbers.next_turn(after, number);
+        // Where no turn is left the claims are given up in time, one by one.
+        let Some(key) = key.or_else(turn) else { return };
+        self.want_at_start(quorum, key, number);
+        if gap {
+            self.move_window((key + 1 + events / 16).saturating_sub(events));
+        } else {
+            self.close_below(u64::MAX, CloseReason::Overtaken);
+            // Room for sources that are behind the first, but not in the numbers' turn before.
+            self.place_window(key - (events / 2).min(numbers.in_turn(key)));
+        }
+        self.horizon.follow(quorum, number, key, !gap, self.now_ns);
+        if started && !gap {
+            self.status.restarts_followed += 1;
+            self.status.last_restart =
+                Some(Restart { from: numbers.in_turn(newest), to: numbers.in_turn(key) });
+        }
+        if started && !gap {
+            quorum.members.iter().for_each(|&(voter, ..)| self.count_restart(voter));
+        }
+        let claims: Vec<_> = quorum.members.iter().map(|&(voter, id, _)| (voter, id)).collect();
+        self.take_claims(&claims, key, number);
+        self.join();
+        self.take_ahead();
+        self.take_held_in_reach(usize::MAX);
+    }
+
+    // Where the quorum's numbers begin: the number that its claims are near to, and the way from there
+    // to the lowest that is held, not further than there is room for in the window.
+    fn lowest_claimed(&self, quorum: &Quorum) -> (u64, i64) {
+        let numbers = self.horizon.rules().numbers;
+        let room = (self.window.events() / 2).cast_signed();
+        let mut lowest = 0;
+        for source in &self.sources {
+            let claim = quorum.claim_of(source.voter);
+            for held in source.held.iter().filter(|held| Some(held.claim) == claim) {
+                let offset = numbers.offset(quorum.anchor, held.fragment.number);
+                lowest = lowest.min(offset.max(-room));
+            }
+        }
+        (quorum.anchor, lowest)
+    }
+
+    fn count_restart(&mut self, voter: usize) {
+        for index in 0..self.sources.len() {
+            if self.sources[index].voter == voter && self.sources[index].enabled {
+                self.tally.add(index, Entry::NumberingRestarts, 1);
+            }
+        }
+    }
+
+    fn expire_held(&mut self) {
+        let active_ns = self.horizon.active_ns();
+        for index in 0..self.sources.len() {
+            self.discard_oldest(index, |held| held.expires_ns <= active_ns);
+        }
+    }
+
+    fn discard_oldest(&mut self, index: usize, mut which: impl FnMut(&mut Held) -> bool) {
+        while let Some(held) = self.sources[index].held.pop_front_if(&mut which) {
+            let lasting = self.horizon.is_lasting(self.sources[index].voter, held.claim);
+            self.give_up(index, lasting, &held.fragment);
+        }
+    }
+
+    fn discard_held(&mut self, index: usize, lasting: bool, which: impl Fn(&Held) -> bool) {
+        let mut held = std::mem::take(&mut self.sources[index].held);
+        held.retain(|one| {
             if which(one) {
-                self.forget_parked(one.fragment.bytes);
-                self.discard(index, &one.fragment, Entry::FragmentsOutOfRange);
+                self.give_up(index, lasting, &one.fragment);
             }
             !which(one)
         });
-        self.sources[index].parked = parked;
+        self.sources[index].held = held;
     }
 
-    // Takes a parked fragment out of the books, before it goes elsewhere.
-    fn forget_parked(&mut self, bytes: u32) {
-        self.parked_count -= 1;
-        self.status.fragments_held -= 1;
-        self.status.waiting_bytes -= u64::from(bytes);
+    // Discards a held fragment, whose key was never known, by what it would have been to its sender. Of
+    // a lasting claim none came twice.
+    fn give_up(&mut self, index: usize, lasting: bool, fragment: &Fragment) {
+        self.unpark(index, fragment);
+        let stand = self.horizon.stand(self.sources[index].voter).unwrap_or(self.window.newest);
+        let key = self.horizon.rules().numbers.near(stand, fragment.number);
+        let reason = match self.unused(index, key, fragment) {
+            Entry::FragmentsDuplicate if lasting => Entry::FragmentsOutOfRange,
+            reason => reason,
+        };
+        self.discard(index, fragment, reason);
     }
 }

@@ -1,4 +1,4 @@
-//! How far each source has come, now and a time-out ago: what decides whom an event still waits for.
+//! How far each voter has come, now and a time-out ago: what decides whom an event still waits for.
 
 /// Into how many periods a time-out is divided.
 pub const PERIODS: u64 = 8;
@@ -7,7 +7,7 @@ pub const PERIODS: u64 = 8;
 pub struct Progress {
     // All "reached" are the newest key plus 1; 0 before the first.
     reached: Vec<u64>,
-    // The same for sources that are waited for, NOT_WAITED for others.
+    // The same for voters that are waited for, NOT_WAITED for others.
     waited: Vec<u64>,
     // `reached` as it was at the ends of the last periods, oldest at `oldest`.
     samples: Vec<Vec<u64>>,
@@ -16,36 +16,30 @@ pub struct Progress {
 }
 
 impl Progress {
-    pub fn new(source_count: usize) -> Self {
-        let column = || vec![0; source_count];
+    pub fn new(voter_count: usize) -> Self {
+        let column = || vec![0; voter_count];
         Self {
             reached: column(),
-            waited: column(),
+            waited: vec![NOT_WAITED; voter_count],
             samples: (0..=PERIODS).map(|_| column()).collect(),
             oldest: 0,
-            scratch: Vec::with_capacity(source_count),
+            scratch: Vec::with_capacity(voter_count),
         }
     }
 
-    /// One more than the source's newest key; 0 before its first.
+    /// Sets how far a voter has come, and whether it is waited for.
     #[inline]
-    pub fn reached(&self, source: usize) -> u64 {
-        self.reached[source]
+    pub fn set(&mut self, voter: usize, reached: u64, waited: bool) {
+        self.reached[voter] = reached;
+        self.waited[voter] = if waited { reached } else { NOT_WAITED };
     }
 
-    /// Sets how far a source has come, and whether it is waited for.
-    #[inline]
-    pub fn set(&mut self, source: usize, reached: u64, waited: bool) {
-        self.reached[source] = reached;
-        self.waited[source] = if waited { reached } else { NOT_WAITED };
+    /// Sets whether a voter is waited for.
+    pub fn wait_for(&mut self, voter: usize, waited: bool) {
+        self.set(voter, self.reached[voter], waited);
     }
 
-    /// Sets whether a source is waited for.
-    pub fn wait_for(&mut self, source: usize, waited: bool) {
-        self.set(source, self.reached[source], waited);
-    }
-
-    /// What the slowest source that is waited for has reached; none if none is.
+    /// What the slowest voter that is waited for has reached; none if none is.
     pub fn slowest(&self) -> Option<u64> {
         let slowest = self.waited.iter().copied().fold(NOT_WAITED, u64::min);
         (slowest != NOT_WAITED).then_some(slowest)
@@ -57,21 +51,25 @@ impl Progress {
         self.oldest = (self.oldest + 1) % self.samples.len();
     }
 
-    /// The bound below which every key had been passed, a time-out ago, by more than half of the
-    /// sources that are waited for now; without such sources there is no bound.
-    ///
-    /// So one source that lags behind cannot hold the others' events for longer than a time-out, and
-    /// one that runs ahead cannot make events time out before the others have come to them.
-    pub fn passed_long_ago(&mut self) -> u64 {
-        let then = &self.samples[self.oldest];
-        self.scratch.clear();
-        let both = self.waited.iter().zip(then);
-        self.scratch.extend(both.filter(|(now, _)| **now != NOT_WAITED).map(|(_, then)| *then));
-        if self.scratch.is_empty() {
-            return u64::MAX;
-        }
-        let middle = (self.scratch.len() - 1) / 2;
-        *self.scratch.select_nth_unstable(middle).1
+    /// The bound below which every key has been passed by more than half of the voters that are
+    /// waited for; none if none is.
+    pub fn passed(&mut self) -> Option<u64> {
+        let waited = |reached: &u64| *reached != NOT_WAITED;
+        Self::middle(&mut self.scratch, self.waited.iter().copied().filter(waited))
+    }
+
+    /// The same a time-out ago, for the voters that are waited for now.
+    pub fn passed_long_ago(&mut self) -> Option<u64> {
+        let then = self.samples[self.oldest].iter().zip(&self.waited);
+        let then = then.filter(|(_, now)| **now != NOT_WAITED).map(|(then, _)| *then);
+        Self::middle(&mut self.scratch, then)
+    }
+
+    fn middle(scratch: &mut Vec<u64>, reached: impl Iterator<Item = u64>) -> Option<u64> {
+        scratch.clear();
+        scratch.extend(reached);
+        let middle = scratch.len().checked_sub(1)? / 2;
+        Some(*scratch.select_nth_unstable(middle).1)
     }
 }
 
@@ -82,22 +80,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_out_needs_more_than_half_of_the_sources_past_the_key() {
+    fn a_key_is_passed_when_more_than_half_of_the_voters_are_past_it() {
         let mut progress = Progress::new(4);
-        for (source, reached) in [10, 20, 30, 40].into_iter().enumerate() {
-            progress.set(source, reached, true);
+        for (voter, reached) in [10, 20, 30, 40].into_iter().enumerate() {
+            progress.set(voter, reached, true);
         }
         progress.sample();
         for _ in 0..PERIODS {
-            assert_eq!(progress.passed_long_ago(), 0);
+            assert_eq!((progress.passed(), progress.passed_long_ago()), (Some(20), Some(0)));
             progress.sample();
         }
         // Keys below 20 were passed by three of four, keys from 20 on by two of four only.
-        assert_eq!(progress.passed_long_ago(), 20);
+        assert_eq!(progress.passed_long_ago(), Some(20));
         progress.wait_for(0, false);
-        assert_eq!(progress.passed_long_ago(), 30);
-        (1..4).for_each(|source| progress.wait_for(source, false));
-        assert_eq!(progress.passed_long_ago(), u64::MAX);
+        assert_eq!(progress.passed_long_ago(), Some(30));
+        (1..4).for_each(|voter| progress.wait_for(voter, false));
+        assert_eq!((progress.passed(), progress.passed_long_ago()), (None, None));
         assert_eq!(progress.slowest(), None);
     }
 }

@@ -3,14 +3,14 @@
 //! The open event with the lowest key closes when
 //!
 //! - all sources have delivered it, and no key before it may still come;
-//! - every source that is waited for is past it by more than `reorder_events`: *overtaken*;
-//! - its time-out has passed, and more than half of the sources that are waited for were past it a
-//!   time-out ago: *timed out*;
-//! - open events hold more than `waiting_bytes_max`: *overtaken* too;
+//! - every sender that stands somewhere is past it by more than `reorder_events`: *overtaken*;
+//! - its time-out has passed, and the quorum was past it a time-out ago: *timed out*;
+//! - what waits holds more than `waiting_bytes_max`, and the quorum is past it: *overtaken* too;
 //! - the run ends.
 //!
-//! A source is not waited for while it is silent or out of step, so that a dead one costs one
-//! time-out and not one per event. docs/decisions/0031 says why.
+//! Nobody waits for a sender that is silent or out of step, so that a dead one costs one time-out
+//! and not one per event. docs/decisions/0031 says why. No event closes before the quorum has passed
+//! it, whatever a minority says (`horizon.rs`).
 
 use catchment_model::{CloseReason, Entry, EventFlags};
 
@@ -22,14 +22,16 @@ impl Builder {
     /// Closes what can be closed. Call it once per duty cycle, also when nothing came.
     pub fn poll(&mut self, now_ns: u64) {
         self.advance_time(now_ns);
-        if !self.started || self.finished {
+        if self.finished {
             return;
         }
+        self.horizon.poll();
         self.release();
         if self.parked_count > 0 {
             self.follow(false);
             self.release();
         }
+        self.share();
     }
 
     /// Ends the run: closes every event. Then [`cut`](Self::cut) returns the rest.
@@ -38,15 +40,14 @@ impl Builder {
         if self.finished {
             return;
         }
-        if self.started {
-            self.release();
-            // Ends: each turn brings at least one fragment into the window.
-            while self.parked_count > 0 && self.follow(true) {
-                self.close_below(u64::MAX, CloseReason::RunEnded);
-            }
+        self.horizon.poll();
+        self.release();
+        // Ends: each turn decides at least one claim.
+        while self.parked_count > 0 && self.follow(true) {
             self.close_below(u64::MAX, CloseReason::RunEnded);
-            self.discard_parked();
         }
+        self.close_below(u64::MAX, CloseReason::RunEnded);
+        self.discard_parked();
         self.finished = true;
     }
 
@@ -64,12 +65,10 @@ impl Builder {
             let overtaken_below = *overtaken_below.get_or_insert_with(|| self.overtaken_below());
             let reason = if slot.weight == self.weight_all && key <= overtaken_below {
                 CloseReason::Complete
-            } else if key < overtaken_below
-                || self.status.waiting_bytes > self.config.waiting_bytes_max
-            {
+            } else if key < overtaken_below || self.is_squeezed_out(key) {
                 CloseReason::Overtaken
             } else if opened_before_ns.is_some_and(|before| slot.first_ns <= before) {
-                let below = *timed_out_below.get_or_insert_with(|| self.progress.passed_long_ago());
+                let below = *timed_out_below.get_or_insert_with(|| self.horizon.passed_long_ago());
                 if key >= below {
                     break;
                 }
@@ -82,9 +81,14 @@ impl Builder {
         self.seen.cover(self.window.end());
     }
 
-    // Every source that is waited for is past the keys below it, and past what it may reorder.
+    // Every sender that stands somewhere is past the keys below it, and past what it may reorder.
     fn overtaken_below(&self) -> u64 {
-        self.progress.slowest().unwrap_or(0).saturating_sub(self.config.reorder_events)
+        self.horizon.passed_by_all().saturating_sub(self.config.reorder_events)
+    }
+
+    // What waits holds too much, and most need the event no more.
+    fn is_squeezed_out(&mut self, key: u64) -> bool {
+        self.status.waiting_bytes > self.config.waiting_bytes_max && key < self.horizon.passed()
     }
 
     /// Closes all open events below `end`.
@@ -119,8 +123,11 @@ impl Builder {
             false => Some(Entry::FragmentsDiscardedPaused),
             true => incomplete.then_some(Entry::FragmentsDiscardedIncomplete),
         };
-        // Of events that nobody wanted nothing can be missing.
-        let absent = if wanted { key - self.expected_key.unwrap_or(key) } else { 0 };
+        // Of events that nobody wanted nothing can be missing, and no quorum has numbered what is
+        // before one that a few alone have come to.
+        let numbered = slot.weight == self.weight_all || key < self.horizon.passed();
+        let absent = key - self.expected_key.unwrap_or(key);
+        let absent = if wanted && numbered { absent } else { 0 };
         self.status.events_absent += absent;
         self.absent_uncounted += absent;
         self.expected_key = Some(key + 1);

@@ -1,8 +1,6 @@
-//! One source: its numbers, its fragments in key order, and those beyond the window.
+//! One source: its fragments in key order, and those that are parked.
 
 use std::collections::VecDeque;
-
-use catchment_wire::sequence::Unwrapper;
 
 use crate::{Fragment, SourceRole, window};
 
@@ -14,84 +12,82 @@ pub struct Kept {
     pub bytes: u32,
 }
 
-/// A fragment beyond the window.
+/// A fragment beyond the window: its sender runs ahead.
 #[derive(Clone, Copy, Debug)]
-pub struct Parked {
+pub struct Ahead {
     pub key: u64,
     pub arrived_ns: u64,
     pub fragment: Fragment,
 }
 
-/// Why a source's fragments need a closer look; none of them in the usual case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State(u8);
-
-impl State {
-    /// Nothing has come from it yet.
-    pub const NEW: Self = Self(1);
-    /// It has delivered nothing for a time-out, and is not waited for.
-    pub const SILENT: Self = Self(2);
-    /// It was silent and has not spoken since: it may have restarted or missed a wrap.
-    pub const AWAY: Self = Self(4);
-    /// Its last fragment was beyond the window.
-    pub const AHEAD: Self = Self(8);
-    /// Its numbers do not fit to the others'.
-    pub const OUT_OF_STEP: Self = Self(16);
-
-    pub fn has(self, any: Self) -> bool {
-        self.0 & any.0 != 0
-    }
-
-    pub fn set(&mut self, other: Self) {
-        self.0 |= other.0;
-    }
-
-    pub fn clear(&mut self, other: Self) {
-        self.0 &= !other.0;
-    }
-
-    #[inline]
-    pub fn is_usual(self) -> bool {
-        self.0 == 0
-    }
+/// A fragment whose number is where its sender does not stand, kept until it is known what it means.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// The sender's claim that it belongs to.
+    pub claim: u32,
+    /// Its place among all that were ever held.
+    pub order: u64,
+    pub arrived_ns: u64,
+    /// When it is given up, in time that counts.
+    pub expires_ns: u64,
+    pub fragment: Fragment,
 }
 
 #[derive(Debug)]
 pub struct Source {
-    pub unwrapper: Unwrapper,
+    /// The sender that delivers it.
+    pub voter: usize,
     /// What it adds to an event's weight.
     pub weight: u32,
-    pub state: State,
     pub enabled: bool,
     pub required: bool,
-    /// When a fragment of it was last accepted, or kept beyond the window.
-    pub last_ns: u64,
+    /// Whether it may hold no more of what others have not come to.
+    pub full: bool,
+    /// One more than its newest key; 0 before its first.
+    pub reached: u64,
     /// Accepted and in no cut yet, by ascending key.
     pub kept: VecDeque<Kept>,
     /// Beyond the window, by ascending key.
-    pub parked: VecDeque<Parked>,
+    pub ahead: VecDeque<Ahead>,
+    /// Kept under a claim, as they came.
+    pub held: VecDeque<Held>,
+    /// Bytes of the last two.
+    pub parked_bytes: u64,
 }
 
 impl Source {
-    pub fn new(role: SourceRole, unwrapper: Unwrapper) -> Self {
+    pub fn new(role: SourceRole, voter: usize) -> Self {
         let enabled = role != SourceRole::Disabled;
         let required = role == SourceRole::Required;
         Self {
-            unwrapper,
+            voter,
             weight: window::weight(required),
-            state: State::NEW,
             enabled,
             required,
-            last_ns: 0,
+            full: false,
+            reached: 0,
             kept: VecDeque::with_capacity(if enabled { KEPT_AT_START } else { 0 }),
-            parked: VecDeque::new(),
+            ahead: VecDeque::new(),
+            held: VecDeque::new(),
+            parked_bytes: 0,
         }
     }
 
-    /// Whether events wait for it.
-    pub fn is_waited_for(&self) -> bool {
-        let silent = State::SILENT;
-        self.enabled && !self.state.has(silent) && !self.state.has(State::OUT_OF_STEP)
+    /// Whether its fragments need no closer look where its sender stands.
+    #[inline]
+    pub fn is_usual(&self) -> bool {
+        !self.full && self.ahead.is_empty()
+    }
+
+    /// How many of its fragments are parked.
+    pub fn parked_count(&self) -> usize {
+        self.ahead.len() + self.held.len()
+    }
+
+    /// Bytes of its fragments that are parked, or of keys from `key` on.
+    pub fn bytes_from(&self, key: u64) -> u64 {
+        let kept = self.kept.iter().rev().take_while(|kept| kept.key >= key);
+        self.parked_bytes + kept.map(|kept| u64::from(kept.bytes)).sum::<u64>()
     }
 
     /// Keeps an accepted fragment at its place.
@@ -104,7 +100,7 @@ impl Source {
         }
     }
 
-    // Moves the kept after it: at most as many as the unwrapper takes for reordered.
+    // Moves the kept after it.
     #[cold]
     fn keep_reordered(&mut self, kept: Kept) {
         let at = self.kept.partition_point(|other| other.key < kept.key);
@@ -112,14 +108,14 @@ impl Source {
     }
 
     /// Keeps a fragment beyond the window.
-    pub fn park(&mut self, parked: Parked) {
-        let at = match self.parked.back() {
-            Some(newest) if newest.key > parked.key => {
-                self.parked.partition_point(|other| other.key <= parked.key)
+    pub fn run_ahead(&mut self, ahead: Ahead) {
+        let at = match self.ahead.back() {
+            Some(newest) if newest.key > ahead.key => {
+                self.ahead.partition_point(|other| other.key <= ahead.key)
             }
-            _ => self.parked.len(),
+            _ => self.ahead.len(),
         };
-        self.parked.insert(at, parked);
+        self.ahead.insert(at, ahead);
     }
 }
 

@@ -7,7 +7,7 @@ pub struct BuilderStatus {
     pub base_key: u64,
     /// Events that have fragments and are not closed.
     pub open_events: u64,
-    /// Bytes of fragments in open events and beyond the window.
+    /// Bytes of fragments in open events and without a place.
     pub waiting_bytes: u64,
     /// Closed events that are in no cut yet.
     pub released_events: u64,
@@ -31,23 +31,34 @@ pub struct BuilderStatus {
     pub events_dropped: u64,
     /// Keys between recorded ones of which no source delivered anything.
     pub events_absent: u64,
-    /// Times all sources began their numbers anew and the builder followed.
+    /// Times a quorum began its numbers anew and the builder followed.
     pub restarts_followed: u64,
+    /// The last such time.
+    pub last_restart: Option<Restart>,
     /// Fragments that named a source that does not exist.
     pub fragments_of_no_source: u64,
     /// Each source's state.
     pub sources: Vec<SourceStatus>,
 }
 
+/// How numbers began anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restart {
+    /// The newest number before.
+    pub from: u64,
+    /// The first number after.
+    pub to: u64,
+}
+
 /// One source's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceStatus {
-    /// Its newest key; none before its first fragment.
+    /// Its sender's newest key; none while it stands nowhere.
     pub newest_key: Option<u64>,
     /// Whether it is not waited for because it delivers nothing.
     pub silent: bool,
     /// Whether its numbers do not fit to the others', so that its fragments are not used.
     pub out_of_step: bool,
-    /// Its fragments kept beyond the window.
+    /// Its fragments kept without a place.
     pub parked: u64,
 }

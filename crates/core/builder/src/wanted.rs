@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::Builder;
+use crate::horizon::Quorum;
 
 /// Changes that are remembered, for fragments that come late.
 const CHANGES_MAX: usize = 64;
@@ -15,11 +16,13 @@ pub struct Wanted {
     before: bool,
     /// Ascending, each unlike the one before it.
     changes: VecDeque<(u64, bool)>,
+    /// What was said, and when, while fragments waited for a quorum to say where numbers begin.
+    at_start: Vec<(u64, bool)>,
 }
 
 impl Default for Wanted {
     fn default() -> Self {
-        Self { before: true, changes: VecDeque::new() }
+        Self { before: true, changes: VecDeque::new(), at_start: Vec::new() }
     }
 }
 
@@ -50,17 +53,47 @@ impl Builder {
     /// Says whether events that begin from now on are wanted. Those that are not are built as others
     /// are, and then discarded (`fragments_discarded_paused`); what is missing of them is no loss.
     pub fn want(&mut self, wanted: bool) {
-        let from = match (self.started, self.window.open) {
+        let reach = self.horizon.passed().saturating_add(self.horizon.rules().near);
+        let from = match (self.horizon.is_started(), self.window.open) {
+            (false, _) if self.parked_count > 0 => {
+                // Nobody knows yet what key that is.
+                if self.wanted.at_start.len() < CHANGES_MAX {
+                    self.wanted.at_start.push((self.now_ns, wanted));
+                }
+                return;
+            }
             (false, _) => 0,
             (true, 0) => self.window.base,
-            (true, _) => self.window.newest + 1,
+            // A source that runs ahead has not begun what others have not.
+            (true, _) => self.window.newest.min(reach) + 1,
         };
         self.wanted.change(from, wanted);
+    }
+
+    /// What was said before a quorum said where numbers begin applies from the newest event on that had
+    /// begun by then.
+    pub(crate) fn want_at_start(&mut self, quorum: &Quorum, key: u64, number: u64) {
+        let numbers = self.horizon.rules().numbers;
+        for (at_ns, wanted) in std::mem::take(&mut self.wanted.at_start) {
+            let mut from = 0;
+            for source in &self.sources {
+                let claim = quorum.claim_of(source.voter);
+                let begun = source.held.iter().filter(|held| Some(held.claim) == claim);
+                for held in begun.filter(|held| held.arrived_ns <= at_ns) {
+                    let offset = numbers.offset(number, held.fragment.number);
+                    from = from.max(key.saturating_add_signed(offset) + 1);
+                }
+            }
+            self.wanted.change(from, wanted);
+        }
     }
 
     /// Whether every event is closed that began before [`want`](Self::want) was last said something
     /// new.
     pub fn is_past_change(&mut self) -> bool {
+        if !self.wanted.at_start.is_empty() {
+            return false;
+        }
         let from = self.wanted.changes.back().map_or(0, |(from, _)| *from);
         self.window.head().is_none_or(|(key, _)| key >= from)
     }
