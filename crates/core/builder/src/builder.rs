@@ -53,6 +53,8 @@ pub struct Builder {
     /// The key after the last released one; none where keys before the next one do not count as
     /// absent: at the start, and after a restart.
     pub(crate) expected_key: Option<u64>,
+    /// The key at which the epoch's quorum began: nobody has numbered what is absent before it.
+    pub(crate) numbered_from: u64,
     /// Absent keys not yet counted for each required source.
     pub(crate) absent_uncounted: u64,
     pub(crate) rows: VecDeque<Row>,
@@ -100,6 +102,7 @@ impl Builder {
             held_ever: 0,
             some_full: false,
             expected_key: None,
+            numbered_from: 0,
             absent_uncounted: 0,
             rows: VecDeque::new(),
             rows_since_ns: 0,
@@ -202,11 +205,10 @@ impl Builder {
     fn push_usual(&mut self, index: usize, run: &[Fragment]) -> usize {
         let Self { sources, window, seen, horizon, tally, now_ns, .. } = self;
         let source = &mut sources[index];
-        let Some(stand) = horizon.usual_stand(source.voter).filter(|_| source.is_usual()) else {
-            return 0;
-        };
+        let stand = horizon.usual_stand(source.voter).filter(|_| source.is_usual());
+        let Some((mut newest, mut before)) = stand else { return 0 };
         let Rules { numbers, near, .. } = horizon.rules();
-        let (mut newest, mut reached, mut bytes, mut done) = (stand, source.reached, 0, 0);
+        let (mut reached, mut bytes, mut done) = (source.reached, 0, 0);
         let (mut reordered, mut wrong_tag, mut flagged) = (0, 0, 0);
         for fragment in run {
             let step = numbers.offset(newest, fragment.number);
@@ -217,7 +219,11 @@ impl Builder {
             }
             wrong_tag += u64::from(!window.add(key, fragment, source.weight, *now_ns));
             source.keep(key, fragment);
-            newest = newest.max(key);
+            if key > newest {
+                (newest, before) = (key, newest);
+            } else if key < newest {
+                before = before.max(key);
+            }
             if key >= reached {
                 reached = key + 1;
             } else {
@@ -230,7 +236,7 @@ impl Builder {
         if done > 0 {
             source.reached = reached;
             let voter = source.voter;
-            let has_claims = horizon.stood(voter, newest, *now_ns);
+            let has_claims = horizon.stood(voter, (newest, before), *now_ns);
             self.status.waiting_bytes += bytes;
             self.status.fragments_held += done as u64;
             tally.add(index, Entry::FragmentsReordered, reordered);
@@ -261,7 +267,8 @@ impl Builder {
         if let Some(claim) = claimed.dropped {
             self.discard_claim(voter, claim, true);
         }
-        let ahead = self.horizon.is_started().then(|| self.window.key_of(number, self.config.number_bits));
+        let ahead =
+            self.horizon.is_started().then(|| self.window.key_of(number, self.config.number_bits));
         let passed = self.horizon.passed();
         match ahead.flatten().filter(|&key| key >= passed && claimed.settled) {
             Some(key) if !self.seen.contains(index, key) => {
@@ -289,7 +296,8 @@ impl Builder {
         if !(new || beyond || step > 0 || repeats) {
             return false;
         }
-        if self.horizon.stood(voter, stand.max(if step > 0 { key } else { 0 }), self.now_ns) {
+        let stands = if step > 0 { (key, stand) } else { (stand, stand.saturating_sub(1)) };
+        if self.horizon.stood(voter, stands, self.now_ns) {
             self.refute(voter);
         }
         self.take_in_share(index, key, fragment);

@@ -14,7 +14,7 @@
 use catchment_model::{CloseReason, Entry};
 
 use crate::horizon::{KEPT_TIMEOUTS, Quorum};
-use crate::source::{Ahead, Held};
+use crate::source::{Ahead, Held, Source};
 use crate::{Builder, Fragment, Restart};
 
 /// How many fragments of a source are tried at a time that are held under no quorum's claim.
@@ -73,7 +73,13 @@ impl Builder {
     }
 
     /// Keeps a fragment that is beyond the window.
-    pub(crate) fn run_ahead(&mut self, index: usize, key: u64, arrived_ns: u64, fragment: &Fragment) {
+    pub(crate) fn run_ahead(
+        &mut self,
+        index: usize,
+        key: u64,
+        arrived_ns: u64,
+        fragment: &Fragment,
+    ) {
         if self.park(index, fragment) {
             self.sources[index].run_ahead(Ahead { key, arrived_ns, fragment: *fragment });
         }
@@ -167,7 +173,8 @@ impl Builder {
             let Some((first, newest)) = self.horizon.settled(voter) else { continue };
             let bits = self.config.number_bits;
             let key = |number| self.window.key_of(number, bits);
-            let ahead = || key(first).map(|key| key.wrapping_add_signed(numbers.offset(first, newest)));
+            let ahead =
+                || key(first).map(|key| key.wrapping_add_signed(numbers.offset(first, newest)));
             if let Some(key) = key(newest).or_else(ahead) {
                 self.stand_at(voter, key, newest);
             }
@@ -178,7 +185,8 @@ impl Builder {
     fn take_ahead(&mut self) {
         let end = self.window.end();
         for index in 0..self.sources.len() {
-            while let Some(ahead) = self.sources[index].ahead.pop_front_if(|ahead| ahead.key < end) {
+            while let Some(ahead) = self.sources[index].ahead.pop_front_if(|ahead| ahead.key < end)
+            {
                 self.unpark(index, &ahead.fragment);
                 if self.window.contains(ahead.key) && !self.seen.contains(index, ahead.key) {
                     self.accept(index, ahead.key, &ahead.fragment, ahead.arrived_ns);
@@ -268,18 +276,18 @@ impl Builder {
     fn follow_quorum(&mut self, quorum: &Quorum) {
         let numbers = self.horizon.rules().numbers;
         let events = self.window.events();
-        let (anchor, lowest) = self.lowest_claimed(quorum);
-        let number = anchor.wrapping_add_signed(lowest);
-        let newest = quorum.newest.unwrap_or(self.window.newest);
-        let ahead = numbers.offset(newest, number);
+        let (lowest, middle) = self.begins(quorum);
+        let number = quorum.anchor.wrapping_add_signed(lowest);
+        let stood = quorum.stood.unwrap_or(self.window.newest);
+        let ahead = numbers.offset(stood, number);
         let started = self.horizon.is_started();
         let gap = started && ahead > 0 && ahead.unsigned_abs() < events;
         let key = match (started, gap) {
             (false, _) => Some(numbers.in_turn(number)),
-            (true, true) => Some(newest + ahead.unsigned_abs()),
+            (true, true) => Some(stood + ahead.unsigned_abs()),
             (true, false) => None,
         };
-        let after = newest.max(self.window.newest);
+        let after = stood.max(self.window.newest);
         let turn = || numbers.next_turn(after, number);
         // Where no turn is left the claims are given up in time, one by one.
         let Some(key) = key.or_else(turn) else { return };
@@ -290,12 +298,13 @@ impl Builder {
             self.close_below(u64::MAX, CloseReason::Overtaken);
             // Room for sources that are behind the first, but not in the numbers' turn before.
             self.place_window(key - (events / 2).min(numbers.in_turn(key)));
+            self.numbered_from = key + lowest.abs_diff(middle);
         }
         self.horizon.follow(quorum, number, key, !gap, self.now_ns);
         if started && !gap {
             self.status.restarts_followed += 1;
             self.status.last_restart =
-                Some(Restart { from: numbers.in_turn(newest), to: numbers.in_turn(key) });
+                Some(Restart { from: numbers.in_turn(stood), to: numbers.in_turn(key) });
         }
         if started && !gap {
             quorum.members.iter().for_each(|&(voter, ..)| self.count_restart(voter));
@@ -307,20 +316,20 @@ impl Builder {
         self.take_held_in_reach(usize::MAX);
     }
 
-    // Where the quorum's numbers begin: the number that its claims are near to, and the way from there
-    // to the lowest that is held, not further than there is room for in the window.
-    fn lowest_claimed(&self, quorum: &Quorum) -> (u64, i64) {
+    // Where the numbers of a quorum's sources begin, as ways from its anchor: the lowest that is held, not
+    // further back than there is room for in the window, and that which half of them begin before.
+    fn begins(&self, quorum: &Quorum) -> (i64, i64) {
         let numbers = self.horizon.rules().numbers;
         let room = (self.window.events() / 2).cast_signed();
-        let mut lowest = 0;
-        for source in &self.sources {
-            let claim = quorum.claim_of(source.voter);
-            for held in source.held.iter().filter(|held| Some(held.claim) == claim) {
-                let offset = numbers.offset(quorum.anchor, held.fragment.number);
-                lowest = lowest.min(offset.max(-room));
-            }
-        }
-        (quorum.anchor, lowest)
+        let lowest = |source: &Source| {
+            let claim = quorum.claim_of(source.voter)?;
+            let held = source.held.iter().filter(|held| held.claim == claim);
+            held.map(|held| numbers.offset(quorum.anchor, held.fragment.number).max(-room)).min()
+        };
+        let mut begins: Vec<i64> = self.sources.iter().filter_map(lowest).collect();
+        begins.sort_unstable();
+        let begin = |place: usize| begins.get(place).map_or(0, |&begin| begin);
+        (begin(0), begin(begins.len() / 2))
     }
 
     fn count_restart(&mut self, voter: usize) {

@@ -22,8 +22,9 @@ use crate::progress::{PERIODS, Progress};
 
 /// Claims of one voter that are remembered at a time: where it restarted to, and some garbled numbers.
 const CLAIMS_MAX: usize = 4;
-/// How many time-outs a claim is remembered after its last fragment, and a fragment is kept for it: one
-/// until a voter that is silent is none, one for those that have not moved on.
+/// How many time-outs a claim is remembered after its last fragment, a fragment is kept for it, and its
+/// sender still stands where it was: one until a voter that is silent is none, one for those that have
+/// not moved on.
 pub const KEPT_TIMEOUTS: u64 = 2;
 /// How long a sender delivers what it had delivered before, and nothing else, before it counts as one
 /// that begins anew: a quarter of a time-out.
@@ -93,6 +94,8 @@ impl Rules {
 pub struct Voter {
     /// The key of its newest fragment, where it stands.
     stand: u64,
+    /// The newest key before that one.
+    before: u64,
     /// Whether its fragments near where it stands need no closer look.
     usual: bool,
     standing: bool,
@@ -156,8 +159,8 @@ pub struct Quorum {
     pub anchor: u64,
     /// Each voter with the claim and its newest number.
     pub members: Vec<(usize, u32, u64)>,
-    /// The newest key of those members that stood somewhere.
-    pub newest: Option<u64>,
+    /// The key that half of those members had come to that stood somewhere.
+    pub stood: Option<u64>,
 }
 
 impl Quorum {
@@ -226,8 +229,11 @@ impl Horizon {
     /// The key below which more than half of the voters have passed everything, as of the first
     /// question after [`poll`](Self::poll).
     pub fn passed(&mut self) -> u64 {
-        let progress = &mut self.progress;
-        *self.passed.get_or_insert_with(|| progress.passed().unwrap_or(0))
+        if self.passed.is_none() {
+            let passed = self.progress.passed().unwrap_or(0);
+            self.passed = Some(passed.min(self.lone_reach()));
+        }
+        self.passed.unwrap_or(0)
     }
 
     /// How many voters there are, enabled or not.
@@ -262,11 +268,11 @@ impl Horizon {
         self.voters[voter].standing.then(|| self.voters[voter].stand)
     }
 
-    /// The same, if its fragments near it need no closer look.
+    /// Where a voter stands and the newest key before, if its fragments near it need no closer look.
     #[inline]
-    pub fn usual_stand(&self, voter: usize) -> Option<u64> {
+    pub fn usual_stand(&self, voter: usize) -> Option<(u64, u64)> {
         let voter = &self.voters[voter];
-        voter.usual.then_some(voter.stand)
+        voter.usual.then_some((voter.stand, voter.before))
     }
 
     /// Time that counts.
@@ -302,7 +308,7 @@ impl Horizon {
                 self.voting -= 1;
                 self.leave(index);
             } else if voter.standing
-                && self.active_ns - voter.stood_active_ns >= self.rules.timeout_ns
+                && self.active_ns - voter.stood_active_ns >= KEPT_TIMEOUTS * self.rules.timeout_ns
             {
                 self.leave(index);
             } else if voter.probation.is_some_and(|it| it.end_ns <= self.active_ns) {
@@ -335,16 +341,26 @@ impl Horizon {
 
     /// The key below which more than half of the voters had passed everything a time-out ago.
     pub fn passed_long_ago(&mut self) -> u64 {
-        self.progress.passed_long_ago().unwrap_or(0)
+        let passed = self.progress.passed_long_ago().unwrap_or(0);
+        passed.min(self.lone_reach())
     }
 
-    /// A voter has delivered where it stands, up to that key. Returns whether it has claims, which
+    /// What a voter that stands alone has passed: its newest number may be a garbled one.
+    fn lone_reach(&self) -> u64 {
+        let mut standing = self.voters.iter().filter(|voter| voter.standing);
+        match (standing.next(), standing.next()) {
+            (Some(lone), None) => lone.before + 1,
+            _ => u64::MAX,
+        }
+    }
+
+    /// A voter has delivered where it stands, up to that key, and the newest before it. Returns whether it has claims, which
     /// [`refute`](Self::refute) is to be told of.
     #[inline]
-    pub fn stood(&mut self, voter: usize, newest: u64, now_ns: u64) -> bool {
+    pub fn stood(&mut self, voter: usize, (newest, before): (u64, u64), now_ns: u64) -> bool {
         let Self { voters, progress, active_ns, .. } = self;
         let it = &mut voters[voter];
-        it.stand = newest;
+        (it.stand, it.before) = (newest, before);
         (it.stood_ns, it.stood_active_ns, it.heard_ns) = (now_ns, *active_ns, *active_ns);
         if it.probation.is_none() {
             progress.set(voter, newest + 1, true);
@@ -396,6 +412,7 @@ impl Horizon {
             self.progress.set(voter, key + 1, true);
         }
         it.standing = true;
+        it.before = it.before.min(key.saturating_sub(1));
         (it.stand, it.stood_ns, it.stood_active_ns) = (key, now_ns, self.active_ns);
         it.usual = !jumped;
         it.latest = None;
@@ -470,8 +487,7 @@ impl Horizon {
         let mut quorum = self.largest(needed).filter(enough);
         if quorum.is_none() && !self.started {
             // Nothing contradicts voters who all say the same, or the last word at the end.
-            let unanimous =
-                |all: &Quorum| at_end || (voters > 1 && all.members.len() == voters);
+            let unanimous = |all: &Quorum| at_end || (voters > 1 && all.members.len() == voters);
             quorum = self.largest(1).filter(unanimous);
         }
         let Some(quorum) = quorum else {
@@ -560,8 +576,11 @@ impl Horizon {
         }
         let anchor = votes.get(best.start)?.2;
         let members: Vec<_> = best.map(|place| votes[place % votes.len()]).collect();
-        let newest = members.iter().filter_map(|&(voter, ..)| self.stand(voter)).max();
-        Some(Quorum { anchor, members, newest })
+        let mut stands: Vec<u64> =
+            members.iter().filter_map(|&(voter, ..)| self.stand(voter)).collect();
+        let middle = stands.len() / 2;
+        let stood = stands.get(middle).is_some().then(|| *stands.select_nth_unstable(middle).1);
+        Some(Quorum { anchor, members, stood })
     }
 }
 
@@ -569,6 +588,7 @@ impl Voter {
     fn new(enabled: bool) -> Self {
         Self {
             stand: 0,
+            before: 0,
             usual: false,
             standing: false,
             enabled,

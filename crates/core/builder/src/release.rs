@@ -126,7 +126,7 @@ impl Builder {
         // Of events that nobody wanted nothing can be missing, and no quorum has numbered what is
         // before one that a few alone have come to.
         let numbered = slot.weight == self.weight_all || key < self.horizon.passed();
-        let absent = key - self.expected_key.unwrap_or(key);
+        let absent = key.saturating_sub(self.expected_key.unwrap_or(key).max(self.numbered_from));
         let absent = if wanted && numbered { absent } else { 0 };
         self.status.events_absent += absent;
         self.absent_uncounted += absent;

@@ -15,8 +15,6 @@ use support::{MS, Random, Rig, Row, S};
 const REORDER_EVENTS: u64 = 256;
 const WINDOW_EVENTS: u64 = 4_096;
 const TIMEOUT_NS: u64 = 500 * MS;
-/// Keys at the end to which not all sources have come.
-const TAIL_EVENTS: u64 = 64;
 
 #[test]
 fn within_the_limits_the_builder_does_what_the_model_does() {
@@ -45,7 +43,7 @@ fn within_the_limits_the_builder_does_what_the_model_does() {
             }
         }
         rig.finish(end_ns);
-        model.compare(&rig, &format!("seed {seed}: {plan:?}"));
+        model.compare(&rig, plan.tail_events(), &format!("seed {seed}: {plan:?}"));
     }
 }
 
@@ -164,6 +162,11 @@ impl Plan {
     }
 
     /// All fragments with the times at which they come, in order; and when all is over.
+    /// Events at the end to which not all sources have come, or one that died is still waited for.
+    fn tail_events(&self) -> u64 {
+        64 + 2 * TIMEOUT_NS / self.event_ns
+    }
+
     fn arrivals(&self, rig: &mut Rig) -> (Vec<(u64, Fragment)>, u64) {
         let mut random = Random::new(self.seed ^ 0xf00d);
         let mut arrivals = Vec::new();
@@ -262,15 +265,15 @@ impl Model {
         }
     }
 
-    fn compare(&self, rig: &Rig, context: &str) {
+    fn compare(&self, rig: &Rig, tail_events: u64, context: &str) {
         let roles = &self.config.sources;
         let count = roles.len();
         let keys = self.events.first_key_value().zip(self.events.last_key_value());
         let span = keys.map_or(0, |((first, _), (last, _))| last - first + 1);
         let absent = span - self.events.len() as u64;
         let end = keys.map_or(0, |(_, (last, _))| last + 1);
-        let last = self.events.range(end.saturating_sub(TAIL_EVENTS)..).count() as u64;
-        let absent_last = absent.min(TAIL_EVENTS.min(span) - last);
+        let last = self.events.range(end.saturating_sub(tail_events)..).count() as u64;
+        let absent_last = absent.min(tail_events.min(span) - last);
         let (mut missing, mut unrecorded, mut dropped) =
             (vec![0; count], vec![absent; count], vec![0; count]);
         let mut rows = BTreeMap::new();
