@@ -33,7 +33,11 @@ impl Builder {
         self.join();
         self.take_held_in_reach(TRIED_MAX);
         self.expire_held();
-        let quorum = if piled_up { None } else { self.horizon.decide(self.is_crowded(), at_end) };
+        let quorum = if piled_up {
+            None
+        } else {
+            self.horizon.decide(self.is_crowded(), at_end, self.now_ns)
+        };
         if let Some(quorum) = &quorum {
             self.follow_quorum(quorum);
         }
@@ -300,7 +304,7 @@ impl Builder {
             self.place_window(key - (events / 2).min(numbers.in_turn(key)));
             self.numbered_from = key + lowest.abs_diff(middle);
         }
-        self.horizon.follow(quorum, number, key, !gap, self.now_ns);
+        let claims = self.horizon.follow(quorum, (number, key), !gap, self.now_ns);
         if started && !gap {
             self.status.restarts_followed += 1;
             self.status.last_restart =
@@ -309,7 +313,6 @@ impl Builder {
         if started && !gap {
             quorum.members.iter().for_each(|&(voter, ..)| self.count_restart(voter));
         }
-        let claims: Vec<_> = quorum.members.iter().map(|&(voter, id, _)| (voter, id)).collect();
         self.take_claims(&claims, key, number);
         self.join();
         self.take_ahead();

@@ -122,6 +122,8 @@ struct Probation {
     key: u64,
     /// In time that counts.
     end_ns: u64,
+    /// In any time: a sender may wait for what it sent to be recorded.
+    end_at_last_ns: u64,
 }
 
 /// Numbers that agree with each other, and not with where their sender stands.
@@ -311,19 +313,18 @@ impl Horizon {
                 && self.active_ns - voter.stood_active_ns >= KEPT_TIMEOUTS * self.rules.timeout_ns
             {
                 self.leave(index);
-            } else if voter.probation.is_some_and(|it| it.end_ns <= self.active_ns) {
-                self.end_probation(index);
+            } else if voter.probation.is_some_and(|it| it.is_over(self.active_ns, now_ns)) {
+                self.end_probation(index, now_ns);
             }
         }
     }
 
-    fn end_probation(&mut self, voter: usize) {
+    fn end_probation(&mut self, voter: usize, now_ns: u64) {
         let it = &mut self.voters[voter];
         let Some(Probation { key, .. }) = it.probation.take() else { return };
         // It may have jumped again since.
         if it.stand > key.saturating_add(self.rules.near) {
-            let end_ns = self.active_ns + self.rules.period_ns();
-            it.probation = Some(Probation { key: it.stand, end_ns });
+            it.probation = Some(Probation::of(it.stand, &self.rules, self.active_ns, now_ns));
         }
         it.usual = it.probation.is_none();
         self.progress.set(voter, key.min(it.stand) + 1, true);
@@ -405,8 +406,8 @@ impl Horizon {
         let it = &mut self.voters[voter];
         let jumped = it.standing && key > it.stand.saturating_add(self.rules.near);
         if jumped {
-            let end_ns = self.active_ns + self.rules.period_ns();
-            it.probation.get_or_insert(Probation { key, end_ns });
+            let probation = Probation::of(key, &self.rules, self.active_ns, now_ns);
+            it.probation.get_or_insert(probation);
         } else {
             it.probation = None;
             self.progress.set(voter, key + 1, true);
@@ -474,21 +475,24 @@ impl Horizon {
 
     /// Where a quorum claims to be, if there is one and it is time to follow: all voters have moved
     /// on, the rest had a time-out for it, memory is `crowded`, or the run ends.
-    pub fn decide(&mut self, crowded: bool, at_end: bool) -> Option<Quorum> {
+    pub fn decide(&mut self, crowded: bool, at_end: bool, now_ns: u64) -> Option<Quorum> {
         self.forget_claims();
         if self.claims == 0 {
             self.quorum_since_ns = None;
             return None;
         }
-        let voters = self.voters.iter().filter(|voter| voter.votes() && (voter.heard || !at_end));
-        let voters = voters.count();
-        let enough = |members: &Quorum| 2 * members.members.len() > voters;
-        let needed = if at_end { 1 } else { self.needed() };
+        // At the start the first words count where nothing follows them for a time-out.
+        let quiet_ns = now_ns.saturating_sub(self.delivered_ns.unwrap_or(now_ns));
+        let last_word = !self.started && (at_end || quiet_ns >= self.rules.timeout_ns);
+        let votes = |voter: &&Voter| voter.votes() && (voter.heard || !last_word);
+        let voters = self.voters.iter().filter(votes).count();
+        let enough = |quorum: &Quorum| 2 * quorum.members.len() > voters;
+        let needed = if last_word { 1 } else { self.needed() };
         let mut quorum = self.largest(needed).filter(enough);
         if quorum.is_none() && !self.started {
-            // Nothing contradicts voters who all say the same, or the last word at the end.
-            let unanimous = |all: &Quorum| at_end || (voters > 1 && all.members.len() == voters);
-            quorum = self.largest(1).filter(unanimous);
+            // Nothing contradicts voters who all say the same, and something is better than nothing.
+            let all = |quorum: &Quorum| voters > 1 && quorum.members.len() == voters;
+            quorum = self.largest(1).filter(|quorum| at_end || all(quorum));
         }
         let Some(quorum) = quorum else {
             self.quorum_since_ns = None;
@@ -502,8 +506,15 @@ impl Horizon {
     }
 
     /// Follows a quorum: its claim's number `number` is that key. In a new epoch nobody else stands
-    /// anywhere.
-    pub fn follow(&mut self, quorum: &Quorum, number: u64, key: u64, epoch: bool, now_ns: u64) {
+    /// anywhere. Returns the claims that are settled with it, each with its voter.
+    pub fn follow(
+        &mut self,
+        quorum: &Quorum,
+        (number, key): (u64, u64),
+        epoch: bool,
+        now_ns: u64,
+    ) -> Vec<(usize, u32)> {
+        let mut claims = Vec::new();
         let numbers = self.rules.numbers;
         self.started = true;
         self.quorum_since_ns = None;
@@ -518,8 +529,10 @@ impl Horizon {
             let settled = self.stand_at(voter, stand, now_ns);
             // It may have moved on before anybody could follow.
             self.voters[voter].latest = latest.filter(|id| !settled.contains(id));
+            claims.extend(settled.into_iter().map(|claim| (voter, claim)));
         }
         self.poll();
+        claims
     }
 
     /// Nobody waits for a voter until it stands somewhere again.
@@ -581,6 +594,17 @@ impl Horizon {
         let middle = stands.len() / 2;
         let stood = stands.get(middle).is_some().then(|| *stands.select_nth_unstable(middle).1);
         Some(Quorum { anchor, members, stood })
+    }
+}
+
+impl Probation {
+    fn of(key: u64, rules: &Rules, active_ns: u64, now_ns: u64) -> Self {
+        let end_at_last_ns = now_ns.saturating_add(rules.timeout_ns);
+        Self { key, end_ns: active_ns + rules.period_ns(), end_at_last_ns }
+    }
+
+    fn is_over(&self, active_ns: u64, now_ns: u64) -> bool {
+        self.end_ns <= active_ns || self.end_at_last_ns <= now_ns
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use catchment_builder::{Builder, Cut, Discard, Fragment};
+use catchment_builder::{Builder, Cut, Discard, Fragment, Restart};
 use catchment_model::SourceId;
 use catchment_telemetry::FillLevel;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
@@ -44,6 +44,20 @@ pub(crate) enum Kind {
     Events,
     /// Channels of the links.
     Channels,
+}
+
+impl Kind {
+    /// What to say when most senders begin their numbers anew.
+    fn restarted(self, Restart { from, to }: Restart) -> String {
+        let (what, unit) = match self {
+            Self::Events => ("the sources' event numbers", ""),
+            Self::Channels => ("the links' time", "slice "),
+        };
+        let (far, way) = (from.abs_diff(to), if to < from { "back" } else { "ahead" });
+        format!(
+            "{what} began anew at {unit}{to} after {from}, {far} {way}: nothing is missed between"
+        )
+    }
 }
 
 /// What one frame will hold.
@@ -79,6 +93,8 @@ pub(crate) struct Side {
     pub(crate) waiting: VecDeque<Cut>,
     pub(crate) reuse: Vec<Cut>,
     pub(crate) finished: bool,
+    /// How often its numbers had begun anew when somebody was told of it.
+    pub(crate) restarts: u64,
 }
 
 impl Build {
@@ -112,10 +128,16 @@ impl Build {
         }
     }
 
-    fn show_status(&self) {
+    fn show_status(&mut self) {
         let counters = &self.live.counters;
-        for side in &self.sides {
+        for side in &mut self.sides {
             let status = side.builder.status();
+            if let Some(restart) = status.last_restart
+                && status.restarts_followed
+                    > std::mem::replace(&mut side.restarts, status.restarts_followed)
+            {
+                self.live.warn_once(side.kind.restarted(restart));
+            }
             match side.kind {
                 Kind::Events => {
                     counters.events_open.store(status.open_events, Relaxed);

@@ -431,7 +431,7 @@ impl RecorderConfig {
             Refused::Reorder { .. } => "build.reorder_events",
             Refused::Timeout { .. } => "build.timeout",
             Refused::FrameBytes | Refused::FrameKeys => "frame.bytes",
-            Refused::NumberBits { .. } | Refused::Parked { .. } => "build",
+            Refused::NumberBits { .. } | Refused::Parked { .. } | Refused::Voters { .. } => "build",
         };
         // Its sentence says what was expected and, but for one, what it got.
         let text = refused.to_string();
@@ -501,11 +501,12 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
 pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
     let lanes = config.links.iter().map(|link| link.channels.len()).sum();
     let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
-    let jumps = crate::slices::Jumps::of(slice_ns, LINK_WINDOW_SLICES);
+    // A link votes on what time it is, not each of its channels.
+    let channels = |(link, one): (u32, &LinkConfig)| std::iter::repeat_n(link, one.channels.len());
     BuilderConfig {
         number_bits: crate::slices::SLICE_BITS,
-        number_back_max: jumps.back_max,
-        number_ahead_max: jumps.ahead_max,
+        voters: (0..).zip(&config.links).flat_map(channels).collect(),
+        number_back_max: crate::slices::back_max(slice_ns, LINK_WINDOW_SLICES),
         timeout_ns: config.build.timeout_ns,
         window_events: LINK_WINDOW_SLICES,
         reorder_events: LINK_REORDER_SLICES,

@@ -240,6 +240,7 @@ impl Parts<'_> {
             waiting: VecDeque::new(),
             reuse: Vec::new(),
             finished: false,
+            restarts: 0,
         }
     }
 }
