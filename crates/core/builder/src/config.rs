@@ -1,7 +1,6 @@
 //! What the builder is told before it starts.
 
 use catchment_model::limits::{FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX};
-use catchment_wire::sequence::NUMBER_BITS_MAX;
 
 /// Whether events wait for a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -199,6 +198,8 @@ pub enum ConfigError {
     },
 }
 
+/// The widest event numbers: 2^14 turns of them are keys.
+pub const NUMBER_BITS_MAX: u32 = 48;
 const NUMBER_BITS_MIN: u32 = 16;
 const WINDOW_EVENTS_MIN: u64 = 256;
 const WINDOW_EVENTS_MAX: u64 = 1 << 24;

@@ -38,7 +38,7 @@ mod wanted;
 mod window;
 
 pub use builder::Builder;
-pub use config::{BuilderConfig, ConfigError, IncompletePolicy, SourceRole};
+pub use config::{BuilderConfig, ConfigError, IncompletePolicy, NUMBER_BITS_MAX, SourceRole};
 pub use cut::{ColumnCut, Cut, Span};
 pub use fragment::{Discard, Fragment, FragmentFlags};
 pub use status::{BuilderStatus, Restart, SourceStatus};

@@ -9,7 +9,6 @@ use catchment_emulator::{
 };
 use catchment_net::{ReceiverConfig, UdpReceiver};
 use catchment_wire::hadtu::{ByteOrder, Packet};
-use catchment_wire::sequence::Unwrapper;
 
 /// Datagrams as they arrived, by source. The bursts are small enough for the socket buffers that any
 /// user gets, so that nothing needs to be received while they are sent.
@@ -58,13 +57,13 @@ impl Captured {
     /// checked against its event. Packets that do not parse are left out.
     fn numbers(&self, source: usize) -> Vec<u32> {
         let (config, content) = (self.emulator.config(), self.emulator.content());
-        let mut unwrapper = Unwrapper::new(24);
-        unwrapper.realign(config.first_event);
+        let mut newest = config.first_event;
         let mut numbers = Vec::new();
         for packet in self.packets(source) {
             assert_eq!(packet.order(), config.byte_order);
             for sub_event in packet.sub_events() {
-                let (key, _) = unwrapper.unwrap(sub_event.trigger_number.into());
+                let key = key_after(newest, sub_event.trigger_number.into());
+                newest = newest.max(key);
                 let event = config.event_of_key(source as u32, key);
                 assert!(content.verify(source as u32, event, sub_event.payload()), "event {event}");
                 assert_eq!(sub_event.trigger_tag, content.tag(event));
@@ -370,4 +369,16 @@ fn the_preset_is_hades_with_its_three_groups() {
     assert_eq!((count("small"), count("medium"), count("large")), (60, 20, 10));
     assert!(sources.iter().zip(0x8000..).all(|(source, id)| source.sub_event_id == id));
     assert_eq!(preset("hades"), None);
+}
+
+/// The key of a number of 24 bits: numbers wrap, and one that is far behind begins anew.
+fn key_after(newest: u64, number: u64) -> u64 {
+    const TURN: u64 = 1 << 24;
+    const REORDER_MAX: u64 = 16_384;
+    let key = newest / TURN * TURN + number;
+    match (newest.saturating_sub(key), key.saturating_sub(newest)) {
+        (back, _) if back > REORDER_MAX => key + TURN,
+        (_, ahead) if ahead > TURN / 2 => key.saturating_sub(TURN),
+        _ => key,
+    }
 }

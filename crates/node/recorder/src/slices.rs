@@ -5,7 +5,7 @@
 //! which counts how often time began anew: when most links step further back than [`back_max`], or further
 //! ahead than the builder's window. docs/decisions/0058 says why.
 
-use catchment_wire::sequence::NUMBER_BITS_MAX;
+use catchment_builder::NUMBER_BITS_MAX;
 
 use crate::links::SLICE_NS_MIN;
 

@@ -1,0 +1,149 @@
+//! Wrong numbers cost their own events and no other.
+
+mod support;
+
+use catchment_builder::{BuilderConfig, SourceRole};
+use catchment_model::Entry;
+use support::{MS, Rig, S};
+
+/// Sends events of all sources at 400 Hz, ten at a time; `change` makes other numbers of some.
+fn deliver(
+    rig: &mut Rig,
+    now_ns: &mut u64,
+    sources: usize,
+    numbers: std::ops::Range<u64>,
+    change: impl Fn(usize, u64) -> u64,
+) {
+    for first in numbers.clone().step_by(10) {
+        for source in 0..sources {
+            let packet = first..(first + 10).min(numbers.end);
+            rig.send(*now_ns, source, packet.map(|number| change(source, number)));
+        }
+        rig.poll(*now_ns);
+        *now_ns += 25 * MS;
+    }
+}
+
+/// Nothing comes for so long; the builder is polled as a recorder polls it.
+fn pause(rig: &mut Rig, now_ns: &mut u64, pause_ns: u64) {
+    for _ in 0..20 {
+        *now_ns += pause_ns / 20;
+        rig.poll(*now_ns);
+    }
+}
+
+#[test]
+fn a_garbled_number_before_a_pause_costs_one_fragment() {
+    for sources in [1, 2, 10, 90] {
+        for added in [5_000, 65_536, 100_000, 0x4_0000, 0x80_0000, 1_u64.wrapping_neg() - 50_000] {
+            for pause_ns in [0, 800 * MS, 1_200 * MS, 2 * S] {
+                // In the middle, or the last before the pause.
+                for garbled in [1_000, 1_599] {
+                    let mut rig = Rig::required(sources);
+                    let mut now = 0;
+                    let change = |source, number: u64| match (source, number) {
+                        (0, number) if number == garbled => number.wrapping_add(added),
+                        _ => number,
+                    };
+                    deliver(&mut rig, &mut now, sources, 0..1_600, change);
+                    pause(&mut rig, &mut now, pause_ns);
+                    deliver(&mut rig, &mut now, sources, 1_600..4_000, change);
+                    rig.finish(now);
+                    let case = format!("{sources} sources, {added} at {garbled}, {pause_ns} ns");
+                    let total = rig.ledger.total();
+                    assert_eq!(total[Entry::FragmentsOutOfRange], 1, "{case}: {total:?}");
+                    assert_eq!(rig.lost(), 1, "{case}: {total:?}");
+                    assert_eq!(rig.complete(), 3_999, "{case}");
+                    let missing =
+                        total[Entry::FragmentsMissing] + total[Entry::FragmentsMissingUnrecorded];
+                    assert_eq!(missing, 1, "{case}: {total:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn all_who_go_on_from_2_after_10_500_lose_nothing() {
+    for sources in [1, 2, 10, 90] {
+        for (last, pause_ns) in [(10_500, 2 * S), (10_500, 300 * MS), (10_500, 0), (2_000, 2 * S)] {
+            let mut rig = Rig::required(sources);
+            let mut now = 0;
+            deliver(&mut rig, &mut now, sources, 1..last, |_, number| number);
+            pause(&mut rig, &mut now, pause_ns);
+            deliver(&mut rig, &mut now, sources, 2..802, |_, number| number);
+            rig.finish(now);
+            let case =
+                format!("{sources} sources, {last}, {pause_ns} ns: {:?}", rig.ledger.total());
+            assert_eq!(rig.complete() as u64, last - 1 + 800, "{case}");
+            assert!(!rig.ledger.balance().lost_data(), "{case}");
+            assert_eq!(rig.total(Entry::NumberingRestarts), sources as u64, "{case}");
+            let restart = rig.builder.status().last_restart.expect("numbers began anew");
+            assert_eq!((restart.from, restart.to), (last - 1, 2), "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_source_that_runs_ahead_spends_its_own_share_and_costs_nobody_else() {
+    for sources in [3, 10, 40] {
+        let mut config = BuilderConfig::new(vec![SourceRole::Required; sources]);
+        config.waiting_bytes_max = 36 << 20;
+        let mut rig = Rig::new(config);
+        let mut now = 0;
+        deliver(&mut rig, &mut now, sources, 0..400, |_, number| number);
+        // One sends 60 kB fragments of events that the others have not come to.
+        for first in 0..300 {
+            let ahead = 400 + first * 18..418 + first * 18;
+            let fragments: Vec<_> = ahead.map(|number| rig.fragment(1, number, 60_000)).collect();
+            rig.push(now, &fragments);
+            for source in (0..sources).filter(|&source| source != 1) {
+                rig.send(now, source, 400 + first * 4..404 + first * 4);
+            }
+            rig.poll(now);
+            now += 10 * MS;
+        }
+        for number in (1_600..8_000).step_by(10) {
+            for source in (0..sources).filter(|&source| source != 1) {
+                rig.send(now, source, number..number + 10);
+            }
+            rig.poll(now);
+            now += 10 * MS;
+        }
+        rig.finish(now);
+        let others = (0..sources).filter(|&source| source != 1);
+        for source in others {
+            let ledger = &rig.ledger.sources[source];
+            assert_eq!(ledger[Entry::FragmentsRecorded], 8_000, "{sources}: {ledger:?}");
+            assert!(!ledger.balance().lost_data(), "{sources}: {ledger:?}");
+        }
+        let own = &rig.ledger.sources[1];
+        assert!(own[Entry::FragmentsOutOfRange] > 0, "{own:?}");
+        assert_eq!(rig.lost(), own[Entry::FragmentsOutOfRange], "{own:?}");
+    }
+}
+
+#[test]
+fn half_of_the_sources_move_nobody_and_one_more_moves_all() {
+    for (restarted, epoch) in [(5, false), (6, true)] {
+        let config = BuilderConfig::new(vec![SourceRole::Required; 10]);
+        let mut rig = Rig::new(BuilderConfig { window_events: 8_192, ..config });
+        let mut now = 0;
+        let change = |source, number: u64| match source {
+            source if source < restarted && number >= 30_000 => number - 29_990,
+            _ => number,
+        };
+        deliver(&mut rig, &mut now, 10, 29_000..33_000, change);
+        rig.finish(now);
+        let total = rig.ledger.total();
+        let followed = rig.builder.status().restarts_followed;
+        assert_eq!(followed, u64::from(epoch), "{restarted}: {total:?}");
+        assert_eq!(rig.complete(), 1_000, "{restarted}");
+        // Of those who moved, or stayed, alone.
+        let alone = if epoch { 6..10 } else { 0..5 };
+        for source in 0..10 {
+            let lost = rig.ledger.sources[source].balance().fragments_dropped;
+            assert_eq!(lost > 0, alone.contains(&source), "{restarted}, {source}: {lost}");
+        }
+    }
+}
