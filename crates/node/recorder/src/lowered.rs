@@ -2,6 +2,7 @@
 
 use catchment_model::units::Bytes;
 
+use crate::budget::SystemMemory;
 use crate::config::RecorderConfig;
 
 impl RecorderConfig {
@@ -21,7 +22,19 @@ impl RecorderConfig {
             }
         }
         lowered.extend(self.lowered_duration());
+        lowered.extend(self.memory_short(&SystemMemory::now()));
         lowered
+    }
+
+    /// Whether the budget is more than is to be had now. Others may give some of it back.
+    fn memory_short(&self, system: &SystemMemory) -> Option<String> {
+        let available = system.available_bytes.filter(|bytes| *bytes < self.memory_bytes)?;
+        Some(format!(
+            "memory.budget: {} are available now, less than the {} of the budget; taking more than \
+             there is ends in a kill by the system",
+            Bytes(available),
+            Bytes(self.memory_bytes)
+        ))
     }
 
     /// Whether frames of channels reach their size before their duration is over.
@@ -95,6 +108,22 @@ mod tests {
         assert!(told.contains("16.8 s instead of 64.0 s, because frame.channel_bytes is 67.1 MB"));
         config.frame.duration_ns = 16_000_000_000;
         assert_eq!(config.lowered(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_budget_beyond_what_is_available_is_told() {
+        let config = config(1 << 30);
+        let system = |available_bytes| SystemMemory {
+            machine_bytes: 16 << 30,
+            group_bytes: None,
+            available_bytes,
+        };
+        let told = config.memory_short(&system(Some(300_000_000))).unwrap();
+        let expected =
+            "memory.budget: 300 MB are available now, less than the 1.07 GB of the budget";
+        assert!(told.starts_with(expected), "{told}");
+        assert_eq!(config.memory_short(&system(Some(2 << 30))), None);
+        assert_eq!(config.memory_short(&system(None)), None);
     }
 
     #[test]
