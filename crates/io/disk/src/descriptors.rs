@@ -1,17 +1,17 @@
 //! File descriptors that are held for files.
 //!
 //! A process may have only so many descriptors, and everything in it that opens something takes of
-//! them. A few are held by this crate, for nothing: where the process has no more, one of these makes room
-//! for the next file of a recording, or for the folder that it syncs. They are taken again as soon as
-//! there are some.
+//! them. A few are held by this crate, for nothing: where the process has no more, one of these
+//! makes room for the next file of a recording, or for the folder that it syncs. They are taken
+//! again as soon as there are some.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Does what needs a descriptor: again with one of those that are held where the process has no more.
-/// Another thread may be faster, so that it tries as often as there are some.
+/// Does what needs a descriptor: again with one of those that are held where the process has no
+/// more. Another thread may be faster, so that it tries as often as there are some.
 pub(crate) fn with_spares(open: impl Fn() -> io::Result<File>) -> io::Result<File> {
     loop {
         let result = open();

@@ -235,8 +235,8 @@ impl Disk {
         self.ahead.discard();
     }
 
-    /// Has a helper thread look how much room there is and whether the file is still there, unless it
-    /// does already. [`poll`](Self::poll) and [`wait`](Self::wait) notice its answer.
+    /// Has a helper thread look how much room there is and whether the file is still there, unless
+    /// it does already. [`poll`](Self::poll) and [`wait`](Self::wait) notice its answer.
     ///
     /// # Errors
     /// The helper has ended.
@@ -258,14 +258,14 @@ impl Disk {
         self.room.is_looking()
     }
 
-    /// The bytes that are left for data: what was at the last look, less what files took since. What was
-    /// under way then counts twice until the next look. None if that is not known.
+    /// The bytes that are left for data: what was at the last look, less what files took since.
+    /// What was under way then counts twice until the next look. None if that is not known.
     pub fn spare_bytes(&self) -> Option<u64> {
         self.room.spare_bytes(self.preallocation.keeps_room)
     }
 
-    /// What the file system of a folder has left for data; none where it does not say. Blocks for as long
-    /// as that takes.
+    /// What the file system of a folder has left for data; none where it does not say. Blocks for
+    /// as long as that takes.
     ///
     /// # Errors
     /// What the system says.

@@ -71,8 +71,8 @@ impl Default for Shared {
 }
 
 impl FaultControl {
-    /// Sets how many bytes are free before the disk is full; `None`: no limit. What is preallocated, or
-    /// written where nothing was, takes of them.
+    /// Sets how many bytes are free before the disk is full; `None`: no limit. What is
+    /// preallocated, or written where nothing was, takes of them.
     pub fn set_space(&self, bytes: Option<u64>) {
         self.shared.space_bytes.store(bytes.unwrap_or(UNLIMITED), SeqCst);
     }
@@ -92,8 +92,8 @@ impl FaultControl {
         self.shared.finish_error.store(error.unwrap_or(0), SeqCst);
     }
 
-    /// Makes every preallocation fail with this error number, as ext4 does: the file keeps half of the
-    /// blocks. `None`: no more.
+    /// Makes every preallocation fail with this error number, as ext4 does: the file keeps half of
+    /// the blocks. `None`: no more.
     pub fn fail_preallocations(&self, error: Option<i32>) {
         self.shared.preallocate_error.store(error.unwrap_or(0), SeqCst);
     }
@@ -183,8 +183,8 @@ impl Faulty {
         }
     }
 
-    /// The bytes that this attempt may write, or its error. `new_bytes` of them, its last ones, need
-    /// blocks.
+    /// The bytes that this attempt may write, or its error. `new_bytes` of them, its last ones,
+    /// need blocks.
     fn judge_write(&mut self, bytes: u64, new_bytes: u64) -> Result<u64, i32> {
         let shared = &self.plan.control.shared;
         let attempt = shared.writes.fetch_add(1, SeqCst);

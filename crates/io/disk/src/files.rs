@@ -104,8 +104,8 @@ pub(crate) fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     }
 }
 
-/// Gives the file blocks from `from` on, and the size that goes with them, so that writes there need
-/// not extend the file. Returns for how many bytes: none where too little is free.
+/// Gives the file blocks from `from` on, and the size that goes with them, so that writes there
+/// need not extend the file. Returns for how many bytes: none where too little is free.
 ///
 /// # Errors
 /// What the system says. The file may have got some of the blocks all the same.
@@ -180,8 +180,8 @@ pub(crate) fn create_error(path: &Path, source: io::Error) -> DiskError {
     }
 }
 
-/// The part of what is free that one step of preallocation may take at most: on a disk that is nearly
-/// full, steps become small, and what no file has is there for the one that needs it.
+/// The part of what is free that one step of preallocation may take at most: on a disk that is
+/// nearly full, steps become small, and what no file has is there for the one that needs it.
 const SPARE_SHARE: u64 = 8;
 /// Smaller steps are not worth their call.
 const STEP_BYTES_MIN: u64 = 256 << 10;

@@ -1,5 +1,5 @@
-//! The two threads that do for a disk what may take long: one opens, preallocates and looks how much
-//! room is left, one finishes.
+//! The two threads that do for a disk what may take long: one opens, preallocates and looks how
+//! much room is left, one finishes.
 //!
 //! They are two because the sync at the end of a file may take seconds, and the file that is being
 //! written must get its next blocks meanwhile.

@@ -65,8 +65,8 @@ impl OpenFile {
         self.allocated.max(self.end)
     }
 
-    /// Takes a write up. Returns how many of its last bytes need blocks, and whether it came before the
-    /// step of preallocation that it needs.
+    /// Takes a write up. Returns how many of its last bytes need blocks, and whether it came before
+    /// the step of preallocation that it needs.
     pub(crate) fn begin_write(&mut self, offset: u64, end: u64) -> (u64, bool) {
         let new_bytes = end.saturating_sub(self.blocks_bytes().max(offset));
         self.end = self.end.max(end);
@@ -79,8 +79,8 @@ impl OpenFile {
         self.end = self.end.min(offset);
     }
 
-    /// Where the next step of blocks should begin, if it is time to ask for one: half of the last one is
-    /// used. The file comes to `file_bytes`.
+    /// Where the next step of blocks should begin, if it is time to ask for one: half of the last
+    /// one is used. The file comes to `file_bytes`.
     pub(crate) fn wants_blocks(&self, file_bytes: u64) -> Option<u64> {
         let due = self.preallocates && !self.preallocating && self.end > self.ask_beyond;
         Some(self.blocks_bytes()).filter(|&from| due && from < file_bytes)
@@ -110,8 +110,8 @@ impl OpenFile {
             Err(error) if files::is_full(&error) => {
                 self.ask_beyond = self.end.saturating_add(pause);
                 // What the file system had found before it found no more goes back (ext4 keeps it):
-                // others need it, and this file takes with each write what there is. No write gets as
-                // far. If it is refused, the file has these blocks until it is finished.
+                // others need it, and this file takes with each write what there is. No write gets
+                // as far. If it is refused, the file has these blocks until it is finished.
                 let _given_back = self.handle.set_len(self.end.max(from));
             }
             // Writes go on without; if the disk is broken, they say so.

@@ -11,9 +11,9 @@ use crate::faults::FaultControl;
 
 /// What a file system has left for this process.
 ///
-/// Data do not take the last of it: a sixty-fourth of the file system, 64 MiB at most, is kept for what
-/// is small and must be written when nothing else can be: tables of contents, trends, the catalogue
-/// of runs.
+/// Data do not take the last of it: a sixty-fourth of the file system, 64 MiB at most, is kept for
+/// what is small and must be written when nothing else can be: tables of contents, trends, the
+/// catalogue of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     /// Bytes that are free.
@@ -27,15 +27,16 @@ pub(crate) struct Room {
 pub enum Presence {
     /// It is, or nobody can say.
     There,
-    /// Its path leads nowhere or to another file, and the file itself is somewhere else: it was moved, or
-    /// its file system was unmounted.
+    /// Its path leads nowhere or to another file, and the file itself is somewhere else: it was
+    /// moved, or its file system was unmounted.
     Elsewhere,
     /// It was removed: nobody will read what is written to it.
     Removed,
 }
 
 impl Room {
-    /// Of the file system that a path is on; none where that does not say. A test may say otherwise.
+    /// Of the file system that a path is on; none where that does not say. A test may say
+    /// otherwise.
     pub(crate) fn of(path: &Path, faults: Option<&FaultControl>) -> io::Result<Option<Self>> {
         if let Some(room) = Self::said(faults) {
             return Ok(Some(room));

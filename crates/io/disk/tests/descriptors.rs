@@ -1,5 +1,5 @@
-//! A process that has no descriptors left still gets its next file. A program of its own, because the
-//! limit is the whole process's.
+//! A process that has no descriptors left still gets its next file. A program of its own, because
+//! the limit is the whole process's.
 
 mod common;
 

@@ -188,8 +188,8 @@ impl Totals {
     }
 }
 
-/// Fragments that the network lost, that were dropped or removed, and malformed packets. What the kernel or
-/// the network dropped of packets shows as fragments too, unless it was a run's last.
+/// Fragments that the network lost, that were dropped or removed, and malformed packets. What the
+/// kernel or the network dropped of packets shows as fragments too, unless it was a run's last.
 fn loss_count(balance: &Balance) -> u64 {
     let seen = balance
         .fragments_lost

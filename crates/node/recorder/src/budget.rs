@@ -1,10 +1,10 @@
-//! How much memory there is to share: what the machine has, and what the process's control groups let
-//! it have.
+//! How much memory there is to share: what the machine has, and what the process's control groups
+//! let it have.
 //!
 //! A container, or a service with `MemoryMax`, has less than the machine, and the kernel kills what
-//! takes more. Each group on the way from the root to the process's own sets its own limit, and the least
-//! counts. `/proc/self/cgroup` names the group; in a container that path may be the host's, and the
-//! group stands at the root of what is mounted, so that both are looked at.
+//! takes more. Each group on the way from the root to the process's own sets its own limit, and the
+//! least counts. `/proc/self/cgroup` names the group; in a container that path may be the host's,
+//! and the group stands at the root of what is mounted, so that both are looked at.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -246,11 +246,17 @@ impl RecorderConfig {
         }
     }
 
-    /// Checks every value against its bounds and against the others.
+    /// Checks every value against its bounds, against the others, and against what there is.
     ///
     /// # Errors
     /// The first value that cannot work, by its key in the configuration file.
     pub fn check(&self) -> Result<(), ConfigError> {
+        self.check_values()?;
+        self.check_memory(&SystemMemory::now())
+    }
+
+    /// Checks what does not depend on the machine.
+    pub(crate) fn check_values(&self) -> Result<(), ConfigError> {
         self.check_sources()?;
         crate::frame_writer::schema(self)?;
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -313,8 +319,7 @@ impl RecorderConfig {
         let least = self.memory_bytes_min();
         let memory = self.memory_bytes;
         let expected = format_args!("at least {least} bytes for these sources and buffers");
-        require(memory >= least, "memory", expected, memory)?;
-        self.check_memory(&SystemMemory::now())
+        require(memory >= least, "memory", expected, memory)
     }
 
     /// Checks the budget against what there is.

@@ -55,7 +55,8 @@ pub(crate) struct OpenFile {
     generation: u64,
     /// It was removed, or is not where it was made any more.
     pub(crate) gone: bool,
-    // Recorded fragments by source: all, those that no sync covers yet, those that the one under way does.
+    // Recorded fragments by source: all, those that no sync covers yet, those that the one under
+    // way does.
     fragments: Vec<u64>,
     not_durable: Vec<u64>,
     syncing: Option<Vec<u64>>,
@@ -267,8 +268,8 @@ impl FileMaker {
         self.ahead = None;
     }
 
-    /// The next file after a fault: the one made ahead if it has blocks for two frames, else a new one
-    /// if its disk has room for these.
+    /// The next file after a fault: the one made ahead if it has blocks for two frames, else a new
+    /// one if its disk has room for these.
     pub(crate) fn retry(
         &mut self,
         jobs: &mut Jobs<What>,
@@ -295,8 +296,8 @@ impl FileMaker {
         format!("disk full: {folder} has {spare} left for data, {needed} are needed: {error}")
     }
 
-    /// Makes the run's folder again where it was removed; not on another file system than the run began
-    /// on, which shows where a disk was unmounted.
+    /// Makes the run's folder again where it was removed; not on another file system than the run
+    /// began on, which shows where a disk was unmounted.
     fn find_folder(&mut self) -> Result<(), String> {
         let folder = &self.identity.folder;
         match folder.metadata() {

@@ -1,4 +1,5 @@
-//! What of a configuration is not had in full, because something else sets a bound to it.
+//! What of a configuration is not had in full, because something else sets a bound to it, or may not be
+//! had when it is needed.
 
 use catchment_model::units::Bytes;
 
@@ -22,16 +23,21 @@ impl RecorderConfig {
             }
         }
         lowered.extend(self.lowered_duration());
-        lowered.extend(self.memory_short(&SystemMemory::now()));
         lowered
+    }
+
+    /// What may go wrong with this configuration here and now: a sentence each. A recorder says them
+    /// when it starts.
+    pub fn warnings(&self) -> Vec<String> {
+        self.memory_short(&SystemMemory::now()).into_iter().collect()
     }
 
     /// Whether the budget is more than is to be had now. Others may give some of it back.
     fn memory_short(&self, system: &SystemMemory) -> Option<String> {
         let available = system.available_bytes.filter(|bytes| *bytes < self.memory_bytes)?;
         Some(format!(
-            "memory.budget: {} are available now, less than the {} of the budget; taking more than \
-             there is ends in a kill by the system",
+            "memory.budget: {} are available now, less than the {} of the budget; the system kills \
+             processes when there is no more",
             Bytes(available),
             Bytes(self.memory_bytes)
         ))
@@ -86,7 +92,7 @@ mod tests {
         let channel = |n: u32| ChannelConfig::new(format!("X:{n}"), Dtype::F32, rate);
         let address = "127.0.0.1:0".parse().unwrap();
         config.links = vec![LinkConfig::new("link", address, (0..100).map(channel).collect())];
-        config.check().unwrap();
+        config.check_values().unwrap();
         config
     }
 

@@ -9,9 +9,10 @@
 //! for two frames. The file is closed behind its last whole frame when there is a next one, or with the
 //! run's last books at its end.
 //!
-//! A full disk is noticed before a write fails: a frame is begun only where the file has blocks for it,
-//! or the disk has room beside what is kept for TOCs, trends and the catalogue (decision 0116). Once a
-//! second a helper thread of the disk looks how much that is, and whether the file is still there.
+//! A full disk is noticed before a write fails: a frame is begun only where the file has blocks for
+//! it, or the disk has room beside what is kept for TOCs, trends and the catalogue (decision 0116).
+//! Once a second a helper thread of the disk looks how much that is, and whether the file is still
+//! there.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,8 +42,8 @@ const RETRY_NS: u64 = 1_000_000_000;
 /// How often the disk is looked at.
 const LOOK_NS: u64 = 1_000_000_000;
 
-/// What an event takes of a frame beside its payload: key, time and flags, and for each source a length
-/// and a bit of validity.
+/// What an event takes of a frame beside its payload: key, time and flags, and for each source a
+/// length and a bit of validity.
 const KEY_BYTES: u64 = 24;
 const LENGTH_BYTES: u64 = 5;
 /// What a frame's books, and what fills its last block, take at most.
@@ -224,8 +225,8 @@ impl Write {
         payload + of_keys + self.frame_header_bytes + BOOKS_BYTES
     }
 
-    /// Sees to it that the current file can take a frame of that size: where the disk has no room for it,
-    /// the file made ahead becomes the current one, or there is none.
+    /// Sees to it that the current file can take a frame of that size: where the disk has no room
+    /// for it, the file made ahead becomes the current one, or there is none.
     fn find_room(&mut self, frame_bytes: u64) {
         let mut looked_for = None;
         while let Some(file) = &self.current
@@ -299,8 +300,8 @@ impl Write {
         }
     }
 
-    /// Leaves the current file, which is gone: what was recorded in files that were removed is lost, and
-    /// counted; so is what comes until there is another one.
+    /// Leaves the current file, which is gone: what was recorded in files that were removed is
+    /// lost, and counted; so is what comes until there is another one.
     fn leave(&mut self, presence: Presence) {
         let Some(mut file) = self.current.take() else { return };
         (file.failed, file.gone) = (true, true);

@@ -1,5 +1,5 @@
-//! Disks that become full, and files that vanish: a full disk is full of data, and what is lost with a
-//! file is counted.
+//! Disks that become full, and files that vanish: a full disk is full of data, and what is lost
+//! with a file is counted.
 
 mod support;
 

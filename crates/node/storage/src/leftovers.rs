@@ -1,10 +1,11 @@
-//! Giving back what a killed recorder had taken of the disk beyond its data: blocks that were allocated
-//! before anything was written to them, and the file that was made ahead.
+//! Giving back what a killed recorder had taken of the disk beyond its data: blocks that were
+//! allocated before anything was written to them, and the file that was made ahead.
 //!
-//! No byte that was written changes, so that this needs nobody's leave, as a repair does: files are cut
-//! where nothing but zeros follows, behind the last whole frame, and a file of nothing but zeros beside
-//! others that have headers is removed. A file is looked at under the lock that its recorder would hold;
-//! where one file of a run is locked, or the file system has no locks, nothing is done.
+//! No byte that was written changes, so that this needs nobody's leave, as a repair does: files are
+//! cut where nothing but zeros follows, behind the last whole frame, and a file of nothing but
+//! zeros beside others that have headers is removed. A file is looked at under the lock that its
+//! recorder would hold; where one file of a run is locked, or the file system has no locks, nothing
+//! is done.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +33,8 @@ pub struct Leftovers {
 pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
     let mut found = Leftovers::default();
     let paths = open::paths(folder)?;
-    // A recorder always holds a file that has a header, but for the moment in which it makes the first.
+    // A recorder always holds a file that has a header, but for the moment in which it makes the
+    // first.
     if paths.iter().any(|path| open::is_locked(path)) {
         return Ok(found);
     }
@@ -55,8 +57,8 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
         }
         let frames = reader.frames().iter().map(|frame| frame.offset + frame.frame_bytes);
         let end = frames.max().unwrap_or(0).max(reader.first_frame_offset());
-        // A recorder writes a frame's header last, and the frames' in their order: where there is none no
-        // frame follows. What stands there else is for a repair to judge.
+        // A recorder writes a frame's header last, and the frames' in their order: where there is
+        // none no frame follows. What stands there else is for a repair to judge.
         let mut next = [0; BLOCK_BYTES as usize];
         let read = file.read_at(end, &mut next).map_err(read_error)?;
         let no_frame_follows = next[..read].iter().all(|&byte| byte == 0);

@@ -29,9 +29,9 @@ use crate::security::limit::Shares;
 const CONNECTIONS_MAX: usize = 512;
 /// Connections at a time from one address: a page needs six, and nobody can take them all.
 const CONNECTIONS_EACH: usize = 64;
-/// Descriptors that connections leave to files: the next one of a recording and its trends', those of the
-/// catalogue, and of a run that somebody reads.
-const DESCRIPTORS_KEPT: u64 = 24;
+/// Descriptors that connections leave to files, beside those that are held for them: those of the
+/// catalogue, of trends, and of a run that somebody reads.
+const DESCRIPTORS_KEPT: u64 = 12;
 /// How long a client may take for its TLS handshake, or for a request's head.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long answers that are under way may take once the server is to end.

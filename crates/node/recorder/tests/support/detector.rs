@@ -120,8 +120,8 @@ impl SmallDisk {
         Some(Self(folder))
     }
 
-    /// An ext4 file system of that size in a file; none, with the reason printed, where that cannot be
-    /// made or mounted.
+    /// An ext4 file system of that size in a file; none, with the reason printed, where that cannot
+    /// be made or mounted.
     pub fn ext4(image: &Path, bytes: u64) -> Option<Self> {
         std::fs::File::create(image).unwrap().set_len(bytes).unwrap();
         let folder = tempfile::tempdir().unwrap();

@@ -11,9 +11,10 @@ use catchment_storage::{
 use crate::output::{Exit, Out, grouped};
 
 /// Closes the files that a killed recorder left open, behind their last whole frame. Files that are
-/// closed stay as they are. A file that was made ahead and never begun is removed. Of a run's folder the trends are repaired too: what was in their tails
-/// goes into files of theirs. Never repair a run that is being recorded. Exits with 3 if something in
-/// the files is damaged or missing, with 1 if a file cannot be read at all.
+/// closed stay as they are. A file that was made ahead and never begun is removed. Of a run's
+/// folder the trends are repaired too: what was in their tails goes into files of theirs. Never
+/// repair a run that is being recorded. Exits with 3 if something in the files is damaged or
+/// missing, with 1 if a file cannot be read at all.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A run's folder, or a .catch file
