@@ -1,6 +1,6 @@
 //! What a file system has left, and what of it data may take.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -27,8 +27,8 @@ pub(crate) struct Room {
 pub enum Presence {
     /// It is, or nobody can say.
     There,
-    /// Its path leads nowhere or to another file, and the file itself is somewhere else: it was
-    /// moved, or its file system was unmounted.
+    /// Its path leads nowhere or to another file system, and the file itself is somewhere else: it
+    /// was moved, or its file system was unmounted.
     Elsewhere,
     /// It was removed: nobody will read what is written to it.
     Removed,
@@ -88,15 +88,14 @@ impl Presence {
     /// Of an open file that was made at that path. May block for as long as the file system does.
     pub(crate) fn of(file: &File, path: &Path) -> Self {
         let Ok(own) = file.metadata() else { return Self::There };
-        if own.nlink() == 0 {
-            return Self::Removed;
-        }
-        let same = |found: &Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
+        let gone = if own.nlink() == 0 { Self::Removed } else { Self::Elsewhere };
         match path.metadata() {
-            Ok(found) if same(&found) => Self::There,
-            Ok(_) => Self::Elsewhere,
+            Ok(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => Self::There,
+            // Some file systems number their files anew now and then.
+            Ok(found) if found.dev() == own.dev() && own.nlink() > 0 => Self::There,
+            Ok(_) => gone,
             Err(error) => match error.raw_os_error() {
-                Some(libc::ENOENT | libc::ENOTDIR) => Self::Elsewhere,
+                Some(libc::ENOENT | libc::ENOTDIR) => gone,
                 // A server's answer to those who ask for what it has removed.
                 Some(libc::ESTALE) => Self::Removed,
                 // A path that may not be looked at, a disk that is ill: writes tell more.
@@ -169,9 +168,9 @@ mod tests {
         assert_eq!(Presence::of(&file, &path), Presence::There);
         std::fs::rename(&path, &moved).expect("moves");
         assert_eq!(Presence::of(&file, &path), Presence::Elsewhere);
-        std::fs::write(&path, "another").expect("writes");
-        assert_eq!(Presence::of(&file, &path), Presence::Elsewhere);
         std::fs::remove_file(&moved).expect("removes");
+        assert_eq!(Presence::of(&file, &path), Presence::Removed);
+        std::fs::write(&path, "another").expect("writes");
         assert_eq!(Presence::of(&file, &path), Presence::Removed);
     }
 
