@@ -72,6 +72,7 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_discarded_incomplete: "discarded: event incomplete",
   fragments_discarded_disabled: "discarded: source disabled",
   fragments_discarded_paused: "discarded: paused",
+  fragments_removed: "recorded fragments whose files were removed",
   fragments_time_repeated: "fragments whose time came before",
   fragments_missing: "missing fragments",
   fragments_missing_unrecorded: "missing fragments of lost events",
@@ -87,7 +88,7 @@ export const entryWords = (entry: string): string =>
 
 /** Entries that mean that something sent is in no file. */
 const LOSS =
-  /^(packets_(dropped|malformed|missing)|fragments_(missing|late|out_of_range|unknown|time_repeated|discarded_(memory|disk|incomplete)))/;
+  /^(packets_(dropped|malformed|missing)|fragments_(missing|late|out_of_range|unknown|time_repeated|removed|discarded_(memory|disk|incomplete)))/;
 
 export const isLoss = (entry: string): boolean => LOSS.test(entry);
 

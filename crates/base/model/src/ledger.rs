@@ -141,6 +141,8 @@ entries! {
     PacketsRefused = "packets_refused", Note;
     /// Bytes of those datagrams.
     PacketBytesRefused = "packet_bytes_refused", Note;
+    /// Fragments that were recorded, in files that somebody removed while the run went on.
+    FragmentsRemoved = "fragments_removed", Note;
 }
 
 impl Entry {
@@ -205,6 +207,8 @@ pub struct Balance {
     /// Packets whose numbers are missing between those that came. Where they leave gaps in recorded
     /// slices these count as lost too; at the end of a run this is their only trace.
     pub packets_missing: u64,
+    /// Fragments that had been recorded when their files were removed.
+    pub fragments_removed: u64,
     /// Fragments received and neither recorded nor counted as dropped: 0 at the end of a run.
     /// Negative: more came out than went in, which is a defect.
     pub fragments_in_flight: i128,
@@ -225,6 +229,7 @@ impl Balance {
             || self.packets_malformed > 0
             || self.packets_dropped_by_kernel > 0
             || self.packets_missing > 0
+            || self.fragments_removed > 0
     }
 }
 
@@ -271,6 +276,7 @@ impl SourceLedger {
             packets_malformed: self.sum(Role::PacketsLost),
             packets_dropped_by_kernel: self[Entry::PacketsDroppedByKernel],
             packets_missing: self[Entry::PacketsMissing],
+            fragments_removed: self[Entry::FragmentsRemoved],
             fragments_in_flight: i128::from(self.sum(Role::FragmentsIn))
                 - i128::from(self.sum(Role::FragmentsOut))
                 - i128::from(fragments_dropped),
@@ -331,6 +337,7 @@ impl Ledger {
                     .packets_dropped_by_kernel
                     .saturating_add(one.packets_dropped_by_kernel),
                 packets_missing: sum.packets_missing.saturating_add(one.packets_missing),
+                fragments_removed: sum.fragments_removed.saturating_add(one.fragments_removed),
                 // Magnitudes, so that one source's surplus cannot hide another's deficit.
                 fragments_in_flight: sum.fragments_in_flight + one.fragments_in_flight.abs(),
                 packets_in_flight: sum.packets_in_flight + one.packets_in_flight.abs(),
@@ -372,6 +379,18 @@ mod tests {
         assert!(balance.holds());
         assert_eq!((balance.fragments_lost, balance.fragments_dropped), (2, 1));
         assert!(balance.lost_data());
+    }
+
+    #[test]
+    fn fragments_whose_files_were_removed_are_lost_though_they_were_recorded() {
+        let mut source = SourceLedger::default();
+        source[Entry::FragmentsReceived] = 10;
+        source[Entry::FragmentsRecorded] = 10;
+        assert!(!source.balance().lost_data());
+        source[Entry::FragmentsRemoved] = 4;
+        let ledger = Ledger { sources: vec![source.clone(), source] };
+        assert!(ledger.balance().holds() && ledger.balance().lost_data());
+        assert_eq!(ledger.balance().fragments_removed, 8);
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub fn is_loss(entry: Entry) -> bool {
             | Entry::PacketsMissing
             | Entry::FragmentsMissing
             | Entry::FragmentsMissingUnrecorded
+            | Entry::FragmentsRemoved
     );
     gap || matches!(entry.role(), Role::PacketsLost | Role::FragmentsLost)
 }

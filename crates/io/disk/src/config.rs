@@ -26,8 +26,14 @@ pub struct DiskConfig {
     pub buffer_bytes: usize,
     /// Buffers in the pool, 2 to 1,024. This is also the most writes in flight.
     pub buffer_count: usize,
-    /// Bytes of file asked for at a time, before they are needed. 0: no preallocation.
+    /// Bytes of file asked for at a time, before they are needed: less where the file ends before,
+    /// and where little is free. 0: no preallocation.
     pub preallocate_bytes: u64,
+    /// What a file comes to, about: nothing is preallocated beyond it.
+    pub file_bytes: u64,
+    /// Whether data leave a little of the file system to what must be written when nothing else can
+    /// be: a sixty-fourth of it, 64 MiB at most.
+    pub keeps_room: bool,
     /// How writes reach the kernel.
     pub engine: EngineChoice,
     /// Time between two syncs, for [`Disk::sync_due`](crate::Disk::sync_due).
@@ -44,6 +50,8 @@ impl Default for DiskConfig {
             buffer_bytes: 4 << 20,
             buffer_count: 8,
             preallocate_bytes: 1 << 30,
+            file_bytes: u64::MAX,
+            keeps_room: false,
             engine: EngineChoice::Auto,
             sync_interval_ns: 1_000_000_000,
             threads: None,

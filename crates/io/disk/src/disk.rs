@@ -6,9 +6,8 @@
 //! accepted before it have completed. [`Disk::finish`] makes the whole file durable, its name
 //! included. Who writes a frame's header last decides what a reader sees; that is not known here.
 
-use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,12 +16,16 @@ use catchment_telemetry::FillLevel;
 
 use crate::buffer::{Buffer, Pool};
 use crate::config::DiskConfig;
+use crate::descriptors;
 use crate::engine::{self, Done, Engine};
 use crate::error::DiskError;
 use crate::event::{Event, Waker};
 use crate::faults::{FaultControl, Faulty};
 use crate::files::{self, Created};
 use crate::helper::{Helpers, Job, Reply};
+use crate::open_file::{FileState, OpenFile};
+use crate::opening::Opening;
+use crate::room::{Presence, Room, RoomEstimate};
 use crate::slots::{Slot, Slots, Step, Target};
 use crate::stats::DiskStats;
 
@@ -77,12 +80,13 @@ pub struct Disk {
     note: Option<String>,
     done: Vec<Done>,
     files: Vec<OpenFile>,
-    ahead: Ahead,
+    ahead: Opening,
     syncs: Vec<WaitingSync>,
     syncs_unfinished: usize,
     next_file: u64,
     next_order: u64,
-    preallocate_bytes: u64,
+    preallocation: files::Preallocation,
+    room: RoomEstimate,
     sync_interval_ns: u64,
     last_sync_ns: Option<u64>,
     unsynced: bool,
@@ -92,39 +96,6 @@ pub struct Disk {
 pub const FILES_MAX: usize = 64;
 /// Syncs of one disk that are asked for and not completed.
 pub const SYNCS_MAX: usize = 16;
-
-struct OpenFile {
-    id: u64,
-    handle: Arc<File>,
-    path: PathBuf,
-    direct: bool,
-    /// Bytes preallocated.
-    allocated: u64,
-    /// Bytes to preallocate at a time; 0 once it was refused.
-    step_bytes: u64,
-    preallocating: bool,
-    /// The first write that failed: no later sync may then say that all is durable.
-    write_error: Option<i32>,
-    /// The first sync that failed: the kernel may have dropped what it could not write.
-    sync_error: Option<i32>,
-    state: FileState,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum FileState {
-    Open,
-    /// To be finished at this size, as soon as nothing of it is under way.
-    Closing(u64),
-    /// With the helper.
-    Finishing(u64),
-}
-
-enum Ahead {
-    None,
-    Opening(PathBuf),
-    Opened(Created),
-    Failed(DiskError),
-}
 
 struct WaitingSync {
     file: u64,
@@ -139,6 +110,7 @@ impl Disk {
     /// A value out of range, no memory or threads to be had, or no io_uring although it was asked for.
     pub fn new(config: DiskConfig) -> Result<Self, DiskError> {
         config.check()?;
+        descriptors::hold();
         let resource = |what| move |source| DiskError::Resource { what, source };
         let slots = config.buffer_count + SYNCS_MAX;
         let event = Arc::new(Event::new().map_err(resource("an event"))?);
@@ -165,12 +137,17 @@ impl Disk {
             note: chosen.note,
             done: Vec::with_capacity(slots),
             files: Vec::with_capacity(FILES_MAX),
-            ahead: Ahead::None,
+            ahead: Opening::None,
             syncs: Vec::with_capacity(SYNCS_MAX),
             syncs_unfinished: 0,
             next_file: 0,
             next_order: 0,
-            preallocate_bytes: config.preallocate_bytes,
+            preallocation: files::Preallocation {
+                step_bytes: config.preallocate_bytes,
+                file_bytes: config.file_bytes,
+                keeps_room: config.keeps_room,
+            },
+            room: RoomEstimate::default(),
             sync_interval_ns: config.sync_interval_ns,
             last_sync_ns: None,
             unsynced: false,
@@ -204,7 +181,7 @@ impl Disk {
     /// The file exists, or cannot be made; too many files.
     pub fn create(&mut self, path: &Path) -> Result<FileId, DiskError> {
         self.check_room()?;
-        let created = files::create(path, self.preallocate_bytes, self.faults.as_ref())?;
+        let created = files::create(path, self.preallocation, self.faults.as_ref())?;
         Ok(self.adopt(created))
     }
 
@@ -214,31 +191,28 @@ impl Disk {
     /// # Errors
     /// A file is ahead already, or the helper has ended.
     pub fn open_ahead(&mut self, path: &Path) -> Result<(), DiskError> {
-        match &self.ahead {
-            Ahead::Opening(path) | Ahead::Opened(Created { path, .. }) => {
-                return Err(DiskError::AheadTwice { path: path.clone() });
-            }
-            Ahead::None | Ahead::Failed(_) => {}
+        if let Some(path) = self.ahead.path() {
+            return Err(DiskError::AheadTwice { path: path.to_owned() });
         }
         let path = path.to_owned();
-        let job = Job::Open { path: path.clone(), preallocate_bytes: self.preallocate_bytes };
+        let job = Job::Open { path: path.clone(), how: self.preallocation };
         self.helpers.send(job)?;
-        self.ahead = Ahead::Opening(path);
+        self.ahead = Opening::Asked(path);
         Ok(())
     }
 
     /// The file opened ahead; `None` while it is not there, or when none was asked for. The answer
     /// of the helper is noticed by [`poll`](Self::poll) and [`wait`](Self::wait).
     pub fn take_opened(&mut self) -> Option<Result<FileId, DiskError>> {
-        match std::mem::replace(&mut self.ahead, Ahead::None) {
-            Ahead::Opened(created) => {
+        match std::mem::take(&mut self.ahead) {
+            Opening::Opened(created) => {
                 if let Err(error) = self.check_room() {
-                    self.ahead = Ahead::Opened(created);
+                    self.ahead = Opening::Opened(created);
                     return Some(Err(error));
                 }
                 Some(Ok(self.adopt(created)))
             }
-            Ahead::Failed(error) => Some(Err(error)),
+            Opening::Failed(error) => Some(Err(error)),
             other => {
                 self.ahead = other;
                 None
@@ -248,7 +222,72 @@ impl Disk {
 
     /// Whether [`take_opened`](Self::take_opened) has an answer.
     pub fn has_opened(&self) -> bool {
-        matches!(self.ahead, Ahead::Opened(_) | Ahead::Failed(_))
+        self.ahead.is_over()
+    }
+
+    /// How far the file opened ahead has blocks; none while it is not there.
+    pub fn opened_bytes(&self) -> Option<u64> {
+        self.ahead.blocks_bytes()
+    }
+
+    /// Gives up the file opened ahead, if there is one, and removes it.
+    pub fn discard_opened(&mut self) {
+        self.ahead.discard();
+    }
+
+    /// Has a helper thread look how much room there is and whether the file is still there, unless
+    /// it does already. [`poll`](Self::poll) and [`wait`](Self::wait) notice its answer.
+    ///
+    /// # Errors
+    /// The helper has ended.
+    ///
+    /// # Panics
+    /// A file that is not open: a mistake of the program.
+    pub fn look(&mut self, file: FileId) -> Result<(), DiskError> {
+        let open = self.open_file(file);
+        let (handle, path) = (Arc::clone(&open.handle), open.path.clone());
+        if !self.room.is_looking() {
+            self.helpers.send(Job::Look { file: file.0, handle, path })?;
+            self.room.look();
+        }
+        Ok(())
+    }
+
+    /// Whether a look is under way.
+    pub fn is_looking(&self) -> bool {
+        self.room.is_looking()
+    }
+
+    /// The bytes that are left for data: what was at the last look, less what files took since.
+    /// What was under way then counts twice until the next look. None if that is not known.
+    pub fn spare_bytes(&self) -> Option<u64> {
+        self.room.spare_bytes(self.preallocation.keeps_room)
+    }
+
+    /// What the file system of a folder has left for data; none where it does not say. Blocks for
+    /// as long as that takes.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn spare_bytes_at(&self, folder: &Path) -> io::Result<Option<u64>> {
+        let room = Room::of(folder, self.faults.as_ref())?;
+        Ok(room.map(|room| room.spare_bytes(self.preallocation.keeps_room)))
+    }
+
+    /// Where the blocks end that an open file has: up to there it can be written on a full disk.
+    ///
+    /// # Panics
+    /// A file that is not open: a mistake of the program.
+    pub fn blocks_bytes(&mut self, file: FileId) -> u64 {
+        self.open_file(file).blocks_bytes()
+    }
+
+    /// Whether the file was still there at the last look.
+    ///
+    /// # Panics
+    /// A file that is not open: a mistake of the program.
+    pub fn presence(&mut self, file: FileId) -> Presence {
+        self.open_file(file).presence
     }
 
     /// A free buffer, if there is one.
@@ -301,11 +340,13 @@ impl Disk {
         let end = end.expect("the end of a write fits a file offset");
         let order = self.take_order();
         let open = self.open_file(file);
-        let late = open.allocated > 0 && end > open.allocated;
+        let (new_bytes, late) = open.begin_write(offset, end);
         let target = Target { handle: Arc::clone(&open.handle), file: file.0, token, order };
-        let slot = Slot::write(target, buffer, offset, length, open.direct);
+        let mut slot = Slot::write(target, buffer, offset, length, open.direct);
+        slot.new_bytes = new_bytes;
         let direct = open.direct;
-        self.ask_for_blocks(file, end);
+        self.room.written(new_bytes);
+        self.ask_for_blocks(file);
         self.unsynced = true;
         if late {
             self.stats.preallocation_was_late();
@@ -410,9 +451,8 @@ impl Disk {
 
     /// Nothing is under way, with the kernel or with a helper.
     fn is_idle(&self) -> bool {
-        let opening = matches!(self.ahead, Ahead::Opening(_));
         let preallocating = self.files.iter().any(|open| open.preallocating);
-        self.pending() == 0 && !opening && !preallocating
+        self.pending() == 0 && !self.ahead.is_under_way() && !preallocating && !self.is_looking()
     }
 
     fn sleep(&self, timeout: Duration) {
@@ -444,14 +484,16 @@ impl Disk {
     }
 
     fn complete(&mut self, index: u32, result: io::Result<()>, completions: &mut Vec<Completion>) {
-        let Slot { target, buffer, offset, bytes, started, .. } = self.slots.remove(index);
+        let Slot { target, buffer, offset, bytes, started, new_bytes, .. } =
+            self.slots.remove(index);
+        self.room.write_ended(new_bytes);
         let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let error = result.as_ref().err().map(error_number);
         let open = self.files.iter_mut().find(|open| open.id == target.file);
         let kind = if buffer.is_some() {
             self.stats.write_done(error.is_none().then_some(bytes), ns);
-            if let Some(open) = open {
-                open.write_error = open.write_error.or(error);
+            if let (Some(open), Some(error)) = (open, error) {
+                open.write_failed(offset, error);
             }
             CompletionKind::Write
         } else {
@@ -468,16 +510,17 @@ impl Disk {
 
     fn take_reply(&mut self, reply: Reply, completions: &mut Vec<Completion>) {
         match reply {
-            Reply::Opened(Ok(created)) => self.ahead = Ahead::Opened(created),
-            Reply::Opened(Err(error)) => self.ahead = Ahead::Failed(error),
-            Reply::Preallocated { file, result } => {
+            Reply::Opened(result) => self.room.preallocated(self.ahead.ended(result)),
+            Reply::Preallocated { file, from, result } => {
                 let Some(open) = self.files.iter_mut().find(|open| open.id == file) else { return };
-                open.preallocating = false;
-                match result {
-                    Ok(()) => open.allocated += open.step_bytes,
-                    // Writes go on without; if the disk is full or broken, they say so.
-                    Err(_) => open.step_bytes = 0,
+                let step_bytes = self.preallocation.step_bytes;
+                self.room.preallocated(open.preallocated(from, step_bytes, result));
+            }
+            Reply::Looked { file, room, presence } => {
+                if let Some(open) = self.files.iter_mut().find(|open| open.id == file) {
+                    open.presence = presence;
                 }
+                self.room.looked(room);
             }
             Reply::Finished { file, result } => self.finished(file, result, completions),
         }
@@ -538,8 +581,10 @@ impl Disk {
                 continue;
             }
             let (handle, path) = (Arc::clone(&open.handle), open.path.clone());
+            let blocks_bytes = open.blocks_bytes();
             self.files[index].state = FileState::Finishing(final_bytes);
-            if self.helpers.send(Job::Finish { file, handle, path, final_bytes }).is_err() {
+            let job = Job::Finish { file, handle, path, final_bytes, blocks_bytes };
+            if self.helpers.send(job).is_err() {
                 let gone = Err(io::Error::other(DiskError::HelperGone));
                 self.finished(file, gone, completions);
             }
@@ -553,39 +598,23 @@ impl Disk {
         self.engine.push(op);
     }
 
-    /// Asks for the next step of blocks when half of the last one is used.
-    fn ask_for_blocks(&mut self, file: FileId, end: u64) {
+    fn ask_for_blocks(&mut self, file: FileId) {
+        let how = self.preallocation;
         let open = self.open_file(file);
-        let step = open.step_bytes;
-        if step == 0 || open.preallocating || end + step / 2 <= open.allocated {
-            return;
-        }
+        let Some(from) = open.wants_blocks(how.file_bytes) else { return };
         open.preallocating = true;
-        let (handle, from) = (Arc::clone(&open.handle), open.allocated);
-        let job = Job::Preallocate { file: file.0, handle, from, bytes: step };
+        let handle = Arc::clone(&open.handle);
+        let job = Job::Preallocate { file: file.0, handle, from, how };
         if self.helpers.send(job).is_err() {
-            let open = self.open_file(file);
-            (open.preallocating, open.step_bytes) = (false, 0);
+            self.open_file(file).stop_preallocating();
         }
     }
 
     fn adopt(&mut self, created: Created) -> FileId {
-        let Created { handle, path, direct, allocated } = created;
         let id = self.next_file;
         self.next_file += 1;
-        self.stats.set_direct(direct);
-        self.files.push(OpenFile {
-            id,
-            handle,
-            path,
-            direct,
-            allocated,
-            step_bytes: if allocated > 0 { self.preallocate_bytes } else { 0 },
-            preallocating: false,
-            write_error: None,
-            sync_error: None,
-            state: FileState::Open,
-        });
+        self.stats.set_direct(created.direct);
+        self.files.push(OpenFile::new(id, created));
         FileId(id)
     }
 
@@ -626,13 +655,7 @@ impl Drop for Disk {
         if !self.is_idle() {
             self.helpers.abandon();
         }
-        if let Ahead::Opened(Created { handle, path, .. }) =
-            std::mem::replace(&mut self.ahead, Ahead::None)
-        {
-            drop(handle);
-            // It holds nothing. If it cannot be deleted, nobody is left to tell.
-            let _deleted = std::fs::remove_file(path);
-        }
+        self.discard_opened();
     }
 }
 

@@ -19,6 +19,9 @@ pub(crate) struct Op {
     pub slot: u32,
     pub fd: RawFd,
     pub action: Action,
+    /// Of a write: how many of its last bytes need blocks that the file does not have, as far as
+    /// that is known.
+    pub new_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,7 @@
 //! A disk that fails on purpose, for tests: by a script, by a seed, or by hand while it runs.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
 use catchment_model::limits::DISK_ALIGN_BYTES;
 
 use crate::engine::{Action, Done, Engine, Op};
+use crate::files;
 
 /// Which faults a [`Disk`](crate::Disk) makes. Attempts are counted from 0, over all files; the rest
 /// of a short write, tried again, is an attempt of its own. The same plan and the same calls give
@@ -49,6 +51,7 @@ struct Shared {
     stalled: AtomicBool,
     open_error: AtomicI32,
     finish_error: AtomicI32,
+    preallocate_error: AtomicI32,
     writes: AtomicU64,
     polls: AtomicU64,
 }
@@ -60,6 +63,7 @@ impl Default for Shared {
             stalled: AtomicBool::new(false),
             open_error: AtomicI32::new(0),
             finish_error: AtomicI32::new(0),
+            preallocate_error: AtomicI32::new(0),
             writes: AtomicU64::new(0),
             polls: AtomicU64::new(0),
         }
@@ -67,7 +71,8 @@ impl Default for Shared {
 }
 
 impl FaultControl {
-    /// Sets how many bytes more can be written before the disk is full; `None`: no limit.
+    /// Sets how many bytes are free before the disk is full; `None`: no limit. What is
+    /// preallocated, or written where nothing was, takes of them.
     pub fn set_space(&self, bytes: Option<u64>) {
         self.shared.space_bytes.store(bytes.unwrap_or(UNLIMITED), SeqCst);
     }
@@ -85,6 +90,12 @@ impl FaultControl {
     /// Makes the sync at the end of every file fail with this error number; `None`: no more.
     pub fn fail_finishes(&self, error: Option<i32>) {
         self.shared.finish_error.store(error.unwrap_or(0), SeqCst);
+    }
+
+    /// Makes every preallocation fail with this error number, as ext4 does: the file keeps half of
+    /// the blocks. `None`: no more.
+    pub fn fail_preallocations(&self, error: Option<i32>) {
+        self.shared.preallocate_error.store(error.unwrap_or(0), SeqCst);
     }
 
     /// Attempts to write so far.
@@ -111,7 +122,26 @@ impl FaultControl {
         if self.take_space(bytes) < bytes { error_of(libc::ENOSPC) } else { Ok(()) }
     }
 
-    fn add_space(&self, bytes: u64) {
+    /// What is free, if there is a limit.
+    pub(crate) fn space(&self) -> Option<u64> {
+        Some(self.shared.space_bytes.load(SeqCst)).filter(|&space| space != UNLIMITED)
+    }
+
+    pub(crate) fn check_preallocate(&self, file: &File, from: u64, bytes: u64) -> io::Result<()> {
+        let refused = error_of(self.shared.preallocate_error.load(SeqCst));
+        if refused.is_err() {
+            files::allocate(file, from, (bytes / 2).next_multiple_of(BLOCK))?;
+            return refused;
+        }
+        let taken = self.take_space(bytes);
+        if taken < bytes {
+            self.add_space(taken);
+            return error_of(libc::ENOSPC);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn add_space(&self, bytes: u64) {
         // The closure always gives a value, so that the update cannot fail.
         let _before = self.shared.space_bytes.fetch_update(SeqCst, SeqCst, |space| {
             Some(if space == UNLIMITED { UNLIMITED } else { space.saturating_add(bytes) })
@@ -153,8 +183,9 @@ impl Faulty {
         }
     }
 
-    /// The bytes that this attempt may write, or its error.
-    fn judge_write(&mut self, bytes: u64) -> Result<u64, i32> {
+    /// The bytes that this attempt may write, or its error. `new_bytes` of them, its last ones,
+    /// need blocks.
+    fn judge_write(&mut self, bytes: u64, new_bytes: u64) -> Result<u64, i32> {
         let shared = &self.plan.control.shared;
         let attempt = shared.writes.fetch_add(1, SeqCst);
         let poll = shared.polls.load(SeqCst);
@@ -175,7 +206,9 @@ impl Faulty {
         if self.happens(self.plan.short_writes_per_million) {
             part = (1 + self.next_random() % (bytes / BLOCK)) * BLOCK;
         }
-        match self.plan.control.take_space(part.min(bytes)) {
+        let part = part.min(bytes);
+        let old_bytes = part.min(bytes - new_bytes);
+        match old_bytes + self.plan.control.take_space(part - old_bytes) {
             0 => Err(libc::ENOSPC),
             taken => Ok(taken),
         }
@@ -216,7 +249,7 @@ impl Engine for Faulty {
 
     fn push(&mut self, mut op: Op) {
         let fault = match &mut op.action {
-            Action::Write { bytes, .. } => match self.judge_write(u64::from(*bytes)) {
+            Action::Write { bytes, .. } => match self.judge_write((*bytes).into(), op.new_bytes) {
                 // What is taken is at most what was asked for, so that it fits.
                 Ok(taken) => {
                     *bytes = taken as u32;

@@ -7,8 +7,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use catchment_model::limits::DISK_ALIGN_BYTES;
+
+use crate::descriptors;
 use crate::error::DiskError;
 use crate::faults::FaultControl;
+use crate::room::Room;
+
+/// How a file gets blocks before it needs them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Preallocation {
+    /// Bytes at a time, at most.
+    pub step_bytes: u64,
+    /// What the file comes to.
+    pub file_bytes: u64,
+    pub keeps_room: bool,
+}
 
 /// A file just made.
 #[derive(Debug)]
@@ -17,23 +31,21 @@ pub(crate) struct Created {
     pub path: PathBuf,
     /// It bypasses the page cache.
     pub direct: bool,
-    /// Bytes that are preallocated; 0 where that is not possible.
+    /// Bytes that are preallocated; 0 where too little is free, or that is not possible.
     pub allocated: u64,
+    /// Whether the file system preallocates, when there is room.
+    pub preallocates: bool,
 }
 
 /// Makes a file that does not exist yet, direct if the file system can, and preallocates its first
 /// step. Its name is durable when this returns.
 pub(crate) fn create(
     path: &Path,
-    preallocate_bytes: u64,
+    how: Preallocation,
     faults: Option<&FaultControl>,
 ) -> Result<Created, DiskError> {
     faults.map_or(Ok(()), FaultControl::check_open).map_err(|e| create_error(path, e))?;
-    let handle = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .map_err(|e| create_error(path, e))?;
+    let handle = create_new(path).map_err(|e| create_error(path, e))?;
     lock(&handle);
     // Asked for afterwards, because an open that refuses O_DIRECT has made the file already.
     let direct = set_direct(&handle, true).is_ok();
@@ -44,9 +56,25 @@ pub(crate) fn create(
         return Err(create_error(path, error));
     }
     // Without preallocation all goes on, only slower. A disk that is full or broken fails the writes.
-    let preallocated = preallocate_bytes > 0 && preallocate(&handle, 0, preallocate_bytes).is_ok();
-    let allocated = if preallocated { preallocate_bytes } else { 0 };
-    Ok(Created { handle: Arc::new(handle), path: path.to_owned(), direct, allocated })
+    let preallocated = preallocate(&handle, 0, how, faults);
+    if preallocated.is_err() {
+        // Some file systems keep what they had found when they found no more (ext4). Nothing was
+        // written yet: all of it goes back. If that is refused too, it stays the file's.
+        let _given_back = handle.set_len(0);
+    }
+    let preallocates = preallocated.as_ref().map_or_else(is_full, |_| how.step_bytes > 0);
+    let allocated = preallocated.unwrap_or(0);
+    Ok(Created { handle: Arc::new(handle), path: path.to_owned(), direct, allocated, preallocates })
+}
+
+/// Makes a file that does not exist yet.
+pub(crate) fn create_new(path: &Path) -> io::Result<File> {
+    descriptors::with_spares(|| OpenOptions::new().write(true).create_new(true).open(path))
+}
+
+/// Whether an error says that nothing is free, which may change.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }
 
 /// Locks a file that was just made, so that repair keeps off while it is written, and readers know that
@@ -76,9 +104,35 @@ pub(crate) fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     }
 }
 
-/// Gives the file blocks for a range, and the size that goes with it, so that writes to the range
-/// need not extend the file.
-pub(crate) fn preallocate(file: &File, from: u64, bytes: u64) -> io::Result<()> {
+/// Gives the file blocks from `from` on, and the size that goes with them, so that writes there
+/// need not extend the file. Returns for how many bytes: none where too little is free.
+///
+/// # Errors
+/// What the system says. The file may have got some of the blocks all the same.
+pub(crate) fn preallocate(
+    file: &File,
+    from: u64,
+    how: Preallocation,
+    faults: Option<&FaultControl>,
+) -> io::Result<u64> {
+    let wanted = how.step_bytes.min(how.file_bytes.saturating_sub(from));
+    if wanted == 0 {
+        return Ok(0);
+    }
+    let room = Room::of_file(file, faults)?;
+    let share = room.map_or(u64::MAX, |room| room.spare_bytes(how.keeps_room) / SPARE_SHARE);
+    let granted = if share < STEP_BYTES_MIN.min(wanted) { 0 } else { wanted.min(share) };
+    // Whole blocks: the file's end may be anywhere.
+    let granted = granted / DISK_ALIGN_BYTES as u64 * DISK_ALIGN_BYTES as u64;
+    if granted > 0 {
+        faults.map_or(Ok(()), |faults| faults.check_preallocate(file, from, granted))?;
+        allocate(file, from, granted)?;
+    }
+    Ok(granted)
+}
+
+/// Has the file system find blocks for a range.
+pub(crate) fn allocate(file: &File, from: u64, bytes: u64) -> io::Result<()> {
     let from = libc::off_t::try_from(from).map_err(io::Error::other)?;
     let bytes = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
     loop {
@@ -112,7 +166,7 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    match File::open(folder)?.sync_all() {
+    match descriptors::with_spares(|| File::open(folder))?.sync_all() {
         // Some file systems (FUSE, SMB) cannot sync a folder and say so.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         result => result,
@@ -126,6 +180,11 @@ pub(crate) fn create_error(path: &Path, source: io::Error) -> DiskError {
     }
 }
 
+/// The part of what is free that one step of preallocation may take at most: on a disk that is
+/// nearly full, steps become small, and what no file has is there for the one that needs it.
+const SPARE_SHARE: u64 = 8;
+/// Smaller steps are not worth their call.
+const STEP_BYTES_MIN: u64 = 256 << 10;
 /// How often and how long a file that was just made waits for a reader that looks whether it is locked.
 const PROBES_MAX: u32 = 100;
 const PROBE_TIME: Duration = Duration::from_millis(1);

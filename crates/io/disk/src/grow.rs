@@ -1,7 +1,7 @@
 //! Files that others read while they grow, of little data: through the page cache, so that nothing
 //! needs to be aligned, and on the caller's thread.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ impl GrowingFile {
     pub fn create(path: &Path, faults: Option<FaultControl>) -> Result<Self, DiskError> {
         let refused = |error| files::create_error(path, error);
         faults.as_ref().map_or(Ok(()), FaultControl::check_open).map_err(refused)?;
-        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(refused)?;
+        let file = files::create_new(path).map_err(refused)?;
         files::lock(&file);
         Ok(Self { file, path: path.to_owned(), faults, named: false })
     }

@@ -1,4 +1,5 @@
-//! The two threads that do for a disk what may take long: one opens and preallocates, one finishes.
+//! The two threads that do for a disk what may take long: one opens, preallocates and looks how
+//! much room is left, one finishes.
 //!
 //! They are two because the sync at the end of a file may take seconds, and the file that is being
 //! written must get its next blocks meanwhile.
@@ -15,17 +16,39 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use crate::error::DiskError;
 use crate::event::Event;
 use crate::faults::FaultControl;
-use crate::files::{self, Created};
+use crate::files::{self, Created, Preallocation};
+use crate::room::{Presence, Room};
 
 pub(crate) enum Job {
-    Open { path: PathBuf, preallocate_bytes: u64 },
-    Preallocate { file: u64, handle: Arc<File>, from: u64, bytes: u64 },
-    Finish { file: u64, handle: Arc<File>, path: PathBuf, final_bytes: u64 },
+    Open {
+        path: PathBuf,
+        how: Preallocation,
+    },
+    Preallocate {
+        file: u64,
+        handle: Arc<File>,
+        from: u64,
+        how: Preallocation,
+    },
+    /// How much room there is, and whether the file is still there.
+    Look {
+        file: u64,
+        handle: Arc<File>,
+        path: PathBuf,
+    },
+    Finish {
+        file: u64,
+        handle: Arc<File>,
+        path: PathBuf,
+        final_bytes: u64,
+        blocks_bytes: u64,
+    },
 }
 
 pub(crate) enum Reply {
     Opened(Result<Created, DiskError>),
-    Preallocated { file: u64, result: io::Result<()> },
+    Preallocated { file: u64, from: u64, result: io::Result<u64> },
+    Looked { file: u64, room: Option<Room>, presence: Presence },
     Finished { file: u64, result: io::Result<()> },
 }
 
@@ -65,7 +88,7 @@ impl Helpers {
     /// Hands a job to its thread; never waits.
     pub(crate) fn send(&self, job: Job) -> Result<(), DiskError> {
         let queue = match job {
-            Job::Open { .. } | Job::Preallocate { .. } => &self.ahead,
+            Job::Open { .. } | Job::Preallocate { .. } | Job::Look { .. } => &self.ahead,
             Job::Finish { .. } => &self.finish,
         };
         let sent = queue.as_ref().is_some_and(|queue| queue.try_send(job).is_ok());
@@ -109,14 +132,21 @@ fn work(
 
 fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
     match job {
-        Job::Open { path, preallocate_bytes } => {
-            Reply::Opened(files::create(&path, preallocate_bytes, faults))
+        Job::Open { path, how } => Reply::Opened(files::create(&path, how, faults)),
+        Job::Preallocate { file, handle, from, how } => {
+            let result = files::preallocate(&handle, from, how, faults);
+            Reply::Preallocated { file, from, result }
         }
-        Job::Preallocate { file, handle, from, bytes } => {
-            Reply::Preallocated { file, result: files::preallocate(&handle, from, bytes) }
+        Job::Look { file, handle, path } => {
+            // What the file system does not tell is not known.
+            let room = Room::of_file(&handle, faults).unwrap_or(None);
+            Reply::Looked { file, room, presence: Presence::of(&handle, &path) }
         }
-        Job::Finish { file, handle, path, final_bytes } => {
+        Job::Finish { file, handle, path, final_bytes, blocks_bytes } => {
             let result = files::finish(&handle, &path, final_bytes, faults);
+            if let (Ok(()), Some(faults)) = (&result, faults) {
+                faults.add_space(blocks_bytes.saturating_sub(final_bytes));
+            }
             Reply::Finished { file, result }
         }
     }

@@ -3,7 +3,6 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Weak};
@@ -12,6 +11,7 @@ use catchment_frame::ReadAt;
 
 use crate::error::DiskError;
 use crate::files;
+use crate::room::Room;
 
 /// A file open for positioned reads (`pread`). Any number of threads may read at once. The file may
 /// grow meanwhile: its size is asked for anew each time.
@@ -126,6 +126,16 @@ impl EditFile {
         Ok(Self { file, path: path.to_owned() })
     }
 
+    /// As [`EditFile::open`], but none where somebody holds the file, or nobody can say.
+    ///
+    /// # Errors
+    /// It is not there, or must not be written.
+    pub fn open_alone(path: &Path) -> Result<Option<Self>, DiskError> {
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = file.map_err(|e| DiskError::path("open", path, e))?;
+        Ok(file.try_lock().is_ok().then(|| Self { file, path: path.to_owned() }))
+    }
+
     /// Writes all bytes at a position.
     ///
     /// # Errors
@@ -218,14 +228,7 @@ pub fn list_files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, DiskEr
 /// # Errors
 /// What the system says, or a path with a zero byte.
 pub fn free_bytes(folder: &Path) -> io::Result<u64> {
-    let path = std::ffi::CString::new(folder.as_os_str().as_bytes())?;
-    // SAFETY: statvfs is plain integers, for which zero is a value.
-    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends with a zero byte, and the place is valid.
-    match unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } {
-        0 => Ok(stat.f_bavail.saturating_mul(stat.f_frsize)),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(Room::of(folder, None)?.map_or(0, |room| room.free_bytes))
 }
 
 /// Makes the names in a folder durable: after folders or files were made in it.

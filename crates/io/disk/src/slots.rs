@@ -31,6 +31,8 @@ pub(crate) struct Slot {
     pub started: Instant,
     /// The file bypassed the page cache when this was handed to the engine.
     pub direct: bool,
+    /// How many of the last bytes need blocks that the file does not have, as far as that is known.
+    pub new_bytes: u64,
     written: u64,
     tries: u32,
 }
@@ -65,6 +67,7 @@ impl Slot {
             bytes: 0,
             started: Instant::now(),
             direct: false,
+            new_bytes: 0,
             written: 0,
             tries: 0,
         }
@@ -85,7 +88,8 @@ impl Slot {
             }
             None => Action::SyncData,
         };
-        Op { slot, fd: self.target.handle.as_raw_fd(), action }
+        let new_bytes = self.new_bytes.min(self.bytes - self.written);
+        Op { slot, fd: self.target.handle.as_raw_fd(), action, new_bytes }
     }
 
     /// Takes a result: bytes written, or a negative error number.

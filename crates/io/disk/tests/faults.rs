@@ -5,14 +5,17 @@ mod common;
 use std::time::Duration;
 
 use catchment_disk::{
-    CompletionKind, Disk, DiskConfig, DiskError, EngineChoice, FaultControl, FaultPlan,
+    CompletionKind, Disk, DiskConfig, DiskError, EngineChoice, FaultControl, FaultPlan, Presence,
 };
 use common::*;
 
 fn with_plan(plan: FaultPlan) -> (Disk, tempfile::TempDir, FaultControl) {
+    with_config(plan, config(EngineChoice::Auto))
+}
+
+fn with_config(plan: FaultPlan, config: DiskConfig) -> (Disk, tempfile::TempDir, FaultControl) {
     let control = plan.control.clone();
-    let config = DiskConfig { faults: Some(plan), ..config(EngineChoice::Auto) };
-    let disk = Disk::new(config).expect("a disk");
+    let disk = Disk::new(DiskConfig { faults: Some(plan), ..config }).expect("a disk");
     (disk, tempfile::tempdir().expect("a temporary folder"), control)
 }
 
@@ -85,7 +88,8 @@ fn a_finish_that_cannot_sync_says_so() {
 
 #[test]
 fn a_full_disk_fails_writes_until_space_is_back() {
-    let (mut disk, folder, control) = with_plan(FaultPlan::default());
+    let config = DiskConfig { preallocate_bytes: 0, ..config(EngineChoice::Auto) };
+    let (mut disk, folder, control) = with_config(FaultPlan::default(), config);
     let file = disk.create(&path(folder.path(), "a")).expect("a new file");
     control.set_space(Some(5 * BLOCK as u64 + 100));
     let mut numbers = Vec::new();
@@ -114,6 +118,7 @@ fn a_full_disk_fails_writes_until_space_is_back() {
 #[test]
 fn space_comes_back_at_the_poll_that_the_plan_says() {
     let plan = FaultPlan { space_back: Some((10, 1 << 20)), ..FaultPlan::default() };
+    // Not enough for any preallocation.
     plan.control.set_space(Some(0));
     let (mut disk, folder, control) = with_plan(plan);
     let file = disk.create(&path(folder.path(), "a")).expect("a new file");
@@ -249,4 +254,103 @@ fn the_same_seed_gives_the_same_faults_and_no_buffer_is_lost() {
     assert!(!first.is_empty());
     assert_eq!(first, again);
     assert_ne!(first, other);
+}
+
+/// Bytes of the blocks that a file has.
+fn blocks_bytes(path: &std::path::Path) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(path).expect("the file")) * 512
+}
+
+#[test]
+fn blocks_that_could_not_all_be_had_are_given_back() {
+    let (mut disk, folder, control) = with_plan(FaultPlan::default());
+    let (first, second) = (path(folder.path(), "a"), path(folder.path(), "b"));
+    let file = disk.create(&first).expect("a new file");
+    if blocks_bytes(&first) < 1 << 20 {
+        println!("skipped: this file system does not preallocate");
+        return;
+    }
+    control.fail_preallocations(Some(libc::ENOSPC));
+    disk.open_ahead(&second).expect("the helper is asked");
+    let other = taken(&mut disk).expect("a new file");
+    assert_eq!((blocks_bytes(&second), disk.blocks_bytes(other)), (0, 0));
+    // Beyond half of its blocks a file asks for more, and gets half of them with the refusal.
+    let mut completions = Vec::new();
+    for index in 0..10 {
+        write(&mut disk, file, index * 16 * BLOCK, 16, 1, &mut completions);
+    }
+    disk.look(file).expect("the helper is asked");
+    while disk.is_looking() {
+        disk.wait(Duration::from_secs(10), &mut completions);
+    }
+    completions.extend(drain(&mut disk));
+    all_good(&completions);
+    assert_eq!((blocks_bytes(&first), disk.blocks_bytes(file)), (1 << 20, 1 << 20));
+}
+
+#[test]
+fn little_is_preallocated_where_little_is_free_and_nothing_beyond_the_files_size() {
+    let step = DiskConfig { preallocate_bytes: 64 << 20, ..config(EngineChoice::Auto) };
+    for (config, space, expected) in [
+        (step.clone(), 8 << 20, 1 << 20),
+        (step.clone(), 1 << 20, 0),
+        (DiskConfig { file_bytes: 3 << 20, ..step }, 1 << 30, 3 << 20),
+    ] {
+        let (mut disk, folder, control) = with_config(FaultPlan::default(), config);
+        control.set_space(Some(space));
+        let file = disk.create(&path(folder.path(), "a")).expect("a new file");
+        assert_eq!(disk.blocks_bytes(file), expected);
+        disk.look(file).expect("the helper is asked");
+        while disk.is_looking() {
+            disk.wait(Duration::from_secs(10), &mut Vec::new());
+        }
+        assert_eq!(disk.spare_bytes(), Some(space - expected));
+        let bytes = expected as usize + BLOCK;
+        for offset in (0..bytes).step_by(BLOCK) {
+            write(&mut disk, file, offset, 1, 1, &mut Vec::new());
+        }
+        // One block more than there was, and perhaps a step that was asked for meanwhile.
+        assert!(disk.spare_bytes().expect("known") < space - expected);
+        all_good(&drain(&mut disk));
+        disk.finish(file, BLOCK as u64);
+        all_good(&drain(&mut disk));
+    }
+}
+
+#[test]
+fn a_file_that_was_removed_or_moved_is_known_after_a_look() {
+    let (mut disk, folder, _) = with_plan(FaultPlan::default());
+    let here = path(folder.path(), "a");
+    let file = disk.create(&here).expect("a new file");
+    let mut look = || {
+        disk.look(file).expect("the helper is asked");
+        while disk.is_looking() {
+            disk.wait(Duration::from_secs(10), &mut Vec::new());
+        }
+        disk.presence(file)
+    };
+    assert_eq!(look(), Presence::There);
+    let moved = path(folder.path(), "b");
+    std::fs::rename(&here, &moved).expect("moves");
+    assert_eq!(look(), Presence::Elsewhere);
+    std::fs::remove_file(&moved).expect("removes");
+    assert_eq!(look(), Presence::Removed);
+}
+
+#[test]
+fn a_file_opened_ahead_that_is_not_wanted_is_removed() {
+    let (mut disk, folder, _) = with_plan(FaultPlan::default());
+    let ahead = path(folder.path(), "a");
+    disk.open_ahead(&ahead).expect("the helper is asked");
+    while !disk.has_opened() {
+        disk.wait(Duration::from_secs(10), &mut Vec::new());
+    }
+    assert_eq!(disk.opened_bytes(), Some(1 << 20));
+    disk.discard_opened();
+    assert!(!ahead.exists() && disk.take_opened().is_none());
+    disk.open_ahead(&ahead).expect("there is none ahead");
+    disk.discard_opened();
+    assert!(matches!(disk.open_ahead(&ahead), Err(DiskError::AheadTwice { .. }) | Ok(())));
+    drop(disk);
+    assert!(!ahead.exists());
 }

@@ -276,11 +276,22 @@ impl Catalog {
         transaction.commit().map_err(&error)?;
         for (number, state) in runs {
             if state == RunState::Recording {
+                self.remove_leftovers(number);
                 // What cannot be read is said when somebody reads it.
                 let _scanned = self.scan(number);
             }
         }
         Ok(())
+    }
+
+    /// Gives back what a run that was killed had taken of the disk and not filled.
+    fn remove_leftovers(&self, number: u64) {
+        let Ok(RunRow { folder: Some(folder), .. }) = self.run(number).map(|detail| detail.run)
+        else {
+            return;
+        };
+        // What cannot be given back now is by a repair, which says why not.
+        let _removed = catchment_storage::remove_leftovers(&self.place.data.join(folder));
     }
 
     /// The name of a run's folder in the data folder; elsewhere, its whole path.

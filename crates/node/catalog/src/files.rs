@@ -14,7 +14,7 @@ use crate::SPANS_PER_FILE_MAX;
 use crate::catalog::{Catalog, check_text, put_totals};
 use crate::error::CatalogError;
 use crate::facts::Facts;
-use crate::row::{out, stored, word};
+use crate::row::{RunState, out, stored, word};
 use crate::schema::Place;
 
 /// A file of a run.
@@ -117,9 +117,15 @@ impl Catalog {
         if detail.run.id.is_some_and(|id| id != facts.id) {
             return Err(CatalogError::OtherRun { number, got: facts.id.to_string() });
         }
+        let mut totals = facts.totals.clone();
+        let state = detail.run.state;
+        if matches!(state, RunState::Complete | RunState::Fault) && !facts.complete {
+            // Its recorder said all that it counted. The last file has no books, as on a full disk.
+            totals.ledger = None;
+        }
         self.write(|connection| {
             put_files(connection, number, &facts)?;
-            put_totals(connection, number, &facts.totals)?;
+            put_totals(connection, number, &totals)?;
             let ended = facts.ended.filter(|_| detail.run.state.is_final());
             connection.execute(
                 "UPDATE runs SET ended_ns = coalesce(ended_ns, ?2) WHERE number = ?1",

@@ -188,13 +188,14 @@ impl Totals {
     }
 }
 
-/// Fragments that the network lost or that were dropped, and malformed packets. What the kernel or
-/// the network dropped of packets shows as fragments too, unless it was a run's last.
+/// Fragments that the network lost, that were dropped or removed, and malformed packets. What the
+/// kernel or the network dropped of packets shows as fragments too, unless it was a run's last.
 fn loss_count(balance: &Balance) -> u64 {
     let seen = balance
         .fragments_lost
         .saturating_add(balance.fragments_dropped)
-        .saturating_add(balance.packets_malformed);
+        .saturating_add(balance.packets_malformed)
+        .saturating_add(balance.fragments_removed);
     match seen {
         0 => balance.packets_dropped_by_kernel.max(balance.packets_missing),
         _ => seen,

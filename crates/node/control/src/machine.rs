@@ -26,6 +26,16 @@ pub(crate) fn space(folder: &Path) -> Option<Space> {
         .then(|| Space { free_bytes: bytes(found.f_bavail), total_bytes: bytes(found.f_blocks) })
 }
 
+/// How many files this process may have open.
+pub(crate) fn open_files_max() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a valid place to write to.
+    match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } {
+        0 => limit.rlim_cur,
+        _ => u64::MAX,
+    }
+}
+
 /// How far the clock is off, as the system's time daemon reckons. None where nobody keeps it.
 pub(crate) fn clock_offset_seconds() -> Option<f64> {
     /// The clock is not kept by anybody.

@@ -517,7 +517,8 @@ pub(crate) fn lost(source: &SourceLedger) -> u64 {
     let seen = balance
         .fragments_lost
         .saturating_add(balance.fragments_dropped)
-        .saturating_add(balance.packets_malformed);
+        .saturating_add(balance.packets_malformed)
+        .saturating_add(balance.fragments_removed);
     seen.max(balance.packets_dropped_by_kernel).max(balance.packets_missing)
 }
 

@@ -11,6 +11,7 @@ use catchment_model::limits::{
 };
 use catchment_net::Network;
 
+use crate::budget::SystemMemory;
 use crate::coding::CodingRule;
 use crate::links::{Lane, LinkConfig, check_links, lanes};
 
@@ -214,19 +215,6 @@ impl Default for WriteConfig {
     }
 }
 
-/// A quarter of the machine's memory, or of the container's: what a recorder uses unless told
-/// otherwise.
-pub fn default_memory_bytes() -> u64 {
-    let limit = |file| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
-    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    // SAFETY: sysconf takes no pointers.
-    let (pages, page) =
-        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    let machine =
-        u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page).unwrap_or(0));
-    limits.into_iter().filter_map(limit).fold(machine, u64::min) / 4
-}
-
 /// A configuration that no recorder can run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: expected {expected}, got {got}")]
@@ -253,16 +241,22 @@ impl RecorderConfig {
             encode: EncodeConfig::default(),
             trends: false,
             write: WriteConfig::default(),
-            memory_bytes: default_memory_bytes(),
+            memory_bytes: SystemMemory::now().default_budget_bytes(),
             text: String::new(),
         }
     }
 
-    /// Checks every value against its bounds and against the others.
+    /// Checks every value against its bounds, against the others, and against what there is.
     ///
     /// # Errors
     /// The first value that cannot work, by its key in the configuration file.
     pub fn check(&self) -> Result<(), ConfigError> {
+        self.check_values()?;
+        self.check_memory(&SystemMemory::now())
+    }
+
+    /// Checks what does not depend on the machine.
+    pub(crate) fn check_values(&self) -> Result<(), ConfigError> {
         self.check_sources()?;
         crate::frame_writer::schema(self)?;
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -326,6 +320,16 @@ impl RecorderConfig {
         let memory = self.memory_bytes;
         let expected = format_args!("at least {least} bytes for these sources and buffers");
         require(memory >= least, "memory", expected, memory)
+    }
+
+    /// Checks the budget against what there is.
+    fn check_memory(&self, system: &SystemMemory) -> Result<(), ConfigError> {
+        let (memory, limit) = (self.memory_bytes, system.limit_bytes());
+        // Nobody knows where nothing says.
+        let fits = limit == 0 || memory <= limit;
+        let words = system.limit_words();
+        let expected = format_args!("at most {limit} bytes, {words}");
+        require(fits, "memory", expected, memory)
     }
 
     /// What the chunks get of the memory budget: three quarters of what disk buffers and encoding
@@ -401,7 +405,8 @@ impl RecorderConfig {
         lanes(&self.links, self.frame.duration_ns)
     }
 
-    fn frame_header_bytes_max(&self) -> usize {
+    /// The most bytes that a frame's header takes.
+    pub(crate) fn frame_header_bytes_max(&self) -> usize {
         let channels = self.links.iter().map(|link| link.channels.len()).sum();
         let events = crate::columns::event_columns_max(self.sources.len());
         let channels = crate::channels::channel_columns_max(channels);
@@ -526,6 +531,8 @@ pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
         buffer_bytes: write.buffer_bytes,
         buffer_count: write.buffer_count,
         preallocate_bytes: write.preallocate_bytes,
+        file_bytes: write.file_bytes,
+        keeps_room: true,
         engine: write.engine,
         sync_interval_ns: write.sync_interval_ns,
         threads: None,
@@ -570,6 +577,25 @@ pub(crate) fn require(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_budget_beyond_what_the_process_may_have_is_refused() {
+        let mut config = RecorderConfig::new("runs".into(), Vec::new());
+        let machine =
+            SystemMemory { machine_bytes: 8 << 30, group_bytes: None, available_bytes: None };
+        let group = SystemMemory { group_bytes: Some(1 << 30), ..machine };
+        config.memory_bytes = 1 << 30;
+        assert_eq!((config.check_memory(&machine), config.check_memory(&group)), (Ok(()), Ok(())));
+        config.memory_bytes = 4 << 30;
+        assert_eq!(config.check_memory(&machine), Ok(()));
+        let refused = |memory| config.check_memory(memory).unwrap_err().to_string();
+        let expected = "memory: expected at most 1073741824 bytes, the control group's limit, 1.07 GB, \
+                        got 4294967296";
+        assert_eq!(refused(&group), expected);
+        config.memory_bytes = 10 << 40;
+        let refused = config.check_memory(&machine).unwrap_err().to_string();
+        assert!(refused.contains("the machine's memory, 8.59 GB"), "{refused}");
+    }
 
     #[test]
     fn patterns_fit_names_as_people_expect() {

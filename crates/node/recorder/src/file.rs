@@ -1,13 +1,15 @@
 //! The files of a run: made, named, and closed with what they hold.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use catchment_disk::{DiskError, FileId, free_bytes};
+use catchment_disk::{DiskError, FileId};
 use catchment_frame::{
     EntryNames, FileHeader, FrameSummary, Schema, TocBuilder, TocFlags, encode_locator,
     locator_offset,
 };
 use catchment_model::Ledger;
+use catchment_model::units::Bytes;
 
 use crate::clock::random;
 use crate::config::RecorderConfig;
@@ -21,6 +23,8 @@ const TOC_BYTES_MAX: u64 = 64 << 20;
 /// a walk through all of it.
 const CHECKPOINT_FRAMES: u32 = 64;
 const CHECKPOINT_NS: u64 = 10_000_000_000;
+/// What is in a TOC beside frames: the schema and the configuration, mostly.
+const TOC_BYTES_MIN: u64 = 64 << 10;
 /// What a frame, or a column of it, takes in the TOC.
 const TOC_ENTRY_BYTES: u64 = 64;
 
@@ -49,7 +53,11 @@ pub(crate) struct OpenFile {
     listed_ns: u64,
     /// How many checkpoints there are.
     generation: u64,
-    // Recorded fragments by source: those that no sync covers yet, those that the one under way does.
+    /// It was removed, or is not where it was made any more.
+    pub(crate) gone: bool,
+    // Recorded fragments by source: all, those that no sync covers yet, those that the one under
+    // way does.
+    fragments: Vec<u64>,
     not_durable: Vec<u64>,
     syncing: Option<Vec<u64>>,
 }
@@ -112,9 +120,21 @@ impl OpenFile {
         self.unlisted_frames += 1;
         self.toc_bytes += (1 + frame.written.entries.len() as u64) * TOC_ENTRY_BYTES;
         self.toc.add_frame(summary, &frame.written.entries);
-        for (sum, counts) in self.not_durable.iter_mut().zip(&frame.counts) {
-            *sum += counts.fragments;
+        let sums = self.not_durable.iter_mut().zip(&mut self.fragments);
+        for ((not_durable, all), counts) in sums.zip(&frame.counts) {
+            *not_durable += counts.fragments;
+            *all += counts.fragments;
         }
+    }
+
+    /// Recorded fragments by source.
+    pub(crate) fn fragments(&self) -> &[u64] {
+        &self.fragments
+    }
+
+    /// What its TOC takes, about, with what a frame more adds to it.
+    pub(crate) fn toc_bytes(&self) -> u64 {
+        self.toc_bytes + self.toc_bytes / u64::from(CHECKPOINT_FRAMES) + TOC_BYTES_MIN
     }
 
     pub(crate) fn encode_toc(&self, ledger: &Ledger, run_ended: bool) -> Vec<u8> {
@@ -163,6 +183,8 @@ pub(crate) struct FileMaker {
     next_index: u32,
     /// Path and number of the file that is made ahead.
     ahead: Option<(PathBuf, u32)>,
+    /// The file system that the run began on.
+    device: Option<u64>,
 }
 
 impl FileMaker {
@@ -175,6 +197,7 @@ impl FileMaker {
             frame_bytes: config.frame_bytes_max(),
             next_index: 0,
             ahead: None,
+            device: None,
         }
     }
 
@@ -185,6 +208,9 @@ impl FileMaker {
         live: &Live,
         now_ns: u64,
     ) -> Result<OpenFile, DiskError> {
+        if self.device.is_none() {
+            self.device = self.identity.folder.metadata().ok().map(|found| found.dev());
+        }
         loop {
             let (path, index) = self.next_path();
             match jobs.disk.create(&path) {
@@ -230,20 +256,66 @@ impl FileMaker {
         self.create(jobs, live, now_ns)
     }
 
-    /// The next file after a fault, if its disk has room for it and for two frames.
+    /// Whether a file that was made ahead has blocks for so many bytes behind its header.
+    pub(crate) fn has_ahead(&self, jobs: &Jobs<What>, bytes: u64) -> bool {
+        let header = (self.text.len() as u64).saturating_add(TOC_BYTES_MIN);
+        jobs.disk.opened_bytes().is_some_and(|blocks| blocks >= bytes.saturating_add(header))
+    }
+
+    /// Gives up the file that was made ahead.
+    pub(crate) fn discard_ahead(&mut self, jobs: &mut Jobs<What>) {
+        jobs.disk.discard_opened();
+        self.ahead = None;
+    }
+
+    /// The next file after a fault: the one made ahead if it has blocks for two frames, else a new
+    /// one if its disk has room for these.
     pub(crate) fn retry(
         &mut self,
         jobs: &mut Jobs<What>,
         live: &Live,
         now_ns: u64,
     ) -> Result<OpenFile, String> {
+        self.find_folder()?;
         let needed = 2 * self.frame_bytes + (1 << 20);
-        let free = free_bytes(&self.identity.folder).unwrap_or(u64::MAX);
-        if free < needed {
-            let folder = self.identity.folder.display();
-            return Err(format!("disk full: {folder} has {free} bytes left, {needed} are needed"));
+        if !self.has_ahead(jobs, needed) {
+            // Where nobody can say how much there is, writes tell.
+            let spare = jobs.disk.spare_bytes_at(&self.identity.folder).unwrap_or(None);
+            if let Some(spare) = spare.filter(|&spare| spare < needed) {
+                return Err(self.full(needed, spare));
+            }
         }
         self.next(jobs, live, now_ns).map_err(|error| error.to_string())
+    }
+
+    /// Says that the disk has no room for so many bytes.
+    pub(crate) fn full(&self, needed: u64, spare: u64) -> String {
+        let folder = self.identity.folder.display();
+        let error = std::io::Error::from_raw_os_error(libc::ENOSPC);
+        let (needed, spare) = (Bytes(needed), Bytes(spare));
+        format!("disk full: {folder} has {spare} left for data, {needed} are needed: {error}")
+    }
+
+    /// Makes the run's folder again where it was removed; not on another file system than the run
+    /// began on, which shows where a disk was unmounted.
+    fn find_folder(&mut self) -> Result<(), String> {
+        let folder = &self.identity.folder;
+        match folder.metadata() {
+            Ok(found) => {
+                self.device.get_or_insert(found.dev());
+                return Ok(());
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            // Making the file tells what is wrong.
+            Err(_) => return Ok(()),
+        }
+        let above = folder.ancestors().find_map(|above| above.metadata().ok());
+        if above.map(|found| found.dev()) != self.device {
+            let folder = folder.display();
+            return Err(format!("{folder} is gone, and the disk that it was on is not mounted"));
+        }
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("cannot make {} again: {error}", folder.display()))
     }
 
     /// Deletes a file that did not get as far as its header, so that the next one takes its number.
@@ -313,6 +385,8 @@ impl FileMaker {
             unlisted_frames: 0,
             listed_ns: now_ns,
             generation: 0,
+            gone: false,
+            fragments: vec![0; self.schema.sources.len()],
             not_durable: vec![0; self.schema.sources.len()],
             syncing: None,
         })

@@ -8,6 +8,7 @@
 //! Payload is copied twice: from the receive buffer into its source's chunk, and from there into an
 //! aligned disk buffer. Everything between handles descriptors.
 
+mod budget;
 mod build;
 mod channels;
 mod clock;
@@ -33,10 +34,11 @@ mod wanted;
 mod wiring;
 mod write;
 
+pub use budget::SystemMemory;
 pub use coding::CodingRule;
 pub use config::{
     BuildConfig, CodecRule, ConfigError, EncodeConfig, FrameConfig, ReceiveConfig, RecorderConfig,
-    SourceConfig, WriteConfig, check_from, default_memory_bytes,
+    SourceConfig, WriteConfig, check_from,
 };
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{Counts, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State};

@@ -248,6 +248,12 @@ impl Live {
         self.reported().files.retain(|file| file != path);
     }
 
+    /// Whether any file of the run is there, but for that one.
+    pub(crate) fn has_other_files(&self, except: &std::path::Path) -> bool {
+        let files = self.reported().files.clone();
+        files.iter().any(|file| file != except && file.exists())
+    }
+
     pub(crate) fn add_disk(&self, disk: Arc<DiskStats>) {
         self.reported().disk = Some(disk);
     }

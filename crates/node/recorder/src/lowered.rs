@@ -1,7 +1,9 @@
-//! What of a configuration is not had in full, because something else sets a bound to it.
+//! What of a configuration is not had in full, because something else sets a bound to it, or may not be
+//! had when it is needed.
 
 use catchment_model::units::Bytes;
 
+use crate::budget::SystemMemory;
 use crate::config::RecorderConfig;
 
 impl RecorderConfig {
@@ -22,6 +24,23 @@ impl RecorderConfig {
         }
         lowered.extend(self.lowered_duration());
         lowered
+    }
+
+    /// What may go wrong with this configuration here and now: a sentence each. A recorder says them
+    /// when it starts.
+    pub fn warnings(&self) -> Vec<String> {
+        self.memory_short(&SystemMemory::now()).into_iter().collect()
+    }
+
+    /// Whether the budget is more than is to be had now. Others may give some of it back.
+    fn memory_short(&self, system: &SystemMemory) -> Option<String> {
+        let available = system.available_bytes.filter(|bytes| *bytes < self.memory_bytes)?;
+        Some(format!(
+            "memory.budget: {} are available now, less than the {} of the budget; the system kills \
+             processes when there is no more",
+            Bytes(available),
+            Bytes(self.memory_bytes)
+        ))
     }
 
     /// Whether frames of channels reach their size before their duration is over.
@@ -73,7 +92,7 @@ mod tests {
         let channel = |n: u32| ChannelConfig::new(format!("X:{n}"), Dtype::F32, rate);
         let address = "127.0.0.1:0".parse().unwrap();
         config.links = vec![LinkConfig::new("link", address, (0..100).map(channel).collect())];
-        config.check().unwrap();
+        config.check_values().unwrap();
         config
     }
 
@@ -95,6 +114,22 @@ mod tests {
         assert!(told.contains("16.8 s instead of 64.0 s, because frame.channel_bytes is 67.1 MB"));
         config.frame.duration_ns = 16_000_000_000;
         assert_eq!(config.lowered(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_budget_beyond_what_is_available_is_told() {
+        let config = config(1 << 30);
+        let system = |available_bytes| SystemMemory {
+            machine_bytes: 16 << 30,
+            group_bytes: None,
+            available_bytes,
+        };
+        let told = config.memory_short(&system(Some(300_000_000))).unwrap();
+        let expected =
+            "memory.budget: 300 MB are available now, less than the 1.07 GB of the budget";
+        assert!(told.starts_with(expected), "{told}");
+        assert_eq!(config.memory_short(&system(Some(2 << 30))), None);
+        assert_eq!(config.memory_short(&system(None)), None);
     }
 
     #[test]

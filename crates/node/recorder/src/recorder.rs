@@ -122,7 +122,8 @@ impl Recorder {
         let name = format!("run-{}-{}", clock.start_name(), &run.to_string()[..8]);
         let folder = config.folder.join(&name);
         let live = Arc::new(Live::new(config.ledger_names()));
-        config.lowered().into_iter().for_each(|lowered| live.warn_once(lowered));
+        let told = config.lowered().into_iter().chain(config.warnings());
+        told.for_each(|warning| live.warn_once(warning));
         live.paused.store(paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
         let wired = Wiring::of(&config, &live, &stop)?;

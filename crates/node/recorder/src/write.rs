@@ -8,6 +8,11 @@
 //! are discarded countedly, and once a second the next file is tried, when the folder's disk has room
 //! for two frames. The file is closed behind its last whole frame when there is a next one, or with the
 //! run's last books at its end.
+//!
+//! A full disk is noticed before a write fails: a frame is begun only where the file has blocks for
+//! it, or the disk has room beside what is kept for TOCs, trends and the catalogue (decision 0116).
+//! Once a second a helper thread of the disk looks how much that is, and whether the file is still
+//! there.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use catchment_builder::Cut;
-use catchment_disk::{Completion, CompletionKind, Disk, DiskConfig, FileId};
+use catchment_disk::{Completion, CompletionKind, Disk, DiskConfig, FileId, Presence};
 use catchment_frame::{FrameKind, FrameSummary, encode_ledger_increment};
 use catchment_model::{Entry, Ledger, RunId, SourceId};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -34,6 +39,15 @@ use crate::stream::{Job, Jobs};
 const IDLE_WAIT: Duration = Duration::from_millis(5);
 /// How long recording stays in fault before the next file is tried.
 const RETRY_NS: u64 = 1_000_000_000;
+/// How often the disk is looked at.
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// What an event takes of a frame beside its payload: key, time and flags, and for each source a
+/// length and a bit of validity.
+const KEY_BYTES: u64 = 24;
+const LENGTH_BYTES: u64 = 5;
+/// What a frame's books, and what fills its last block, take at most.
+const BOOKS_BYTES: u64 = 64 << 10;
 
 /// Which run this is and where it goes.
 pub(crate) struct RunIdentity {
@@ -61,6 +75,8 @@ pub(crate) struct Write {
     /// Increments of frames that were not recorded, for the next frame.
     carried: Ledger,
     frame_bytes: u64,
+    frame_header_bytes: u64,
+    looked_ns: u64,
     file_bytes_max: u64,
     file_time_ns: Option<u64>,
     retry_at_ns: u64,
@@ -141,6 +157,8 @@ impl Write {
             encoded: Ledger::new(source_count),
             carried: Ledger::new(source_count),
             frame_bytes: config.frame_bytes_max(),
+            frame_header_bytes: config.frame_header_bytes_max() as u64,
+            looked_ns: 0,
             file_bytes_max: config.write.file_bytes,
             file_time_ns: config.write.file_time_ns,
             retry_at_ns: 0,
@@ -172,6 +190,7 @@ impl Write {
     /// Streams the frame into the current file, or discards it where there is none.
     fn record(&mut self, frame: &mut Frame) {
         let mut counts = self.frame_writer.count(frame);
+        self.find_room(self.bytes_max(frame, &counts));
         let Some(file) = &mut self.current else {
             self.discard(&counts, Entry::FragmentsDiscardedDisk);
             return;
@@ -198,6 +217,115 @@ impl Write {
         }
     }
 
+    /// What a frame takes at most, but for columns that compression makes larger, which is little.
+    fn bytes_max(&self, frame: &Frame, counts: &[SourceCounts]) -> u64 {
+        let payload: u64 = counts.iter().map(|counts| counts.bytes).sum();
+        let keys = frame.cut.keys.len() as u64;
+        let of_keys = keys * (KEY_BYTES + LENGTH_BYTES * counts.len() as u64);
+        payload + of_keys + self.frame_header_bytes + BOOKS_BYTES
+    }
+
+    /// Sees to it that the current file can take a frame of that size: where the disk has no room
+    /// for it, the file made ahead becomes the current one, or there is none.
+    fn find_room(&mut self, frame_bytes: u64) {
+        let mut looked_for = None;
+        while let Some(file) = &self.current
+            && !self.ending
+        {
+            let (id, end, toc_bytes) = (file.id, file.end + frame_bytes, file.toc_bytes());
+            let needed = end.saturating_sub(self.jobs.disk.blocks_bytes(id));
+            let spare = self.jobs.disk.spare_bytes();
+            let Some(spare) = spare.filter(|&spare| needed > 0 && spare < needed + toc_bytes)
+            else {
+                return;
+            };
+            if looked_for.replace(id) != Some(id) {
+                // What is known may be old, or count twice what is being written.
+                self.look();
+                continue;
+            }
+            self.closing.extend(self.current.take());
+            if !self.use_ahead(frame_bytes) {
+                self.fault(self.maker.full(needed, spare));
+            }
+        }
+    }
+
+    /// Goes on in the file made ahead, if it has blocks for so many bytes.
+    fn use_ahead(&mut self, bytes: u64) -> bool {
+        if self.maker.has_ahead(&self.jobs, bytes) {
+            let next = self.maker.next(&mut self.jobs, &self.live, self.clock.now_ns());
+            self.current = next.ok();
+        }
+        self.current.is_some()
+    }
+
+    /// Waits until nothing is being written, and for a look at the disk then.
+    fn look(&mut self) {
+        self.wait_for_jobs();
+        for fresh in [false, true] {
+            if let Some(file) = &self.current
+                && fresh
+            {
+                // Without its helper thread a disk cannot tell anything new.
+                let _asked = self.jobs.disk.look(file.id);
+            }
+            while self.jobs.disk.is_looking() {
+                let done: Vec<_> = self.jobs.wait().collect();
+                self.take_up(done);
+            }
+        }
+    }
+
+    /// Waits until all that was begun has been written.
+    fn wait_for_jobs(&mut self) {
+        while self.jobs.oldest().is_some() {
+            let done: Vec<_> = self.jobs.wait().collect();
+            self.take_up(done);
+        }
+    }
+
+    /// Has the disk looked at now and then; leaves a file that is gone.
+    fn look_if_due(&mut self, now_ns: u64) {
+        let Some(file) = &self.current else { return };
+        let id = file.id;
+        match self.jobs.disk.presence(id) {
+            Presence::There => {}
+            presence => return self.leave(presence),
+        }
+        if now_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
+            self.looked_ns = now_ns;
+            // As in `look`.
+            let _asked = self.jobs.disk.look(id);
+        }
+    }
+
+    /// Leaves the current file, which is gone: what was recorded in files that were removed is
+    /// lost, and counted; so is what comes until there is another one.
+    fn leave(&mut self, presence: Presence) {
+        let Some(mut file) = self.current.take() else { return };
+        (file.failed, file.gone) = (true, true);
+        let path = file.path.display();
+        let reason = match presence {
+            Presence::Removed => format!("{path} was removed while it was being written"),
+            _ => format!("{path} is gone: it was moved, or its disk was unmounted"),
+        };
+        if presence == Presence::Removed {
+            let others = self.live.has_other_files(&file.path);
+            for (source, &own) in (0..).map(SourceId).zip(file.fragments()) {
+                let ledger = &self.live.ledger;
+                let all = ledger.read(source, Entry::FragmentsRecorded)
+                    - ledger.read(source, Entry::FragmentsRemoved);
+                let removed = if others { own } else { all };
+                ledger.add(source, Entry::FragmentsRemoved, removed);
+            }
+        }
+        // It was made in the same place.
+        self.maker.discard_ahead(&mut self.jobs);
+        self.closing.push(file);
+        self.fault(reason);
+    }
+
     /// Takes up what the disk has done: once per frame, and while there is none.
     fn look_after_disk(&mut self) {
         let done: Vec<_> = self.jobs.poll().collect();
@@ -206,6 +334,7 @@ impl Write {
         if self.jobs.disk.sync_due(now_ns) {
             self.sync();
         }
+        self.look_if_due(now_ns);
         self.switch_if_due(now_ns);
         self.checkpoint_if_due(now_ns, false);
         if self.current.is_none() && !self.ending && now_ns >= self.retry_at_ns {
@@ -262,10 +391,7 @@ impl Write {
         if !self.current.as_ref().is_some_and(|file| file.checkpoint_due(now_ns, true)) {
             return;
         }
-        while self.jobs.oldest().is_some() {
-            let done: Vec<_> = self.jobs.wait().collect();
-            self.take_up(done);
-        }
+        self.wait_for_jobs();
         self.checkpoint_if_due(now_ns, true);
     }
 
@@ -280,7 +406,7 @@ impl Write {
             What::Header => file.header_recorded = !file.failed,
             What::Frame(frame) if file.failed => {
                 self.carried.add(&frame.increment);
-                if self.current.is_none() {
+                if self.current.as_ref().is_none_or(|file| !file.has_frames()) {
                     // Nothing newer was begun: the next frame takes its number.
                     let number = frame.written.summary.info.sequence;
                     self.sequence = self.sequence.min(number);
@@ -341,6 +467,10 @@ impl Write {
         if !file.failed {
             file.failed = true;
             let reason = format!("cannot write {}: {error}", file.path.display());
+            if self.current.is_none() {
+                // Its blocks are there, whatever became of the disk.
+                self.use_ahead(2 * self.frame_bytes);
+            }
             self.fault(reason);
         }
     }
@@ -440,12 +570,14 @@ impl Write {
         let mut file = self.closing.swap_remove(index.expect("a finished file was closing"));
         match &completion.result {
             Ok(()) => self.durable(&file.close_done()),
+            // That is said already.
+            Err(_) if file.gone => {}
             Err(error) => {
                 let reason = format!("cannot close {}: {error}", file.path.display());
                 self.fault(reason);
             }
         }
-        if !file.header_recorded {
+        if !file.header_recorded && !file.gone {
             self.maker.remove(&file, &self.live);
         }
     }
@@ -459,10 +591,9 @@ impl Write {
     /// Closes the run. All other threads have ended, so that the ledger is at rest.
     fn end(&mut self) {
         self.look_after_disk();
-        while self.jobs.oldest().is_some() {
-            let done: Vec<_> = self.jobs.wait().collect();
-            self.take_up(done);
-        }
+        // What became of the file since the last look.
+        self.look();
+        self.look_if_due(self.clock.now_ns());
         if self.current.is_none() {
             self.retry(self.clock.now_ns());
         }

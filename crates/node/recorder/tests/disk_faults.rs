@@ -3,106 +3,12 @@
 
 mod support;
 
-use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
-
 use catchment_disk::{EngineChoice, FaultPlan};
 use catchment_model::Entry;
-use catchment_recorder::{Recorder, RecorderConfig, RunSummary, State};
-use catchment_storage::{Run, Verdict, audit, verify};
-use catchment_wire::hadtu::ByteOrder;
-use support::{config, packet, senders, total};
-
-const PAYLOAD_BYTES: usize = 8_000;
-
-/// Two sources that send the same events, as fast as the recorder takes them up.
-struct Detector {
-    recorder: Recorder,
-    sockets: Vec<UdpSocket>,
-    next_event: u32,
-}
-
-impl Detector {
-    fn start(config: RecorderConfig) -> Self {
-        let recorder = Recorder::start(config).unwrap();
-        let sockets = senders(&recorder);
-        Self { recorder, sockets, next_event: 1 }
-    }
-
-    /// Sends events and waits until they are recorded or discarded, so that it is never memory that
-    /// runs out first.
-    fn send(&mut self, events: u32) {
-        self.send_on(events);
-        self.wait(|r| r.snapshot().ledger.balance().fragments_in_flight == 0);
-    }
-
-    /// Sends events and waits until the recorder has received them.
-    fn send_on(&mut self, events: u32) {
-        let payload = vec![0x5a; PAYLOAD_BYTES];
-        for _ in 0..events {
-            for (source, socket) in self.sockets.iter().enumerate() {
-                let number = self.next_event & 0xff_ffff;
-                let packet = packet(source as u32, ByteOrder::Big, &[(number, &payload)]);
-                socket.send(&packet).unwrap();
-            }
-            self.next_event += 1;
-        }
-        let sent = u64::from(self.next_event - 1) * 2;
-        self.wait(|recorder| received(recorder) == sent);
-    }
-
-    /// Sends on until the recorder is in that state.
-    fn send_until(&mut self, reached: impl Fn(&State) -> bool) {
-        while !reached(&self.recorder.snapshot().state) {
-            self.send(20);
-        }
-    }
-
-    fn wait(&self, reached: impl Fn(&Recorder) -> bool) {
-        while !reached(&self.recorder) {
-            std::thread::yield_now();
-        }
-    }
-
-    fn stop(self) -> RunSummary {
-        let sent = u64::from(self.next_event - 1) * 2;
-        let summary = self.recorder.stop().unwrap();
-        assert_eq!(total(&summary, Entry::FragmentsReceived), sent);
-        let balance = summary.last.ledger.balance();
-        assert!(balance.holds(), "{balance:?}");
-        summary
-    }
-}
-
-fn received(recorder: &Recorder) -> u64 {
-    recorder.snapshot().ledger.total()[Entry::FragmentsReceived]
-}
-
-fn in_fault(state: &State) -> bool {
-    matches!(state, State::Fault { .. })
-}
-
-fn small_frames(folder: &Path, plan: Option<FaultPlan>) -> RecorderConfig {
-    let mut config = config(folder, 2);
-    config.frame.bytes = 256 << 10;
-    config.frame.time_ns = 20_000_000;
-    config.write.buffer_bytes = 64 << 10;
-    config.write.preallocate_bytes = 1 << 20;
-    config.write.faults = plan;
-    config
-}
-
-/// Everything in the files reads back, and the books of the files are those of the summary.
-fn assert_readable(summary: &RunSummary, verdict: Verdict) {
-    let run = Run::open(&summary.folder).unwrap();
-    let report = verify(&run, |_| {});
-    assert!(report.is_intact(), "{report:?}");
-    let audit = audit(&run).unwrap();
-    assert_eq!(audit.verdict, verdict, "{audit:?}");
-    let recorded = total(summary, Entry::FragmentsRecorded);
-    assert_eq!(audit.recomputed.total()[Entry::FragmentsRecorded], recorded);
-    assert_eq!(summary.last.files.len(), run.files().len());
-}
+use catchment_recorder::{Recorder, State};
+use catchment_storage::{Run, Verdict, verify};
+use support::detector::{Detector, SmallDisk, assert_readable, in_fault, small_frames};
+use support::{config, total};
 
 #[test]
 fn a_full_disk_discards_countedly_and_recording_goes_on_when_there_is_space() {
@@ -306,39 +212,4 @@ fn files_are_switched_by_size_and_by_time_and_nothing_is_lost() {
         let bytes = summary.last.files.iter().map(|file| std::fs::metadata(file).unwrap().len());
         assert!(by_time || bytes.max().unwrap() <= (2 << 20) + (256 << 10));
     }
-}
-
-/// A file system in memory, unmounted at the end.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    /// None, with the reason printed, where mounting is not permitted.
-    fn mount(options: &str) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, options) = (c_text(folder.path()), std::ffi::CString::new(options).unwrap());
-        let kind = c"tmpfs".as_ptr();
-        // SAFETY: all texts end with a zero byte and live through the call.
-        let result = unsafe { libc::mount(kind, path.as_ptr(), kind, 0, options.as_ptr().cast()) };
-        if result != 0 {
-            println!("not run: cannot mount: {}", std::io::Error::last_os_error());
-            return None;
-        }
-        Some(Self(folder))
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // SAFETY: the text ends with a zero byte and lives through the call.
-        let result = unsafe { libc::umount2(c_text(self.path()).as_ptr(), libc::MNT_DETACH) };
-        assert_eq!(result, 0, "unmounted");
-    }
-}
-
-fn c_text(path: &Path) -> std::ffi::CString {
-    std::ffi::CString::new(PathBuf::from(path).into_os_string().into_encoded_bytes()).unwrap()
 }

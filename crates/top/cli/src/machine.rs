@@ -26,7 +26,7 @@ impl Machine {
         Self {
             cpu: cpu.unwrap_or_else(|| std::env::consts::ARCH.into()),
             cpus: cpus().len(),
-            memory_bytes: catchment_recorder::default_memory_bytes() * 4,
+            memory_bytes: catchment_recorder::SystemMemory::now().limit_bytes(),
             system,
             version: env!("CARGO_PKG_VERSION"),
         }

@@ -145,7 +145,7 @@ pub(crate) fn record_told(
     let names = sources.chain(config.links.iter().map(|link| link.name.clone())).collect();
     let channels: usize = config.links.iter().map(|link| link.channels.len()).sum();
     let asked_bytes = config.receive.socket_buffer_bytes;
-    let lowered = config.lowered();
+    let (lowered, warnings) = (config.lowered(), config.warnings());
     // Sources of others may be sending already; one's own begins later.
     let recorder = match emulator {
         Some(_) => Recorder::start(config),
@@ -168,6 +168,9 @@ pub(crate) fn record_told(
         out.say(format_args!("Socket buffers of at least {least} each, {asked} asked for."))?;
         for lowered in lowered {
             out.say(format_args!("Lowered: {lowered}."))?;
+        }
+        for warning in warnings {
+            out.say(format_args!("Warning: {warning}."))?;
         }
         out.flush()?;
     }

@@ -299,7 +299,7 @@ pub(crate) fn loss_reasons(total: &SourceLedger) -> String {
 pub(crate) fn is_loss(entry: Entry) -> bool {
     use catchment_model::ledger::Role;
     matches!(entry.role(), Role::PacketsLost | Role::FragmentsLost)
-        || entry == Entry::PacketsDroppedByKernel
+        || matches!(entry, Entry::PacketsDroppedByKernel | Entry::FragmentsRemoved)
 }
 
 struct Rates {

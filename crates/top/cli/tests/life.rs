@@ -5,6 +5,7 @@ mod support;
 use std::io::{BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus};
 
@@ -43,6 +44,10 @@ impl Node {
         std::fs::write(folder.join("node.toml"), text).unwrap();
         let mut command = catchment(folder, &["run", "node.toml", "--listen", "127.0.0.1:0"]);
         command.envs(environment.iter().copied());
+        Self::begin(folder, command)
+    }
+
+    fn begin(folder: &Path, mut command: Command) -> Self {
         command.stderr(std::fs::File::create(folder.join("node.log")).unwrap());
         let (child, lines, line) = support::said(command, "Serving ");
         let url = line.trim().strip_prefix("Serving ").unwrap().trim_end_matches('/').to_owned();
@@ -379,6 +384,45 @@ fn ctl_ends_with_the_codes_that_all_commands_have() {
     node.until(|state| state["loss"]["count"].as_u64() > Some(0));
     let told = stdout(folder, &ctl(&["state"]), 3);
     assert!(told.contains("1 lost"), "{told}");
+}
+
+#[test]
+fn connections_leave_the_descriptors_that_files_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let text = EMULATED.replace("[write]", "[write]\nfile_time = \"200 ms\"");
+    std::fs::write(folder.join("node.toml"), text).unwrap();
+    let mut command = catchment(folder, &["run", "node.toml", "--listen", "127.0.0.1:0"]);
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+    // SAFETY: setrlimit may be called between fork and exec, and the limit is a value of its own.
+    unsafe {
+        command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        })
+    };
+    let node = Node::begin(folder, command);
+    node.until(|state| state["run"]["events"].as_u64() > Some(0));
+    let address = node.url.strip_prefix("http://").unwrap();
+    let connections: Vec<TcpStream> =
+        (0..60).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let run = only_run(folder);
+    let files = || {
+        let names = std::fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().path());
+        names.filter(|path| path.extension().is_some_and(|found| found == "catch")).count()
+    };
+    let before = files();
+    while files() < before + 5 {
+        std::thread::yield_now();
+    }
+    drop(connections);
+    // Until the node has seen that they are gone.
+    while !output(folder, &["ctl", "--url", &node.url, "state"]).status.success() {}
+    assert!(node.metric("catchment_http_connections_refused_total") > 0.0);
+    node.signal(libc::SIGTERM);
+    let log = std::fs::read_to_string(folder.join("node.log")).unwrap();
+    assert_eq!(node.ended().code(), Some(0), "{log}");
+    assert!(!log.contains("Too many open files"), "{log}");
 }
 
 /// A small file system of its own; none, with the reason printed, where mounting is not permitted.

@@ -1,4 +1,4 @@
-use catchment_model::RunId;
+use catchment_model::{Entry, RunId};
 use rusqlite::Connection;
 
 use super::*;
@@ -113,6 +113,55 @@ fn a_run_whose_process_is_gone_was_interrupted() {
     assert_eq!(states(&catalog), ["failed", "interrupted"]);
     let run = catalog.run(2).unwrap().run;
     assert_eq!((run.events, run.ended), (Some(6), Some(second(1))), "what is on disk is told");
+}
+
+#[test]
+fn what_a_killed_run_took_of_the_disk_is_given_back_when_it_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut catalog = Catalog::open(folder.path()).unwrap();
+    let live = take(&mut catalog, "");
+    let files = Files::of("run-a", 7, 1);
+    files.write(folder.path());
+    let path = folder.path().join("run-a");
+    catalog.begin_run(&live, files.id, &path, second(1)).unwrap();
+    let run = catchment_storage::Run::open(&path).unwrap();
+    let last = run.frames().last().unwrap().summary;
+    let end = last.offset + last.frame_bytes;
+    let file = run.files().next().unwrap().path.to_owned();
+    drop(run);
+    // As a recorder leaves it: no TOC, blocks ahead, and the next file made.
+    let write = |path: &std::path::Path| {
+        std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(path).unwrap()
+    };
+    write(&file).set_len(end).unwrap();
+    write(&file).set_len(end + (1 << 20)).unwrap();
+    let ahead = path.join("run-a-00001.catch");
+    write(&ahead).set_len(1 << 20).unwrap();
+    drop((catalog, live));
+
+    let catalog = Catalog::open(folder.path()).unwrap();
+    let detail = catalog.run(1).unwrap();
+    assert_eq!((detail.run.state, detail.run.events), (RunState::Interrupted, Some(6)));
+    assert_eq!((detail.run.bytes, detail.file_rows.len()), (Some(end), 1));
+    assert!(!ahead.exists() && file.metadata().unwrap().len() == end);
+}
+
+#[test]
+fn what_a_recorder_counted_outlives_files_that_have_no_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut catalog = Catalog::open(folder.path()).unwrap();
+    let live = take(&mut catalog, "");
+    let files = Files { ended: false, ..Files::of("run-a", 7, 1) };
+    files.write(folder.path());
+    catalog.begin_run(&live, files.id, &folder.path().join("run-a"), second(1)).unwrap();
+    let mut end = RunEnd { fault: Some("disk full".into()), ..ended(2, 6) };
+    let ledger = end.totals.ledger.as_mut().unwrap();
+    ledger.sources[0][Entry::FragmentsDiscardedDisk] = 31;
+    catalog.end_run(&live, &end).unwrap();
+    catalog.scan(1).unwrap();
+    let detail = catalog.run(1).unwrap();
+    assert_eq!((detail.run.loss_count, detail.file_rows.len()), (Some(33), 1));
+    assert!(detail.ledger.contains(&("fragments_discarded_disk".to_owned(), 31)));
 }
 
 #[test]

@@ -149,7 +149,7 @@ const METRICS: &[Metric] = metrics! {
     "catchment_http_connections_total", "counter", "", "Connections to the API and the page.",
         |desk, _, out| out.put(&[], desk.counts.connections.load(Relaxed) as f64);
     "catchment_http_connections_refused_total", "counter", "",
-        "Connections that were closed at once, since their address had too many.",
+        "Connections that were closed at once: their address had too many, or files need the descriptors.",
         |desk, _, out| out.put(&[], desk.counts.refused_connections.load(Relaxed) as f64);
     "catchment_http_requests_total", "counter", "", "Requests.",
         |desk, _, out| out.put(&[], desk.counts.requests.load(Relaxed) as f64);

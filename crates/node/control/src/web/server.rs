@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -28,6 +29,9 @@ use crate::security::limit::Shares;
 const CONNECTIONS_MAX: usize = 512;
 /// Connections at a time from one address: a page needs six, and nobody can take them all.
 const CONNECTIONS_EACH: usize = 64;
+/// Descriptors that connections leave to files, beside those that are held for them: those of the
+/// catalogue, of trends, and of a run that somebody reads.
+const DESCRIPTORS_KEPT: u64 = 12;
 /// How long a client may take for its TLS handshake, or for a request's head.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long answers that are under way may take once the server is to end.
@@ -133,7 +137,14 @@ async fn accept(
             }
         };
         desk.counts.connections.fetch_add(1, Relaxed);
-        let Some(share) = shares.take(peer.ip()) else {
+        let share = match is_affordable(&stream) {
+            true => shares.take(peer.ip()),
+            false => {
+                tracing::warn!("connections are refused: files need the last descriptors");
+                None
+            }
+        };
+        let Some(share) = share else {
             desk.counts.refused_connections.fetch_add(1, Relaxed);
             continue;
         };
@@ -154,6 +165,13 @@ async fn accept(
         });
     }
     tokio::time::timeout(FAREWELL, graceful.shutdown()).await.ok();
+}
+
+/// Whether the process may open files enough beside this connection. The system gives the lowest
+/// descriptor that is free, so that the number says how many are in use at least.
+fn is_affordable(stream: &TcpStream) -> bool {
+    let descriptor = u64::try_from(stream.as_raw_fd()).unwrap_or(0);
+    descriptor + DESCRIPTORS_KEPT < machine::open_files_max()
 }
 
 async fn handshake(

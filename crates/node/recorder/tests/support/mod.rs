@@ -1,6 +1,7 @@
 //! What the recorder's tests share: a recorder of few sources in a folder of its own, and senders.
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
+pub mod detector;
 pub mod links;
 
 use std::collections::BTreeMap;

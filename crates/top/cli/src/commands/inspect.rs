@@ -361,7 +361,9 @@ fn seconds(run: &Run) -> f64 {
 fn closing(file: &FileInfo<'_>) -> &'static str {
     match file.flags {
         None if file.locked => "not closed: it is being recorded",
-        None => "NOT CLOSED: its recorder was killed or it was cut; `catchment repair` closes it",
+        None => {
+            "NOT CLOSED: killed, cut, or without room for its end; `catchment repair` closes it"
+        }
         Some(flags) if flags.repaired => "closed by repair",
         Some(flags) if flags.run_ended => "closed, the run's end",
         Some(_) => "closed",

@@ -1,16 +1,20 @@
 //! `catchment repair`: closes what a killed recorder left open.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use catchment_catalog::Catalog;
 use catchment_model::units::Bytes;
-use catchment_storage::{FileRepair, Outcome, mend_trends, repair};
+use catchment_storage::{
+    FileRepair, Leftovers, Outcome, Run, mend_trends, remove_leftovers, repair,
+};
 
 use crate::output::{Exit, Out, grouped};
 
 /// Closes the files that a killed recorder left open, behind their last whole frame. Files that are
-/// closed stay as they are. Of a run's folder the trends are repaired too: what was in their tails
-/// goes into files of theirs. Never repair a run that is being recorded. Exits with 3 if something in
-/// the files is damaged or missing, with 1 if a file cannot be read at all.
+/// closed stay as they are. A file that was made ahead and never begun is removed. Of a run's
+/// folder the trends are repaired too: what was in their tails goes into files of theirs. Never
+/// repair a run that is being recorded. Exits with 3 if something in the files is damaged or
+/// missing, with 1 if a file cannot be read at all.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A run's folder, or a .catch file
@@ -18,10 +22,21 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+    let leftovers = match arguments.run.is_dir() {
+        true => remove_leftovers(&arguments.run)?,
+        false => Leftovers::default(),
+    };
     let mut report = repair(&arguments.run)?;
     let mends = mend_trends(&arguments.run)?;
+    look_again(&arguments.run);
     if out.json {
-        out.object(&serde_json::json!({ "files": report.files, "trends": mends }))?;
+        let removed = &leftovers.removed;
+        let json =
+            serde_json::json!({ "files": report.files, "removed": removed, "trends": mends });
+        out.object(&json)?;
+    }
+    for path in &leftovers.removed {
+        out.say(format_args!("{}: made ahead and never begun, removed", path.display()))?;
     }
     mends.iter().for_each(|mend| report.files.extend_from_slice(&mend.closed));
     report.files.iter().try_for_each(|file| tell(file, out))?;
@@ -39,6 +54,24 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         (_, true) => Exit::Loss,
         (_, false) => Exit::Done,
     })
+}
+
+/// Has the catalogue of runs, if there is one that knows this run, look at its files again.
+fn look_again(folder: &Path) {
+    let Some(data) = folder.canonicalize().ok().and_then(|own| Some(own.parent()?.to_owned()))
+    else {
+        return;
+    };
+    let Ok(number) = Run::open(folder).map(|run| run.header().run_number) else { return };
+    let known = Catalog::open_read_only(&data).is_ok_and(|catalog| {
+        let run = catalog.run(number).ok();
+        let place = run.and_then(|detail| catalog.folder_of(&detail.run));
+        place.is_some_and(|place| place.file_name() == folder.file_name())
+    });
+    if known {
+        // A catalogue that cannot be written keeps what it knew; `catalog rebuild` looks, too.
+        let _looked = Catalog::open(&data).and_then(|mut catalog| catalog.scan(number));
+    }
 }
 
 fn tell(file: &FileRepair, out: &mut Out) -> anyhow::Result<()> {

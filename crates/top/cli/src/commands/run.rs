@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         if out.json {
             let counts = serde_json::json!({
                 "sources": sources, "links": links, "channels": channels,
-                "lowered": high.recorder.lowered(),
+                "lowered": high.recorder.lowered(), "warnings": high.recorder.warnings(),
             });
             out.object(&counts)?;
         }
@@ -78,6 +78,9 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         out.say(format_args!("{}: {what}, no fault", arguments.config.display()))?;
         for lowered in high.recorder.lowered() {
             out.say(format_args!("Lowered: {lowered}."))?;
+        }
+        for warning in high.recorder.warnings() {
+            out.say(format_args!("Warning: {warning}."))?;
         }
         return Ok(Exit::Done);
     }

@@ -1,0 +1,126 @@
+//! A file that a disk has open: its blocks, its errors, how far it is.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::files::{self, Created};
+use crate::room::Presence;
+
+/// A file of a disk.
+pub(crate) struct OpenFile {
+    pub id: u64,
+    pub handle: Arc<File>,
+    pub path: PathBuf,
+    pub direct: bool,
+    /// The first write that failed: no later sync may then say that all is durable.
+    pub write_error: Option<i32>,
+    /// The first sync that failed: the kernel may have dropped what it could not write.
+    pub sync_error: Option<i32>,
+    pub state: FileState,
+    pub presence: Presence,
+    pub preallocating: bool,
+    /// Where the blocks end that were preallocated.
+    allocated: u64,
+    /// Where the writes end that were accepted and have not failed.
+    end: u64,
+    /// Whether the file system preallocates.
+    preallocates: bool,
+    /// The next step is asked for when writes get beyond this.
+    ask_beyond: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileState {
+    Open,
+    /// To be finished at this size, as soon as nothing of it is under way.
+    Closing(u64),
+    /// With the helper.
+    Finishing(u64),
+}
+
+impl OpenFile {
+    pub(crate) fn new(id: u64, created: Created) -> Self {
+        let Created { handle, path, direct, allocated, preallocates } = created;
+        Self {
+            id,
+            handle,
+            path,
+            direct,
+            write_error: None,
+            sync_error: None,
+            state: FileState::Open,
+            presence: Presence::There,
+            preallocating: false,
+            allocated,
+            end: 0,
+            preallocates,
+            ask_beyond: allocated / 2,
+        }
+    }
+
+    /// Where the blocks end that the file has, or gets by writes under way.
+    pub(crate) fn blocks_bytes(&self) -> u64 {
+        self.allocated.max(self.end)
+    }
+
+    /// Takes a write up. Returns how many of its last bytes need blocks, and whether it came before
+    /// the step of preallocation that it needs.
+    pub(crate) fn begin_write(&mut self, offset: u64, end: u64) -> (u64, bool) {
+        let new_bytes = end.saturating_sub(self.blocks_bytes().max(offset));
+        self.end = self.end.max(end);
+        (new_bytes, self.allocated > 0 && end > self.allocated)
+    }
+
+    /// A write there has failed.
+    pub(crate) fn write_failed(&mut self, offset: u64, error: i32) {
+        self.write_error = self.write_error.or(Some(error));
+        self.end = self.end.min(offset);
+    }
+
+    /// Where the next step of blocks should begin, if it is time to ask for one: half of the last
+    /// one is used. The file comes to `file_bytes`.
+    pub(crate) fn wants_blocks(&self, file_bytes: u64) -> Option<u64> {
+        let due = self.preallocates && !self.preallocating && self.end > self.ask_beyond;
+        Some(self.blocks_bytes()).filter(|&from| due && from < file_bytes)
+    }
+
+    /// Nobody is there to preallocate.
+    pub(crate) fn stop_preallocating(&mut self) {
+        (self.preallocating, self.preallocates) = (false, false);
+    }
+
+    /// Takes up what came of a step from that place on. Returns the bytes that the file got.
+    pub(crate) fn preallocated(
+        &mut self,
+        from: u64,
+        step_bytes: u64,
+        result: io::Result<u64>,
+    ) -> u64 {
+        self.preallocating = false;
+        let pause = (step_bytes / 16).clamp(PAUSE_BYTES_MIN, PAUSE_BYTES_MAX);
+        match result {
+            Ok(0) => self.ask_beyond = self.end.saturating_add(pause),
+            Ok(bytes) => {
+                self.allocated = from + bytes;
+                self.ask_beyond = self.allocated - bytes / 2;
+                return bytes;
+            }
+            Err(error) if files::is_full(&error) => {
+                self.ask_beyond = self.end.saturating_add(pause);
+                // What the file system had found before it found no more goes back (ext4 keeps it):
+                // others need it, and this file takes with each write what there is. No write gets
+                // as far. If it is refused, the file has these blocks until it is finished.
+                let _given_back = self.handle.set_len(self.end.max(from));
+            }
+            // Writes go on without; if the disk is broken, they say so.
+            Err(_) => self.preallocates = false,
+        }
+        0
+    }
+}
+
+/// What is written after a step that was not granted, until the next one is asked for.
+const PAUSE_BYTES_MIN: u64 = 1 << 20;
+const PAUSE_BYTES_MAX: u64 = 64 << 20;

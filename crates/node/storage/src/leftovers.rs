@@ -1,0 +1,106 @@
+//! Giving back what a killed recorder had taken of the disk beyond its data: blocks that were
+//! allocated before anything was written to them, and the file that was made ahead.
+//!
+//! No byte that was written changes, so that this needs nobody's leave, as a repair does: files are
+//! cut where nothing but zeros follows, behind the last whole frame, and a file of nothing but
+//! zeros beside others that have headers is removed. A file is looked at under the lock that its
+//! recorder would hold; where one file of a run is locked, or the file system has no locks, nothing
+//! is done.
+
+use std::path::{Path, PathBuf};
+
+use catchment_disk::{EditFile, ReadFile};
+use catchment_frame::{BLOCK_BYTES, FileReader, ReadAt};
+
+use crate::error::StorageError;
+use crate::open;
+
+/// What a run had too much of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Files that were made ahead and never begun. They are gone.
+    pub removed: Vec<PathBuf>,
+    /// Files that were cut behind what is in them.
+    pub cut: Vec<PathBuf>,
+    /// By how many bytes the run's files are shorter.
+    pub bytes: u64,
+}
+
+/// Gives back what no data fill of a run's folder. Does nothing where the run is being recorded.
+///
+/// # Errors
+/// A system that refuses to read or write.
+pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
+    let mut found = Leftovers::default();
+    let paths = open::paths(folder)?;
+    // A recorder always holds a file that has a header, but for the moment in which it makes the
+    // first.
+    if paths.iter().any(|path| open::is_locked(path)) {
+        return Ok(found);
+    }
+    let mut blank = Vec::new();
+    let mut with_header = false;
+    for path in paths {
+        let Some(lock) = EditFile::open_alone(&path)? else { continue };
+        let file = ReadFile::open(&path)?;
+        let read_error = |source| StorageError::Read { path: path.clone(), source };
+        let bytes = file.bytes().map_err(read_error)?;
+        let Ok(reader) = FileReader::open(&file) else {
+            if open::is_blank(&file).map_err(read_error)? {
+                blank.push((path, lock, bytes));
+            }
+            continue;
+        };
+        with_header = true;
+        if reader.closed() {
+            continue;
+        }
+        let frames = reader.frames().iter().map(|frame| frame.offset + frame.frame_bytes);
+        let end = frames.max().unwrap_or(0).max(reader.first_frame_offset());
+        // A recorder writes a frame's header last, and the frames' in their order: where there is
+        // none no frame follows. What stands there else is for a repair to judge.
+        let mut next = [0; BLOCK_BYTES as usize];
+        let read = file.read_at(end, &mut next).map_err(read_error)?;
+        let no_frame_follows = next[..read].iter().all(|&byte| byte == 0);
+        let end = end_of_data(&file, end).map_err(read_error)?;
+        if no_frame_follows && end < bytes {
+            lock.truncate(end)?;
+            lock.sync()?;
+            found.bytes += bytes - end;
+            found.cut.push(path);
+        }
+    }
+    for (path, _lock, bytes) in blank.into_iter().filter(|_| with_header) {
+        let file = ReadFile::open(&path)?;
+        let read_error = |source| StorageError::Read { path: path.clone(), source };
+        // Its beginning alone may be damaged.
+        if end_of_data(&file, 0).map_err(read_error)? == 0 {
+            std::fs::remove_file(&path).map_err(read_error)?;
+            found.bytes += bytes;
+            found.removed.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// Where the last block ends, from `from` on, in which anything but zeros is.
+fn end_of_data(file: &ReadFile, from: u64) -> std::io::Result<u64> {
+    let mut end = from.next_multiple_of(BLOCK_BYTES);
+    let mut buffer = vec![0; PIECE_BYTES];
+    let mut at = from / BLOCK_BYTES * BLOCK_BYTES;
+    // Blocks that were never written are found without being read.
+    while let Some(data) = file.next_data(at) {
+        at = data / BLOCK_BYTES * BLOCK_BYTES;
+        let read = file.read_at(at, &mut buffer)?;
+        if read == 0 {
+            break;
+        }
+        if let Some(last) = buffer[..read].iter().rposition(|&byte| byte != 0) {
+            end = end.max((at + last as u64 + 1).next_multiple_of(BLOCK_BYTES));
+        }
+        at += read as u64;
+    }
+    Ok(end)
+}
+
+const PIECE_BYTES: usize = 1 << 20;
