@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Runs steps one after the other. One that fails does not keep the others from running, unless they
-/// need what it makes: one run tells all.
+/// Runs steps one after the other. One that fails does not keep the others from running, unless
+/// they need what it makes: one run tells all.
 #[derive(Default)]
 pub struct Steps {
     done: Vec<(String, Outcome)>,

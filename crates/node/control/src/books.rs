@@ -316,8 +316,8 @@ impl Books {
         let held = all.iter().map(|about| about.bytes).sum::<u64>();
         if held.saturating_add(text.len() as u64) > POSTED_BYTES_MAX {
             let detail = format!(
-                "expected versions of the configuration of at most {POSTED_BYTES_MAX} bytes in all, \
-                 got {} more beside {held}: a version that is there, or the node's file, can be used",
+                "expected versions of the configuration of at most {POSTED_BYTES_MAX} bytes in \
+                 all, got {} more beside {held}: use one that is there, or the node's file",
                 text.len()
             );
             return Err(Problem::conflict(detail));

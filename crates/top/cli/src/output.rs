@@ -29,8 +29,8 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// Stdout. Once its reader has gone (`catchment audit RUN | head`, or a terminal that was closed), what
-/// follows is dropped: the command still ends with the exit code that it earned.
+/// Stdout. Once its reader has gone (`catchment audit RUN | head`, or a terminal that was closed),
+/// what follows is dropped: the command still ends with the exit code that it earned.
 pub(crate) struct Out {
     stream: Box<dyn Write>,
     gone: bool,

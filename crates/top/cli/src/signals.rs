@@ -18,8 +18,8 @@ impl Stop {
     /// Listens from now on.
     pub(crate) fn listen() -> anyhow::Result<Self> {
         let mut stop = Self::listen_but_to_hang_up()?;
-        // `nohup` has it ignored for whoever wants to go on without the terminal. A second one is no
-        // haste: a shell that ends and its terminal each send one.
+        // `nohup` has it ignored for whoever wants to go on without the terminal. A second one is
+        // no haste: a shell that ends and its terminal each send one.
         if !is_ignored(SIGHUP) {
             stop.ids.push(register(SIGHUP, Arc::clone(&stop.flag))?);
         }
@@ -67,8 +67,8 @@ impl Drop for Stop {
     }
 }
 
-/// From now on a file that may grow no larger (`ulimit -f`) is an error of the write, as a full disk
-/// is, and not the end of the process. Programs that are started get the usual signal again.
+/// From now on a file that may grow no larger (`ulimit -f`) is an error of the write, as a full
+/// disk is, and not the end of the process. Programs that are started get the usual signal again.
 pub(crate) fn outlive_file_limits() {
     // It fails for signals that nobody may handle, which this is not.
     register(SIGXFSZ, Arc::default()).ok();

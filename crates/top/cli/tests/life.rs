@@ -12,8 +12,8 @@ use std::process::{Child, ChildStdout, Command, ExitStatus};
 use serde_json::Value;
 use support::{catchment, json, only_run, output, stderr, stdout};
 
-/// Three emulated sources, recorded in small frames. Neither a fast machine nor a slow one comes to the
-/// limits of requests and of the time to end in.
+/// Three emulated sources, recorded in small frames. Neither a fast machine nor a slow one comes to
+/// the limits of requests and of the time to end in.
 const EMULATED: &str = r#"
 [control]
 requests_per_second = 1000000

@@ -144,7 +144,7 @@ fn identify(desk: &Desk, headers: &HeaderMap, peer: SocketAddr) -> Result<Option
     Ok(Some(Who { name: "local".into(), role, from, session: None, entry: None }))
 }
 
-/// The token of an `Authorization: Bearer TOKEN`; schemes are the same in any case (RFC 9110, 11.1).
+/// The token of an `Authorization: Bearer TOKEN`; a scheme is the same in any case (RFC 9110).
 fn bearer(text: &str) -> Option<&str> {
     let (scheme, token) = text.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token)

@@ -24,8 +24,8 @@ pub(crate) fn check<T>(request: &Request<T>, names: &[String]) -> Result<(), Pro
     if hosts != 1 {
         return Err(Problem::bad(format!("expected one Host header, got {hosts}")));
     }
-    // As those who speak through a proxy write it (`GET http://host/ HTTP/1.1`): it would count before
-    // the header.
+    // As those who speak through a proxy write it (`GET http://host/ HTTP/1.1`): it would count
+    // before the header.
     if let Some(target) = request.uri().authority()
         && !target.as_str().eq_ignore_ascii_case(host)
     {

@@ -412,7 +412,8 @@ mod tests {
             ("[control]\ndrain = \"2 h\"\n", "at most an hour"),
             (
                 "[control]\ntls = \"on\"\n",
-                ":2:7: expected \"off\", \"self-made\" or { certificate = FILE, key = FILE }, got \"on\"",
+                ":2:7: expected \"off\", \"self-made\" or { certificate = FILE, key = FILE }, \
+                 got \"on\"",
             ),
             ("[control]\ntls = true\n", "boolean `true`, expected \"off\", \"self-made\" or {"),
             ("[control]\ntls = { key = \"k\" }\n", "the key \"certificate\" is missing here"),
