@@ -18,5 +18,6 @@ export default defineConfig({
       "/mock": { target: backend },
     },
   },
-  test: { include: ["tests/unit/**/*.test.ts"] },
+  // No machine is so slow: what takes as long as this hangs.
+  test: { include: ["tests/unit/**/*.test.ts"], testTimeout: 1_200_000, hookTimeout: 1_200_000 },
 });

@@ -8,7 +8,7 @@ use crate::process::{Steps, succeed};
 use crate::python::Python;
 use crate::repository::Repository;
 use crate::tidy;
-use crate::web::Web;
+use crate::web::{Web, chromium};
 
 /// Every bench, reduced, so that none can rot: the arguments of one command each.
 const BENCHES_REDUCED: &[&[&str]] = &[
@@ -42,41 +42,41 @@ pub fn demo(arguments: &[String]) -> Result<()> {
     succeed(Command::new(repository.program()).arg("demo").args(arguments))
 }
 
-/// Runs every test there is.
+/// Runs every test there is. What fails keeps only those from running that need what it makes.
 pub fn test() -> Result<()> {
     let repository = Repository::open()?;
     let mut steps = Steps::default();
     // First, since the program holds the page that was there when it was built.
-    let web = Web::find(&repository)?;
-    web.build(&mut steps)?;
-    steps.run("rust: build the program", &mut build(&repository))?;
+    let web = Web::of(&repository);
+    let made = web.build(&mut steps);
+    let built = steps.run("rust: build the program", &[], &mut build(&repository));
     let mut tests = repository.cargo();
-    steps.run("rust: cargo test", tests.args(["test", "--workspace", "--locked"]))?;
+    tests.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    steps.run("rust: cargo test", &[], &mut tests);
     let python = Python::prepare(&repository, &mut steps)?;
-    python.install(&mut steps)?;
-    python.test(&mut steps)?;
-    web.test(&mut steps, &repository.program())?;
+    python.test(&mut steps, built);
+    web.test(&mut steps, made, (&repository.program(), built));
     for arguments in BENCHES_REDUCED {
         let mut bench = Command::new(repository.program());
         let folder = repository.target.join("bench");
         bench.args(*arguments).arg("--out").arg(&folder).arg("--scratch").arg(folder.join("runs"));
         bench.current_dir(&repository.root).env("CATCHMENT_PYTHON", python.interpreter());
-        steps.run(&format!("catchment {}", arguments.join(" ")), &mut bench)?;
+        let needs = [built, python.ready()];
+        steps.run(&format!("catchment {}", arguments.join(" ")), &needs, &mut bench);
     }
-    steps.finish("test");
-    Ok(())
+    steps.finish("test")
 }
 
 /// Tests the page over a recorder with emulated sources.
 pub fn web_real() -> Result<()> {
     let repository = Repository::open()?;
     let mut steps = Steps::default();
-    let web = Web::find(&repository)?;
-    web.build(&mut steps)?;
-    steps.run("rust: build the program", &mut build(&repository))?;
-    web.test_real(&mut steps, &repository.program())?;
-    steps.finish("web --real");
-    Ok(())
+    let web = Web::of(&repository);
+    let made = web.build(&mut steps);
+    let built = steps.run("rust: build the program", &[], &mut build(&repository));
+    let browser = steps.time("web: Chromium", &[], chromium);
+    web.test_real(&mut steps, (made, browser), (&repository.program(), built));
+    steps.finish("web --real")
 }
 
 /// Checks form, lints, the house's rules, docs and types.
@@ -84,18 +84,16 @@ pub fn check() -> Result<()> {
     let repository = Repository::open()?;
     let mut steps = Steps::default();
     let format = ["fmt", "--all", "--check"];
-    steps.run("rust: format", repository.cargo().args(format))?;
+    steps.run("rust: format", &[], repository.cargo().args(format));
     let fuzz_manifest = ["--manifest-path", "fuzz/Cargo.toml"];
-    steps.run("fuzz: format", repository.cargo().args(format).args(fuzz_manifest))?;
-    steps.time("tidy", tidy::check)?;
+    steps.run("fuzz: format", &[], repository.cargo().args(format).args(fuzz_manifest));
+    steps.time("tidy", &[], tidy::check);
     let mut clippy = repository.cargo();
-    clippy.args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]);
-    steps.run("rust: clippy", &mut clippy)?;
-    steps.run("rust: docs", &mut reference(&repository))?;
-    let python = Python::prepare(&repository, &mut steps)?;
-    python.check(&mut steps)?;
-    steps.finish("check");
-    Ok(())
+    clippy.args(["clippy", "--workspace", "--all-targets", "--locked", "--keep-going"]);
+    steps.run("rust: clippy", &[], clippy.args(["--", "-D", "warnings"]));
+    steps.run("rust: docs", &[], &mut reference(&repository));
+    Python::prepare(&repository, &mut steps)?.check(&mut steps);
+    steps.finish("check")
 }
 
 /// Runs one bench with its arguments, or all of them.
@@ -116,9 +114,9 @@ pub fn bench(arguments: &[String]) -> Result<()> {
 pub fn docs() -> Result<()> {
     let repository = Repository::open()?;
     let mut steps = Steps::default();
-    steps.run("rust: docs", &mut reference(&repository))?;
-    steps.time("links", tidy::check_pages)?;
-    steps.finish("docs");
+    steps.run("rust: docs", &[], &mut reference(&repository));
+    steps.time("links", &[], tidy::check_pages);
+    steps.finish("docs")?;
     println!("{}", repository.target.join("doc/catchment_cli/index.html").display());
     Ok(())
 }

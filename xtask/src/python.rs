@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{Steps, succeed};
+use crate::process::{Step, Steps, succeed};
 use crate::repository::Repository;
 
 /// The pinned tools, and what the benches compare with.
@@ -18,12 +18,15 @@ const SOURCES: [&str; 2] = ["crates/top/python", "bench"];
 pub struct Python<'a> {
     repository: &'a Repository,
     folder: PathBuf,
+    /// The step that made it.
+    ready: Step,
 }
 
 impl<'a> Python<'a> {
     /// Makes the environment, or takes the one that has the same tools already.
     pub fn prepare(repository: &'a Repository, steps: &mut Steps) -> Result<Self> {
-        let python = Self { repository, folder: repository.root.join(".venv") };
+        let folder = repository.root.join(".venv");
+        let python = Self { repository, folder, ready: Step::NONE };
         let mut wanted = String::new();
         for file in REQUIREMENTS {
             wanted += &std::fs::read_to_string(repository.root.join(file))?;
@@ -32,37 +35,40 @@ impl<'a> Python<'a> {
         if std::fs::read_to_string(&installed).is_ok_and(|text| text == wanted) {
             return Ok(python);
         }
-        steps.time("python: make .venv and install the tools", || {
+        let ready = steps.time("python: make .venv and install the tools", &[], || {
             let mut make = Command::new(interpreter()?);
             make.args(["-m", "venv", "--clear"]).arg(&python.folder);
             succeed(&mut make).context("no virtual environment (Debian: package python3-venv)")?;
             let files = REQUIREMENTS.iter().flat_map(|file| ["--requirement", file]);
             succeed(python.pip().arg("install").args(files))?;
             Ok(std::fs::write(&installed, &wanted)?)
-        })?;
-        Ok(python)
+        });
+        Ok(Self { ready, ..python })
     }
 
-    /// Builds and installs the package, as a user would.
-    pub fn install(&self, steps: &mut Steps) -> Result<()> {
-        steps.run("python: pip install .", self.pip().args(["install", "."]))
+    /// The step that made the environment.
+    pub fn ready(&self) -> Step {
+        self.ready
     }
 
-    /// Runs Python's tests against the installed package.
-    pub fn test(&self, steps: &mut Steps) -> Result<()> {
+    /// Builds and installs the package, as a user would, and runs Python's tests against it.
+    pub fn test(&self, steps: &mut Steps, program: Step) {
+        let mut install = self.pip();
+        let installed =
+            steps.run("python: pip install .", &[self.ready], install.args(["install", "."]));
         let mut pytest = self.tool("pytest");
         pytest.env("CATCHMENT_PROGRAM", self.repository.program());
-        steps.run("python: pytest", &mut pytest)
+        steps.run("python: pytest", &[installed, program], &mut pytest);
     }
 
     /// Checks form, lints and types.
-    pub fn check(&self, steps: &mut Steps) -> Result<()> {
-        steps.run(
-            "python: ruff format",
-            self.tool("ruff").args(["format", "--check"]).args(SOURCES),
-        )?;
-        steps.run("python: ruff check", self.tool("ruff").arg("check").args(SOURCES))?;
-        steps.run("python: mypy", &mut self.tool("mypy"))
+    pub fn check(&self, steps: &mut Steps) {
+        let mut format = self.tool("ruff");
+        format.args(["format", "--check"]).args(SOURCES);
+        steps.run("python: ruff format", &[self.ready], &mut format);
+        let mut lint = self.tool("ruff");
+        steps.run("python: ruff check", &[self.ready], lint.arg("check").args(SOURCES));
+        steps.run("python: mypy", &[self.ready], &mut self.tool("mypy"));
     }
 
     /// The interpreter, for the benches.

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::process::{Steps, output, succeed};
+use crate::process::{Step, Steps, output, succeed};
 use crate::repository::Repository;
 
 /// What Vite runs on.
@@ -22,32 +22,36 @@ const SOURCES: &[&str] =
 /// The script that puts the page into the program. Cargo does not see that a folder has come to be.
 const INTO_PROGRAM: &str = "crates/node/control/build.rs";
 
-/// The folder `web`, on a machine that has Node.
+/// The folder `web`.
 pub struct Web {
     root: PathBuf,
     folder: PathBuf,
 }
 
+/// What has been made of the page.
+#[derive(Clone, Copy)]
+pub struct Made {
+    packages: Step,
+    page: Step,
+}
+
 impl Web {
-    /// Why there is none is the error: Node is missing or too old.
-    pub fn find(repository: &Repository) -> Result<Self> {
-        let version = output(Command::new("node").arg("--version")).unwrap_or_default();
-        let version = version.trim();
-        ensure!(
-            node_is_new_enough(version),
-            "the page needs Node {}.{} or newer, found {}",
-            NODE_MIN.0,
-            NODE_MIN.1,
-            if version.is_empty() { "none" } else { version },
-        );
+    /// The page of this repository.
+    pub fn of(repository: &Repository) -> Self {
         let root = repository.root.clone();
-        Ok(Self { folder: root.join("web"), root })
+        Self { folder: root.join("web"), root }
     }
 
     /// Installs what the lockfile names, unless it is there, and builds `web/dist`, unless it is newer
     /// than what it is made from: the program that holds it would be built again, too.
-    pub fn build(&self, steps: &mut Steps) -> Result<()> {
-        steps.time("web: npm ci", || self.install())?;
+    pub fn build(&self, steps: &mut Steps) -> Made {
+        let node = steps.time("web: Node", &[], node_is_there);
+        let packages = steps.time("web: npm ci", &[node], || self.install());
+        let page = steps.time("web: npm run build", &[packages], || self.build_page());
+        Made { packages, page }
+    }
+
+    fn build_page(&self) -> Result<()> {
         let page = self.folder.join("dist/index.html");
         let built = page.metadata().and_then(|it| it.modified()).ok();
         let changed = SOURCES.iter().map(|name| newest(&self.folder.join(name)));
@@ -55,27 +59,33 @@ impl Web {
         if built.is_some() && built > changed {
             return Ok(());
         }
-        steps.run("web: npm run build", self.npm().args(["run", "build"]))?;
+        succeed(self.npm().args(["run", "build"]))?;
         let script = std::fs::File::options().append(true).open(self.root.join(INTO_PROGRAM))?;
         Ok(script.set_modified(SystemTime::now())?)
     }
 
     /// The unit tests, then the page in Chromium against its mock, and over a recorder of `program`.
-    pub fn test(&self, steps: &mut Steps, program: &Path) -> Result<()> {
+    pub fn test(&self, steps: &mut Steps, made: Made, program: (&Path, Step)) {
         // The build looks at the types, too, but it does not know the tests' files.
-        steps.run("web: types", self.npm().args(["run", "check"]))?;
-        steps.run("web: vitest", self.npm().args(["run", "test"]))?;
-        steps.time("web: Chromium", chromium)?;
-        steps.run("web: playwright", self.npm().args(["run", "test:page"]))?;
-        self.test_real(steps, program)
+        steps.run("web: types", &[made.packages], self.npm().args(["run", "check"]));
+        steps.run("web: vitest", &[made.packages], self.npm().args(["run", "test"]));
+        let browser = steps.time("web: Chromium", &[], chromium);
+        let needs = [made.page, browser];
+        steps.run("web: playwright", &needs, self.npm().args(["run", "test:page"]));
+        self.test_real(steps, (made, browser), program);
     }
 
     /// The page in Chromium against a recorder of `program`.
-    pub fn test_real(&self, steps: &mut Steps, program: &Path) -> Result<()> {
-        steps.time("web: Chromium", chromium)?;
+    pub fn test_real(
+        &self,
+        steps: &mut Steps,
+        (made, browser): (Made, Step),
+        (program, built): (&Path, Step),
+    ) {
         let mut tests = self.npm();
         tests.args(["run", "test:real"]).env("CATCHMENT_PROGRAM", program);
-        steps.run("web: playwright over a recorder", &mut tests)
+        let needs = [made.page, browser, built];
+        steps.run("web: playwright over a recorder", &needs, &mut tests);
     }
 
     fn install(&self) -> Result<()> {
@@ -100,15 +110,13 @@ impl Web {
 /// `make web`: builds the page, or says in one line that it was not built.
 pub fn build() -> Result<()> {
     let repository = Repository::open()?;
-    match Web::find(&repository) {
-        Ok(web) => {
-            let mut steps = Steps::default();
-            web.build(&mut steps)?;
-            steps.finish("web");
-        }
-        Err(error) => println!("The page was not built: {error:#}."),
+    if let Err(error) = node_is_there() {
+        println!("The page was not built: {error:#}.");
+        return Ok(());
     }
-    Ok(())
+    let mut steps = Steps::default();
+    Web::of(&repository).build(&mut steps);
+    steps.finish("web")
 }
 
 /// When a file, or the file of a folder that was changed last, was changed.
@@ -123,8 +131,22 @@ fn newest(path: &Path) -> Result<SystemTime> {
     Ok(newest_time)
 }
 
+/// Node is there and not too old.
+fn node_is_there() -> Result<()> {
+    let version = output(Command::new("node").arg("--version")).unwrap_or_default();
+    let version = version.trim();
+    ensure!(
+        node_is_new_enough(version),
+        "the page needs Node {}.{} or newer, found {}",
+        NODE_MIN.0,
+        NODE_MIN.1,
+        if version.is_empty() { "none" } else { version },
+    );
+    Ok(())
+}
+
 /// Takes the Chromium that is there, or installs Debian's where this process may.
-fn chromium() -> Result<()> {
+pub fn chromium() -> Result<()> {
     let chosen = std::env::var_os("CHROMIUM").map_or_else(|| CHROMIUM.into(), PathBuf::from);
     if chosen.exists() {
         return Ok(());

@@ -58,7 +58,7 @@ test("a command that hangs is told, with what it waits for, and leaves no button
   await page.getByRole("dialog").getByRole("button", { name: "Stop run" }).click();
   await expect(page.locator(".under-way")).toContainText("Stop run is under way");
   await expect(page.locator(".under-way")).toContainText("waiting for node/recorder/write");
-  expect(await buttons(page)).toEqual([]);
+  await expect.poll(() => buttons(page)).toEqual([]);
   await post(page, "release");
   await expect(page.locator(".notice")).toContainText("Stop run: done");
 });

@@ -65,8 +65,8 @@ pub struct Alarm {
     pub state: AlarmState,
     /// What is wrong, in plain words.
     pub text: String,
-    /// The value (of a rate: per second; of a silence: seconds) now, or when it cleared. None: it
-    /// cannot be read.
+    /// The value (of a rate: per second; of a silence: seconds) now, or when it was wrong last: as
+    /// the text says it. None: it could not be read.
     pub value: Option<f64>,
     /// Where it becomes wrong.
     pub threshold: f64,
@@ -309,8 +309,11 @@ impl Alarms {
         tracker: &mut Tracker,
         edge: Option<Edge>,
     ) -> Option<Change> {
-        // Most have nothing to say; and nobody looks through all alarms for each that has no place.
-        if edge.is_none() && (!tracker.on || (self.full && !tracker.raised)) {
+        // Most have nothing to say. Of what is well but not yet cleared the last that was wrong
+        // stands: a silence of less than a second would be no silence. Nobody looks through all
+        // alarms for each that has no place.
+        let settled = !tracker.on || !tracker.wrong || (self.full && !tracker.raised);
+        if edge.is_none() && settled {
             return None;
         }
         let source = Some(thing).filter(|thing| !thing.is_empty());

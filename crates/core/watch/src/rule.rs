@@ -296,7 +296,7 @@ pub fn default_rules(frame_ns: u64) -> Vec<Rule> {
             "source.*.last_packet_seconds",
             Condition::Above { threshold: 5.0, clear_at: 2.0 },
             Severity::Critical,
-            "{source} is silent: its last packet came {time} ago",
+            "{source} is silent: no packet for {time}",
         )),
         recording(rule(
             "loss",

@@ -20,6 +20,8 @@ pub(crate) enum Edge {
 pub(crate) struct Tracker {
     /// Whether it is wrong, delays over.
     pub(crate) on: bool,
+    /// Whether it is wrong at this moment, delays or not.
+    pub(crate) wrong: bool,
     /// Whether an alarm says so.
     pub(crate) raised: bool,
     value: Option<f64>,
@@ -36,6 +38,7 @@ impl Tracker {
     pub(crate) fn new(now_ns: u64) -> Self {
         Self {
             on: false,
+            wrong: false,
             raised: false,
             value: None,
             seen_ns: now_ns,
@@ -78,6 +81,8 @@ impl Tracker {
             self.history.clear();
             Some(false)
         };
+        // What cannot be read stays as it was.
+        self.wrong = wrong.unwrap_or(self.wrong);
         let Some(wrong) = wrong.filter(|&wrong| wrong != self.on) else {
             self.otherwise_ns = None;
             return None;

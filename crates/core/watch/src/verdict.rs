@@ -39,6 +39,8 @@ pub struct Flow<'a> {
     pub run: Run<'a>,
     /// What is broken, if anything is, in plain words.
     pub fault: Option<&'a str>,
+    /// Whether files cannot be written at this moment, however young the last row on disk is.
+    pub cannot_write: bool,
     /// When anything last came from any source.
     pub received_age_ns: Option<u64>,
     /// When an event or slice was last written to disk.
@@ -180,6 +182,7 @@ fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
                 "data arrive but nothing has reached the disk since the run began {since} ago"
             ))
         }
+        _ if flow.cannot_write => Some("data arrive but cannot be written to the disk".to_owned()),
         (_, None) => {
             Some(format!("the run began {} ago, the first data are on their way", ago(since_ns)))
         }

@@ -325,13 +325,42 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
     assert_eq!(
         texts,
         [
-            (1, "rich-03 is silent: its last packet came 8 s ago"),
+            (1, "rich-03 is silent: no packet for 8 s"),
             (1, "data are lost: 1.5 per second"),
             (3, "the queue segments is 93 % full"),
             (11, "the disk is full in 30 min"),
             (11, "nothing has reached the disk for 10 s"),
         ]
     );
+}
+
+#[test]
+fn an_alarm_about_to_clear_says_what_was_wrong_last_and_not_what_is_well_now() {
+    let mut rig = Rig::new(default_rules(S));
+    let mut seen = Vec::new();
+    // Silent, and nothing recorded, until 20 s; then data come again.
+    for second in 1..=30_u64 {
+        let silent_s = if second <= 20 { second as f64 } else { 0.1 };
+        rig.table.set_of("source", "hub-00", "last_packet_seconds", silent_s);
+        rig.table.set("rows_recorded", second.saturating_sub(20) as f64);
+        let changes = rig.look_at_table(true);
+        seen.extend(changes.into_iter().map(|one| (rig.now_s, one.kind, one.alarm.text)));
+        for alarm in rig.alarms.list() {
+            assert!(!alarm.text.contains("less than"), "{}", alarm.text);
+        }
+    }
+    let seen: Vec<_> = seen.iter().map(|(at, kind, text)| (*at, *kind, text.as_str())).collect();
+    assert_eq!(
+        seen,
+        [
+            (6, Raised, "hub-00 is silent: no packet for 6 s"),
+            (11, Raised, "nothing has reached the disk for 10 s"),
+            (26, Cleared, "hub-00 is silent: no packet for 20 s"),
+            (26, Cleared, "nothing has reached the disk for 19 s"),
+        ]
+    );
+    let values: Vec<_> = rig.alarms.list().into_iter().map(|alarm| alarm.value).collect();
+    assert_eq!(values, [Some(19.0), Some(20.0)]);
 }
 
 /// The rule again, from the list of all that was seen.

@@ -126,6 +126,7 @@ fn good() -> Flow<'static> {
     Flow {
         run: Run::Recording { since_ns: 600 * S },
         fault: None,
+        cannot_write: false,
         received_age_ns: Some(100 * MS),
         recorded_age_ns: Some(900 * MS),
         sources: &SOURCES,
@@ -202,6 +203,23 @@ fn a_fault_comes_first_where_nothing_is_recorded_and_stands_beside_good_data() {
     assert_eq!((fine.level, fine.reasons.len()), (Level::Good, 1));
     let flow = Flow { run: Run::Paused { who: "ada", since: "03:12" }, ..flow };
     assert_eq!(judge(&flow), not("paused by ada since 03:12"));
+}
+
+#[test]
+fn a_disk_that_refuses_is_not_recording_from_the_first_moment() {
+    let losses = [Loss { source: "rich-03", entry: Entry::FragmentsDiscardedDisk, count: 3 }];
+    let full = Some("No space left on device");
+    let flow = Flow { fault: full, cannot_write: true, losses: &losses, ..good() };
+    let bad = verdict(&flow, &Limits::of_frames(S));
+    assert_eq!(bad.level, Level::NotRecording);
+    assert_eq!(bad.text, "fault: No space left on device");
+    assert_eq!(bad.reasons, ["data arrive but cannot be written to the disk"]);
+    let young = Flow { run: Run::Recording { since_ns: S }, recorded_age_ns: None, ..flow };
+    assert_eq!(judge(&young), not("fault: No space left on device"));
+    let nameless = Flow { fault: None, ..flow };
+    assert_eq!(judge(&nameless), not("data arrive but cannot be written to the disk"));
+    let flow = Flow { recorded_age_ns: Some(8 * S), ..nameless };
+    assert_eq!(judge(&flow), not("data arrive but nothing reaches the disk for 8 s"));
 }
 
 #[test]

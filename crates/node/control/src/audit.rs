@@ -234,8 +234,8 @@ fn append(path: &Path) -> io::Result<(File, u64)> {
 mod tests {
     use super::*;
 
-    /// Far longer than anything takes on a machine under load.
-    const PATIENCE: Duration = Duration::from_secs(120);
+    /// Nothing takes so long: reached only when the writer hangs.
+    const PATIENCE: Duration = Duration::from_secs(1_200);
 
     fn line(what: String) -> AuditLine {
         AuditLine { what, ..AuditLine::default() }

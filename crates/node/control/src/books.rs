@@ -46,6 +46,8 @@ struct Said {
 
 /// Ends that are kept; a run takes a minute and a full disk a day.
 const UNSAID_MAX: usize = 1_000;
+/// All versions of the configuration, when one more is posted: hundreds of the largest examples.
+const POSTED_BYTES_MAX: u64 = 64 << 20;
 
 impl Books {
     /// Of the runs in this folder.
@@ -305,6 +307,22 @@ impl Books {
     pub(crate) fn configuration(&self, number: u64) -> Result<api::ConfigurationVersion, Problem> {
         let found = self.read(|catalog| catalog.configuration(number)).map_err(problem)?;
         Ok(version(found.about, Some(found.text)))
+    }
+
+    /// Keeps a configuration that came over the network, as long as all that are kept are not too
+    /// many: nobody can take one away again.
+    pub(crate) fn post_configuration(&self, text: &str, who: &str) -> Result<u64, Problem> {
+        let all = self.read(|catalog| catalog.configurations()).map_err(problem)?;
+        let held = all.iter().map(|about| about.bytes).sum::<u64>();
+        if held.saturating_add(text.len() as u64) > POSTED_BYTES_MAX {
+            let detail = format!(
+                "expected versions of the configuration of at most {POSTED_BYTES_MAX} bytes in \
+                 all, got {} more beside {held}: use one that is there, or the node's file",
+                text.len()
+            );
+            return Err(Problem::conflict(detail));
+        }
+        self.add_configuration(text, who)
     }
 
     /// Keeps a configuration, unless that text is there, and returns its version.

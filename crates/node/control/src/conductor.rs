@@ -463,10 +463,14 @@ impl Conductor {
             // Nobody asked for that run here, and nobody can end it.
             return;
         }
-        let state = active.map(|active| active.observer.snapshot().state);
-        let fault = match state {
+        let fault = match active.map(|active| active.observer.snapshot().state) {
             Some(RecorderState::Fault { reason }) => Some(reason),
-            _ => None,
+            Some(RecorderState::Recording) => None,
+            // A run that has ended is not well again.
+            Some(RecorderState::Stopped) | None => {
+                self.own.reported = None;
+                return;
+            }
         };
         if fault == self.own.reported {
             return;
@@ -523,16 +527,18 @@ impl Conductor {
         let socket_fills = open.map(|active| active.observer.socket_fills()).unwrap_or_default();
         let reason = self.control.reason().map(ToString::to_string);
         let under_way = self.control.under_way();
+        let hangs = open.is_some_and(|active| active.ending);
         let doing = under_way.as_ref().map(|one| format!("{} is under way", one.command));
+        let doing = doing.or_else(|| hangs.then(|| "the run's end is under way".to_owned()));
         let state = self.control.state();
         let of_run = self.recorder_state();
         let empty = (String::new(), String::new());
         let (who, since) = self.own.paused.as_ref().unwrap_or(&empty);
-        // What comes while a run ends tells nothing of its data any more.
+        // What comes while a run ends tells nothing of its data any more, also if that takes longer
+        // than the command that ends it.
         use Command::{Disarm, Reset, Shutdown, Stop};
-        let ending = under_way
-            .as_ref()
-            .is_some_and(|one| matches!(one.command, Stop | Disarm | Reset | Shutdown));
+        let ends = |command| matches!(command, Stop | Disarm | Reset | Shutdown);
+        let ending = hangs || under_way.as_ref().is_some_and(|one| ends(one.command));
         let flow = match (open.filter(|_| !ending), of_run) {
             (Some(_), State::Paused) => Run::Paused { who, since },
             (Some(active), State::Recording | State::Fault) => {

@@ -75,7 +75,9 @@ pub(crate) struct Active {
     pub(crate) started_ns: u64,
     pub(crate) who: String,
     pub(crate) comment: String,
-    /// How it ended.
+    /// Whether it is being ended: nothing is received any more.
+    pub(crate) ending: bool,
+    /// Whether it has ended.
     pub(crate) ended: bool,
 }
 
@@ -106,6 +108,7 @@ impl Active {
             started_ns: now_ns(),
             who: String::new(),
             comment: String::new(),
+            ending: false,
             ended: false,
         }
     }
@@ -341,6 +344,7 @@ impl Recording {
 
     fn end(&mut self, state: State) -> Result<(), Failed> {
         let Some(Open { recorder, live, begun }) = self.open.take() else { return Ok(()) };
+        self.shown.change_active(|active| active.ending = true);
         let stopped = recorder.stop();
         self.shown.change_active(|active| active.ended = true);
         let active = self.shown.active();

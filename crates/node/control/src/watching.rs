@@ -294,6 +294,9 @@ impl Watching {
         let flow = Flow {
             run: moment.flow,
             fault: moment.fault,
+            cannot_write: moment
+                .snapshot
+                .is_some_and(|one| matches!(one.state, RecorderState::Fault { .. })),
             received_age_ns: self.rates.since_grown_ns(1, now_ns),
             recorded_age_ns: self.rates.since_grown_ns(5, now_ns),
             sources: &sources,

@@ -4,14 +4,11 @@ mod support;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use catchment_control::{NodeError, Settings, Tls, TokenFile, own_folder};
 use serde_json::{Value, json};
-use support::{Client, Fixed, Test, settings, start};
-
-/// Far longer than anything takes on a machine under load.
-const PATIENCE: Duration = Duration::from_secs(120);
+use support::{Client, Fixed, PATIENCE, Test, settings, start};
 
 /// Every documented operation: method, a path that could be, and who may.
 fn operations() -> Vec<(String, String, String)> {
@@ -79,10 +76,34 @@ fn wrong_and_revoked_tokens_are_refused_and_slowed_down() {
     assert_eq!(client.token(token).get("/api/v1/state").status, 200);
     let listed = admin.get("/api/v1/tokens").text;
     assert!(listed.contains("\"new\"") && !listed.contains(token), "{listed}");
-    let statuses: Vec<u16> =
-        (0..10).map(|_| client.token("wrong").get("/api/v1/state").status).collect();
-    assert!(statuses.starts_with(&[401]) && statuses.ends_with(&[429]), "{statuses:?}");
+    let guess = || client.token("wrong").get("/api/v1/state").status;
+    assert_eq!(guess(), 401);
+    // Sooner or later: one guess more is granted every ten seconds.
+    until_slowed_down(guess, 401);
     assert_eq!(client.token(token).get("/api/v1/state").status, 200, "right ones go on");
+}
+
+/// Asks until it is answered that this was too often, and in no other way than that before.
+fn until_slowed_down(ask: impl Fn() -> u16, before: u16) {
+    loop {
+        match ask() {
+            429 => return,
+            status => assert_eq!(status, before),
+        }
+    }
+}
+
+#[test]
+fn the_scheme_of_a_token_is_the_same_in_any_case() {
+    let (test, tokens) = Test::with_tokens();
+    for scheme in ["Bearer", "bearer", "BEARER"] {
+        let client = test.client().with("Authorization", &format!("{scheme} {}", tokens[0]));
+        assert_eq!(client.get("/api/v1/state").status, 200, "{scheme}");
+    }
+    for other in ["Basic ", "Bearers ", ""] {
+        let client = test.client().with("Authorization", &format!("{other}{}", tokens[0]));
+        assert_eq!(client.get("/api/v1/state").status, 401, "{other}");
+    }
 }
 
 /// A stream that was opened with these headers, and whose first event came.
@@ -181,6 +202,24 @@ fn pages_of_other_sites_and_rebound_names_get_nothing() {
     let body = json!({ "request": "1", "command": "start" });
     assert_eq!(form.post("/api/v1/commands", &body).status, 415);
     assert_eq!(client.get("/api/v1/commands/1").status, 404, "nothing was begun");
+}
+
+#[test]
+fn a_request_names_one_host() {
+    let test = Test::start();
+    let ask = |head: &str| {
+        let mut stream = TcpStream::connect(test.node().address()).unwrap();
+        stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
+    };
+    let host = "Host: localhost\r\n";
+    assert_eq!(ask(&format!("GET /healthz HTTP/1.1\r\n{host}")), 200);
+    assert_eq!(ask(&format!("GET /healthz HTTP/1.1\r\n{host}{host}")), 400);
+    assert_eq!(ask(&format!("GET /healthz HTTP/1.1\r\n{host}Host: evil.example\r\n")), 400);
+    assert_eq!(ask(&format!("GET http://localhost/healthz HTTP/1.1\r\n{host}")), 200);
+    assert_eq!(ask(&format!("GET http://evil.example/healthz HTTP/1.1\r\n{host}")), 400);
 }
 
 #[test]
@@ -364,12 +403,13 @@ fn the_nodes_own_certificate_is_valid_where_it_listens_and_follows_its_names() {
 
 #[test]
 fn one_address_that_asks_too_often_is_slowed_down() {
-    let slow = Settings { requests_per_second: 1.0, ..settings() };
+    // One at once, and one more every five seconds.
+    let slow = Settings { requests_per_second: 0.2, ..settings() };
     let test = Test::with(slow, |_| ());
     let client = test.client();
-    let statuses: Vec<u16> = (0..10).map(|_| client.get("/healthz").status).collect();
-    assert_eq!(statuses[..5], [200; 5]);
-    assert!(statuses[5..].contains(&429), "{statuses:?}");
+    let ask = || client.get("/healthz").status;
+    assert_eq!(ask(), 200);
+    until_slowed_down(ask, 200);
 }
 
 #[test]
@@ -470,7 +510,8 @@ fn one_address_cannot_take_all_connections_or_streams() {
         let line = answer.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
         line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
     };
-    assert!(count("catchment_http_connections_refused_total") >= 560 - 64, "{answer}");
+    // Those that say nothing are closed after a while, which makes room for others of them.
+    assert!(count("catchment_http_connections_refused_total") > 0, "{answer}");
     assert_eq!(count("catchment_http_streams_refused_total"), 1);
     drop((streams, silent));
 }

@@ -10,6 +10,9 @@ use catchment_emulator::{
 use catchment_net::{ReceiverConfig, UdpReceiver};
 use catchment_wire::hadtu::{ByteOrder, Packet};
 
+/// Nothing takes so long: reached only when what was sent never comes.
+const PATIENCE: Duration = Duration::from_secs(1_200);
+
 /// Datagrams as they arrived, by source. The bursts are small enough for the socket buffers that any
 /// user gets, so that nothing needs to be received while they are sent.
 struct Captured {
@@ -39,9 +42,8 @@ fn capture(config: EmulatorConfig) -> Captured {
     let mut datagrams = vec![Vec::new(); sources];
     let mut left = total.packets_sent;
     while left > 0 {
-        let work = receiver
-            .poll(Duration::from_secs(20), |index, bytes| datagrams[index].push(bytes.to_vec()))
-            .unwrap();
+        let work =
+            receiver.poll(PATIENCE, |index, bytes| datagrams[index].push(bytes.to_vec())).unwrap();
         assert!(work.datagrams > 0, "{left} packets did not arrive");
         left -= work.datagrams;
     }

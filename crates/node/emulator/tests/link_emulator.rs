@@ -15,6 +15,9 @@ use catchment_net::{ReceiverConfig, UdpReceiver};
 use catchment_wire::link::{Header, Kind, Packet};
 use catchment_wire::sequence::Gaps;
 
+/// Nothing takes so long: reached only when what was sent never comes.
+const PATIENCE: Duration = Duration::from_secs(1_200);
+
 /// Datagrams as they arrived, by link. There are few enough for the socket buffers that any user
 /// gets, so that nothing needs to be received while they are sent.
 struct Captured {
@@ -42,9 +45,8 @@ fn capture(links: usize, config: LinkEmulatorConfig) -> Captured {
     let mut datagrams = vec![Vec::new(); links];
     let mut left = total.packets_sent + report.heartbeats;
     while left > 0 {
-        let work = receiver
-            .poll(Duration::from_secs(20), |index, bytes| datagrams[index].push(bytes.to_vec()))
-            .unwrap();
+        let work =
+            receiver.poll(PATIENCE, |index, bytes| datagrams[index].push(bytes.to_vec())).unwrap();
         assert!(work.datagrams > 0, "{left} packets did not arrive");
         left -= work.datagrams;
     }

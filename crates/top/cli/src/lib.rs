@@ -80,6 +80,7 @@ enum Command {
 
 /// Runs a command; the first argument is the program's name. Returns the process's exit code.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
+    signals::outlive_file_limits();
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {

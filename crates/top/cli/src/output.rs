@@ -29,8 +29,8 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// Stdout. Once its reader has gone (`catchment audit RUN | head`), what follows is dropped: the
-/// command still ends with the exit code that it earned.
+/// Stdout. Once its reader has gone (`catchment audit RUN | head`, or a terminal that was closed),
+/// what follows is dropped: the command still ends with the exit code that it earned.
 pub(crate) struct Out {
     stream: Box<dyn Write>,
     gone: bool,
@@ -99,13 +99,19 @@ impl Out {
 
     fn forgive(&mut self, result: io::Result<()>) -> io::Result<()> {
         match result {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Err(error) if self.has_no_reader(&error) => {
                 self.gone = true;
                 self.stream = Box::new(io::sink());
                 Ok(())
             }
             other => other,
         }
+    }
+
+    fn has_no_reader(&self, error: &io::Error) -> bool {
+        // What a terminal that was closed answers, and a disk that fails.
+        let closed = self.terminal && error.raw_os_error() == Some(libc::EIO);
+        closed || error.kind() == io::ErrorKind::BrokenPipe
     }
 }
 

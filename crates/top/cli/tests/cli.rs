@@ -3,6 +3,7 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -186,7 +187,7 @@ fn everything_acknowledged_before_a_kill_is_read_back_as_it_was_sent() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let (mut child, mut lines) =
-        started(folder, &["demo", "--seconds", "120", "--rate", "100"], "recording");
+        started(folder, &["demo", "--seconds", "3600", "--rate", "8"], "recording");
     // Until the recorder says that frames are on disk.
     let mut line = String::new();
     let mut acknowledged = 0;
@@ -375,6 +376,45 @@ fn silent(folder: &Path) {
     std::fs::write(folder.join("silent.toml"), text).unwrap();
 }
 
+#[test]
+fn a_folder_that_cannot_be_written_is_found_before_a_run_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    silent(folder);
+    let silent = std::fs::read_to_string(folder.join("silent.toml")).unwrap();
+    let check = |runs: &str, code: i32| {
+        let text = format!("[run]\nfolder = {runs:?}\n{silent}");
+        std::fs::write(folder.join("other.toml"), text).unwrap();
+        let told = output(folder, &["run", "other.toml", "--check"]);
+        assert_eq!(told.status.code(), Some(code), "{runs}");
+        String::from_utf8(told.stderr).unwrap()
+    };
+    check("there/will/be/runs", 0);
+    assert!(!folder.join("there").exists(), "nothing is made to check");
+    std::fs::write(folder.join("file"), "").unwrap();
+    for runs in ["file", "file/runs"] {
+        let told = check(runs, 2);
+        let expected = "other.toml:2:10: run.folder: expected a folder that can be written, got ";
+        assert!(told.contains(expected), "{told}");
+    }
+    // Whoever may do everything needs a disk on which nobody may write.
+    let closed = folder.join("closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o555)).unwrap();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "ro", "tmpfs"]).arg(&closed);
+    let mounted = mount.output().is_ok_and(|told| told.status.success());
+    // SAFETY: it takes nothing and always succeeds.
+    if mounted || unsafe { libc::geteuid() } != 0 {
+        let told = check("closed/runs", 2);
+        let reason = if mounted { "Read-only file system" } else { "Permission denied" };
+        assert!(told.contains("closed: ") && told.contains(reason), "{told}");
+    }
+    if mounted {
+        assert!(Command::new("umount").arg(&closed).status().unwrap().success());
+    }
+}
+
 /// Records for a moment, and returns the run's number.
 fn recorded(folder: &Path, more: &[&str]) -> u64 {
     let run = ["run", "silent.toml", "--seconds", "0.05", "--json"];
@@ -486,7 +526,8 @@ fn a_damaged_catalogue_keeps_nothing_from_being_recorded() {
 fn a_demo_can_be_looked_at_and_not_be_touched() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let demo = ["demo", "--seconds", "60", "--rate", "500"];
+    // Longer than anything takes, and no more on disk than in a minute of 500 Hz.
+    let demo = ["demo", "--seconds", "3600", "--rate", "8"];
     let mut child = catchment(folder, &demo).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let url =
@@ -495,7 +536,8 @@ fn a_demo_can_be_looked_at_and_not_be_touched() {
     let state = |told: &Output| -> Value { serde_json::from_slice(&told.stdout).unwrap() };
     let mut told = output(folder, &["ctl", "--url", &url, "state", "--json"]);
     while state(&told)["verdict"]["level"] == "not_recording" {
-        // Whoever asks without a pause is refused, on a machine that is fast enough.
+        // Whoever asks without a pause is refused, on a machine that is fast enough: at most every
+        // hundredth of a second.
         std::thread::sleep(std::time::Duration::from_millis(20));
         told = output(folder, &["ctl", "--url", &url, "state", "--json"]);
     }

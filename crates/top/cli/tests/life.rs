@@ -5,15 +5,19 @@ mod support;
 use std::io::{BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus};
 
 use serde_json::Value;
 use support::{catchment, json, only_run, output, stderr, stdout};
 
-/// Three emulated sources, recorded in small frames.
+/// Three emulated sources, recorded in small frames. Neither a fast machine nor a slow one comes to
+/// the limits of requests and of the time to end in.
 const EMULATED: &str = r#"
+[control]
+requests_per_second = 1000000
+drain = "1 h"
 [frame]
 time = "50 ms"
 [memory]
@@ -41,9 +45,15 @@ struct Node {
 
 impl Node {
     fn start(folder: &Path, text: &str, environment: &[(&str, &str)]) -> Self {
+        Self::prepared(folder, text, |command| {
+            command.envs(environment.iter().copied());
+        })
+    }
+
+    fn prepared(folder: &Path, text: &str, prepare: impl FnOnce(&mut Command)) -> Self {
         std::fs::write(folder.join("node.toml"), text).unwrap();
         let mut command = catchment(folder, &["run", "node.toml", "--listen", "127.0.0.1:0"]);
-        command.envs(environment.iter().copied());
+        prepare(&mut command);
         Self::begin(folder, command)
     }
 
@@ -61,7 +71,7 @@ impl Node {
         node
     }
 
-    /// With a pause: whoever asks again and again without is refused, on a machine that is fast enough.
+    /// With a pause: others have work to do, too.
     fn ctl(&self, arguments: &[&str]) -> Value {
         std::thread::sleep(std::time::Duration::from_millis(20));
         let told =
@@ -201,13 +211,64 @@ fn a_second_sigterm_ends_the_program_at_once_and_the_run_was_interrupted() {
 fn a_disk_that_hangs_does_not_keep_the_program_from_ending() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let node = Node::recording(folder, &format!("{EMULATED}[control]\ndrain = \"100 ms\"\n"));
+    // Longer than a source may be silent.
+    let node = Node::recording(folder, &EMULATED.replace("1 h", "6 s"));
     let Some(hung) = node.hang("write") else { return };
     node.signal(libc::SIGTERM);
     assert!(!libc::WIFSTOPPED(hung.wait()));
-    assert!(node.log().contains("a device's thread hangs"), "{}", node.log());
+    let log = node.log();
+    assert!(log.contains("a device's thread hangs"), "{log}");
+    // Its sources send nothing since they were told to: nobody is called for that.
+    assert!(!log.contains("is silent"), "{log}");
     assert_eq!(node.ended().code(), Some(1));
     assert_eq!(shown(folder, "1")["state"], "interrupted");
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_a_fault_of_the_disk_and_not_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let fast = EMULATED.replace("500 Hz", "4 kHz");
+    let node = Node::prepared(folder, &fast, |command| {
+        let limit = libc::rlimit { rlim_cur: 4 << 20, rlim_max: 4 << 20 };
+        let set = move || {
+            // SAFETY: the limit is valid to read; the call is one that is safe after a fork.
+            match unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) } {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        };
+        // SAFETY: it does nothing but that call.
+        unsafe { command.pre_exec(set) };
+    });
+    while !node.log().contains("File too large") {
+        node.ctl(&["state"]);
+    }
+    node.signal(libc::SIGTERM);
+    assert_eq!(node.log().matches("panicked").count(), 0);
+    assert_eq!(node.ended().code(), Some(3));
+    let run = shown(folder, "1");
+    assert!(run["events"].as_u64() > Some(0), "{run}");
+}
+
+#[test]
+fn a_run_that_ends_in_fault_is_not_said_to_go_on() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let runs = disk.0.path().join("runs");
+    let node = Node::recording(folder, &format!("[run]\nfolder = {runs:?}\n{EMULATED}"));
+    node.until(|state| {
+        disk.fill();
+        state["state"] == "fault"
+    });
+    node.signal(libc::SIGTERM);
+    let log = folder.join("node.log");
+    assert_eq!(node.ended().code(), Some(3));
+    let log = std::fs::read_to_string(log).unwrap();
+    let (_, after) = log.rsplit_once("recording is in fault").expect("the fault");
+    assert!(after.contains("the run has ended"), "{log}");
+    assert!(!after.contains("recording goes on"), "{log}");
 }
 
 #[test]
@@ -228,7 +289,9 @@ fn sighup_reads_the_configuration_again() {
 
     std::fs::write(folder.join("node.toml"), "[frame]\ntime = \"no time\"\n").unwrap();
     node.signal(libc::SIGHUP);
-    while !node.log().contains("all stays as it was") {}
+    while !node.log().contains("all stays as it was") {
+        node.ctl(&["state"]);
+    }
     assert_eq!(present(), 2);
     // The run goes on all the while.
     assert_eq!(node.ctl(&["state"])["run"]["number"], 1);

@@ -198,7 +198,7 @@ fn what_was_on_disk_before_a_kill_is_read_back_with_its_gaps() {
     let folder = folder.path();
     let config = configure(folder);
     let (mut child, mut lines) = started(folder, &["run", &config], "Recording");
-    let ends = ["--multiple", "4", "--seconds", "600", "--fault", "lose=0.02"];
+    let ends = ["--multiple", "4", "--seconds", "86400", "--fault", "lose=0.02"];
     let emulate = catchment(folder, &[&["emulate", &config], &ends[..]].concat())
         .stdout(Stdio::null())
         .spawn();

@@ -11,6 +11,9 @@ import pytest
 
 import catchment
 
+# Nothing takes so long: reached only when an answer never comes.
+PATIENCE_SECONDS = 1200
+
 CONFIG = """
 [run]
 folder = "{folder}"
@@ -24,7 +27,8 @@ time = "50 ms"
 [control]
 listen = "127.0.0.1:0"
 start = "manual"
-requests_per_second = 100000
+requests_per_second = 1000000
+drain = "1 h"
 [emulator]
 preset = "hades-90"
 rate = "200 Hz"
@@ -75,7 +79,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def test_a_run_from_start_to_stop(node: Node) -> None:
-    control = catchment.Control(node.url)
+    control = catchment.Control(node.url, timeout=PATIENCE_SECONDS)
     assert control.state()["verdict"]["level"] == "not_recording"
     number = control.start("a test")["run"]
     states = (value for name, value in control.stream() if name == "state")
@@ -102,7 +106,7 @@ def run_folder(node: Node, control: catchment.Control, number: int) -> Path:
 
 
 def test_a_signal_ends_the_run_in_order(node: Node) -> None:
-    control = catchment.Control(node.url)
+    control = catchment.Control(node.url, timeout=PATIENCE_SECONDS)
     control.start()
     states = (value for name, value in control.stream() if name == "state")
     next(state for state in states if state["run"] and state["run"]["events"] > 0)
@@ -110,7 +114,7 @@ def test_a_signal_ends_the_run_in_order(node: Node) -> None:
 
 
 def test_shutdown_ends_the_program(node: Node) -> None:
-    control = catchment.Control(node.url)
+    control = catchment.Control(node.url, timeout=PATIENCE_SECONDS)
     control.start()
     control.command("shutdown", wait=False)
     assert node.process.wait() == 0

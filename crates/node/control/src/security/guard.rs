@@ -72,7 +72,7 @@ fn changes(request: &Request) -> bool {
 }
 
 fn admit(desk: &Desk, request: &mut Request) -> Result<(), Problem> {
-    origin::check(request.method(), request.headers(), &desk.settings.names)?;
+    origin::check(request, &desk.settings.names)?;
     let peer = request.extensions().get::<Peer>().copied();
     let peer = peer.map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |Peer(address)| address);
     if !desk.requests.take(peer.ip(), Instant::now()) {
@@ -125,7 +125,7 @@ fn permit(desk: &Desk, who: &Who, role: Role, request: &Request) -> Result<(), P
 fn identify(desk: &Desk, headers: &HeaderMap, peer: SocketAddr) -> Result<Option<Who>, Problem> {
     let from = peer.to_string();
     if let Some(value) = headers.get(header::AUTHORIZATION) {
-        let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
+        let token = value.to_str().ok().and_then(bearer);
         if let Some(entry) = token.and_then(|token| desk.tokens.find(token.trim())) {
             return Ok(Some(known(entry, from, None)));
         }
@@ -142,6 +142,12 @@ fn identify(desk: &Desk, headers: &HeaderMap, peer: SocketAddr) -> Result<Option
     }
     let role = if desk.watched { Role::Viewer } else { Role::Admin };
     Ok(Some(Who { name: "local".into(), role, from, session: None, entry: None }))
+}
+
+/// The token of an `Authorization: Bearer TOKEN`; a scheme is the same in any case (RFC 9110).
+fn bearer(text: &str) -> Option<&str> {
+    let (scheme, token) = text.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token)
 }
 
 fn known(entry: TokenEntry, from: String, session: Option<(String, String)>) -> Who {

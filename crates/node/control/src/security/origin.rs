@@ -6,19 +6,32 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{Method, Request, StatusCode, header};
 
 use crate::problem::Problem;
 
 /// Checks both.
 ///
 /// # Errors
-/// 400 without a usable Host, 421 for another's name, 403 for another's page.
-pub(crate) fn check(method: &Method, headers: &HeaderMap, names: &[String]) -> Result<(), Problem> {
+/// 400 without one usable Host, 421 for another's name, 403 for another's page.
+pub(crate) fn check<T>(request: &Request<T>, names: &[String]) -> Result<(), Problem> {
+    let (method, headers) = (request.method(), request.headers());
     let text = |name| headers.get(name).map(|value: &header::HeaderValue| value.to_str());
     let Some(Ok(host)) = text(header::HOST) else {
         return Err(Problem::bad("expected a Host header, got none or an odd one"));
     };
+    let hosts = headers.get_all(header::HOST).iter().count();
+    if hosts != 1 {
+        return Err(Problem::bad(format!("expected one Host header, got {hosts}")));
+    }
+    // As those who speak through a proxy write it (`GET http://host/ HTTP/1.1`): it would count
+    // before the header.
+    if let Some(target) = request.uri().authority()
+        && !target.as_str().eq_ignore_ascii_case(host)
+    {
+        let detail = format!("expected the Host {host:?} in the target, too, got {target}");
+        return Err(Problem::bad(detail));
+    }
     let name = without_port(host);
     let known = name.eq_ignore_ascii_case("localhost")
         || address(name).is_some()
@@ -65,14 +78,19 @@ fn address(name: &str) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    fn status(host: &str, origin: Option<&str>) -> u16 {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::HOST, host.parse().unwrap());
-        if let Some(origin) = origin {
-            headers.insert(header::ORIGIN, origin.parse().unwrap());
+    fn checked(target: &str, headers: &[(header::HeaderName, &str)]) -> u16 {
+        let mut request = Request::builder().uri(target);
+        for (name, value) in headers {
+            request = request.header(name, *value);
         }
-        check(&Method::GET, &headers, &["daq.example".into()])
-            .map_or_else(|problem| problem.status, |()| 200)
+        let checked = check(&request.body(()).unwrap(), &["daq.example".into()]);
+        checked.map_or_else(|problem| problem.status, |()| 200)
+    }
+
+    fn status(host: &str, origin: Option<&str>) -> u16 {
+        let origin = origin.map(|origin| (header::ORIGIN, origin));
+        let headers: Vec<_> = std::iter::once((header::HOST, host)).chain(origin).collect();
+        checked("/", &headers)
     }
 
     #[test]
@@ -84,7 +102,24 @@ mod tests {
         for host in ["evil.example", "127.0.0.1.evil.example:7000", "localhost.evil", ""] {
             assert_eq!(status(host, None), 421, "{host}");
         }
-        assert_eq!(check(&Method::GET, &HeaderMap::new(), &[]).unwrap_err().status, 400);
+        assert_eq!(checked("/", &[]), 400);
+    }
+
+    #[test]
+    fn there_is_one_host_and_the_target_names_no_other() {
+        let (host, port) = (header::HOST, "localhost:7000");
+        assert_eq!(checked("/", &[(host.clone(), port), (host.clone(), port)]), 400);
+        assert_eq!(checked("/", &[(host.clone(), port), (host.clone(), "evil.example")]), 400);
+        for (target, status) in [
+            ("http://localhost:7000/api/v1/state", 200),
+            ("http://LOCALHOST:7000/", 200),
+            ("http://localhost/", 400),
+            ("http://evil.example/", 400),
+            ("http://evil.example@localhost:7000/", 400),
+        ] {
+            assert_eq!(checked(target, &[(host.clone(), port)]), status, "{target}");
+        }
+        assert_eq!(checked("http://evil.example/", &[(host, "evil.example")]), 421);
     }
 
     #[test]

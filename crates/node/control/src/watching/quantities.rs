@@ -30,7 +30,10 @@ const NODE: [(&str, &str); 11] = [
 const QUEUE: [(&str, &str); 1] = [("fill", "How full a queue or pool is, 0 to 1.")];
 
 const SOURCE: [(&str, &str); 5] = [
-    ("last_packet_seconds", "The age of the last packet; of required sources."),
+    (
+        "last_packet_seconds",
+        "The age of the last packet, or the run's if none came; of required sources.",
+    ),
     ("fill", "How full the receive buffer in the kernel is, 0 to 1."),
     ("packets_per_second", "Packets that came."),
     ("bytes_per_second", "Bytes of packets that came."),

@@ -13,6 +13,8 @@ struct Rig {
     paused: bool,
     free_bytes: u64,
     now_ns: u64,
+    /// As it was at the last look.
+    verdict: String,
 }
 
 impl Rig {
@@ -30,7 +32,8 @@ impl Rig {
             warnings: Vec::new(),
             malformed: None,
         };
-        Self { watching, snapshot, paused: false, free_bytes: 100_000_000, now_ns: S }
+        let (free_bytes, verdict) = (100_000_000, String::new());
+        Self { watching, snapshot, paused: false, free_bytes, now_ns: S, verdict }
     }
 
     /// Looks twice a second; that many bytes are written between two looks.
@@ -58,6 +61,7 @@ impl Rig {
                 devices: &[],
             });
             hours_left = meaning.hours_left;
+            self.verdict = meaning.verdict.text;
         }
         hours_left
     }
@@ -90,6 +94,44 @@ fn a_disk_that_is_full_has_no_hours_left_for_as_long_as_it_is_full() {
     assert_eq!(rig.look(600, 0), Some(0.0));
     let alarm = rig.disk_space().expect("an alarm");
     assert_eq!((alarm.state, alarm.value), (AlarmState::Active, Some(0.0)));
+}
+
+#[test]
+fn a_disk_that_is_full_is_not_recording_at_the_first_look_at_it() {
+    let mut rig = Rig::new();
+    for _ in 0..10 {
+        rig.snapshot.ledger.sources[0][Entry::PacketsReceived] += 1;
+        rig.snapshot.counts.events_recorded += 1;
+        rig.look(1, 1_000);
+    }
+    assert_eq!(rig.verdict, "recording good data");
+    rig.snapshot.state = RecorderState::Fault { reason: "no room".into() };
+    rig.snapshot.ledger.sources[0][Entry::FragmentsDiscardedDisk] += 1;
+    rig.look(1, 0);
+    assert_eq!(rig.verdict, "data arrive but cannot be written to the disk");
+}
+
+#[test]
+fn a_source_that_never_sent_is_silent_for_as_long_as_the_run_lasts() {
+    let mut rig = Rig::new();
+    rig.look(18, 0);
+    let alarms = rig.watching.alarms_seen();
+    let silent = alarms.iter().find(|alarm| alarm.name == "source_silent").expect("an alarm");
+    assert_eq!(silent.text, "a is silent: no packet for 18 s");
+}
+
+#[test]
+fn a_reload_in_a_run_is_no_silence_of_its_sources() {
+    let mut rig = Rig::new();
+    for second in 0..40 {
+        if second == 20 {
+            rig.watching.change(&config(), &[]).unwrap();
+        }
+        rig.snapshot.ledger.sources[0][Entry::PacketsReceived] += 1;
+        rig.look(1, 1_000);
+        let alarms = rig.watching.alarms_seen();
+        assert!(alarms.iter().all(|alarm| alarm.name != "source_silent"), "{alarms:?}");
+    }
 }
 
 #[test]

@@ -162,7 +162,7 @@ pub(super) async fn add_configuration(
     let (shared, asker) = (Arc::clone(&desk), who.name.clone());
     let result = blocking(move || {
         shared.configure.check(&new.text).map_err(fault)?;
-        let version = shared.books.add_configuration(&new.text, &asker)?;
+        let version = shared.books.post_configuration(&new.text, &asker)?;
         shared.books.configuration(version)
     })
     .await;

@@ -163,7 +163,7 @@ impl Node {
         let mut result = self.client.post("/api/v1/commands", &body)?;
         let start = Instant::now();
         while result["status"] == "under_way" {
-            anyhow::ensure!(start.elapsed() < PATIENCE, "{name} takes longer than a minute");
+            anyhow::ensure!(start.elapsed() < PATIENCE, "{name} is under way for {PATIENCE:?}");
             std::thread::sleep(ASK_EVERY);
             result = self.client.get(&format!("/api/v1/commands/{id}"))?;
         }
@@ -250,7 +250,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// How often one asks whether something is done.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 /// How long a node may take to do what it is told.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(1_200);
 
 /// An alarm that is there as soon as events come, so that there is one to acknowledge. The limit of
 /// requests is out of the way: one client asks here for many.

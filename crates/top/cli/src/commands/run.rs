@@ -60,7 +60,10 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let high = config::load(&arguments.config)?;
+    let high = match arguments.check {
+        true => config::load_to_record(&arguments.config)?,
+        false => config::load(&arguments.config)?,
+    };
     if arguments.check {
         let (sources, links) = (high.recorder.sources.len(), high.recorder.links.len());
         let channels: usize = high.recorder.links.iter().map(|link| link.channels.len()).sum();

@@ -98,7 +98,7 @@ pub(super) fn serve(
     ends: Ends,
     out: &mut Out,
 ) -> anyhow::Result<Exit> {
-    let stop = Stop::listen()?;
+    let stop = Stop::listen_but_to_hang_up()?;
     let hang_up = Arc::new(AtomicBool::new(false));
     let hang_up_id = signal_hook::flag::register(SIGHUP, Arc::clone(&hang_up))?;
     let logs = Logs::start(log, level);

@@ -1,5 +1,6 @@
 //! `[control]`, `[[alarms]]` and `[[actions]]`: how a node is controlled and watched.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use catchment_control::{
     devices_with, known_quantities,
 };
 use catchment_recorder::RecorderConfig;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::locate::{ConfigFileError, Located, near_matches};
 use super::low::{Address, Low, Time};
@@ -33,18 +36,46 @@ pub(crate) struct ControlLow {
     log_level: LevelLow,
 }
 
-#[derive(Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields, untagged)]
-enum TlsLow {
-    Word(TlsWord),
-    Files { certificate: PathBuf, key: PathBuf },
-}
+/// `"off"`, `"self-made"`, or a table of two files.
+#[derive(Debug)]
+struct TlsLow(Tls);
 
 #[derive(Debug, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum TlsWord {
-    Off,
-    SelfMade,
+#[serde(deny_unknown_fields)]
+struct TlsFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl<'de> Deserialize<'de> for TlsLow {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TlsVisitor;
+        impl<'de> Visitor<'de> for TlsVisitor {
+            type Value = TlsLow;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"off\", \"self-made\" or { certificate = FILE, key = FILE }")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<TlsLow, E> {
+                match text {
+                    "off" => Ok(TlsLow(Tls::Off)),
+                    "self-made" => Ok(TlsLow(Tls::SelfMade)),
+                    _ => {
+                        let expected: &dyn de::Expected = &self;
+                        Err(E::custom(format!("expected {expected}, got {text:?}")))
+                    }
+                }
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TlsLow, A::Error> {
+                let files = TlsFiles::deserialize(MapAccessDeserializer::new(map))?;
+                let TlsFiles { certificate, key } = files;
+                Ok(TlsLow(Tls::Files { certificate, key }))
+            }
+        }
+        deserializer.deserialize_any(TlsVisitor)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
@@ -155,13 +186,7 @@ pub(super) fn control(
         }
     }
     settings.names.clone_from(&control.names);
-    settings.tls = match &control.tls {
-        None | Some(TlsLow::Word(TlsWord::Off)) => Tls::Off,
-        Some(TlsLow::Word(TlsWord::SelfMade)) => Tls::SelfMade,
-        Some(TlsLow::Files { certificate, key }) => {
-            Tls::Files { certificate: certificate.clone(), key: key.clone() }
-        }
-    };
+    settings.tls = control.tls.as_ref().map_or(Tls::Off, |TlsLow(tls)| tls.clone());
     settings.without_protection = control.without_protection;
     settings.start = match control.start {
         StartLow::Auto => Start::Auto,
@@ -385,6 +410,14 @@ mod tests {
             ("[control]\nlissten = \"127.0.0.1:1\"\n", "did you mean listen"),
             ("[control]\nnames = [\"a:1\"]\n", "names of hosts"),
             ("[control]\ndrain = \"2 h\"\n", "at most an hour"),
+            (
+                "[control]\ntls = \"on\"\n",
+                ":2:7: expected \"off\", \"self-made\" or { certificate = FILE, key = FILE }, \
+                 got \"on\"",
+            ),
+            ("[control]\ntls = true\n", "boolean `true`, expected \"off\", \"self-made\" or {"),
+            ("[control]\ntls = { key = \"k\" }\n", "the key \"certificate\" is missing here"),
+            ("[control]\ntls = { kye = \"k\" }\n", "unknown key \"kye\"; did you mean key?"),
             ("[[alarms]]\nname = \"x\"\nquantity = \"fault\"\n", "exactly one of"),
             ("[[alarms]]\nname = \"x\"\nquantity = \"fault\"\nabove = 1\nclear_at = 2\n", "clear"),
             ("[[alarms]]\nname = \"x\"\nquantity = \"a.\"\nabove = 1\n", "no quantity"),

@@ -272,6 +272,22 @@ impl std::str::FromStr for Time {
     }
 }
 
+/// In the largest unit in which it is a whole number: `20 ms`.
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(&str, u64); 5] = [
+            ("h", 3_600_000_000_000),
+            ("min", 60_000_000_000),
+            ("s", 1_000_000_000),
+            ("ms", 1_000_000),
+            ("us", 1_000),
+        ];
+        let whole = UNITS.iter().find(|(_, ns)| self.0 > 0 && self.0.is_multiple_of(*ns));
+        let (unit, ns) = *whole.unwrap_or(&("ns", 1));
+        write!(f, "{} {unit}", self.0 / ns)
+    }
+}
+
 impl std::str::FromStr for Rate {
     type Err = String;
 
@@ -355,10 +371,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_read_as_people_write_them() {
+    fn rates_and_times_are_read_and_shown_as_people_write_them() {
         for (text, hz) in [("4kHz", 4e3), ("4 kHz", 4e3), ("4000", 4e3), ("0.5 MHz", 5e5)] {
             assert_eq!(text.parse(), Ok(Rate(Some(hz))), "{text}");
         }
+        let times = [0, 1_500, 20_000_000, 90_000_000_000, 7_200_000_000_000];
+        let shown = times.map(|ns| Time(ns).to_string());
+        assert_eq!(shown, ["0 ns", "1500 ns", "20 ms", "90 s", "2 h"]);
         assert_eq!("max".parse(), Ok(Rate(None)));
         for bad in ["", "kHz", "-1", "0", "NaN", "inf", "4 khz", "1e300"] {
             assert!(bad.parse::<Rate>().is_err(), "{bad:?}");

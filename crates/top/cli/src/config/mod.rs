@@ -5,6 +5,7 @@
 
 mod control;
 pub(crate) mod edit;
+mod folder;
 mod links;
 mod locate;
 mod low;
@@ -13,6 +14,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use catchment_builder::{IncompletePolicy, SourceRole};
+use catchment_catalog::RUN_NUMBER_MAX;
 use catchment_disk::EngineChoice;
 use catchment_emulator::{EmulatedSource, EmulatorConfig, Faults, LinkEmulatorConfig};
 use catchment_model::limits::{DATAGRAM_BYTES_MAX, SOURCES_MAX};
@@ -70,7 +72,9 @@ pub(crate) fn load(path: &Path) -> anyhow::Result<High> {
 pub(crate) fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     let located = Located::parse(path, text)?;
     let low: Low = located.read()?;
-    check_times_and_cpus(&located, &low)?;
+    check_run(&located, &low)?;
+    check_bounds(&located, &low)?;
+    check_cpus(&located, &low)?;
     let sources = sources(&located, &low)?;
     let links = links::links(&located, &low)?;
     let recorder = recorder(&low, (sources, links), text);
@@ -93,17 +97,66 @@ pub(crate) fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     Ok(High { recorder, number, emulator, link_emulator, actions, control, rules })
 }
 
-/// Times that may not be zero, and CPUs that this machine must have.
-fn check_times_and_cpus(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
-    for (key, time) in [
-        ("frame.time", low.frame.time),
-        ("frame.duration", low.frame.duration),
-        ("write.file_time", low.write.file_time),
+/// Checks also what a run would find out when it begins: that its folder can be written.
+///
+/// # Errors
+/// As [`load`], or why the folder cannot be had.
+pub(crate) fn load_to_record(path: &Path) -> anyhow::Result<High> {
+    let high = load(path)?;
+    if let Err(error) = folder::check(&high.recorder.folder) {
+        let located = Located::parse(path, &high.recorder.text)?;
+        return Err(located.error("run.folder", error).into());
+    }
+    Ok(high)
+}
+
+/// The run's folder and number.
+fn check_run(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
+    if low.run.folder.as_ref().is_some_and(|folder| folder.as_os_str().is_empty()) {
+        let message = "expected a folder, such as \".\" for the present one, got \"\"";
+        return Err(located.error("run.folder", message));
+    }
+    match low.run.number {
+        Some(number) if !(1..=RUN_NUMBER_MAX).contains(&number) => {
+            let message = format!("expected 1 to {RUN_NUMBER_MAX}, got {number}");
+            Err(located.error("run.number", message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Times and sizes beyond which a value does not do what it says.
+fn check_bounds(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
+    const MS: u64 = 1_000_000;
+    const H: u64 = 3_600_000 * MS;
+    let (receive, frame, write) = (&low.receive, &low.frame, &low.write);
+    for (key, time, bounds) in [
+        // A receive thread looks at what else there is to do every 20 ms.
+        ("receive.spin", receive.spin, 0..=20 * MS),
+        ("receive.coalesce", receive.coalesce, 0..=20 * MS),
+        ("build.timeout", low.build.timeout, 1..=H),
+        ("frame.time", frame.time, MS..=H),
+        ("frame.duration", frame.duration, MS..=24 * H),
+        ("write.file_time", write.file_time, 1_000 * MS..=8_760 * H),
+        // Without a pause the disk would do nothing else; after hours nobody knows what is safe.
+        ("write.sync_interval", write.sync_interval, MS..=H),
     ] {
-        if time.is_some_and(|time| time.0 == 0) {
-            return Err(located.error(key, "expected a time above zero, got 0"));
+        if let Some(got) = time.filter(|time| !bounds.contains(&time.0)) {
+            let (first, last) = (Time(*bounds.start()), Time(*bounds.end()));
+            let message = format!("expected {first} to {last}, got {got}");
+            return Err(located.error(key, message));
         }
     }
+    // The kernel counts a buffer's bytes twice, in 31 bits.
+    if let Some(Size(bytes)) = receive.socket_buffer.filter(|size| size.0 > 1 << 30) {
+        let message = format!("expected at most 1 GiB, got {bytes} bytes");
+        return Err(located.error("receive.socket_buffer", message));
+    }
+    Ok(())
+}
+
+/// CPUs that this machine must have.
+fn check_cpus(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
     let there = crate::machine::cpus();
     let receive = low.receive.cpus.iter().flatten().map(|&cpu| ("receive.cpus", cpu));
     let others = [

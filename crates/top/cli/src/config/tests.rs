@@ -127,12 +127,23 @@ fn a_value_out_of_bounds_is_found_where_it_is_written() {
     assert!(message(&format!("[write]\ncpu = 1023\n{TWO}")).ends_with(", got 1023"));
     assert_eq!(
         message(&format!("[frame]\ntime = \"0 s\"\n{TWO}")),
-        "run.toml:2:8: frame.time: expected a time above zero, got 0"
+        "run.toml:2:8: frame.time: expected 1 ms to 1 h, got 0 ns"
     );
-    assert_eq!(
-        message(&format!("[write]\nfile_time = \"0 s\"\n{TWO}")),
-        "run.toml:2:13: write.file_time: expected a time above zero, got 0"
-    );
+    for (table, key, value, expected) in [
+        ("write", "file_time", "0 s", "1 s to 8760 h, got 0 ns"),
+        ("write", "sync_interval", "0 s", "1 ms to 1 h, got 0 ns"),
+        ("write", "sync_interval", "2 h", "1 ms to 1 h, got 2 h"),
+        ("frame", "duration", "25 h", "1 ms to 24 h, got 25 h"),
+        ("build", "timeout", "90 min", "1 ns to 1 h, got 90 min"),
+        ("receive", "spin", "10 s", "0 ns to 20 ms, got 10 s"),
+        ("receive", "coalesce", "21 ms", "0 ns to 20 ms, got 21 ms"),
+        ("receive", "socket_buffer", "100 GiB", "at most 1 GiB, got 107374182400 bytes"),
+    ] {
+        let text = format!("[{table}]\n{key} = \"{value}\"\n{TWO}");
+        let column = key.len() + 4;
+        let whole = format!("run.toml:2:{column}: {table}.{key}: expected {expected}");
+        assert_eq!(message(&text), whole);
+    }
     let id = "[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:1\"\nsub_event_id = 0x80000001\n";
     assert_eq!(
         message(id),
@@ -148,6 +159,21 @@ fn a_value_out_of_bounds_is_found_where_it_is_written() {
         message(&text),
         "run.toml:5:11: source_groups[0].address: expected 2 ports up from here, got 127.0.0.1:65535"
     );
+}
+
+#[test]
+fn a_run_has_a_folder_and_a_number_that_there_can_be() {
+    let run = |line: &str| message(&format!("[run]\n{line}\n{TWO}"));
+    assert_eq!(
+        run("folder = \"\""),
+        "run.toml:2:10: run.folder: expected a folder, such as \".\" for the present one, got \"\""
+    );
+    for number in ["0", "9007199254740992", "9223372036854775807"] {
+        assert_eq!(
+            run(&format!("number = {number}")),
+            format!("run.toml:2:10: run.number: expected 1 to 9007199254740991, got {number}")
+        );
+    }
 }
 
 #[test]
