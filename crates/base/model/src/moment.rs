@@ -1,4 +1,5 @@
-//! Moments as people give them before it is known which time scale counts them: the bounds of a range.
+//! Moments as people give them before it is known which time scale counts them: the bounds of a
+//! range.
 
 use std::str::FromStr;
 
@@ -7,9 +8,9 @@ use crate::utc::{ParseUtcError, parse_date};
 
 /// A bound in time.
 ///
-/// As text: nanoseconds of the scale (`1795246943125000000`), or a date with or without a time of day
-/// (`2026-11-21`, `2026-11-21T07:42:23.125`), which is one of the scale's own calendar unless it names
-/// an offset (`Z`, `+01:00`): then it is an instant in UTC.
+/// As text: nanoseconds of the scale (`1795246943125000000`), or a date with or without a time of
+/// day (`2026-11-21`, `2026-11-21T07:42:23.125`), which is one of the scale's own calendar unless
+/// it names an offset (`Z`, `+01:00`): then it is an instant in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// Nanoseconds since the scale's epoch.
@@ -21,8 +22,8 @@ pub enum Moment {
 }
 
 impl Moment {
-    /// The moment as a time of that scale, as [`TimeScale::convert_ns`] converts. What is before the
-    /// scale's epoch becomes 0, what 64 bits do not hold `u64::MAX`.
+    /// The moment as a time of that scale, as [`TimeScale::convert_ns`] converts. What is before
+    /// the scale's epoch becomes 0, what 64 bits do not hold `u64::MAX`.
     pub fn in_scale(self, scale: TimeScale) -> u64 {
         match self {
             Self::Ns(time_ns) => time_ns,

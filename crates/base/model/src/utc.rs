@@ -51,8 +51,8 @@ impl Serialize for Utc {
     }
 }
 
-/// Nanoseconds from 1970 to a date, of days that have 86,400 seconds, as UTC where the text names an
-/// offset; and whether it does.
+/// Nanoseconds from 1970 to a date, of days that have 86,400 seconds, as UTC where the text names
+/// an offset; and whether it does.
 pub(crate) fn parse_date(text: &str) -> Result<(i128, bool), ParseUtcError> {
     parse(text.trim()).ok_or_else(|| ParseUtcError::of(text))
 }

@@ -1,13 +1,13 @@
 //! Memory for samples that is used again.
 //!
-//! Fresh memory costs as much as decoding: the system zeroes each page when it is first touched, and
-//! an allocator that kept the pages zeroes them again. Whoever has done with large samples gives
-//! their memory back, and the next read writes over what stood there.
+//! Fresh memory costs as much as decoding: the system zeroes each page when it is first touched,
+//! and an allocator that kept the pages zeroes them again. Whoever has done with large samples
+//! gives their memory back, and the next read writes over what stood there.
 //!
-//! The allocator hands freed memory back to the system only where it ends its heap. Therefore what is in
-//! use is counted ([`InUse`]), and when it has fallen to half of the most since the last time, and by
-//! 128 MiB at least, the rest is handed back. A reader that goes on and on stays at one height and has
-//! its memory reused.
+//! The allocator hands freed memory back to the system only where it ends its heap. Therefore what
+//! is in use is counted ([`InUse`]), and when it has fallen to half of the most since the last
+//! time, and by 128 MiB at least, the rest is handed back. A reader that goes on and on stays at
+//! one height and has its memory reused.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};

@@ -157,7 +157,8 @@ impl Run {
         Ok(None)
     }
 
-    /// The names of the recorder's counters that have a trend; none if the run has no trends of counters.
+    /// The names of the recorder's counters that have a trend; none if the run has no trends of
+    /// counters.
     ///
     /// # Errors
     /// As [`Run::open`].

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use catchment_frame::{ChannelInfo, Dtype, Schema};
 use catchment_interop::gwf::{
     Compress, FrameStart, GwfFile, GwfWriter, Series, SeriesKind, VectorType, WriteOptions,
 };
-use catchment_frame::{ChannelInfo, Dtype, Schema};
 use catchment_model::{SampleRate, TimeScale};
 use catchment_storage::{
     ChannelColumn, ChannelFrame, ColumnData, Ending, NewRun, Run, RunWriter, Select,
@@ -261,7 +261,8 @@ fn channels_are_chosen_by_pattern() {
     for (from, to, count) in [("run", "none", 4), ("a.gwf", "none", 6)] {
         let options = [from, to, "--channel", "L1:*", "--channel", "L1:FASTER"];
         let message = error(path, &options, 2);
-        let expected = format!("no channel \"L1:FASTER\" among the {count} that there are; did you");
+        let expected =
+            format!("no channel \"L1:FASTER\" among the {count} that there are; did you");
         assert!(message.contains(&expected) && message.contains("L1:FAST"), "{message}");
         assert!(!path.join("none").exists());
     }

@@ -167,9 +167,8 @@ fn times_are_dates_as_well_as_nanoseconds() {
     let channel = &run.channels()[0];
     assert_eq!(channel.time_scale, TimeScale::Tai);
     let all = run.channel_at(0).expect("a channel").time_range().expect("reads").expect("samples");
-    let read = |time: &str| {
-        events_printed(&path, &["--channel", channel.name.as_str(), "--time", time])
-    };
+    let read =
+        |time: &str| events_printed(&path, &["--channel", channel.name.as_str(), "--time", time]);
     // A second of the channel's scale, and the same instant in UTC.
     let second = all.start / 1_000_000_000 + 1;
     let ns = second * 1_000_000_000;
@@ -196,7 +195,8 @@ fn every_command_takes_the_channels_by_one_name_and_by_its_plural() {
     let run = golden("v1.1/channels-none.catch");
     let run = run.to_str().expect("text");
     for option in ["--channel", "--channels"] {
-        let named = |name: &str| folder.path().join(format!("{name}{option}")).display().to_string();
+        let named =
+            |name: &str| folder.path().join(format!("{name}{option}")).display().to_string();
         for command in [
             vec!["read", run],
             vec!["refs", run, "--output", &named("refs")],
@@ -212,6 +212,10 @@ fn every_command_takes_the_channels_by_one_name_and_by_its_plural() {
             assert!(errors.contains("did you mean") && errors.contains("X1:F64"), "{errors}");
         }
     }
-    let errors = stderr(folder.path(), &["trend", golden("v1.0/events-raw.catch").to_str().expect("text")], 2);
+    let errors = stderr(
+        folder.path(),
+        &["trend", golden("v1.0/events-raw.catch").to_str().expect("text")],
+        2,
+    );
     assert!(errors.contains("has no channels"), "{errors}");
 }

@@ -110,8 +110,8 @@ impl ChannelReader {
         Ok(pieces.iter().map(|piece| (piece.frame, piece.first_sample, piece.samples)).collect())
     }
 
-    /// (first sample, start in ns, samples) of every piece without a gap in a range; samples by their
-    /// numbers in one frame, where one is given. An array has its memory for itself.
+    /// (first sample, start in ns, samples) of every piece without a gap in a range; samples by
+    /// their numbers in one frame, where one is given. An array has its memory for itself.
     #[pyo3(signature = (kind, first, last, frame = None))]
     fn read<'py>(
         &self,

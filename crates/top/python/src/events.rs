@@ -43,7 +43,8 @@ impl Events {
         if let Some((_, arrays)) = lock().as_ref().filter(|(of, _)| *of == count) {
             return Ok(Arc::clone(arrays));
         }
-        // Nothing is locked meanwhile: another thread that holds the lock may want the interpreter's.
+        // Nothing is locked meanwhile: another thread that holds the lock may want the
+        // interpreter's.
         let arrays = Arc::new(read_arrays(py, &run)?);
         *lock() = Some((count, Arc::clone(&arrays)));
         Ok(arrays)
@@ -67,8 +68,8 @@ impl Events {
     }
 
     /// When each event's first fragment arrived, shape (n,), int64: nanoseconds since 1970, UTC.
-    /// `times.view("datetime64[ns]")` makes dates of them, `catchment.convert_time` times of a channel's
-    /// scale.
+    /// `times.view("datetime64[ns]")` makes dates of them, `catchment.convert_time` times of a
+    /// channel's scale.
     #[getter]
     fn times<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
         Ok(self.arrays(py)?.times.bind(py).clone())

@@ -18,8 +18,8 @@ use crate::views::{Joined, Kept, Memory, copied, owned};
 /// Fragments of one source, one row per event.
 ///
 /// A sequence of the fragments themselves: read-only numpy arrays of bytes, or None where the event
-/// has no fragment of this source; a slice gives Fragments. `data`, `offsets` and `keys` give all at
-/// once, as views: they keep what was read in memory. A single fragment is a view where it is a
+/// has no fragment of this source; a slice gives Fragments. `data`, `offsets` and `keys` give all
+/// at once, as views: they keep what was read in memory. A single fragment is a view where it is a
 /// sixteenth of that at least, otherwise a copy.
 #[pyclass(frozen, sequence, module = "catchment")]
 pub(crate) struct Fragments {
@@ -41,8 +41,8 @@ impl Fragments {
         Ok(Self { source, payload, memory, rows: part.rows })
     }
 
-    /// The rows of the selected events. Rows of one frame that follow each other, and are not few, are a
-    /// view of its column; others are joined.
+    /// The rows of the selected events. Rows of one frame that follow each other, and are not few,
+    /// are a view of its column; others are joined.
     pub(crate) fn of_events(
         py: Python<'_>,
         run: &Run,

@@ -1,10 +1,11 @@
 //! The Python package catchment: its native module.
 //!
-//! `run.rs` is a run, `opened.rs` what all that is made of it reads from, `sources.rs`, `events.rs`,
-//! `frames.rs` and `fragments.rs` what it holds, `channels.rs` its channels, `ledger.rs` its ledger;
-//! `follow.rs` hands out the frames of a run that is written; `catalog.rs` is the catalogue of runs;
-//! `keys.rs` takes what Python puts into brackets, `times.rs` converts times; `views.rs` is the one place where memory becomes a numpy array. The interpreter's
-//! lock is released while files are read and columns decompressed.
+//! `run.rs` is a run, `opened.rs` what all that is made of it reads from, `sources.rs`,
+//! `events.rs`, `frames.rs` and `fragments.rs` what it holds, `channels.rs` its channels,
+//! `ledger.rs` its ledger; `follow.rs` hands out the frames of a run that is written; `catalog.rs`
+//! is the catalogue of runs; `keys.rs` takes what Python puts into brackets, `times.rs` converts
+//! times; `views.rs` is the one place where memory becomes a numpy array. The interpreter's lock is
+//! released while files are read and columns decompressed.
 
 mod catalog;
 mod channels;

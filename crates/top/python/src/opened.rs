@@ -1,7 +1,7 @@
 //! An open run, as every object that was made of it has it.
 //!
-//! Closing takes the run away from all of them at once, so that its files are closed when the last read
-//! that is under way has ended; whoever reads later gets `RunClosedError`.
+//! Closing takes the run away from all of them at once, so that its files are closed when the last
+//! read that is under way has ended; whoever reads later gets `RunClosedError`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};

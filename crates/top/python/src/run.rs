@@ -94,13 +94,13 @@ impl PyRun {
         channel_object(slf.py(), ChannelReader::new(slf.clone().unbind(), place))
     }
 
-    /// The trend of a channel: mean, min, max, rms and n of every "second" or "minute". Of a counter of
-    /// the recorder, too: "catchment:packets_received", "catchment:SOURCE:packets_received". While the
-    /// run is recorded, as far as it has come.
+    /// The trend of a channel: mean, min, max, rms and n of every "second" or "minute". Of a
+    /// counter of the recorder, too: "catchment:packets_received",
+    /// "catchment:SOURCE:packets_received". While the run is recorded, as far as it has come.
     ///
-    /// None if the run has no trends of channels (`catchment trend RUN` makes them), or of counters, and
-    /// for a channel of a type that has none. Raises UnknownChannelError for what is the name of no
-    /// channel or counter, patterns among it.
+    /// None if the run has no trends of channels (`catchment trend RUN` makes them), or of
+    /// counters, and for a channel of a type that has none. Raises UnknownChannelError for what is
+    /// the name of no channel or counter, patterns among it.
     #[pyo3(signature = (name, period = "second"))]
     fn trend<'py>(slf: &Bound<'py, Self>, name: &str, period: &str) -> PyResult<Bound<'py, PyAny>> {
         let exports = slf.py().import("catchment._exports")?;
@@ -291,7 +291,8 @@ impl PyRun {
         PyList::new(slf.py(), pairs?)
     }
 
-    /// The source or channel of that name, or the source of that number; `default` if there is none.
+    /// The source or channel of that name, or the source of that number; `default` if there is
+    /// none.
     #[pyo3(signature = (name, default = None))]
     fn get<'py>(
         slf: &Bound<'py, Self>,

@@ -179,9 +179,9 @@ impl Source {
 
     /// Its fragment of the event with that key, shape (bytes,), uint8, read-only.
     ///
-    /// A view where the fragment is at least a sixteenth of its column, otherwise a copy, so that an
-    /// array that is kept keeps no more than 16 times its bytes in memory. None if the event has no
-    /// fragment of this source. Raises UnknownEventError if the run has no such event.
+    /// A view where the fragment is at least a sixteenth of its column, otherwise a copy, so that
+    /// an array that is kept keeps no more than 16 times its bytes in memory. None if the event has
+    /// no fragment of this source. Raises UnknownEventError if the run has no such event.
     fn event<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyArray1<u8>>>> {
         let py = key.py();
         let Key::At(number) = Key::of(key)? else { return Err(unknown(key)) };
@@ -196,15 +196,15 @@ impl Source {
 
     /// Its fragments of the events with keys from `start` on and before `stop`.
     ///
-    /// `time=(start, stop)` takes the events whose first fragment arrived in that range: nanoseconds
-    /// since 1970 as int, numpy.datetime64, datetime or ISO text, all UTC; None: without that bound.
-    /// `frames=(start, stop)` takes those in these frames, as `Run.frames` numbers them. All ranges
-    /// include their start and not their stop. What is given together holds together. Frames that
-    /// hold none of these events are not read.
+    /// `time=(start, stop)` takes the events whose first fragment arrived in that range:
+    /// nanoseconds since 1970 as int, numpy.datetime64, datetime or ISO text, all UTC; None:
+    /// without that bound. `frames=(start, stop)` takes those in these frames, as `Run.frames`
+    /// numbers them. All ranges include their start and not their stop. What is given together
+    /// holds together. Frames that hold none of these events are not read.
     ///
     /// Views without a copy where the events are of one frame and a sixteenth of it at least;
-    /// otherwise they are joined by one copy. Without bounds: of all events of the run, which may be
-    /// large; `Run.frames` gives them a frame at a time, never copied.
+    /// otherwise they are joined by one copy. Without bounds: of all events of the run, which may
+    /// be large; `Run.frames` gives them a frame at a time, never copied.
     #[pyo3(signature = (start = None, stop = None, *, time = None, frames = None))]
     fn fragments(
         &self,

@@ -67,8 +67,8 @@ impl Kept {
         rows.saturating_mul(ROW_BYTES).saturating_add(data_bytes)
     }
 
-    /// Whether an array of so many rows and data bytes is enough of this to be a view of it. Less is
-    /// copied, so that an array that somebody keeps does not keep a whole column in memory.
+    /// Whether an array of so many rows and data bytes is enough of this to be a view of it. Less
+    /// is copied, so that an array that somebody keeps does not keep a whole column in memory.
     pub(crate) fn is_worth_a_view(&self, rows: usize, data_bytes: usize) -> bool {
         let all = Self::bytes_of(self.offsets().len().saturating_sub(1), self.data().len());
         Self::bytes_of(rows, data_bytes).saturating_mul(VIEW_SHARE) >= all

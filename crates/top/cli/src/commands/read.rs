@@ -35,9 +35,9 @@ pub(crate) struct Arguments {
     /// Only events whose number is at least FIRST and below END: 100..200, 100.. or ..200
     #[arg(long, value_name = "FIRST..END", value_parser = range, conflicts_with = "channel")]
     events: Option<Range<u64>>,
-    /// Only samples from START on and before END: nanoseconds of the channel's time scale, or dates such
-    /// as 2026-11-21 or 2026-11-21T07:42:23.125, which are those of that scale; with Z or an offset
-    /// (+01:00) UTC. Of events: those whose first fragment arrived then, UTC
+    /// Only samples from START on and before END: nanoseconds of the channel's time scale, or dates
+    /// such as 2026-11-21 or 2026-11-21T07:42:23.125, which are those of that scale; with Z or an
+    /// offset (+01:00) UTC. Of events: those whose first fragment arrived then, UTC
     #[arg(long, value_name = "START..END", value_parser = time_range)]
     time: Option<TimeRange>,
     /// Only frames from FIRST on and before END, as `inspect --frames` numbers those of events and those

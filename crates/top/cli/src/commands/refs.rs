@@ -18,8 +18,8 @@ use crate::refs::{Options, references};
 /// `xarray.open_dataset(FILE, engine="kerchunk")`, or through fsspec's "reference" file system. The
 /// chunks are the columns in the run's own files. What cannot be pointed at is copied to FILE.data:
 /// times, chunks at the run's ends and at gaps, and columns by the codecs `for` and `pcodec`, which
-/// plain xarray does not read and which are compressed anew. Missing samples are NaN; integer channels
-/// with gaps become floats. Exit code 3: channels were left out; which and why is said.
+/// plain xarray does not read and which are compressed anew. Missing samples are NaN; integer
+/// channels with gaps become floats. Exit code 3: channels were left out; which and why is said.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
@@ -33,8 +33,8 @@ pub(crate) struct Arguments {
     /// What stands before the files' names, such as s3://bucket/run/; without it their paths here
     #[arg(long, value_name = "URL")]
     prefix: Option<String>,
-    /// Points at columns of every codec where they stand: readers then need the Python package catchment
-    /// for `for`, and numcodecs with pcodec
+    /// Points at columns of every codec where they stand: readers then need the Python package
+    /// catchment for `for`, and numcodecs with pcodec
     #[arg(long)]
     as_stored: bool,
     /// Leaves out the times: start and sample rate stand in the attributes

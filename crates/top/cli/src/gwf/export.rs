@@ -111,7 +111,8 @@ fn say_what_has_no_place(run: &Run, wanted: &Wanted, report: &mut Report) {
     }
 }
 
-/// Counts samples of times before GPS time begins, such as those of a sender whose clock was never set.
+/// Counts samples of times before GPS time begins, such as those of a sender whose clock was never
+/// set.
 fn say_what_is_before_gps(
     run: &Run,
     channels: &[Export<'_>],

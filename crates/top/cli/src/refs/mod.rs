@@ -2,9 +2,9 @@
 //!
 //! The result is kerchunk's JSON (version 1): every key of a Zarr store with its text, or with the
 //! file, offset and length where its bytes stand. Plain xarray opens it; nothing is copied but what
-//! cannot be pointed at: the times, chunks at a run's ends and at gaps, and columns that were stored
-//! by a codec that not every numcodecs has, or by another than most of their channel's. These go to a
-//! file of their own beside the JSON.
+//! cannot be pointed at: the times, chunks at a run's ends and at gaps, and columns that were
+//! stored by a codec that not every numcodecs has, or by another than most of their channel's.
+//! These go to a file of their own beside the JSON.
 
 mod grid;
 mod zarr;
