@@ -34,7 +34,14 @@ impl std::str::FromStr for Utc {
     /// A date, or a date and a time of day with or without seconds and their fraction. Without `Z` or
     /// an offset (`+01:00`) it is UTC.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse(text.trim()).ok_or_else(|| ParseUtcError { got: text.chars().take(64).collect() })
+        let (ns, _) = parse_date(text)?;
+        u64::try_from(ns).map(Self).map_err(|_| ParseUtcError::of(text))
+    }
+}
+
+impl ParseUtcError {
+    pub(crate) fn of(text: &str) -> Self {
+        Self { got: text.chars().take(64).collect() }
     }
 }
 
@@ -44,7 +51,13 @@ impl Serialize for Utc {
     }
 }
 
-fn parse(text: &str) -> Option<Utc> {
+/// Nanoseconds from 1970 to a date, of days that have 86,400 seconds, as UTC where the text names
+/// an offset; and whether it does.
+pub(crate) fn parse_date(text: &str) -> Result<(i128, bool), ParseUtcError> {
+    parse(text.trim()).ok_or_else(|| ParseUtcError::of(text))
+}
+
+fn parse(text: &str) -> Option<(i128, bool)> {
     if !text.is_ascii() {
         return None;
     }
@@ -55,29 +68,29 @@ fn parse(text: &str) -> Option<Utc> {
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
     let days = days_until(year, month, day)?;
     let (of_day_ns, offset_s) = match time {
-        None => (0, 0),
+        None => (0, None),
         Some(time) => {
             let (time, offset_s) = split_offset(time)?;
             (time_of_day_ns(time)?, offset_s)
         }
     };
     let local = i128::from(days) * i128::from(S_PER_DAY * NS_PER_S) + i128::from(of_day_ns);
-    let ns = local - i128::from(offset_s) * i128::from(NS_PER_S);
-    u64::try_from(ns).ok().map(Utc)
+    let ns = local - i128::from(offset_s.unwrap_or(0)) * i128::from(NS_PER_S);
+    Some((ns, offset_s.is_some()))
 }
 
-/// A time of day without its offset, and the offset in seconds.
-fn split_offset(text: &str) -> Option<(&str, i64)> {
+/// A time of day without its offset, and the offset in seconds if there is one.
+fn split_offset(text: &str) -> Option<(&str, Option<i64>)> {
     if let Some(time) = text.strip_suffix(['Z', 'z']) {
-        return Some((time, 0));
+        return Some((time, Some(0)));
     }
-    let Some(at) = text.find(['+', '-']) else { return Some((text, 0)) };
+    let Some(at) = text.find(['+', '-']) else { return Some((text, None)) };
     let [hours, minutes] = numbers(&text[at + 1..], ':', [2, 2])?;
     if hours > 23 || minutes > 59 {
         return None;
     }
     let seconds = (hours * 3_600 + minutes * 60) as i64;
-    Some((&text[..at], if text[at..].starts_with('-') { -seconds } else { seconds }))
+    Some((&text[..at], Some(if text[at..].starts_with('-') { -seconds } else { seconds })))
 }
 
 fn time_of_day_ns(text: &str) -> Option<u64> {
@@ -113,21 +126,21 @@ fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Opt
     parts.next().is_none().then_some(found)
 }
 
-/// Days from 1970-01-01 until a date of the Gregorian calendar.
-fn days_until(year: u64, month: u64, day: u64) -> Option<u64> {
+/// Days from 1970-01-01 until a date of the Gregorian calendar; before it, fewer than none.
+fn days_until(year: u64, month: u64, day: u64) -> Option<i64> {
     let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let last = match month {
         2 => 28 + u64::from(leap),
         4 | 6 | 9 | 11 => 30,
         _ => 31,
     };
-    if year < 1970 || !(1..=12).contains(&month) || !(1..=last).contains(&day) {
+    if year == 0 || !(1..=12).contains(&month) || !(1..=last).contains(&day) {
         return None;
     }
     // Years that begin in March, so that the leap day is a year's last.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400;
-    Some(days + (153 * month + 2) / 5 + day - 1 - DAYS_UNTIL_1970)
+    Some((days + (153 * month + 2) / 5 + day - 1) as i64 - DAYS_UNTIL_1970 as i64)
 }
 
 /// Year, month and day.

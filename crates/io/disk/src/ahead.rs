@@ -57,6 +57,17 @@ pub fn prefer_huge_pages(memory: &mut [u8]) {
     unsafe { libc::madvise(start.wrapping_add(skip).cast(), bytes, libc::MADV_HUGEPAGE) };
 }
 
+/// Has the allocator hand back to the system what memory it has free; without it, it keeps what
+/// lies between pieces in use. Does nothing where the allocator is another than the GNU C
+/// library's.
+pub fn release_free_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: a number only; memory that is in use is not touched.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Has the calling thread's reads wait for those of others: the lowest best-effort I/O priority.
 /// Threads that it starts from then on have it too. It is up to the disk's scheduler what comes of it.
 ///

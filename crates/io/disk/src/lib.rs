@@ -42,7 +42,7 @@ mod slots;
 mod stats;
 mod uring;
 
-pub use ahead::{lower_io_priority, prefer_huge_pages};
+pub use ahead::{lower_io_priority, prefer_huge_pages, release_free_memory};
 pub use buffer::Buffer;
 pub use config::{DiskConfig, EngineChoice};
 pub use direct::{DirectBytes, DirectReader, Ticket};

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use catchment_model::EventFlags;
 
+use crate::memory::InUse;
+
 /// The events of one frame, in the order in which they were recorded.
 #[derive(Debug)]
 pub struct FrameEvents {
@@ -138,6 +140,8 @@ pub struct FragmentColumn {
     offsets: Vec<u64>,
     validity: Arc<Validity>,
     payload: Vec<u8>,
+    /// Behind the others, which are freed first.
+    _in_use: InUse,
 }
 
 impl FragmentColumn {
@@ -169,7 +173,8 @@ impl FragmentColumn {
         if end != payload.len() as u64 {
             return Err("the lengths do not add up to the payload");
         }
-        Ok(Self { events, offsets, validity, payload })
+        let in_use = InUse::new(8 * offsets.capacity() + payload.capacity());
+        Ok(Self { events, offsets, validity, payload, _in_use: in_use })
     }
 
     /// The events of the frame, row by row the same as here.

@@ -48,7 +48,7 @@ pub use error::StorageError;
 pub use follow::{Follow, Followed};
 pub use growth::Refreshed;
 pub use leftovers::{Leftovers, remove_leftovers};
-pub use memory::give_back;
+pub use memory::{InUse, give_back};
 pub use open::{EXTENSION, FileProblem};
 pub use reduce::{ReduceOptions, ReduceReport, Reduction, Selection, reduce};
 pub use reframe::{Done, ReframeOptions, reframe};

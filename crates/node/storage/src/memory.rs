@@ -1,12 +1,18 @@
 //! Memory for samples that is used again.
 //!
-//! Fresh memory costs as much as decoding: the system zeroes each page when it is first touched, and
-//! an allocator that kept the pages zeroes them again. Whoever has done with large samples gives
-//! their memory back, and the next read writes over what stood there.
+//! Fresh memory costs as much as decoding: the system zeroes each page when it is first touched,
+//! and an allocator that kept the pages zeroes them again. Whoever has done with large samples
+//! gives their memory back, and the next read writes over what stood there.
+//!
+//! The allocator hands freed memory back to the system only where it ends its heap. Therefore what
+//! is in use is counted ([`InUse`]), and when it has fallen to half of the most since the last
+//! time, and by 128 MiB at least, the rest is handed back. A reader that goes on and on stays at
+//! one height and has its memory reused.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use catchment_disk::prefer_huge_pages;
+use catchment_disk::{prefer_huge_pages, release_free_memory};
 
 /// Takes the memory of samples that nobody needs any more, for a later read. Keeps 64 MiB at most:
 /// what was given back before the others goes first, and what is larger is not kept.
@@ -19,6 +25,54 @@ pub(crate) fn take(bytes: usize) -> Vec<u8> {
     POOL.take(bytes)
 }
 
+/// Bytes of columns that somebody has, counted for as long as this lives.
+#[derive(Debug)]
+pub struct InUse {
+    bytes: usize,
+}
+
+impl InUse {
+    /// So many bytes more are in use.
+    pub fn new(bytes: usize) -> Self {
+        LEVEL.rise(bytes);
+        Self { bytes }
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if LEVEL.fall(self.bytes) {
+            release_free_memory();
+        }
+    }
+}
+
+/// Bytes in use, and the most of them since memory was handed back.
+struct Level {
+    bytes: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Level {
+    const fn new() -> Self {
+        Self { bytes: AtomicUsize::new(0), most: AtomicUsize::new(0) }
+    }
+
+    fn rise(&self, bytes: usize) {
+        let now = self.bytes.fetch_add(bytes, Relaxed).saturating_add(bytes);
+        self.most.fetch_max(now, Relaxed);
+    }
+
+    /// True, to one caller, if so much has gone that the rest is to be handed back.
+    fn fall(&self, bytes: usize) -> bool {
+        let now = self.bytes.fetch_sub(bytes, Relaxed).saturating_sub(bytes);
+        let most = self.most.load(Relaxed);
+        let fell = now <= most / 2 && most - now >= RELEASE_BYTES_MIN;
+        fell && self.most.compare_exchange(most, now, Relaxed, Relaxed).is_ok()
+    }
+}
+
+static LEVEL: Level = Level::new();
 static POOL: Pool = Pool { kept: Mutex::new(Vec::new()), bytes_max: 64 << 20 };
 
 /// What was given back, in that order.
@@ -83,6 +137,8 @@ fn fresh(bytes: usize) -> Vec<u8> {
     memory
 }
 
+/// Less is not worth the time that handing it back takes.
+const RELEASE_BYTES_MIN: usize = 128 << 20;
 /// Of memory below there is too little for a huge page to be worth it.
 const HUGE_BYTES_MIN: usize = 4 << 20;
 /// Smaller pieces are the allocator's: it has them at hand.
@@ -145,5 +201,22 @@ mod tests {
         // What is too large throws nothing out.
         pool.give_back(vec![0; 5 * MIB]);
         assert_eq!(kept(&pool), [MIB, MIB - 1, MIB]);
+    }
+    #[test]
+    fn memory_is_handed_back_when_half_of_much_has_gone_and_not_while_it_is_reused() {
+        let level = Level::new();
+        level.rise(1_000 * MIB);
+        for _ in 0..10 {
+            // A reader that lets go of what it has and takes as much again.
+            assert!(!level.fall(400 * MIB));
+            level.rise(400 * MIB);
+        }
+        assert!(level.fall(500 * MIB));
+        assert!(!level.fall(200 * MIB));
+        assert!(level.fall(50 * MIB));
+        // Of little the rest is kept.
+        assert!(level.fall(250 * MIB));
+        level.rise(100 * MIB);
+        assert!(!level.fall(100 * MIB));
     }
 }

@@ -157,6 +157,25 @@ impl Run {
         Ok(None)
     }
 
+    /// The names of the recorder's counters that have a trend; none if the run has no trends of
+    /// counters.
+    ///
+    /// # Errors
+    /// As [`Run::open`].
+    pub fn counter_names(&self, kind: TrendKind) -> Result<Vec<String>, StorageError> {
+        let mut names = Vec::new();
+        for run in self.levels(&self.counter_folder(kind))? {
+            let rows =
+                run.channels().iter().filter_map(|info| info.name.strip_suffix(TREND_SUFFIXES[0]));
+            for name in rows {
+                if !names.iter().any(|known| known == name) {
+                    names.push(name.to_owned());
+                }
+            }
+        }
+        Ok(names)
+    }
+
     /// What a trend's run has of a channel.
     fn trend_rows(&self, channel: &str, select: &Select) -> Result<Option<Trend>, StorageError> {
         let mut places = Vec::new();

@@ -13,6 +13,7 @@ mod config;
 mod export;
 mod gwf;
 mod machine;
+mod names;
 mod npy;
 mod output;
 mod preset;
@@ -22,6 +23,8 @@ mod register;
 mod session;
 mod signals;
 mod view;
+
+pub use config::near_matches;
 
 use std::ffi::OsString;
 

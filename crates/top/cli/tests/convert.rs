@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use catchment_frame::{ChannelInfo, Dtype, Schema};
 use catchment_interop::gwf::{
     Compress, FrameStart, GwfFile, GwfWriter, Series, SeriesKind, VectorType, WriteOptions,
 };
-use catchment_model::TimeScale;
-use catchment_storage::{Run, Select};
+use catchment_model::{SampleRate, TimeScale};
+use catchment_storage::{
+    ChannelColumn, ChannelFrame, ColumnData, Ending, NewRun, Run, RunWriter, Select,
+    WriteOptions as RunOptions,
+};
 use serde_json::Value;
 
 fn convert(folder: &Path, arguments: &[&str]) -> Output {
@@ -252,8 +256,16 @@ fn channels_are_chosen_by_pattern() {
     let told =
         report(path, &["run", "out", "--channels", "L1:FAST", "--description", "FAST_ONE"], 0);
     assert!(told["files"][0].as_str().unwrap().ends_with("L-FAST_ONE-1400000040-4.gwf"));
-    let message = error(path, &["run", "out", "--channels", "V1:*"], 1);
-    assert!(message.contains("the run has no channel to convert"), "{message}");
+    report(path, &["run", "other", "--channel", "H1:*"], 0);
+    // A pattern that fits nothing is a mistake, also beside one that fits.
+    for (from, to, count) in [("run", "none", 4), ("a.gwf", "none", 6)] {
+        let options = [from, to, "--channel", "L1:*", "--channel", "L1:FASTER"];
+        let message = error(path, &options, 2);
+        let expected =
+            format!("no channel \"L1:FASTER\" among the {count} that there are; did you");
+        assert!(message.contains(&expected) && message.contains("L1:FAST"), "{message}");
+        assert!(!path.join("none").exists());
+    }
 }
 
 #[test]
@@ -440,4 +452,43 @@ fn a_disk_that_ends_leaves_no_half_file() {
     assert_eq!(left("out"), Vec::<String>::new());
     limited(&["a.gwf", "other", "--codec", "none"]);
     assert_eq!(left("other"), Vec::<String>::new());
+}
+
+/// Writes a run of a channel of 4 Hz with a frame for each of these seconds, in TAI.
+fn write_run(folder: &Path, seconds: &[u64]) {
+    let rate = SampleRate::new(4, 1).unwrap();
+    let channels = vec![ChannelInfo::new("X1:A", Dtype::I16, rate)];
+    let schema = Schema::channels(Vec::new(), channels).unwrap();
+    let id = schema.columns.iter().find_map(ChannelInfo::of).unwrap().id;
+    let new = NewRun::new(folder, "run", schema).unwrap();
+    let mut writer = RunWriter::create(new, RunOptions::small()).unwrap();
+    for second in seconds {
+        let (start_ns, bytes) = (second * 1_000_000_000, [7; 8]);
+        let samples = ColumnData::Raw(&bytes);
+        let columns = vec![ChannelColumn { id, first_sample: second * 4, spans: &[], samples }];
+        let (end_ns, keys) = (start_ns + 1_000_000_000, (0, 0));
+        let frame = ChannelFrame { start_ns, end_ns, columns, keys, increments: None };
+        writer.write_channels(frame).unwrap();
+    }
+    writer.finish(Ending { run_ended: true, ..Ending::default() }).unwrap();
+}
+
+#[test]
+fn samples_of_a_clock_that_was_never_set_are_said_and_years_without_samples_cost_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let set = u64::from(START_S) + 315_964_819;
+    // Up to a second that GPS time begins in, and 44 years later, and then back again.
+    write_run(&path.join("both"), &[100, 101, 315_964_818, set, set + 1, 102]);
+    let told = report(path, &["both", "out"], 3);
+    let left_out = told["left_out"].as_array().unwrap();
+    let expected = "X1:A: 16 samples of times before 1980-01-06, when GPS time begins";
+    assert_eq!(left_out, &[Value::from(expected)]);
+    assert_eq!((&told["samples"], &told["frames"]), (&8.into(), &1.into()), "{told}");
+
+    write_run(&path.join("early"), &[100, 101]);
+    let told = report(path, &["early", "nothing"], 3);
+    let expected = "X1:A: 8 samples of times before 1980-01-06, when GPS time begins";
+    assert_eq!(told["left_out"][0], expected);
+    assert_eq!((&told["samples"], &told["frames"]), (&0.into(), &0.into()), "{told}");
 }

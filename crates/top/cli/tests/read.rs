@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
-use catchment_model::SourceId;
+use catchment_model::{SourceId, TimeScale, Utc};
 use catchment_storage::Run;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use support::{json, stderr, stdout};
+use support::{json, output, stderr, stdout};
 
 fn golden(name: &str) -> PathBuf {
     let folder = "../../format/frame/tests/golden";
@@ -158,4 +158,64 @@ fn options_that_do_not_fit_are_refused() {
         let errors = stderr(folder.path(), &[&read[..], &options].concat(), 2);
         assert!(errors.contains(expected), "{options:?}: {errors}");
     }
+}
+
+#[test]
+fn times_are_dates_as_well_as_nanoseconds() {
+    let path = golden("v1.1/channels-none.catch");
+    let run = Run::open(&path).expect("opens");
+    let channel = &run.channels()[0];
+    assert_eq!(channel.time_scale, TimeScale::Tai);
+    let all = run.channel_at(0).expect("a channel").time_range().expect("reads").expect("samples");
+    let read =
+        |time: &str| events_printed(&path, &["--channel", channel.name.as_str(), "--time", time]);
+    // A second of the channel's scale, and the same instant in UTC.
+    let second = all.start / 1_000_000_000 + 1;
+    let ns = second * 1_000_000_000;
+    let expected = read(&format!("{ns}.."));
+    assert!(!expected.is_empty() && expected.len() < read("..").len());
+    let date = |seconds: u64| {
+        let text = Utc(seconds * 1_000_000_000).to_string();
+        text.trim_end_matches('Z').to_owned()
+    };
+    assert_eq!(read(&format!("{}..9999-12-31", date(second))), expected);
+    assert_eq!(read(&format!("{}Z..", date(second - 37))), expected);
+    assert_eq!(read(&format!("{}+01:00..", date(second - 37 + 3600))), expected);
+    assert!(read(&format!("9999-12-31..{}", date(second))).is_empty());
+
+    let events = golden("v1.0/events-raw.catch");
+    let rows = events_printed(&events, &["--time", "2020-01-01..9999-12-31"]);
+    assert_eq!(rows, events_printed(&events, &[]));
+    assert!(!rows.is_empty() && events_printed(&events, &["--time", "..2020-01-01"]).is_empty());
+}
+
+#[test]
+fn every_command_takes_the_channels_by_one_name_and_by_its_plural() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = golden("v1.1/channels-none.catch");
+    let run = run.to_str().expect("text");
+    for option in ["--channel", "--channels"] {
+        let named =
+            |name: &str| folder.path().join(format!("{name}{option}")).display().to_string();
+        for command in [
+            vec!["read", run],
+            vec!["refs", run, "--output", &named("refs")],
+            vec!["reduce", run, "--out", &named("reduced")],
+            vec!["convert", run, &named("gwf")],
+        ] {
+            let chosen = [&command[..], &[option, "X1:F64"]].concat();
+            let code = output(folder.path(), &chosen).status.code();
+            assert!(matches!(code, Some(0 | 3)), "{chosen:?}: {code:?}");
+            let none = [&command[..], &[option, "X1:F46"]].concat();
+            let errors = stderr(folder.path(), &none, 2);
+            assert!(errors.contains("no channel \"X1:F46\" among"), "{errors}");
+            assert!(errors.contains("did you mean") && errors.contains("X1:F64"), "{errors}");
+        }
+    }
+    let errors = stderr(
+        folder.path(),
+        &["trend", golden("v1.0/events-raw.catch").to_str().expect("text")],
+        2,
+    );
+    assert!(errors.contains("has no channels"), "{errors}");
 }

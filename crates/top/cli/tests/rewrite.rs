@@ -121,3 +121,13 @@ fn a_reduced_run_has_the_chosen_channels_at_the_lower_rate() {
         assert!(segment.start_ns > START_NS && segment.start_ns < START_NS + NS);
     }
 }
+
+#[test]
+fn a_rule_that_fits_no_channel_is_a_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["--rule", "L1:FAST-*=for", "--rule", "L1:SLOW=lz4"];
+    let command = [&["generate", "--out", "run"][..], &options[..]].concat();
+    let errors = stderr(folder.path(), &command, 2);
+    assert!(errors.contains("no channel \"L1:SLOW\" among the 1000 that there are"), "{errors}");
+    assert!(!folder.path().join("run").exists());
+}

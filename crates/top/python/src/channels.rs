@@ -14,7 +14,7 @@ use pyo3::types::PyDict;
 use crate::errors::python_error;
 use crate::follow::{Following, Kind};
 use crate::run::PyRun;
-use crate::views::{Samples, owned};
+use crate::views::{Samples, owned, signed_time};
 
 /// A channel of a run: what is stored of it.
 #[pyclass(frozen, module = "catchment._native")]
@@ -30,7 +30,7 @@ impl ChannelReader {
 
     /// The run as it is now: it may have grown.
     fn run(&self) -> PyResult<Arc<Run>> {
-        self.run.get().run()
+        self.run.get().open().run()
     }
 
     fn channel<'a>(&self, run: &'a Run) -> Channel<'a> {
@@ -64,7 +64,7 @@ pub(crate) fn trend_columns<'py>(
     dict.set_item("unit", info.as_ref().map_or("", |info| info.unit.as_str()))?;
     let scale = info.map_or_else(|| "utc".to_owned(), |info| info.time_scale.to_string());
     dict.set_item("time_scale", scale)?;
-    let times = trend.start_ns.iter().map(|&time| i64::try_from(time).unwrap_or(i64::MAX));
+    let times = trend.start_ns.iter().copied().map(signed_time);
     dict.set_item("times", owned(py, times.collect()))?;
     dict.set_item("mean", owned(py, trend.mean))?;
     dict.set_item("min", owned(py, trend.min))?;
@@ -110,16 +110,21 @@ impl ChannelReader {
         Ok(pieces.iter().map(|piece| (piece.frame, piece.first_sample, piece.samples)).collect())
     }
 
-    /// (first sample, start in ns, samples) of every piece without a gap in a range. An array has
-    /// its memory for itself.
+    /// (first sample, start in ns, samples) of every piece without a gap in a range; samples by
+    /// their numbers in one frame, where one is given. An array has its memory for itself.
+    #[pyo3(signature = (kind, first, last, frame = None))]
     fn read<'py>(
         &self,
         py: Python<'py>,
         kind: &str,
         first: u64,
         last: u64,
+        frame: Option<usize>,
     ) -> PyResult<Vec<Read<'py>>> {
-        let select = select(kind, first, last)?;
+        let select = match (select(kind, first, last)?, frame) {
+            (Select::Samples(samples), Some(frame)) => Select::FrameSamples(frame, samples),
+            (select, _) => select,
+        };
         let run = self.run()?;
         let segments = py.detach(|| self.channel(&run).read(&select)).map_err(python_error)?;
         arrays(py, self.channel(&run).info(), segments)
@@ -128,7 +133,7 @@ impl ChannelReader {
     /// What `read` gives, of each frame of a run that is followed; waits for the next, until the run
     /// has ended.
     fn follow(&self, py: Python<'_>) -> PyResult<FollowedChannel> {
-        let following = Arc::clone(self.run.get().following()?);
+        let following = Arc::clone(self.run.get().open().following()?);
         let run = self.run.clone_ref(py);
         Ok(FollowedChannel { run, following, place: self.place, next: 0 })
     }
@@ -158,7 +163,7 @@ impl FollowedChannel {
     }
 
     fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Vec<Read<'py>>>> {
-        while let Some(given) = self.following.next(py, self.run.get(), self.next, None)? {
+        while let Some(given) = self.following.next(py, self.run.get().open(), self.next, None)? {
             // Also where it cannot be read: whoever goes on gets the next.
             self.next += 1;
             if given.kind == Kind::Channels {
@@ -188,7 +193,7 @@ pub(crate) fn sample_times(
     let rate =
         SampleRate::new(num, den).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let times = py.detach(|| {
-        let times = rate.times_ns(first).map(|time| i64::try_from(time).unwrap_or(i64::MAX));
+        let times = rate.times_ns(first).map(signed_time);
         let mut all = Vec::with_capacity(count);
         all.extend(times.take(count));
         all

@@ -16,7 +16,7 @@ use catchment_storage::{Follow, Followed, Run, StorageError};
 use pyo3::prelude::*;
 
 use crate::errors::{FileError, python_error};
-use crate::run::PyRun;
+use crate::opened::OpenRun;
 
 /// A run that is followed.
 pub(crate) struct Following {
@@ -47,10 +47,10 @@ pub(crate) enum Kind {
 
 /// Where a frame is read from.
 pub(crate) enum Origin {
-    /// A run as it was when it was asked for the frame at that place.
-    Run(Arc<Run>, usize),
-    /// A run that moves on.
-    Followed(Arc<Following>, Given),
+    /// A run that is read.
+    Run(Arc<OpenRun>, Given),
+    /// One that is followed: the follower has it, too.
+    Followed(Arc<OpenRun>, Arc<Following>, Given),
 }
 
 enum Looked {
@@ -79,7 +79,7 @@ impl Following {
     pub(crate) fn next(
         &self,
         py: Python<'_>,
-        run: &PyRun,
+        run: &OpenRun,
         at: usize,
         timeout: Option<f64>,
     ) -> PyResult<Option<Given>> {
@@ -108,13 +108,7 @@ impl Following {
         read: impl FnOnce(&Run, usize) -> PyResult<T>,
     ) -> PyResult<T> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let run = state.follow.run();
-        let place = given.place(run).ok_or_else(|| {
-            let path = run.path().display();
-            let (file, index) = (given.file_index, given.index);
-            FileError::new_err(format!("{path}: frame {index} of file {file} is gone"))
-        })?;
-        read(run, place)
+        given.with(state.follow.run(), read)
     }
 
     /// What is handed out at that place; looks once for new frames where it is not yet known.
@@ -151,13 +145,23 @@ impl State {
 }
 
 impl Given {
-    fn new(run: &Run, followed: Followed) -> Self {
+    pub(crate) fn new(run: &Run, followed: Followed) -> Self {
         let (kind, frame) = match followed {
             Followed::Events(place) => (Kind::Events, run.frames()[place]),
             Followed::Channels(place) => (Kind::Channels, run.channel_frames()[place]),
         };
         let file = run.files().nth(frame.file).expect("a frame is in one of the run's files");
         Self { kind, file_index: file.header.file_index, index: frame.index }
+    }
+
+    /// Reads something of that frame, wherever it is now.
+    fn with<T>(self, run: &Run, read: impl FnOnce(&Run, usize) -> PyResult<T>) -> PyResult<T> {
+        let place = self.place(run).ok_or_else(|| {
+            let path = run.path().display();
+            let (file, index) = (self.file_index, self.index);
+            FileError::new_err(format!("{path}: frame {index} of file {file} is gone"))
+        })?;
+        read(run, place)
     }
 
     fn place(&self, run: &Run) -> Option<usize> {
@@ -175,8 +179,11 @@ impl Origin {
     /// Reads something: the run, and the frame's place in it.
     pub(crate) fn with<T>(&self, read: impl FnOnce(&Run, usize) -> PyResult<T>) -> PyResult<T> {
         match self {
-            Self::Run(run, place) => read(run, *place),
-            Self::Followed(following, given) => following.with(*given, read),
+            Self::Run(open, given) => given.with(&*open.run()?, read),
+            Self::Followed(open, following, given) => {
+                open.check_open()?;
+                following.with(*given, read)
+            }
         }
     }
 }

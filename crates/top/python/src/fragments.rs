@@ -5,19 +5,22 @@ use std::sync::Arc;
 
 use catchment_frame::{ColumnInfo, ColumnKind, Dtype, FieldInfo, PayloadType};
 use catchment_model::SourceId;
-use catchment_storage::{FragmentRows, Run, SelectEvents, StorageError};
+use catchment_storage::{FragmentColumn, FragmentRows, Run, SelectEvents, StorageError};
 use numpy::PyArray1;
-use pyo3::exceptions::PyIndexError;
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::channels::numpy_name;
-use crate::views::{Joined, Kept, Memory, owned};
+use crate::keys::{Index, adjacent};
+use crate::views::{Joined, Kept, Memory, copied, owned};
 
 /// Fragments of one source, one row per event.
 ///
 /// A sequence of the fragments themselves: read-only numpy arrays of bytes, or None where the event
-/// has no fragment of this source. `data`, `offsets` and `keys` give all at once.
+/// has no fragment of this source; a slice gives Fragments. `data`, `offsets` and `keys` give all
+/// at once, as views: they keep what was read in memory. A single fragment is a view where it is a
+/// sixteenth of that at least, otherwise a copy.
 #[pyclass(frozen, sequence, module = "catchment")]
 pub(crate) struct Fragments {
     source: String,
@@ -38,11 +41,11 @@ impl Fragments {
         Ok(Self { source, payload, memory, rows: part.rows })
     }
 
-    /// The rows of the selected events. Rows of one frame that follow each other are a view of its
-    /// column; others are joined.
+    /// The rows of the selected events. Rows of one frame that follow each other, and are not few,
+    /// are a view of its column; others are joined.
     pub(crate) fn of_events(
         py: Python<'_>,
-        run: &Arc<Run>,
+        run: &Run,
         source: SourceId,
         select: SelectEvents,
     ) -> PyResult<Self> {
@@ -60,17 +63,21 @@ impl Fragments {
     }
 
     fn data_range(&self) -> Range<usize> {
-        let kept = &self.memory.get().0;
-        if self.rows.is_empty() {
-            return 0..0;
-        }
-        kept.range(self.rows.start).start..kept.range(self.rows.end - 1).end
+        let offsets = self.memory.get().0.offsets();
+        offsets[self.rows.start] as usize..offsets[self.rows.end] as usize
     }
 
     fn fragment<'py>(&self, py: Python<'py>, row: usize) -> Option<Bound<'py, PyArray1<u8>>> {
         let memory = self.memory.bind(py);
         let kept = &memory.get().0;
-        kept.is_there(row).then(|| Memory::data(memory, kept.range(row)))
+        if !kept.is_there(row) {
+            return None;
+        }
+        let range = kept.range(row);
+        Some(match kept.is_worth_a_view(1, range.len()) {
+            true => Memory::data(memory, range),
+            false => copied(py, &kept.data()[range]),
+        })
     }
 }
 
@@ -88,18 +95,18 @@ impl Fragments {
         Memory::keys(self.memory.bind(py), self.rows.clone())
     }
 
-    /// Where each row's fragment begins in `data`, shape (n + 1,), uint64; the last is the end.
+    /// Where each row's fragment begins in `data`, shape (n + 1,), int64; the last is the end.
     #[getter]
-    fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+    fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
         let view = Memory::offsets(self.memory.bind(py), self.rows.clone());
-        let base = self.data_range().start as u64;
-        if base == 0 {
+        let range = self.data_range();
+        if range.start == 0 {
             return view;
         }
         let kept = &self.memory.get().0;
-        let mut offsets: Vec<u64> =
-            self.rows.clone().map(|row| kept.range(row).start as u64 - base).collect();
-        offsets.push(self.data_range().end as u64 - base);
+        let begin = |row| (kept.range(row).start - range.start) as i64;
+        let mut offsets: Vec<i64> = self.rows.clone().map(begin).collect();
+        offsets.push(range.len() as i64);
         owned(py, offsets)
     }
 
@@ -136,12 +143,18 @@ impl Fragments {
     }
 
     fn __getitem__<'py>(
-        &self,
-        py: Python<'py>,
-        index: isize,
-    ) -> PyResult<Option<Bound<'py, PyArray1<u8>>>> {
-        let row = row_of(index, self.rows.len())?;
-        Ok(self.fragment(py, self.rows.start + row))
+        slf: &Bound<'py, Self>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        let start = this.rows.start;
+        let slice = match Index::of(index, this.rows.len())? {
+            Index::One(row) => return this.fragment(py, start + row).into_bound_py_any(py),
+            Index::Some(slice) => adjacent(&slice, "fragments")?,
+        };
+        let (source, payload) = (this.source.clone(), this.payload.clone());
+        let (memory, rows) = (this.memory.clone_ref(py), start + slice.start..start + slice.end);
+        Self { source, payload, memory, rows }.into_bound_py_any(py)
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> FragmentIterator {
@@ -183,11 +196,16 @@ impl FragmentIterator {
     }
 }
 
-/// A Python index as a row: negative ones count from the end.
-pub(crate) fn row_of(index: isize, rows: usize) -> PyResult<usize> {
-    let row = if index < 0 { index.checked_add_unsigned(rows) } else { Some(index) };
-    let row = row.and_then(|row| usize::try_from(row).ok()).filter(|row| *row < rows);
-    row.ok_or_else(|| PyIndexError::new_err(format!("index {index} of {rows}")))
+/// A source's fragment in a row of a frame; none if it has none there.
+pub(crate) fn fragment(
+    py: Python<'_>,
+    column: Arc<FragmentColumn>,
+    row: usize,
+) -> PyResult<Option<Bound<'_, PyArray1<u8>>>> {
+    let (kept, rows) = (Kept::Column(column), row..row + 1);
+    let one =
+        Fragments { source: String::new(), payload: None, memory: Memory::new(py, kept)?, rows };
+    Ok(one.fragment(py, row))
 }
 
 /// Name and type of a source.
@@ -233,10 +251,20 @@ fn collect(run: &Run, source: SourceId, select: SelectEvents) -> Result<Collecte
     let Some(part) = parts.next().transpose()? else {
         return Ok(Collected::Many(Joined { offsets: vec![0], ..Joined::default() }));
     };
-    let Some(second) = parts.next() else { return Ok(Collected::One(part)) };
     let mut joined = Joined { offsets: vec![0], ..Joined::default() };
-    joined.add(&part);
-    joined.add(&second?);
+    match parts.next().transpose()? {
+        None => {
+            let kept = Kept::Column(Arc::clone(&part.column));
+            if kept.is_worth_a_view(part.rows.len(), part.range().len()) {
+                return Ok(Collected::One(part));
+            }
+            joined.add(&part);
+        }
+        Some(second) => {
+            joined.add(&part);
+            joined.add(&second);
+        }
+    }
     for part in parts {
         joined.add(&part?);
     }

@@ -1,46 +1,65 @@
 //! The frames of a run, which are what it was written in.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use catchment_storage::{FragmentRows, FrameEvents, Run};
+use catchment_storage::{Followed, FragmentRows, FrameEvents, Run};
 use numpy::PyArray1;
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 
 use crate::errors::python_error;
-use crate::follow::{Following, Kind, Origin};
-use crate::fragments::{Fragments, about, row_of};
-use crate::run::{PyRun, SourceKey, find_source};
+use crate::follow::{Following, Given, Kind, Origin};
+use crate::fragments::{Fragments, about};
+use crate::keys::{Index, Wanted, adjacent};
+use crate::opened::OpenRun;
+use crate::sources::find_source;
 use crate::views::{Kept, Memory};
 
-/// The frames of a run: a sequence of `Frame`, read one at a time.
+/// The frames of a run: a sequence of `Frame`, read one at a time; a slice gives Frames.
 #[pyclass(frozen, sequence, module = "catchment")]
 pub(crate) struct Frames {
-    run: Arc<Run>,
+    open: Arc<OpenRun>,
+    /// Which of them.
+    places: Range<usize>,
 }
 
 impl Frames {
-    pub(crate) fn new(run: Arc<Run>) -> Self {
-        Self { run }
+    pub(crate) fn new(open: Arc<OpenRun>, places: Range<usize>) -> Self {
+        Self { open, places }
     }
 }
 
 #[pymethods]
 impl Frames {
     fn __len__(&self) -> usize {
-        self.run.frames().len()
+        self.places.len()
     }
 
-    fn __getitem__(&self, py: Python<'_>, index: isize) -> PyResult<Frame> {
-        let index = row_of(index, self.__len__())?;
-        Frame::read(py, Origin::Run(Arc::clone(&self.run), index))
+    fn __getitem__<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, start) = (index.py(), self.places.start);
+        let places = match Index::of(index, self.places.len())? {
+            Index::One(place) => {
+                let frame = Frame::of_run(py, &self.open, &*self.open.run()?, start + place)?;
+                return frame.into_bound_py_any(py);
+            }
+            Index::Some(slice) => adjacent(&slice, "frames")?,
+        };
+        let places = start + places.start..start + places.end;
+        Self::new(Arc::clone(&self.open), places).into_bound_py_any(py)
     }
 
-    fn __iter__(&self) -> FrameIterator {
-        FrameIterator { run: Arc::clone(&self.run), next: 0 }
+    fn __iter__(&self) -> PyResult<FrameIterator> {
+        let (open, run) = (Arc::clone(&self.open), self.open.run()?);
+        Ok(FrameIterator { open, run, places: self.places.clone() })
     }
 
     fn __repr__(&self) -> String {
-        format!("<catchment.Frames: {} with {} events>", self.__len__(), self.run.event_count())
+        let Ok(run) = self.open.run() else { return "<catchment.Frames: closed>".to_owned() };
+        let frames = &run.frames()[self.places.clone()];
+        let events =
+            frames.iter().fold(0_u64, |sum, frame| sum.saturating_add(frame.summary.info.rows));
+        format!("<catchment.Frames: {} with {events} events>", frames.len())
     }
 }
 
@@ -69,6 +88,12 @@ impl Frame {
         let (key_first, key_last) = (info.key_first, info.key_last);
         Ok(Self { origin, index, key_first, key_last, events, memory })
     }
+
+    /// The frame at that place of a run, which must be there.
+    fn of_run(py: Python<'_>, open: &Arc<OpenRun>, run: &Run, place: usize) -> PyResult<Self> {
+        let given = Given::new(run, Followed::Events(place));
+        Self::read(py, Origin::Run(Arc::clone(open), given))
+    }
 }
 
 #[pymethods]
@@ -85,9 +110,9 @@ impl Frame {
         Memory::keys(self.memory.bind(py), 0..self.events.len())
     }
 
-    /// When each event's first fragment arrived, shape (n,), uint64: nanoseconds since 1970, UTC.
+    /// When each event's first fragment arrived, shape (n,), int64: nanoseconds since 1970, UTC.
     #[getter]
-    fn times<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+    fn times<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
         Memory::times(self.memory.bind(py))
     }
 
@@ -102,9 +127,10 @@ impl Frame {
         self.events.len()
     }
 
-    fn __getitem__(&self, py: Python<'_>, source: SourceKey) -> PyResult<Fragments> {
+    fn __getitem__(&self, source: &Bound<'_, PyAny>) -> PyResult<Fragments> {
+        let (py, wanted) = (source.py(), Wanted::of(source)?);
         let read = |run: &Run, frame: usize| {
-            let id = find_source(run, &source)?;
+            let id = find_source(run, &wanted)?;
             let column = run.fragments(frame, id).map_err(python_error)?;
             let rows = 0..column.rows();
             Ok((about(run, id), FragmentRows { frame, rows, column }))
@@ -114,8 +140,8 @@ impl Frame {
     }
 
     fn __contains__(&self, source: &Bound<'_, PyAny>) -> bool {
-        let Ok(name) = source.extract::<SourceKey>() else { return false };
-        source.py().detach(|| self.origin.with(|run, _| find_source(run, &name))).is_ok()
+        let Ok(wanted) = Wanted::of(source) else { return false };
+        source.py().detach(|| self.origin.with(|run, _| find_source(run, &wanted))).is_ok()
     }
 
     fn __iter__(&self) -> PyResult<()> {
@@ -133,8 +159,10 @@ impl Frame {
 /// Iterates over frames.
 #[pyclass(module = "catchment._native")]
 pub(crate) struct FrameIterator {
+    open: Arc<OpenRun>,
+    /// The run as it was when iterating began.
     run: Arc<Run>,
-    next: usize,
+    places: Range<usize>,
 }
 
 #[pymethods]
@@ -144,26 +172,24 @@ impl FrameIterator {
     }
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Frame>> {
-        if self.next == self.run.frames().len() {
-            return Ok(None);
-        }
-        let frame = Frame::read(py, Origin::Run(Arc::clone(&self.run), self.next))?;
-        self.next += 1;
-        Ok(Some(frame))
+        self.open.check_open()?;
+        let Some(place) = self.places.next() else { return Ok(None) };
+        Frame::of_run(py, &self.open, &self.run, place).map(Some)
     }
 }
 
 /// Iterates over the frames of a run that is followed; waits for the next, until the run has ended.
 #[pyclass(module = "catchment._native")]
 pub(crate) struct FollowedFrames {
-    run: Py<PyRun>,
+    open: Arc<OpenRun>,
     following: Arc<Following>,
     next: usize,
 }
 
 impl FollowedFrames {
-    pub(crate) fn new(run: Py<PyRun>, following: Arc<Following>) -> Self {
-        Self { run, following, next: 0 }
+    pub(crate) fn new(open: Arc<OpenRun>) -> PyResult<Self> {
+        let following = Arc::clone(open.following()?);
+        Ok(Self { open, following, next: 0 })
     }
 }
 
@@ -174,11 +200,12 @@ impl FollowedFrames {
     }
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Frame>> {
-        while let Some(given) = self.following.next(py, self.run.get(), self.next, None)? {
+        while let Some(given) = self.following.next(py, &self.open, self.next, None)? {
             // Also where it cannot be read: whoever goes on gets the next.
             self.next += 1;
             if given.kind == Kind::Events {
-                let origin = Origin::Followed(Arc::clone(&self.following), given);
+                let (open, following) = (Arc::clone(&self.open), Arc::clone(&self.following));
+                let origin = Origin::Followed(open, following, given);
                 return Frame::read(py, origin).map(Some);
             }
         }

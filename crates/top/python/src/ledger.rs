@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList};
 
 use crate::errors::UnknownSourceError;
+use crate::sources::unknown_name;
 
 /// What became of everything that the sources sent: a mapping from source names to counts.
 #[pyclass(name = "Ledger", frozen, mapping, module = "catchment")]
@@ -62,7 +63,8 @@ impl RunLedger {
 
     fn __getitem__(&self, name: &str) -> PyResult<Counts> {
         let index = self.names.iter().position(|known| known == name);
-        let unknown = || UnknownSourceError::new_err(format!("there is no source '{name}'"));
+        let names = self.names.iter().map(String::as_str);
+        let unknown = || UnknownSourceError::new_err(unknown_name("source", name, names));
         Ok(self.counts(index.ok_or_else(unknown)?))
     }
 
@@ -81,6 +83,20 @@ impl RunLedger {
     /// The names of the sources.
     fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         PyList::new(py, &self.names)
+    }
+
+    /// The counts of the source of that name, or `default` if there is none.
+    #[pyo3(signature = (source, default = None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        source: &str,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match self.names.iter().position(|known| known == source) {
+            Some(index) => self.counts(index).into_bound_py_any(py),
+            None => Ok(default.unwrap_or_else(|| py.None().into_bound(py))),
+        }
     }
 
     /// The counts of each source.
@@ -157,6 +173,20 @@ impl Counts {
     /// The names of the entries.
     fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         PyList::new(py, Entry::ALL.iter().map(|entry| entry.name()))
+    }
+
+    /// The number of that entry, or `default` if there is none.
+    #[pyo3(signature = (entry, default = None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        entry: &str,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match Entry::from_name(entry) {
+            Some(entry) => self.counts[entry].into_bound_py_any(py),
+            None => Ok(default.unwrap_or_else(|| py.None().into_bound(py))),
+        }
     }
 
     /// The numbers, in the order of the names.

@@ -1,9 +1,11 @@
 //! The Python package catchment: its native module.
 //!
-//! `run.rs` is a run and its sources, `events.rs`, `frames.rs` and `fragments.rs` what they hold,
-//! `ledger.rs` the books; `follow.rs` hands out the frames of a run that is written; `catalog.rs` is the
-//! catalogue of runs; `views.rs` is the one place where memory becomes a numpy array. The interpreter's
-//! lock is released while files are read and columns decompressed.
+//! `run.rs` is a run, `opened.rs` what all that is made of it reads from, `sources.rs`,
+//! `events.rs`, `frames.rs` and `fragments.rs` what it holds, `channels.rs` its channels,
+//! `ledger.rs` its ledger; `follow.rs` hands out the frames of a run that is written; `catalog.rs`
+//! is the catalogue of runs; `keys.rs` takes what Python puts into brackets, `times.rs` converts
+//! times; `views.rs` is the one place where memory becomes a numpy array. The interpreter's lock is
+//! released while files are read and columns decompressed.
 
 mod catalog;
 mod channels;
@@ -13,8 +15,12 @@ mod events;
 mod follow;
 mod fragments;
 mod frames;
+mod keys;
 mod ledger;
+mod opened;
 mod run;
+mod sources;
+mod times;
 mod views;
 
 use std::ffi::OsString;
@@ -45,7 +51,11 @@ mod _native {
     #[pymodule_export]
     use crate::ledger::{Counts, RunLedger};
     #[pymodule_export]
-    use crate::run::{Header, PyRun, Source, Sources, open};
+    use crate::run::{Header, PyRun, open};
+    #[pymodule_export]
+    use crate::sources::{Source, Sources};
+    #[pymodule_export]
+    use crate::times::{convert_times, date_in_scale, parse_time};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -54,7 +64,8 @@ mod _native {
         for (flag, name) in catchment_model::EventFlags::NAMES {
             flags.set_item(name, flag.0)?;
         }
-        module.add("event_flags", flags)
+        module.add("event_flags", flags)?;
+        module.add("leap_seconds_known_until_ns", crate::times::LEAP_SECONDS_KNOWN_UNTIL_NS)
     }
 
     /// Runs the command line with `args`, the program's name first, and returns its exit code.

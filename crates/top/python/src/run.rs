@@ -1,25 +1,23 @@
-//! A run and its sources.
+//! A run.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use catchment_model::SourceId;
-use catchment_storage::{Run, SelectEvents, StorageError, TrendKind};
-use numpy::PyArray1;
+use catchment_storage::{Run, TrendKind};
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyAny, PyDict, PyIterator, PyList};
+use pyo3::types::{PyAny, PyDict, PyIterator, PyList, PyTuple};
 
 use crate::channels::{ChannelReader, channel_object, trend_columns};
-use crate::errors::{RunClosedError, UnknownChannelError, UnknownSourceError, python_error};
-use crate::events::{Events, unknown};
-use crate::follow::{Following, open_run};
-use crate::fragments::Fragments;
+use crate::errors::{UnknownChannelError, UnknownSourceError, python_error};
+use crate::events::Events;
 use crate::frames::{FollowedFrames, Frames};
+use crate::keys::Wanted;
 use crate::ledger::{RunLedger, of_run};
-use crate::views::{Kept, Memory};
+use crate::opened::OpenRun;
+use crate::sources::{Source, Sources, find_source, unknown_name};
 
 /// A recorded run, open for reading: a mapping from the names of sources and channels to them.
 /// Sources are found by their numbers, too.
@@ -28,61 +26,20 @@ use crate::views::{Kept, Memory};
 /// run was closed, because they keep what they show.
 #[pyclass(name = "Run", frozen, mapping, module = "catchment")]
 pub(crate) struct PyRun {
-    path: PathBuf,
-    run: Mutex<Option<Arc<Run>>>,
+    open: Arc<OpenRun>,
     events: PyOnceLock<Py<Events>>,
     ledger: PyOnceLock<Py<RunLedger>>,
     config: PyOnceLock<Py<PyDict>>,
-    cache_bytes: Option<usize>,
-    /// Hands out what is written, where the run is followed.
-    following: Option<Arc<Following>>,
-    /// That one's version when `run` was brought up to date.
-    version: AtomicUsize,
 }
 
 impl PyRun {
-    /// The run, unless it was closed. Of one that is followed: as far as frames were handed out, at
-    /// least.
-    pub(crate) fn run(&self) -> PyResult<Arc<Run>> {
-        if let Some(following) = &self.following
-            && following.version() != self.version.load(Ordering::Acquire)
-        {
-            Python::attach(|py| py.detach(|| self.bring_up_to_date())).map_err(python_error)?;
-        }
-        let run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
-        run.as_ref().map(Arc::clone).ok_or_else(|| self.closed())
+    /// What everything that is made of this run reads from.
+    pub(crate) fn open(&self) -> &Arc<OpenRun> {
+        &self.open
     }
 
-    /// An error if the run was closed.
-    pub(crate) fn check_open(&self) -> PyResult<()> {
-        let run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
-        if run.is_some() { Ok(()) } else { Err(self.closed()) }
-    }
-
-    /// What hands out the frames of a run that is followed.
-    pub(crate) fn following(&self) -> PyResult<&Arc<Following>> {
-        let message = "the run is not followed: open it with follow=True";
-        self.following.as_ref().ok_or_else(|| PyValueError::new_err(message))
-    }
-
-    fn closed(&self) -> PyErr {
-        RunClosedError::new_err(format!("{} was closed", self.path.display()))
-    }
-
-    /// Takes up what was written. Opens the run anew only where somebody still reads what it was.
-    fn bring_up_to_date(&self) -> Result<(), StorageError> {
-        // Asked before: what is handed out meanwhile is looked for again.
-        let version = self.following.as_ref().map_or(0, |following| following.version());
-        let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(run) = run.as_mut() else { return Ok(()) };
-        match Arc::get_mut(run) {
-            Some(run) => {
-                run.refresh()?;
-            }
-            None => *run = Arc::new(open_run(&self.path, self.cache_bytes)?),
-        }
-        self.version.store(version, Ordering::Release);
-        Ok(())
+    fn run(&self) -> PyResult<Arc<Run>> {
+        self.open.run()
     }
 }
 
@@ -91,7 +48,7 @@ impl PyRun {
     /// The path that was opened.
     #[getter]
     fn path(&self) -> PathBuf {
-        self.path.clone()
+        self.open.path().to_owned()
     }
 
     /// Identity of the run, and its files.
@@ -118,7 +75,8 @@ impl PyRun {
     /// The sources, by name or number.
     #[getter]
     fn sources(&self) -> PyResult<Sources> {
-        Ok(Sources { run: self.run()? })
+        self.open.check_open()?;
+        Ok(Sources::new(Arc::clone(&self.open)))
     }
 
     /// The names of the channels, in the order of the run.
@@ -132,17 +90,17 @@ impl PyRun {
     fn channel<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let run = slf.get().run()?;
         let place = run.channels().iter().position(|channel| channel.name == name);
-        let place = place.ok_or_else(|| {
-            let count = run.channels().len();
-            let message = format!("there is no channel '{name}': the run has {count}");
-            UnknownChannelError::new_err(message)
-        })?;
+        let place = place.ok_or_else(|| unknown_channel(&run, name, None))?;
         channel_object(slf.py(), ChannelReader::new(slf.clone().unbind(), place))
     }
 
-    /// The trend of a channel: mean, min, max, rms and n of every "second" or "minute". Of a counter of
-    /// the recorder, too: "catchment:packets_received", "catchment:SOURCE:packets_received". None if the
-    /// run has no trends, or not of this channel. While the run is recorded, as far as it has come.
+    /// The trend of a channel: mean, min, max, rms and n of every "second" or "minute". Of a
+    /// counter of the recorder, too: "catchment:packets_received",
+    /// "catchment:SOURCE:packets_received". While the run is recorded, as far as it has come.
+    ///
+    /// None if the run has no trends of channels (`catchment trend RUN` makes them), or of
+    /// counters, and for a channel of a type that has none. Raises UnknownChannelError for what is
+    /// the name of no channel or counter, patterns among it.
     #[pyo3(signature = (name, period = "second"))]
     fn trend<'py>(slf: &Bound<'py, Self>, name: &str, period: &str) -> PyResult<Bound<'py, PyAny>> {
         let exports = slf.py().import("catchment._exports")?;
@@ -163,7 +121,15 @@ impl PyRun {
                 return Err(PyValueError::new_err(message));
             }
         };
-        trend_columns(py, &*self.run()?, name, kind)
+        let run = self.run()?;
+        let found = trend_columns(py, &run, name, kind)?;
+        if found.is_none() && run.channel(name).is_none() {
+            let counters = py.detach(|| run.counter_names(kind)).map_err(python_error)?;
+            if !name.starts_with("catchment:") || !counters.is_empty() {
+                return Err(unknown_channel(&run, name, Some(&counters)));
+            }
+        }
+        Ok(found)
     }
 
     /// Channels as an xarray.Dataset: all, or those of some names or patterns; a range of time.
@@ -193,34 +159,30 @@ impl PyRun {
     /// Looks for what was written since the run was opened. `frames`, channels and events are then
     /// those of the longer run; what was read before stays.
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
-        self.check_open()?;
-        py.detach(|| self.bring_up_to_date()).map_err(python_error)
+        self.open.check_open()?;
+        py.detach(|| self.open.bring_up_to_date()).map_err(python_error)
     }
 
     /// Waits until frames are written, for a run that is followed: True when there are more than
     /// before, False when `timeout` seconds have passed or the run has ended.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        let following = self.following()?;
+        let following = self.open.following()?;
         let seen = frame_count(&*self.run()?);
-        Ok(following.next(py, self, seen, timeout)?.is_some())
+        Ok(following.next(py, &self.open, seen, timeout)?.is_some())
     }
 
     #[getter]
     fn _follows(&self) -> bool {
-        self.following.is_some()
+        self.open.follows()
     }
 
     /// The events.
     #[getter]
     fn events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Events>> {
-        let run = self.run()?;
-        if self.following.is_some() {
-            // The run grows: what was true of it is not kept.
-            return Bound::new(py, Events::new(run));
-        }
-        let events = self.events.get_or_try_init(py, || Py::new(py, Events::new(run)))?;
-        Ok(events.bind(py).clone())
+        self.open.check_open()?;
+        let new = || Py::new(py, Events::new(Arc::clone(&self.open)));
+        Ok(self.events.get_or_try_init(py, new)?.bind(py).clone())
     }
 
     /// What became of everything that the sources sent. The recorder's own total where the last file
@@ -228,7 +190,7 @@ impl PyRun {
     #[getter]
     fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, RunLedger>> {
         let run = self.run()?;
-        if self.following.is_some() {
+        if self.open.follows() {
             return Bound::new(py, of_run(py, &run)?);
         }
         let ledger = self.ledger.get_or_try_init(py, || Py::new(py, of_run(py, &run)?))?;
@@ -255,17 +217,18 @@ impl PyRun {
     /// The frames of events: what the run was written in, some megabytes each. The way to read much.
     /// Of a run that is followed: an iterator that waits for the next, until the run has ended.
     fn frames<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let run = slf.get().run()?;
-        if let Some(following) = &slf.get().following {
-            let frames = FollowedFrames::new(slf.clone().unbind(), Arc::clone(following));
-            return Ok(Bound::new(slf.py(), frames)?.into_any());
+        let open = slf.get().open();
+        let count = open.run()?.frames().len();
+        if open.follows() {
+            return FollowedFrames::new(Arc::clone(open))?.into_bound_py_any(slf.py());
         }
-        Ok(Bound::new(slf.py(), Frames::new(run))?.into_any())
+        Frames::new(Arc::clone(open), 0..count).into_bound_py_any(slf.py())
     }
 
-    /// Closes the files. What was read stays.
+    /// Closes the files: everything that was made of this run, such as its sources, channels and
+    /// frames, raises RunClosedError when it is to read on. Arrays that were read stay.
     fn close(&self) {
-        self.run.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.open.close();
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
@@ -278,26 +241,74 @@ impl PyRun {
         self.close();
     }
 
-    fn __getitem__<'py>(slf: &Bound<'py, Self>, name: SourceKey) -> PyResult<Bound<'py, PyAny>> {
-        let run = slf.get().run()?;
-        let source = find_source(&run, &name);
-        if let (Err(_), SourceKey::Name(text)) = (&source, &name)
+    fn __getitem__<'py>(
+        slf: &Bound<'py, Self>,
+        name: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (run, wanted) = (slf.get().run()?, Wanted::of(name)?);
+        let source = find_source(&run, &wanted);
+        if let (Err(_), Wanted::Name(text)) = (&source, &wanted)
             && !run.channels().is_empty()
         {
             return Self::channel(slf, text);
         }
-        Ok(Bound::new(slf.py(), Source { run, id: source? })?.into_any())
+        Source::new(Arc::clone(slf.get().open()), source?).into_bound_py_any(slf.py())
     }
 
     fn __contains__(&self, name: &Bound<'_, PyAny>) -> PyResult<bool> {
         let run = self.run()?;
-        Ok(name.extract().is_ok_and(|name: SourceKey| {
-            let channel = |channel: &catchment_storage::ChannelInfo| match &name {
-                SourceKey::Name(text) => channel.name == *text,
-                SourceKey::Number(_) => false,
+        Ok(Wanted::of(name).is_ok_and(|wanted| {
+            let channel = |channel: &catchment_storage::ChannelInfo| match &wanted {
+                Wanted::Name(text) => channel.name == *text,
+                Wanted::Number(_) => false,
             };
-            find_source(&run, &name).is_ok() || run.channels().iter().any(channel)
+            find_source(&run, &wanted).is_ok() || run.channels().iter().any(channel)
         }))
+    }
+
+    /// The names of sources and channels, in the order of the run.
+    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let run = self.run()?;
+        let sources = run.sources().iter().map(|source| &source.name);
+        let channels = run.channels().iter().map(|channel| &channel.name);
+        PyList::new(py, sources.chain(channels).collect::<Vec<_>>())
+    }
+
+    /// The sources and channels, in that order.
+    fn values<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyList>> {
+        let names = slf.get().keys(slf.py())?;
+        let values: PyResult<Vec<_>> =
+            names.iter().map(|name| Self::__getitem__(slf, &name)).collect();
+        PyList::new(slf.py(), values?)
+    }
+
+    /// Names with sources and channels, in that order.
+    fn items<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyList>> {
+        let (names, values) = (slf.get().keys(slf.py())?, Self::values(slf)?);
+        let pairs = names.iter().zip(values.iter());
+        let pairs: PyResult<Vec<_>> =
+            pairs.map(|(name, value)| PyTuple::new(slf.py(), [name, value])).collect();
+        PyList::new(slf.py(), pairs?)
+    }
+
+    /// The source or channel of that name, or the source of that number; `default` if there is
+    /// none.
+    #[pyo3(signature = (name, default = None))]
+    fn get<'py>(
+        slf: &Bound<'py, Self>,
+        name: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        match Self::__getitem__(slf, name) {
+            Err(error)
+                if error.is_instance_of::<UnknownSourceError>(py)
+                    || error.is_instance_of::<UnknownChannelError>(py) =>
+            {
+                Ok(default.unwrap_or_else(|| py.None().into_bound(py)))
+            }
+            found => found,
+        }
     }
 
     fn __len__(&self) -> PyResult<usize> {
@@ -306,21 +317,18 @@ impl PyRun {
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
-        let run = self.run()?;
-        let sources = run.sources().iter().map(|source| &source.name);
-        let channels = run.channels().iter().map(|channel| &channel.name);
-        PyList::new(py, sources.chain(channels).collect::<Vec<_>>())?.try_iter()
+        self.keys(py)?.try_iter()
     }
 
     fn __repr__(&self) -> String {
         let Ok(run) = self.run() else {
-            return format!("<catchment.Run {}: closed for reading>", self.path.display());
+            return format!("<catchment.Run {}: closed for reading>", self.open.path().display());
         };
         let files = run.files().len();
         format!(
             "<catchment.Run {} at {}: {} sources, {} channels, {} events in {} frames, {files} {}, {}>",
             run.header().run_number,
-            self.path.display(),
+            self.open.path().display(),
             run.sources().len(),
             run.channels().len(),
             run.event_count(),
@@ -349,212 +357,14 @@ pub(crate) fn open(
     follow: bool,
     cache_bytes: Option<usize>,
 ) -> PyResult<PyRun> {
-    let opened = py.detach(|| {
-        // Before the run is opened: that one then has all that was handed out.
-        let following = if follow {
-            Some(Arc::new(Following::new(open_run(&path, cache_bytes)?)?))
-        } else {
-            None
-        };
-        open_run(&path, cache_bytes).map(|run| (following, run))
-    });
-    let (following, run) = opened.map_err(python_error)?;
-    let version = AtomicUsize::new(following.as_ref().map_or(0, |following| following.version()));
-    let run = Mutex::new(Some(Arc::new(run)));
+    let open = py.detach(|| OpenRun::open(path, follow, cache_bytes)).map_err(python_error)?;
     let (events, ledger, config) = (PyOnceLock::new(), PyOnceLock::new(), PyOnceLock::new());
-    Ok(PyRun { path, run, events, ledger, config, cache_bytes, following, version })
+    Ok(PyRun { open: Arc::new(open), events, ledger, config })
 }
 
 /// Frames of events and of channels.
 fn frame_count(run: &Run) -> usize {
     run.frames().len() + run.channel_frames().len()
-}
-
-/// A source by its name or its number.
-#[derive(FromPyObject)]
-pub(crate) enum SourceKey {
-    Name(String),
-    Number(i64),
-}
-
-/// The number of a source, if the run has it.
-pub(crate) fn find_source(run: &Run, source: &SourceKey) -> PyResult<SourceId> {
-    let count = run.sources().len();
-    let found = match source {
-        SourceKey::Name(name) => run.source(name),
-        SourceKey::Number(number) => {
-            let number = u32::try_from(*number).ok();
-            number.filter(|number| (*number as usize) < count).map(SourceId)
-        }
-    };
-    found.ok_or_else(|| {
-        let source = match source {
-            SourceKey::Name(name) => format!("'{name}'"),
-            SourceKey::Number(number) => number.to_string(),
-        };
-        UnknownSourceError::new_err(format!("there is no source {source}: the run has {count}"))
-    })
-}
-
-/// The sources of a run: a mapping from names (or numbers) to sources.
-#[pyclass(frozen, mapping, module = "catchment")]
-pub(crate) struct Sources {
-    run: Arc<Run>,
-}
-
-impl Sources {
-    fn source(&self, index: usize) -> Source {
-        Source { run: Arc::clone(&self.run), id: SourceId(index as u32) }
-    }
-}
-
-#[pymethods]
-impl Sources {
-    fn __getitem__(&self, source: SourceKey) -> PyResult<Source> {
-        let id = find_source(&self.run, &source)?;
-        Ok(Source { run: Arc::clone(&self.run), id })
-    }
-
-    fn __contains__(&self, source: &Bound<'_, PyAny>) -> bool {
-        source.extract().is_ok_and(|source: SourceKey| find_source(&self.run, &source).is_ok())
-    }
-
-    fn __len__(&self) -> usize {
-        self.run.sources().len()
-    }
-
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
-        names(py, &self.run)?.try_iter()
-    }
-
-    /// The names, in the order of the numbers.
-    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        names(py, &self.run)
-    }
-
-    /// The sources, in the order of their numbers.
-    fn values(&self) -> Vec<Source> {
-        (0..self.run.sources().len()).map(|index| self.source(index)).collect()
-    }
-
-    /// Names and sources.
-    fn items(&self) -> Vec<(String, Source)> {
-        let sources = self.run.sources().iter().enumerate();
-        sources.map(|(index, info)| (info.name.clone(), self.source(index))).collect()
-    }
-
-    fn __repr__(&self) -> String {
-        let sources = self.run.sources();
-        let shown: Vec<_> = sources.iter().take(6).map(|source| source.name.as_str()).collect();
-        let more = if sources.len() > shown.len() { ", ..." } else { "" };
-        format!("<catchment.Sources: {} ({}{more})>", sources.len(), shown.join(", "))
-    }
-}
-
-/// One source of a run. Reads its data when asked.
-#[pyclass(frozen, module = "catchment")]
-pub(crate) struct Source {
-    run: Arc<Run>,
-    id: SourceId,
-}
-
-impl Source {
-    fn info(&self) -> &catchment_frame::SourceInfo {
-        &self.run.sources()[self.id.index()]
-    }
-}
-
-#[pymethods]
-impl Source {
-    /// Its name, unique in the run.
-    #[getter]
-    fn name(&self) -> &str {
-        &self.info().name
-    }
-
-    /// Its number: its place in the run, from 0.
-    #[getter]
-    fn number(&self) -> u32 {
-        self.id.0
-    }
-
-    /// The group that it belongs to; may be empty.
-    #[getter]
-    fn group(&self) -> &str {
-        &self.info().group
-    }
-
-    /// What its fragments were received as, for example "hadtu".
-    #[getter]
-    fn protocol(&self) -> &str {
-        &self.info().protocol
-    }
-
-    /// Whether an event without it is incomplete.
-    #[getter]
-    fn required(&self) -> bool {
-        self.info().required
-    }
-
-    /// Its fragment of the event with that key, shape (bytes,), uint8, read-only, without a copy.
-    ///
-    /// None if the event has no fragment of this source. Raises UnknownEventError if the run has no
-    /// such event.
-    fn event<'py>(&self, py: Python<'py>, key: u64) -> PyResult<Option<Bound<'py, PyArray1<u8>>>> {
-        let found = py.detach(|| match self.run.find(key)? {
-            Some((frame, row)) => {
-                self.run.fragments(frame, self.id).map(|column| Some((column, row)))
-            }
-            None => Ok(None),
-        });
-        let (column, row) = found.map_err(python_error)?.ok_or_else(|| unknown(key))?;
-        if !column.validity().is_set(row) {
-            return Ok(None);
-        }
-        let range = column.range(row);
-        let memory = Memory::new(py, Kept::Column(column))?;
-        Ok(Some(Memory::data(memory.bind(py), range)))
-    }
-
-    /// Its fragments of the events with keys from `first` to `last`, both included.
-    ///
-    /// `time=(start, stop)` takes the events whose first fragment arrived in that range, start included
-    /// and stop not: nanoseconds since 1970 as int, numpy.datetime64, datetime or ISO text, all UTC;
-    /// None: without that bound. `frames=(start, stop)` takes those in these frames, as `Run.frames`
-    /// numbers them, stop not included. What is given together holds together. Frames that hold none
-    /// of these events are not read.
-    ///
-    /// Views without a copy where the events are of one frame; otherwise they are joined by one
-    /// copy. Without bounds: of all events of the run, which may be large; `Run.frames` gives them a
-    /// frame at a time.
-    #[pyo3(signature = (first = None, last = None, *, time = None, frames = None))]
-    fn fragments(
-        &self,
-        py: Python<'_>,
-        first: Option<u64>,
-        last: Option<u64>,
-        time: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
-        frames: Option<(usize, usize)>,
-    ) -> PyResult<Fragments> {
-        let time_ns = time.map(|(start, stop)| -> PyResult<_> {
-            let module = py.import("catchment._channels")?;
-            let range = module.call_method1("time_range", (start, stop, "utc"))?;
-            let (first, last) = range.extract::<(u64, u64)>()?;
-            Ok(first..last)
-        });
-        let select = SelectEvents {
-            keys: first.unwrap_or(0)..=last.unwrap_or(u64::MAX),
-            time_ns: time_ns.transpose()?,
-            frames: frames.map_or(0..usize::MAX, |(start, stop)| start..stop),
-        };
-        Fragments::of_events(py, &self.run, self.id, select)
-    }
-
-    fn __repr__(&self) -> String {
-        let info = self.info();
-        let role = if info.required { "required" } else { "optional" };
-        format!("<catchment.Source {} '{}' of '{}': {role}>", info.id, info.name, info.group)
-    }
 }
 
 /// Identity of a run, and its files.
@@ -604,8 +414,18 @@ impl Header {
     }
 }
 
-fn names<'py>(py: Python<'py>, run: &Run) -> PyResult<Bound<'py, PyList>> {
-    PyList::new(py, run.sources().iter().map(|source| &source.name))
+/// What is said of a channel, or of a channel or counter with a trend, that a run does not have.
+fn unknown_channel(run: &Run, name: &str, counters: Option<&[String]>) -> PyErr {
+    let channels = run.channels().iter().map(|channel| channel.name.as_str());
+    let Some(counters) = counters else {
+        return UnknownChannelError::new_err(unknown_name("channel", name, channels));
+    };
+    let names = channels.chain(counters.iter().map(String::as_str));
+    let mut message = unknown_name("channel or counter", name, names);
+    if name.contains(['*', '?']) {
+        message += " (a trend is one channel's: patterns are not taken)";
+    }
+    UnknownChannelError::new_err(message)
 }
 
 fn status(run: &Run) -> &'static str {

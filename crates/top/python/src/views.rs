@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use catchment_storage::{FragmentColumn, FrameEvents, give_back};
+use catchment_storage::{FragmentColumn, FrameEvents, InUse, give_back};
 use numpy::ndarray::ArrayView1;
 use numpy::{Element, PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
@@ -37,7 +37,7 @@ impl Kept {
         }
     }
 
-    fn offsets(&self) -> &[u64] {
+    pub(crate) fn offsets(&self) -> &[u64] {
         match self {
             Self::Events(_) => &[],
             Self::Column(column) => column.offsets(),
@@ -45,7 +45,7 @@ impl Kept {
         }
     }
 
-    fn data(&self) -> &[u8] {
+    pub(crate) fn data(&self) -> &[u8] {
         match self {
             Self::Events(_) => &[],
             Self::Column(column) => column.payload(),
@@ -60,6 +60,18 @@ impl Kept {
             Self::Column(column) => column.validity().is_set(row),
             Self::Joined(joined) => joined.valid[row],
         }
+    }
+
+    /// How many bytes so many rows and their data take.
+    pub(crate) fn bytes_of(rows: usize, data_bytes: usize) -> usize {
+        rows.saturating_mul(ROW_BYTES).saturating_add(data_bytes)
+    }
+
+    /// Whether an array of so many rows and data bytes is enough of this to be a view of it. Less
+    /// is copied, so that an array that somebody keeps does not keep a whole column in memory.
+    pub(crate) fn is_worth_a_view(&self, rows: usize, data_bytes: usize) -> bool {
+        let all = Self::bytes_of(self.offsets().len().saturating_sub(1), self.data().len());
+        Self::bytes_of(rows, data_bytes).saturating_mul(VIEW_SHARE) >= all
     }
 
     /// The bytes that a row takes in the data.
@@ -86,8 +98,9 @@ impl Memory {
     pub(crate) fn offsets<'py>(
         memory: &Bound<'py, Self>,
         rows: Range<usize>,
-    ) -> Bound<'py, PyArray1<u64>> {
-        view(&memory.get().0.offsets()[rows.start..=rows.end], memory)
+    ) -> Bound<'py, PyArray1<i64>> {
+        // They are within the memory of the data, and so below 2^63.
+        view(signed(&memory.get().0.offsets()[rows.start..=rows.end]), memory)
     }
 
     /// A view of some bytes of the data.
@@ -98,9 +111,13 @@ impl Memory {
         view(&memory.get().0.data()[range], memory)
     }
 
-    /// A view of the times of a frame's events.
-    pub(crate) fn times<'py>(memory: &Bound<'py, Self>) -> Bound<'py, PyArray1<u64>> {
-        view(memory.get().events().map_or(&[], |events| events.times_ns()), memory)
+    /// The times of a frame's events: a view, unless a file says of one what int64 does not hold.
+    pub(crate) fn times<'py>(memory: &Bound<'py, Self>) -> Bound<'py, PyArray1<i64>> {
+        let times = memory.get().events().map_or(&[][..], |events| events.times_ns());
+        if times.iter().all(|&time| i64::try_from(time).is_ok()) {
+            return view(signed(times), memory);
+        }
+        owned(memory.py(), times.iter().copied().map(signed_time).collect())
     }
 
     /// A view of the flags of a frame's events.
@@ -119,13 +136,18 @@ impl Memory {
 
 /// The memory of samples: when the last array of it is gone, the next read uses it again.
 #[pyclass(frozen, module = "catchment._native")]
-pub(crate) struct Samples(Vec<u8>);
+pub(crate) struct Samples {
+    bytes: Vec<u8>,
+    /// Behind the bytes, which are given back first.
+    _in_use: InUse,
+}
 
 impl Samples {
     /// The bytes as an array that can be written, and holds them.
     pub(crate) fn array(py: Python<'_>, mut bytes: Vec<u8>) -> PyResult<Bound<'_, PyArray1<u8>>> {
         let (count, first) = (bytes.len(), bytes.as_mut_ptr());
-        let owner = Bound::new(py, Self(bytes))?.into_any();
+        let in_use = InUse::new(bytes.capacity());
+        let owner = Bound::new(py, Self { bytes, _in_use: in_use })?.into_any();
         // SAFETY: so many bytes stand there, and stay: nobody but the array and what is made of it
         // reads or writes them before `owner` is dropped, which these keep alive.
         let array = unsafe {
@@ -137,8 +159,24 @@ impl Samples {
 
 impl Drop for Samples {
     fn drop(&mut self) {
-        give_back(std::mem::take(&mut self.0));
+        give_back(std::mem::take(&mut self.bytes));
     }
+}
+
+/// A copy of some bytes, read-only like the views.
+pub(crate) fn copied<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyArray1<u8>> {
+    read_only(PyArray1::from_slice(py, bytes))
+}
+
+/// A time in int64; what that does not hold becomes its largest.
+pub(crate) fn signed_time(time_ns: u64) -> i64 {
+    i64::try_from(time_ns).unwrap_or(i64::MAX)
+}
+
+/// Numbers below 2^63 as signed ones.
+fn signed(numbers: &[u64]) -> &[i64] {
+    // SAFETY: both types have the same size and alignment, and any bits are a number of either.
+    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), numbers.len()) }
 }
 
 /// An array of its own, read-only like the views.
@@ -162,3 +200,8 @@ fn read_only<T: Element>(array: Bound<'_, PyArray1<T>>) -> Bound<'_, PyArray1<T>
     drop(borrowed);
     array
 }
+
+/// A view is at least this part of what it keeps in memory: one to so many.
+const VIEW_SHARE: usize = 16;
+/// What a row takes beside its data: key, time, flags, offset.
+const ROW_BYTES: usize = 28;

@@ -227,7 +227,8 @@ def test_channels_that_make_no_table_are_refused(
 def test_plain_xarray_opens_the_references(generated: Generated, tmp_path: Path) -> None:
     """A process that never imports this package reads every codec by the files' own bytes."""
     references = tmp_path / "run.refs.json"
-    catchment_command("refs", str(generated.path), "--output", str(references))
+    options = ["--as-stored", "--output", str(references)]
+    catchment_command("refs", str(generated.path), *options)
     # The codec for is this package's own: what it stored is left out here.
     whole = json.loads(references.read_text())
     said = {key: value for key, value in whole["refs"].items() if not key.startswith("L1:STATE")}
@@ -282,7 +283,7 @@ def test_the_references_are_virtual_arrays(generated: Generated, tmp_path: Path)
 def test_the_codec_for_is_found_by_plain_xarray(generated: Generated, tmp_path: Path) -> None:
     """In a process that does not import this package, so that its entry points are what is used."""
     references = tmp_path / "for.refs.json"
-    chosen = ["--channels", "L1:STATE-0001", "--output", str(references)]
+    chosen = ["--channel", "L1:STATE-0001", "--as-stored", "--output", str(references)]
     catchment_command("refs", str(generated.path), *chosen)
     said = json.loads(references.read_text())["refs"]["L1:STATE-0001/.zarray"]
     assert "catchment" in said, "the codec for is in use"

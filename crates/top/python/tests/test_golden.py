@@ -87,7 +87,7 @@ def test_ranges_have_keys_and_offsets_of_their_own(golden: Golden) -> None:
     keys = [key for frame in golden.frames for key in frame["keys"]]
     with catchment.open(golden.path) as run:
         for first, last in ((1, 3), (0, len(keys) - 1), (len(keys) - 2, len(keys) - 1)):
-            fragments = run["board-1"].fragments(keys[first], keys[last])
+            fragments = run["board-1"].fragments(keys[first], keys[last] + 1)
             expected = golden.fragments("board-1")[first : last + 1]
             assert fragments.keys.tolist() == keys[first : last + 1]
             assert len(fragments) == last - first + 1 == len(fragments.offsets) - 1
@@ -184,13 +184,17 @@ def test_arrays_have_the_types_that_are_documented(golden: Golden) -> None:
         fragments = frame["board-0"]
         for array, dtype in (
             (frame.keys, np.uint64),
-            (frame.times, np.uint64),
+            (frame.times, np.int64),
             (frame.flags, np.uint32),
             (fragments.keys, np.uint64),
-            (fragments.offsets, np.uint64),
+            (run.events.times, np.int64),
+            (fragments.offsets, np.int64),
             (fragments.data, np.uint8),
             (fragments.valid, np.bool_),
         ):
             assert array.dtype == dtype
             assert not array.flags.writeable
         assert run.events.times.view("datetime64[ns]")[0] > np.datetime64("2025-01-01")
+        # With each other and with channels' times they stay exact, and they are indices.
+        assert (run.events.times - frame.times[:1]).dtype == np.int64
+        assert np.add.reduceat(fragments.data, fragments.offsets[:1]).shape == (1,)

@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 
 import catchment
 from fixtures import REPOSITORY, catchment_command, generate
+from written import Written, counting, write_run
 
 FOLDER = REPOSITORY / "crates/format/frame/tests/golden/v1.1"
 
 READ = """
 import sys
-import numcodecs.pcodec, numpy as np, xarray as xr
+sys.modules["pcodec"] = sys.modules["catchment"] = None  # as where neither is installed
+import numpy as np, xarray as xr
 
 store = {"consolidated": False, "storage_options": {"fo": sys.argv[1]}}
 data = xr.open_dataset("reference://", engine="zarr", chunks=None, backend_kwargs=store)
-assert "catchment" not in sys.modules
 arrays = {name: data[name].to_numpy() for name in data}
 times = {"time " + name: data[data[name].dims[0]].to_numpy() for name in data}
 firsts = {"first " + name: data[name].attrs["first_sample"] for name in data}
@@ -54,7 +55,7 @@ def read_plainly(run: Path, folder: Path, *options: str) -> dict[str, NDArray[An
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in sorted(FOLDER.glob("channels-*.catch")) if "for" not in path.stem],
+    sorted(FOLDER.glob("channels-*.catch")),
     ids=lambda path: path.stem,
 )
 def test_every_type_and_gap_is_what_was_written(path: Path, tmp_path: Path) -> None:
@@ -127,3 +128,77 @@ def test_a_run_of_several_files_is_one_array_for_each_channel(codec: str, tmp_pa
             np.testing.assert_array_equal(found[name], expected, name)
             times = found[f"time {name}"].astype("datetime64[ns]").view(np.int64)
             np.testing.assert_array_equal(times, run[name].times())
+
+
+def test_references_from_defaults_open_in_plain_xarray(tmp_path: Path) -> None:
+    """Whatever `auto` chose: what plain xarray does not read is compressed anew, and said."""
+    made = generate(tmp_path / "run")
+    stored = catchment_command("inspect", str(made.path))["channels"]
+    codecs = {codec for channel in stored for codec in channel["stored"]["codecs"]}
+    assert "for" in codecs
+    found = read_plainly(made.path, tmp_path)
+    with catchment.open(made.path) as run:
+        for name in run.channels:
+            np.testing.assert_array_equal(found[name], run[name].numpy(), name)
+    references = tmp_path / "said.refs.json"
+    done = refs(made.path, references)
+    assert "compressed anew" in done.stdout
+    said = catchment_command("refs", str(made.path), "--output", str(references))
+    hard = [c for c in stored if {"for", "pcodec"} & set(c["stored"]["codecs"])]
+    assert said["channels_transcoded"] == len(hard)
+    chunks = [c["stored"]["codecs"].get(codec, 0) for c in hard for codec in ("for", "pcodec")]
+    assert said["chunks_transcoded"] == sum(chunks)
+    assert 0 < said["bytes_transcoded"] < said["bytes_copied"]
+    assert Path(f"{references}.data").stat().st_size == said["bytes_copied"]
+    pointed = catchment_command("refs", str(made.path), "--output", str(references), "--as-stored")
+    assert pointed["channels_transcoded"] == pointed["chunks_transcoded"] == 0
+
+
+def test_a_channel_that_cannot_be_referenced_is_named_and_the_others_are_there(
+    tmp_path: Path,
+) -> None:
+    back = [(1000, counting(0, 100)), (900, counting(0, 100))]
+    good = [(1000, counting(0, 100)), (1100, counting(100, 100))]
+    path = write_run(
+        tmp_path / "run.catch", Written("X:BACK", (10, 1), back), Written("X:GOOD", (20, 1), good)
+    )
+    references = tmp_path / "run.refs.json"
+    done = refs(path, references, code=3)
+    assert "left out: X:BACK: its samples are not in the order of time" in done.stdout
+    assert "X:GOOD/.zarray" in json.loads(references.read_text())["refs"]
+    references.unlink()
+    done = refs(path, references, "--channel", "X:BACK", code=1)
+    assert "no channel can be referenced: X:BACK: " in done.stderr
+    done = refs(path, references, "--channel", "X:GOOD", "--channel", "X:GOD", code=2)
+    assert 'no channel "X:GOD"' in done.stderr
+    assert "did you mean X:GOOD" in done.stderr
+    assert not references.exists()
+
+
+def test_a_damaged_column_costs_its_channel_alone(tmp_path: Path) -> None:
+    """Of frames of unequal length all chunks but those of the usual one are made anew."""
+    lengths = (100, 100, 60)
+    starts = (1000, 1100, 1200)
+    pieces = [(first, counting(first, count)) for first, count in zip(starts, lengths, strict=True)]
+    other = [(first, data + 0.5) for first, data in pieces]
+    path = write_run(
+        tmp_path / "run.catch", Written("X:A", (10, 1), pieces), Written("X:B", (10, 1), other)
+    )
+    whole = bytearray(path.read_bytes())
+    whole[whole.index(other[2][1].tobytes())] ^= 1
+    path.write_bytes(whole)
+    references = tmp_path / "run.refs.json"
+    done = refs(path, references, code=3)
+    assert "left out: X:B: " in done.stdout
+    keys = json.loads(references.read_text())["refs"]
+    assert any(key.startswith("X:A/") for key in keys)
+    assert not any(key.startswith("X:B/") for key in keys)
+
+
+def refs(
+    run: Path, references: Path, *options: str, code: int = 0
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "catchment", "refs", str(run), "--output", str(references)]
+    done = subprocess.run([*command, *options], check=False, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    return done

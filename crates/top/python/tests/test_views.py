@@ -22,7 +22,7 @@ def test_fragments_of_one_frame_are_views_of_one_column(closed_golden: Golden) -
         column = frame["board-0"]
         whole = column.data
         first, last = int(frame.keys[2]), int(frame.keys[6])
-        part = run["board-0"].fragments(first, last)
+        part = run["board-0"].fragments(first, last + 1)
         start = int(column.offsets[2])
         # The same bytes at the same place in memory, whether stored raw or decompressed.
         assert address(part.data) == address(whole) + start
@@ -31,7 +31,8 @@ def test_fragments_of_one_frame_are_views_of_one_column(closed_golden: Golden) -
         assert np.shares_memory(frame.keys, column.keys)
         for row, key in enumerate(frame.keys):
             event = run["board-0"].event(int(key))
-            if event is None or event.size == 0:
+            # Those that are small beside the column are copies.
+            if event is None or 16 * (28 + len(event)) < 28 * len(frame) + len(whole):
                 continue
             assert address(event) == address(whole) + int(column.offsets[row])
             assert np.shares_memory(event, whole)

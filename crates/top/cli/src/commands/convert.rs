@@ -6,6 +6,7 @@ use catchment_model::units::Bytes;
 use catchment_storage::{ColumnCoding, glob};
 
 use crate::gwf::{self, EXTENSION};
+use crate::names;
 use crate::output::{Exit, Out, UsageError, grouped};
 use crate::signals::Stop;
 
@@ -21,8 +22,8 @@ pub(crate) struct Arguments {
     #[arg(value_names = ["IN", "OUT"], num_args = 2.., required = true)]
     paths: Vec<PathBuf>,
     /// Only channels whose names fit, may be repeated: "L1:FAST-*"
-    #[arg(long, value_name = "PATTERN")]
-    channels: Vec<String>,
+    #[arg(long, alias = "channels", value_name = "PATTERN")]
+    channel: Vec<String>,
     /// Seconds of data in a frame, which ends at a multiple of them
     #[arg(long, value_name = "SECONDS", default_value = "64",
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
@@ -52,6 +53,11 @@ pub(crate) struct Wanted(Vec<String>);
 impl Wanted {
     pub(crate) fn is_all(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Refuses patterns that fit none of these channels.
+    pub(crate) fn check(&self, channels: &[&str]) -> anyhow::Result<()> {
+        names::check(self.0.iter().map(String::as_str), channels)
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
@@ -87,7 +93,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         anyhow::bail!(UsageError("convert needs IN and OUT".into()));
     };
     let stop = Stop::listen()?;
-    let wanted = Wanted(arguments.channels.clone());
+    let wanted = Wanted(arguments.channel.clone());
     let files = gwf_files(inputs)?;
     let report = if files.is_empty() {
         let [run] = inputs else {

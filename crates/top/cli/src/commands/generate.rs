@@ -14,6 +14,7 @@ use catchment_storage::{
 };
 
 use crate::config::{Size, Time};
+use crate::names;
 use crate::output::{Exit, Out, UsageError, progress};
 use crate::signals::Stop;
 
@@ -91,6 +92,8 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     if arguments.out.exists() {
         anyhow::bail!(UsageError(format!("{} is there already", arguments.out.display())));
     }
+    let names: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
+    names::check(arguments.rule.iter().map(|(pattern, _)| pattern.as_str()), &names)?;
     if arguments.frame.0 == 0 {
         anyhow::bail!(UsageError("--frame must be longer than 0".into()));
     }

@@ -4,16 +4,16 @@ use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use catchment_model::SourceId;
-use catchment_storage::{Follow, Followed, Run, Select, SelectEvents, glob};
+use catchment_model::{Moment, ParseUtcError, SourceId, TimeScale};
+use catchment_storage::{Follow, Followed, Run, Select, SelectEvents};
 
-use crate::config::near_matches;
 use crate::export::Sink;
 use crate::export::arrow::Kind;
 use crate::export::channels::{Channels, Rows};
 use crate::export::events::{
     EventLines, EventRecords, EventTable, FragmentArrays, FragmentBytes, Frames,
 };
+use crate::names;
 use crate::output::{Exit, Out, UsageError, progress};
 use crate::signals::Stop;
 
@@ -30,15 +30,16 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
     /// Channels of one rate, by name or pattern (*, ?); may be repeated
-    #[arg(long, value_name = "CHANNEL", conflicts_with = "source")]
+    #[arg(long, alias = "channels", value_name = "CHANNEL", conflicts_with = "source")]
     channel: Vec<String>,
     /// Only events whose number is at least FIRST and below END: 100..200, 100.. or ..200
     #[arg(long, value_name = "FIRST..END", value_parser = range, conflicts_with = "channel")]
     events: Option<Range<u64>>,
-    /// Only samples from START on and before END: nanoseconds of the channel's time scale. Of events:
-    /// those whose first fragment arrived then, in nanoseconds since 1970, UTC
-    #[arg(long, value_name = "START..END", value_parser = range)]
-    time: Option<Range<u64>>,
+    /// Only samples from START on and before END: nanoseconds of the channel's time scale, or dates
+    /// such as 2026-11-21 or 2026-11-21T07:42:23.125, which are those of that scale; with Z or an
+    /// offset (+01:00) UTC. Of events: those whose first fragment arrived then, UTC
+    #[arg(long, value_name = "START..END", value_parser = time_range)]
+    time: Option<TimeRange>,
     /// Only frames from FIRST on and before END, as `inspect --frames` numbers those of events and those
     /// of channels
     // Their numbers move when a file in the middle of a run grows.
@@ -68,6 +69,29 @@ enum Format {
     Parquet,
     /// An Apache Arrow IPC file
     Arrow,
+}
+
+/// Two moments, each of them or none, before it is known what counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TimeRange {
+    start: Option<Moment>,
+    end: Option<Moment>,
+}
+
+impl TimeRange {
+    fn in_scale(self, scale: TimeScale) -> Range<u64> {
+        let ns = |moment: Option<Moment>, open| moment.map_or(open, |m| m.in_scale(scale));
+        ns(self.start, 0)..ns(self.end, u64::MAX)
+    }
+}
+
+fn time_range(text: &str) -> Result<TimeRange, String> {
+    let (start, end) = text.split_once("..").ok_or("expected START..END, START.. or ..END")?;
+    let moment = |text: &str| match text.is_empty() {
+        true => Ok(None),
+        false => text.parse().map(Some).map_err(|error: ParseUtcError| error.to_string()),
+    };
+    Ok(TimeRange { start: moment(start)?, end: moment(end)? })
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
@@ -165,19 +189,20 @@ fn events_of(arguments: &Arguments) -> SelectEvents {
             Some(last) => keys.start..=last,
             None => RangeInclusive::new(1, 0),
         }),
-        time_ns: arguments.time.clone(),
+        time_ns: arguments.time.map(|time| time.in_scale(TimeScale::Utc)),
         frames: arguments.frames.as_ref().map_or(all.frames, places_of),
     }
 }
 
 /// The samples that are asked for, in so many steps.
 fn samples_of(arguments: &Arguments, run: &Run, channels: &Channels) -> Vec<Select> {
-    match (&arguments.time, &arguments.frames) {
+    let time = arguments.time.map(|time| time.in_scale(channels.time_scale()));
+    match (time, &arguments.frames) {
         (None, None) => vec![Select::All],
-        (Some(time), None) => vec![Select::TimeNs(time.clone())],
+        (Some(time), None) => vec![Select::TimeNs(time)],
         (None, Some(frames)) => vec![Select::Frames(places_of(frames))],
         (Some(time), Some(frames)) => {
-            let (frames, samples) = (places_of(frames), channels.samples_at(time));
+            let (frames, samples) = (places_of(frames), channels.samples_at(&time));
             let there = frames.start..frames.end.min(run.channel_frames().len());
             there.map(|frame| Select::FrameSamples(frame, samples.clone())).collect()
         }
@@ -189,7 +214,7 @@ fn places_of(frames: &Range<u64>) -> Range<usize> {
 }
 
 fn read_channels(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result<Vec<PathBuf>> {
-    let channels = Channels::of(&run, places(&run, &arguments.channel)?)?;
+    let channels = Channels::of(&run, names::channels(&run, &arguments.channel)?)?;
     let output = arguments.output.as_deref();
     let path = || output.expect("a format that needs a file has one");
     let selects = if arguments.follow { vec![] } else { samples_of(arguments, &run, &channels) };
@@ -201,7 +226,9 @@ fn read_channels(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Resu
         format => Box::new(channels.arrow(path(), kind(format))?),
     };
     if arguments.follow {
-        let samples = arguments.time.as_ref().map_or(0..u64::MAX, |time| channels.samples_at(time));
+        let samples = arguments
+            .time
+            .map_or(0..u64::MAX, |time| channels.samples_at(&time.in_scale(channels.time_scale())));
         follow(run, |run, followed| {
             let Followed::Channels(frame) = followed else { return Ok(()) };
             let select = Select::FrameSamples(frame, samples.clone());
@@ -248,28 +275,9 @@ fn source(run: &Run, name: &str) -> anyhow::Result<SourceId> {
         Ok(number) if (number as usize) < sources.len() => Ok(SourceId(number)),
         _ => {
             let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
-            Err(unknown("source", name, &names))
+            Err(names::unknown("source", name, &names))
         }
     }
-}
-
-/// The channels that fit one of the patterns, in the run's order.
-fn places(run: &Run, patterns: &[String]) -> anyhow::Result<Vec<usize>> {
-    let names: Vec<&str> = run.channels().iter().map(|info| info.name.as_str()).collect();
-    for pattern in patterns {
-        if !names.iter().any(|name| glob::matches(pattern, name)) {
-            return Err(unknown("channel", pattern, &names));
-        }
-    }
-    let fits = |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name));
-    Ok((0..names.len()).filter(|&place| fits(names[place])).collect())
-}
-
-fn unknown(what: &str, name: &str, names: &[&str]) -> anyhow::Error {
-    let near = near_matches(name, names).join(" or ");
-    let hint = if near.is_empty() { String::new() } else { format!("; did you mean {near}?") };
-    let count = names.len();
-    UsageError(format!("no {what} {name:?} among the run's {count}{hint}")).into()
 }
 
 /// How often a run that is followed is looked at.
@@ -288,6 +296,19 @@ mod tests {
         assert_eq!(range(".."), Ok(0..u64::MAX));
         for bad in ["", "5", "a..b", "1-2", "1...2"] {
             assert!(range(bad).is_err(), "{bad}");
+        }
+    }
+    #[test]
+    fn times_are_numbers_or_dates_and_open_ends_are_none() {
+        let at = |text: &str, scale| time_range(text).expect("a range").in_scale(scale);
+        assert_eq!(at("5..7", TimeScale::Tai), 5..7);
+        assert_eq!(at("..", TimeScale::Tai), 0..u64::MAX);
+        let day = 1_795_219_200_000_000_000;
+        assert_eq!(at("2026-11-21..9999-12-31", TimeScale::Tai), day..u64::MAX);
+        assert_eq!(at("..2026-11-21T00:00:00.5Z", TimeScale::Tai), 0..day + 37_500_000_000);
+        assert_eq!(at("2026-11-21T00:00Z..", TimeScale::Utc).start, day);
+        for bad in ["", "5", "a..", "..tomorrow", "2026-11-21"] {
+            assert!(time_range(bad).is_err(), "{bad}");
         }
     }
 }

@@ -7,6 +7,7 @@ use catchment_storage::{Codings, ColumnCoding, ReduceOptions, Run, Selection, re
 
 use super::reframe::{Files, name_of, say};
 use crate::config::Time;
+use crate::names;
 use crate::output::{Exit, Out, progress};
 
 /// Writes a reduced data set: chosen channels, decimated where asked.
@@ -23,7 +24,8 @@ pub(crate) struct Arguments {
     out: PathBuf,
     /// Channels by name or pattern (*, ?), with a rate if they are to be decimated:
     /// "L1:FAST-*=256 Hz"; may be repeated, the last that fits counts
-    #[arg(long, value_name = "PATTERN[=RATE]", value_parser = selection, required = true)]
+    #[arg(long, alias = "channels", value_name = "PATTERN[=RATE]", value_parser = selection,
+          required = true)]
     channel: Vec<Selection>,
     /// Time of data in a frame; without it that of the run's first
     #[arg(long, value_name = "TIME")]
@@ -49,6 +51,8 @@ fn selection(text: &str) -> Result<Selection, String> {
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let run = Run::open(&arguments.path)?;
+    let patterns: Vec<_> = arguments.channel.iter().map(|one| one.pattern.clone()).collect();
+    names::channels(&run, &patterns)?;
     let options = ReduceOptions {
         select: arguments.channel.clone(),
         frame_ns: arguments.frame.map(|time| time.0),

@@ -5,10 +5,11 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use catchment_storage::{Run, glob};
+use catchment_storage::Run;
 
 use crate::export::with_suffix;
-use crate::output::{Exit, Out, UsageError};
+use crate::names;
+use crate::output::{Exit, Out};
 use crate::refs::{Options, references};
 
 /// Writes references with which plain xarray opens the run's channels, without Catchment.
@@ -16,8 +17,9 @@ use crate::refs::{Options, references};
 /// The references are kerchunk's JSON: open them with
 /// `xarray.open_dataset(FILE, engine="kerchunk")`, or through fsspec's "reference" file system. The
 /// chunks are the columns in the run's own files. What cannot be pointed at is copied to FILE.data:
-/// times, chunks at the run's ends and at gaps. Columns stored by the codec `for` need the Python
-/// package catchment installed. Missing samples are NaN; integer channels with gaps become floats.
+/// times, chunks at the run's ends and at gaps, and columns by the codecs `for` and `pcodec`, which
+/// plain xarray does not read and which are compressed anew. Missing samples are NaN; integer
+/// channels with gaps become floats. Exit code 3: channels were left out; which and why is said.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
@@ -25,12 +27,16 @@ pub(crate) struct Arguments {
     /// The file to write; without it RUN.refs.json beside the run
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only channels whose name fits this pattern (* and ?)
-    #[arg(long, value_name = "PATTERN", default_value = "*")]
-    channels: String,
+    /// Only channels whose names fit (* and ?); may be repeated
+    #[arg(long, alias = "channels", value_name = "PATTERN")]
+    channel: Vec<String>,
     /// What stands before the files' names, such as s3://bucket/run/; without it their paths here
     #[arg(long, value_name = "URL")]
     prefix: Option<String>,
+    /// Points at columns of every codec where they stand: readers then need the Python package
+    /// catchment for `for`, and numcodecs with pcodec
+    #[arg(long)]
+    as_stored: bool,
     /// Leaves out the times: start and sample rate stand in the attributes
     #[arg(long)]
     no_times: bool,
@@ -38,16 +44,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let run = Run::open(&arguments.path)?;
-    let places = 0..run.channels().len();
-    let channels: Vec<_> = places
-        .filter_map(|place| run.channel_at(place))
-        .filter(|channel| glob::matches(&arguments.channels, &channel.info().name))
-        .collect();
-    if channels.is_empty() {
-        let all = run.channels().len();
-        let message = format!("none of the run's {all} channels fits {:?}", arguments.channels);
-        anyhow::bail!(UsageError(message));
-    }
+    let places = names::channels(&run, &arguments.channel)?;
+    let channels: Vec<_> = places.into_iter().filter_map(|place| run.channel_at(place)).collect();
     let output = arguments.output.clone().unwrap_or_else(|| beside(run.path()));
     let data = with_suffix(&output, ".data");
     let prefix = arguments.prefix.as_deref();
@@ -60,6 +58,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
             None => std::path::absolute(&data)?.display().to_string(),
         },
         times: !arguments.no_times,
+        as_stored: arguments.as_stored,
     };
     let data_part = with_suffix(&data, ".part");
     let file =
@@ -67,6 +66,11 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let mut copies = BufWriter::with_capacity(1 << 20, file);
     let (references, summary) = references(&run, &channels, &options, &mut copies)?;
     copies.flush().with_context(|| format!("cannot write {}", data_part.display()))?;
+    if summary.channels == 0 {
+        // What cannot be removed stays as a file that nothing names.
+        std::fs::remove_file(&data_part).ok();
+        anyhow::bail!("no channel can be referenced: {}", summary.left_out.join("; "));
+    }
     // Under their names only when both are whole.
     let part = with_suffix(&output, ".part");
     std::fs::write(&part, references.to_string())
@@ -89,7 +93,14 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         summary.chunks_copied,
         summary.bytes_copied
     ))?;
-    Ok(Exit::Done)
+    if summary.channels_transcoded > 0 {
+        out.say(format!(
+            "  {} of them have columns that plain xarray does not read (for, pcodec): {} chunks \
+             compressed anew, {} bytes of those copied (--as-stored points at them)",
+            summary.channels_transcoded, summary.chunks_transcoded, summary.bytes_transcoded
+        ))?;
+    }
+    Ok(if summary.left_out.is_empty() { Exit::Done } else { Exit::Loss })
 }
 
 /// RUN.refs.json beside RUN.

@@ -27,6 +27,10 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let run = Run::open(&arguments.path)?;
+    if run.channels().is_empty() {
+        let message = format!("{} has no channels: trends are theirs", run.path().display());
+        anyhow::bail!(UsageError(message));
+    }
     match arguments.replace {
         true if run.being_recorded() => {
             let message = "the run is being recorded, and its trends with it";

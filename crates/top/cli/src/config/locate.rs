@@ -131,7 +131,7 @@ fn reword(message: &str) -> String {
 }
 
 /// The names that a misspelt one may have meant, nearest first.
-pub(crate) fn near_matches<'n>(got: &str, known: &[&'n str]) -> Vec<&'n str> {
+pub fn near_matches<'n>(got: &str, known: &[&'n str]) -> Vec<&'n str> {
     let within = (got.chars().count() / 3).max(2);
     let mut near: Vec<(usize, &str)> = known
         .iter()

@@ -27,7 +27,8 @@ use catchment_wire::hadtu::{ByteOrder, PAYLOAD_BYTES_MAX};
 
 pub(crate) use control::Control;
 pub(crate) use links::emulated as emulated_links;
-pub(crate) use locate::{ConfigFileError, near_matches};
+pub(crate) use locate::ConfigFileError;
+pub use locate::near_matches;
 pub(crate) use low::{Address, CodecLow, Rate, Size, SourceEvent, Time};
 
 use locate::Located;

@@ -1,3 +1,5 @@
+use catchment_frame::Dtype;
+
 use super::*;
 
 const TWO: &str = r#"
@@ -402,4 +404,24 @@ fn links_are_emulated_where_their_preset_is_named() {
         .replace("unit = \"K\"", "shape = [2, 8_180]");
     let emulated = check(Path::new("run.toml"), &large).unwrap().link_emulator.unwrap();
     assert!(catchment_emulator::LinkEmulator::new(emulated).is_ok());
+}
+
+#[test]
+fn every_payload_that_the_example_shows_is_one() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/hades-90.toml");
+    let example = std::fs::read_to_string(path).unwrap();
+    let shown = example.split("# payload = ").skip(1);
+    let mut found = Vec::new();
+    for rest in shown {
+        // Up to the brace that ends it: those of fields are closed before.
+        let end = rest.find(['\n']).filter(|end| rest[..*end].ends_with('}'));
+        let end = end.unwrap_or_else(|| rest.find("] }\n").expect("its end") + 3);
+        let payload = rest[..end].replace("\n#", "\n");
+        let high = check(Path::new("run.toml"), &format!("{TWO}payload = {payload}\n"));
+        let high = high.unwrap_or_else(|error| panic!("{payload}: {error}"));
+        let payload = high.recorder.sources[1].payload.clone().expect("what was said");
+        assert_eq!(payload.skip, 16);
+        found.push(payload.dtype);
+    }
+    assert_eq!(found, [Dtype::U32, Dtype::I16, Dtype::Record]);
 }

@@ -10,6 +10,7 @@ use anyhow::Context;
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use catchment_frame::Dtype;
+use catchment_model::TimeScale;
 use catchment_storage::{ChannelInfo, Piece, Run, Select};
 
 use super::arrow::{self, ArrowFile, Kind};
@@ -39,6 +40,11 @@ impl Channels {
             )));
         }
         Ok(Self { places, infos })
+    }
+
+    /// What their times count.
+    pub(crate) fn time_scale(&self) -> TimeScale {
+        self.infos[0].time_scale
     }
 
     /// The numbers of samples in a range of time.

@@ -15,11 +15,11 @@ use catchment_interop::gwf::{
     Compress, FrameStart, GwfWriter, History, Series, SeriesKind, VectorType, WriteOptions,
 };
 use catchment_model::{SampleRate, TimeScale};
-use catchment_storage::{ChannelInfo, Run};
+use catchment_storage::{ChannelInfo, Piece, Run};
 
 use crate::commands::convert::{Report, Wanted};
 use crate::gwf::feed::{Feed, Part};
-use crate::gwf::{EXTENSION, NS_PER_S, calibration_comment, vector_type_of};
+use crate::gwf::{EXTENSION, NS_PER_S, calibration_comment, vector_type_of, why_not};
 use crate::output::{Out, grouped, progress};
 use crate::signals::Stop;
 
@@ -56,6 +56,7 @@ pub(crate) fn export(
     let Some(time) = time_range(&run, &channels)? else {
         bail!("{}: the channels have no samples", path.display());
     };
+    say_what_is_before_gps(&run, &channels, &mut report)?;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let site = options.site.clone().unwrap_or_else(|| sites(&channels));
     let mut files = Files {
@@ -75,6 +76,8 @@ pub(crate) fn export(
     let mut left_out = vec![0; channels.len()];
     let mut at = time.start;
     while at < time.end && !stop.asked() {
+        // Where nothing was recorded, perhaps for years, there is nothing to ask for.
+        at = feed.next(at).map_or(time.end, |next| at.max(next / frame_ns * frame_ns));
         let border = (at / frame_ns + 1).saturating_mul(frame_ns).min(time.end);
         write_frames(&mut feed, &mut files, at..border, &mut left_out, &mut report)?;
         bar.inc(1);
@@ -108,6 +111,29 @@ fn say_what_has_no_place(run: &Run, wanted: &Wanted, report: &mut Report) {
     }
 }
 
+/// Counts samples of times before GPS time begins, such as those of a sender whose clock was never
+/// set.
+fn say_what_is_before_gps(
+    run: &Run,
+    channels: &[Export<'_>],
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    for channel in channels {
+        let info = channel.info;
+        let begin = info.rate.first_sample_at(TimeScale::Gps.convert_ns(info.time_scale, 0));
+        let pieces = run.channel_at(channel.place).context("a channel of the run")?.pieces()?;
+        let before =
+            |piece: &Piece| piece.end_sample().min(begin).saturating_sub(piece.first_sample);
+        let samples = pieces.iter().map(before).sum::<u64>();
+        if samples > 0 {
+            let (name, count) = (&info.name, grouped(samples));
+            let why = "before 1980-01-06, when GPS time begins";
+            report.left_out.push(format!("{name}: {count} samples of times {why}"));
+        }
+    }
+    Ok(())
+}
+
 /// A channel that is converted.
 pub(super) struct Export<'a> {
     /// Its place in the run.
@@ -124,6 +150,8 @@ fn channels<'a>(
     report: &mut Report,
 ) -> anyhow::Result<Vec<Export<'a>>> {
     let mut channels = Vec::new();
+    let names: Vec<&str> = run.channels().iter().map(|info| info.name.as_str()).collect();
+    wanted.check(&names)?;
     for (place, info) in run.channels().iter().enumerate() {
         if !wanted.has(&info.name) {
             continue;
@@ -141,7 +169,7 @@ fn channels<'a>(
             }
         }
     }
-    ensure!(!channels.is_empty(), "the run has no channel to convert");
+    ensure!(!channels.is_empty(), "the run has no channel to convert{}", why_not(&report.left_out));
     Ok(channels)
 }
 

@@ -52,6 +52,14 @@ impl<'a> Feed<'a> {
         })
     }
 
+    /// The first GPS time from there on at which the run has samples, by its frames; none if all
+    /// are before.
+    pub(super) fn next(&self, gps_ns: u64) -> Option<u64> {
+        let frames = self.run.channel_frames().iter().map(|frame| frame.summary.info);
+        let later = frames.filter(|info| self.scale.to_gps_ns(info.time_last_ns) > gps_ns);
+        later.map(|info| self.scale.to_gps_ns(info.time_first_ns).max(gps_ns)).min()
+    }
+
     /// The channels' samples in that GPS time.
     pub(super) fn load(&mut self, gps: &Range<u64>) -> anyhow::Result<Vec<Part<'_>>> {
         let time = self.in_scale(gps)?;

@@ -5,7 +5,7 @@
 //! number follows from its time and the rate, both exactly: what does not fit is refused, not
 //! rounded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -18,7 +18,7 @@ use catchment_storage::{
 };
 
 use crate::commands::convert::{Report, Wanted};
-use crate::gwf::{NS_PER_S, Source, calibration_of_comment, dtype_of};
+use crate::gwf::{NS_PER_S, Source, calibration_of_comment, dtype_of, why_not};
 use crate::output::{Out, grouped, progress};
 use crate::signals::Stop;
 
@@ -59,7 +59,11 @@ fn convert(
     let inputs = open(paths, &mut report)?;
     let frames = frames_by_time(&inputs)?;
     let targets = targets(&inputs, wanted, &mut report)?;
-    ensure!(!targets.infos.is_empty(), "there is no channel to convert");
+    ensure!(
+        !targets.infos.is_empty(),
+        "there is no channel to convert{}",
+        why_not(&report.left_out)
+    );
     let schema = Schema::default().with_channels(targets.infos.clone())?;
     let ids = ChannelColumns::of(&schema).channels.iter().map(|channel| channel.id).collect();
     let name = folder.file_name().context("a folder's name")?.to_string_lossy();
@@ -247,6 +251,9 @@ struct Targets {
 }
 
 fn targets(inputs: &[Input], wanted: &Wanted, report: &mut Report) -> anyhow::Result<Targets> {
+    let names = inputs.iter().flat_map(|input| input.file.channels());
+    let names: BTreeSet<&str> = names.map(|channel| channel.name.as_str()).collect();
+    wanted.check(&names.into_iter().collect::<Vec<_>>())?;
     let mut known = BTreeMap::new();
     let mut infos = Vec::new();
     let mut by_file = Vec::with_capacity(inputs.len());

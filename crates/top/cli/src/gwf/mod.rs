@@ -68,6 +68,11 @@ fn vector_type_of(dtype: Dtype) -> Option<VectorType> {
     TYPES.iter().find(|(_, known)| *known == dtype).map(|(kind, _)| *kind)
 }
 
+/// What was left out, as the end of a sentence.
+fn why_not(left_out: &[String]) -> String {
+    if left_out.is_empty() { String::new() } else { format!(": {}", left_out.join("; ")) }
+}
+
 /// Slope and offset as a comment, where GWF's own fields, 32-bit floats, cannot hold them.
 fn calibration_comment(scale: f64, offset: f64) -> String {
     format!("catchment: scale {scale:?} offset {offset:?}")

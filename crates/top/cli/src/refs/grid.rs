@@ -55,9 +55,12 @@ impl Grid {
     /// without samples, or where they are so far apart that nearly all chunks would be absent.
     pub(super) fn of(parts: &[Part]) -> Option<Self> {
         let (first, last) = (parts.first()?, parts.last()?);
-        let chunk_samples = chunk_samples(parts);
+        // Without one that is usable all are made anew, each of one column as far as that goes.
+        let none = parts.iter().all(|part| !part.usable);
+        let usable = |part: &&Part| part.usable || none;
+        let chunk_samples = chunk_samples(parts.iter().filter(usable));
         // The columns' own borders where most of them stand, so that most are whole chunks.
-        let whole = parts.iter().find(|part| part.usable && part.samples == chunk_samples);
+        let whole = parts.iter().filter(usable).find(|part| part.samples == chunk_samples);
         let phase = whole.unwrap_or(first).first_sample % chunk_samples;
         let into = (first.first_sample % chunk_samples + chunk_samples - phase) % chunk_samples;
         let first_sample = first.first_sample.saturating_sub(into);
@@ -93,14 +96,13 @@ impl Grid {
 }
 
 /// The length of the columns that hold the most samples.
-fn chunk_samples(parts: &[Part]) -> u64 {
+fn chunk_samples<'a>(parts: impl Iterator<Item = &'a Part>) -> u64 {
     let mut totals: HashMap<u64, u64> = HashMap::new();
-    for part in parts.iter().filter(|part| part.usable) {
+    for part in parts {
         *totals.entry(part.samples).or_default() += part.samples;
     }
     let most = totals.into_iter().max_by_key(|(samples, total)| (*total, *samples));
-    let longest = parts.iter().map(|part| part.samples).max();
-    most.map(|(samples, _)| samples).or(longest).expect("there are parts")
+    most.map(|(samples, _)| samples).expect("there are parts")
 }
 
 #[cfg(test)]
@@ -156,6 +158,15 @@ mod tests {
         let grid = Grid::of(&parts).expect("a grid");
         assert_eq!(grid.chunks, [Chunk::Stored(0), Chunk::Made, Chunk::Stored(2)]);
         assert!(!grid.gaps);
+    }
+
+    #[test]
+    fn where_all_is_made_anew_chunks_are_columns_all_the_same() {
+        let mut parts = parts(&[170..200, 200..300, 300..400]);
+        parts.iter_mut().for_each(|part| part.usable = false);
+        let grid = Grid::of(&parts).expect("a grid");
+        assert_eq!((grid.first_sample, grid.chunk_samples), (100, 100));
+        assert_eq!(grid.chunks, [Chunk::Made; 3]);
     }
 
     #[test]

@@ -2,20 +2,22 @@
 //!
 //! The result is kerchunk's JSON (version 1): every key of a Zarr store with its text, or with the
 //! file, offset and length where its bytes stand. Plain xarray opens it; nothing is copied but what
-//! cannot be pointed at: the times, chunks at a run's ends and at gaps, and columns that were stored
-//! by another codec than most of their channel's. These go to a file of their own beside the JSON.
+//! cannot be pointed at: the times, chunks at a run's ends and at gaps, and columns that were
+//! stored by a codec that not every numcodecs has, or by another than most of their channel's.
+//! These go to a file of their own beside the JSON.
 
 mod grid;
 mod zarr;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
+use std::ops::Range;
 
 use anyhow::Context;
 use catchment_codec::{Codec, Coding, ColumnEncoder, Element};
 use catchment_frame::Dtype;
 use catchment_model::{SampleRate, TimeScale};
-use catchment_storage::{Channel, Piece, Run, Select};
+use catchment_storage::{Channel, Piece, Run, Select, StorageError};
 use serde_json::{Map, Value, json};
 
 use grid::{Chunk, Grid, Part};
@@ -28,6 +30,8 @@ pub(crate) struct Options<'a> {
     pub(crate) copies: String,
     /// Whether times are written too.
     pub(crate) times: bool,
+    /// Whether columns are pointed at that plain xarray does not read.
+    pub(crate) as_stored: bool,
 }
 
 /// What was made.
@@ -37,6 +41,11 @@ pub(crate) struct Summary {
     pub(crate) chunks_referenced: u64,
     pub(crate) chunks_copied: u64,
     pub(crate) bytes_copied: u64,
+    /// Channels with columns that plain xarray does not read.
+    pub(crate) channels_transcoded: usize,
+    /// Of the copied chunks, those that hold samples of such columns, and their bytes.
+    pub(crate) chunks_transcoded: u64,
+    pub(crate) bytes_transcoded: u64,
     /// Channels that could not be referenced, and why.
     pub(crate) left_out: Vec<String>,
 }
@@ -64,16 +73,21 @@ pub(crate) fn references(
     let mut arrays = Vec::new();
     let mut names = HashSet::new();
     for &channel in channels {
-        match Laid::out(channel)? {
+        match Laid::out(channel, options.as_stored)? {
             Ok(laid) if names.insert(laid.name.clone()) => arrays.push(laid),
             Ok(laid) => maker.leave_out(channel, &format!("its name, {}, is taken", laid.name)),
-            Err(why) => maker.leave_out(channel, why),
+            Err(why) => maker.leave_out(channel, &why),
         }
     }
     let axes = axes(&arrays);
-    for laid in &arrays {
-        maker.array(laid, &axes[&laid.axis()])?;
+    let mut whole = Vec::with_capacity(arrays.len());
+    for laid in arrays {
+        match maker.array(&laid, &axes[&laid.axis()])? {
+            Ok(()) => whole.push(laid),
+            Err(damage) => maker.leave_out(laid.channel, &damage.to_string()),
+        }
     }
+    let arrays = whole;
     if options.times {
         let mut written = HashSet::new();
         for laid in &arrays {
@@ -98,6 +112,8 @@ struct Laid<'a> {
     /// None where the bytes are raw.
     compressor: Option<Value>,
     pieces: Vec<Piece>,
+    /// Whether columns are compressed anew, because plain xarray does not read them.
+    transcoded: bool,
     grid: Grid,
 }
 
@@ -112,24 +128,30 @@ struct Axis {
 
 impl<'a> Laid<'a> {
     /// The layout, or why there is none.
-    fn out(channel: Channel<'a>) -> anyhow::Result<Result<Self, &'static str>> {
+    fn out(channel: Channel<'a>, as_stored: bool) -> anyhow::Result<Result<Self, String>> {
+        let no = |why: &str| Ok(Err(why.to_owned()));
         let info = channel.info();
         let Some(element) = zarr::element(info.dtype) else {
-            return Ok(Err("numpy has no such type"));
+            return no("numpy has no such type");
         };
-        let pieces = channel.pieces()?;
+        let pieces = match channel.pieces() {
+            Err(damage) if damage.is_damage() => return no(&damage.to_string()),
+            pieces => pieces?,
+        };
         if pieces.is_empty() {
-            return Ok(Err("it has no samples"));
+            return no("it has no samples");
         }
         let rising = pieces.windows(2).all(|w| w[0].end_sample() <= w[1].first_sample);
         if !rising {
-            return Ok(Err("its samples are not in order"));
+            return no("its samples are not in the order of time");
         }
-        let codec = usual_codec(&pieces);
+        if pieces.iter().any(|piece| matches!(piece.entry.codec, Codec::Unknown(_))) {
+            return no("its codec is unknown to this version");
+        }
+        let readable = |codec: Codec| as_stored || zarr::is_plain(codec);
+        let codec = usual_codec(pieces.iter().filter(|piece| readable(piece.entry.codec)));
+        let codec = codec.unwrap_or_else(|| Coding::portable(info.dtype.element()).codec());
         let compressor = zarr::compressor(codec);
-        if matches!(codec, Codec::Unknown(_)) {
-            return Ok(Err("its codec is unknown to this version"));
-        }
         let part = |(place, piece): (usize, &Piece)| Part {
             place,
             first_sample: piece.first_sample,
@@ -138,11 +160,21 @@ impl<'a> Laid<'a> {
         };
         let parts: Vec<Part> = pieces.iter().enumerate().map(part).collect();
         let Some(grid) = Grid::of(&parts) else {
-            return Ok(Err("its samples are too far apart"));
+            return no("its samples are too far apart");
         };
+        let transcoded = pieces.iter().any(|piece| !readable(piece.entry.codec));
         // A slash would make a group of it.
         let name = info.name.replace('/', "_");
-        Ok(Ok(Self { channel, name, element, codec, compressor, pieces, grid }))
+        Ok(Ok(Self { channel, name, element, codec, compressor, pieces, transcoded, grid }))
+    }
+
+    /// Whether a chunk holds samples of a column that plain xarray does not read.
+    fn is_transcoded(&self, samples: &Range<u64>) -> bool {
+        // They rise.
+        let first = self.pieces.partition_point(|piece| piece.end_sample() <= samples.start);
+        let pieces = self.pieces[first..].iter();
+        let mut there = pieces.take_while(|piece| piece.first_sample < samples.end);
+        self.transcoded && there.any(|piece| !zarr::is_plain(piece.entry.codec))
     }
 
     /// What stands where there is no sample. An integer type has no value for it: one of its own is
@@ -164,14 +196,14 @@ impl<'a> Laid<'a> {
     }
 }
 
-/// The codec of most samples.
-fn usual_codec(pieces: &[Piece]) -> Codec {
+/// The codec of most samples, if there are any.
+fn usual_codec<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Option<Codec> {
     let mut totals: HashMap<Codec, u64> = HashMap::new();
     for piece in pieces {
         *totals.entry(piece.entry.codec).or_default() += piece.samples;
     }
     let most = totals.into_iter().max_by_key(|(codec, total)| (*total, codec.number()));
-    most.map_or(Codec::None, |(codec, _)| codec)
+    most.map(|(codec, _)| codec)
 }
 
 /// A name for each axis: `time`, or `time_` and the rate where there are several.
@@ -213,7 +245,8 @@ impl Maker<'_> {
         self.summary.left_out.push(format!("{}: {why}", channel.info().name));
     }
 
-    fn array(&mut self, laid: &Laid<'_>, axis: &str) -> anyhow::Result<()> {
+    /// Writes an array, or says what is damaged about it; its keys are there only if it is whole.
+    fn array(&mut self, laid: &Laid<'_>, axis: &str) -> anyhow::Result<Result<(), StorageError>> {
         let (info, grid, name) = (laid.channel.info(), &laid.grid, &laid.name);
         let with_shape =
             |length| std::iter::once(length).chain(info.shape.iter().copied()).collect();
@@ -224,18 +257,29 @@ impl Maker<'_> {
             chunks: with_shape(grid.chunk_samples),
             codecs: laid.compressor.iter().cloned().collect(),
         };
-        self.refs.insert(format!("{name}/.zarray"), text(&array.json()));
-        self.refs.insert(format!("{name}/.zattrs"), text(&attributes(laid, axis)));
+        let mut references = vec![
+            (format!("{name}/.zarray"), text(&array.json())),
+            (format!("{name}/.zattrs"), text(&attributes(laid, axis))),
+        ];
         let inner: String = info.shape.iter().map(|_| ".0").collect();
+        let referenced = self.summary.chunks_referenced;
         for (index, chunk) in grid.chunks.iter().enumerate() {
             let reference = match *chunk {
                 Chunk::Absent => continue,
                 Chunk::Stored(place) => self.stored(&laid.pieces[place]),
-                Chunk::Made => self.made(laid, index)?,
+                Chunk::Made => match self.made(laid, index)? {
+                    Ok(reference) => reference,
+                    Err(damage) => {
+                        self.summary.chunks_referenced = referenced;
+                        return Ok(Err(damage));
+                    }
+                },
             };
-            self.refs.insert(format!("{name}/{index}{inner}"), reference);
+            references.push((format!("{name}/{index}{inner}"), reference));
         }
-        Ok(())
+        self.summary.channels_transcoded += usize::from(laid.transcoded);
+        self.refs.extend(references);
+        Ok(Ok(()))
     }
 
     fn stored(&mut self, piece: &Piece) -> Value {
@@ -255,19 +299,33 @@ impl Maker<'_> {
         json!([url, frame.summary.offset + piece.entry.offset, piece.entry.stored_bytes])
     }
 
-    /// A chunk put together from what there is of its samples.
-    fn made(&mut self, laid: &Laid<'_>, index: usize) -> anyhow::Result<Value> {
+    /// A chunk put together from what there is of its samples, unless they cannot be read.
+    fn made(
+        &mut self,
+        laid: &Laid<'_>,
+        index: usize,
+    ) -> anyhow::Result<Result<Value, StorageError>> {
         let (info, samples) = (laid.channel.info(), laid.grid.samples_of(index));
         let row_bytes = info.sample_bytes() as usize;
         let bytes = usize::try_from(laid.grid.chunk_samples)?
             .checked_mul(row_bytes)
             .context("a chunk that is larger than memory")?;
+        let segments = match laid.channel.read(&Select::Samples(samples.clone())) {
+            Err(damage) if damage.is_damage() => return Ok(Err(damage)),
+            segments => segments?,
+        };
         let mut raw = zarr::fill(info.dtype, bytes);
-        for segment in laid.channel.read(&Select::Samples(samples.clone()))? {
+        for segment in segments {
             let start = (segment.first_sample - samples.start) as usize * row_bytes;
             raw[start..start + segment.bytes.len()].copy_from_slice(&segment.bytes);
         }
-        self.copy(laid.codec, info.dtype, &raw)
+        let before = self.copied_bytes;
+        let reference = self.copy(laid.codec, info.dtype, &raw)?;
+        if laid.is_transcoded(&samples) {
+            self.summary.chunks_transcoded += 1;
+            self.summary.bytes_transcoded += self.copied_bytes - before;
+        }
+        Ok(Ok(reference))
     }
 
     /// The times of an axis, in chunks as long as those of its first channel.

@@ -51,6 +51,11 @@ pub(super) fn compressor(codec: Codec) -> Option<Value> {
     })
 }
 
+/// Whether plain xarray reads it: what every installation of numcodecs has.
+pub(super) fn is_plain(codec: Codec) -> bool {
+    matches!(codec, Codec::None | Codec::Lz4 | Codec::Zstd | Codec::Blosc)
+}
+
 /// An array's metadata: its `.zarray`.
 pub(super) struct Array {
     pub(super) dtype: &'static str,

@@ -14,11 +14,14 @@
 
     catchment.catalog("runs").pandas()             # what was recorded, when, by whom
 
-Arrays of events are read-only views of the memory that a column was read into; they keep it alive.
+Arrays of events are read-only views of the memory that a column was read into, and keep it alive.
+A single fragment, or few, are copied where that memory has more than 16 times their bytes.
 Only the columns that are asked for are read, and the checksum of each one that is read whole is
 checked. A range of samples within a column that is not compressed is read without the rest of it,
 and so unchecked: `catchment.verify`, or `catchment inspect --verify`, checks everything.
 """
+
+from collections.abc import Mapping
 
 from catchment._catalog import (
     Catalog,
@@ -67,8 +70,10 @@ from catchment._reports import (
     audit,
     verify,
 )
+from catchment._times import LEAP_SECONDS_KNOWN_UNTIL, convert_time
 
 __all__ = [
+    "LEAP_SECONDS_KNOWN_UNTIL",
     "AuditReport",
     "Catalog",
     "CatalogCopy",
@@ -109,6 +114,17 @@ __all__ = [
     "__version__",
     "audit",
     "catalog",
+    "convert_time",
     "open",
     "verify",
 ]
+
+for _name in __all__:
+    # What people see and pickle has its public name.
+    if getattr(globals()[_name], "__module__", "").startswith("catchment._") and not isinstance(
+        globals()[_name], type(open)
+    ):
+        globals()[_name].__module__ = "catchment"
+for _mapping in (Run, Sources, Ledger, SourceLedger):
+    Mapping.register(_mapping)
+del _name, _mapping

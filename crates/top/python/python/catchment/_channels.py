@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import functools
+import operator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
 from catchment import _native
 from catchment._errors import GapError
 from catchment._optional import optional
+from catchment._times import convert_time, dates, time_bounds, time_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime
     from pathlib import Path
 
     import pandas as pd
@@ -24,14 +26,16 @@ if TYPE_CHECKING:
     from dask.array import Array as DaskArray
     from numpy.typing import NDArray
 
-    Time = int | str | np.datetime64 | datetime
+    from catchment._times import Time, TimeScale
+
     Gaps = Literal["fill", "join", "raise"]
+    Runs = list[tuple[int, int]]
 
 FILLED_MAX = 1 << 20
-"""Gaps up to that many samples are always filled; longer ones if enough was recorded."""
+"""A range of so many samples is always filled; a longer one if enough of it was recorded."""
 
-GPS_EPOCH_NS = 315_964_800_000_000_000
-"""1980-01-06 in nanoseconds since 1970: where GPS time begins to count."""
+FILLED_SHARE = 16
+"""That is, of so many samples one of the range, or of the whole channel."""
 
 
 class Piece(NamedTuple):
@@ -62,11 +66,23 @@ class Segment:
 class Channel:
     """A channel of a run.
 
-    Ranges are times in the channel's own time scale, start included and stop not: nanoseconds as
-    int, numpy.datetime64, datetime, or ISO text. Without them: everything. Only the columns that
-    hold the range are read from the disk, and of one that is not compressed only the range's own
-    bytes. Its checksum, which is of the whole column, is not checked then; those of columns that
-    are compressed, or read whole, always are. `catchment.verify` checks all.
+    Ranges are times, start included and stop not: nanoseconds of the channel's own time scale as
+    int, or dates as numpy.datetime64, datetime or ISO text. Dates are those of the channel's scale;
+    with a time zone ("2026-11-22T07:41:45Z", an aware datetime) they are instants in UTC, and
+    converted. What is not given is open, and so is a start before the scale's epoch and a stop from
+    2262-04-11 on ("9999-12-31"). NaT raises ValueError.
+
+    Where a clock was set back, samples that were recorded later have earlier times, perhaps the
+    same as others. `segments`, iterating, `times`, `pandas`, `arrow` and `dask` give them all, in
+    the order in which they were recorded; `numpy` and `xarray` raise GapError.
+
+    Only the columns that hold the range are read from the disk, and of one that is not compressed
+    only the range's own bytes. Its checksum, which is of the whole column, is not checked then;
+    those of columns that are compressed, or read whole, always are. `catchment.verify` checks all.
+
+    `len(channel)` is the number of samples that were recorded, and `channel[i]`, `channel[i:j]` are
+    these by their place among them, in the order in which they were recorded, gaps left out.
+    Iterating gives segments, a frame at a time.
     """
 
     def __init__(self, reader: _native.ChannelReader) -> None:
@@ -82,7 +98,7 @@ class Channel:
         """The unit of the values; empty if none was given."""
         self.rate = Fraction(*info["rate"])
         """Samples per second, exactly."""
-        self.time_scale: str = info["time_scale"]
+        self.time_scale: TimeScale = info["time_scale"]
         """What times count: "tai", "utc" or "gps"."""
         self.scale: float | None = info["scale"]
         """A value is raw * scale + offset, where these are given."""
@@ -112,14 +128,17 @@ class Channel:
 
     @property
     def gaps(self) -> list[tuple[int, int]]:
-        """Where samples are missing between the first and the last: (start_ns, stop_ns)."""
-        pieces = self.pieces
-        ends = [piece.first_sample + piece.samples for piece in pieces]
-        return [
-            (self._time(end), self._time(piece.first_sample))
-            for end, piece in zip(ends, pieces[1:], strict=False)
-            if piece.first_sample > end
-        ]
+        """Where samples are missing between the first and the last: (start_ns, stop_ns).
+
+        In the order of time, also where a clock was set back.
+        """
+        gaps = []
+        end: int | None = None
+        for piece in sorted(self.pieces, key=lambda piece: piece.first_sample):
+            if end is not None and piece.first_sample > end:
+                gaps.append((self._time(end), self._time(piece.first_sample)))
+            end = max(end or 0, piece.first_sample + piece.samples)
+        return gaps
 
     def __len__(self) -> int:
         """How many samples were recorded."""
@@ -154,11 +173,18 @@ class Channel:
     ) -> NDArray[Any]:
         """Read a range as one array of shape (n, *shape).
 
-        `gaps` says what becomes of missing samples: "fill" puts `fill` in their place (NaN for
-        floats; integers need a value of their own), "join" leaves them out, "raise" raises an
-        error. A part of a column that is not compressed is read unchecked: see `Channel`.
+        `gaps` says what becomes of missing samples. "fill" puts `fill` in their place (NaN for
+        floats; integers need a value of their own): the array has a place for each sample of the
+        range, from `start` to `stop` whatever was recorded there; an end that is open is that of
+        what was recorded. "join" leaves them out. "raise" raises GapError if one of these samples
+        is missing.
+
+        GapError also where time goes back in the range, and where there is too much to fill: of
+        more than 2**20 samples at least one in 16 must be recorded in the range, or as many as that
+        would be in the whole channel. A part of a column that is not compressed is read unchecked:
+        see `Channel`.
         """
-        return self._joined(self.segments(start, stop, raw=raw), gaps, fill)[1]
+        return self._read(start, stop, gaps, fill, raw=raw)[1]
 
     def times(self, start: Time | None = None, stop: Time | None = None) -> NDArray[np.int64]:
         """Give the times of a range's samples: nanoseconds of the channel's scale, int64."""
@@ -166,25 +192,31 @@ class Channel:
         runs = self._reader.runs(kind, first, last)
         return self._times_of(runs)
 
-    def xarray(
+    def xarray(  # noqa: PLR0913 (all but the range are named)
         self,
         start: Time | None = None,
         stop: Time | None = None,
         *,
         gaps: Gaps = "join",
+        fill: float | None = None,
         raw: bool = False,
+        time_scale: TimeScale | None = None,
     ) -> xr.DataArray:
         """Read a range as an xarray.DataArray with its times and unit.
 
-        Times are datetime64 of the channel's own scale (attribute `time_scale`). Missing samples
-        are left out unless `gaps` says otherwise.
+        Times are datetime64 of the channel's own scale, or of `time_scale` if that is given, as
+        `convert_time` converts them; the attribute `time_scale` says which. Missing samples are
+        left out unless `gaps` says otherwise: see `numpy`.
         """
         xarray = optional("xarray")
-        runs, values = self._joined(self.segments(start, stop, raw=raw), gaps, None)
-        times = self._times_of(runs)
+        runs, values = self._read(start, stop, gaps, fill, raw=raw)
+        times = self._dates(self._times_of(runs))
+        scale = self.time_scale if time_scale is None else time_scale
+        if scale != self.time_scale:
+            times = convert_time(times, self.time_scale, scale)
         attributes: dict[str, object] = {
             "sample_rate": self.sample_rate,
-            "time_scale": self.time_scale,
+            "time_scale": scale,
         }
         if self.unit:
             attributes["units"] = self.unit
@@ -192,11 +224,11 @@ class Channel:
         array: xr.DataArray = xarray.DataArray(
             values,
             dims=["time", *inner],
-            coords={"time": self._dates(times)},
+            coords={"time": times},
             name=self.name,
             attrs=attributes,
         )
-        array["time"].attrs["time_scale"] = self.time_scale
+        array["time"].attrs["time_scale"] = scale
         return array
 
     def pandas(
@@ -206,7 +238,7 @@ class Channel:
         pandas = optional("pandas")
         if self.shape:
             raise TypeError(f"{self.name} has samples of shape {self.shape}: pandas takes scalars")
-        runs, values = self._joined(self.segments(start, stop, raw=raw), "join", None)
+        runs, values = self._as_recorded(self.segments(start, stop, raw=raw), raw=raw)
         times = self._times_of(runs)
         index = pandas.DatetimeIndex(self._dates(times), name="time")
         series: pd.Series[Any] = pandas.Series(values, index=index, name=self.name)
@@ -218,7 +250,7 @@ class Channel:
     ) -> pa.Table:
         """Read a range as a pyarrow.Table with the columns time and the channel's name."""
         pyarrow = optional("pyarrow")
-        runs, values = self._joined(self.segments(start, stop, raw=raw), "join", None)
+        runs, values = self._as_recorded(self.segments(start, stop, raw=raw), raw=raw)
         times = self._times_of(runs)
         return self._table(pyarrow, times, values)
 
@@ -259,10 +291,32 @@ class Channel:
         for frame in dict.fromkeys(piece.frame for piece in self.pieces):
             yield from self.segments(frames=(frame, frame + 1))
 
+    @overload
+    def __getitem__(self, index: slice, /) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, index: int, /) -> Any: ...  # noqa: ANN401 (a number, or an array)
+    def __getitem__(self, index: int | slice, /) -> Any:
+        """Give samples by their place among those that were recorded."""
+        count = len(self)
+        if not isinstance(index, slice):
+            place = operator.index(index)
+            place += count if place < 0 else 0
+            if not 0 <= place < count:
+                raise IndexError(f"index {index} of {count} samples")
+            return self._at(place, place + 1)[0]
+        places = range(*index.indices(count))
+        if not places:
+            return self._at(0, 0)
+        ends = sorted((places[0], places[-1]))
+        found = self._at(ends[0], ends[1] + 1)
+        return found[::-1][:: -places.step] if places.step < 0 else found[:: places.step]
+
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
     ) -> NDArray[Any]:
-        """All samples, as `numpy` gives them."""
+        """All samples, as `numpy` gives them. They are read, so that copy=False is refused."""
+        if copy is False:
+            raise ValueError(f"{self.name} is read from files: there is no array without a copy")
         return np.asarray(self.numpy(), dtype=dtype)
 
     def __repr__(self) -> str:
@@ -317,40 +371,100 @@ class Channel:
         scale = 1.0 if self.scale is None else self.scale
         return data * scale + (0.0 if self.offset is None else self.offset)
 
-    def _joined(
-        self, segments: Sequence[Segment], gaps: Gaps, fill: float | None
-    ) -> tuple[list[tuple[int, int]], NDArray[Any]]:
-        """Join segments to one array; with it, which samples it holds: runs of first and count."""
-        if not segments:
-            return [], self._values(np.empty((0, *self.shape), self.dtype), raw=False)
-        whole = len(segments) == 1
-        if whole or gaps == "join":
-            runs = [(segment.first_sample, len(segment)) for segment in segments]
-            data = [segment.data for segment in segments]
-            return runs, data[0] if whole else np.concatenate(data)
-        if gaps == "raise":
-            raise GapError(f"{self.name} has {len(segments) - 1} gaps in this range")
-        first = segments[0].first_sample
-        count = segments[-1].first_sample + len(segments[-1]) - first
-        recorded = sum(len(segment) for segment in segments)
-        if not recorded <= count <= FILLED_MAX + 16 * recorded:
-            raise GapError(
-                f"{self.name} has gaps of {count - recorded} samples in this range, and "
-                f'{recorded} samples: read segments(), or use gaps="join"'
-            )
-        dtype = segments[0].data.dtype
-        if fill is None:
-            if dtype.kind not in "fc":
+    def _read(
+        self, start: Time | None, stop: Time | None, gaps: Gaps, fill: float | None, *, raw: bool
+    ) -> tuple[Runs, NDArray[Any]]:
+        """Read a range as one array; with it, which samples it holds: runs of first and count."""
+        if gaps not in ("fill", "join", "raise"):
+            raise ValueError(f'gaps is {gaps!r}, expected "fill", "join" or "raise"')
+        segments = self.segments(start, stop, raw=raw)
+        for before, after in pairwise(segments):
+            end = before.first_sample + len(before)
+            if after.first_sample < end:
                 raise GapError(
-                    f"{self.name} has {len(segments) - 1} gaps in this range and {dtype} has no "
-                    'value for them: give fill=, or gaps="join"'
+                    f"{self.name}: time goes back in this range, to {self._say(after.first_sample)}"
+                    f" behind {self._say(end)}: segments() gives all samples as recorded"
                 )
-            fill = np.nan
-        filled = np.full((count, *self.shape), fill, dtype)
+        first, count = self._grid(start, stop, segments)
+        recorded = sum(len(segment) for segment in segments)
+        if gaps == "join" or recorded == count:
+            return self._as_recorded(segments, raw=raw)
+        missing = f"{count - recorded} of {count} samples are missing in this range"
+        if gaps == "raise":
+            raise GapError(f"{self.name}: {missing}")
+        most = FILLED_MAX + FILLED_SHARE * recorded
+        if count > most and count > FILLED_MAX + FILLED_SHARE * len(self):
+            raise GapError(
+                f"{self.name}: {missing}, too many to fill: leave an end of the range open, "
+                'read segments(), or use gaps="join"'
+            )
+        filled = np.full((count, *self.shape), *self._filling(fill, missing, raw=raw))
         for segment in segments:
             begin = segment.first_sample - first
             filled[begin : begin + len(segment)] = segment.data
         return [(first, count)], filled
+
+    def _grid(
+        self, start: Time | None, stop: Time | None, segments: Sequence[Segment]
+    ) -> tuple[int, int]:
+        """First sample and count of a range: from edge to edge, or of what was recorded."""
+        start_ns, stop_ns = time_bounds(start, stop, self.time_scale)
+        first = None if start_ns is None else self._sample_at(start_ns)
+        end = None if stop_ns is None else self._sample_at(stop_ns)
+        if first is None:
+            first = segments[0].first_sample if segments else end or 0
+        if end is None:
+            end = segments[-1].first_sample + len(segments[-1]) if segments else first
+        return first, max(end - first, 0)
+
+    def _filling(self, fill: float | None, missing: str, *, raw: bool) -> tuple[Any, np.dtype[Any]]:
+        """Choose what stands for a missing sample, and its type."""
+        dtype = self._values(np.empty(0, self.dtype), raw=raw).dtype
+        if fill is None and dtype.kind not in "fc":
+            raise GapError(
+                f"{self.name}: {missing}, and {dtype} has no value for them: give fill=, or "
+                'gaps="join"'
+            )
+        value = np.asarray(np.nan if fill is None else fill)
+        if dtype.kind in "iu" and not (
+            value == np.trunc(value) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
+        ):
+            raise ValueError(f"{self.name}: {fill} is no {dtype}")
+        return value, dtype
+
+    def _as_recorded(self, segments: Sequence[Segment], *, raw: bool) -> tuple[Runs, NDArray[Any]]:
+        """Join segments in their order, whatever their times."""
+        runs = [(segment.first_sample, len(segment)) for segment in segments]
+        if not segments:
+            return runs, self._values(np.empty((0, *self.shape), self.dtype), raw=raw)
+        data = [segment.data for segment in segments]
+        return runs, data[0] if len(data) == 1 else np.concatenate(data)
+
+    def _at(self, first: int, end: int) -> NDArray[Any]:
+        """Read samples by their places among those that were recorded."""
+        ranges: dict[int, tuple[int, int]] = {}
+        place = 0
+        for piece in self.pieces:
+            low, high = max(first, place), min(end, place + piece.samples)
+            if low < high:
+                # Within a frame sample numbers rise.
+                begin, _ = ranges.get(piece.frame, (piece.first_sample + low - place, 0))
+                ranges[piece.frame] = (begin, piece.first_sample + high - place)
+            place += piece.samples
+        segments: list[Segment] = []
+        for frame, (begin, stop) in ranges.items():
+            read = self._reader.read("samples", begin, stop, frame)
+            segments += self._segments(read, raw=False)
+        return self._as_recorded(segments, raw=False)[1]
+
+    def _sample_at(self, time_ns: int) -> int:
+        """Give the first sample whose time is not before that."""
+        return -(-time_ns * self.rate.numerator // (self.rate.denominator * 1_000_000_000))
+
+    def _say(self, sample: int) -> str:
+        """When a sample is, for people."""
+        time = self._dates(np.array([min(self._time(sample), 2**63 - 1)]))[0]
+        return f"{time} {self.time_scale.upper()}"
 
     def _table(self, pyarrow: Any, times: NDArray[np.int64], values: NDArray[Any]) -> pa.Table:  # noqa: ANN401
         column = arrow_column(pyarrow, values)
@@ -362,27 +476,6 @@ class Channel:
         ]
         table: pa.Table = pyarrow.table([time, column], schema=pyarrow.schema(fields))
         return table
-
-
-def time_range(start: Time | None, stop: Time | None, time_scale: str) -> tuple[int, int]:
-    """Nanoseconds of a time scale where a range begins, and behind its end."""
-    first = 0 if start is None else max(_nanoseconds(start, time_scale), 0)
-    last = 2**64 - 1 if stop is None else max(_nanoseconds(stop, time_scale), 0)
-    return first, last
-
-
-def _nanoseconds(time: Time, time_scale: str) -> int:
-    if isinstance(time, (int, np.integer)):
-        return int(time)
-    date = np.datetime64(time, "ns") if isinstance(time, str) else np.datetime64(time)
-    since_1970 = int(date.astype("datetime64[ns]").astype(np.int64))
-    return since_1970 - (GPS_EPOCH_NS if time_scale == "gps" else 0)
-
-
-def dates(times: NDArray[np.int64], time_scale: str) -> NDArray[np.datetime64]:
-    """Nanoseconds of a time scale as dates of that scale."""
-    since_1970 = times + GPS_EPOCH_NS if time_scale == "gps" else times
-    return since_1970.view("datetime64[ns]")
 
 
 def arrow_column(pyarrow: Any, values: NDArray[Any]) -> Any:  # noqa: ANN401

@@ -39,7 +39,10 @@ class UnknownChannelError(_UnknownError):
 
 
 class GapError(CatchmentError, ValueError):
-    """Samples of a channel are missing in a range that was to be one array."""
+    """In a range that was to be one array samples are missing, or time goes back.
+
+    `Channel.segments` gives what was recorded.
+    """
 
 
 class DamageWarning(UserWarning):

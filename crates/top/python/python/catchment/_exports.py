@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from catchment._channels import arrow_column, dates, time_range
+from catchment._channels import arrow_column
 from catchment._optional import optional
+from catchment._times import dates, time_range
 from catchment._typed import fits, lists
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from catchment import _native
-    from catchment._channels import Channel, Time
+    from catchment._channels import Channel
+    from catchment._times import Time, TimeScale
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Trend:
 
     name: str
     unit: str
-    time_scale: str
+    time_scale: TimeScale
     times: NDArray[np.int64]
     """Where each second or minute begins: nanoseconds of the channel's time scale."""
     mean: NDArray[np.float64]
@@ -62,7 +64,7 @@ TREND_COLUMNS = ("mean", "min", "max", "rms", "n")
 
 
 def trend(run: _native.Run, name: str, period: Literal["second", "minute"]) -> Trend | None:
-    """Read a channel's trend; None where the run has none."""
+    """Read a channel's or counter's trend; None where the run has none, or none of this channel."""
     found = run._trend_columns(name, period)  # noqa: SLF001 (its native half)
     return None if found is None else Trend(name=name, **found)
 
@@ -92,7 +94,7 @@ def to_xarray(
     """Channels as an xarray.Dataset.
 
     Channels with the same times share the dimension `time`; where there are several kinds it is
-    `time_` and the rate.
+    `time_` and the rate. GapError where a channel's time goes back in the range.
     """
     xarray = optional("xarray")
     arrays: dict[str, xr.DataArray] = {}

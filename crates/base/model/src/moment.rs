@@ -1,0 +1,97 @@
+//! Moments as people give them before it is known which time scale counts them: the bounds of a
+//! range.
+
+use std::str::FromStr;
+
+use crate::TimeScale;
+use crate::utc::{ParseUtcError, parse_date};
+
+/// A bound in time.
+///
+/// As text: nanoseconds of the scale (`1795246943125000000`), or a date with or without a time of
+/// day (`2026-11-21`, `2026-11-21T07:42:23.125`), which is one of the scale's own calendar unless
+/// it names an offset (`Z`, `+01:00`): then it is an instant in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Nanoseconds since the scale's epoch.
+    Ns(u64),
+    /// Nanoseconds since 1970-01-01 in days of the scale's calendar, which have 86,400 seconds.
+    Date(i128),
+    /// Nanoseconds since 1970-01-01, UTC, without leap seconds.
+    Instant(i128),
+}
+
+impl Moment {
+    /// The moment as a time of that scale, as [`TimeScale::convert_ns`] converts. What is before
+    /// the scale's epoch becomes 0, what 64 bits do not hold `u64::MAX`.
+    pub fn in_scale(self, scale: TimeScale) -> u64 {
+        match self {
+            Self::Ns(time_ns) => time_ns,
+            Self::Date(ns) => clamp(ns - i128::from(scale.epoch_ns())),
+            Self::Instant(ns) => match clamp(ns) {
+                // An open end is one in every scale.
+                u64::MAX => u64::MAX,
+                utc_ns => TimeScale::Utc.convert_ns(scale, utc_ns),
+            },
+        }
+    }
+}
+
+impl FromStr for Moment {
+    type Err = ParseUtcError;
+
+    fn from_str(text: &str) -> Result<Self, ParseUtcError> {
+        let digits = text.trim();
+        if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return digits.parse().map(Self::Ns).map_err(|_| ParseUtcError::of(text));
+        }
+        let (ns, has_offset) = parse_date(text)?;
+        Ok(if has_offset { Self::Instant(ns) } else { Self::Date(ns) })
+    }
+}
+
+fn clamp(ns: i128) -> u64 {
+    ns.clamp(0, i128::from(u64::MAX)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn at(text: &str, scale: TimeScale) -> u64 {
+        let moment: Moment = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        moment.in_scale(scale)
+    }
+
+    #[test]
+    fn a_date_is_one_of_the_scale_and_an_offset_makes_it_an_instant() {
+        use TimeScale::{Gps, Tai, Utc};
+        // 2024-05-17T16:53:02 UTC is GPS 1400000000.
+        for (text, utc, tai, gps) in [
+            ("2024-05-17T16:53:02Z", 1_715_964_782, 1_715_964_819, 1_400_000_000),
+            ("2024-05-17 18:53:02+02:00", 1_715_964_782, 1_715_964_819, 1_400_000_000),
+            ("2024-05-17T16:53:02", 1_715_964_782, 1_715_964_782, 1_399_999_982),
+        ] {
+            let found = [Utc, Tai, Gps].map(|scale| at(text, scale));
+            assert_eq!(found, [utc * S, tai * S, gps * S], "{text}");
+        }
+        assert_eq!(at("1400000000000000007", Gps), 1_400_000_000_000_000_007);
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_the_end_of_the_range() {
+        for scale in [TimeScale::Utc, TimeScale::Tai, TimeScale::Gps] {
+            for text in ["9999-12-31", "9999-12-31T23:59:59Z", "2600-01-01T00:00:00-23:00"] {
+                assert_eq!(at(text, scale), u64::MAX, "{text} {scale}");
+            }
+            assert_eq!(at("0001-01-01", scale), 0);
+            assert_eq!(at("1969-12-31T23:59:59", scale), 0);
+        }
+        assert_eq!(at("1980-01-05", TimeScale::Gps), 0);
+        for bad in ["", "now", "2026-11", "0000-01-01", "99999999999999999999", "-5"] {
+            assert!(bad.parse::<Moment>().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Names of sources and channels as people give them: by themselves, or by patterns.
+
+use catchment_storage::{Run, glob};
+
+use crate::config::near_matches;
+use crate::output::UsageError;
+
+/// The channels of a run that fit one of the patterns, in the run's order; all of them without one.
+///
+/// # Errors
+/// A pattern that fits none, or a run without channels.
+pub(crate) fn channels(run: &Run, patterns: &[String]) -> anyhow::Result<Vec<usize>> {
+    let names: Vec<&str> = run.channels().iter().map(|info| info.name.as_str()).collect();
+    if names.is_empty() {
+        anyhow::bail!(UsageError(format!("{} has no channels", run.path().display())));
+    }
+    check(patterns.iter().map(String::as_str), &names)?;
+    let all = patterns.is_empty();
+    let fits = |name: &str| all || patterns.iter().any(|pattern| glob::matches(pattern, name));
+    Ok((0..names.len()).filter(|&place| fits(names[place])).collect())
+}
+
+/// Refuses patterns that fit no channel.
+pub(crate) fn check<'a>(
+    patterns: impl IntoIterator<Item = &'a str>,
+    channels: &[&str],
+) -> anyhow::Result<()> {
+    for pattern in patterns {
+        if !channels.iter().any(|name| glob::matches(pattern, name)) {
+            return Err(unknown("channel", pattern, channels));
+        }
+    }
+    Ok(())
+}
+
+/// What is said of a name, or a pattern, that fits nothing.
+pub(crate) fn unknown(what: &str, name: &str, names: &[&str]) -> anyhow::Error {
+    let near = near_matches(name, names).join(" or ");
+    let hint = if near.is_empty() { String::new() } else { format!("; did you mean {near}?") };
+    let count = names.len();
+    UsageError(format!("no {what} {name:?} among the {count} that there are{hint}")).into()
+}

@@ -1,0 +1,114 @@
+//! An open run, as every object that was made of it has it.
+//!
+//! Closing takes the run away from all of them at once, so that its files are closed when the last
+//! read that is under way has ended; whoever reads later gets `RunClosedError`.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use catchment_frame::SourceInfo;
+use catchment_storage::{Run, StorageError};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::errors::{RunClosedError, python_error};
+use crate::follow::{Following, open_run};
+
+/// A run until it is closed.
+pub(crate) struct OpenRun {
+    path: PathBuf,
+    run: Mutex<Option<Arc<Run>>>,
+    /// They stay the same while a run grows, and can be named after it was closed.
+    sources: Arc<[SourceInfo]>,
+    cache_bytes: Option<usize>,
+    /// Hands out what is written, where the run is followed.
+    following: Option<Arc<Following>>,
+    /// That one's version when `run` was brought up to date.
+    version: AtomicUsize,
+}
+
+impl OpenRun {
+    /// Opens a run, to follow it or to read it as it is.
+    pub(crate) fn open(
+        path: PathBuf,
+        follow: bool,
+        cache_bytes: Option<usize>,
+    ) -> Result<Self, StorageError> {
+        // Before the run is opened: that one then has all that was handed out.
+        let following = match follow {
+            true => Some(Arc::new(Following::new(open_run(&path, cache_bytes)?)?)),
+            false => None,
+        };
+        let run = open_run(&path, cache_bytes)?;
+        let sources = run.sources().into();
+        let version =
+            AtomicUsize::new(following.as_ref().map_or(0, |following| following.version()));
+        let run = Mutex::new(Some(Arc::new(run)));
+        Ok(Self { path, run, sources, cache_bytes, following, version })
+    }
+
+    /// The path that was opened.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The sources, whether the run is open or not.
+    pub(crate) fn sources(&self) -> &Arc<[SourceInfo]> {
+        &self.sources
+    }
+
+    /// The run, unless it was closed. Of one that is followed: as far as frames were handed out, at
+    /// least.
+    pub(crate) fn run(&self) -> PyResult<Arc<Run>> {
+        if let Some(following) = &self.following
+            && following.version() != self.version.load(Ordering::Acquire)
+        {
+            Python::attach(|py| py.detach(|| self.bring_up_to_date())).map_err(python_error)?;
+        }
+        let run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        run.as_ref().map(Arc::clone).ok_or_else(|| self.closed())
+    }
+
+    /// An error if the run was closed.
+    pub(crate) fn check_open(&self) -> PyResult<()> {
+        let run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        if run.is_some() { Ok(()) } else { Err(self.closed()) }
+    }
+
+    /// What hands out the frames of a run that is followed.
+    pub(crate) fn following(&self) -> PyResult<&Arc<Following>> {
+        let message = "the run is not followed: open it with follow=True";
+        self.following.as_ref().ok_or_else(|| PyValueError::new_err(message))
+    }
+
+    /// Whether the run is followed.
+    pub(crate) fn follows(&self) -> bool {
+        self.following.is_some()
+    }
+
+    /// Takes up what was written. Opens the run anew only where a read of it is under way.
+    pub(crate) fn bring_up_to_date(&self) -> Result<(), StorageError> {
+        // Asked before: what is handed out meanwhile is looked for again.
+        let version = self.following.as_ref().map_or(0, |following| following.version());
+        let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(run) = run.as_mut() else { return Ok(()) };
+        match Arc::get_mut(run) {
+            Some(run) => {
+                run.refresh()?;
+            }
+            None => *run = Arc::new(open_run(&self.path, self.cache_bytes)?),
+        }
+        self.version.store(version, Ordering::Release);
+        Ok(())
+    }
+
+    /// Closes it for everybody.
+    pub(crate) fn close(&self) {
+        self.run.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn closed(&self) -> PyErr {
+        RunClosedError::new_err(format!("{} was closed", self.path.display()))
+    }
+}
