@@ -414,7 +414,7 @@ fn every_payload_that_the_example_shows_is_one() {
     let mut found = Vec::new();
     for rest in shown {
         // Up to the brace that ends it: those of fields are closed before.
-        let end = rest.find(['\n']).filter(|end| rest[..*end].ends_with('}'));
+        let end = rest.find('\n').filter(|end| rest[..*end].ends_with('}'));
         let end = end.unwrap_or_else(|| rest.find("] }\n").expect("its end") + 3);
         let payload = rest[..end].replace("\n#", "\n");
         let high = check(Path::new("run.toml"), &format!("{TWO}payload = {payload}\n"));
