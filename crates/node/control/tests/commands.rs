@@ -296,8 +296,7 @@ fn a_source_that_falls_silent_changes_the_verdict_and_raises_an_alarm() {
     let sources = client.get("/api/v1/sources").json();
     assert_eq!(sources["sources"][0]["name"], "s1", "worst first: {sources}");
     let silent = |alarm: &&Value| alarm["name"] == "source_silent" && alarm["source"] == "s1";
-    let of_s1 =
-        |alarms: &Value| alarms["alarms"].as_array().unwrap().iter().find(silent).map(Value::clone);
+    let of_s1 = |alarms: &Value| alarms["alarms"].as_array().unwrap().iter().find(silent).cloned();
     let alarm = of_s1(&client.until_of("/api/v1/alarms", |alarms| of_s1(alarms).is_some()));
     let alarm = alarm.expect("it was there");
     assert_eq!(alarm["state"], "active");

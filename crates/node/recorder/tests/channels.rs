@@ -337,10 +337,7 @@ fn a_slow_disk_lowers_compression_before_anything_is_lost() {
         }
     };
     // Not by the first frames, while the disk keeps up: no more is sent than it takes.
-    for _ in 0..6 {
-        send(8);
-        written();
-    }
+    (0..6).for_each(|_| _ = (send(8), written()));
     assert_eq!(lowered(), 0);
     control.stall(true);
     while waiting() < 55 {
@@ -350,10 +347,7 @@ fn a_slow_disk_lowers_compression_before_anything_is_lost() {
     written();
     assert!(lowered() > 0);
     // And then as it was asked for.
-    for _ in 0..8 {
-        send(8);
-        written();
-    }
+    (0..8).for_each(|_| _ = (send(8), written()));
     let end = send(0);
     let summary = recorder.stop().unwrap();
     let ledger = link_ledger(&summary, 0);
