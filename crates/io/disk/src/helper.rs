@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use catchment_telemetry::ThreadTimes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use crate::aside;
 use crate::error::DiskError;
 use crate::event::Event;
 use crate::faults::FaultControl;
@@ -21,12 +22,14 @@ pub(crate) enum Job {
     Open { path: PathBuf, preallocate_bytes: u64 },
     Preallocate { file: u64, handle: Arc<File>, from: u64, bytes: u64 },
     Finish { file: u64, handle: Arc<File>, path: PathBuf, final_bytes: u64 },
+    Append { path: PathBuf, text: String },
 }
 
 pub(crate) enum Reply {
     Opened(Result<Created, DiskError>),
     Preallocated { file: u64, result: io::Result<()> },
     Finished { file: u64, result: io::Result<()> },
+    Appended { text: String, result: io::Result<()> },
 }
 
 /// The threads and the queues to and from them.
@@ -66,7 +69,7 @@ impl Helpers {
     pub(crate) fn send(&self, job: Job) -> Result<(), DiskError> {
         let queue = match job {
             Job::Open { .. } | Job::Preallocate { .. } => &self.ahead,
-            Job::Finish { .. } => &self.finish,
+            Job::Finish { .. } | Job::Append { .. } => &self.finish,
         };
         let sent = queue.as_ref().is_some_and(|queue| queue.try_send(job).is_ok());
         if sent { Ok(()) } else { Err(DiskError::HelperGone) }
@@ -118,6 +121,10 @@ fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
         Job::Finish { file, handle, path, final_bytes } => {
             let result = files::finish(&handle, &path, final_bytes, faults);
             Reply::Finished { file, result }
+        }
+        Job::Append { path, text } => {
+            let result = aside::append(&path, &text);
+            Reply::Appended { text, result }
         }
     }
 }

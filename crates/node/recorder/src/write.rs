@@ -277,7 +277,12 @@ impl Write {
         let mut files = self.closing.iter_mut().chain(&mut self.current);
         let file = files.find(|file| file.id == job.file).expect("a job's file is open");
         match job.what.expect("an ended job") {
-            What::Header => file.header_recorded = !file.failed,
+            What::Header => {
+                file.header_recorded = !file.failed;
+                if file.header_recorded {
+                    self.maker.list_begun(&mut self.jobs.disk, file);
+                }
+            }
             What::Frame(frame) if file.failed => {
                 self.carried.add(&frame.increment);
                 if self.current.is_none() {
@@ -439,7 +444,12 @@ impl Write {
         let index = self.closing.iter().position(|file| file.id == completion.file);
         let mut file = self.closing.swap_remove(index.expect("a finished file was closing"));
         match &completion.result {
-            Ok(()) => self.durable(&file.close_done()),
+            Ok(()) => {
+                self.durable(&file.close_done());
+                if completion.bytes > file.recorded_end {
+                    self.maker.list_closed(&mut self.jobs.disk, &file, completion.bytes);
+                }
+            }
             Err(error) => {
                 let reason = format!("cannot close {}: {error}", file.path.display());
                 self.fault(reason);
@@ -491,5 +501,6 @@ impl Write {
             let done: Vec<_> = self.jobs.wait().collect();
             self.take_up(done);
         }
+        self.maker.end_list(&mut self.jobs, &self.live);
     }
 }

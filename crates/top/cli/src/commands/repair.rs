@@ -8,7 +8,8 @@ use catchment_storage::{FileRepair, Outcome, mend_trends, repair};
 use crate::output::{Exit, Out, grouped};
 
 /// Closes the files that a killed recorder left open, behind their last whole frame. Files that are
-/// closed stay as they are. Of a run's folder the trends are repaired too: what was in their tails
+/// closed stay as they are. A file header that is lost is made again from another file of the run, if
+/// there is one. Of a run's folder the trends are repaired too: what was in their tails
 /// goes into files of theirs. Never repair a run that is being recorded. Exits with 3 if something in
 /// the files is damaged or missing, with 1 if a file cannot be read at all.
 #[derive(Debug, clap::Args)]
@@ -45,7 +46,9 @@ fn tell(file: &FileRepair, out: &mut Out) -> anyhow::Result<()> {
     let outcome = match &file.outcome {
         Outcome::Intact => "intact".to_owned(),
         Outcome::Closed => format!("closed, {} now", Bytes(file.bytes_after)),
-        Outcome::Blank => "never begun: it can be deleted".to_owned(),
+        Outcome::Blank if is_made_ahead(file) => "never begun: it can be deleted".to_owned(),
+        Outcome::Blank => "there is nothing in it".to_owned(),
+        Outcome::Copy => "another file of the folder once more: left as it is".to_owned(),
         Outcome::Unreadable(why) => format!("cannot be repaired: {why}"),
     };
     out.say(format_args!(
@@ -54,6 +57,10 @@ fn tell(file: &FileRepair, out: &mut Out) -> anyhow::Result<()> {
         grouped(file.frames),
         grouped(file.events)
     ))?;
+    if let Some(from) = &file.header_from {
+        let from = from.display();
+        out.say(format_args!("  its header was lost and is made again from {from}"))?;
+    }
     if file.skipped_bytes > 0 {
         out.say(format_args!("  {} were neither frames nor zeros", Bytes(file.skipped_bytes)))?;
     }
@@ -68,4 +75,9 @@ fn tell(file: &FileRepair, out: &mut Out) -> anyhow::Result<()> {
         out.say(format_args!("  {damaged}"))?;
     }
     Ok(())
+}
+
+/// Whether a file is one of a run's by its name.
+fn is_made_ahead(file: &FileRepair) -> bool {
+    file.path.extension().is_some_and(|extension| extension == catchment_storage::EXTENSION)
 }
