@@ -189,7 +189,7 @@ impl Catalog {
         let (number, error) = (live.number(), self.error());
         let transaction = schema::begin(&mut self.connection).map_err(&error)?;
         ensure(&transaction, number, end.ended).map_err(&error)?;
-        put_totals(&transaction, number, &end.totals).map_err(&error)?;
+        put_totals(&transaction, number, &end.totals, end.totals.loss_count()).map_err(&error)?;
         transaction
             .execute(
                 "UPDATE runs SET ended_ns = ?2, state = ?3, reason = ?4 WHERE number = ?1",
@@ -254,33 +254,44 @@ impl Catalog {
             runs.into_iter().filter(|(number, _)| !lock::is_live(&place, *number)).collect()
         };
         let left_over = lock::is_any_left_over(&place);
-        if gone(self.read(open)?).is_empty() && !left_over {
+        let runs = gone(self.read(open)?);
+        if runs.is_empty() && !left_over {
             return Ok(());
         }
+        // Before anything is written: what a run is and what it came to are entered at once, so that a
+        // process that dies in between leaves both to the next.
+        let found: Vec<_> = runs
+            .into_iter()
+            .map(|(number, state)| {
+                // What cannot be read is said when somebody reads it.
+                let look = || self.look(number).ok().flatten();
+                (number, state, (state == RunState::Recording).then(look).flatten())
+            })
+            .collect();
+        step();
         let error = self.error();
         // Again, now that nobody takes a number.
         let transaction = schema::begin(&mut self.connection).map_err(&error)?;
-        let runs = gone(open(&transaction).map_err(&error)?);
-        for (number, state) in &runs {
+        let still = gone(open(&transaction).map_err(&error)?);
+        for (number, state, found) in found {
+            if !still.contains(&(number, state)) {
+                continue;
+            }
             let (state, reason) = state.abandoned();
             transaction
                 .execute(
                     "UPDATE runs SET state = ?2, reason = ?3 WHERE number = ?1",
-                    params![stored(*number), state.name(), reason],
+                    params![stored(number), state.name(), reason],
                 )
                 .map_err(&error)?;
+            if let Some(found) = found {
+                found.put(&transaction).map_err(&error)?;
+            }
         }
         let numbers = Numbers::lock(&place)?;
         lock::remove_left_over(&place);
         drop(numbers);
-        transaction.commit().map_err(&error)?;
-        for (number, state) in runs {
-            if state == RunState::Recording {
-                // What cannot be read is said when somebody reads it.
-                let _scanned = self.scan(number);
-            }
-        }
-        Ok(())
+        transaction.commit().map_err(&error)
     }
 
     /// The name of a run's folder in the data folder; elsewhere, its whole path.
@@ -395,11 +406,12 @@ pub(crate) fn highest(connection: &Connection) -> rusqlite::Result<u64> {
     connection.query_row(sql, [], |row| row.get(0)).map(row::out)
 }
 
-/// Writes what a run came to.
+/// Writes what a run came to. What is not known stays as it was.
 pub(crate) fn put_totals(
     connection: &Connection,
     number: u64,
     totals: &Totals,
+    loss_count: Option<u64>,
 ) -> rusqlite::Result<()> {
     connection.execute(
         "UPDATE runs SET events = ?2, bytes = ?3, frames = ?4, files = ?5, \
@@ -411,7 +423,7 @@ pub(crate) fn put_totals(
             stored(totals.frames),
             stored(totals.files),
             totals.fragments().map(stored),
-            totals.loss_count().map(stored),
+            loss_count.map(stored),
         ],
     )?;
     match totals.ledger {

@@ -14,7 +14,8 @@ use crate::SPANS_PER_FILE_MAX;
 use crate::catalog::{Catalog, check_text, put_totals};
 use crate::error::CatalogError;
 use crate::facts::Facts;
-use crate::row::{out, stored, word};
+use crate::lock;
+use crate::row::{RunDetail, RunState, out, stored, word};
 use crate::schema::Place;
 
 /// A file of a run.
@@ -103,34 +104,31 @@ pub struct Copy {
 
 impl Catalog {
     /// Looks at a run's files and writes what they hold into the catalogue, in place of what was there:
-    /// files, frames, totals, and the books as far as the files have them. A run that was taken for
-    /// interrupted, and whose files were ended in order, is complete. Reads headers and tables of
+    /// files, frames, totals, and the books as far as the files have them, unless its recorder's own are
+    /// there and the files do not have the run's end. A run that was taken for interrupted, and whose files were ended in order, is complete. Reads headers and tables of
     /// contents; of a run that was killed, the books of its frames too, if they are not many.
     ///
     /// # Errors
     /// No such run, files that cannot be read or are another run's, or a catalogue that cannot be
     /// written.
     pub fn scan(&mut self, number: u64) -> Result<(), CatalogError> {
-        let detail = self.run(number)?;
-        let Some(folder) = detail.run.folder else { return Ok(()) };
-        let facts = Facts::read(&self.place.data.join(&folder), &folder)?;
-        if detail.run.id.is_some_and(|id| id != facts.id) {
+        match self.look(number)? {
+            Some(found) => self.write(|connection| found.put(connection)),
+            None => Ok(()),
+        }
+    }
+
+    /// Looks at a run's files, and writes nothing. None for a run that has no folder.
+    pub(crate) fn look(&self, number: u64) -> Result<Option<Found>, CatalogError> {
+        let RunDetail { run, ledger, .. } = self.run(number)?;
+        let Some(folder) = run.folder else { return Ok(None) };
+        let place = self.place.data.join(&folder);
+        let facts = Facts::read(&place, &folder, lock::is_live(&self.place, number))?;
+        if run.id.is_some_and(|id| id != facts.id) {
             return Err(CatalogError::OtherRun { number, got: facts.id.to_string() });
         }
-        self.write(|connection| {
-            put_files(connection, number, &facts)?;
-            put_totals(connection, number, &facts.totals)?;
-            let ended = facts.ended.filter(|_| detail.run.state.is_final());
-            connection.execute(
-                "UPDATE runs SET ended_ns = coalesce(ended_ns, ?2) WHERE number = ?1",
-                params![stored(number), ended.map(|ended| stored(ended.0))],
-            )?;
-            // Its end could not be entered when it came: the disk was full, the program in a hurry.
-            let sql = "UPDATE runs SET state = 'complete', reason = NULL \
-                WHERE number = ? AND state = 'interrupted'";
-            if facts.complete { connection.execute(sql, [stored(number)]) } else { Ok(0) }
-        })?;
-        Ok(())
+        let own_books = keeps_books(run.state, !ledger.is_empty(), &facts);
+        Ok(Some(Found { number, state: run.state, own_books, facts }))
     }
 
     /// What the frames of a run's files cover, by file and kind.
@@ -181,6 +179,44 @@ impl Catalog {
         let Place { data } = &self.place;
         run.folder.as_ref().map(|folder| data.join(folder))
     }
+}
+
+/// What a run's files say, to be written.
+pub(crate) struct Found {
+    number: u64,
+    /// The run's state when they were looked at.
+    state: RunState,
+    own_books: bool,
+    facts: Facts,
+}
+
+impl Found {
+    pub(crate) fn put(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let Self { number, state, own_books, facts } = self;
+        put_files(connection, *number, facts)?;
+        let mut totals = facts.totals.clone();
+        totals.ledger.take_if(|_| *own_books);
+        let loss = if *own_books { None } else { facts.loss_count(*state) };
+        put_totals(connection, *number, &totals, loss)?;
+        let ended = facts.ended.filter(|_| state.is_final());
+        connection.execute(
+            "UPDATE runs SET ended_ns = coalesce(ended_ns, ?2) WHERE number = ?1",
+            params![stored(*number), ended.map(|ended| stored(ended.0))],
+        )?;
+        // Its end could not be entered when it came: the disk was full, the program in a hurry.
+        let sql = "UPDATE runs SET state = 'complete', reason = NULL \
+            WHERE number = ? AND state = 'interrupted'";
+        if facts.complete {
+            connection.execute(sql, [stored(*number)])?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the books that a run has are its recorder's own, which count what no file could be told of:
+/// it ended the run, and its files do not have the end.
+pub(crate) fn keeps_books(state: RunState, known: bool, facts: &Facts) -> bool {
+    known && matches!(state, RunState::Complete | RunState::Fault) && !facts.complete
 }
 
 /// Writes a run's files and frames in place of those that were there.
