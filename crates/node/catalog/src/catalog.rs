@@ -1,16 +1,17 @@
 //! A catalogue that is open: a run's number, its beginning and its end.
 
 use std::path::Path;
+use std::time::Duration;
 
 use catchment_model::{RunId, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::configurations;
 use crate::error::CatalogError;
-use crate::facts;
 use crate::files;
-use crate::lock::{self, LiveRun, OpenLock};
+use crate::lock::{self, LiveRun, OpenLock, PATIENCE, PATIENCE_AT_START};
 use crate::numbers::Numbers;
+use crate::pending;
 use crate::rebuild;
 use crate::row::{self, COLUMNS, Quality, RunDetail, RunRow, RunState, Totals, stored};
 use crate::schema::{self, ForReading, Place, SCHEMA_VERSION};
@@ -23,7 +24,7 @@ use crate::{COMMENT_BYTES_MAX, CONFIGURATION_BYTES_MAX, WHO_BYTES_MAX};
 #[derive(Debug)]
 pub struct Catalog {
     pub(crate) place: Place,
-    connection: Connection,
+    pub(crate) connection: Connection,
     shared: bool,
     // Behind the connection: it is closed first.
     _lock: OpenLock,
@@ -63,9 +64,18 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::Damaged`], [`CatalogError::Newer`], or what the system refuses.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, CatalogError> {
+        Self::open_within(folder, PATIENCE)
+    }
+
+    /// As [`Catalog::open`], for what must not wait long: another process that has the catalogue is
+    /// waited for so long, each time.
+    ///
+    /// # Errors
+    /// As [`Catalog::open`]; [`CatalogError::InUse`] when the time is over.
+    pub fn open_within(folder: impl AsRef<Path>, patience: Duration) -> Result<Self, CatalogError> {
         let place = Place::new(folder.as_ref());
         place.make()?;
-        let mut lock = OpenLock::shared(&place)?;
+        let mut lock = OpenLock::shared(&place, patience)?;
         if !place.database().exists() || place.ready_database().exists() {
             drop(lock);
             let alone = OpenLock::alone(&place)?;
@@ -75,12 +85,15 @@ impl Catalog {
                 rebuild::make(&place, &mut |_, _| ())?;
             }
             drop(alone);
-            lock = OpenLock::shared(&place)?;
+            lock = OpenLock::shared(&place, patience)?;
         }
-        let connection = schema::open(&place.database())?;
+        let connection = schema::open(&place.database(), patience)?;
         let mut catalog = Self { place, connection, shared: true, _lock: lock };
-        catalog.sweep()?;
-        Ok(catalog)
+        match catalog.sweep() {
+            // Whoever opens it next does it.
+            Ok(()) | Err(CatalogError::InUse { .. }) => Ok(catalog),
+            Err(error) => Err(error),
+        }
     }
 
     /// Opens it to read only. Nothing is made or changed, but that an older version is brought up to
@@ -104,6 +117,16 @@ impl Catalog {
             return Self::open(folder);
         }
         Ok(Self { place, connection, shared: shared && in_place, _lock: lock })
+    }
+
+    /// Enters what could not be entered before ([`crate::RunKnown::keep`]), if there is something and it
+    /// can be done now.
+    pub fn settle(folder: impl AsRef<Path>) {
+        let folder = folder.as_ref();
+        if pending::is_any_pending(&Place::new(folder)) {
+            // Otherwise it waits on, for the next.
+            let _entered = Self::open_within(folder, PATIENCE_AT_START);
+        }
     }
 
     /// Gives a run its number, and puts it into the catalogue as starting. The number is durable
@@ -160,7 +183,7 @@ impl Catalog {
         started: Utc,
     ) -> Result<(), CatalogError> {
         let (number, error) = (live.number(), self.error());
-        let folder = self.folder_name(folder);
+        let folder = self.place.folder_name(folder);
         let transaction = schema::begin(&mut self.connection).map_err(&error)?;
         ensure(&transaction, number, started).map_err(&error)?;
         let sql = "SELECT id FROM runs WHERE number = ?1";
@@ -242,6 +265,7 @@ impl Catalog {
 
     /// Runs whose process is gone are interrupted, or failed; what they have on disk is looked up.
     pub(crate) fn sweep(&mut self) -> Result<(), CatalogError> {
+        self.enter_pending()?;
         let place = self.place.clone();
         let sql = "SELECT number, state FROM runs WHERE state IN ('starting', 'recording')";
         let open = |connection: &Connection| {
@@ -294,20 +318,16 @@ impl Catalog {
         transaction.commit().map_err(&error)
     }
 
-    /// The name of a run's folder in the data folder; elsewhere, its whole path.
-    fn folder_name(&self, folder: &Path) -> String {
-        let inside = folder.parent().is_some_and(|parent| facts::same(parent, &self.place.data));
-        match folder.file_name() {
-            Some(name) if inside => name.to_string_lossy().into_owned(),
-            _ => folder.to_string_lossy().into_owned(),
-        }
-    }
-
     pub(crate) fn read<T>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, CatalogError> {
         query(&self.connection).map_err(self.error())
+    }
+
+    /// How long another process is waited for from now on.
+    pub(crate) fn be_patient(&self, patience: Duration) -> Result<(), CatalogError> {
+        self.connection.busy_timeout(patience).map_err(self.error())
     }
 
     /// Whether it may stay open: others can write it meanwhile, and what they write is seen.
@@ -344,7 +364,7 @@ impl Catalog {
         Ok(result)
     }
 
-    fn error(&self) -> impl Fn(rusqlite::Error) -> CatalogError + use<> {
+    pub(crate) fn error(&self) -> impl Fn(rusqlite::Error) -> CatalogError + use<> {
         let path = self.place.database();
         move |source| CatalogError::sqlite(&path, source)
     }
@@ -433,7 +453,7 @@ pub(crate) fn put_totals(
 }
 
 /// A row for a run whose number was given without the catalogue, or by one that is no more.
-fn ensure(connection: &Connection, number: u64, now: Utc) -> rusqlite::Result<()> {
+pub(crate) fn ensure(connection: &Connection, number: u64, now: Utc) -> rusqlite::Result<()> {
     let sql = "SELECT count(*) FROM runs WHERE number = ?";
     let there: i64 = connection.query_row(sql, [stored(number)], |row| row.get(0))?;
     if there == 0 {
@@ -444,7 +464,7 @@ fn ensure(connection: &Connection, number: u64, now: Utc) -> rusqlite::Result<()
 }
 
 /// A reason as it is kept: not for ever long.
-fn reason(text: &Option<String>) -> Option<String> {
+pub(crate) fn reason(text: &Option<String>) -> Option<String> {
     text.as_ref().map(|text| text.chars().take(REASON_CHARS_MAX).collect())
 }
 

@@ -5,8 +5,10 @@
 //! time or an event. So frames stand here in spans, at most [`SPANS_PER_FILE_MAX`] a file: the
 //! catalogue of a day at a gigabyte per second has some ten thousand rows, not millions.
 
-use catchment_model::Utc;
-use rusqlite::{Connection, Row, params};
+use std::path::Path;
+
+use catchment_model::{RunId, Utc};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 
 #[cfg(doc)]
@@ -116,6 +118,20 @@ impl Catalog {
             Some(found) => self.write(|connection| found.put(connection)),
             None => Ok(()),
         }
+    }
+
+    /// As [`Catalog::scan`], of the run that has this identity and lies in this folder. Where the
+    /// catalogue has none, nothing is done.
+    ///
+    /// # Errors
+    /// As [`Catalog::scan`].
+    pub fn scan_folder(&mut self, folder: &Path, id: RunId) -> Result<(), CatalogError> {
+        let name = self.place.folder_name(folder);
+        let sql = "SELECT number FROM runs WHERE id = ?1 AND folder = ?2";
+        let values = [id.to_string(), name];
+        let number =
+            self.read(|connection| connection.query_row(sql, values, |row| row.get(0)).optional())?;
+        number.map_or(Ok(()), |number| self.scan(out(number)))
     }
 
     /// Looks at a run's files, and writes nothing. None for a run that has no folder.

@@ -1,11 +1,12 @@
 //! `catchment repair`: closes what a killed recorder left open.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use catchment_catalog::{Catalog, CatalogError, PATIENCE_AT_START};
 use catchment_model::units::Bytes;
-use catchment_storage::{FileRepair, Outcome, mend_trends, repair};
+use catchment_storage::{FileRepair, Outcome, Run, mend_trends, repair};
 
-use crate::output::{Exit, Out, grouped};
+use crate::output::{Exit, Out, complain, grouped};
 
 /// Closes the files that a killed recorder left open, behind their last whole frame. Files that are
 /// closed stay as they are. A file header that is lost is made again from another file of the run, if
@@ -32,6 +33,9 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         for unreadable in &mend.unreadable {
             out.say(format_args!("  {unreadable}"))?;
         }
+    }
+    if report.closed() > 0 {
+        tell_catalog(&arguments.run);
     }
     let hopeless = report.files.iter().any(|file| matches!(file.outcome, Outcome::Unreadable(_)));
     let damaged = mends.iter().any(|mend| !mend.unreadable.is_empty());
@@ -75,6 +79,27 @@ fn tell(file: &FileRepair, out: &mut Out) -> anyhow::Result<()> {
         out.say(format_args!("  {damaged}"))?;
     }
     Ok(())
+}
+
+/// The catalogue beside the run, if there is one, learns what its files are now.
+fn tell_catalog(run: &Path) {
+    let folder = run.canonicalize().ok();
+    let folder =
+        folder.as_deref().and_then(|run| if run.is_dir() { Some(run) } else { run.parent() });
+    let Some((folder, data)) = folder.and_then(|folder| Some((folder, folder.parent()?))) else {
+        return;
+    };
+    // Without one there is nothing to tell.
+    if !data.join(catchment_catalog::CATALOG_FOLDER).is_dir() {
+        return;
+    }
+    let told = Run::open(folder).map_err(CatalogError::from).and_then(|run| {
+        let mut catalog = Catalog::open_within(data, PATIENCE_AT_START)?;
+        catalog.scan_folder(folder, run.header().run)
+    });
+    if let Err(error) = told {
+        complain(format_args!("the catalogue does not know of the repair: {error}"));
+    }
 }
 
 /// Whether a file is one of a run's by its name.
