@@ -36,6 +36,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
 fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
     let total = report.recomputed.total();
     let closing = match report.closing {
+        _ if report.verdict == Verdict::Incomplete => "not complete",
         Closing::Ended => "ended in order",
         Closing::Repaired => "closed by repair",
         Closing::Recording => "still being recorded",
@@ -96,8 +97,13 @@ fn conclusions(report: &AuditReport) -> Vec<String> {
         Closing::Recording => {
             said.push(format!("It is still being recorded; {in_flight} fragments in flight."));
         }
+        // What is in flight is in the files that are missing, or may be.
+        _ if report.verdict == Verdict::Incomplete => {}
         Closing::Killed | Closing::Repaired => {
-            let killed = "when the recorder was killed";
+            let killed = match report.extent {
+                Extent::Ended => "when the run ended",
+                _ => "when the recorder was killed",
+            };
             said.push(format!("{in_flight} fragments were in flight {killed}."));
             if report.under_way_bytes > 0 {
                 said.push(format!("A frame was under way {killed}."));
@@ -110,6 +116,10 @@ fn conclusions(report: &AuditReport) -> Vec<String> {
         said.push(UNKNOWN_EXTENT.to_owned());
     }
     let reasons = loss_reasons(&report.recomputed.total());
+    let interrupted = match report.extent {
+        Extent::Ended => "not ended in order",
+        _ => "interrupted",
+    };
     said.push(match (report.verdict, report.closing) {
         (Verdict::NotBalanced, _) => "THE BOOKS DO NOT BALANCE.".to_owned(),
         (Verdict::Incomplete, _) => {
@@ -117,10 +127,10 @@ fn conclusions(report: &AuditReport) -> Vec<String> {
             format!("THE RUN IS NOT COMPLETE: {count} of the problems named are of whole files.")
         }
         (_, Closing::Killed | Closing::Repaired) if reasons.is_empty() => {
-            "Data were lost: the run was interrupted.".to_owned()
+            format!("Data were lost: the run was {interrupted}.")
         }
         (_, Closing::Killed | Closing::Repaired) => {
-            format!("Data were lost: the run was interrupted, and before that {reasons}.")
+            format!("Data were lost: the run was {interrupted}, and before that {reasons}.")
         }
         (Verdict::DataLost, _) if reasons.is_empty() => "Data were lost.".to_owned(),
         (Verdict::DataLost, _) => format!("Data were lost: {reasons}."),
