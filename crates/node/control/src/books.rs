@@ -17,7 +17,7 @@ use catchment_catalog::{
     Begun, Catalog, CatalogError, KeptCatalog, LiveRun, NumberRequest, Over, PATIENCE_AT_START,
     Quality, RunEnd, RunKnown, RunRow, RunState, Search, Totals,
 };
-use catchment_model::{Ledger, RunId, SourceLedger, Utc};
+use catchment_model::{Ledger, SourceLedger, Utc};
 use catchment_recorder::{RunSummary, State};
 use catchment_storage::Run;
 
@@ -455,6 +455,8 @@ fn problem(error: CatalogError) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use catchment_model::RunId;
+
     use super::*;
 
     #[test]

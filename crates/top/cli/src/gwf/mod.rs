@@ -4,7 +4,7 @@ mod export;
 mod feed;
 mod import;
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
