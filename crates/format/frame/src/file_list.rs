@@ -9,9 +9,9 @@
 //! {"ended":2}
 //! ```
 //!
-//! One JSON object a line, each appended when what it says is true of the disk, so that the list never
-//! says more than there was. A writer that was killed leaves a list without an end, and perhaps half a
-//! line, which counts for nothing.
+//! One JSON object a line, each appended when what it says is true of the disk, so that the list
+//! never says more than there was. A writer that was killed leaves a list without an end, and
+//! perhaps half a line, which counts for nothing.
 
 use std::collections::BTreeMap;
 
@@ -105,8 +105,9 @@ pub enum FileListError {
 }
 
 impl FileList {
-    /// Reads a list. Lines that cannot be read are left out and named: a machine that stopped may have
-    /// left half of one. So are the text behind the last line's end, and what later versions add.
+    /// Reads a list. Lines that cannot be read are left out and named: a machine that stopped may
+    /// have left half of one. So are the text behind the last line's end, and what later versions
+    /// add.
     ///
     /// # Errors
     /// A first line that does not say whose list this is.

@@ -1,7 +1,7 @@
 //! Files whose header cannot be read: what stands behind it, and the header made again.
 //!
-//! A frame says which file it is of, and nothing of the run: what its columns are stands in the file
-//! header alone, and in that of every other file of the run.
+//! A frame says which file it is of, and nothing of the run: what its columns are stands in the
+//! file header alone, and in that of every other file of the run.
 
 use std::io;
 

@@ -1,7 +1,9 @@
-//! A small text beside the files that are written: appended to by a helper thread, and durable then.
+//! A small text beside the files that are written: appended to by a helper thread, and durable
+//! then.
 //!
-//! One append is under way at a time, and what comes meanwhile goes with the next: the queues to the
-//! helpers keep their room for the files. What the disk refuses is kept, and goes with the next too.
+//! One append is under way at a time, and what comes meanwhile goes with the next: the queues to
+//! the helpers keep their room for the files. What the disk refuses is kept, and goes with the next
+//! too.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -25,8 +27,8 @@ pub(crate) struct Aside {
 }
 
 impl Disk {
-    /// Has a text appended to a file, which is made if it is not there, and made durable; never waits.
-    /// All appends of a disk are to one file.
+    /// Has a text appended to a file, which is made if it is not there, and made durable; never
+    /// waits. All appends of a disk are to one file.
     pub fn append_text(&mut self, path: &Path, text: &str) {
         path.clone_into(&mut self.aside.path);
         if self.aside.waiting.len() + text.len() <= KEPT_BYTES_MAX {
@@ -70,8 +72,8 @@ impl Disk {
     }
 }
 
-/// Appends lines to a text file, which is made if it is not there, and makes them durable, and the file's
-/// name. Where the last line has no end, because a machine stopped, it gets one first.
+/// Appends lines to a text file, which is made if it is not there, and makes them durable, and the
+/// file's name. Where the last line has no end, because a machine stopped, it gets one first.
 ///
 /// # Errors
 /// What the system says.

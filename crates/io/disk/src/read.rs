@@ -153,23 +153,26 @@ impl EditFile {
     }
 }
 
-/// Opens an existing regular file; symbolic links are followed. A FIFO or a socket, whose opening waits
-/// for somebody at its other end, and a device, whose opening may set something in motion, are refused
-/// at once.
+/// Opens an existing regular file; symbolic links are followed. A FIFO or a socket, whose opening
+/// waits for somebody at its other end, and a device, whose opening may set something in motion,
+/// are refused at once.
 ///
 /// # Errors
 /// What the system says, or what is there instead of a regular file.
 pub fn open_regular(path: &Path, options: &OpenOptions) -> io::Result<File> {
     check_regular(&std::fs::metadata(path)?)?;
-    // Something else may stand there by now: the opening waits for nobody, and what was opened counts.
+    // Something else may stand there by now: the opening waits for nobody, and what was opened
+    // counts.
     let file = options.clone().custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     check_regular(&file.metadata()?)?;
     // SAFETY: F_GETFL takes no pointers.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let flags = flags & !libc::O_NONBLOCK;
     // SAFETY: F_SETFL takes no pointers.
-    if flags < 0
-        || unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK) } < 0
-    {
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) } < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(file)

@@ -119,8 +119,8 @@ impl Catalog {
         Ok(Self { place, connection, shared: shared && in_place, _lock: lock })
     }
 
-    /// Enters what could not be entered before ([`crate::RunKnown::keep`]), if there is something and it
-    /// can be done now.
+    /// Enters what could not be entered before ([`crate::RunKnown::keep`]), if there is something
+    /// and it can be done now.
     pub fn settle(folder: impl AsRef<Path>) {
         let folder = folder.as_ref();
         if pending::is_any_pending(&Place::new(folder)) {
@@ -282,8 +282,8 @@ impl Catalog {
         if runs.is_empty() && !left_over {
             return Ok(());
         }
-        // Before anything is written: what a run is and what it came to are entered at once, so that a
-        // process that dies in between leaves both to the next.
+        // Before anything is written: what a run is and what it came to are entered at once, so
+        // that a process that dies in between leaves both to the next.
         let found: Vec<_> = runs
             .into_iter()
             .map(|(number, state)| {

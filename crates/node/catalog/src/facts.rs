@@ -27,7 +27,8 @@ pub(crate) struct Facts {
     /// Its last file says that it was ended in order.
     pub(crate) complete: bool,
     pub(crate) totals: Totals,
-    /// Fragments that had come in and are in no frame; none if the books are not those of the frames.
+    /// Fragments that had come in and are in no frame; none if the books are not those of the
+    /// frames.
     in_flight: Option<u64>,
     pub(crate) files: Vec<FileRow>,
     pub(crate) spans: Vec<FrameSpan>,
@@ -37,8 +38,8 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// Reads them from a run's folder; `name` is what the catalogue calls it. Of a run that is not
-    /// `live` the recorder is known to be gone: where the kernel is still putting its writes away, its
-    /// files are locked all the same.
+    /// `live` the recorder is known to be gone: where the kernel is still putting its writes away,
+    /// its files are locked all the same.
     pub(crate) fn read(folder: &Path, name: &str, live: bool) -> Result<Self, StorageError> {
         let run = Run::open(folder)?;
         let recording = live && run.being_recorded();
@@ -80,8 +81,8 @@ impl Facts {
         })
     }
 
-    /// What a run lost. Of one that was interrupted this is the least: what was in flight then is in no
-    /// file, and what came in after the last frame was written is in no books.
+    /// What a run lost. Of one that was interrupted this is the least: what was in flight then is
+    /// in no file, and what came in after the last frame was written is in no books.
     pub(crate) fn loss_count(&self, state: RunState) -> Option<u64> {
         let counted = self.totals.loss_count()?;
         let interrupted = state == RunState::Interrupted && !self.complete;
@@ -90,8 +91,8 @@ impl Facts {
     }
 }
 
-/// What had come in and is in no frame. A checkpoint's books, which are those of a killed run with many
-/// frames, were taken while the recorder counted on.
+/// What had come in and is in no frame. A checkpoint's books, which are those of a killed run with
+/// many frames, were taken while the recorder counted on.
 fn in_flight(run: &Run, books: Option<&Ledger>) -> Option<u64> {
     let frames: usize = run.files().map(|file| file.frames).sum();
     let books = books.filter(|_| run.closed() || frames <= FRAMES_READ_MAX)?;

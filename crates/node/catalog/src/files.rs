@@ -106,9 +106,10 @@ pub struct Copy {
 
 impl Catalog {
     /// Looks at a run's files and writes what they hold into the catalogue, in place of what was there:
-    /// files, frames, totals, and the books as far as the files have them, unless its recorder's own are
-    /// there and the files do not have the run's end. A run that was taken for interrupted, and whose files were ended in order, is complete. Reads headers and tables of
-    /// contents; of a run that was killed, the books of its frames too, if they are not many.
+    /// files, frames, totals, and the books as far as the files have them, unless its recorder's
+    /// own are there and the files do not have the run's end. A run that was taken for interrupted,
+    /// and whose files were ended in order, is complete. Reads headers and tables of contents; of a
+    /// run that was killed, the books of its frames too, if they are not many.
     ///
     /// # Errors
     /// No such run, files that cannot be read or are another run's, or a catalogue that cannot be
@@ -229,8 +230,8 @@ impl Found {
     }
 }
 
-/// Whether the books that a run has are its recorder's own, which count what no file could be told of:
-/// it ended the run, and its files do not have the end.
+/// Whether the books that a run has are its recorder's own, which count what no file could be told
+/// of: it ended the run, and its files do not have the end.
 pub(crate) fn keeps_books(state: RunState, known: bool, facts: &Facts) -> bool {
     known && matches!(state, RunState::Complete | RunState::Fault) && !facts.complete
 }

@@ -126,8 +126,8 @@ impl LiveRun {
         let place = Place::new(folder.as_ref());
         place.make()?;
         let numbers = numbers::Numbers::lock(&place)?;
-        // Whoever has the database lets others read it, most often. Without that file and the database
-        // the runs themselves say which numbers were given.
+        // Whoever has the database lets others read it, most often. Without that file and the
+        // database the runs themselves say which numbers were given.
         let in_database = schema::highest_number(&place.database());
         let known = match (numbers.highest(), in_database) {
             (0, None) => facts::highest_number(&place.data),

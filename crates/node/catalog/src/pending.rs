@@ -1,8 +1,9 @@
-//! What the catalogue is to know of runs and could not be told when it happened: another process had it.
+//! What the catalogue is to know of runs and could not be told when it happened: another process
+//! had it.
 //!
 //! Such a run has its number from the file beside the database. What is known of it is written to
-//! `pending/NUMBER.json`, whole and durable, and again when more is known; whoever opens the catalogue
-//! next and can write it enters it and removes the file. A lock keeps the two apart.
+//! `pending/NUMBER.json`, whole and durable, and again when more is known; whoever opens the
+//! catalogue next and can write it enters it and removes the file. A lock keeps the two apart.
 
 use std::fs::File;
 use std::io::Write;
@@ -68,8 +69,8 @@ impl Catalog {
     /// Enters all that is known of a run, whether it was entered before or not.
     ///
     /// # Errors
-    /// Another run has its number, or the catalogue cannot be written: then [`RunKnown::keep`] leaves it
-    /// to whoever can.
+    /// Another run has its number, or the catalogue cannot be written: then [`RunKnown::keep`]
+    /// leaves it to whoever can.
     pub fn enter(&mut self, live: &LiveRun, known: &RunKnown) -> Result<(), CatalogError> {
         let begun = known.begun.as_ref();
         let folder = begun.map(|begun| self.place.folder_name(&begun.folder));
@@ -107,7 +108,8 @@ impl Catalog {
             // What stays is entered again by the next, and is the same then.
             let _removed = match refused {
                 false => std::fs::remove_file(&path),
-                // Another run has its number, or it is none of ours: it is kept for people to look at.
+                // Another run has its number, or it is none of ours: it is kept for people to look
+                // at.
                 true => std::fs::rename(&path, path.with_extension("refused")),
             };
         }

@@ -2,10 +2,11 @@
 //!
 //! A catalogue that cannot be written prevents no recording: the run's number then comes from the file
 //! beside it, the log and the page say so, and `catchment catalog rebuild` finds the run by its files.
-//! On a full disk it is read all the same. Nor does another process that has it hold up a run: what cannot
-//! be entered at once is written beside the catalogue, for whoever opens it next. The end of a run that
-//! cannot be entered is also kept, shown as if it were there, and tried again; if not even the file can
-//! be written and the program ends before, the next one finds it by the run's files.
+//! On a full disk it is read all the same. Nor does another process that has it hold up a run: what
+//! cannot be entered at once is written beside the catalogue, for whoever opens it next. The end of
+//! a run that cannot be entered is also kept, shown as if it were there, and tried again; if not
+//! even the file can be written and the program ends before, the next one finds it by the run's
+//! files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -47,8 +48,8 @@ struct Said {
     known: RunKnown,
 }
 
-/// How long another process is waited for that had the catalogue a moment ago, and for how long it is
-/// taken to have it still.
+/// How long another process is waited for that had the catalogue a moment ago, and for how long it
+/// is taken to have it still.
 const PATIENCE_AGAIN: Duration = Duration::from_millis(20);
 const BUSY_FOR: Duration = Duration::from_secs(5);
 
@@ -174,7 +175,8 @@ impl Books {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters what is known of a run; what cannot be entered waits in a file. Says whether it is entered.
+    /// Enters what is known of a run; what cannot be entered waits in a file. Says whether it is
+    /// entered.
     fn enter_known(&self, live: &LiveRun, known: &RunKnown) -> bool {
         let entered = self.at_once(|catalog| catalog.enter(live, known));
         if let Err(error) = &entered {

@@ -251,8 +251,8 @@ impl FileMaker {
         self.next(jobs, live, now_ns).map_err(|error| error.to_string())
     }
 
-    /// Says in the run's list of files that this one's header is written. Like all lines of the list: a
-    /// helper thread writes it.
+    /// Says in the run's list of files that this one's header is written. Like all lines of the
+    /// list: a helper thread writes it.
     pub(crate) fn list_begun(&mut self, disk: &mut Disk, file: &OpenFile) {
         let mut lines = FileListLine::Begun { index: file.index, file_id: file.file_id }.encode();
         if self.listed == 0 {

@@ -5,8 +5,8 @@
 //! run that was ended in order it must equal the TOC's total, entry by entry, and balance. Otherwise
 //! fragments may be in flight: those that came in before the last frame and were to be in a later
 //! one. A recorder at work, which holds its file locked, will write them; what was in flight when a
-//! recorder was killed is lost, and so is what came in after the last frame, which no books count: of
-//! an interrupted run nobody can say that nothing was lost.
+//! recorder was killed is lost, and so is what came in after the last frame, which no books count:
+//! of an interrupted run nobody can say that nothing was lost.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,8 @@ pub enum Verdict {
     DataLost,
     /// What the columns say is not what the recorder wrote, or something is unexplained.
     NotBalanced,
-    /// Files are missing or cannot be read, or lost what closed them: there are no books of the run.
+    /// Files are missing or cannot be read, or lost what closed them: there are no books of the
+    /// run.
     Incomplete,
 }
 
@@ -132,8 +133,8 @@ impl AuditReport {
             || self.was_interrupted()
     }
 
-    /// Whether its recorder was killed: then what was in flight is lost, and how much came in after the
-    /// last frame is not known.
+    /// Whether its recorder was killed: then what was in flight is lost, and how much came in after
+    /// the last frame is not known.
     pub fn was_interrupted(&self) -> bool {
         matches!(self.closing, Closing::Killed | Closing::Repaired)
     }

@@ -177,8 +177,8 @@ pub(crate) fn files(
     Ok((files, problems))
 }
 
-/// Sorts a run's files by their index, leaves out copies, checks that the files belong together, and
-/// names those missing.
+/// Sorts a run's files by their index, leaves out copies, checks that the files belong together,
+/// and names those missing.
 pub(crate) fn put_in_order(files: &mut Vec<RunFile>) -> Result<Vec<FileProblem>, StorageError> {
     files.sort_by_cached_key(|file| (file.header().file_index, rank(file)));
     let mut problems = leave_out_copies(files);
@@ -195,8 +195,8 @@ pub(crate) fn put_in_order(files: &mut Vec<RunFile>) -> Result<Vec<FileProblem>,
     Ok(problems)
 }
 
-/// Of files of one index: the one with the most frames, the closed one, the one that is called as the
-/// recorder calls it, the first by name.
+/// Of files of one index: the one with the most frames, the closed one, the one that is called as
+/// the recorder calls it, the first by name.
 fn rank(file: &RunFile) -> impl Ord + use<> {
     let name = file.path.file_stem().unwrap_or_default().to_string_lossy();
     let renamed = index_of_name(&name) != Some(file.header().file_index);
@@ -237,9 +237,9 @@ pub(crate) fn paths(folder: &Path) -> Result<Vec<PathBuf>, StorageError> {
     Ok(list_files(folder, EXTENSION)?)
 }
 
-/// Whether a file has not been begun: there is nothing in it but zeros. What has zeros where its header
-/// should be, and anything behind them, is damaged. Of a file that is being written the beginning
-/// says enough, since its header is written first.
+/// Whether a file has not been begun: there is nothing in it but zeros. What has zeros where its
+/// header should be, and anything behind them, is damaged. Of a file that is being written the
+/// beginning says enough, since its header is written first.
 pub(crate) fn is_blank(file: &ReadFile, being_written: bool) -> std::io::Result<bool> {
     let mut block = [0; catchment_frame::BLOCK_BYTES as usize];
     let filled = file.read_at(0, &mut block)?;

@@ -2,8 +2,8 @@
 //!
 //! A file that is closed and whole is never opened for writing. In any other, only what stands
 //! behind the last whole frame is overwritten, and the file is cut there; no frame is ever touched.
-//! A repair that is cut short can be run again. A header that is lost is made again from another file of
-//! the run ([`crate::restore`]); where that cannot be, the file is left as it is.
+//! A repair that is cut short can be run again. A header that is lost is made again from another
+//! file of the run ([`crate::restore`]); where that cannot be, the file is left as it is.
 
 use std::path::{Path, PathBuf};
 
@@ -144,13 +144,13 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
     Ok(report)
 }
 
-/// Opens the files, makes headers again that are lost, and sorts them by index. Those that nothing is
-/// to be done with come apart.
+/// Opens the files, makes headers again that are lost, and sorts them by index. Those that nothing
+/// is to be done with come apart.
 fn find(paths: Vec<PathBuf>) -> Result<(Vec<Found>, Vec<FileRepair>), StorageError> {
     let (mut found, mut lost, mut done) = (Vec::new(), Vec::new(), Vec::new());
     for path in &paths {
         match Found::open(path.clone())? {
-            Opened::Found(file) => found.push(file),
+            Opened::Found(file) => found.push(*file),
             Opened::Lost(file) => lost.push(file),
             Opened::Done(file) => done.push(file),
         }
@@ -161,7 +161,7 @@ fn find(paths: Vec<PathBuf>) -> Result<(Vec<Found>, Vec<FileRepair>), StorageErr
         let folder = paths[0].parent().filter(|folder| !folder.as_os_str().is_empty());
         for path in open::paths(folder.unwrap_or(Path::new(".")))? {
             if let Ok(Opened::Found(file)) = Found::open(path) {
-                others.push(file);
+                others.push(*file);
             }
         }
     }
@@ -170,7 +170,7 @@ fn find(paths: Vec<PathBuf>) -> Result<(Vec<Found>, Vec<FileRepair>), StorageErr
         let siblings: Vec<_> = whole.map(|other| Sibling::of(&other.path, &other.reader)).collect();
         match file.restore(&siblings)? {
             Ok(from) => match Found::open(file.path.clone())? {
-                Opened::Found(file) => found.push(Found { header_from: Some(from), ..file }),
+                Opened::Found(file) => found.push(Found { header_from: Some(from), ..*file }),
                 Opened::Lost(file) => done.push(file.left(file.problem.to_string())),
                 Opened::Done(file) => done.push(file),
             },
@@ -201,7 +201,7 @@ fn copies_apart(found: Vec<Found>) -> (Vec<Found>, Vec<Found>) {
 
 /// What a path leads to.
 enum Opened {
-    Found(Found),
+    Found(Box<Found>),
     /// A file with frames and without a header.
     Lost(Lost),
     /// A file with which nothing can be done.
@@ -221,12 +221,15 @@ impl Found {
         let read_error = |source| StorageError::Read { path: path.clone(), source };
         let blank = open::is_blank(&file, false).map_err(read_error)?;
         let problem = match FileReader::open(file) {
-            Ok(reader) => return Ok(Opened::Found(Self { path, reader, header_from: None })),
+            Ok(reader) => {
+                return Ok(Opened::Found(Box::new(Self { path, reader, header_from: None })));
+            }
             Err(_) if blank => return Ok(Opened::Done(FileRepair::left(path, Outcome::Blank))),
             Err(problem) => problem,
         };
         let file = ReadFile::open(&path)?;
-        // A later version's header is whole, and a disk that cannot be read may be read another time.
+        // A later version's header is whole, and a disk that cannot be read may be read another
+        // time.
         let damaged = !matches!(problem, FrameError::Version { .. } | FrameError::Read { .. });
         let found = damaged.then(|| find_headless(&file, u64::MAX).ok().flatten()).flatten();
         Ok(match found {

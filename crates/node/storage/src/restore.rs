@@ -1,8 +1,9 @@
 //! The header of a file made again, where it is lost and frames stand behind it.
 //!
-//! All files of a run have the same header but for three things: the index, which the run's list of files
-//! or the file's name says; the random number, which every frame has; and the time at which the file was
-//! begun, for which its first frame's time is taken. The rest comes from another file of the run.
+//! All files of a run have the same header but for three things: the index, which the run's list of
+//! files or the file's name says; the random number, which every frame has; and the time at which
+//! the file was begun, for which its first frame's time is taken. The rest comes from another file
+//! of the run.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -49,8 +50,8 @@ impl<'a> Sibling<'a> {
 }
 
 impl Lost {
-    /// Writes the header again. Returns the file that it was made from, or why it cannot be made; then
-    /// nothing was written.
+    /// Writes the header again. Returns the file that it was made from, or why it cannot be made;
+    /// then nothing was written.
     ///
     /// # Errors
     /// The system refuses.
@@ -105,8 +106,8 @@ impl Lost {
         Ok((header, from.to_owned()))
     }
 
-    /// Its place among the run's files: as the list has it, or as its name says, if that fits between the
-    /// others.
+    /// Its place among the run's files: as the list has it, or as its name says, if that fits
+    /// between the others.
     fn index(&self, siblings: &[Sibling<'_>]) -> Result<u32, String> {
         let taken = |index| siblings.iter().any(|other| other.header.file_index == index);
         let folder = self.path.parent().unwrap_or(Path::new(""));

@@ -61,7 +61,8 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// Whether everything that is there is as it was written, and no file that must be there is missing.
+    /// Whether everything that is there is as it was written, and no file that must be there is
+    /// missing.
     pub fn is_intact(&self) -> bool {
         self.problem_count == 0
     }

@@ -1,7 +1,7 @@
 //! Whether a run has all its files, and whether those that were closed still are.
 //!
-//! The files say it of those before the last one, by their indices, and the last one if its TOC says
-//! that the run ended there. What else there must be is in the run's list of files
+//! The files say it of those before the last one, by their indices, and the last one if its TOC
+//! says that the run ended there. What else there must be is in the run's list of files
 //! (`docs/spec/frame-file.md`, section 12); runs of older versions have none.
 
 use std::io;
@@ -25,8 +25,8 @@ pub enum Extent {
     Ended,
     /// It is being written.
     Growing,
-    /// Its writer was killed: the files that it had begun are known. What was to come after them never
-    /// was on the disk.
+    /// Its writer was killed: the files that it had begun are known. What was to come after them
+    /// never was on the disk.
     Interrupted,
     /// Nothing says whether there were files behind the last one.
     #[default]
@@ -170,8 +170,8 @@ fn read_list(folder: &Path) -> Result<Option<Vec<u8>>, StorageError> {
     Ok(Some(text))
 }
 
-/// Writes the list of a run that is written without a recorder: its files are named when it ends, since
-/// they have their names only then.
+/// Writes the list of a run that is written without a recorder: its files are named when it ends,
+/// since they have their names only then.
 #[derive(Debug)]
 pub(crate) struct ListWriter {
     path: PathBuf,

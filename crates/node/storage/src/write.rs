@@ -164,7 +164,8 @@ impl RunWriter {
             run,
             options,
         };
-        // Files that grow belong to a recorder's run, and have none; nor has a folder of others' files.
+        // Files that grow belong to a recorder's run, and have none; nor has a folder of others'
+        // files.
         let own = writer.options.growing.is_none() && writer.options.first_index == 0;
         if own && open::paths(&writer.run.folder)?.is_empty() {
             writer.list = Some(ListWriter::begin(&writer.run.folder, writer.run.run)?);

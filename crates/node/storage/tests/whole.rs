@@ -1,4 +1,5 @@
-//! Runs that are not whole: files that are missing, files that lost what closed them or their headers.
+//! Runs that are not whole: files that are missing, files that lost what closed them or their
+//! headers.
 
 mod common;
 
@@ -78,7 +79,8 @@ fn a_run_that_was_killed_is_told_apart_from_one_whose_files_are_missing() {
     let (problems, extent, verdict) = judged(made.path());
     assert_eq!(problems, ["file 2 of the run is missing: files.jsonl names 3"]);
     assert_eq!((extent, verdict), (Extent::Interrupted, Verdict::Incomplete));
-    // A recorder that was killed before it had the next file's header written had no more than these.
+    // A recorder that was killed before it had the next file's header written had no more than
+    // these.
     list(&made, 2, 2, false);
     assert_eq!(judged(made.path()), killed);
 }
@@ -165,7 +167,8 @@ fn bytes_behind_the_trailer_and_a_trailer_that_is_gone_are_found() {
         let ((problems, ..), _) = with(&bytes);
         assert!(problems.iter().any(|problem| problem.contains("TOC")), "{byte}: {problems:?}");
     }
-    // Zeros are what a killed recorder leaves that had not yet cut its file: only the list knows better.
+    // Zeros are what a killed recorder leaves that had not yet cut its file: only the list knows
+    // better.
     let zeros = [&whole[..], &[0; 8192]].concat();
     assert_eq!(with(&zeros).0.0, Vec::<String>::new());
     std::fs::write(&made.files[0], &whole).expect("writes");

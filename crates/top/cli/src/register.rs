@@ -1,8 +1,8 @@
 //! A recording's place in the catalogue of runs: its number before it starts, its books when it ended.
 //!
-//! The catalogue must not keep anything from being recorded, nor hold it up. Where it cannot be written
-//! at once one is told, a number is taken from the file beside it if that can be written, and what is
-//! known of the run waits in another one for whoever opens the catalogue next.
+//! The catalogue must not keep anything from being recorded, nor hold it up. Where it cannot be
+//! written at once one is told, a number is taken from the file beside it if that can be written,
+//! and what is known of the run waits in another one for whoever opens the catalogue next.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ pub(crate) struct Register {
     folder: PathBuf,
     live: Option<LiveRun>,
     known: RunKnown,
-    /// Whether somebody was told that the catalogue lacks something: once is enough. The next time it is
-    /// not waited for either.
+    /// Whether somebody was told that the catalogue lacks something: once is enough. The next time
+    /// it is not waited for either.
     warned: Cell<bool>,
 }
 

@@ -163,8 +163,8 @@ fn cells(run: &RunRow) -> [String; 8] {
     ]
 }
 
-/// What a run lost; with a plus where that is the least, since nobody counted what an interrupted recorder
-/// received at last.
+/// What a run lost; with a plus where that is the least, since nobody counted what an interrupted
+/// recorder received at last.
 fn lost(run: &RunRow) -> Option<(String, &'static str)> {
     let interrupted = run.state == RunState::Interrupted;
     run.loss_count.map(|count| (grouped(count), if interrupted { "+" } else { "" }))

@@ -9,9 +9,9 @@ use catchment_storage::{FileRepair, Outcome, Run, mend_trends, repair};
 use crate::output::{Exit, Out, complain, grouped};
 
 /// Closes the files that a killed recorder left open, behind their last whole frame. Files that are
-/// closed stay as they are. A file header that is lost is made again from another file of the run, if
-/// there is one. Of a run's folder the trends are repaired too: what was in their tails
-/// goes into files of theirs. Never repair a run that is being recorded. Exits with 3 if something in
+/// closed stay as they are. A file header that is lost is made again from another file of the run,
+/// if there is one. Of a run's folder the trends are repaired too: what was in their tails goes
+/// into files of theirs. Never repair a run that is being recorded. Exits with 3 if something in
 /// the files is damaged or missing, with 1 if a file cannot be read at all.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
