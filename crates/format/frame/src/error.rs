@@ -192,6 +192,17 @@ pub enum FrameError {
         /// What is wrong.
         problem: ColumnProblem,
     },
+    /// The file header cannot be read, and frames stand behind it.
+    #[error(
+        "{problem}; but {frames} whole frames stand behind it: keep the file. `catchment repair` makes \
+         the header again where another file of the run is whole"
+    )]
+    HeaderLost {
+        /// What is wrong with the header.
+        problem: Box<FrameError>,
+        /// How many frames there are.
+        frames: u64,
+    },
     /// A frame that was asked for and is not in the file.
     #[error("there is no frame {index}: the file has {frames}")]
     NoFrame {

@@ -54,6 +54,11 @@ impl FileHeader {
     /// # Panics
     /// If the schema contradicts itself, or the header passes 64 MiB.
     pub fn encode(&self) -> Vec<u8> {
+        self.encode_in(0)
+    }
+
+    /// As [`FileHeader::encode`], padded to that many bytes if it has fewer.
+    pub(crate) fn encode_in(&self, bytes_min: u64) -> Vec<u8> {
         if let Err(error) = self.schema.check() {
             panic!("schema: {error}");
         }
@@ -72,6 +77,7 @@ impl FileHeader {
         let used = FIXED_BYTES + json.len();
         let locator_bytes = if self.locator { LOCATOR_BYTES } else { 0 };
         let header_bytes = align_up(used as u64, BLOCK_BYTES) + locator_bytes;
+        let header_bytes = header_bytes.max(align_up(bytes_min, BLOCK_BYTES));
         assert!(header_bytes <= FILE_HEADER_BYTES_MAX, "file header of {header_bytes} bytes");
 
         let mut header = vec![0; header_bytes as usize];

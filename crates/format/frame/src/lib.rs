@@ -93,9 +93,11 @@ mod checkpoint;
 mod checksum;
 mod error;
 mod events;
+mod file_list;
 mod frame;
 mod fuzz;
 mod header;
+mod headless;
 mod kinds;
 mod known;
 mod ledger;
@@ -121,9 +123,13 @@ pub use checkpoint::{encode_locator, locator_offset};
 pub use checksum::{Crc32c, crc32c};
 pub use error::{ColumnProblem, FrameError, FrameRef, Part};
 pub use events::{EventColumns, SourceColumns};
+pub use file_list::{
+    FILE_LIST_BYTES_MAX, FILE_LIST_NAME, FileList, FileListError, FileListLine, ListedFile,
+};
 pub use frame::{ColumnEntry, FrameInfo, FrameLayout, FrameSummary, write_frame};
 pub use fuzz::fuzz_file;
 pub use header::FileHeader;
+pub use headless::{Headless, find_headless};
 pub use kinds::{ColumnKind, Dtype, FrameKind};
 pub use known::KnownSchemas;
 pub use ledger::{
@@ -131,11 +137,11 @@ pub use ledger::{
     encode_ledger_total,
 };
 pub use read_at::ReadAt;
-pub use reader::{Condition, FileReader, OpenOptions};
+pub use reader::{Condition, FileReader, OpenOptions, Reopened};
 pub use repair::{Closing, RepairPlan, repair};
 pub use schema::{ColumnInfo, FieldInfo, PayloadType, Schema, SchemaError, SourceInfo};
 pub use toc::{TocBuilder, TocFlags};
-pub use walk::{Skipped, SkippedReason};
+pub use walk::{Skipped, SkippedReason, is_zero_between};
 
 /// Major version of the format that this crate reads and writes.
 pub const VERSION_MAJOR: u16 = 1;

@@ -6,11 +6,13 @@
 //! still being written is opened by its checkpoints, and followed by [`FileReader::refresh`].
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use catchment_model::Ledger;
 
+use crate::BLOCK_BYTES;
 use crate::channels::ChannelColumns;
 use crate::checkpoint::{read_chain, read_checkpoint};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
@@ -26,7 +28,7 @@ use crate::stored::{
 };
 use crate::toc::TocFlags;
 use crate::toc_reader::{Toc, Trailer, header_from_toc};
-use crate::walk::{Skipped, Walker};
+use crate::walk::{Skipped, Walker, is_zero_between};
 
 /// How a file that is not closed is opened.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +59,37 @@ pub enum Condition {
     Unclosed(FrameError),
 }
 
+/// Why a file is not closed any more that was.
+#[derive(Debug)]
+pub enum Reopened {
+    /// Its trailer is in order, and its TOC is not.
+    Toc(FrameError),
+    /// Its TOC is there, and no trailer that is in order behind it.
+    Trailer(FrameError),
+    /// Bytes stand behind its trailer.
+    Longer {
+        /// Its length when it was closed.
+        closed_bytes: u64,
+        /// Its length now.
+        bytes: u64,
+        /// Whether these bytes are zeros, as in a file whose writer was killed before it cut it.
+        zeros: bool,
+    },
+}
+
+impl fmt::Display for Reopened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Toc(error) => write!(f, "the TOC is damaged: {error}"),
+            Self::Trailer(error) => write!(f, "the trailer is missing or damaged: {error}"),
+            Self::Longer { closed_bytes, bytes, .. } => {
+                let more = bytes.saturating_sub(*closed_bytes);
+                write!(f, "{more} bytes stand behind the trailer, which ends at {closed_bytes}")
+            }
+        }
+    }
+}
+
 /// A frame file that is open for reading. Reading needs no exclusive access, so that many threads
 /// can share one.
 #[derive(Debug)]
@@ -69,6 +102,8 @@ pub struct FileReader<R> {
     frames: Vec<FrameSummary>,
     places: Places,
     condition: Condition,
+    /// Where a TOC ends that was found by walking.
+    toc_end: Option<u64>,
     options: OpenOptions,
     /// Where the next frame of a file will stand that is not closed.
     next: u64,
@@ -132,6 +167,7 @@ impl<R: ReadAt> FileReader<R> {
             frames: Vec::new(),
             places: Places::default(),
             condition: Condition::Closed,
+            toc_end: None,
             options: *options,
             next: first_frame,
             schema,
@@ -164,6 +200,7 @@ impl<R: ReadAt> FileReader<R> {
         }
         let mut walk = self.walker(self.options.search_bytes_max).walk(self.next);
         self.next = walk.end;
+        self.toc_end = walk.toc_end;
         self.places.skipped = walk.skipped;
         self.places.add_walked(walk.lists, self.frames.len());
         self.frames.append(&mut walk.frames);
@@ -207,7 +244,8 @@ impl<R: ReadAt> FileReader<R> {
                 self.places.add_checkpoint(toc, &self.frames);
             }
         }
-        if (walk.toc || changed) && !self.options.ignore_toc {
+        self.toc_end = walk.toc_end;
+        if (walk.toc_end.is_some() || changed) && !self.options.ignore_toc {
             self.take_toc();
         }
         Ok(self.frames.len().saturating_sub(before))
@@ -251,6 +289,27 @@ impl<R: ReadAt> FileReader<R> {
     /// Whether the file is closed, and if not, why.
     pub fn condition(&self) -> &Condition {
         &self.condition
+    }
+
+    /// Why the file is not closed, if something in it says that it was: TOC and trailer are written
+    /// together, the TOC's header last, so that one without the other is damage. Reads what stands
+    /// behind the trailer.
+    pub fn reopened(&self) -> Option<Reopened> {
+        let Condition::Unclosed(_) = self.condition else { return None };
+        if let Ok(trailer) = Trailer::read(&self.reader, self.file_bytes) {
+            let toc = Toc::of_trailer(&self.reader, &trailer, self.file_bytes)
+                .and_then(|toc| toc_of_this_file(toc, &self.header, self.first_frame));
+            return toc.err().map(Reopened::Toc);
+        }
+        let closed_bytes = self.toc_end?.saturating_add(BLOCK_BYTES);
+        match Trailer::read(&self.reader, closed_bytes) {
+            Err(error) => Some(Reopened::Trailer(error)),
+            Ok(_) => {
+                let bytes = self.file_bytes;
+                let zeros = is_zero_between(&self.reader, closed_bytes, bytes);
+                Some(Reopened::Longer { closed_bytes, bytes, zeros })
+            }
+        }
     }
 
     /// What was wrong with the file header, if it had to be read from the TOC's copy.
@@ -480,6 +539,11 @@ impl<R: ReadAt> FileReader<R> {
     fn listed(&self, frame: usize, column: u32) -> Result<Option<ColumnEntry>, FrameError> {
         // Only columns that the schema names are kept, so that asking cannot fill the memory.
         self.places.find(&self.reader, frame, column, self.shape(column).is_some())
+    }
+
+    /// Whether the schema has a column as this one.
+    pub(crate) fn is_described(&self, entry: &ColumnEntry) -> bool {
+        self.shape(entry.id).is_some() && self.check_rows(entry).is_ok()
     }
 
     fn shape(&self, column: u32) -> Option<RowShape> {

@@ -85,8 +85,8 @@ pub(crate) struct Walk {
     pub skipped: Vec<Skipped>,
     /// Where checkpoints stand.
     pub checkpoints: Vec<u64>,
-    /// Whether a TOC stands at the end.
-    pub toc: bool,
+    /// Where the TOC ends, if one stands at the end.
+    pub toc_end: Option<u64>,
     /// Where the last frame or checkpoint ends.
     pub end: u64,
 }
@@ -139,14 +139,14 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
     pub(crate) fn follow(&self, start: u64) -> Walk {
         let mut walk = Walk { end: start, ..Walk::default() };
         let mut effort_bytes = self.effort_bytes();
-        while walk.end < self.file_bytes && !walk.toc {
+        while walk.end < self.file_bytes && walk.toc_end.is_none() {
             let Ok((summary, entries)) = self.accept(walk.end, &mut effort_bytes) else { break };
             walk.add(summary, entries);
         }
         walk
     }
 
-    fn effort_bytes(&self) -> u64 {
+    pub(crate) fn effort_bytes(&self) -> u64 {
         self.file_bytes.saturating_add(FRAME_HEADER_BYTES_MAX)
     }
 
@@ -180,7 +180,7 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
 
     /// The border from `offset` on behind which there may be others than zeros. Who searches without a
     /// bound, to repair, takes no file system's word for it.
-    fn data_from(&self, offset: u64) -> u64 {
+    pub(crate) fn data_from(&self, offset: u64) -> u64 {
         if self.search_bytes_max == u64::MAX {
             return offset;
         }
@@ -189,7 +189,7 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
     }
 
     /// The frame at `offset`, if there is a whole one.
-    fn accept(&self, offset: u64, effort: &mut u64) -> Result<Frame, Rejected> {
+    pub(crate) fn accept(&self, offset: u64, effort: &mut u64) -> Result<Frame, Rejected> {
         let because = |reason| Err(Rejected::Because(reason));
         let part = Part::FrameHeader(offset);
         let available = self.file_bytes - offset;
@@ -249,9 +249,11 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
 impl Walk {
     fn add(&mut self, summary: FrameSummary, entries: Vec<ColumnEntry>) {
         if summary.info.kind == FrameKind::Toc {
-            self.toc = true;
+            self.toc_end = Some(summary.offset + summary.frame_bytes);
             return;
         }
+        // What stands before a frame is no TOC at the file's end.
+        self.toc_end = None;
         self.end = summary.offset + summary.frame_bytes;
         if summary.info.kind == FrameKind::Checkpoint {
             self.checkpoints.push(summary.offset);
@@ -269,7 +271,7 @@ impl Walk {
     }
 }
 
-type Frame = (FrameSummary, Vec<ColumnEntry>);
+pub(crate) type Frame = (FrameSummary, Vec<ColumnEntry>);
 
 /// What a search found.
 struct Search {
@@ -281,7 +283,7 @@ struct Search {
     frame: bool,
 }
 
-enum Rejected {
+pub(crate) enum Rejected {
     /// The trailer stands here: the end.
     Trailer,
     Because(SkippedReason),
@@ -289,14 +291,18 @@ enum Rejected {
 
 /// A piece of the file that is being searched.
 #[derive(Default)]
-struct Window {
+pub(crate) struct Window {
     start: u64,
     bytes: Vec<u8>,
 }
 
 impl Window {
     /// The 4 KiB at `offset`; fewer at the end, none where the system cannot read.
-    fn block<R: ReadAt + ?Sized>(&mut self, walker: &Walker<'_, R>, offset: u64) -> &[u8] {
+    pub(crate) fn block<R: ReadAt + ?Sized>(
+        &mut self,
+        walker: &Walker<'_, R>,
+        offset: u64,
+    ) -> &[u8] {
         if !self.holds(offset) {
             self.start = offset;
             self.fill(walker);
@@ -306,7 +312,7 @@ impl Window {
         self.bytes.get(at..end).unwrap_or(&[])
     }
 
-    fn holds(&self, offset: u64) -> bool {
+    pub(crate) fn holds(&self, offset: u64) -> bool {
         (self.start..self.start + self.bytes.len() as u64).contains(&offset)
     }
 
@@ -322,6 +328,24 @@ impl Window {
             }
         }
     }
+}
+
+/// Whether a file has nothing but zeros there. What cannot be read is not zero.
+pub fn is_zero_between<R: ReadAt + ?Sized>(reader: &R, start: u64, end: u64) -> bool {
+    let mut bytes = vec![0; WINDOW_BYTES as usize];
+    let mut offset = start;
+    while let Some(data) = reader.next_data(offset).filter(|&data| data < end) {
+        offset = data.max(offset);
+        let piece = &mut bytes[..(end - offset).min(WINDOW_BYTES) as usize];
+        match read_available(reader, Part::Hole, offset, piece) {
+            Ok(filled) if filled == piece.len() && is_zero(piece) => offset += filled as u64,
+            _ => return false,
+        }
+        if offset >= end {
+            break;
+        }
+    }
+    true
 }
 
 /// Whether there are bytes, and all of them zero. In pieces, so that the compiler can vectorize.

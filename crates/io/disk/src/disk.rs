@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use catchment_model::limits::DISK_ALIGN_BYTES;
 use catchment_telemetry::FillLevel;
 
+use crate::aside::Aside;
 use crate::buffer::{Buffer, Pool};
 use crate::config::DiskConfig;
 use crate::descriptors;
@@ -81,6 +82,7 @@ pub struct Disk {
     done: Vec<Done>,
     files: Vec<OpenFile>,
     ahead: Opening,
+    pub(crate) aside: Aside,
     syncs: Vec<WaitingSync>,
     syncs_unfinished: usize,
     next_file: u64,
@@ -124,7 +126,7 @@ impl Disk {
         }
         let faults = config.faults.map(|plan| plan.control);
         let times = config.threads.as_ref();
-        let helpers = Helpers::start(FILES_MAX + 1, &event, faults.as_ref(), times)
+        let helpers = Helpers::start(FILES_MAX + 2, &event, faults.as_ref(), times)
             .map_err(resource("a helper thread"))?;
         Ok(Self {
             stats: Arc::new(DiskStats::new(chosen.engine.name(), fill)),
@@ -138,6 +140,7 @@ impl Disk {
             done: Vec::with_capacity(slots),
             files: Vec::with_capacity(FILES_MAX),
             ahead: Opening::None,
+            aside: Aside::default(),
             syncs: Vec::with_capacity(SYNCS_MAX),
             syncs_unfinished: 0,
             next_file: 0,
@@ -523,7 +526,12 @@ impl Disk {
                 self.room.looked(room);
             }
             Reply::Finished { file, result } => self.finished(file, result, completions),
+            Reply::Appended { text, result } => self.text_appended(text, result),
         }
+    }
+
+    pub(crate) fn helper_job(&self, job: Job) -> Result<(), DiskError> {
+        self.helpers.send(job)
     }
 
     fn finished(&mut self, file: u64, result: io::Result<()>, completions: &mut Vec<Completion>) {

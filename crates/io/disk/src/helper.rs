@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use catchment_telemetry::ThreadTimes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use crate::aside;
 use crate::error::DiskError;
 use crate::event::Event;
 use crate::faults::FaultControl;
@@ -43,6 +44,10 @@ pub(crate) enum Job {
         final_bytes: u64,
         blocks_bytes: u64,
     },
+    Append {
+        path: PathBuf,
+        text: String,
+    },
 }
 
 pub(crate) enum Reply {
@@ -50,6 +55,7 @@ pub(crate) enum Reply {
     Preallocated { file: u64, from: u64, result: io::Result<u64> },
     Looked { file: u64, room: Option<Room>, presence: Presence },
     Finished { file: u64, result: io::Result<()> },
+    Appended { text: String, result: io::Result<()> },
 }
 
 /// The threads and the queues to and from them.
@@ -89,7 +95,7 @@ impl Helpers {
     pub(crate) fn send(&self, job: Job) -> Result<(), DiskError> {
         let queue = match job {
             Job::Open { .. } | Job::Preallocate { .. } | Job::Look { .. } => &self.ahead,
-            Job::Finish { .. } => &self.finish,
+            Job::Finish { .. } | Job::Append { .. } => &self.finish,
         };
         let sent = queue.as_ref().is_some_and(|queue| queue.try_send(job).is_ok());
         if sent { Ok(()) } else { Err(DiskError::HelperGone) }
@@ -148,6 +154,10 @@ fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
                 faults.add_space(blocks_bytes.saturating_sub(final_bytes));
             }
             Reply::Finished { file, result }
+        }
+        Job::Append { path, text } => {
+            let result = aside::append(&path, &text);
+            Reply::Appended { text, result }
         }
     }
 }

@@ -19,6 +19,7 @@
 //! 4 KiB to 256 MiB.
 
 mod ahead;
+mod aside;
 mod buffer;
 mod config;
 mod descriptors;
@@ -43,6 +44,7 @@ mod stats;
 mod uring;
 
 pub use ahead::{lower_io_priority, prefer_huge_pages, release_free_memory};
+pub use aside::append_lines;
 pub use buffer::Buffer;
 pub use config::{DiskConfig, EngineChoice};
 pub use direct::{DirectBytes, DirectReader, Ticket};
@@ -52,6 +54,8 @@ pub use event::Waker;
 pub use faults::{FaultControl, FaultPlan};
 pub use grow::GrowingFile;
 pub use measure::{WriteRate, measure_direct_write};
-pub use read::{EditFile, FolderEntry, ReadFile, free_bytes, list_files, list_folder, sync_folder};
+pub use read::{
+    EditFile, FolderEntry, ReadFile, free_bytes, list_files, list_folder, open_regular, sync_folder,
+};
 pub use room::Presence;
 pub use stats::DiskStats;

@@ -1,9 +1,9 @@
 //! Positioned reads, and what repair and readers need of files and folders.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Weak};
 
@@ -27,9 +27,10 @@ impl ReadFile {
     /// Opens a file.
     ///
     /// # Errors
-    /// It is not there, or must not be read.
+    /// It is not there, must not be read, or is no regular file.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
-        let file = File::open(path).map_err(|e| DiskError::path("open", path, e))?;
+        let file = open_regular(path, OpenOptions::new().read(true));
+        let file = file.map_err(|e| DiskError::path("open", path, e))?;
         Ok(Self { file, path: path.to_owned(), direct: Mutex::default() })
     }
 
@@ -115,9 +116,9 @@ impl EditFile {
     /// Opens an existing file for reading and writing. Never makes one.
     ///
     /// # Errors
-    /// It is not there, or must not be written.
+    /// It is not there, must not be written, or is no regular file.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
-        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = open_regular(path, OpenOptions::new().read(true).write(true));
         let file = file.map_err(|e| DiskError::path("open for repair", path, e))?;
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             let busy = io::Error::new(io::ErrorKind::ResourceBusy, "it is being written");
@@ -160,6 +161,45 @@ impl EditFile {
         let synced = self.file.sync_all().and_then(|()| files::sync_folder_of(&self.path));
         synced.map_err(|e| DiskError::path("sync", &self.path, e))
     }
+}
+
+/// Opens an existing regular file; symbolic links are followed. A FIFO or a socket, whose opening
+/// waits for somebody at its other end, and a device, whose opening may set something in motion,
+/// are refused at once.
+///
+/// # Errors
+/// What the system says, or what is there instead of a regular file.
+pub fn open_regular(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    check_regular(&std::fs::metadata(path)?)?;
+    // Something else may stand there by now: the opening waits for nobody, and what was opened
+    // counts.
+    let file = options.clone().custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    check_regular(&file.metadata()?)?;
+    // SAFETY: F_GETFL takes no pointers.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let flags = flags & !libc::O_NONBLOCK;
+    // SAFETY: F_SETFL takes no pointers.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(file)
+}
+
+fn check_regular(metadata: &Metadata) -> io::Result<()> {
+    let kind = metadata.file_type();
+    let what = match () {
+        () if kind.is_file() => return Ok(()),
+        () if kind.is_dir() => "a folder",
+        () if kind.is_fifo() => "a FIFO",
+        () if kind.is_socket() => "a socket",
+        () if kind.is_char_device() || kind.is_block_device() => "a device",
+        () => "something else",
+    };
+    let problem = format!("expected a regular file, got {what}");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, problem))
 }
 
 /// One entry of a folder.
@@ -238,4 +278,52 @@ pub fn free_bytes(folder: &Path) -> io::Result<u64> {
 pub fn sync_folder(folder: &Path) -> Result<(), DiskError> {
     // Any name will do: the folder of `folder/x` is `folder`.
     files::sync_folder_of(&folder.join("x")).map_err(|e| DiskError::path("sync", folder, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_once_and_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (fifo, socket) = (folder.path().join("fifo"), folder.path().join("socket"));
+        let name = std::ffi::CString::new(fifo.as_os_str().as_bytes()).expect("a name");
+        // SAFETY: the name ends with a zero byte.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("binds");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&fifo, &link).expect("links");
+        let null = Path::new("/dev/null");
+        for (path, what) in [
+            (fifo.as_path(), "a FIFO"),
+            (&link, "a FIFO"),
+            (&socket, "a socket"),
+            (folder.path(), "a folder"),
+            (null, "a device"),
+        ] {
+            let expected = format!("{}: expected a regular file, got {what}", path.display());
+            for error in [ReadFile::open(path).err(), EditFile::open(path).err()] {
+                let error = error.expect("refused").to_string();
+                assert!(error.ends_with(&expected), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_regular_file_is_opened_without_flags_of_its_own_and_through_links() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&path, "abc").expect("writes");
+        std::os::unix::fs::symlink(&path, &link).expect("links");
+        let file = ReadFile::open(&link).expect("opens");
+        // SAFETY: F_GETFL takes no pointers.
+        let flags = unsafe { libc::fcntl(file.file().as_raw_fd(), libc::F_GETFL) };
+        assert_eq!(flags & libc::O_NONBLOCK, 0);
+        let mut bytes = [0; 3];
+        assert_eq!(file.read_at(0, &mut bytes).expect("reads"), 3);
+        assert_eq!(&bytes, b"abc");
+    }
 }

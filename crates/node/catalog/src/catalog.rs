@@ -1,16 +1,17 @@
 //! A catalogue that is open: a run's number, its beginning and its end.
 
 use std::path::Path;
+use std::time::Duration;
 
 use catchment_model::{RunId, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::configurations;
 use crate::error::CatalogError;
-use crate::facts;
 use crate::files;
-use crate::lock::{self, LiveRun, OpenLock};
+use crate::lock::{self, LiveRun, OpenLock, PATIENCE, PATIENCE_AT_START};
 use crate::numbers::Numbers;
+use crate::pending;
 use crate::rebuild;
 use crate::row::{self, COLUMNS, Quality, RunDetail, RunRow, RunState, Totals, stored};
 use crate::schema::{self, ForReading, Place, SCHEMA_VERSION};
@@ -23,7 +24,7 @@ use crate::{COMMENT_BYTES_MAX, CONFIGURATION_BYTES_MAX, WHO_BYTES_MAX};
 #[derive(Debug)]
 pub struct Catalog {
     pub(crate) place: Place,
-    connection: Connection,
+    pub(crate) connection: Connection,
     shared: bool,
     // Behind the connection: it is closed first.
     _lock: OpenLock,
@@ -63,9 +64,18 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::Damaged`], [`CatalogError::Newer`], or what the system refuses.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, CatalogError> {
+        Self::open_within(folder, PATIENCE)
+    }
+
+    /// As [`Catalog::open`], for what must not wait long: another process that has the catalogue is
+    /// waited for so long, each time.
+    ///
+    /// # Errors
+    /// As [`Catalog::open`]; [`CatalogError::InUse`] when the time is over.
+    pub fn open_within(folder: impl AsRef<Path>, patience: Duration) -> Result<Self, CatalogError> {
         let place = Place::new(folder.as_ref());
         place.make()?;
-        let mut lock = OpenLock::shared(&place)?;
+        let mut lock = OpenLock::shared(&place, patience)?;
         if !place.database().exists() || place.ready_database().exists() {
             drop(lock);
             let alone = OpenLock::alone(&place)?;
@@ -75,12 +85,15 @@ impl Catalog {
                 rebuild::make(&place, &mut |_, _| ())?;
             }
             drop(alone);
-            lock = OpenLock::shared(&place)?;
+            lock = OpenLock::shared(&place, patience)?;
         }
-        let connection = schema::open(&place.database())?;
+        let connection = schema::open(&place.database(), patience)?;
         let mut catalog = Self { place, connection, shared: true, _lock: lock };
-        catalog.sweep()?;
-        Ok(catalog)
+        match catalog.sweep() {
+            // Whoever opens it next does it.
+            Ok(()) | Err(CatalogError::InUse { .. }) => Ok(catalog),
+            Err(error) => Err(error),
+        }
     }
 
     /// Opens it to read only. Nothing is made or changed, but that an older version is brought up to
@@ -104,6 +117,16 @@ impl Catalog {
             return Self::open(folder);
         }
         Ok(Self { place, connection, shared: shared && in_place, _lock: lock })
+    }
+
+    /// Enters what could not be entered before ([`crate::RunKnown::keep`]), if there is something
+    /// and it can be done now.
+    pub fn settle(folder: impl AsRef<Path>) {
+        let folder = folder.as_ref();
+        if pending::is_any_pending(&Place::new(folder)) {
+            // Otherwise it waits on, for the next.
+            let _entered = Self::open_within(folder, PATIENCE_AT_START);
+        }
     }
 
     /// Gives a run its number, and puts it into the catalogue as starting. The number is durable
@@ -160,7 +183,7 @@ impl Catalog {
         started: Utc,
     ) -> Result<(), CatalogError> {
         let (number, error) = (live.number(), self.error());
-        let folder = self.folder_name(folder);
+        let folder = self.place.folder_name(folder);
         let transaction = schema::begin(&mut self.connection).map_err(&error)?;
         ensure(&transaction, number, started).map_err(&error)?;
         let sql = "SELECT id FROM runs WHERE number = ?1";
@@ -189,7 +212,7 @@ impl Catalog {
         let (number, error) = (live.number(), self.error());
         let transaction = schema::begin(&mut self.connection).map_err(&error)?;
         ensure(&transaction, number, end.ended).map_err(&error)?;
-        put_totals(&transaction, number, &end.totals).map_err(&error)?;
+        put_totals(&transaction, number, &end.totals, end.totals.loss_count()).map_err(&error)?;
         transaction
             .execute(
                 "UPDATE runs SET ended_ns = ?2, state = ?3, reason = ?4 WHERE number = ?1",
@@ -242,6 +265,7 @@ impl Catalog {
 
     /// Runs whose process is gone are interrupted, or failed; what they have on disk is looked up.
     pub(crate) fn sweep(&mut self) -> Result<(), CatalogError> {
+        self.enter_pending()?;
         let place = self.place.clone();
         let sql = "SELECT number, state FROM runs WHERE state IN ('starting', 'recording')";
         let open = |connection: &Connection| {
@@ -254,34 +278,47 @@ impl Catalog {
             runs.into_iter().filter(|(number, _)| !lock::is_live(&place, *number)).collect()
         };
         let left_over = lock::is_any_left_over(&place);
-        if gone(self.read(open)?).is_empty() && !left_over {
+        let runs = gone(self.read(open)?);
+        if runs.is_empty() && !left_over {
             return Ok(());
         }
+        // Before anything is written: what a run is and what it came to are entered at once, so
+        // that a process that dies in between leaves both to the next.
+        let found: Vec<_> = runs
+            .into_iter()
+            .map(|(number, state)| {
+                let look = || {
+                    self.remove_leftovers(number);
+                    // What cannot be read is said when somebody reads it.
+                    self.look(number).ok().flatten()
+                };
+                (number, state, (state == RunState::Recording).then(look).flatten())
+            })
+            .collect();
+        step();
         let error = self.error();
         // Again, now that nobody takes a number.
         let transaction = schema::begin(&mut self.connection).map_err(&error)?;
-        let runs = gone(open(&transaction).map_err(&error)?);
-        for (number, state) in &runs {
+        let still = gone(open(&transaction).map_err(&error)?);
+        for (number, state, found) in found {
+            if !still.contains(&(number, state)) {
+                continue;
+            }
             let (state, reason) = state.abandoned();
             transaction
                 .execute(
                     "UPDATE runs SET state = ?2, reason = ?3 WHERE number = ?1",
-                    params![stored(*number), state.name(), reason],
+                    params![stored(number), state.name(), reason],
                 )
                 .map_err(&error)?;
+            if let Some(found) = found {
+                found.put(&transaction).map_err(&error)?;
+            }
         }
         let numbers = Numbers::lock(&place)?;
         lock::remove_left_over(&place);
         drop(numbers);
-        transaction.commit().map_err(&error)?;
-        for (number, state) in runs {
-            if state == RunState::Recording {
-                self.remove_leftovers(number);
-                // What cannot be read is said when somebody reads it.
-                let _scanned = self.scan(number);
-            }
-        }
-        Ok(())
+        transaction.commit().map_err(&error)
     }
 
     /// Gives back what a run that was killed had taken of the disk and not filled.
@@ -294,20 +331,16 @@ impl Catalog {
         let _removed = catchment_storage::remove_leftovers(&self.place.data.join(folder));
     }
 
-    /// The name of a run's folder in the data folder; elsewhere, its whole path.
-    fn folder_name(&self, folder: &Path) -> String {
-        let inside = folder.parent().is_some_and(|parent| facts::same(parent, &self.place.data));
-        match folder.file_name() {
-            Some(name) if inside => name.to_string_lossy().into_owned(),
-            _ => folder.to_string_lossy().into_owned(),
-        }
-    }
-
     pub(crate) fn read<T>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, CatalogError> {
         query(&self.connection).map_err(self.error())
+    }
+
+    /// How long another process is waited for from now on.
+    pub(crate) fn be_patient(&self, patience: Duration) -> Result<(), CatalogError> {
+        self.connection.busy_timeout(patience).map_err(self.error())
     }
 
     /// Whether it may stay open: others can write it meanwhile, and what they write is seen.
@@ -344,7 +377,7 @@ impl Catalog {
         Ok(result)
     }
 
-    fn error(&self) -> impl Fn(rusqlite::Error) -> CatalogError + use<> {
+    pub(crate) fn error(&self) -> impl Fn(rusqlite::Error) -> CatalogError + use<> {
         let path = self.place.database();
         move |source| CatalogError::sqlite(&path, source)
     }
@@ -406,11 +439,12 @@ pub(crate) fn highest(connection: &Connection) -> rusqlite::Result<u64> {
     connection.query_row(sql, [], |row| row.get(0)).map(row::out)
 }
 
-/// Writes what a run came to.
+/// Writes what a run came to. What is not known stays as it was.
 pub(crate) fn put_totals(
     connection: &Connection,
     number: u64,
     totals: &Totals,
+    loss_count: Option<u64>,
 ) -> rusqlite::Result<()> {
     connection.execute(
         "UPDATE runs SET events = ?2, bytes = ?3, frames = ?4, files = ?5, \
@@ -422,7 +456,7 @@ pub(crate) fn put_totals(
             stored(totals.frames),
             stored(totals.files),
             totals.fragments().map(stored),
-            totals.loss_count().map(stored),
+            loss_count.map(stored),
         ],
     )?;
     match totals.ledger {
@@ -432,7 +466,7 @@ pub(crate) fn put_totals(
 }
 
 /// A row for a run whose number was given without the catalogue, or by one that is no more.
-fn ensure(connection: &Connection, number: u64, now: Utc) -> rusqlite::Result<()> {
+pub(crate) fn ensure(connection: &Connection, number: u64, now: Utc) -> rusqlite::Result<()> {
     let sql = "SELECT count(*) FROM runs WHERE number = ?";
     let there: i64 = connection.query_row(sql, [stored(number)], |row| row.get(0))?;
     if there == 0 {
@@ -443,7 +477,7 @@ fn ensure(connection: &Connection, number: u64, now: Utc) -> rusqlite::Result<()
 }
 
 /// A reason as it is kept: not for ever long.
-fn reason(text: &Option<String>) -> Option<String> {
+pub(crate) fn reason(text: &Option<String>) -> Option<String> {
     text.as_ref().map(|text| text.chars().take(REASON_CHARS_MAX).collect())
 }
 

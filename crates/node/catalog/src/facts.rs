@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use catchment_disk::list_folder;
-use catchment_model::{RunId, Utc};
+use catchment_model::{Ledger, RunId, Utc};
 use catchment_storage::{Frame, Run, StorageError, books_so_far};
 
 use crate::files::{FileRow, FrameKind, FrameSpan};
-use crate::row::Totals;
+use crate::row::{RunState, Totals};
 use crate::{RUN_NUMBER_MAX, SPANS_PER_FILE_MAX};
 
 /// A run, as its files describe it.
@@ -27,6 +27,9 @@ pub(crate) struct Facts {
     /// Its last file says that it was ended in order.
     pub(crate) complete: bool,
     pub(crate) totals: Totals,
+    /// Fragments that had come in and are in no frame; none if the books are not those of the
+    /// frames.
+    in_flight: Option<u64>,
     pub(crate) files: Vec<FileRow>,
     pub(crate) spans: Vec<FrameSpan>,
     /// What is not in order about the files.
@@ -34,16 +37,16 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Reads them from a run's folder; `name` is what the catalogue calls it.
-    pub(crate) fn read(folder: &Path, name: &str) -> Result<Self, StorageError> {
+    /// Reads them from a run's folder; `name` is what the catalogue calls it. Of a run that is not
+    /// `live` the recorder is known to be gone: where the kernel is still putting its writes away,
+    /// its files are locked all the same.
+    pub(crate) fn read(folder: &Path, name: &str, live: bool) -> Result<Self, StorageError> {
         let run = Run::open(folder)?;
+        let recording = live && run.being_recorded();
         let mut problems: Vec<String> = run.problems().iter().map(ToString::to_string).collect();
         // Those of a run at work are not final, and its recorder will say them.
-        let books = if run.being_recorded() {
-            run.recorded_ledger()
-        } else {
-            books_so_far(&run, FRAMES_READ_MAX)
-        };
+        let books =
+            if recording { run.recorded_ledger() } else { books_so_far(&run, FRAMES_READ_MAX) };
         let ledger = match books {
             Ok(ledger) => ledger,
             Err(error) => {
@@ -68,14 +71,33 @@ impl Facts {
             started: Utc(header.created_ns),
             ended: ended(&run),
             configuration: header.config.clone(),
-            recording: run.being_recorded(),
+            recording,
             complete: run.ended(),
+            in_flight: in_flight(&run, totals.ledger.as_ref()),
             totals,
             files,
             spans,
             problems,
         })
     }
+
+    /// What a run lost. Of one that was interrupted this is the least: what was in flight then is
+    /// in no file, and what came in after the last frame was written is in no books.
+    pub(crate) fn loss_count(&self, state: RunState) -> Option<u64> {
+        let counted = self.totals.loss_count()?;
+        let interrupted = state == RunState::Interrupted && !self.complete;
+        let in_flight = self.in_flight.filter(|_| interrupted).unwrap_or(0);
+        Some(counted.saturating_add(in_flight))
+    }
+}
+
+/// What had come in and is in no frame. A checkpoint's books, which are those of a killed run with
+/// many frames, were taken while the recorder counted on.
+fn in_flight(run: &Run, books: Option<&Ledger>) -> Option<u64> {
+    let frames: usize = run.files().map(|file| file.frames).sum();
+    let books = books.filter(|_| run.closed() || frames <= FRAMES_READ_MAX)?;
+    let of_each = books.sources.iter().map(|source| source.balance().fragments_in_flight);
+    Some(of_each.map(|count| u64::try_from(count).unwrap_or(0)).fold(0, u64::saturating_add))
 }
 
 /// The folders of a data folder that may be runs: names and paths, by name.

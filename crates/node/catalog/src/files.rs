@@ -5,8 +5,10 @@
 //! time or an event. So frames stand here in spans, at most [`SPANS_PER_FILE_MAX`] a file: the
 //! catalogue of a day at a gigabyte per second has some ten thousand rows, not millions.
 
-use catchment_model::Utc;
-use rusqlite::{Connection, Row, params};
+use std::path::Path;
+
+use catchment_model::{RunId, Utc};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 
 #[cfg(doc)]
@@ -14,7 +16,8 @@ use crate::SPANS_PER_FILE_MAX;
 use crate::catalog::{Catalog, check_text, put_totals};
 use crate::error::CatalogError;
 use crate::facts::Facts;
-use crate::row::{RunState, out, stored, word};
+use crate::lock;
+use crate::row::{RunDetail, RunState, out, stored, word};
 use crate::schema::Place;
 
 /// A file of a run.
@@ -103,40 +106,46 @@ pub struct Copy {
 
 impl Catalog {
     /// Looks at a run's files and writes what they hold into the catalogue, in place of what was there:
-    /// files, frames, totals, and the books as far as the files have them. A run that was taken for
-    /// interrupted, and whose files were ended in order, is complete. Reads headers and tables of
-    /// contents; of a run that was killed, the books of its frames too, if they are not many.
+    /// files, frames, totals, and the books as far as the files have them, unless its recorder's
+    /// own are there and the files do not have the run's end. A run that was taken for interrupted,
+    /// and whose files were ended in order, is complete. Reads headers and tables of contents; of a
+    /// run that was killed, the books of its frames too, if they are not many.
     ///
     /// # Errors
     /// No such run, files that cannot be read or are another run's, or a catalogue that cannot be
     /// written.
     pub fn scan(&mut self, number: u64) -> Result<(), CatalogError> {
-        let detail = self.run(number)?;
-        let Some(folder) = detail.run.folder else { return Ok(()) };
-        let facts = Facts::read(&self.place.data.join(&folder), &folder)?;
-        if detail.run.id.is_some_and(|id| id != facts.id) {
+        match self.look(number)? {
+            Some(found) => self.write(|connection| found.put(connection)),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Catalog::scan`], of the run that has this identity and lies in this folder. Where the
+    /// catalogue has none, nothing is done.
+    ///
+    /// # Errors
+    /// As [`Catalog::scan`].
+    pub fn scan_folder(&mut self, folder: &Path, id: RunId) -> Result<(), CatalogError> {
+        let name = self.place.folder_name(folder);
+        let sql = "SELECT number FROM runs WHERE id = ?1 AND folder = ?2";
+        let values = [id.to_string(), name];
+        let number =
+            self.read(|connection| connection.query_row(sql, values, |row| row.get(0)).optional())?;
+        number.map_or(Ok(()), |number| self.scan(out(number)))
+    }
+
+    /// Looks at a run's files, and writes nothing. None for a run that has no folder.
+    pub(crate) fn look(&self, number: u64) -> Result<Option<Found>, CatalogError> {
+        let RunDetail { run, ledger, .. } = self.run(number)?;
+        let Some(folder) = run.folder else { return Ok(None) };
+        let place = self.place.data.join(&folder);
+        let facts = Facts::read(&place, &folder, lock::is_live(&self.place, number))?;
+        if run.id.is_some_and(|id| id != facts.id) {
             return Err(CatalogError::OtherRun { number, got: facts.id.to_string() });
         }
-        let mut totals = facts.totals.clone();
-        let state = detail.run.state;
-        if matches!(state, RunState::Complete | RunState::Fault) && !facts.complete {
-            // Its recorder said all that it counted. The last file has no books, as on a full disk.
-            totals.ledger = None;
-        }
-        self.write(|connection| {
-            put_files(connection, number, &facts)?;
-            put_totals(connection, number, &totals)?;
-            let ended = facts.ended.filter(|_| detail.run.state.is_final());
-            connection.execute(
-                "UPDATE runs SET ended_ns = coalesce(ended_ns, ?2) WHERE number = ?1",
-                params![stored(number), ended.map(|ended| stored(ended.0))],
-            )?;
-            // Its end could not be entered when it came: the disk was full, the program in a hurry.
-            let sql = "UPDATE runs SET state = 'complete', reason = NULL \
-                WHERE number = ? AND state = 'interrupted'";
-            if facts.complete { connection.execute(sql, [stored(number)]) } else { Ok(0) }
-        })?;
-        Ok(())
+        let own_books = keeps_books(run.state, !ledger.is_empty(), &facts);
+        Ok(Some(Found { number, state: run.state, own_books, facts }))
     }
 
     /// What the frames of a run's files cover, by file and kind.
@@ -187,6 +196,44 @@ impl Catalog {
         let Place { data } = &self.place;
         run.folder.as_ref().map(|folder| data.join(folder))
     }
+}
+
+/// What a run's files say, to be written.
+pub(crate) struct Found {
+    number: u64,
+    /// The run's state when they were looked at.
+    state: RunState,
+    own_books: bool,
+    facts: Facts,
+}
+
+impl Found {
+    pub(crate) fn put(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let Self { number, state, own_books, facts } = self;
+        put_files(connection, *number, facts)?;
+        let mut totals = facts.totals.clone();
+        totals.ledger.take_if(|_| *own_books);
+        let loss = if *own_books { None } else { facts.loss_count(*state) };
+        put_totals(connection, *number, &totals, loss)?;
+        let ended = facts.ended.filter(|_| state.is_final());
+        connection.execute(
+            "UPDATE runs SET ended_ns = coalesce(ended_ns, ?2) WHERE number = ?1",
+            params![stored(*number), ended.map(|ended| stored(ended.0))],
+        )?;
+        // Its end could not be entered when it came: the disk was full, the program in a hurry.
+        let sql = "UPDATE runs SET state = 'complete', reason = NULL \
+            WHERE number = ? AND state = 'interrupted'";
+        if facts.complete {
+            connection.execute(sql, [stored(*number)])?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the books that a run has are its recorder's own, which count what no file could be told
+/// of: it ended the run, and its files do not have the end.
+pub(crate) fn keeps_books(state: RunState, known: bool, facts: &Facts) -> bool {
+    known && matches!(state, RunState::Complete | RunState::Fault) && !facts.complete
 }
 
 /// Writes a run's files and frames in place of those that were there.

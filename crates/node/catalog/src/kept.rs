@@ -9,10 +9,11 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
-use crate::lock;
+use crate::lock::{self, PATIENCE, PATIENCE_AT_START};
 use crate::schema::Place;
 
 /// A data folder's catalogue, open from the first question on. Those who read wait for no one who
@@ -94,11 +95,38 @@ impl KeptCatalog {
         result
     }
 
+    /// As [`KeptCatalog::write`], for what must not wait long: neither for another process nor for
+    /// others of this one, beside whom the catalogue is opened once more.
+    pub fn write_within<T>(
+        &self,
+        patience: Duration,
+        work: impl FnOnce(&mut Catalog) -> Result<T, CatalogError>,
+    ) -> Result<T, CatalogError> {
+        let Ok(mut writing) = self.writing.try_lock() else {
+            return work(&mut Catalog::open_within(&self.place.data, patience)?);
+        };
+        self.check(&mut writing);
+        let mut kept = match writing.take() {
+            Some(kept) => kept.catalog,
+            None => {
+                *locked(&self.reading) = None;
+                Catalog::open_within(&self.place.data, patience)?
+            }
+        };
+        kept.be_patient(patience)?;
+        let result = work(&mut kept);
+        let well = result.as_ref().map_or_else(CatalogError::is_answer, |_| true);
+        if well && kept.be_patient(PATIENCE).is_ok() {
+            *writing = self.kept(kept).ok();
+        }
+        result
+    }
+
     /// Looks at a run's files ([`Catalog::scan`]), and merges SQLite's log into the database for those
     /// who copy the file alone. It waits for the disk; those who ask or write meanwhile do not wait for
     /// it.
     pub fn scan(&self, number: u64) -> Result<(), CatalogError> {
-        let mut catalog = Catalog::open(&self.place.data)?;
+        let mut catalog = Catalog::open_within(&self.place.data, PATIENCE_AT_START)?;
         catalog.scan(number)?;
         catalog.checkpoint()
     }

@@ -18,6 +18,9 @@
 //! - Whoever starts a run holds a lock on `live/NUMBER` until it ends. The kernel lets go of it
 //!   however the process ends, so that a run whose lock is free and whose state is not final was
 //!   interrupted: no clock and no heartbeat decides it.
+//! - A catalogue that another process has holds up nothing: a run gets its number from the file beside
+//!   it, and what is known of the run waits in `pending/` for whoever opens the catalogue next
+//!   ([`RunKnown::keep`]).
 //! - The recorder's threads never see this crate: it writes when a run starts and ends, and when
 //!   somebody asks.
 //! - Whoever has the catalogue open holds a shared lock on `catalog.lock`; a rebuild holds it alone,
@@ -36,6 +39,7 @@ mod files;
 mod kept;
 mod lock;
 mod numbers;
+mod pending;
 mod rebuild;
 mod row;
 mod salvage;
@@ -50,7 +54,8 @@ pub use configurations::{Configuration, ConfigurationText};
 pub use error::CatalogError;
 pub use files::{Copy, FileRow, FrameKind, FrameSpan};
 pub use kept::KeptCatalog;
-pub use lock::LiveRun;
+pub use lock::{LiveRun, PATIENCE_AT_START};
+pub use pending::{Begun, Over, RunKnown};
 pub use rebuild::{RebuildReport, Renumbered, rebuild};
 pub use row::{Quality, RunDetail, RunRow, RunState, Totals};
 pub use schema::SCHEMA_VERSION;

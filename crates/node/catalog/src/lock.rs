@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 use crate::error::CatalogError;
 use crate::facts;
 use crate::numbers;
-use crate::schema::Place;
+use crate::schema::{self, Place};
 
 /// How long one waits for another process: a commit takes milliseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// How long what must go on waits for the catalogue: a run's beginning and its end.
+pub const PATIENCE_AT_START: Duration = Duration::from_millis(500);
 /// How long a rebuild waits until nobody has the catalogue open.
 pub(crate) const REBUILD_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -28,10 +30,10 @@ pub(crate) struct OpenLock {
 
 impl OpenLock {
     /// Together with others; a rebuild waits.
-    pub(crate) fn shared(place: &Place) -> Result<Self, CatalogError> {
+    pub(crate) fn shared(place: &Place, patience: Duration) -> Result<Self, CatalogError> {
         let what = "`catchment catalog rebuild`";
         let path = place.lock();
-        let file = take(place, &path, what, PATIENCE, File::try_lock_shared)?;
+        let file = take(place, &path, what, patience, File::try_lock_shared)?;
         Ok(Self { _file: Some(file), _wanted: None })
     }
 
@@ -62,7 +64,7 @@ pub(crate) fn is_wanted(place: &Place) -> bool {
 }
 
 /// Takes a lock on a file, which is made if need be.
-fn take(
+pub(crate) fn take(
     place: &Place,
     path: &Path,
     what: &'static str,
@@ -124,8 +126,13 @@ impl LiveRun {
         let place = Place::new(folder.as_ref());
         place.make()?;
         let numbers = numbers::Numbers::lock(&place)?;
-        // Without that file the runs themselves say which numbers were given.
-        let known = if numbers.highest() == 0 { facts::highest_number(&place.data) } else { 0 };
+        // Whoever has the database lets others read it, most often. Without that file and the
+        // database the runs themselves say which numbers were given.
+        let in_database = schema::highest_number(&place.database());
+        let known = match (numbers.highest(), in_database) {
+            (0, None) => facts::highest_number(&place.data),
+            (_, in_database) => in_database.unwrap_or(0),
+        };
         let number = numbers.next(known, wanted)?;
         let live = Self::hold(&place, number)?;
         numbers.keep(number)?;

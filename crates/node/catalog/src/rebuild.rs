@@ -176,7 +176,7 @@ fn find(
     let count = folders.len();
     for (done, (name, path)) in folders.into_iter().enumerate() {
         progress(done, count);
-        let facts = match Facts::read(&path, &name) {
+        let facts = match Facts::read(&path, &name, true) {
             Ok(facts) => facts,
             // A folder of something else.
             Err(StorageError::NoFiles { .. }) => continue,
@@ -215,6 +215,16 @@ struct Planned {
     old: Option<OldRun>,
     facts: Option<Facts>,
     row: RunRow,
+}
+
+impl Planned {
+    /// Whether the run has its recorder's own books, and its files do not.
+    fn own_books(&self) -> bool {
+        let both = self.old.as_ref().zip(self.facts.as_ref());
+        both.is_some_and(|(old, facts)| {
+            files::keeps_books(old.row.state, !old.ledger.is_empty(), facts)
+        })
+    }
 }
 
 impl Plan {
@@ -276,7 +286,10 @@ impl Plan {
             match (facts, old) {
                 (Some(facts), _) => {
                     files::put_files(connection, number, facts)?;
-                    put_totals(connection, number, &facts.totals)?;
+                    let mut totals = facts.totals.clone();
+                    totals.ledger.take_if(|_| planned.own_books());
+                    let loss = facts.loss_count(row.state).filter(|_| !planned.own_books());
+                    put_totals(connection, number, &totals, loss)?;
                 }
                 (None, Some(old)) => {
                     files::insert_files(connection, number, &old.files, &old.spans)?;
@@ -284,7 +297,8 @@ impl Plan {
                 (None, None) => {}
             }
             let Some(old) = old else { continue };
-            if facts.as_ref().is_none_or(|facts| facts.totals.ledger.is_none()) {
+            let in_files = facts.as_ref().is_some_and(|facts| facts.totals.ledger.is_some());
+            if !in_files || planned.own_books() {
                 row::put_ledger(connection, number, &old.ledger)?;
             }
             for copy in &old.copies {

@@ -135,7 +135,9 @@ pub struct RunRow {
     pub frames: Option<u64>,
     /// Its files.
     pub files: Option<u64>,
-    /// What was lost, in fragments and packets, as the command line counts it: 0 only if nothing was.
+    /// What was lost, in fragments and packets, as the command line counts it: 0 only if nothing
+    /// was. Of a run that was interrupted, the least that was lost: nobody counted what came in at
+    /// last.
     pub loss_count: Option<u64>,
 }
 

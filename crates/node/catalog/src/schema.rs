@@ -5,11 +5,14 @@
 //! transaction; a version above [`SCHEMA_VERSION`] is refused.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
+use crate::catalog::highest;
 use crate::error::CatalogError;
+use crate::facts;
 use crate::lock::PATIENCE;
 use crate::step::step;
 use crate::{CATALOG_FILE, CATALOG_FOLDER};
@@ -84,6 +87,28 @@ impl Place {
         self.live_folder().join(number.to_string())
     }
 
+    /// What the catalogue could not be told yet.
+    pub(crate) fn pending_folder(&self) -> PathBuf {
+        self.file("pending")
+    }
+
+    pub(crate) fn pending(&self, number: u64) -> PathBuf {
+        self.pending_folder().join(format!("{number}.json"))
+    }
+
+    pub(crate) fn pending_lock(&self) -> PathBuf {
+        self.file("pending.lock")
+    }
+
+    /// The name of a run's folder in the data folder; elsewhere, its whole path.
+    pub(crate) fn folder_name(&self, folder: &Path) -> String {
+        let inside = folder.parent().is_some_and(|parent| facts::same(parent, &self.data));
+        match folder.file_name() {
+            Some(name) if inside => name.to_string_lossy().into_owned(),
+            _ => folder.to_string_lossy().into_owned(),
+        }
+    }
+
     /// Makes the folders.
     pub(crate) fn make(&self) -> Result<(), CatalogError> {
         let live = self.live_folder();
@@ -114,9 +139,10 @@ pub(crate) fn create(path: &Path) -> Result<Connection, CatalogError> {
 }
 
 /// Opens a database to read and write, and brings an older one up to date.
-pub(crate) fn open(path: &Path) -> Result<Connection, CatalogError> {
+pub(crate) fn open(path: &Path, patience: Duration) -> Result<Connection, CatalogError> {
     let error = |source| CatalogError::sqlite(path, source);
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(error)?;
+    connection.busy_timeout(patience).map_err(error)?;
     // Before anything is changed: it may be another program's.
     let version = catalog_version(&connection, path)?;
     // A log beside the database: readers never wait, and a commit is one sync. Where the file system
@@ -139,6 +165,13 @@ pub(crate) struct ForReading {
     pub(crate) version: i64,
     /// Whether others can write it meanwhile, and what they write is seen.
     pub(crate) shared: bool,
+}
+
+/// The highest number that a database says was given, if it can be read at once.
+pub(crate) fn highest_number(path: &Path) -> Option<u64> {
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).ok()?;
+    connection.busy_timeout(Duration::ZERO).ok()?;
+    highest(&connection).ok()
 }
 
 /// Opens a database that is not to be changed.

@@ -2,20 +2,23 @@
 //!
 //! A catalogue that cannot be written prevents no recording: the run's number then comes from the file
 //! beside it, the log and the page say so, and `catchment catalog rebuild` finds the run by its files.
-//! On a full disk it is read all the same. The end of a run that cannot be entered is kept, shown as if it
-//! were there, and entered as soon as that can be done; if the program ends before, the next one
-//! finds it by the run's files.
+//! On a full disk it is read all the same. Nor does another process that has it hold up a run: what
+//! cannot be entered at once is written beside the catalogue, for whoever opens it next. The end of
+//! a run that cannot be entered is also kept, shown as if it were there, and tried again; if not
+//! even the file can be written and the program ends before, the next one finds it by the run's
+//! files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use catchment_catalog::{
-    Catalog, CatalogError, KeptCatalog, LiveRun, NumberRequest, Quality, RunEnd, RunRow, RunState,
-    Search, Totals,
+    Begun, Catalog, CatalogError, KeptCatalog, LiveRun, NumberRequest, Over, PATIENCE_AT_START,
+    Quality, RunEnd, RunKnown, RunRow, RunState, Search, Totals,
 };
-use catchment_model::{Ledger, RunId, SourceLedger, Utc};
+use catchment_model::{Ledger, SourceLedger, Utc};
 use catchment_recorder::{RunSummary, State};
 use catchment_storage::Run;
 
@@ -31,6 +34,10 @@ pub(crate) struct Books {
     trouble: Mutex<Option<String>>,
     /// Runs whose end could not be entered yet.
     unsaid: Mutex<Vec<Arc<Said>>>,
+    /// What is known of the run that is armed or recorded.
+    known: Mutex<RunKnown>,
+    /// When another process was found to have the catalogue.
+    busy: Mutex<Option<Instant>>,
 }
 
 /// What the catalogue is to know of a run that has ended.
@@ -38,11 +45,13 @@ pub(crate) struct Books {
 struct Said {
     // While it is held, nobody takes the run for one whose process is gone.
     live: LiveRun,
-    id: RunId,
-    folder: PathBuf,
-    started: Utc,
-    end: RunEnd,
+    known: RunKnown,
 }
+
+/// How long another process is waited for that had the catalogue a moment ago, and for how long it
+/// is taken to have it still.
+const PATIENCE_AGAIN: Duration = Duration::from_millis(20);
+const BUSY_FOR: Duration = Duration::from_secs(5);
 
 /// Ends that are kept; a run takes a minute and a full disk a day.
 const UNSAID_MAX: usize = 1_000;
@@ -53,7 +62,13 @@ impl Books {
     /// Of the runs in this folder.
     pub(crate) fn of(folder: &Path) -> Self {
         let catalog = KeptCatalog::of(folder);
-        Self { catalog, trouble: Mutex::default(), unsaid: Mutex::default() }
+        Self {
+            catalog,
+            trouble: Mutex::default(),
+            unsaid: Mutex::default(),
+            known: Mutex::default(),
+            busy: Mutex::default(),
+        }
     }
 
     /// What is wrong with the catalogue, if anything is.
@@ -99,6 +114,24 @@ impl Books {
         work: impl FnOnce(&mut Catalog) -> Result<T, CatalogError>,
     ) -> Result<T, CatalogError> {
         let result = self.catalog.write(work);
+        self.remember(result)
+    }
+
+    /// As [`Books::with`], for what must not be held up by another process that has the catalogue.
+    fn at_once<T>(
+        &self,
+        work: impl FnOnce(&mut Catalog) -> Result<T, CatalogError>,
+    ) -> Result<T, CatalogError> {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let again = busy.is_some_and(|since| since.elapsed() < BUSY_FOR);
+        let patience = if again { PATIENCE_AGAIN } else { PATIENCE_AT_START };
+        let result = self.catalog.write_within(patience, work);
+        *busy = matches!(result, Err(CatalogError::InUse { .. })).then(Instant::now);
+        drop(busy);
+        self.remember(result)
+    }
+
+    fn remember<T>(&self, result: Result<T, CatalogError>) -> Result<T, CatalogError> {
         let trouble = match &result {
             Ok(_) => None,
             Err(error) if error.is_answer() => return result,
@@ -124,17 +157,59 @@ impl Books {
     ) -> Result<LiveRun, CatalogError> {
         let now = Utc(now_ns());
         let request = NumberRequest { who, comment, configuration: text, wanted, now };
-        let taken = self.with(|catalog| catalog.next_run_number(&request));
+        let taken = self.at_once(|catalog| catalog.next_run_number(&request));
+        *self.known() = RunKnown {
+            who: who.into(),
+            comment: comment.into(),
+            configuration: text.into(),
+            taken: now,
+            ..RunKnown::default()
+        };
         taken.or_else(|error| {
             tracing::error!(%error, "a run gets its number without the catalogue");
-            LiveRun::without_catalog(self.catalog.folder(), wanted)
+            let live = LiveRun::without_catalog(self.catalog.folder(), wanted)?;
+            self.keep(&live, &self.known());
+            Ok(live)
         })
+    }
+
+    fn known(&self) -> MutexGuard<'_, RunKnown> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters what is known of a run; what cannot be entered waits in a file. Says whether it is
+    /// entered.
+    fn enter_known(&self, live: &LiveRun, known: &RunKnown) -> bool {
+        let entered = self.at_once(|catalog| catalog.enter(live, known));
+        if let Err(error) = &entered {
+            tracing::warn!(run = live.number(), %error, "the run waits until it can be entered");
+            self.keep(live, known);
+        }
+        entered.is_ok()
+    }
+
+    fn keep(&self, live: &LiveRun, known: &RunKnown) {
+        if let Err(error) = known.keep(self.catalog.folder(), live) {
+            tracing::warn!(run = live.number(), %error, "nor can it be kept in a file until then");
+        }
+    }
+
+    /// Says what a run is for that is about to be recorded.
+    pub(crate) fn comment(&self, live: &LiveRun, comment: &str) {
+        let mut known = self.known();
+        comment.clone_into(&mut known.comment);
+        let set = self.at_once(|catalog| catalog.set_comment(live.number(), comment));
+        if set.is_err() {
+            self.keep(live, &known);
+        }
     }
 
     /// A run records.
     pub(crate) fn begin(&self, live: &LiveRun, id: catchment_model::RunId, folder: &Path) {
+        let mut known = self.known();
+        known.begun = Some(Begun { id, folder: folder.to_owned(), started: Utc(now_ns()) });
         // Told by `trouble`; the run goes on.
-        self.with(|catalog| catalog.begin_run(live, id, folder, Utc(now_ns()))).ok();
+        self.enter_known(live, &known);
     }
 
     /// A run has ended. If that cannot be entered now, it is later.
@@ -153,7 +228,9 @@ impl Books {
         };
         let end = RunEnd { ended: Utc(now_ns()), fault, totals };
         let (id, folder, started) = (summary.run, summary.folder.clone(), Utc(started_ns));
-        self.enter(Said { live, id, folder, started, end });
+        let begun = Some(Begun { id, folder, started });
+        let known = RunKnown { begun, over: Some(Over::Ended(end)), ..self.known().clone() };
+        self.enter(Said { live, known });
     }
 
     fn enter(&self, said: Said) {
@@ -171,14 +248,7 @@ impl Books {
     pub(crate) fn settle(&self) -> bool {
         for said in self.unsaid() {
             let live = &said.live;
-            let entered = self.with(|catalog| {
-                // Again: it may not have been heard.
-                catalog.begin_run(live, said.id, &said.folder, said.started)?;
-                catalog.end_run(live, &said.end)
-            });
-            if let Err(error) = entered {
-                let run = live.number();
-                tracing::warn!(run, %error, "the run's end waits until it can be entered");
+            if !self.enter_known(live, &said.known) {
                 return false;
             }
             let number = live.number();
@@ -197,11 +267,14 @@ impl Books {
     fn told(&self, row: RunRow) -> api::Run {
         let said = self.unsaid().into_iter().find(|said| said.live.number() == row.number);
         let Some(said) = said else { return run(row) };
-        let RunEnd { ended, fault, totals } = &said.end;
+        let RunKnown { begun: Some(begun), over: Some(Over::Ended(end)), .. } = &said.known else {
+            return run(row);
+        };
+        let RunEnd { ended, fault, totals } = end;
         let state = if fault.is_some() { RunState::Fault } else { RunState::Complete };
         run(RunRow {
-            id: Some(said.id),
-            started: Some(said.started),
+            id: Some(begun.id),
+            started: Some(begun.started),
             ended: Some(*ended),
             state,
             reason: fault.clone(),
@@ -216,7 +289,9 @@ impl Books {
 
     /// A run did not come to a recording.
     pub(crate) fn fail(&self, live: &LiveRun, why: &str) {
-        self.with(|catalog| catalog.fail_run(live, why, Utc(now_ns()))).ok();
+        let over = Some(Over::Failed { why: why.into(), at: Utc(now_ns()) });
+        let known = RunKnown { over, ..self.known().clone() };
+        self.enter_known(live, &known);
     }
 
     /// Runs, newest first.
@@ -327,7 +402,7 @@ impl Books {
 
     /// Keeps a configuration, unless that text is there, and returns its version.
     pub(crate) fn add_configuration(&self, text: &str, who: &str) -> Result<u64, Problem> {
-        let put = self.with(|catalog| catalog.put_configuration(text, who, Utc(now_ns())));
+        let put = self.at_once(|catalog| catalog.put_configuration(text, who, Utc(now_ns())));
         put.map_err(problem)
     }
 }
@@ -400,6 +475,8 @@ fn problem(error: CatalogError) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use catchment_model::RunId;
+
     use super::*;
 
     #[test]
@@ -418,7 +495,9 @@ mod tests {
         std::fs::write(&database, "this is no database, and nobody can write into it").unwrap();
         let totals = Totals { events: 12, files: 1, ..Totals::default() };
         let end = RunEnd { ended: Utc(5_000_000_000), fault: Some("full".into()), totals };
-        let said = Said { live, id, folder: path, started: Utc(1_000_000_000), end };
+        let begun = Some(Begun { id, folder: path, started: Utc(1_000_000_000) });
+        let over = Some(Over::Ended(end));
+        let said = Said { live, known: RunKnown { begun, over, ..RunKnown::default() } };
         books.enter(said);
         assert!(!books.settle());
         let trouble = books.trouble().unwrap();
@@ -436,5 +515,33 @@ mod tests {
         assert_eq!((row.ended, row.events), (Some(Utc(5_000_000_000)), Some(12)));
         let trouble = books.trouble();
         assert!(trouble.as_ref().is_none_or(|text| !text.contains("waits")), "{trouble:?}");
+    }
+
+    #[test]
+    fn a_catalogue_that_another_process_has_holds_up_no_run_and_knows_of_it_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let books = Books::of(folder.path());
+        drop(books.take("anna", "before", "", None).unwrap());
+        let database = folder.path().join(".catchment/catalog.sqlite");
+        let other = rusqlite::Connection::open(&database).unwrap();
+        other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        let live = books.take("anna", "first", "a = 1\n", None).unwrap();
+        assert_eq!(live.number(), 2);
+        books.comment(&live, "second");
+        let (id, path) = (RunId([7; 16]), folder.path().join("run-b"));
+        books.begin(&live, id, &path);
+        let begun = Some(Begun { id, folder: path, started: Utc(1_000_000_000) });
+        let totals = Totals { events: 12, files: 1, ..Totals::default() };
+        let end = RunEnd { ended: Utc(5_000_000_000), fault: None, totals };
+        let known = RunKnown { begun, over: Some(Over::Ended(end)), ..books.known().clone() };
+        books.enter(Said { live, known });
+        assert!(books.trouble().unwrap().contains("the end of run 2 waits"));
+        // The program ends before the other process does.
+        drop(books);
+        drop(other);
+        let row = Catalog::open(folder.path()).unwrap().run(2).unwrap().run;
+        assert_eq!((row.state, row.events), (RunState::Complete, Some(12)));
+        assert_eq!((row.who.as_str(), row.comment.as_str()), ("anna", "second"));
+        assert!(row.configuration.is_some());
     }
 }

@@ -323,7 +323,7 @@ impl Recording {
         if !job.comment.is_empty() {
             // Who armed it may have said nothing yet.
             self.shown.change_active(|active| active.comment.clone_from(&job.comment));
-            self.desk.books.change(open.live.number(), Some(&job.comment), None).ok();
+            self.desk.books.comment(&open.live, &job.comment);
         }
         open.recorder.begin_between_events();
         open.begun = true;

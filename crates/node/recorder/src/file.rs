@@ -3,10 +3,10 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use catchment_disk::{DiskError, FileId};
+use catchment_disk::{Disk, DiskError, FileId};
 use catchment_frame::{
-    EntryNames, FileHeader, FrameSummary, Schema, TocBuilder, TocFlags, encode_locator,
-    locator_offset,
+    EntryNames, FILE_LIST_NAME, FileHeader, FileListLine, FrameSummary, Schema, TocBuilder,
+    TocFlags, encode_locator, locator_offset,
 };
 use catchment_model::Ledger;
 use catchment_model::units::Bytes;
@@ -185,11 +185,16 @@ pub(crate) struct FileMaker {
     ahead: Option<(PathBuf, u32)>,
     /// The file system that the run began on.
     device: Option<u64>,
+    /// The run's list of files, and how many files it names.
+    list: PathBuf,
+    listed: u32,
 }
 
 impl FileMaker {
     pub(crate) fn new(config: &RecorderConfig, identity: RunIdentity, schema: Schema) -> Self {
         Self {
+            list: identity.folder.join(FILE_LIST_NAME),
+            listed: 0,
             identity,
             run_number: config.run_number,
             text: config.text.clone(),
@@ -316,6 +321,37 @@ impl FileMaker {
         }
         std::fs::create_dir_all(folder)
             .map_err(|error| format!("cannot make {} again: {error}", folder.display()))
+    }
+
+    /// Says in the run's list of files that this one's header is written. Like all lines of the
+    /// list: a helper thread writes it.
+    pub(crate) fn list_begun(&mut self, disk: &mut Disk, file: &OpenFile) {
+        let mut lines = FileListLine::Begun { index: file.index, file_id: file.file_id }.encode();
+        if self.listed == 0 {
+            lines.insert_str(0, &FileListLine::Run(self.identity.run).encode());
+        }
+        self.listed = self.listed.max(file.index + 1);
+        disk.append_text(&self.list, &lines);
+    }
+
+    /// Says that a file has its TOC and is durable.
+    pub(crate) fn list_closed(&self, disk: &mut Disk, file: &OpenFile, bytes: u64) {
+        let line = FileListLine::Closed { index: file.index, bytes };
+        disk.append_text(&self.list, &line.encode());
+    }
+
+    /// Says that there will be no other file, and waits until the list is durable.
+    pub(crate) fn end_list(&self, jobs: &mut Jobs<What>, live: &Live) {
+        if self.listed > 0 {
+            let line = FileListLine::Ended { files: self.listed };
+            jobs.disk.append_text(&self.list, &line.encode());
+        }
+        while jobs.disk.text_under_way() {
+            jobs.wait_for_helper();
+        }
+        if let Some(error) = jobs.disk.take_text_error() {
+            live.warn_once(format!("the run's list of files is not complete: {error}"));
+        }
     }
 
     /// Deletes a file that did not get as far as its header, so that the next one takes its number.

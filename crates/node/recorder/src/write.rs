@@ -403,7 +403,12 @@ impl Write {
         let mut files = self.closing.iter_mut().chain(&mut self.current);
         let file = files.find(|file| file.id == job.file).expect("a job's file is open");
         match job.what.expect("an ended job") {
-            What::Header => file.header_recorded = !file.failed,
+            What::Header => {
+                file.header_recorded = !file.failed;
+                if file.header_recorded {
+                    self.maker.list_begun(&mut self.jobs.disk, file);
+                }
+            }
             What::Frame(frame) if file.failed => {
                 self.carried.add(&frame.increment);
                 if self.current.as_ref().is_none_or(|file| !file.has_frames()) {
@@ -569,7 +574,12 @@ impl Write {
         let index = self.closing.iter().position(|file| file.id == completion.file);
         let mut file = self.closing.swap_remove(index.expect("a finished file was closing"));
         match &completion.result {
-            Ok(()) => self.durable(&file.close_done()),
+            Ok(()) => {
+                self.durable(&file.close_done());
+                if completion.bytes > file.recorded_end {
+                    self.maker.list_closed(&mut self.jobs.disk, &file, completion.bytes);
+                }
+            }
             // That is said already.
             Err(_) if file.gone => {}
             Err(error) => {
@@ -622,5 +632,6 @@ impl Write {
             let done: Vec<_> = self.jobs.wait().collect();
             self.take_up(done);
         }
+        self.maker.end_list(&mut self.jobs, &self.live);
     }
 }

@@ -33,7 +33,8 @@ fn a_full_disk_discards_countedly_and_recording_goes_on_when_there_is_space() {
 
 #[test]
 fn a_run_that_is_stopped_in_fault_has_its_losses_in_its_last_file() {
-    let Some(disk) = SmallDisk::mount("size=8m") else { return };
+    // 8 MiB, and a page for the list of files.
+    let Some(disk) = SmallDisk::mount("size=8196k") else { return };
     let mut detector = Detector::start(small_frames(disk.path(), None));
     detector.send_until(in_fault);
     detector.send(300);

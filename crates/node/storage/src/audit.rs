@@ -5,7 +5,8 @@
 //! run that was ended in order it must equal the TOC's total, entry by entry, and balance. Otherwise
 //! fragments may be in flight: those that came in before the last frame and were to be in a later
 //! one. A recorder at work, which holds its file locked, will write them; what was in flight when a
-//! recorder was killed is lost.
+//! recorder was killed is lost, and so is what came in after the last frame, which no books count:
+//! of an interrupted run nobody can say that nothing was lost.
 
 use std::collections::HashMap;
 
@@ -18,6 +19,7 @@ use crate::error::StorageError;
 use crate::open::RunFile;
 use crate::run::{Run, what_is_read_is_durable};
 use crate::verify::{Problem, frames_missing, holes, of_folder, problem_in, under_way_bytes};
+use crate::whole::{Extent, Whole};
 
 /// What an audit comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -29,6 +31,9 @@ pub enum Verdict {
     DataLost,
     /// What the columns say is not what the recorder wrote, or something is unexplained.
     NotBalanced,
+    /// Files are missing or cannot be read, or lost what closed them: there are no books of the
+    /// run.
+    Incomplete,
 }
 
 /// How the run was closed, which is what the books are held to.
@@ -102,6 +107,10 @@ pub struct AuditReport {
     pub differences: Vec<Difference>,
     /// What is in flight, or unexplained, by source.
     pub open: Vec<Open>,
+    /// Files that are missing, cannot be read, or lost what closed them.
+    pub incomplete: Vec<Problem>,
+    /// What is known of whether all files are there.
+    pub extent: Extent,
     /// Columns and files that could not be read; what they would have said is not in the books.
     pub problems: Vec<Problem>,
     /// Names of the sources, in the order of the ledgers.
@@ -111,18 +120,23 @@ pub struct AuditReport {
 impl AuditReport {
     /// Whether everything is explained.
     pub fn is_balanced(&self) -> bool {
-        self.verdict != Verdict::NotBalanced
+        matches!(self.verdict, Verdict::Balanced | Verdict::DataLost)
     }
 
     /// Whether something that was sent is in no file, or can no longer be read.
     pub fn lost_data(&self) -> bool {
-        let killed = matches!(self.closing, Closing::Killed | Closing::Repaired);
-        let in_flight = self.open.iter().any(|open| open.fragments > 0 || open.packets > 0);
         self.balance.lost_data()
             || self.flagged_lost
             || self.frames_missing > 0
             || !self.problems.is_empty()
-            || (killed && (in_flight || self.under_way_bytes > 0))
+            || !self.incomplete.is_empty()
+            || self.was_interrupted()
+    }
+
+    /// Whether its recorder was killed: then what was in flight is lost, and how much came in after
+    /// the last frame is not known.
+    pub fn was_interrupted(&self) -> bool {
+        matches!(self.closing, Closing::Killed | Closing::Repaired)
     }
 
     /// Fragments that came in and are neither recorded nor counted as dropped.
@@ -136,10 +150,7 @@ impl AuditReport {
 /// lengths, validity and increments of every frame, no payload.
 pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
     let mut ledger = Ledger::new(run.sources().len());
-    let mut problems = Vec::new();
-    for problem in run.problems().iter().filter(|problem| problem.is_damage()) {
-        problems.push(of_folder(run, problem.to_string()));
-    }
+    let mut problems = missing_before_the_end(run);
     let mut channels = ChannelBytes::new(run);
     for file in run.run_files() {
         for frame in 0..file.reader.frames().len() {
@@ -248,6 +259,9 @@ impl ChannelBytes {
 /// If the ledger in the last file's TOC cannot be read. Damage elsewhere is part of the report.
 pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
     let (recomputed, problems) = recompute(run);
+    let whole = Whole::of(run);
+    let mut incomplete = missing_before_the_end(run);
+    incomplete.extend(whole.problems);
     let recorded = run.recorded_ledger()?;
     let closing = closing(run);
     let sources: Vec<String> = run.sources().iter().map(|source| source.name.clone()).collect();
@@ -270,13 +284,24 @@ pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
         recorded,
         recomputed,
         problems,
+        incomplete,
+        extent: whole.extent,
         sources,
     };
     report.verdict = verdict(&report);
     Ok(report)
 }
 
+/// Files that opening the run found missing or unreadable.
+fn missing_before_the_end(run: &Run) -> Vec<Problem> {
+    let damage = run.problems().iter().filter(|problem| problem.is_damage());
+    damage.map(|problem| of_folder(run, problem.to_string())).collect()
+}
+
 fn verdict(report: &AuditReport) -> Verdict {
+    if !report.incomplete.is_empty() {
+        return Verdict::Incomplete;
+    }
     let at_rest = report.closing == Closing::Ended;
     if at_rest && !(report.differences.is_empty() && report.open.is_empty()) {
         Verdict::NotBalanced

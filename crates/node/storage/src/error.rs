@@ -78,7 +78,11 @@ pub enum StorageError {
         first: PathBuf,
     },
     /// Two files that say they are the same part of the run.
-    #[error("{} and {} are both file {index} of their run", path.display(), first.display())]
+    #[error(
+        "{} and {} are both file {index} of their run{differ}; move one of them elsewhere",
+        path.display(),
+        first.display()
+    )]
     IndexTwice {
         /// The index.
         index: u32,
@@ -86,6 +90,8 @@ pub enum StorageError {
         path: PathBuf,
         /// The other.
         first: PathBuf,
+        /// What else is to be said of the two.
+        differ: &'static str,
     },
     /// A column that cannot be read, or columns that contradict each other; the rest of the run can
     /// be read.

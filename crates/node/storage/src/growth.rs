@@ -62,14 +62,17 @@ impl Run {
                     Err(problem) => unread.push(problem),
                 }
             }
-            came.files += fresh.len();
-            came.frames += fresh.iter().map(|file| file.reader.frames().len()).sum::<usize>();
             files.extend(fresh);
-            let missing = open::put_in_order(files);
-            if missing.is_err() {
+            let ordered = open::put_in_order(files);
+            if ordered.is_err() {
                 files.retain(|file| known.contains(&file.path));
             }
-            unread.extend(missing?);
+            let fresh = files.iter().filter(|file| !known.contains(&file.path));
+            for file in fresh {
+                came.files += 1;
+                came.frames += file.reader.frames().len();
+            }
+            unread.extend(ordered?);
             *problems = unread;
         }
         Ok(())

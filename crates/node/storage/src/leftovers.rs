@@ -46,7 +46,7 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
         let read_error = |source| StorageError::Read { path: path.clone(), source };
         let bytes = file.bytes().map_err(read_error)?;
         let Ok(reader) = FileReader::open(&file) else {
-            if open::is_blank(&file).map_err(read_error)? {
+            if open::is_blank(&file, false).map_err(read_error)? {
                 blank.push((path, lock, bytes));
             }
             continue;
@@ -71,14 +71,10 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
         }
     }
     for (path, _lock, bytes) in blank.into_iter().filter(|_| with_header) {
-        let file = ReadFile::open(&path)?;
         let read_error = |source| StorageError::Read { path: path.clone(), source };
-        // Its beginning alone may be damaged.
-        if end_of_data(&file, 0).map_err(read_error)? == 0 {
-            std::fs::remove_file(&path).map_err(read_error)?;
-            found.bytes += bytes;
-            found.removed.push(path);
-        }
+        std::fs::remove_file(&path).map_err(read_error)?;
+        found.bytes += bytes;
+        found.removed.push(path);
     }
     Ok(found)
 }

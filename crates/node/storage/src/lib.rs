@@ -28,6 +28,7 @@ mod parallel;
 mod reduce;
 mod reframe;
 mod repair;
+mod restore;
 mod run;
 mod select_events;
 mod stored;
@@ -37,6 +38,7 @@ mod trend_mend;
 mod trend_writer;
 mod verify;
 mod waiting;
+mod whole;
 mod write;
 
 pub use audit::{AuditReport, Closing, Difference, Open, Verdict, audit, books_so_far, recompute};
@@ -61,6 +63,7 @@ pub use trend_files::{NewTrends, ROWS_WAITING, TrendFiles, TrendFilesReport, Tre
 pub use trend_mend::{TrendMend, mend_trends};
 pub use trend_writer::{TrendOptions, TrendReport, TrendWriter, make_trends, replace_trends};
 pub use verify::{Problem, Progress, VerifyReport, verify};
+pub use whole::Extent;
 pub use write::{
     ChannelColumn, ChannelFrame, ColumnData, ColumnHook, Ending, EventFrame, EventSource, Growing,
     Make, MakeBytes, NewRun, RunWriter, StoredColumn, WriteOptions, WriteReport,

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use catchment_disk::{ReadFile, list_files};
 use catchment_frame::{
     ColumnKind, FileHeader, FileReader, FrameError, FrameRef, KnownSchemas, OpenOptions, Spans,
+    find_headless, is_zero_between,
 };
 
 use crate::counted::Counted;
@@ -93,7 +94,7 @@ pub enum FileProblem {
         /// Its index.
         index: u32,
     },
-    /// A file that was made ahead and never begun: empty, or zeros where its header should be.
+    /// A file that was made ahead and never begun: empty, or zeros throughout.
     Blank {
         /// The file.
         path: PathBuf,
@@ -107,12 +108,19 @@ pub enum FileProblem {
         /// Why.
         error: FrameError,
     },
+    /// A second copy of a file, all of whose frames are in the first. It is left out.
+    Copy {
+        /// The file that is left out.
+        path: PathBuf,
+        /// The one that is read.
+        of: PathBuf,
+    },
 }
 
 impl FileProblem {
     /// Whether data may be lost by it.
     pub fn is_damage(&self) -> bool {
-        !matches!(self, Self::Blank { .. })
+        !matches!(self, Self::Blank { .. } | Self::Copy { .. })
     }
 }
 
@@ -124,6 +132,9 @@ impl std::fmt::Display for FileProblem {
                 write!(f, "{}: made ahead and never begun", path.display())
             }
             Self::Unreadable { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Copy { path, of } => {
+                write!(f, "{}: a copy of {}, left out", path.display(), of.display())
+            }
         }
     }
 }
@@ -166,11 +177,12 @@ pub(crate) fn files(
     Ok((files, problems))
 }
 
-/// Sorts a run's files by their index, checks that they belong together, and names those missing.
-pub(crate) fn put_in_order(files: &mut [RunFile]) -> Result<Vec<FileProblem>, StorageError> {
-    files.sort_by_key(|file| file.header().file_index);
+/// Sorts a run's files by their index, leaves out copies, checks that the files belong together,
+/// and names those missing.
+pub(crate) fn put_in_order(files: &mut Vec<RunFile>) -> Result<Vec<FileProblem>, StorageError> {
+    files.sort_by_cached_key(|file| (file.header().file_index, rank(file)));
+    let mut problems = leave_out_copies(files);
     check_together(files)?;
-    let mut problems = Vec::new();
     // A file that is there but unreadable says nothing of its index: it is then named twice.
     let mut expected = 0u32;
     for file in files {
@@ -183,16 +195,73 @@ pub(crate) fn put_in_order(files: &mut [RunFile]) -> Result<Vec<FileProblem>, St
     Ok(problems)
 }
 
+/// Of files of one index: the one with the most frames, the closed one, the one that is called as
+/// the recorder calls it, the first by name.
+fn rank(file: &RunFile) -> impl Ord + use<> {
+    let name = file.path.file_stem().unwrap_or_default().to_string_lossy();
+    let renamed = index_of_name(&name) != Some(file.header().file_index);
+    let frames = file.reader.frames().len();
+    (std::cmp::Reverse(frames), !file.reader.closed(), renamed, file.path.clone())
+}
+
+/// The index in a file's name without extension, as recorders write it: `run-…-00003`.
+pub(crate) fn index_of_name(stem: &str) -> Option<u32> {
+    let (_, digits) = stem.rsplit_once('-')?;
+    let is_index = digits.len() >= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_index.then(|| digits.parse().ok()).flatten()
+}
+
+/// Removes those that are another file of the list once more, with the same frames or fewer.
+fn leave_out_copies(files: &mut Vec<RunFile>) -> Vec<FileProblem> {
+    let mut copies = Vec::new();
+    let mut place = 1;
+    while place < files.len() {
+        let (first, file) = (&files[place - 1], &files[place]);
+        let (one, other) = (first.header(), file.header());
+        let identity = |header: &FileHeader| (header.run, header.file_index, header.file_id);
+        let same = identity(one) == identity(other)
+            && first.reader.frames().starts_with(file.reader.frames());
+        if same {
+            let (path, of) = (file.path.clone(), first.path.clone());
+            copies.push(FileProblem::Copy { path, of });
+            files.remove(place);
+        } else {
+            place += 1;
+        }
+    }
+    copies
+}
+
 /// The paths of a folder's frame files, by name.
 pub(crate) fn paths(folder: &Path) -> Result<Vec<PathBuf>, StorageError> {
     Ok(list_files(folder, EXTENSION)?)
 }
 
-/// Whether a file has not been begun: nothing in it, or zeros where its header should be.
-pub(crate) fn is_blank(file: &ReadFile) -> std::io::Result<bool> {
+/// Whether a file has not been begun: there is nothing in it but zeros. What has zeros where its
+/// header should be, and anything behind them, is damaged. Of a file that is being written the
+/// beginning says enough, since its header is written first.
+pub(crate) fn is_blank(file: &ReadFile, being_written: bool) -> std::io::Result<bool> {
     let mut block = [0; catchment_frame::BLOCK_BYTES as usize];
     let filled = file.read_at(0, &mut block)?;
-    Ok(block[..filled].iter().all(|&byte| byte == 0))
+    let begins_blank = block[..filled].iter().all(|&byte| byte == 0);
+    let rest = filled as u64..file.bytes()?;
+    Ok(begins_blank && (being_written || is_zero_between(file, rest.start, rest.end)))
+}
+
+/// The error of a file whose header cannot be read: with the frames behind it, if there are any.
+fn header_error(file: &ReadFile, error: FrameError) -> FrameError {
+    let is_damage = !matches!(
+        error,
+        FrameError::Version { .. } | FrameError::Read { .. } | FrameError::Length(_)
+    );
+    let found = || find_headless(file, OpenOptions::default().search_bytes_max).ok().flatten();
+    match is_damage.then(found).flatten() {
+        Some(found) => {
+            let frames = found.frames.len() as u64;
+            FrameError::HeaderLost { problem: Box::new(error), frames }
+        }
+        None => error,
+    }
 }
 
 /// Whether a recorder, or a repair, holds a file.
@@ -217,12 +286,12 @@ pub(crate) fn open_file(
         let counted = Counted::new(Arc::clone(&file), bytes_read);
         FileReader::open_known(counted, &options, Some(&SCHEMAS))
     };
-    let opened = read().or_else(|error| match is_blank(&file) {
+    let opened = read().or_else(|error| match is_blank(&file, locked) {
         // A blank beginning alone is no verdict: a damaged header is read from the TOC's copy.
         Ok(true) => Err(Ok(FileProblem::Blank { path: path.clone(), locked })),
         // It may have been begun since.
         Ok(false) if locked => read().map_err(|error| Ok(unreadable(&path, error))),
-        Ok(false) => Err(Ok(unreadable(&path, error))),
+        Ok(false) => Err(Ok(unreadable(&path, header_error(&file, error)))),
         Err(source) => Err(Err(StorageError::Read { path: path.clone(), source })),
     });
     match opened {
@@ -285,7 +354,11 @@ fn check_together(files: &[RunFile]) -> Result<(), StorageError> {
         }
         let index = header.file_index;
         if index == before.header().file_index {
-            return Err(StorageError::IndexTwice { index, path, first: before.path.clone() });
+            let same = header.file_id == before.header().file_id;
+            let differ =
+                if same { ", one a copy of the other, but they have other frames" } else { "" };
+            let first = before.path.clone();
+            return Err(StorageError::IndexTwice { index, path, first, differ });
         }
     }
     Ok(())

@@ -2,18 +2,21 @@
 //!
 //! A file that is closed and whole is never opened for writing. In any other, only what stands
 //! behind the last whole frame is overwritten, and the file is cut there; no frame is ever touched.
-//! A repair that is cut short can be run again.
+//! A repair that is cut short can be run again. A header that is lost is made again from another
+//! file of the run ([`crate::restore`]); where that cannot be, the file is left as it is.
 
 use std::path::{Path, PathBuf};
 
 use catchment_disk::{EditFile, ReadFile};
-use catchment_frame::{FileReader, Skipped};
+use catchment_frame::{FileReader, FrameError, Skipped, find_headless};
 use catchment_model::Ledger;
 use serde::Serialize;
 
 use crate::error::StorageError;
 use crate::open;
+use crate::restore::{Lost, Sibling};
 use crate::verify::is_under_way;
+use crate::whole::list_closed;
 
 /// What was done with a run's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -29,6 +32,8 @@ pub struct FileRepair {
     pub path: PathBuf,
     /// What was done.
     pub outcome: Outcome,
+    /// The file of the run from which its header was made again, which was lost.
+    pub header_from: Option<PathBuf>,
     /// Frames that are whole.
     pub frames: u64,
     /// Events in these.
@@ -57,8 +62,30 @@ pub enum Outcome {
     Closed,
     /// Nothing: it was made ahead and never begun, and can be deleted.
     Blank,
+    /// Nothing: it is another file of the folder once more.
+    Copy,
     /// Nothing can be done: its header cannot be read.
     Unreadable(String),
+}
+
+impl FileRepair {
+    /// Of a file that is left as it is, and of whose frames nothing is known.
+    pub(crate) fn left(path: PathBuf, outcome: Outcome) -> Self {
+        let bytes = path.metadata().map_or(0, |file| file.len());
+        Self {
+            path,
+            outcome,
+            header_from: None,
+            frames: 0,
+            events: 0,
+            skipped_bytes: 0,
+            under_way_bytes: 0,
+            frames_missing: 0,
+            damaged: Vec::new(),
+            bytes_before: bytes,
+            bytes_after: bytes,
+        }
+    }
 }
 
 impl RepairReport {
@@ -71,6 +98,7 @@ impl RepairReport {
     pub fn found_damage(&self) -> bool {
         self.files.iter().any(|file| {
             file.skipped_bytes > 0
+                || file.header_from.is_some()
                 || file.frames_missing > 0
                 || !file.damaged.is_empty()
                 || matches!(file.outcome, Outcome::Unreadable(_))
@@ -89,15 +117,8 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
     if paths.is_empty() {
         return Err(StorageError::NoFiles { path: path.to_owned() });
     }
-    let (mut report, mut found) = (RepairReport::default(), Vec::new());
-    for path in paths {
-        match Found::open(path)? {
-            Ok(file) => found.push(file),
-            Err(hopeless) => report.files.push(hopeless),
-        }
-    }
-    found.sort_by_key(|file| file.reader.header().file_index);
-    let hopeless = std::mem::take(&mut report.files);
+    let mut report = RepairReport::default();
+    let (found, hopeless) = find(paths)?;
     let last_open = found.iter().rposition(|file| !file.is_intact());
     // What the frames of all files so far add up to, while none is missing. The totals in their TOCs
     // will not do: they were taken while the recorder counted on.
@@ -112,7 +133,7 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
             if last_open.is_some_and(|last| place < last) {
                 before = so_far.map(|ledger| file.add_frames(ledger));
             }
-            report.files.push(file.untouched());
+            report.files.push(file.untouched(Outcome::Intact));
         } else {
             let (done, ledger) = file.close(so_far.as_ref())?;
             report.files.push(done);
@@ -123,36 +144,101 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
     Ok(report)
 }
 
+/// Opens the files, makes headers again that are lost, and sorts them by index. Those that nothing
+/// is to be done with come apart.
+fn find(paths: Vec<PathBuf>) -> Result<(Vec<Found>, Vec<FileRepair>), StorageError> {
+    let (mut found, mut lost, mut done) = (Vec::new(), Vec::new(), Vec::new());
+    for path in &paths {
+        match Found::open(path.clone())? {
+            Opened::Found(file) => found.push(*file),
+            Opened::Lost(file) => lost.push(file),
+            Opened::Done(file) => done.push(file),
+        }
+    }
+    let mut others = Vec::new();
+    if !lost.is_empty() && paths.len() == 1 {
+        // One file was named: the others of its run stand beside it.
+        let folder = paths[0].parent().filter(|folder| !folder.as_os_str().is_empty());
+        for path in open::paths(folder.unwrap_or(Path::new(".")))? {
+            if let Ok(Opened::Found(file)) = Found::open(path) {
+                others.push(*file);
+            }
+        }
+    }
+    for file in lost {
+        let whole = found.iter().chain(&others).filter(|other| other.header_from.is_none());
+        let siblings: Vec<_> = whole.map(|other| Sibling::of(&other.path, &other.reader)).collect();
+        match file.restore(&siblings)? {
+            Ok(from) => match Found::open(file.path.clone())? {
+                Opened::Found(file) => found.push(Found { header_from: Some(from), ..*file }),
+                Opened::Lost(file) => done.push(file.left(file.problem.to_string())),
+                Opened::Done(file) => done.push(file),
+            },
+            Err(why) => done.push(file.left(why)),
+        }
+    }
+    found.sort_by_key(|file| file.reader.header().file_index);
+    let (first, copies) = copies_apart(found);
+    done.extend(copies.into_iter().map(|copy| copy.untouched(Outcome::Copy)));
+    Ok((first, done))
+}
+
+/// Files, and those that are one of them once more.
+fn copies_apart(found: Vec<Found>) -> (Vec<Found>, Vec<Found>) {
+    let (mut first, mut copies): (Vec<Found>, Vec<Found>) = (Vec::new(), Vec::new());
+    for file in found {
+        let identity = |file: &Found| {
+            let header = file.reader.header();
+            (header.run, header.file_index, header.file_id)
+        };
+        let is_copy = |other: &Found| {
+            identity(other) == identity(&file) && other.reader.frames() == file.reader.frames()
+        };
+        if first.iter().any(is_copy) { copies.push(file) } else { first.push(file) }
+    }
+    (first, copies)
+}
+
+/// What a path leads to.
+enum Opened {
+    Found(Box<Found>),
+    /// A file with frames and without a header.
+    Lost(Lost),
+    /// A file with which nothing can be done.
+    Done(FileRepair),
+}
+
 /// A file with a header.
 struct Found {
     path: PathBuf,
     reader: FileReader<ReadFile>,
+    header_from: Option<PathBuf>,
 }
 
 impl Found {
-    /// Opens a file; one without a readable header is done already.
-    fn open(path: PathBuf) -> Result<Result<Self, FileRepair>, StorageError> {
+    fn open(path: PathBuf) -> Result<Opened, StorageError> {
         let file = ReadFile::open(&path)?;
         let read_error = |source| StorageError::Read { path: path.clone(), source };
-        let blank = open::is_blank(&file).map_err(read_error)?;
-        let bytes = file.bytes().map_err(read_error)?;
-        let outcome = match FileReader::open(file) {
-            Ok(reader) => return Ok(Ok(Self { path, reader })),
-            Err(_) if blank => Outcome::Blank,
-            Err(error) => Outcome::Unreadable(error.to_string()),
+        let blank = open::is_blank(&file, false).map_err(read_error)?;
+        let problem = match FileReader::open(file) {
+            Ok(reader) => {
+                return Ok(Opened::Found(Box::new(Self { path, reader, header_from: None })));
+            }
+            Err(_) if blank => return Ok(Opened::Done(FileRepair::left(path, Outcome::Blank))),
+            Err(problem) => problem,
         };
-        Ok(Err(FileRepair {
-            path,
-            outcome,
-            frames: 0,
-            events: 0,
-            skipped_bytes: 0,
-            under_way_bytes: 0,
-            frames_missing: 0,
-            damaged: Vec::new(),
-            bytes_before: bytes,
-            bytes_after: bytes,
-        }))
+        let file = ReadFile::open(&path)?;
+        // A later version's header is whole, and a disk that cannot be read may be read another
+        // time.
+        let damaged = !matches!(problem, FrameError::Version { .. } | FrameError::Read { .. });
+        let found = damaged.then(|| find_headless(&file, u64::MAX).ok().flatten()).flatten();
+        Ok(match found {
+            Some(found) => Opened::Lost(Lost { path, problem, found }),
+            None => {
+                let outcome = Outcome::Unreadable(problem.to_string());
+                Opened::Done(FileRepair::left(path, outcome))
+            }
+        })
     }
 
     /// Closed, and its TOC whole. A damaged file header alone is left as it is: the TOC has its
@@ -168,27 +254,24 @@ impl Found {
         ledger
     }
 
-    fn untouched(self) -> FileRepair {
+    fn untouched(self, outcome: Outcome) -> FileRepair {
         let bytes = self.reader.file_bytes();
         let rows = self.reader.frames().iter().map(|frame| frame.info.rows);
         FileRepair {
-            outcome: Outcome::Intact,
+            header_from: self.header_from,
             frames: self.reader.frames().len() as u64,
             events: rows.fold(0, u64::saturating_add),
-            skipped_bytes: 0,
-            under_way_bytes: 0,
-            frames_missing: 0,
-            damaged: Vec::new(),
             bytes_before: bytes,
             bytes_after: bytes,
-            path: self.path,
+            ..FileRepair::left(self.path, outcome)
         }
     }
 
     /// Closes the file behind its last whole frame. Returns also the total in its new TOC.
     fn close(self, before: Option<&Ledger>) -> Result<(FileRepair, Ledger), StorageError> {
-        let Self { path, reader } = self;
+        let Self { path, reader, header_from } = self;
         let bytes_before = reader.file_bytes();
+        let (run, index) = (reader.header().run, reader.header().file_index);
         drop(reader);
         let file = ReadFile::open(&path)?;
         let frame_error = |source| StorageError::Frame { path: path.clone(), source };
@@ -205,6 +288,7 @@ impl Found {
             file.sync()?;
             bytes_after = closing.file_bytes();
             outcome = Outcome::Closed;
+            list_closed(&path, run, index, bytes_after)?;
         }
         let last = plan.frames.last();
         let damage = plan.skipped.iter().filter(|skipped| skipped.reason.is_damage());
@@ -216,6 +300,7 @@ impl Found {
         let rows = plan.frames.iter().map(|frame| frame.info.rows);
         let done = FileRepair {
             outcome,
+            header_from,
             frames: plan.frames.len() as u64,
             events: rows.fold(0, u64::saturating_add),
             skipped_bytes: bytes(&damage),

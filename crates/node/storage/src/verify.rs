@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::open::{Names, RunFile};
 use crate::run::Run;
+use crate::whole::{Extent, Whole};
 
 /// Something broken, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,8 +46,11 @@ pub struct VerifyReport {
     pub columns: u64,
     /// Bytes of these frames.
     pub bytes: u64,
-    /// Files without a TOC: being recorded, or left by a recorder that was killed. No damage.
+    /// Files without a TOC: being recorded, or left by a recorder that was killed. That alone is no
+    /// damage; a file that was closed and is not any more is among the problems too.
     pub unclosed: Vec<PathBuf>,
+    /// What is known of whether all files are there; those that are missing are among the problems.
+    pub extent: Extent,
     /// Frames that are missing, by the numbers of those that are there. A recorder whose disk failed
     /// leaves such gaps, and counts in the ledger what was to be in them.
     pub frames_missing: u64,
@@ -57,7 +61,8 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// Whether everything that is there is as it was written.
+    /// Whether everything that is there is as it was written, and no file that must be there is
+    /// missing.
     pub fn is_intact(&self) -> bool {
         self.problem_count == 0
     }
@@ -78,6 +83,9 @@ pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
     for problem in run.problems().iter().filter(|problem| problem.is_damage()) {
         report.add(of_folder(run, problem.to_string()));
     }
+    let whole = Whole::of(run);
+    report.extent = whole.extent;
+    whole.problems.into_iter().for_each(|problem| report.add(problem));
     report.frames_missing = frames_missing(run);
     for file in run.run_files() {
         report.files += 1;
@@ -138,7 +146,7 @@ pub(crate) fn of_folder(run: &Run, problem: String) -> Problem {
 fn verify_index(file: &RunFile, report: &mut VerifyReport) {
     if let Some(error) = file.reader.header_problem() {
         let problem = format!("{error} (read from the TOC's copy)");
-        report.add(plain(file, problem));
+        report.add(in_file(file, problem));
     }
     for error in file.reader.verify_index() {
         report.add(problem_in(file, None, error));
@@ -147,7 +155,7 @@ fn verify_index(file: &RunFile, report: &mut VerifyReport) {
         report.unclosed.push(file.path.clone());
     }
     for skipped in holes(file) {
-        report.add(plain(file, skipped.to_string()));
+        report.add(in_file(file, skipped.to_string()));
     }
 }
 
@@ -181,7 +189,7 @@ fn has_no_header(skipped: &Skipped) -> bool {
     matches!(skipped.reason, SkippedReason::NoHeader | SkippedReason::OtherFile { .. })
 }
 
-fn plain(file: &RunFile, problem: String) -> Problem {
+pub(crate) fn in_file(file: &RunFile, problem: String) -> Problem {
     Problem {
         file: file.path.clone(),
         frame: None,

@@ -32,8 +32,9 @@ use catchment_model::{Entry, Ledger};
 
 use crate::coding::{Codings, ColumnCoding};
 use crate::error::StorageError;
-use crate::open::EXTENSION;
+use crate::open::{self, EXTENSION};
 use crate::trend_writer::TrendWriter;
+use crate::whole::ListWriter;
 use encode::{Encoded, Encoders};
 pub use growing::Growing;
 pub(crate) use growing::TOGETHER_BYTES;
@@ -67,6 +68,8 @@ pub struct RunWriter {
     report: WriteReport,
     /// A frame was begun and could not be ended: the file is not gone on with.
     broken: bool,
+    /// Of runs that have one.
+    list: Option<ListWriter>,
 }
 
 struct OpenFile {
@@ -156,10 +159,17 @@ impl RunWriter {
             sequence: options.first_sequence,
             report: WriteReport::default(),
             broken: false,
+            list: None,
             schema: Arc::new(run.schema.clone()),
             run,
             options,
         };
+        // Files that grow belong to a recorder's run, and have none; nor has a folder of others'
+        // files.
+        let own = writer.options.growing.is_none() && writer.options.first_index == 0;
+        if own && open::paths(&writer.run.folder)?.is_empty() {
+            writer.list = Some(ListWriter::begin(&writer.run.folder, writer.run.run)?);
+        }
         writer.begin_file()?;
         Ok(writer)
     }
@@ -375,6 +385,9 @@ impl RunWriter {
         self.close_file(&ledger, flags)?;
         self.report.files.extend(self.output.wait()?);
         self.report.files.sort();
+        if let Some(list) = self.list.take() {
+            list.end(self.next_index)?;
+        }
         if let Some(trends) = self.trends.take() {
             self.report.trends = Some(Box::new(trends.finish(ending.run_ended)?));
         }
@@ -480,7 +493,11 @@ impl RunWriter {
         let at = self.output.position();
         let closing = file.toc.finish(at, ledger, TocFlags { data_lost, ..flags });
         self.output.append(&closing)?;
-        self.report.file_bytes += self.output.position();
+        let bytes = self.output.position();
+        self.report.file_bytes += bytes;
+        if let Some(list) = &mut self.list {
+            list.closed(self.next_index - 1, file.file_id, bytes);
+        }
         self.output.close()
     }
 }

@@ -147,8 +147,9 @@ fn a_lost_frame_does_not_balance_and_a_lost_file_is_named() {
     let made = Recipe { files: vec![vec![2], vec![2], vec![2]], ..Recipe::default() }.make();
     std::fs::remove_file(&made.files[1]).expect("deletes");
     let report = audited(&made);
-    assert_eq!((report.verdict, report.frames_missing), (Verdict::NotBalanced, 1));
+    assert_eq!((report.verdict, report.frames_missing), (Verdict::Incomplete, 1));
     assert!(report.problems[0].problem.contains("file 1"), "{:?}", report.problems);
+    assert_eq!(report.incomplete, report.problems);
 }
 
 #[test]
@@ -183,11 +184,14 @@ fn a_hole_between_frames_is_a_loss_only_once_the_recorder_is_gone() {
 }
 
 #[test]
-fn a_killed_run_with_nothing_in_flight_lost_nothing_that_is_known() {
+fn nobody_can_say_of_a_killed_run_that_it_lost_nothing() {
     let made = Recipe { unclosed: true, ..Recipe::default() }.make();
     let report = audited(&made);
-    assert_eq!((report.verdict, report.closing), (Verdict::Balanced, Closing::Killed));
+    assert_eq!((report.verdict, report.closing), (Verdict::DataLost, Closing::Killed));
     assert_eq!(report.fragments_in_flight(), 0);
+    repair(made.path()).expect("repairs");
+    let report = audited(&made);
+    assert_eq!((report.verdict, report.closing), (Verdict::DataLost, Closing::Repaired));
 }
 
 #[test]

@@ -159,8 +159,52 @@ fn files_of_another_run_are_an_error_that_names_them() {
     }
     std::fs::write(&foreign, common::header(4, 2).encode()).expect("writes");
     assert!(matches!(Run::open(made.path()), Err(StorageError::SchemaDiffers { .. })));
-    std::fs::write(&foreign, common::header(3, 1).encode()).expect("writes");
+    let mut header = common::header(3, 1);
+    header.file_id += 10;
+    std::fs::write(&foreign, header.encode()).expect("writes");
     assert!(matches!(Run::open(made.path()), Err(StorageError::IndexTwice { index: 1, .. })));
+}
+
+#[test]
+fn a_file_that_is_there_twice_is_read_once_and_one_that_contradicts_it_is_refused() {
+    let made = Recipe::default().make();
+    // By name it comes before the file that it is a copy of.
+    let copy = made.path().join("a copy.catch");
+    std::fs::copy(&made.files[0], &copy).expect("copies");
+    let run = Run::open(made.path()).expect("opens");
+    assert_eq!((run.files().len(), run.event_count()), (2, 16));
+    assert_eq!(run.files().next().expect("a file").path, made.files[0]);
+    let [FileProblem::Copy { path, of }] = run.problems() else { panic!("{:?}", run.problems()) };
+    assert_eq!((path, of), (&copy, &made.files[0]));
+    assert!(run.damage().is_empty());
+    // Of a copy that was cut short all frames are in the file.
+    let whole = std::fs::read(&copy).expect("reads");
+    let (second, _) = &made.frames[0][1];
+    std::fs::write(&copy, &whole[..second.offset as usize]).expect("writes");
+    let mut run = Run::open(made.path()).expect("opens");
+    assert!(matches!(run.problems(), [FileProblem::Copy { .. }]));
+    assert_eq!((run.event_count(), run.refresh().expect("reads").files), (16, 0));
+    // The second frame in the place of the first is none of the file's.
+    let mut other = whole.clone();
+    let (first, _) = &made.frames[0][0];
+    other.drain(first.offset as usize..second.offset as usize);
+    std::fs::write(&copy, other).expect("writes");
+    let error = Run::open(made.path()).expect_err("refused").to_string();
+    let expected = "are both file 0 of their run, one a copy of the other, but they have other frames; \
+                    move one of them elsewhere";
+    assert!(error.ends_with(expected), "{error}");
+}
+
+#[test]
+fn a_fifo_among_the_files_is_refused_and_named() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let made = Recipe::default().make();
+    let fifo = made.path().join("run-00007.catch");
+    let name = std::ffi::CString::new(fifo.as_os_str().as_bytes()).expect("a name");
+    // SAFETY: the name ends with a zero byte.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let error = Run::open(made.path()).expect_err("refused").to_string();
+    assert!(error.ends_with("run-00007.catch: expected a regular file, got a FIFO"), "{error}");
 }
 
 #[test]

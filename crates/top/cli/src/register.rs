@@ -1,16 +1,19 @@
 //! A recording's place in the catalogue of runs: its number before it starts, its books when it ended.
 //!
-//! The catalogue must not keep anything from being recorded. Where it cannot be written one is told, a
-//! number is taken from the file beside it if that can be written, and `catchment catalog rebuild` puts
-//! in order what is missing.
+//! The catalogue must not keep anything from being recorded, nor hold it up. Where it cannot be
+//! written at once one is told, a number is taken from the file beside it if that can be written,
+//! and what is known of the run waits in another one for whoever opens the catalogue next.
 
 use std::cell::Cell;
-use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Error;
-use catchment_catalog::{Catalog, CatalogError, LiveRun, NumberRequest, RunEnd, Totals};
-use catchment_model::{RunId, Utc};
+use catchment_catalog::{
+    Begun, Catalog, CatalogError, LiveRun, NumberRequest, Over, PATIENCE_AT_START, RunEnd,
+    RunKnown, Totals,
+};
+use catchment_model::Utc;
 use catchment_recorder::{Recorder, RecorderConfig};
 
 use crate::output::{UsageError, chain, complain};
@@ -20,9 +23,9 @@ use crate::session::{Recording, fault};
 pub(crate) struct Register {
     folder: PathBuf,
     live: Option<LiveRun>,
-    /// What it is since it records.
-    begun: Option<(RunId, PathBuf, Utc)>,
-    /// Whether somebody was told that the catalogue lacks something: once is enough.
+    known: RunKnown,
+    /// Whether somebody was told that the catalogue lacks something: once is enough. The next time
+    /// it is not waited for either.
     warned: Cell<bool>,
 }
 
@@ -39,16 +42,26 @@ impl Register {
         let folder = config.folder.clone();
         let who = who();
         let configuration = config.text.as_str();
-        let request = NumberRequest { who: &who, comment, configuration, wanted, now: now() };
-        let taken = Catalog::open(&folder).and_then(|mut it| it.next_run_number(&request));
+        let taken = now();
+        let request = NumberRequest { who: &who, comment, configuration, wanted, now: taken };
+        let number = Catalog::open_within(&folder, PATIENCE_AT_START)
+            .and_then(|mut it| it.next_run_number(&request));
+        let known = RunKnown {
+            who: who.clone(),
+            comment: comment.into(),
+            configuration: configuration.into(),
+            taken,
+            ..RunKnown::default()
+        };
         let warned = Cell::new(false);
-        let live = match taken {
+        let live = match number {
             Ok(live) => Some(live),
             Err(error @ CatalogError::Text { .. }) => anyhow::bail!(UsageError(error.to_string())),
             Err(error) => {
                 warn(&error);
                 warned.set(true);
-                LiveRun::without_catalog(&folder, wanted).ok()
+                let live = LiveRun::without_catalog(&folder, wanted).ok();
+                live.inspect(|live| keep(&known, &folder, live))
             }
         };
         // A run without a number says 0, and a rebuild gives it one.
@@ -59,7 +72,7 @@ impl Register {
                 "this is run {number}: run.number = {wanted} is not above every number that was given"
             ));
         }
-        Ok(Self { folder, live, begun: None, warned })
+        Ok(Self { folder, live, known, warned })
     }
 
     /// The number, if one could be taken.
@@ -69,8 +82,9 @@ impl Register {
 
     /// It records.
     pub(crate) fn began(&mut self, recorder: &Recorder) {
-        self.begun = Some((recorder.run(), recorder.folder().to_owned(), now()));
-        self.enter(|_, _| Ok(()));
+        let (id, folder, started) = (recorder.run(), recorder.folder().to_owned(), now());
+        self.known.begun = Some(Begun { id, folder, started });
+        self.enter();
     }
 
     /// It has ended, and this is what it came to.
@@ -84,39 +98,49 @@ impl Register {
             ledger: Some(last.ledger.clone()),
         };
         let fault = fault(&last.state).map(str::to_owned);
-        self.finish(&RunEnd { ended: now(), fault, totals });
+        self.finish(RunEnd { ended: now(), fault, totals });
     }
 
     /// It did not start, or did not end in order.
     pub(crate) fn failed(self, error: &Error) {
         let why = chain(error);
-        if self.begun.is_some() {
-            self.finish(&RunEnd { ended: now(), fault: Some(why), totals: Totals::default() });
+        if self.known.begun.is_some() {
+            self.finish(RunEnd { ended: now(), fault: Some(why), totals: Totals::default() });
         } else {
-            self.enter(|catalog, live| catalog.fail_run(live, &why, now()));
+            let mut register = self;
+            register.known.over = Some(Over::Failed { why, at: now() });
+            register.enter();
         }
     }
 
-    fn finish(self, end: &RunEnd) {
-        self.enter(|catalog, live| {
-            catalog.end_run(live, end)?;
-            catalog.scan(live.number())
-        });
+    fn finish(mut self, end: RunEnd) {
+        self.known.over = Some(Over::Ended(end));
+        self.enter();
     }
 
-    /// Opens the catalogue, says again that the run began (it may not have been heard), and says more.
-    fn enter(&self, more: impl FnOnce(&mut Catalog, &LiveRun) -> Result<(), CatalogError>) {
+    /// Enters all that is known of the run: what came before may not have been heard.
+    fn enter(&self) {
         let Some(live) = &self.live else { return };
-        let entered = Catalog::open(&self.folder).and_then(|mut catalog| {
-            if let Some((id, folder, started)) = &self.begun {
-                catalog.begin_run(live, *id, folder, *started)?;
+        let patience = if self.warned.get() { PATIENCE_AGAIN } else { PATIENCE_AT_START };
+        let entered = Catalog::open_within(&self.folder, patience).and_then(|mut catalog| {
+            catalog.enter(live, &self.known)?;
+            match self.known.over {
+                Some(Over::Ended(_)) => catalog.scan(live.number()),
+                _ => Ok(()),
             }
-            more(&mut catalog, live)
         });
-        match entered {
-            Err(error) if !self.warned.replace(true) => warn(&error),
-            _ => {}
+        let Err(error) = entered else { return };
+        keep(&self.known, &self.folder, live);
+        if !self.warned.replace(true) {
+            warn(&error);
         }
+    }
+}
+
+/// Has what is known of a run wait for whoever opens the catalogue next.
+fn keep(known: &RunKnown, folder: &Path, live: &LiveRun) {
+    if let Err(error) = known.keep(folder, live) {
+        complain(format_args!("run {} cannot be kept for the catalogue: {error}", live.number()));
     }
 }
 
@@ -125,7 +149,7 @@ fn warn(error: &CatalogError) {
     let helps = if error.wants_rebuild() {
         String::new()
     } else {
-        "; `catchment catalog rebuild` puts it in order later".to_owned()
+        "; the run is entered when the catalogue is opened next".to_owned()
     };
     complain(format_args!("recording goes on without the catalogue of runs: {error}{helps}"));
 }
@@ -146,5 +170,7 @@ pub(crate) fn who() -> String {
     name.chars().filter(|c| !c.is_control()).take(WHO_CHARS_MAX).collect()
 }
 
+/// How long another process is waited for that had the catalogue before.
+const PATIENCE_AGAIN: Duration = Duration::from_millis(20);
 /// What fits into [`catchment_catalog::WHO_BYTES_MAX`] in any script.
 const WHO_CHARS_MAX: usize = catchment_catalog::WHO_BYTES_MAX / 4;

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use super::*;
 use crate::schema::Place;
 use crate::step::kill_at;
-use crate::{Quality, rebuild};
+use crate::{Over, Quality, RunKnown, RunState, rebuild};
 
 /// What a process does that may be killed. It says each number on stdout once it has it.
 fn operate(what: &str, folder: &Path) {
@@ -159,6 +159,48 @@ fn a_killed_rebuild_loses_nothing_that_people_said() {
         assert_eq!(told(&Catalog::open(folder).unwrap()), expected, "step {step}");
     });
     assert!(steps > 20, "{steps} steps");
+}
+
+#[test]
+fn a_process_that_dies_while_it_looks_up_what_another_left_leaves_that_to_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for step in 0.. {
+        let mut catalog = Catalog::open(folder).unwrap();
+        let live = take(&mut catalog, "killed");
+        let number = live.number();
+        let name = format!("run-{number}");
+        let mut id = [1; 16];
+        id[..8].copy_from_slice(&number.to_le_bytes());
+        let (id, ended, in_flight) = (RunId(id), false, 5);
+        let files = Files { id, name: name.clone(), ended, in_flight, ..Files::of("", 0, number) };
+        files.write(folder);
+        catalog.begin_run(&live, id, &folder.join(name), second(1)).unwrap();
+        drop((catalog, live));
+        // Another one has its number from beside the catalogue, and waits to be entered.
+        let late = LiveRun::without_catalog(folder, None).unwrap();
+        let late_number = late.number();
+        let over = Some(Over::Ended(super::ended(9, 6)));
+        let comment = "late".to_owned();
+        let known = RunKnown { comment, over, taken: second(3), ..RunKnown::default() };
+        known.keep(folder, &late).unwrap();
+        drop(late);
+        let (_, killed) = ended_child(spawn("open", step, folder));
+        let catalog = Catalog::open(folder).unwrap();
+        let detail = catalog.run(number).unwrap();
+        let run = &detail.run;
+        assert_eq!((run.state, run.files), (RunState::Interrupted, Some(1)), "step {step}");
+        assert_eq!((run.events, run.loss_count), (Some(6), Some(2 + 5)), "step {step}");
+        assert!(!detail.ledger.is_empty() && detail.file_rows.len() == 1, "step {step}");
+        let run = catalog.run(late_number).unwrap().run;
+        assert_eq!((run.state, run.comment.as_str()), (RunState::Complete, "late"), "step {step}");
+        let pending = std::fs::read_dir(Place::new(folder).pending_folder()).unwrap();
+        assert_eq!(pending.count(), 0, "step {step}");
+        if !killed {
+            assert!(step > 10, "{step} steps");
+            break;
+        }
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod keeping;
 mod lifecycle;
+mod locked;
 mod rebuilding;
 mod searching;
 
@@ -30,11 +31,20 @@ struct Files {
     number: u64,
     frames: u64,
     ended: bool,
+    /// Fragments that came in and are in no frame.
+    in_flight: u64,
 }
 
 impl Files {
     fn of(name: &str, id: u8, number: u64) -> Self {
-        Self { name: name.to_owned(), id: RunId([id; 16]), number, frames: 2, ended: true }
+        Self {
+            name: name.to_owned(),
+            id: RunId([id; 16]),
+            number,
+            frames: 2,
+            ended: true,
+            in_flight: 0,
+        }
     }
 
     fn write(&self, data: &Path) {
@@ -72,6 +82,7 @@ impl Files {
         }
         let mut ledger = Ledger::new(1);
         ledger.sources[0] = books(3 * self.frames).sources.remove(0);
+        ledger.sources[0][Entry::FragmentsReceived] += self.in_flight;
         let ending = Ending { ledger: Some(ledger), run_ended: self.ended, data_lost: true };
         writer.finish(ending).unwrap();
     }

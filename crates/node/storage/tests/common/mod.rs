@@ -51,6 +51,12 @@ impl Made {
         self.folder.path()
     }
 
+    /// Bytes of a closed file's TOC.
+    pub fn toc_bytes(&self, file: &[u8]) -> usize {
+        let at = file.len() - 4096 + 40;
+        u64::from_le_bytes(file[at..at + 8].try_into().expect("eight bytes")) as usize
+    }
+
     /// Changes one byte of a file.
     pub fn damage(&self, file: usize, offset: u64) {
         let mut bytes = std::fs::read(&self.files[file]).expect("reads");

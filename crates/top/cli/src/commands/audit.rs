@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use catchment_model::ledger::Role;
-use catchment_storage::{AuditReport, Closing, Run, Verdict, audit};
+use catchment_storage::{AuditReport, Closing, Extent, Run, Verdict, audit};
 
+use crate::commands::inspect::UNKNOWN_EXTENT;
 use crate::output::{Exit, Out, grouped};
 use crate::view::loss_reasons;
 
 /// Recomputes the ledger from the files and compares it with what the recorder wrote. Exits with 1 if
-/// the books do not balance, with 3 if they do and data were lost.
+/// the books do not balance, or files or their ends are missing; with 3 if data were lost, as they
+/// are, or may be, in a run that was interrupted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A run's folder, or a .catch file
@@ -27,17 +29,19 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     Ok(match report.verdict {
         Verdict::Balanced => Exit::Done,
         Verdict::DataLost => Exit::Loss,
-        Verdict::NotBalanced => Exit::Failed,
+        Verdict::NotBalanced | Verdict::Incomplete => Exit::Failed,
     })
 }
 
 fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
     let total = report.recomputed.total();
     let closing = match report.closing {
+        _ if report.verdict == Verdict::Incomplete => "not complete",
         Closing::Ended => "ended in order",
         Closing::Repaired => "closed by repair",
         Closing::Recording => "still being recorded",
-        Closing::Killed => "not closed: its recorder was killed",
+        Closing::Killed if report.extent == Extent::Ended => "not ended in order",
+        Closing::Killed => "not ended: its recorder was killed",
         Closing::Part => "part of a run",
     };
     out.line(format_args!("{} ({closing})", run.path().display()))?;
@@ -75,7 +79,8 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
     if report.frames_missing > 0 {
         out.line(format_args!("  {} frames are missing", grouped(report.frames_missing)))?;
     }
-    for problem in report.problems.iter().take(TOLD) {
+    let others = report.incomplete.iter().filter(|problem| !report.problems.contains(problem));
+    for problem in report.problems.iter().chain(others).take(TOLD) {
         out.line(format_args!("  {}: {}", problem.file.display(), problem.problem))?;
     }
     for sentence in conclusions(report) {
@@ -92,28 +97,47 @@ fn conclusions(report: &AuditReport) -> Vec<String> {
         Closing::Recording => {
             said.push(format!("It is still being recorded; {in_flight} fragments in flight."));
         }
+        // What is in flight is in the files that are missing, or may be.
+        _ if report.verdict == Verdict::Incomplete => {}
         Closing::Killed | Closing::Repaired => {
-            let killed = "when the recorder was killed";
+            let killed = match report.extent {
+                Extent::Ended => "when the run ended",
+                _ => "when the recorder was killed",
+            };
             said.push(format!("{in_flight} fragments were in flight {killed}."));
             if report.under_way_bytes > 0 {
                 said.push(format!("A frame was under way {killed}."));
             }
-            said.push("What reached it after its last frame is in no books.".to_owned());
+            said.push("What reached it after its last frame is lost, and in no books.".to_owned());
         }
         Closing::Ended | Closing::Part => {}
     }
+    if report.extent == Extent::Unknown {
+        said.push(UNKNOWN_EXTENT.to_owned());
+    }
     let reasons = loss_reasons(&report.recomputed.total());
+    let interrupted = match report.extent {
+        Extent::Ended => "not ended in order",
+        _ => "interrupted",
+    };
     said.push(match (report.verdict, report.closing) {
         (Verdict::NotBalanced, _) => "THE BOOKS DO NOT BALANCE.".to_owned(),
+        (Verdict::Incomplete, _) => {
+            let count = grouped(report.incomplete.len() as u64);
+            format!("THE RUN IS NOT COMPLETE: {count} of the problems named are of whole files.")
+        }
+        (_, Closing::Killed | Closing::Repaired) if reasons.is_empty() => {
+            format!("Data were lost: the run was {interrupted}.")
+        }
+        (_, Closing::Killed | Closing::Repaired) => {
+            format!("Data were lost: the run was {interrupted}, and before that {reasons}.")
+        }
         (Verdict::DataLost, _) if reasons.is_empty() => "Data were lost.".to_owned(),
         (Verdict::DataLost, _) => format!("Data were lost: {reasons}."),
         (Verdict::Balanced, Closing::Ended) => "The books balance; nothing was lost.".to_owned(),
         (Verdict::Balanced, Closing::Part) => "Nothing in this part was lost.".to_owned(),
         (Verdict::Balanced, Closing::Recording) => {
             "Nothing else is unaccounted for so far.".to_owned()
-        }
-        (Verdict::Balanced, Closing::Killed | Closing::Repaired) => {
-            "The books balance up to the last frame.".to_owned()
         }
     });
     said

@@ -119,6 +119,7 @@ fn list(folder: &Path, search: Search, page: Page, out: &mut Out) -> anyhow::Res
         anyhow::bail!(UsageError("expected --limit of at least 1, got 0".into()));
     }
     let search = Search { limit: Some(page.limit), before: page.before, ..search };
+    Catalog::settle(folder);
     let (runs, next) = Catalog::open_read_only(folder)?.page(&search)?;
     if out.json {
         out.object(&serde_json::json!({ "runs": runs, "next": next }))?;
@@ -157,9 +158,16 @@ fn cells(run: &RunRow) -> [String; 8] {
         seconds,
         count(run.events),
         run.bytes.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string()),
-        count(run.loss_count),
+        lost(run).map_or("-".to_owned(), |(count, more)| format!("{count}{more}")),
         run.quality.name().to_owned(),
     ]
+}
+
+/// What a run lost; with a plus where that is the least, since nobody counted what an interrupted
+/// recorder received at last.
+fn lost(run: &RunRow) -> Option<(String, &'static str)> {
+    let interrupted = run.state == RunState::Interrupted;
+    run.loss_count.map(|count| (grouped(count), if interrupted { "+" } else { "" }))
 }
 
 /// A time as people read it: `2026-11-21 07:42:23`.
@@ -178,6 +186,7 @@ fn first_line(comment: &str) -> String {
 }
 
 fn show(folder: &Path, number: u64, text: bool, out: &mut Out) -> anyhow::Result<Exit> {
+    Catalog::settle(folder);
     let mut catalog = Catalog::open_read_only(folder)?;
     let mut detail = catalog.run(number)?;
     if detail.run.state == RunState::Interrupted && detail.run.events.is_none() {
@@ -245,8 +254,12 @@ fn say(catalog: &Catalog, detail: &RunDetail, out: &mut Out) -> anyhow::Result<(
         let what = if index == 0 { "comment" } else { "" };
         out.line(format_args!("  {what:<13}  {line}"))?;
     }
-    if let Some(lost) = run.loss_count {
-        out.line(format_args!("  lost           {}", grouped(lost)))?;
+    if let Some((count, more)) = lost(run) {
+        let words = match more {
+            "" => "",
+            _ => ": at least, since what its recorder received at last is in no books",
+        };
+        out.line(format_args!("  lost           {count}{more}{words}"))?;
     }
     for (entry, count) in &detail.ledger {
         out.line(format_args!("  {entry:<32} {:>18}", grouped(*count)))?;

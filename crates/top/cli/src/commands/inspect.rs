@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use catchment_model::units::{Bytes, Count};
-use catchment_storage::{ColumnStorage, FileInfo, Run, VerifyReport, verify};
+use catchment_storage::{ColumnStorage, Extent, FileInfo, Run, VerifyReport, verify};
 use serde_json::{Value, json};
 
 use crate::commands::report::{Books, entries};
@@ -12,7 +12,7 @@ use crate::output::{Exit, Out, Table, grouped, progress};
 use crate::view::loss_reasons;
 
 /// Shows header, files, frames, sources and ledger of a run. --verify reads everything and exits with
-/// 1 if anything is broken.
+/// 1 if anything is broken or missing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A run's folder, or a .catch file
@@ -255,6 +255,13 @@ fn say_verified(report: &VerifyReport, out: &mut Out) -> anyhow::Result<()> {
         let file = path.display();
         out.line(format_args!("  unclosed {file}: read up to its last whole frame"))?;
     }
+    match report.extent {
+        Extent::Ended | Extent::Growing | Extent::Part => {}
+        Extent::Interrupted => out.line(
+            "  the run was interrupted: what reached its recorder after the last frame is lost",
+        )?,
+        Extent::Unknown => out.line(format_args!("  {UNKNOWN_EXTENT}"))?,
+    }
     for problem in report.problems.iter().take(20) {
         let place: Vec<String> = [
             problem.frame.map(|frame| format!("frame {frame}")),
@@ -369,3 +376,7 @@ fn closing(file: &FileInfo<'_>) -> &'static str {
         Some(_) => "closed",
     }
 }
+
+/// What is said of a run whose files are not known to be all.
+pub(crate) const UNKNOWN_EXTENT: &str = "Whether files are missing behind the last one cannot be known: it \
+     is not the run's end, and the run has no list of its files.";

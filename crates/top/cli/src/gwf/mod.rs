@@ -4,7 +4,7 @@ mod export;
 mod feed;
 mod import;
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -28,7 +28,8 @@ struct Source(File);
 
 impl Source {
     fn open(path: &Path) -> anyhow::Result<Self> {
-        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let file = catchment_disk::open_regular(path, OpenOptions::new().read(true))
+            .with_context(|| format!("cannot open {}", path.display()))?;
         Ok(Self(file))
     }
 }

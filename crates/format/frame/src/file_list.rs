@@ -1,0 +1,255 @@
+//! The list of a run's files: a text in the run's folder that says which files there must be.
+//!
+//! ```text
+//! {"catchment_files":1,"run":"6b0e62e5b1f64c2c9a4a6f2a1d3c7e90"}
+//! {"begun":0,"file_id":"a1b2c3d4e5f60718"}
+//! {"begun":1,"file_id":"0f1e2d3c4b5a6978"}
+//! {"closed":0,"bytes":1073741824}
+//! {"closed":1,"bytes":52428800}
+//! {"ended":2}
+//! ```
+//!
+//! One JSON object a line, each appended when what it says is true of the disk, so that the list
+//! never says more than there was. A writer that was killed leaves a list without an end, and
+//! perhaps half a line, which counts for nothing.
+
+use std::collections::BTreeMap;
+
+use catchment_model::RunId;
+use serde::{Deserialize, Serialize};
+
+/// The list's name in the run's folder.
+pub const FILE_LIST_NAME: &str = "files.jsonl";
+/// Bytes of a list: what half a million files take.
+pub const FILE_LIST_BYTES_MAX: u64 = 64 << 20;
+
+/// A line of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileListLine {
+    /// The first: whose files these are.
+    Run(RunId),
+    /// A file's header is written.
+    Begun {
+        /// The file's index.
+        index: u32,
+        /// The random number in its header.
+        file_id: u64,
+    },
+    /// A file has its TOC and trailer, and is durable.
+    Closed {
+        /// The file's index.
+        index: u32,
+        /// Its length.
+        bytes: u64,
+    },
+    /// The writer has ended, and no file will come.
+    Ended {
+        /// How many files there are: the highest index and one.
+        files: u32,
+    },
+}
+
+impl FileListLine {
+    /// The line's text, its end included.
+    pub fn encode(&self) -> String {
+        let line = match *self {
+            Self::Run(run) => {
+                Line { catchment_files: Some(VERSION), run: Some(run.to_string()), ..NO_LINE }
+            }
+            Self::Begun { index, file_id } => {
+                Line { begun: Some(index), file_id: Some(format!("{file_id:016x}")), ..NO_LINE }
+            }
+            Self::Closed { index, bytes } => {
+                Line { closed: Some(index), bytes: Some(bytes), ..NO_LINE }
+            }
+            Self::Ended { files } => Line { ended: Some(files), ..NO_LINE },
+        };
+        serde_json::to_string(&line).expect("strings and numbers are valid JSON") + "\n"
+    }
+}
+
+/// What a list says of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListedFile {
+    /// The random number in its header.
+    pub file_id: Option<u64>,
+    /// Its length, if it was closed.
+    pub closed_bytes: Option<u64>,
+}
+
+/// A list of files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileList {
+    /// Whose files these are.
+    pub run: RunId,
+    /// The files that it names, by index.
+    pub files: BTreeMap<u32, ListedFile>,
+    /// How many files there are, once the writer has ended.
+    pub ended: Option<u32>,
+    /// Lines that could not be read, counted from 1.
+    pub unread_lines: Vec<usize>,
+}
+
+/// Why a list says nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FileListError {
+    /// It does not begin as a list does.
+    #[error("its first line is no beginning of a list of files")]
+    Beginning,
+    /// A newer program wrote it.
+    #[error("it has version {got}; this program reads version {VERSION}")]
+    Version {
+        /// Its version.
+        got: u32,
+    },
+}
+
+impl FileList {
+    /// Reads a list. Lines that cannot be read are left out and named: a machine that stopped may
+    /// have left half of one. So are the text behind the last line's end, and what later versions
+    /// add.
+    ///
+    /// # Errors
+    /// A first line that does not say whose list this is.
+    pub fn decode(text: &[u8]) -> Result<Self, FileListError> {
+        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        let mut lines = text[..whole].split_inclusive(|&byte| byte == b'\n');
+        let first: Option<Line> = lines.next().and_then(|line| serde_json::from_slice(line).ok());
+        let first = first.ok_or(FileListError::Beginning)?;
+        match first.catchment_files {
+            Some(VERSION) => {}
+            Some(got) => return Err(FileListError::Version { got }),
+            None => return Err(FileListError::Beginning),
+        }
+        let run = first.run.and_then(|run| run.parse().ok()).ok_or(FileListError::Beginning)?;
+        let mut list = Self { run, files: BTreeMap::new(), ended: None, unread_lines: Vec::new() };
+        for (line, number) in lines.zip(2..) {
+            if line != b"\n" && list.take(line).is_none() {
+                list.unread_lines.push(number);
+            }
+        }
+        Ok(list)
+    }
+
+    /// How many files the run has at least: all with a lower index must be there.
+    pub fn files_expected(&self) -> u32 {
+        let named = self.files.last_key_value().map_or(0, |(index, _)| index.saturating_add(1));
+        named.max(self.ended.unwrap_or(0))
+    }
+
+    fn take(&mut self, line: &[u8]) -> Option<()> {
+        let line: Line = serde_json::from_slice(line).ok()?;
+        if let Some(index) = line.begun {
+            let file_id = u64::from_str_radix(&line.file_id?, 16).ok()?;
+            // A file that could not be written was deleted, and its index taken again.
+            self.files.insert(index, ListedFile { file_id: Some(file_id), closed_bytes: None });
+        } else if let Some(index) = line.closed {
+            self.files.entry(index).or_default().closed_bytes = Some(line.bytes?);
+        } else if line.ended.is_some() {
+            self.ended = line.ended;
+        }
+        Some(())
+    }
+}
+
+/// A line's keys. Of `begun`, `closed` and `ended` one is there, or in later versions none.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    catchment_files: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    begun: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    closed: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended: Option<u32>,
+}
+
+const NO_LINE: Line = Line {
+    catchment_files: None,
+    run: None,
+    begun: None,
+    file_id: None,
+    closed: None,
+    bytes: None,
+    ended: None,
+};
+const VERSION: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines() -> Vec<FileListLine> {
+        vec![
+            FileListLine::Run(RunId([7; 16])),
+            FileListLine::Begun { index: 0, file_id: 0xfeed },
+            FileListLine::Begun { index: 1, file_id: u64::MAX },
+            FileListLine::Closed { index: 0, bytes: 1 << 40 },
+            FileListLine::Ended { files: 2 },
+        ]
+    }
+
+    fn text(lines: &[FileListLine]) -> String {
+        lines.iter().map(FileListLine::encode).collect()
+    }
+
+    #[test]
+    fn a_list_comes_back_as_it_was_written() {
+        let list = FileList::decode(text(&lines()).as_bytes()).expect("decodes");
+        let first = ListedFile { file_id: Some(0xfeed), closed_bytes: Some(1 << 40) };
+        let second = ListedFile { file_id: Some(u64::MAX), closed_bytes: None };
+        assert_eq!(list.files, BTreeMap::from([(0, first), (1, second)]));
+        assert_eq!((list.run, list.ended), (RunId([7; 16]), Some(2)));
+        assert_eq!((list.files_expected(), list.unread_lines.len()), (2, 0));
+    }
+
+    #[test]
+    fn a_list_that_is_cut_at_any_byte_says_what_its_whole_lines_say() {
+        let text = text(&lines());
+        let first = text.find('\n').expect("lines") + 1;
+        for cut in 0..text.len() {
+            let list = FileList::decode(&text.as_bytes()[..cut]);
+            if cut < first {
+                assert_eq!(list, Err(FileListError::Beginning), "cut at {cut}");
+                continue;
+            }
+            let list = list.expect("decodes");
+            let whole = text[..cut].matches('\n').count();
+            let said = &lines()[1..whole];
+            let named = said.iter().filter(|line| matches!(line, FileListLine::Begun { .. }));
+            assert_eq!((list.files.len(), list.ended), (named.count(), None), "cut at {cut}");
+            assert!(list.unread_lines.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_and_costs_no_other_line() {
+        let mut text = text(&lines()[..3]);
+        // Half a line, which the next writer ended.
+        text.push_str(
+            "{\"closed\":0,\"by\n\n{\"later\":[1,{\"deep\":2}]}\n\0\0\0\n{\"closed\":1}\n",
+        );
+        text.push_str(&self::text(&lines()[3..]));
+        let list = FileList::decode(text.as_bytes()).expect("decodes");
+        assert_eq!(list.unread_lines, [4, 7, 8]);
+        assert_eq!((list.files[&0].closed_bytes, list.ended), (Some(1 << 40), Some(2)));
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused_with_the_reason() {
+        for text in
+            ["", "\n", "{}\n", "[1]\n", "{\"catchment_files\":1,\"run\":\"x\"}\n", "\u{1}\n"]
+        {
+            assert_eq!(FileList::decode(text.as_bytes()), Err(FileListError::Beginning), "{text}");
+        }
+        let later = FileList::decode(b"{\"catchment_files\":2}\n");
+        assert_eq!(later, Err(FileListError::Version { got: 2 }));
+    }
+}

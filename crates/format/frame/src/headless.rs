@@ -1,0 +1,109 @@
+//! Files whose header cannot be read: what stands behind it, and the header made again.
+//!
+//! A frame says which file it is of, and nothing of the run: what its columns are stands in the
+//! file header alone, and in that of every other file of the run.
+
+use std::io;
+
+use crate::BLOCK_BYTES;
+use crate::error::FrameError;
+use crate::frame::{FrameSummary, Head};
+use crate::header::FileHeader;
+use crate::read_at::ReadAt;
+use crate::reader::{FileReader, OpenOptions};
+use crate::walk::{Walker, Window};
+
+/// What stands in a file whose header cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headless {
+    /// The random number that its frames have, and its header had.
+    pub file_id: u64,
+    /// Its frames, without checkpoints.
+    pub frames: Vec<FrameSummary>,
+}
+
+/// Finds the frames of a file without its header: those of the first file that has one here. `None`
+/// if there is none within `search_bytes_max` of the beginning, or of the frame before.
+///
+/// # Errors
+/// If the system cannot say how long the file is.
+pub fn find_headless<R: ReadAt + ?Sized>(
+    reader: &R,
+    search_bytes_max: u64,
+) -> Result<Option<Headless>, FrameError> {
+    let file_bytes = reader.bytes().map_err(FrameError::Length)?;
+    let walker = |file_id| Walker { reader, file_bytes, file_id, search_bytes_max };
+    let searching = walker(0);
+    let mut window = Window::default();
+    let mut effort_bytes = searching.effort_bytes();
+    let mut offset = 0;
+    while offset < file_bytes.min(search_bytes_max) {
+        let data = if window.holds(offset) { offset } else { searching.data_from(offset) };
+        if data > offset {
+            offset = data;
+            continue;
+        }
+        if let Ok(head) = Head::decode(offset, window.block(&searching, offset)) {
+            let file_id = head.summary.info.file_id;
+            if walker(file_id).accept(offset, &mut effort_bytes).is_ok() {
+                let frames = walker(file_id).walk(offset).frames;
+                if !frames.is_empty() {
+                    return Ok(Some(Headless { file_id, frames }));
+                }
+            }
+        }
+        offset += BLOCK_BYTES;
+    }
+    Ok(None)
+}
+
+impl Headless {
+    /// The file's header, made from that of another file of its run: only `file_index` and
+    /// `created_ns` are the file's own, and its random number. `header_bytes` is the other file's.
+    /// `None` if it has no room before the first frame.
+    pub fn header(
+        &self,
+        other: &FileHeader,
+        header_bytes: u64,
+        (file_index, created_ns): (u32, u64),
+    ) -> Option<Vec<u8>> {
+        let file_id = self.file_id;
+        let header = FileHeader { file_index, file_id, created_ns, ..other.clone() };
+        let room = self.frames.first().map_or(u64::MAX, |first| first.offset);
+        let bytes = header.encode_in(header_bytes.min(room));
+        (bytes.len() as u64 <= room).then_some(bytes)
+    }
+
+    /// Whether the schema of `header` describes every column of the file's frames.
+    pub fn fits<R: ReadAt>(&self, reader: &R, header: &[u8]) -> bool {
+        let whole = WithHeader { reader, header };
+        let options =
+            OpenOptions { search_bytes_max: u64::MAX, ignore_toc: true, ignore_checkpoints: true };
+        let Ok(file) = FileReader::open_with(whole, &options) else { return false };
+        (0..file.frames().len()).all(|frame| {
+            let columns = file.columns(frame).unwrap_or_default();
+            columns.iter().all(|column| file.is_described(column))
+        })
+    }
+}
+
+/// A file, and the header that it should have.
+struct WithHeader<'a, R> {
+    reader: &'a R,
+    header: &'a [u8],
+}
+
+impl<R: ReadAt> ReadAt for WithHeader<'_, R> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let filled = self.reader.read_at(offset, buffer)?;
+        if let Some(rest) = self.header.get(offset as usize..) {
+            let known = rest.len().min(filled);
+            buffer[..known].copy_from_slice(&rest[..known]);
+        }
+        Ok(filled)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.reader.bytes()
+    }
+}

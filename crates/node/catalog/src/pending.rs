@@ -1,0 +1,298 @@
+//! What the catalogue is to know of runs and could not be told when it happened: another process
+//! had it.
+//!
+//! Such a run has its number from the file beside the database. What is known of it is written to
+//! `pending/NUMBER.json`, whole and durable, and again when more is known; whoever opens the
+//! catalogue next and can write it enters it and removes the file. A lock keeps the two apart.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use catchment_disk::sync_folder;
+use catchment_model::{RunId, Utc};
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+
+use crate::catalog::{Catalog, RunEnd, ensure, reason};
+use crate::configurations;
+use crate::error::CatalogError;
+use crate::lock::{LiveRun, PATIENCE_AT_START, take, unless_missing};
+use crate::row::{self, RunRow, RunState, stored};
+use crate::schema::{self, Place};
+use crate::step::step;
+
+/// All that is known of a run. What was entered before is entered again, so that nothing depends on
+/// which of it could be.
+#[derive(Clone, Debug, Default)]
+pub struct RunKnown {
+    /// Who started it.
+    pub who: String,
+    /// What it is for.
+    pub comment: String,
+    /// The configuration's text (TOML); empty if there is none.
+    pub configuration: String,
+    /// When it got its number.
+    pub taken: Utc,
+    /// That it records.
+    pub begun: Option<Begun>,
+    /// That it is over.
+    pub over: Option<Over>,
+}
+
+/// A run's recording.
+#[derive(Clone, Debug)]
+pub struct Begun {
+    /// Its identity.
+    pub id: RunId,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// When it began.
+    pub started: Utc,
+}
+
+/// What became of a run.
+#[derive(Clone, Debug)]
+pub enum Over {
+    /// It was recorded.
+    Ended(RunEnd),
+    /// It did not come to a recording.
+    Failed {
+        /// Why.
+        why: String,
+        /// When.
+        at: Utc,
+    },
+}
+
+impl Catalog {
+    /// Enters all that is known of a run, whether it was entered before or not.
+    ///
+    /// # Errors
+    /// Another run has its number, or the catalogue cannot be written: then [`RunKnown::keep`]
+    /// leaves it to whoever can.
+    pub fn enter(&mut self, live: &LiveRun, known: &RunKnown) -> Result<(), CatalogError> {
+        let begun = known.begun.as_ref();
+        let folder = begun.map(|begun| self.place.folder_name(&begun.folder));
+        let entry = Entry::of(live.number(), known, folder);
+        if let Some(got) = self.write(|connection| entry.put(connection))? {
+            return Err(CatalogError::OtherRun { number: live.number(), got });
+        }
+        // What waited of it is entered now. It is this process that writes there.
+        unless_missing(std::fs::remove_file(self.place.pending(live.number())))
+            .map_err(CatalogError::system("remove", &self.place.pending(live.number())))
+    }
+
+    /// Enters what waits, as far as it can be.
+    pub(crate) fn enter_pending(&mut self) -> Result<(), CatalogError> {
+        if !is_any_pending(&self.place) {
+            return Ok(());
+        }
+        let (place, error) = (self.place.clone(), self.error());
+        let transaction = schema::begin(&mut self.connection).map_err(&error)?;
+        let lock = lock(&place)?;
+        let mut done = Vec::new();
+        for path in pending(&place) {
+            let text = std::fs::read(&path).map_err(CatalogError::system("read", &path))?;
+            let entry: Option<Entry> = serde_json::from_slice(&text).ok();
+            let refused = match entry {
+                Some(entry) => entry.put(&transaction).map_err(&error)?.is_some(),
+                None => true,
+            };
+            done.push((path, refused));
+        }
+        step();
+        transaction.commit().map_err(&error)?;
+        step();
+        for (path, refused) in done {
+            // What stays is entered again by the next, and is the same then.
+            let _removed = match refused {
+                false => std::fs::remove_file(&path),
+                // Another run has its number, or it is none of ours: it is kept for people to look
+                // at.
+                true => std::fs::rename(&path, path.with_extension("refused")),
+            };
+        }
+        drop(lock);
+        Ok(())
+    }
+}
+
+impl RunKnown {
+    /// Keeps it for whoever opens the catalogue next. Durable when this returns.
+    ///
+    /// # Errors
+    /// The system refuses to write there too.
+    pub fn keep(&self, folder: impl AsRef<Path>, live: &LiveRun) -> Result<(), CatalogError> {
+        let place = Place::new(folder.as_ref());
+        let (number, path) = (live.number(), place.pending(live.number()));
+        let pending = place.pending_folder();
+        std::fs::create_dir_all(&pending).map_err(CatalogError::system("make", &pending))?;
+        let folder = self.begun.as_ref().map(|begun| place.folder_name(&begun.folder));
+        let entry = Entry::of(number, self, folder);
+        let text = serde_json::to_vec_pretty(&entry).expect("strings and numbers are valid JSON");
+        let _lock = lock(&place)?;
+        let new = path.with_extension("new");
+        let write = || {
+            let mut file = File::create(&new)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            std::fs::rename(&new, &path)
+        };
+        write().map_err(CatalogError::system("write", &path))?;
+        Ok(sync_folder(&pending)?)
+    }
+}
+
+/// A run as it waits.
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    number: u64,
+    who: String,
+    comment: String,
+    configuration: String,
+    taken_ns: u64,
+    id: Option<String>,
+    folder: Option<String>,
+    started_ns: Option<u64>,
+    over: Option<OverEntry>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct OverEntry {
+    ended_ns: u64,
+    state: String,
+    reason: Option<String>,
+    totals: Option<TotalsEntry>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct TotalsEntry {
+    events: u64,
+    bytes: u64,
+    frames: u64,
+    files: u64,
+    fragments: Option<u64>,
+    loss_count: Option<u64>,
+    ledger: Vec<(String, u64)>,
+}
+
+impl Entry {
+    fn of(number: u64, known: &RunKnown, folder: Option<String>) -> Self {
+        let over = known.over.as_ref().map(|over| match over {
+            Over::Ended(end) => {
+                let state = if end.fault.is_some() { RunState::Fault } else { RunState::Complete };
+                let totals = &end.totals;
+                let totals = TotalsEntry {
+                    events: totals.events,
+                    bytes: totals.bytes,
+                    frames: totals.frames,
+                    files: totals.files,
+                    fragments: totals.fragments(),
+                    loss_count: totals.loss_count(),
+                    ledger: totals.entries(),
+                };
+                let (ended_ns, totals) = (end.ended.0, Some(totals));
+                OverEntry {
+                    ended_ns,
+                    state: state.name().into(),
+                    reason: reason(&end.fault),
+                    totals,
+                }
+            }
+            Over::Failed { why, at } => OverEntry {
+                ended_ns: at.0,
+                state: RunState::Failed.name().into(),
+                reason: reason(&Some(why.clone())),
+                totals: None,
+            },
+        });
+        Self {
+            number,
+            who: known.who.clone(),
+            comment: known.comment.clone(),
+            configuration: known.configuration.clone(),
+            taken_ns: known.taken.0,
+            id: known.begun.as_ref().map(|begun| begun.id.to_string()),
+            folder,
+            started_ns: known.begun.as_ref().map(|begun| begun.started.0),
+            over,
+        }
+    }
+
+    /// Writes it. If another run has its number: that run's identity, and nothing is written.
+    fn put(&self, connection: &Connection) -> rusqlite::Result<Option<String>> {
+        let number = stored(self.number);
+        let sql = "SELECT id FROM runs WHERE number = ?";
+        let there: Option<Option<String>> =
+            connection.query_row(sql, [number], |row| row.get(0)).optional()?;
+        match &there {
+            Some(Some(got)) if self.id.as_ref().is_some_and(|id| id != got) => {
+                return Ok(Some(got.clone()));
+            }
+            Some(_) => {}
+            None => self.insert(connection)?,
+        }
+        ensure(connection, self.number, Utc(self.taken_ns))?;
+        if let Some(started_ns) = self.started_ns {
+            connection.execute(
+                "UPDATE runs SET id = ?2, folder = ?3, started_ns = ?4, state = 'recording', \
+                 reason = NULL WHERE number = ?1",
+                params![number, self.id, self.folder, stored(started_ns)],
+            )?;
+        }
+        let Some(over) = &self.over else { return Ok(None) };
+        connection.execute(
+            "UPDATE runs SET ended_ns = ?2, state = ?3, reason = ?4 WHERE number = ?1",
+            params![number, stored(over.ended_ns), over.state, over.reason],
+        )?;
+        let Some(totals) = &over.totals else { return Ok(None) };
+        connection.execute(
+            "UPDATE runs SET events = ?2, bytes = ?3, frames = ?4, files = ?5, \
+             fragments = coalesce(?6, fragments), loss = coalesce(?7, loss) WHERE number = ?1",
+            params![
+                number,
+                stored(totals.events),
+                stored(totals.bytes),
+                stored(totals.frames),
+                stored(totals.files),
+                totals.fragments.map(stored),
+                totals.loss_count.map(stored),
+            ],
+        )?;
+        if totals.fragments.is_some() {
+            row::put_ledger(connection, self.number, &totals.ledger)?;
+        }
+        Ok(None)
+    }
+
+    fn insert(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let taken = Utc(self.taken_ns);
+        let configuration = match self.configuration.as_str() {
+            "" => None,
+            text => Some(configurations::put(connection, text, &self.who, taken)?),
+        };
+        let comment = self.comment.clone();
+        let row = RunRow::starting(self.number, &self.who, taken);
+        RunRow { configuration, comment, ..row }.insert(connection)
+    }
+}
+
+/// Whether something waits.
+pub(crate) fn is_any_pending(place: &Place) -> bool {
+    !pending(place).is_empty()
+}
+
+fn pending(place: &Place) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(place.pending_folder()) else { return Vec::new() };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut paths: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|name| name == "json")).collect();
+    paths.sort();
+    paths
+}
+
+fn lock(place: &Place) -> Result<File, CatalogError> {
+    let what = "another process that enters runs";
+    take(place, &place.pending_lock(), what, PATIENCE_AT_START, File::try_lock)
+}

@@ -1,0 +1,174 @@
+//! A catalogue that another process has: it holds up no run, and knows of it later.
+
+use super::*;
+use crate::schema::Place;
+use crate::{
+    Begun, CatalogError, KeptCatalog, Over, PATIENCE_AT_START, RunKnown, RunState, rebuild,
+};
+
+/// Has the catalogue, as another process may for as long as it likes.
+fn lock(folder: &Path) -> rusqlite::Connection {
+    let connection = rusqlite::Connection::open(Place::new(folder).database()).unwrap();
+    connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    connection
+}
+
+fn is_in_use<T>(result: Result<T, CatalogError>) -> bool {
+    matches!(result, Err(CatalogError::InUse { .. }))
+}
+
+#[test]
+fn a_run_that_could_not_be_entered_is_entered_by_whoever_opens_the_catalogue_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let first = take(&mut Catalog::open(folder).unwrap(), "before");
+    assert_eq!(first.number(), 1);
+    let other = lock(folder);
+    let open = || Catalog::open_within(folder, PATIENCE_AT_START).unwrap();
+    assert!(is_in_use(open().next_run_number(&request("meanwhile"))));
+    let live = LiveRun::without_catalog(folder, None).unwrap();
+    assert_eq!(live.number(), 2);
+    let (id, path) = (RunId([5; 16]), folder.join("run-b"));
+    let mut known = RunKnown {
+        who: "anna".into(),
+        comment: "meanwhile".into(),
+        configuration: "a = 1\n".into(),
+        taken: second(0),
+        ..RunKnown::default()
+    };
+    known.keep(folder, &live).unwrap();
+    known.begun = Some(Begun { id, folder: path, started: second(1) });
+    assert!(is_in_use(open().enter(&live, &known)));
+    known.keep(folder, &live).unwrap();
+    drop(other);
+
+    // Its beginning, while it is recorded.
+    let row = Catalog::open(folder).unwrap().run(2).unwrap().run;
+    assert_eq!((row.state, row.started), (RunState::Recording, Some(second(1))));
+    assert_eq!((row.who.as_str(), row.comment.as_str()), ("anna", "meanwhile"));
+    assert_eq!((row.id, row.folder.as_deref()), (Some(id), Some("run-b")));
+    let version = row.configuration.unwrap();
+    assert_eq!(Catalog::open(folder).unwrap().configuration(version).unwrap().text, "a = 1\n");
+
+    // And its end, when it is over.
+    let other = lock(folder);
+    let end = RunEnd { fault: Some("full".into()), ..ended(9, 6) };
+    known.over = Some(Over::Ended(end));
+    assert!(is_in_use(open().enter(&live, &known)));
+    known.keep(folder, &live).unwrap();
+    drop((live, other));
+    let detail = Catalog::open(folder).unwrap().run(2).unwrap();
+    assert_eq!((detail.run.state, detail.run.reason.as_deref()), (RunState::Fault, Some("full")));
+    assert_eq!((detail.run.ended, detail.run.events), (Some(second(9)), Some(6)));
+    assert_eq!((detail.run.loss_count, detail.ledger.len()), (Some(2), 3));
+    assert_eq!(std::fs::read_dir(Place::new(folder).pending_folder()).unwrap().count(), 0);
+    assert_eq!(take(&mut Catalog::open(folder).unwrap(), "after").number(), 3);
+}
+
+#[test]
+fn no_number_is_given_twice_though_the_file_of_numbers_is_lost_while_another_has_the_catalogue() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut catalog = Catalog::open(folder).unwrap();
+    for number in 1..=3 {
+        assert_eq!(take(&mut catalog, "").number(), number);
+    }
+    drop(catalog);
+    let other = lock(folder);
+    std::fs::remove_file(Place::new(folder).numbers()).unwrap();
+    assert_eq!(LiveRun::without_catalog(folder, None).unwrap().number(), 4);
+    // Nor though it is a copy from before.
+    std::fs::write(Place::new(folder).numbers(), "2\n").unwrap();
+    assert_eq!(LiveRun::without_catalog(folder, None).unwrap().number(), 4);
+    drop(other);
+    assert_eq!(take(&mut Catalog::open(folder).unwrap(), "").number(), 5);
+}
+
+#[test]
+fn what_waits_of_a_run_whose_number_is_anothers_is_kept_for_people_to_look_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    Files::of("run-a", 1, 1).write(folder);
+    drop(Catalog::open(folder).unwrap());
+    let live = LiveRun::hold(&Place::new(folder), 1).unwrap();
+    let begun = Begun { id: RunId([2; 16]), folder: folder.join("b"), started: second(1) };
+    let known = RunKnown { begun: Some(begun), ..RunKnown::default() };
+    known.keep(folder, &live).unwrap();
+    std::fs::write(Place::new(folder).pending_folder().join("7.json"), "no entry").unwrap();
+    let mut catalog = Catalog::open(folder).unwrap();
+    assert_eq!(catalog.run(1).unwrap().run.id, Some(RunId([1; 16])));
+    assert!(matches!(catalog.enter(&live, &known), Err(CatalogError::OtherRun { number: 1, .. })));
+    let entries = std::fs::read_dir(Place::new(folder).pending_folder()).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["1.refused", "7.refused"]);
+}
+
+#[test]
+fn whoever_must_not_wait_opens_the_catalogue_beside_others_of_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = KeptCatalog::of(folder.path());
+    kept.write(|_| {
+        // Somebody of this process is at it, and does not end before this has.
+        let number = |catalog: &mut Catalog| catalog.next_run_number(&request(""));
+        let live = std::thread::scope(|scope| {
+            let other = scope.spawn(|| kept.write_within(PATIENCE_AT_START, number));
+            other.join().unwrap()
+        });
+        assert_eq!(live.unwrap().number(), 1);
+        Ok(())
+    })
+    .unwrap();
+    let other = lock(folder.path());
+    let number = |catalog: &mut Catalog| catalog.next_run_number(&request(""));
+    assert!(is_in_use(kept.write_within(PATIENCE_AT_START, number)));
+    drop(other);
+    assert_eq!(kept.write_within(PATIENCE_AT_START, number).unwrap().number(), 2);
+}
+
+#[test]
+fn a_recorders_own_books_stand_where_its_files_lack_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut catalog = Catalog::open(folder).unwrap();
+    for (fault, in_files) in [(true, false), (false, true)] {
+        let live = take(&mut catalog, "");
+        let number = live.number();
+        let (id, name) = (RunId([number as u8; 16]), format!("run-{number}"));
+        Files { id, ended: in_files, ..Files::of(&name, 0, number) }.write(folder);
+        catalog.begin_run(&live, id, &folder.join(name), second(1)).unwrap();
+        let mut end = ended(9, 6);
+        let ledger = end.totals.ledger.as_mut().unwrap();
+        ledger.sources[0][Entry::FragmentsReceived] += 100;
+        ledger.sources[0][Entry::FragmentsDiscardedDisk] += 100;
+        end.fault = fault.then(|| "the disk was full".to_owned());
+        catalog.end_run(&live, &end).unwrap();
+        catalog.scan(number).unwrap();
+    }
+    let check = |catalog: &Catalog| {
+        for (number, loss) in [(1, 102), (2, 2)] {
+            let detail = catalog.run(number).unwrap();
+            assert_eq!((detail.run.loss_count, detail.run.files), (Some(loss), Some(1)));
+            let discarded = detail.ledger.iter().any(|(_, count)| *count == 100);
+            assert_eq!(discarded, number == 1, "{:?}", detail.ledger);
+        }
+    };
+    check(&catalog);
+    drop(catalog);
+    rebuild(folder, |_, _| ()).unwrap();
+    check(&Catalog::open(folder).unwrap());
+}
+
+#[test]
+fn what_was_in_flight_when_a_run_was_interrupted_counts_as_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    Files { ended: false, in_flight: 7, ..Files::of("run-a", 1, 1) }.write(folder);
+    Files { in_flight: 7, ..Files::of("run-b", 2, 2) }.write(folder);
+    let catalog = Catalog::open(folder).unwrap();
+    let row = catalog.run(1).unwrap().run;
+    assert_eq!((row.state, row.loss_count), (RunState::Interrupted, Some(2 + 7)));
+    // Of a run that ended, books that do not balance are no loss.
+    let row = catalog.run(2).unwrap().run;
+    assert_eq!((row.state, row.loss_count), (RunState::Complete, Some(2)));
+}

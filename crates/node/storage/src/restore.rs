@@ -1,0 +1,163 @@
+//! The header of a file made again, where it is lost and frames stand behind it.
+//!
+//! All files of a run have the same header but for three things: the index, which the run's list of
+//! files or the file's name says; the random number, which every frame has; and the time at which
+//! the file was begun, for which its first frame's time is taken. The rest comes from another file
+//! of the run.
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use catchment_disk::{EditFile, ReadFile};
+use catchment_frame::{ColumnKind, FileHeader, FileReader, FrameError, FrameKind, Headless};
+
+use crate::error::StorageError;
+use crate::open;
+use crate::repair::{FileRepair, Outcome};
+use crate::whole::any_list;
+
+/// A file whose header is lost.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    pub(crate) path: PathBuf,
+    /// What is wrong with its header.
+    pub(crate) problem: FrameError,
+    /// What stands behind it.
+    pub(crate) found: Headless,
+}
+
+/// Another file of the run, whose header is whole.
+pub(crate) struct Sibling<'a> {
+    path: &'a Path,
+    header: &'a FileHeader,
+    /// Where its first frame begins.
+    header_bytes: u64,
+    /// Numbers of its frames.
+    sequences: Option<RangeInclusive<u64>>,
+}
+
+impl<'a> Sibling<'a> {
+    pub(crate) fn of(path: &'a Path, reader: &'a FileReader<ReadFile>) -> Self {
+        let frames = reader.frames();
+        let ends = frames.first().zip(frames.last());
+        Self {
+            path,
+            header: reader.header(),
+            header_bytes: reader.first_frame_offset(),
+            sequences: ends.map(|(first, last)| first.info.sequence..=last.info.sequence),
+        }
+    }
+}
+
+impl Lost {
+    /// Writes the header again. Returns the file that it was made from, or why it cannot be made;
+    /// then nothing was written.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn restore(
+        &self,
+        siblings: &[Sibling<'_>],
+    ) -> Result<Result<PathBuf, String>, StorageError> {
+        let file = ReadFile::open(&self.path)?;
+        let (header, from) = match self.header(&file, siblings) {
+            Ok(made) => made,
+            Err(why) => return Ok(Err(self.say(&why))),
+        };
+        drop(file);
+        let file = EditFile::open(&self.path)?;
+        file.write_at(0, &header)?;
+        file.sync()?;
+        Ok(Ok(from))
+    }
+
+    /// The file as it is, and why nothing can be done.
+    pub(crate) fn left(&self, why: String) -> FileRepair {
+        let left = FileRepair::left(self.path.clone(), Outcome::Unreadable(why));
+        FileRepair { frames: self.found.frames.len() as u64, events: self.events(), ..left }
+    }
+
+    /// Events in its frames.
+    fn events(&self) -> u64 {
+        let events = self.found.frames.iter().filter(|frame| frame.info.kind == FrameKind::Events);
+        events.fold(0, |sum, frame| sum.saturating_add(frame.info.rows))
+    }
+
+    fn header(
+        &self,
+        file: &ReadFile,
+        siblings: &[Sibling<'_>],
+    ) -> Result<(Vec<u8>, PathBuf), String> {
+        let Some(sibling) = siblings.first() else {
+            return Err("there is no other file of the run here to take them from".into());
+        };
+        let run = sibling.header.run;
+        if let Some(other) = siblings.iter().find(|other| other.header.run != run) {
+            let (one, other) = (sibling.path.display(), other.path.display());
+            return Err(format!("{one} and {other} are of two runs, and either may be this one's"));
+        }
+        let index = self.index(siblings)?;
+        let created_ns = self.begun_ns(sibling.header);
+        let made = self.found.header(sibling.header, sibling.header_bytes, (index, created_ns));
+        let from = sibling.path;
+        let header = made.filter(|header| self.found.fits(file, header)).ok_or_else(|| {
+            format!("its frames have columns that {} does not describe", from.display())
+        })?;
+        Ok((header, from.to_owned()))
+    }
+
+    /// Its place among the run's files: as the list has it, or as its name says, if that fits
+    /// between the others.
+    fn index(&self, siblings: &[Sibling<'_>]) -> Result<u32, String> {
+        let taken = |index| siblings.iter().any(|other| other.header.file_index == index);
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let list = any_list(folder).filter(|list| list.run == siblings[0].header.run);
+        let mut listed = list.iter().flat_map(|list| &list.files);
+        let found = listed.find(|(_, file)| file.file_id == Some(self.found.file_id));
+        if let Some((&index, _)) = found.filter(|(index, _)| !taken(**index)) {
+            return Ok(index);
+        }
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let index = open::index_of_name(&stem).filter(|index| !taken(*index));
+        let unknown = || "neither a list of files nor its name says which file of the run it is";
+        let index = index.ok_or_else(unknown)?;
+        let (first, last) = match &*self.found.frames {
+            [] => return Ok(index),
+            [first, .., last] => (first.info.sequence, last.info.sequence),
+            [only] => (only.info.sequence, only.info.sequence),
+        };
+        let fits = siblings.iter().all(|other| {
+            let before = other.header.file_index < index;
+            other.sequences.as_ref().is_none_or(|numbers| match before {
+                true => *numbers.end() < first,
+                false => last < *numbers.start(),
+            })
+        });
+        let other = || format!("its name says that it is file {index}, and its frames are others");
+        fits.then_some(index).ok_or_else(other)
+    }
+
+    /// The time of its first frame (UTC).
+    fn begun_ns(&self, header: &FileHeader) -> u64 {
+        let Some(first) = self.found.frames.first() else { return header.created_ns };
+        let channel = header.schema.columns.iter().find(|info| info.kind == ColumnKind::Channel);
+        let scale = channel.map(|channel| channel.time_scale);
+        match (first.info.kind, scale) {
+            _ if first.info.rows == 0 => header.created_ns,
+            (FrameKind::Channels, Some(scale)) => scale.to_utc_ns(first.info.time_first_ns),
+            _ => first.info.time_first_ns,
+        }
+    }
+
+    fn say(&self, why: &str) -> String {
+        let (frames, events) = (self.found.frames.len(), self.events());
+        let start = self.found.frames.first().map_or(0, |first| first.offset);
+        let end = self.found.frames.last().map_or(0, |last| last.offset + last.frame_bytes);
+        format!(
+            "{}; but {frames} whole frames with {events} events stand behind it, from {start} to {end}: \
+             keep the file. With the header are lost: the run's identity and number, its configuration, \
+             the names of its sources, and what each column is; {why}",
+            self.problem
+        )
+    }
+}

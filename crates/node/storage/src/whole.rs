@@ -1,0 +1,239 @@
+//! Whether a run has all its files, and whether those that were closed still are.
+//!
+//! The files say it of those before the last one, by their indices, and the last one if its TOC
+//! says that the run ended there. What else there must be is in the run's list of files
+//! (`docs/spec/frame-file.md`, section 12); runs of older versions have none.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use catchment_disk::{ReadFile, append_lines};
+use catchment_frame::{FILE_LIST_BYTES_MAX, FILE_LIST_NAME, FileList, FileListLine, Reopened};
+use catchment_model::RunId;
+use serde::Serialize;
+
+use crate::error::StorageError;
+use crate::open::RunFile;
+use crate::run::Run;
+use crate::verify::{Problem, in_file, of_folder};
+
+/// What is known of whether a run has all its files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// It has ended, and it is known how many files there must be.
+    Ended,
+    /// It is being written.
+    Growing,
+    /// Its writer was killed: the files that it had begun are known. What was to come after them
+    /// never was on the disk.
+    Interrupted,
+    /// Nothing says whether there were files behind the last one.
+    #[default]
+    Unknown,
+    /// One file was opened, not a run.
+    Part,
+}
+
+/// Whether a run has all its files.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Whole {
+    pub(crate) extent: Extent,
+    /// Files that are missing, and files that lost what closed them.
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl Whole {
+    /// Holds a run's files against its list.
+    pub(crate) fn of(run: &Run) -> Self {
+        let mut whole = Self::default();
+        let is_part = run.path().is_file();
+        let folder =
+            if is_part { run.path().parent().unwrap_or(Path::new("")) } else { run.path() };
+        let list = match list_of(folder, run.header().run) {
+            Ok(list) => list,
+            // What stands beside a file that is looked at alone is not asked about.
+            Err(_) if is_part => None,
+            Err(problem) => {
+                whole.problems.push(of_folder(run, problem));
+                None
+            }
+        };
+        let growing = run.being_recorded();
+        if !is_part && !growing {
+            whole.problems.extend(list.iter().flat_map(|list| missing_at_end(run, list)));
+        }
+        for file in run.run_files() {
+            let problem = list.as_ref().and_then(|list| foreign(file, list));
+            let problem = problem.or_else(|| lost_closing(file, list.as_ref()));
+            whole.problems.extend(problem.map(|problem| in_file(file, problem)));
+        }
+        let last = run.run_files().last();
+        let flags = last.and_then(|file| file.reader.flags());
+        whole.extent = match &list {
+            _ if is_part => Extent::Part,
+            _ if growing => Extent::Growing,
+            _ if flags.is_some_and(|flags| flags.run_ended) => Extent::Ended,
+            Some(list) if list.ended.is_some() => Extent::Ended,
+            Some(_) => Extent::Interrupted,
+            // A file without a TOC was the one that was being written.
+            None if flags.is_none_or(|flags| flags.repaired) => Extent::Interrupted,
+            None => Extent::Unknown,
+        };
+        whole
+    }
+}
+
+/// Files that the list names behind the last one that is there.
+fn missing_at_end(run: &Run, list: &FileList) -> Vec<Problem> {
+    let there = run.run_files().last().map_or(0, |file| file.header().file_index.saturating_add(1));
+    let missing = there..list.files_expected();
+    let count = missing.len();
+    let say = |index| {
+        let expected = list.files_expected();
+        of_folder(
+            run,
+            format!("file {index} of the run is missing: {FILE_LIST_NAME} names {expected}"),
+        )
+    };
+    let mut problems: Vec<Problem> = missing.take(MISSING_NAMED_MAX).map(say).collect();
+    if count > MISSING_NAMED_MAX {
+        let more = count - MISSING_NAMED_MAX;
+        problems.push(of_folder(run, format!("{more} more files of the run are missing")));
+    }
+    problems
+}
+
+/// A file that is not the one that was written with its index.
+fn foreign(file: &RunFile, list: &FileList) -> Option<String> {
+    let header = file.header();
+    let listed = list.files.get(&header.file_index)?.file_id?;
+    let got = header.file_id;
+    (listed != got).then(|| {
+        format!("it is not the file that {FILE_LIST_NAME} names: its id is {got:016x}, not {listed:016x}")
+    })
+}
+
+/// Why a file is not closed that was.
+fn lost_closing(file: &RunFile, list: Option<&FileList>) -> Option<String> {
+    if file.reader.closed() || file.locked {
+        return None;
+    }
+    let listed = list.and_then(|list| list.files.get(&file.header().file_index));
+    let closed_bytes = listed.and_then(|listed| listed.closed_bytes);
+    let found = file.reader.reopened();
+    match (closed_bytes, found) {
+        (Some(closed), found) => {
+            let now = file.reader.file_bytes();
+            let why =
+                found.map_or("its TOC and trailer are missing".to_owned(), |why| why.to_string());
+            Some(format!("it was closed with {closed} bytes and has {now} now: {why}"))
+        }
+        // A writer that was killed leaves what it had allocated, and zeros there.
+        (None, None | Some(Reopened::Longer { zeros: true, .. })) => None,
+        (None, Some(why)) => Some(format!("it was closed, but {why}")),
+    }
+}
+
+/// A run's list of files; none if it has none.
+fn list_of(folder: &Path, run: RunId) -> Result<Option<FileList>, String> {
+    let problem = |problem: &dyn std::fmt::Display| format!("{FILE_LIST_NAME}: {problem}");
+    let text = match read_list(folder) {
+        Ok(Some(text)) => text,
+        Ok(None) => return Ok(None),
+        Err(error) => return Err(problem(&error)),
+    };
+    match FileList::decode(&text) {
+        Ok(list) if list.run == run => Ok(Some(list)),
+        Ok(list) => Err(problem(&format_args!("it is the list of run {}", list.run))),
+        Err(error) => Err(problem(&error)),
+    }
+}
+
+fn read_list(folder: &Path) -> Result<Option<Vec<u8>>, StorageError> {
+    let path = folder.join(FILE_LIST_NAME);
+    let read_error = |source| StorageError::Read { path: path.clone(), source };
+    match path.symlink_metadata() {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(read_error(error)),
+    }
+    let file = ReadFile::open(&path)?;
+    let bytes = file.bytes().map_err(read_error)?;
+    if bytes > FILE_LIST_BYTES_MAX {
+        let problem = format!("expected at most {FILE_LIST_BYTES_MAX} bytes, got {bytes}");
+        return Err(read_error(io::Error::new(io::ErrorKind::InvalidData, problem)));
+    }
+    let mut text = vec![0; bytes as usize];
+    let filled = file.read_at(0, &mut text).map_err(read_error)?;
+    text.truncate(filled);
+    Ok(Some(text))
+}
+
+/// Writes the list of a run that is written without a recorder: its files are named when it ends,
+/// since they have their names only then.
+#[derive(Debug)]
+pub(crate) struct ListWriter {
+    path: PathBuf,
+    lines: String,
+    ended: bool,
+}
+
+impl ListWriter {
+    /// In a folder that has no files of a run, in place of a list that was left there.
+    pub(crate) fn begin(folder: &Path, run: RunId) -> Result<Self, StorageError> {
+        let path = folder.join(FILE_LIST_NAME);
+        match std::fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(StorageError::Write { path, source });
+            }
+            _ => {}
+        }
+        append_lines(&path, &FileListLine::Run(run).encode())?;
+        Ok(Self { path, lines: String::new(), ended: false })
+    }
+
+    /// A file has its TOC.
+    pub(crate) fn closed(&mut self, index: u32, file_id: u64, bytes: u64) {
+        self.lines.push_str(&FileListLine::Begun { index, file_id }.encode());
+        self.lines.push_str(&FileListLine::Closed { index, bytes }.encode());
+    }
+
+    /// All files are durable and have their names.
+    pub(crate) fn end(mut self, files: u32) -> Result<(), StorageError> {
+        self.ended = true;
+        self.lines.push_str(&FileListLine::Ended { files }.encode());
+        Ok(append_lines(&self.path, &self.lines)?)
+    }
+}
+
+impl Drop for ListWriter {
+    fn drop(&mut self) {
+        if !self.ended && self.lines.is_empty() {
+            // No file was written. If it cannot be deleted, the next run here does it.
+            let _deleted = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// What a run's list says of the files, whoever's it is; none if there is none that can be read.
+pub(crate) fn any_list(folder: &Path) -> Option<FileList> {
+    FileList::decode(&read_list(folder).ok()??).ok()
+}
+
+/// Says in the run's list, if it has one, that a file is closed.
+pub(crate) fn list_closed(
+    path: &Path,
+    run: RunId,
+    index: u32,
+    bytes: u64,
+) -> Result<(), StorageError> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    if !list_of(folder, run).is_ok_and(|list| list.is_some()) {
+        return Ok(());
+    }
+    let line = FileListLine::Closed { index, bytes }.encode();
+    Ok(append_lines(&folder.join(FILE_LIST_NAME), &line)?)
+}
+
+const MISSING_NAMED_MAX: usize = 1_000;
