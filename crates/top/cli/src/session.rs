@@ -166,12 +166,9 @@ pub(crate) fn record_told(
         out.say(format_args!("Recording {what} to {folder}; Ctrl-C ends it in order."))?;
         let (least, asked) = (Bytes(sockets.granted_bytes_min as u64), Bytes(asked_bytes as u64));
         out.say(format_args!("Socket buffers of at least {least} each, {asked} asked for."))?;
-        for lowered in lowered {
-            out.say(format_args!("Lowered: {lowered}."))?;
-        }
-        for warning in warnings {
-            out.say(format_args!("Warning: {warning}."))?;
-        }
+        let lowered = lowered.iter().map(|lowered| format!("Lowered: {lowered}."));
+        let warnings = warnings.iter().map(|warning| format!("Warning: {warning}."));
+        lowered.chain(warnings).try_for_each(|text| out.say(format_args!("{text}")))?;
         out.flush()?;
     }
     let name = recorder.folder().file_name().unwrap_or_default().to_string_lossy().into_owned();
