@@ -33,6 +33,8 @@ use crate::{
 pub struct Builder {
     pub(crate) config: BuilderConfig,
     pub(crate) sources: Vec<Source>,
+    /// The sources that each voter delivers.
+    pub(crate) sources_of: Vec<Vec<u32>>,
     pub(crate) window: Window,
     pub(crate) seen: Seen,
     pub(crate) horizon: Horizon,
@@ -91,6 +93,7 @@ impl Builder {
             seen: Seen::new(sources.len(), config.window_events),
             tally: Tally::new(sources.len()),
             wanted: Wanted::default(),
+            sources_of: sources_of(&config),
             required_count: window::required_count(weight_all),
             weight_all,
             sources,
@@ -264,9 +267,6 @@ impl Builder {
             return self.take_in_share(index, key, fragment);
         }
         let claimed = self.horizon.claim(voter, number, self.now_ns);
-        if let Some(claim) = claimed.dropped {
-            self.discard_claim(voter, claim, true);
-        }
         let ahead =
             self.horizon.is_started().then(|| self.window.key_of(number, self.config.number_bits));
         let passed = self.horizon.passed();
@@ -318,7 +318,7 @@ impl Builder {
     #[cold]
     fn refute(&mut self, voter: usize) {
         for (claim, lasting) in self.horizon.refute(voter) {
-            self.discard_claim(voter, claim, lasting);
+            self.discard_repeated(voter, claim, lasting);
         }
     }
 
@@ -385,4 +385,12 @@ fn horizon(config: &BuilderConfig) -> Horizon {
         enabled[config.voter_of(index)] |= role.is_enabled();
     }
     Horizon::new(rules, enabled.into_iter())
+}
+
+fn sources_of(config: &BuilderConfig) -> Vec<Vec<u32>> {
+    let mut of_voter = vec![Vec::new(); config.voter_count()];
+    for index in 0..config.sources.len() {
+        of_voter[config.voter_of(index)].push(index as u32);
+    }
+    of_voter
 }

@@ -89,11 +89,14 @@ impl Builder {
         }
     }
 
-    /// Discards what is held under a claim that is no more. A lasting one was no packet that came twice.
-    pub(crate) fn discard_claim(&mut self, voter: usize, claim: u32, lasting: bool) {
-        for index in 0..self.sources.len() {
-            if self.sources[index].voter == voter {
-                self.discard_held(index, lasting, |held| held.claim == claim);
+    /// Discards what was held last under a claim that was a packet which came twice. What lies between
+    /// other numbers expires.
+    pub(crate) fn discard_repeated(&mut self, voter: usize, claim: u32, lasting: bool) {
+        for place in 0..self.sources_of[voter].len() {
+            let index = self.sources_of[voter][place] as usize;
+            let of_claim = |held: &mut Held| held.claim == claim;
+            while let Some(held) = self.sources[index].held.pop_back_if(of_claim) {
+                self.give_up(index, lasting, &held.fragment);
             }
         }
     }
@@ -230,17 +233,20 @@ impl Builder {
         }
     }
 
-    // Brings in, as they came, what voters claimed: `number` is that key.
+    // Brings in, as they came, what voters claimed, each voter's claims side by side: `number` is that
+    // key.
     fn take_claims(&mut self, claims: &[(usize, u32)], key: u64, number: u64) {
         let numbers = self.horizon.rules().numbers;
         let mut taken: Vec<(usize, Held)> = Vec::new();
-        for index in 0..self.sources.len() {
-            let source = &mut self.sources[index];
-            let of_source = |held: &Held| claims.contains(&(source.voter, held.claim));
-            let (claimed, others): (Vec<Held>, Vec<Held>) =
-                source.held.drain(..).partition(of_source);
-            source.held.extend(others);
-            taken.extend(claimed.into_iter().map(|held| (index, held)));
+        for of_voter in claims.chunk_by(|(one, _), (other, _)| one == other) {
+            for &index in &self.sources_of[of_voter[0].0] {
+                let source = &mut self.sources[index as usize];
+                let claimed = |held: &Held| of_voter.iter().any(|(_, claim)| *claim == held.claim);
+                let (claimed, others): (Vec<Held>, Vec<Held>) =
+                    source.held.drain(..).partition(claimed);
+                source.held.extend(others);
+                taken.extend(claimed.into_iter().map(|held| (index as usize, held)));
+            }
         }
         taken.sort_by_key(|(_, held)| held.order);
         for (index, held) in taken {
@@ -336,10 +342,9 @@ impl Builder {
     }
 
     fn count_restart(&mut self, voter: usize) {
-        for index in 0..self.sources.len() {
-            if self.sources[index].voter == voter && self.sources[index].enabled {
-                self.tally.add(index, Entry::NumberingRestarts, 1);
-            }
+        for &index in &self.sources_of[voter] {
+            let count = u64::from(self.sources[index as usize].enabled);
+            self.tally.add(index as usize, Entry::NumberingRestarts, count);
         }
     }
 
@@ -355,17 +360,6 @@ impl Builder {
             let lasting = self.horizon.is_lasting(self.sources[index].voter, held.claim);
             self.give_up(index, lasting, &held.fragment);
         }
-    }
-
-    fn discard_held(&mut self, index: usize, lasting: bool, which: impl Fn(&Held) -> bool) {
-        let mut held = std::mem::take(&mut self.sources[index].held);
-        held.retain(|one| {
-            if which(one) {
-                self.give_up(index, lasting, &one.fragment);
-            }
-            !which(one)
-        });
-        self.sources[index].held = held;
     }
 
     // Discards a held fragment, whose key was never known, by what it would have been to its sender. Of

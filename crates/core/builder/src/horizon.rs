@@ -8,8 +8,8 @@
 //!   taken for a voter until a time-out has passed.
 //! - A voter *stands* at the key of its newest fragment. Numbers within `near` of it are taken at once.
 //!   Other numbers make a *claim*: the voter stands there when two consecutive fragments agree, a lone
-//!   voter when three do. A claim that repeats what was delivered needs silence at the old place, too:
-//!   a quarter of a time-out, because packets that come twice also come in order.
+//!   voter when three do. Outside the window that needs silence at the old place, too, for a quarter of
+//!   a time-out: packets that come twice also come in order, and two senders may use one port.
 //! - The *quorum* is more than half of the voters, which means both of two. Once it claims other
 //!   numbers, the rest have a time-out to come after; then everybody's numbers are counted from there.
 //! - What has been *passed* is what more than half of the voters that stand somewhere have passed.
@@ -26,8 +26,8 @@ const CLAIMS_MAX: usize = 4;
 /// sender still stands where it was: one until a voter that is silent is none, one for those that have
 /// not moved on.
 pub const KEPT_TIMEOUTS: u64 = 2;
-/// How long a sender delivers what it had delivered before, and nothing else, before it counts as one
-/// that begins anew: a quarter of a time-out.
+/// How long a sender delivers nothing where it stands before it counts as one that is elsewhere: a
+/// quarter of a time-out.
 const LASTING_PERIODS: u64 = 2;
 /// Keys end here: far beyond any detector's, and far from overflow.
 const KEY_END: u64 = 1 << 62;
@@ -86,6 +86,10 @@ pub struct Rules {
 impl Rules {
     fn period_ns(&self) -> u64 {
         self.timeout_ns.div_ceil(PERIODS)
+    }
+
+    fn lasting_ns(&self) -> u64 {
+        LASTING_PERIODS * self.period_ns()
     }
 }
 
@@ -150,8 +154,6 @@ pub struct Claimed {
     pub id: u32,
     /// Whether so many consecutive fragments agree that the sender stands there.
     pub settled: bool,
-    /// An older claim that is forgotten for it.
-    pub dropped: Option<u32>,
 }
 
 /// Voters that claim other numbers, and are enough to be believed.
@@ -159,7 +161,7 @@ pub struct Claimed {
 pub struct Quorum {
     /// The number that the claims are near to.
     pub anchor: u64,
-    /// Each voter with the claim and its newest number.
+    /// Each voter with the claim and its newest number, by voter.
     pub members: Vec<(usize, u32, u64)>,
     /// The key that half of those members had come to that stood somewhere.
     pub stood: Option<u64>,
@@ -168,8 +170,8 @@ pub struct Quorum {
 impl Quorum {
     /// The claim with which a voter is a member.
     pub fn claim_of(&self, voter: usize) -> Option<u32> {
-        let member = self.members.iter().find(|(member, ..)| *member == voter);
-        member.map(|&(_, claim, _)| claim)
+        let place = self.members.binary_search_by_key(&voter, |&(member, ..)| member);
+        place.ok().map(|place| self.members[place].1)
     }
 }
 
@@ -258,6 +260,14 @@ impl Horizon {
     pub fn is_lasting(&self, voter: usize, claim: u32) -> bool {
         let mut claims = self.voters[voter].claims.iter();
         claims.find(|known| known.id == claim).is_none_or(|known| known.lasting)
+    }
+
+    /// How far ahead a number is believed at once; no bound where nobody stands anywhere.
+    pub fn reach(&mut self) -> u64 {
+        match self.voters.iter().any(|voter| voter.standing) {
+            true => self.passed().saturating_add(self.rules.near),
+            false => u64::MAX,
+        }
     }
 
     /// The claim that a voter's last fragment was of; none if it was where the voter stands.
@@ -430,9 +440,8 @@ impl Horizon {
         let Rules { numbers, near, agree, timeout_ns, .. } = self.rules;
         let expires_ns = self.active_ns + KEPT_TIMEOUTS * timeout_ns;
         let needed = self.needed();
-        let lasting_ns = LASTING_PERIODS * self.rules.period_ns();
         let it = &mut self.voters[voter];
-        let lasting = now_ns.saturating_sub(it.stood_ns) >= lasting_ns;
+        let lasting = now_ns.saturating_sub(it.stood_ns) >= self.rules.lasting_ns();
         let same = |claim: &&mut Claim| match numbers.offset(claim.newest, number) {
             ahead @ 0.. => ahead.unsigned_abs() <= agree,
             back => back.unsigned_abs() <= near,
@@ -451,18 +460,19 @@ impl Horizon {
                 claim.newest = number;
             }
             it.latest = Some(claim.id);
-            return Claimed { id: claim.id, settled: claim.streak >= needed, dropped: None };
+            return Claimed { id: claim.id, settled: claim.streak >= needed };
         }
         let oldest = it.claims.iter().enumerate().min_by_key(|(_, claim)| claim.expires_ns);
         let oldest = oldest.filter(|_| it.claims.len() == CLAIMS_MAX).map(|(place, _)| place);
-        let dropped = oldest.map(|place| it.claims.remove(place).id);
+        // What was held for it expires.
+        let forgotten = oldest.map(|place| it.claims.remove(place));
         let id = self.next_claim;
         self.next_claim = self.next_claim.wrapping_add(1);
-        self.claims += usize::from(dropped.is_none());
+        self.claims += usize::from(forgotten.is_none());
         let (first, newest, last) = (number, number, number);
         it.claims.push(Claim { id, first, newest, last, streak: 1, lasting, expires_ns });
         it.latest = Some(id);
-        Claimed { id, settled: needed <= 1, dropped }
+        Claimed { id, settled: needed <= 1 }
     }
 
     /// What a voter that stands nowhere claims, once it is settled: the claim's first and newest number.
@@ -488,11 +498,11 @@ impl Horizon {
         let voters = self.voters.iter().filter(votes).count();
         let enough = |quorum: &Quorum| 2 * quorum.members.len() > voters;
         let needed = if last_word { 1 } else { self.needed() };
-        let mut quorum = self.largest(needed).filter(enough);
+        let mut quorum = self.largest(needed, now_ns).filter(enough);
         if quorum.is_none() && !self.started {
             // Nothing contradicts voters who all say the same, and something is better than nothing.
             let all = |quorum: &Quorum| voters > 1 && quorum.members.len() == voters;
-            quorum = self.largest(1).filter(|quorum| at_end || all(quorum));
+            quorum = self.largest(1, now_ns).filter(|quorum| at_end || all(quorum));
         }
         let Some(quorum) = quorum else {
             self.quorum_since_ns = None;
@@ -559,14 +569,19 @@ impl Horizon {
     }
 
     /// The most voters whose last fragments claim about the same numbers.
-    fn largest(&self, needed: u32) -> Option<Quorum> {
+    fn largest(&self, needed: u32, now_ns: u64) -> Option<Quorum> {
         let Rules { numbers, spread, .. } = self.rules;
         let vote = |(index, voter): (usize, &Voter)| {
             // Before the start what came first counts: what came after it may begin anew.
             let latest = |claim: &&Claim| voter.latest == Some(claim.id) || !self.started;
             let mut claims = voter.claims.iter().filter(latest);
             let claim = claims.find(|claim| claim.streak >= needed)?;
-            let settled = claim.lasting || !voter.repeats(claim.newest, &self.rules);
+            // Two senders at one port are in both places.
+            let left = now_ns.saturating_sub(voter.stood_ns) >= self.rules.lasting_ns();
+            let settled = match voter.repeats(claim.newest, &self.rules) {
+                true => claim.lasting,
+                false => !voter.standing || left,
+            };
             (voter.votes() && settled).then_some((index, claim.id, claim.newest))
         };
         let mut votes: Vec<_> = self.voters.iter().enumerate().filter_map(vote).collect();
@@ -588,7 +603,8 @@ impl Horizon {
             }
         }
         let anchor = votes.get(best.start)?.2;
-        let members: Vec<_> = best.map(|place| votes[place % votes.len()]).collect();
+        let mut members: Vec<_> = best.map(|place| votes[place % votes.len()]).collect();
+        members.sort_unstable_by_key(|&(voter, ..)| voter);
         let mut stands: Vec<u64> =
             members.iter().filter_map(|&(voter, ..)| self.stand(voter)).collect();
         let middle = stands.len() / 2;

@@ -53,7 +53,7 @@ impl Builder {
     /// Says whether events that begin from now on are wanted. Those that are not are built as others
     /// are, and then discarded (`fragments_discarded_paused`); what is missing of them is no loss.
     pub fn want(&mut self, wanted: bool) {
-        let reach = self.horizon.passed().saturating_add(self.horizon.rules().near);
+        let reach = self.horizon.reach();
         let from = match (self.horizon.is_started(), self.window.open) {
             (false, _) if self.parked_count > 0 => {
                 // Nobody knows yet what key that is.

@@ -147,3 +147,50 @@ fn half_of_the_sources_move_nobody_and_one_more_moves_all() {
         }
     }
 }
+
+#[test]
+fn two_senders_at_one_port_do_not_begin_anew_at_each_packet() {
+    for sources in [1, 3] {
+        let mut rig = Rig::required(sources);
+        let mut now = 0;
+        for first in (0..4_000).step_by(10) {
+            for source in 0..sources {
+                rig.send(now, source, first..first + 10);
+            }
+            rig.send(now, 0, 1_000_000 + first..1_000_010 + first);
+            rig.poll(now);
+            now += 25 * MS;
+        }
+        rig.finish(now);
+        let total = rig.ledger.total();
+        assert_eq!(total[Entry::NumberingRestarts], 0, "{sources}: {total:?}");
+        assert_eq!(rig.complete(), 4_000, "{sources}: {total:?}");
+        assert_eq!(rig.lost(), 4_000, "the second sender's: {total:?}");
+    }
+}
+
+#[test]
+fn numbers_at_random_of_one_source_cost_the_others_nothing() {
+    let mut rig = Rig::required(4);
+    let mut random = support::Random::new(11);
+    let mut now = 0;
+    for first in (0..4_000).step_by(10) {
+        for source in 0..3 {
+            rig.send(now, source, first..first + 10);
+        }
+        let numbers: Vec<u64> = (0..50).map(|_| random.next()).collect();
+        rig.send(now, 3, numbers);
+        rig.poll(now);
+        now += 25 * MS;
+    }
+    rig.finish(now);
+    let total = rig.ledger.total();
+    assert_eq!(total[Entry::NumberingRestarts], 0, "{total:?}");
+    for source in 0..3 {
+        let ledger = &rig.ledger.sources[source];
+        assert_eq!(ledger[Entry::FragmentsRecorded], 4_000, "{ledger:?}");
+        // At the very end, some of the numbers may be those of events that have not come.
+        let missing = ledger[Entry::FragmentsMissing] + ledger[Entry::FragmentsMissingUnrecorded];
+        assert!(missing < 20, "{ledger:?}");
+    }
+}
