@@ -2,9 +2,9 @@
 //!
 //! A fragment in the usual case is near where its sender stands: it is marked as seen, added to its
 //! event's slot and appended to its source's queue, four places in memory, whatever the number of
-//! sources. Everything unusual leaves that path for [`Builder::push_unusual`]. Who stands where is in
-//! `horizon.rs`, what becomes of fragments that are elsewhere in `follow.rs`, how events close in
-//! `release.rs`, how frames are cut in `cut.rs`.
+//! sources. Everything unusual leaves that path for [`Builder::push_unusual`]. Who stands where is
+//! in `horizon.rs`, what becomes of fragments that are elsewhere in `follow.rs`, how events close
+//! in `release.rs`, how frames are cut in `cut.rs`.
 
 use std::collections::VecDeque;
 
@@ -26,9 +26,9 @@ use crate::{
 /// [`cut`](Self::cut) until there is none, then take [`discarded`](Self::discarded) and
 /// [`counts`](Self::counts).
 ///
-/// Memory is bounded: a window of slots; per source at most as many descriptors as the window and the
-/// released events have rows, and `parked_max` that have no place yet. When twice the window's events
-/// wait to be cut, no further ones are released.
+/// Memory is bounded: a window of slots; per source at most as many descriptors as the window and
+/// the released events have rows, and `parked_max` that have no place yet. When twice the window's
+/// events wait to be cut, no further ones are released.
 #[derive(Debug)]
 pub struct Builder {
     pub(crate) config: BuilderConfig,
@@ -279,8 +279,8 @@ impl Builder {
         }
     }
 
-    /// Takes a fragment near where its sender stands, or discards it; false if it is not there, or may
-    /// be one that begins anew behind.
+    /// Takes a fragment near where its sender stands, or discards it; false if it is not there, or
+    /// may be one that begins anew behind.
     fn take_at_stand(&mut self, index: usize, fragment: &Fragment) -> bool {
         let voter = self.sources[index].voter;
         let Some(stand) = self.horizon.stand(voter) else { return false };

@@ -31,19 +31,19 @@ pub struct BuilderConfig {
     pub sources: Vec<SourceRole>,
     /// How many bits the event number has on the wire.
     pub number_bits: u32,
-    /// The sender of each source, which are numbered without gaps: who votes on where numbers are. Empty:
-    /// each source is a sender of its own.
+    /// The sender of each source, which are numbered without gaps: who votes on where numbers are.
+    /// Empty: each source is a sender of its own.
     pub voters: Vec<u32>,
-    /// How far behind its sender's newest a number is never one that begins anew: what was delivered
-    /// before is repeated.
+    /// How far behind its sender's newest a number is never one that begins anew: what was
+    /// delivered before is repeated.
     pub number_back_max: u64,
     /// How long an event waits for sources that may still deliver it, and how long a source may
     /// deliver nothing before it is no longer waited for. Kept to an eighth.
     pub timeout_ns: u64,
     /// How many consecutive keys can be open at a time. A power of two.
     pub window_events: u64,
-    /// How far behind its sender's newest one a fragment may come and still be waited for; and how far
-    /// ahead of it, or of the quorum, a single one is believed.
+    /// How far behind its sender's newest one a fragment may come and still be waited for; and how
+    /// far ahead of it, or of the quorum, a single one is believed.
     pub reorder_events: u64,
     /// What becomes of incomplete events.
     pub incomplete: IncompletePolicy,
@@ -54,9 +54,9 @@ pub struct BuilderConfig {
     /// Frames are cut at multiples of this key, counted within one turn of the event numbers, and a
     /// frame ends where the numbers begin anew. None: size and time alone cut.
     pub frame_keys_multiple: Option<u64>,
-    /// Payload that open events, and fragments that have no place yet, may hold together. Beyond it the
-    /// oldest events that the quorum has passed close, whoever is missing: what has come is worth more
-    /// than what may come. Half of it is for what a few sources are ahead by.
+    /// Payload that open events, and fragments that have no place yet, may hold together. Beyond it
+    /// the oldest events that the quorum has passed close, whoever is missing: what has come is
+    /// worth more than what may come. Half of it is for what a few sources are ahead by.
     pub waiting_bytes_max: u64,
     /// How many fragments of one source are kept while they have no place.
     pub parked_max: usize,
@@ -64,7 +64,8 @@ pub struct BuilderConfig {
 
 impl BuilderConfig {
     /// The defaults, for these sources: 24-bit numbers, 1 s time-out, a window of 262,144 events,
-    /// reordering by up to 4,096 events, 1 GiB waiting, frames of 32 MiB or 1 s, incomplete events kept.
+    /// reordering by up to 4,096 events, 1 GiB waiting, frames of 32 MiB or 1 s, incomplete events
+    /// kept.
     pub fn new(sources: Vec<SourceRole>) -> Self {
         Self {
             sources,

@@ -1,8 +1,8 @@
 //! What one frame will hold, and how it is cut.
 //!
-//! Released events are rows; each source's queue has the fragments of these rows in the same order. A
-//! cut takes rows up to its size and then walks them once per source, which is why a column's lengths
-//! and byte ranges come out in one piece.
+//! Released events are rows; each source's queue has the fragments of these rows in the same order.
+//! A cut takes rows up to its size and then walks them once per source, which is why a column's
+//! lengths and byte ranges come out in one piece.
 
 use std::collections::VecDeque;
 
@@ -61,8 +61,8 @@ impl Builder {
     /// returns none. `reuse` is an earlier cut whose memory may be used; it is kept until needed.
     ///
     /// A frame has at least one row, at most as many as the window, and its payload exceeds
-    /// `frame_bytes` by less than one event. Where `frame_keys_multiple` is set, its keys lie between
-    /// two multiples.
+    /// `frame_bytes` by less than one event. Where `frame_keys_multiple` is set, its keys lie
+    /// between two multiples.
     pub fn cut(&mut self, now_ns: u64, reuse: Option<Cut>) -> Option<Cut> {
         self.advance_time(now_ns);
         self.spare = reuse.or(self.spare.take());

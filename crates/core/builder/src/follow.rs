@@ -5,11 +5,11 @@
 //!
 //! - *ahead*: beyond the window, since its sender runs ahead of the others. They take their places
 //!   when the window gets there;
-//! - *held*: of numbers that their sender claims and nothing has confirmed. They take their places when
-//!   the sender stands there, or the quorum does, and are given up after a time-out.
+//! - *held*: of numbers that their sender claims and nothing has confirmed. They take their places
+//!   when the sender stands there, or the quorum does, and are given up after a time-out.
 //!
-//! Neither costs anybody else anything: what a source has parked, or holds of events that the quorum
-//! has not passed, is bounded by its own share ([`Builder::share`]), and closes no event.
+//! Neither costs anybody else anything: what a source has parked, or holds of events that the
+//! quorum has not passed, is bounded by its own share ([`Builder::share`]), and closes no event.
 
 use catchment_model::{CloseReason, Entry};
 
@@ -89,8 +89,8 @@ impl Builder {
         }
     }
 
-    /// Discards what was held last under a claim that was a packet which came twice. What lies between
-    /// other numbers expires.
+    /// Discards what was held last under a claim that was a packet which came twice. What lies
+    /// between other numbers expires.
     pub(crate) fn discard_repeated(&mut self, voter: usize, claim: u32, lasting: bool) {
         for place in 0..self.sources_of[voter].len() {
             let index = self.sources_of[voter][place] as usize;
@@ -101,9 +101,10 @@ impl Builder {
         }
     }
 
-    /// Gives each source its share of what may wait: while what sources are ahead of the quorum by takes
-    /// more than it leaves free of half of that, they may hold no more of it. So one source can have a
-    /// quarter, several less each, and the other half is left to those whom the quorum waits for.
+    /// Gives each source its share of what may wait: while what sources are ahead of the quorum by
+    /// takes more than it leaves free of half of that, they may hold no more of it. So one source
+    /// can have a quarter, several less each, and the other half is left to those whom the quorum
+    /// waits for.
     pub(crate) fn share(&mut self) {
         let half = self.config.waiting_bytes_max / 2;
         if self.status.waiting_bytes <= half {
@@ -233,8 +234,8 @@ impl Builder {
         }
     }
 
-    // Brings in, as they came, what voters claimed, each voter's claims side by side: `number` is that
-    // key.
+    // Brings in, as they came, what voters claimed, each voter's claims side by side: `number` is
+    // that key.
     fn take_claims(&mut self, claims: &[(usize, u32)], key: u64, number: u64) {
         let numbers = self.horizon.rules().numbers;
         let mut taken: Vec<(usize, Held)> = Vec::new();
@@ -325,8 +326,9 @@ impl Builder {
         self.take_held_in_reach(usize::MAX);
     }
 
-    // Where the numbers of a quorum's sources begin, as ways from its anchor: the lowest that is held, not
-    // further back than there is room for in the window, and that which half of them begin before.
+    // Where the numbers of a quorum's sources begin, as ways from its anchor: the lowest that is
+    // held, not further back than there is room for in the window, and that which half of them
+    // begin before.
     fn begins(&self, quorum: &Quorum) -> (i64, i64) {
         let numbers = self.horizon.rules().numbers;
         let room = (self.window.events() / 2).cast_signed();
@@ -362,8 +364,8 @@ impl Builder {
         }
     }
 
-    // Discards a held fragment, whose key was never known, by what it would have been to its sender. Of
-    // a lasting claim none came twice.
+    // Discards a held fragment, whose key was never known, by what it would have been to its
+    // sender. Of a lasting claim none came twice.
     fn give_up(&mut self, index: usize, lasting: bool, fragment: &Fragment) {
         self.unpark(index, fragment);
         let stand = self.horizon.stand(self.sources[index].voter).unwrap_or(self.window.newest);

@@ -3,28 +3,31 @@
 //! Numbers on the wire are garbled, skipped and repeated, wrap and begin anew. No single number may
 //! therefore move what the other sources are held to. The rule:
 //!
-//! - A *voter* is a sender (a port, a connection, a link; never a channel) that delivered within the
-//!   last time-out. Time in which nobody delivers does not count, and at the start every sender is
-//!   taken for a voter until a time-out has passed.
-//! - A voter *stands* at the key of its newest fragment. Numbers within `near` of it are taken at once.
-//!   Other numbers make a *claim*: the voter stands there when two consecutive fragments agree, a lone
-//!   voter when three do. Outside the window that needs silence at the old place, too, for a quarter of
-//!   a time-out: packets that come twice also come in order, and two senders may use one port.
+//! - A *voter* is a sender (a port, a connection, a link; never a channel) that delivered within
+//!   the last time-out. Time in which nobody delivers does not count, and at the start every sender
+//!   is taken for a voter until a time-out has passed.
+//! - A voter *stands* at the key of its newest fragment. Numbers within `near` of it are taken at
+//!   once. Other numbers make a *claim*: the voter stands there when two consecutive fragments
+//!   agree, a lone voter when three do. Outside the window that needs silence at the old place,
+//!   too, for a quarter of a time-out: packets that come twice also come in order, and two senders
+//!   may use one port.
 //! - The *quorum* is more than half of the voters, which means both of two. Once it claims other
-//!   numbers, the rest have a time-out to come after; then everybody's numbers are counted from there.
+//!   numbers, the rest have a time-out to come after; then everybody's numbers are counted from
+//!   there.
 //! - What has been *passed* is what more than half of the voters that stand somewhere have passed.
 //!
-//! There are no queues here, no events and no cutting: the caller keeps fragments whose claim is not
-//! decided, and turns a [`Quorum`] into a new place of its window. ARCHITECTURE states the rule with
-//! its reasons; docs/decisions/0114 says what was measured.
+//! There are no queues here, no events and no cutting: the caller keeps fragments whose claim is
+//! not decided, and turns a [`Quorum`] into a new place of its window. ARCHITECTURE states the rule
+//! with its reasons; docs/decisions/0114 says what was measured.
 
 use crate::progress::{PERIODS, Progress};
 
-/// Claims of one voter that are remembered at a time: where it restarted to, and some garbled numbers.
+/// Claims of one voter that are remembered at a time: where it restarted to, and some garbled
+/// numbers.
 const CLAIMS_MAX: usize = 4;
-/// How many time-outs a claim is remembered after its last fragment, a fragment is kept for it, and its
-/// sender still stands where it was: one until a voter that is silent is none, one for those that have
-/// not moved on.
+/// How many time-outs a claim is remembered after its last fragment, a fragment is kept for it, and
+/// its sender still stands where it was: one until a voter that is silent is none, one for those
+/// that have not moved on.
 pub const KEPT_TIMEOUTS: u64 = 2;
 /// How long a sender delivers nothing where it stands before it counts as one that is elsewhere: a
 /// quarter of a time-out.
@@ -140,8 +143,8 @@ struct Claim {
     last: u64,
     /// How many consecutive fragments of the sender agreed.
     streak: u32,
-    /// Whether it went on for a quarter of a time-out in which the sender delivered nothing where it
-    /// stands: a packet that came twice does not.
+    /// Whether it went on for a quarter of a time-out in which the sender delivered nothing where
+    /// it stands: a packet that came twice does not.
     lasting: bool,
     /// When it is forgotten, in time that counts.
     expires_ns: u64,
@@ -195,8 +198,8 @@ pub struct Horizon {
     period_end_ns: u64,
     /// Since when, in time that counts, a quorum claims other numbers.
     quorum_since_ns: Option<u64>,
-    /// The key below which more than half of those that stand somewhere have passed everything, once
-    /// somebody asked since the last poll.
+    /// The key below which more than half of those that stand somewhere have passed everything,
+    /// once somebody asked since the last poll.
     passed: Option<u64>,
 }
 
@@ -280,7 +283,8 @@ impl Horizon {
         self.voters[voter].standing.then(|| self.voters[voter].stand)
     }
 
-    /// Where a voter stands and the newest key before, if its fragments near it need no closer look.
+    /// Where a voter stands and the newest key before, if its fragments near it need no closer
+    /// look.
     #[inline]
     pub fn usual_stand(&self, voter: usize) -> Option<(u64, u64)> {
         let voter = &self.voters[voter];
@@ -365,8 +369,8 @@ impl Horizon {
         }
     }
 
-    /// A voter has delivered where it stands, up to that key, and the newest before it. Returns whether it has claims, which
-    /// [`refute`](Self::refute) is to be told of.
+    /// A voter has delivered where it stands: its newest key, and the newest before that. Returns
+    /// whether it has claims, which [`refute`](Self::refute) is to be told of.
     #[inline]
     pub fn stood(&mut self, voter: usize, (newest, before): (u64, u64), now_ns: u64) -> bool {
         let Self { voters, progress, active_ns, .. } = self;
@@ -379,9 +383,9 @@ impl Horizon {
         !it.claims.is_empty()
     }
 
-    /// A voter with claims has delivered where it stands. Returns the claims that repeat what it had
-    /// delivered before, which are forgotten, and whether each was a lasting one: those that were not
-    /// were packets that came twice. Other claims begin to count anew.
+    /// A voter with claims has delivered where it stands. Returns the claims that repeat what it
+    /// had delivered before, which are forgotten, and whether each was a lasting one: those that
+    /// were not were packets that came twice. Other claims begin to count anew.
     #[cold]
     pub fn refute(&mut self, voter: usize) -> Vec<(u32, bool)> {
         let it = &mut self.voters[voter];
@@ -475,7 +479,8 @@ impl Horizon {
         Claimed { id, settled: needed <= 1 }
     }
 
-    /// What a voter that stands nowhere claims, once it is settled: the claim's first and newest number.
+    /// What a voter that stands nowhere claims, once it is settled: the claim's first and newest
+    /// number.
     pub fn settled(&self, voter: usize) -> Option<(u64, u64)> {
         let needed = self.needed();
         let it = self.voters.get(voter).filter(|it| !it.standing)?;
@@ -500,7 +505,8 @@ impl Horizon {
         let needed = if last_word { 1 } else { self.needed() };
         let mut quorum = self.largest(needed, now_ns).filter(enough);
         if quorum.is_none() && !self.started {
-            // Nothing contradicts voters who all say the same, and something is better than nothing.
+            // Nothing contradicts voters who all say the same, and something is better than
+            // nothing.
             let all = |quorum: &Quorum| voters > 1 && quorum.members.len() == voters;
             quorum = self.largest(1, now_ns).filter(|quorum| at_end || all(quorum));
         }

@@ -1,9 +1,9 @@
 //! Event building: pure decisions on descriptors, in virtual time.
 //!
 //! Fragments of many sources come in as descriptors ([`Fragment`]: source, number, where its bytes
-//! are, how many). Those that carry the same event number become one row of a [`Cut`], which is what
-//! one frame will hold: one column of lengths and byte ranges per source. Payload is never touched,
-//! the clock is an argument, and nothing here starts a thread or opens a file.
+//! are, how many). Those that carry the same event number become one row of a [`Cut`], which is
+//! what one frame will hold: one column of lengths and byte ranges per source. Payload is never
+//! touched, the clock is an argument, and nothing here starts a thread or opens a file.
 //!
 //! ```
 //! use catchment_builder::{Builder, BuilderConfig, Fragment, SourceRole};

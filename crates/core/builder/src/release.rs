@@ -9,8 +9,8 @@
 //! - the run ends.
 //!
 //! Nobody waits for a sender that is silent or out of step, so that a dead one costs one time-out
-//! and not one per event. docs/decisions/0031 says why. No event closes before the quorum has passed
-//! it, whatever a minority says (`horizon.rs`).
+//! and not one per event. docs/decisions/0031 says why. No event closes before the quorum has
+//! passed it, whatever a minority says (`horizon.rs`).
 
 use catchment_model::{CloseReason, Entry, EventFlags};
 

@@ -20,7 +20,8 @@ pub struct Ahead {
     pub fragment: Fragment,
 }
 
-/// A fragment whose number is where its sender does not stand, kept until it is known what it means.
+/// A fragment whose number is where its sender does not stand, kept until it is known what it
+/// means.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
     /// The sender's claim that it belongs to.

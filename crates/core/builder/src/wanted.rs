@@ -1,5 +1,6 @@
-//! Which events anybody wants. A run begins, pauses and ends between two events, so that none is torn:
-//! what is said applies to events that have not begun, and those that have are built to their end.
+//! Which events anybody wants. A run begins, pauses and ends between two events, so that none is
+//! torn: what is said applies to events that have not begun, and those that have are built to their
+//! end.
 
 use std::collections::VecDeque;
 
@@ -50,8 +51,9 @@ impl Wanted {
 }
 
 impl Builder {
-    /// Says whether events that begin from now on are wanted. Those that are not are built as others
-    /// are, and then discarded (`fragments_discarded_paused`); what is missing of them is no loss.
+    /// Says whether events that begin from now on are wanted. Those that are not are built as
+    /// others are, and then discarded (`fragments_discarded_paused`); what is missing of them is no
+    /// loss.
     pub fn want(&mut self, wanted: bool) {
         let reach = self.horizon.reach();
         let from = match (self.horizon.is_started(), self.window.open) {
@@ -70,8 +72,8 @@ impl Builder {
         self.wanted.change(from, wanted);
     }
 
-    /// What was said before a quorum said where numbers begin applies from the newest event on that had
-    /// begun by then.
+    /// What was said before a quorum said where numbers begin applies from the newest event on that
+    /// had begun by then.
     pub(crate) fn want_at_start(&mut self, quorum: &Quorum, key: u64, number: u64) {
         let numbers = self.horizon.rules().numbers;
         for (at_ns, wanted) in std::mem::take(&mut self.wanted.at_start) {

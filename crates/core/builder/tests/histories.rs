@@ -1,10 +1,10 @@
-//! Random histories: numbers that are garbled, skipped, repeated, begun anew and wrapped, by one, some and
-//! all of 1 to 100 sources, with pauses shorter and longer than every time-out.
+//! Random histories: numbers that are garbled, skipped, repeated, begun anew and wrapped, by one,
+//! some and all of 1 to 100 sources, with pauses shorter and longer than every time-out.
 //!
 //! The model knows which trigger each fragment belongs to, which the builder does not. It holds the
-//! builder to the rule (`horizon.rs`): a garbled number costs its own events and no other; what most
-//! do is followed and costs nothing; who does something alone costs itself; nothing is missing that
-//! no quorum numbered.
+//! builder to the rule (`horizon.rs`): a garbled number costs its own events and no other; what
+//! most do is followed and costs nothing; who does something alone costs itself; nothing is missing
+//! that no quorum numbered.
 
 mod support;
 
@@ -51,8 +51,8 @@ struct History {
 struct Sender {
     /// The number of trigger 0, before it wraps.
     offset: u64,
-    /// It did something that the others did not: what it sends until the next common restart is its own
-    /// loss.
+    /// It did something that the others did not: what it sends until the next common restart is its
+    /// own loss.
     alone: bool,
     /// Since which trigger.
     ill_since: Option<u64>,
@@ -118,8 +118,8 @@ impl History {
         self.check();
     }
 
-    /// Sends triggers of all sources, some at a time, a poll after each; `garbled` names a source and
-    /// what is added to the number of its fragment in the middle.
+    /// Sends triggers of all sources, some at a time, a poll after each; `garbled` names a source
+    /// and what is added to the number of its fragment in the middle.
     fn deliver(&mut self, events: u64, garbled: Option<(usize, u64)>) {
         let middle = self.triggers + events / 2;
         let end = self.triggers + events;

@@ -1,5 +1,5 @@
-//! The gaps in the numbers that packets carry ([`Gaps`]). Event numbers, which wrap and begin anew, are the
-//! builder's business.
+//! The gaps in the numbers that packets carry ([`Gaps`]). Event numbers, which wrap and begin anew,
+//! are the builder's business.
 
 /// What a packet's sequence number did relative to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,12 +1,13 @@
 //! The build thread: from descriptors to frames.
 //!
 //! A duty cycle: read the clock once, move descriptors from the receive threads' rings into the
-//! builder, let it close events, take the frames that it cuts, pass them on to the write thread, and
-//! give back the memory of what was written or discarded. It never waits for anybody: frames that the
-//! write thread cannot take yet are kept here, and what they hold is bounded by the chunk pool.
+//! builder, let it close events, take the frames that it cuts, pass them on to the write thread,
+//! and give back the memory of what was written or discarded. It never waits for anybody: frames
+//! that the write thread cannot take yet are kept here, and what they hold is bounded by the chunk
+//! pool.
 //!
-//! Event sources and channel links each have a builder and a pool of their own (a [`Side`]), and the
-//! same cycle.
+//! Event sources and channel links each have a builder and a pool of their own (a [`Side`]), and
+//! the same cycle.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,8 +25,8 @@ use crate::live::Live;
 use crate::pool::{ChunkPool, ChunkUse};
 use crate::wanted::Wanted;
 
-/// How long the thread sleeps when there was nothing to do. Descriptors gather meanwhile, which makes
-/// the next cycle cheaper.
+/// How long the thread sleeps when there was nothing to do. Descriptors gather meanwhile, which
+/// makes the next cycle cheaper.
 const IDLE_SLEEP: Duration = Duration::from_micros(1_000);
 /// Frames kept for reuse: after a stall, as many as waited then need no new memory.
 const REUSE_MAX: usize = 64;
@@ -171,7 +172,8 @@ impl Build {
 }
 
 impl Side {
-    /// Takes descriptors, closes what can be closed, and cuts frames. Returns how much there was to do.
+    /// Takes descriptors, closes what can be closed, and cuts frames. Returns how much there was to
+    /// do.
     fn cycle(&mut self, now_ns: u64, live: &Live, discarded: &mut Vec<Discard>) -> usize {
         let mut work = self.take_descriptors(now_ns);
         if !self.finished && work == 0 && self.rings.iter().all(|(ring, _)| ended(ring)) {

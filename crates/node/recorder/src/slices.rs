@@ -1,9 +1,9 @@
 //! Slices as the builder's event numbers, and what becomes of links whose clocks jump.
 //!
-//! A slice is its own number: slices are a millisecond long or longer and end within 2^63 ns, so that
-//! [`SLICE_BITS`] bits hold every one, twice over. What stands above them in a builder's key is a turn,
-//! which counts how often time began anew: when most links step further back than [`back_max`], or further
-//! ahead than the builder's window. docs/decisions/0058 says why.
+//! A slice is its own number: slices are a millisecond long or longer and end within 2^63 ns, so
+//! that [`SLICE_BITS`] bits hold every one, twice over. What stands above them in a builder's key
+//! is a turn, which counts how often time began anew: when most links step further back than
+//! [`back_max`], or further ahead than the builder's window. docs/decisions/0058 says why.
 
 use catchment_builder::NUMBER_BITS_MAX;
 
@@ -19,9 +19,9 @@ pub(crate) fn slice_of(key: u64) -> u64 {
     key & ((1 << SLICE_BITS) - 1)
 }
 
-/// How many slices back it is the same time again, for slices of that length and a builder's window of so
-/// many: samples that are there already are not replaced, and what came for them is counted. Further
-/// back, time begins anew.
+/// How many slices back it is the same time again, for slices of that length and a builder's window
+/// of so many: samples that are there already are not replaced, and what came for them is counted.
+/// Further back, time begins anew.
 pub(crate) fn back_max(slice_ns: u64, window: u64) -> u64 {
     (BACK_NS / slice_ns.max(1)).clamp(BACK_MIN, window / 4)
 }
