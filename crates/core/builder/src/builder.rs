@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use catchment_model::{Entry, SourceId};
 
-use crate::horizon::{Horizon, Numbers, Rules};
+use crate::horizon::{Horizon, KEY_END, Numbers, Rules};
 use crate::seen::Seen;
 use crate::source::Source;
 use crate::tally::Tally;
@@ -43,6 +43,8 @@ pub struct Builder {
     /// The time, which never goes back.
     pub(crate) now_ns: u64,
     pub(crate) finished: bool,
+    /// When shares are looked at next.
+    pub(crate) share_due_ns: u64,
     /// Weight of the required sources in a complete event, and of all.
     pub(crate) required_count: u32,
     pub(crate) weight_all: u32,
@@ -104,6 +106,7 @@ impl Builder {
             parked_count: 0,
             held_ever: 0,
             some_full: false,
+            share_due_ns: 0,
             expected_key: None,
             numbered_from: 0,
             absent_uncounted: 0,
@@ -292,7 +295,9 @@ impl Builder {
             return false;
         }
         let new = self.window.contains(key) && !self.seen.contains(index, key);
-        let beyond = key >= self.window.end() && step > 0;
+        let ahead = &self.sources[index].ahead;
+        let is_ahead = || ahead.binary_search_by_key(&key, |ahead| ahead.key).is_ok();
+        let beyond = (self.window.end()..KEY_END).contains(&key) && (step > 0 || !is_ahead());
         if !(new || beyond || step > 0 || repeats) {
             return false;
         }

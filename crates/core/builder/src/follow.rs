@@ -6,7 +6,7 @@
 //! - *ahead*: beyond the window, since its sender runs ahead of the others. They take their places
 //!   when the window gets there;
 //! - *held*: of numbers that their sender claims and nothing has confirmed. They take their places
-//!   when the sender stands there, or the quorum does, and are given up after a time-out.
+//!   when the sender stands there, or the quorum does, and are given up after two time-outs.
 //!
 //! Neither costs anybody else anything: what a source has parked, or holds of events that the
 //! quorum has not passed, is bounded by its own share ([`Builder::share`]), and closes no event.
@@ -19,6 +19,9 @@ use crate::{Builder, Fragment, Restart};
 
 /// How many fragments of a source are tried at a time that are held under no quorum's claim.
 const TRIED_MAX: usize = 64;
+
+/// How often in a time-out sources' shares are looked at, while they are short.
+const SHARES_PER_TIMEOUT: u64 = 64;
 
 impl Builder {
     /// Deals with parked fragments. At the end of the run nothing is waited for. Returns whether a
@@ -38,10 +41,7 @@ impl Builder {
         } else {
             self.horizon.decide(self.is_crowded(), at_end, self.now_ns)
         };
-        if let Some(quorum) = &quorum {
-            self.follow_quorum(quorum);
-        }
-        quorum.is_some()
+        quorum.is_some_and(|quorum| self.follow_quorum(&quorum))
     }
 
     /// Discards everything that is parked.
@@ -113,6 +113,11 @@ impl Builder {
             }
             return;
         }
+        // All that is ahead is counted: not at each poll.
+        if self.some_full && self.now_ns < self.share_due_ns {
+            return;
+        }
+        self.share_due_ns = self.now_ns.saturating_add(self.config.timeout_ns / SHARES_PER_TIMEOUT);
         let passed = self.horizon.passed();
         let ahead: u64 = self.sources.iter().map(|source| source.bytes_from(passed)).sum();
         let share = half.saturating_sub(ahead).max(half / self.sources.len() as u64);
@@ -283,8 +288,8 @@ impl Builder {
         }
     }
 
-    // Moves everything to where a quorum claims to be.
-    fn follow_quorum(&mut self, quorum: &Quorum) {
+    // Moves everything to where a quorum claims to be; false where no keys are left for it.
+    fn follow_quorum(&mut self, quorum: &Quorum) -> bool {
         let numbers = self.horizon.rules().numbers;
         let events = self.window.events();
         let (lowest, middle) = self.begins(quorum);
@@ -301,7 +306,7 @@ impl Builder {
         let after = stood.max(self.window.newest);
         let turn = || numbers.next_turn(after, number);
         // Where no turn is left the claims are given up in time, one by one.
-        let Some(key) = key.or_else(turn) else { return };
+        let Some(key) = key.or_else(turn) else { return false };
         self.want_at_start(quorum, key, number);
         if gap {
             self.move_window((key + 1 + events / 16).saturating_sub(events));
@@ -324,6 +329,7 @@ impl Builder {
         self.join();
         self.take_ahead();
         self.take_held_in_reach(usize::MAX);
+        true
     }
 
     // Where the numbers of a quorum's sources begin, as ways from its anchor: the lowest that is

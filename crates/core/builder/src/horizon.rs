@@ -33,7 +33,7 @@ pub const KEPT_TIMEOUTS: u64 = 2;
 /// quarter of a time-out.
 const LASTING_PERIODS: u64 = 2;
 /// Keys end here: far beyond any detector's, and far from overflow.
-const KEY_END: u64 = 1 << 62;
+pub const KEY_END: u64 = 1 << 62;
 
 /// Numbers of some bits as they appear on the wire: they wrap.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +131,8 @@ struct Probation {
     end_ns: u64,
     /// In any time: a sender may wait for what it sent to be recorded.
     end_at_last_ns: u64,
+    /// Whether it has jumped again since.
+    again: bool,
 }
 
 /// Numbers that agree with each other, and not with where their sender stands.
@@ -236,11 +238,8 @@ impl Horizon {
     /// The key below which more than half of the voters have passed everything, as of the first
     /// question after [`poll`](Self::poll).
     pub fn passed(&mut self) -> u64 {
-        if self.passed.is_none() {
-            let passed = self.progress.passed().unwrap_or(0);
-            self.passed = Some(passed.min(self.lone_reach()));
-        }
-        self.passed.unwrap_or(0)
+        let progress = &mut self.progress;
+        *self.passed.get_or_insert_with(|| progress.passed().unwrap_or(0))
     }
 
     /// How many voters there are, enabled or not.
@@ -262,7 +261,7 @@ impl Horizon {
     /// Whether a claim is too long to be a packet that came twice.
     pub fn is_lasting(&self, voter: usize, claim: u32) -> bool {
         let mut claims = self.voters[voter].claims.iter();
-        claims.find(|known| known.id == claim).is_none_or(|known| known.lasting)
+        claims.find(|known| known.id == claim).is_some_and(|known| known.lasting)
     }
 
     /// How far ahead a number is believed at once; no bound where nobody stands anywhere.
@@ -335,18 +334,22 @@ impl Horizon {
 
     fn end_probation(&mut self, voter: usize, now_ns: u64) {
         let it = &mut self.voters[voter];
-        let Some(Probation { key, .. }) = it.probation.take() else { return };
-        // It may have jumped again since.
-        if it.stand > key.saturating_add(self.rules.near) {
+        let Some(Probation { key, again, .. }) = it.probation.take() else { return };
+        if again {
             it.probation = Some(Probation::of(it.stand, &self.rules, self.active_ns, now_ns));
         }
         it.usual = it.probation.is_none();
-        self.progress.set(voter, key.min(it.stand) + 1, true);
+        let passed = if again { key.min(it.stand) } else { it.stand };
+        self.progress.set(voter, passed + 1, true);
     }
 
-    /// What voters have passed is looked at anew from here on.
-    pub fn poll(&mut self) {
+    /// What voters have passed is looked at anew from here on. Where nothing is held, no quorum is
+    /// waiting.
+    pub fn poll(&mut self, some_held: bool) {
         self.passed = None;
+        if !some_held {
+            self.quorum_since_ns = None;
+        }
     }
 
     /// The key below which every voter that stands somewhere has passed everything.
@@ -356,17 +359,7 @@ impl Horizon {
 
     /// The key below which more than half of the voters had passed everything a time-out ago.
     pub fn passed_long_ago(&mut self) -> u64 {
-        let passed = self.progress.passed_long_ago().unwrap_or(0);
-        passed.min(self.lone_reach())
-    }
-
-    /// What a voter that stands alone has passed: its newest number may be a garbled one.
-    fn lone_reach(&self) -> u64 {
-        let mut standing = self.voters.iter().filter(|voter| voter.standing);
-        match (standing.next(), standing.next()) {
-            (Some(lone), None) => lone.before + 1,
-            _ => u64::MAX,
-        }
+        self.progress.passed_long_ago().unwrap_or(0)
     }
 
     /// A voter has delivered where it stands: its newest key, and the newest before that. Returns
@@ -378,7 +371,9 @@ impl Horizon {
         (it.stand, it.before) = (newest, before);
         (it.stood_ns, it.stood_active_ns, it.heard_ns) = (now_ns, *active_ns, *active_ns);
         if it.probation.is_none() {
-            progress.set(voter, newest + 1, true);
+            // A number that skipped others may be garbled, until another one follows.
+            let passed = if newest - before.min(newest) <= 1 { newest } else { before };
+            progress.set(voter, passed + 1, true);
         }
         !it.claims.is_empty()
     }
@@ -421,7 +416,10 @@ impl Horizon {
         let jumped = it.standing && key > it.stand.saturating_add(self.rules.near);
         if jumped {
             let probation = Probation::of(key, &self.rules, self.active_ns, now_ns);
-            it.probation.get_or_insert(probation);
+            match &mut it.probation {
+                Some(earlier) => earlier.again = true,
+                none => *none = Some(probation),
+            }
         } else {
             it.probation = None;
             self.progress.set(voter, key + 1, true);
@@ -451,12 +449,11 @@ impl Horizon {
             back => back.unsigned_abs() <= near,
         };
         if let Some(claim) = it.claims.iter_mut().find(same) {
-            match numbers.offset(claim.last, number) {
-                _ if it.latest != Some(claim.id) => claim.streak = 1,
-                1.. => claim.streak += 1,
-                // Another channel's part of the same, or a packet that came twice.
-                0 => {}
-                _ => claim.streak = 1,
+            if it.latest != Some(claim.id) {
+                claim.streak = 1;
+            } else if numbers.offset(claim.last, number) > 0 {
+                // Neither another channel's part of the same nor what the network reordered.
+                claim.streak = claim.streak.saturating_add(1);
             }
             (claim.last, claim.expires_ns) = (number, expires_ns);
             claim.lasting |= lasting;
@@ -499,11 +496,15 @@ impl Horizon {
         // At the start the first words count where nothing follows them for a time-out.
         let quiet_ns = now_ns.saturating_sub(self.delivered_ns.unwrap_or(now_ns));
         let last_word = !self.started && (at_end || quiet_ns >= self.rules.timeout_ns);
-        let votes = |voter: &&Voter| voter.votes() && (voter.heard || !last_word);
+        let hurry = last_word || crowded && !self.started;
+        let votes = |voter: &&Voter| voter.votes() && (voter.heard || !hurry);
         let voters = self.voters.iter().filter(votes).count();
         let enough = |quorum: &Quorum| 2 * quorum.members.len() > voters;
         let needed = if last_word { 1 } else { self.needed() };
-        let mut quorum = self.largest(needed, now_ns).filter(enough);
+        // Where nobody stands anywhere, and most do not agree, some are better than none.
+        let nobody = !self.voters.iter().any(|voter| voter.standing);
+        let settle = nobody && (self.started || self.active_ns >= self.rules.timeout_ns);
+        let mut quorum = self.largest(needed, now_ns).filter(|quorum| enough(quorum) || settle);
         if quorum.is_none() && !self.started {
             // Nothing contradicts voters who all say the same, and something is better than
             // nothing.
@@ -517,7 +518,7 @@ impl Horizon {
         let since_ns = *self.quorum_since_ns.get_or_insert(self.active_ns);
         let waited = self.active_ns - since_ns >= self.rules.timeout_ns;
         let all = quorum.members.len() == voters;
-        let due = !self.started || all || waited || crowded || at_end;
+        let due = !self.started || all || waited || crowded || at_end || settle;
         due.then_some(quorum)
     }
 
@@ -547,7 +548,7 @@ impl Horizon {
             self.voters[voter].latest = latest.filter(|id| !settled.contains(id));
             claims.extend(settled.into_iter().map(|claim| (voter, claim)));
         }
-        self.poll();
+        self.passed = None;
         claims
     }
 
@@ -622,7 +623,7 @@ impl Horizon {
 impl Probation {
     fn of(key: u64, rules: &Rules, active_ns: u64, now_ns: u64) -> Self {
         let end_at_last_ns = now_ns.saturating_add(rules.timeout_ns);
-        Self { key, end_ns: active_ns + rules.period_ns(), end_at_last_ns }
+        Self { key, end_ns: active_ns + rules.period_ns(), end_at_last_ns, again: false }
     }
 
     fn is_over(&self, active_ns: u64, now_ns: u64) -> bool {

@@ -25,7 +25,7 @@ impl Builder {
         if self.finished {
             return;
         }
-        self.horizon.poll();
+        self.horizon.poll(self.parked_count > 0);
         self.release();
         if self.parked_count > 0 {
             self.follow(false);
@@ -40,7 +40,7 @@ impl Builder {
         if self.finished {
             return;
         }
-        self.horizon.poll();
+        self.horizon.poll(self.parked_count > 0);
         self.release();
         // Ends: each turn decides at least one claim.
         while self.parked_count > 0 && self.follow(true) {

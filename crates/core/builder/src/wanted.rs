@@ -57,11 +57,10 @@ impl Builder {
     pub fn want(&mut self, wanted: bool) {
         let reach = self.horizon.reach();
         let from = match (self.horizon.is_started(), self.window.open) {
-            (false, _) if self.parked_count > 0 => {
+            (false, _) if self.parked_count > 0 || !self.wanted.at_start.is_empty() => {
                 // Nobody knows yet what key that is.
-                if self.wanted.at_start.len() < CHANGES_MAX {
-                    self.wanted.at_start.push((self.now_ns, wanted));
-                }
+                self.wanted.at_start.truncate(CHANGES_MAX - 1);
+                self.wanted.at_start.push((self.now_ns, wanted));
                 return;
             }
             (false, _) => 0,

@@ -343,7 +343,7 @@ impl Disk {
         let end = end.expect("the end of a write fits a file offset");
         let order = self.take_order();
         let open = self.open_file(file);
-        let (new_bytes, late) = open.begin_write(offset, end);
+        let (new_bytes, late) = open.begin_write(end);
         let target = Target { handle: Arc::clone(&open.handle), file: file.0, token, order };
         let mut slot = Slot::write(target, buffer, offset, length, open.direct);
         slot.new_bytes = new_bytes;

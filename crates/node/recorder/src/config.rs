@@ -495,6 +495,7 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
         reorder_events: config.build.reorder_events,
         incomplete: config.build.incomplete,
         waiting_bytes_max: config.segment_bytes() / 4,
+        parked_max: parked_max(config.segment_bytes(), config.sources.len()),
         frame_bytes: config.frame.bytes,
         frame_time_ns: config.frame.time_ns,
         ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
@@ -517,12 +518,20 @@ pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
         reorder_events: LINK_REORDER_SLICES,
         incomplete: IncompletePolicy::Keep,
         waiting_bytes_max: config.link_segment_bytes() / 4,
+        parked_max: parked_max(config.link_segment_bytes(), lanes),
         frame_bytes: config.channel_frame_bytes(),
         // What a dead link has left behind is written, too.
         frame_time_ns: config.frame.duration_ns.saturating_add(config.frame.duration_ns / 4),
         frame_keys_multiple: Some(config.frame_slices()),
         ..BuilderConfig::new(vec![SourceRole::Required; lanes])
     }
+}
+
+/// How many descriptors of one source may be parked: those of all take a sixteenth of what their
+/// payload may, where all are parked at once.
+fn parked_max(segment_bytes: u64, sources: usize) -> usize {
+    let each = segment_bytes / (sources.max(1) as u64 * 1_024);
+    each.clamp(1 << 10, 1 << 18) as usize
 }
 
 /// The disk's part of the configuration.

@@ -14,6 +14,7 @@ use catchment_frame::{BLOCK_BYTES, FileReader, ReadAt};
 
 use crate::error::StorageError;
 use crate::open;
+use crate::whole::any_list;
 
 /// What a run had too much of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,9 +40,12 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
         return Ok(found);
     }
     let mut blank = Vec::new();
-    let mut with_header = false;
+    // The index behind those of all files that were begun, as far as anybody knows.
+    let listed = any_list(folder).map(|list| list.files_expected());
+    let mut begun = None;
     for path in paths {
-        let Some(lock) = EditFile::open_alone(&path)? else { continue };
+        // What may not be written is left as it is.
+        let Ok(Some(lock)) = EditFile::open_alone(&path) else { continue };
         let file = ReadFile::open(&path)?;
         let read_error = |source| StorageError::Read { path: path.clone(), source };
         let bytes = file.bytes().map_err(read_error)?;
@@ -51,7 +55,7 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
             }
             continue;
         };
-        with_header = true;
+        begun = begun.max(Some(reader.header().file_index + 1));
         if reader.closed() {
             continue;
         }
@@ -70,7 +74,13 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
             found.cut.push(path);
         }
     }
-    for (path, _lock, bytes) in blank.into_iter().filter(|_| with_header) {
+    for (path, _lock, bytes) in blank {
+        // Zeros in a file that was begun are damage, which is for people to look at.
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let ahead = |index| begun.is_some_and(|begun| index >= begun.max(listed.unwrap_or(0)));
+        if !open::index_of_name(&stem).is_some_and(ahead) {
+            continue;
+        }
         let read_error = |source| StorageError::Read { path: path.clone(), source };
         std::fs::remove_file(&path).map_err(read_error)?;
         found.bytes += bytes;

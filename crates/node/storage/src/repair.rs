@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use catchment_disk::{EditFile, ReadFile};
-use catchment_frame::{FileReader, FrameError, Skipped, find_headless};
+use catchment_frame::{FileReader, FrameError, Reopened, Skipped, find_headless};
 use catchment_model::Ledger;
 use serde::Serialize;
 
@@ -267,8 +267,31 @@ impl Found {
         }
     }
 
+    /// Cuts off what stands behind the trailer.
+    fn cut(
+        self,
+        closed_bytes: u64,
+        before: Option<&Ledger>,
+    ) -> Result<(FileRepair, Ledger), StorageError> {
+        let Self { path, reader, header_from } = self;
+        let bytes_before = reader.file_bytes();
+        drop(reader);
+        let file = EditFile::open(&path)?;
+        file.truncate(closed_bytes)?;
+        file.sync()?;
+        drop(file);
+        let reader = FileReader::open(ReadFile::open(&path)?)
+            .map_err(|source| StorageError::Frame { path: path.clone(), source })?;
+        let found = Self { path, reader, header_from };
+        let total = found.add_frames(before.cloned().unwrap_or_default());
+        Ok((FileRepair { bytes_before, ..found.untouched(Outcome::Closed) }, total))
+    }
+
     /// Closes the file behind its last whole frame. Returns also the total in its new TOC.
     fn close(self, before: Option<&Ledger>) -> Result<(FileRepair, Ledger), StorageError> {
+        if let Some(Reopened::Longer { closed_bytes, .. }) = self.reader.reopened() {
+            return self.cut(closed_bytes, before);
+        }
         let Self { path, reader, header_from } = self;
         let bytes_before = reader.file_bytes();
         let (run, index) = (reader.header().run, reader.header().file_index);

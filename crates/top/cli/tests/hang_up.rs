@@ -28,6 +28,16 @@ fn send(child: &Child, signal: i32) {
     assert_eq!(sent, 0, "{}", io::Error::last_os_error());
 }
 
+/// Sets what a program that is about to be started does when it hears of its terminal's end; these
+/// tests may run under `nohup`.
+fn heed(what: libc::sighandler_t) -> io::Result<()> {
+    // SAFETY: the call is safe after a fork and touches no memory.
+    match unsafe { libc::signal(libc::SIGHUP, what) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// Both ends of a terminal: the program's, and that of whoever looks at it.
 fn terminal() -> (OwnedFd, File) {
     let (mut ours, mut theirs) = (0, 0);
@@ -54,6 +64,7 @@ fn a_run_whose_terminal_is_closed_ends_in_order() {
     command.stdout(theirs.try_clone().unwrap()).stderr(theirs.try_clone().unwrap());
     command.stdin(theirs);
     let own_terminal = || {
+        heed(libc::SIG_DFL)?;
         // SAFETY: both calls are safe after a fork and touch no memory.
         match unsafe { (libc::setsid(), libc::ioctl(0, libc::TIOCSCTTY, 0)) } {
             (1.., 0) => Ok(()),
@@ -81,7 +92,10 @@ fn a_run_whose_terminal_is_closed_ends_in_order() {
 fn a_second_sighup_is_no_haste() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let (mut child, _lines, _) = said(catchment(folder, &silent(folder)), "Socket buffers of");
+    let mut command = catchment(folder, &silent(folder));
+    // SAFETY: it does nothing but that call.
+    unsafe { command.pre_exec(|| heed(libc::SIG_DFL)) };
+    let (mut child, _lines, _) = said(command, "Socket buffers of");
     send(&child, libc::SIGHUP);
     send(&child, libc::SIGHUP);
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -93,15 +107,8 @@ fn a_run_without_a_terminal_goes_on_where_somebody_wants_that() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let mut command = catchment(folder, &silent(folder));
-    let nohup = || {
-        // SAFETY: the call is safe after a fork and touches no memory.
-        match unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) } {
-            libc::SIG_ERR => Err(io::Error::last_os_error()),
-            _ => Ok(()),
-        }
-    };
     // SAFETY: it does nothing but that call.
-    unsafe { command.pre_exec(nohup) };
+    unsafe { command.pre_exec(|| heed(libc::SIG_IGN)) };
     let (mut child, lines, _) = said(command, "Socket buffers of");
     send(&child, libc::SIGHUP);
     let mut lines = BufReader::new(lines).lines().map(Result::unwrap);

@@ -241,6 +241,7 @@ fn a_run_of_short_slices_goes_on_for_years() {
         let mut slice = first + 1_000;
         while slice < first + (1 << 33) {
             slice += 3_000_000;
+            rig.now_ns += 1_000 * MS;
             rig.slices(slice..slice + 3, 3);
         }
         let rig = rig.finish();

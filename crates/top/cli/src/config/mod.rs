@@ -138,7 +138,7 @@ fn check_bounds(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError>
         ("build.timeout", low.build.timeout, 1..=H),
         ("frame.time", frame.time, MS..=H),
         ("frame.duration", frame.duration, MS..=24 * H),
-        ("write.file_time", write.file_time, 1_000 * MS..=8_760 * H),
+        ("write.file_time", write.file_time, 100 * MS..=8_760 * H),
         // Without a pause the disk would do nothing else; after hours nobody knows what is safe.
         ("write.sync_interval", write.sync_interval, MS..=H),
     ] {

@@ -132,7 +132,7 @@ fn a_value_out_of_bounds_is_found_where_it_is_written() {
         "run.toml:2:8: frame.time: expected 1 ms to 1 h, got 0 ns"
     );
     for (table, key, value, expected) in [
-        ("write", "file_time", "0 s", "1 s to 8760 h, got 0 ns"),
+        ("write", "file_time", "0 s", "100 ms to 8760 h, got 0 ns"),
         ("write", "sync_interval", "0 s", "1 ms to 1 h, got 0 ns"),
         ("write", "sync_interval", "2 h", "1 ms to 1 h, got 2 h"),
         ("frame", "duration", "25 h", "1 ms to 24 h, got 25 h"),
