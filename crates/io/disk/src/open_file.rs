@@ -65,8 +65,8 @@ impl OpenFile {
         self.allocated.max(self.end)
     }
 
-    /// Takes a write up. Returns how many bytes need blocks for it, those of a gap before it included,
-    /// and whether it came before the step of preallocation that it needs.
+    /// Takes a write up. Returns how many bytes need blocks for it, those of a gap before it
+    /// included, and whether it came before the step of preallocation that it needs.
     pub(crate) fn begin_write(&mut self, end: u64) -> (u64, bool) {
         let new_bytes = end.saturating_sub(self.blocks_bytes());
         self.end = self.end.max(end);
