@@ -11,7 +11,8 @@
 //!
 //! One JSON object a line, each appended when what it says is true of the disk, so that the list
 //! never says more than there was. A writer that was killed leaves a list without an end, and
-//! perhaps half a line, which counts for nothing.
+//! perhaps half a line, which counts for nothing. Every append begins with the header where the file
+//! has no whole line: it is new, or somebody removed the one before.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ pub const FILE_LIST_BYTES_MAX: u64 = 64 << 20;
 /// A line of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileListLine {
-    /// The first: whose files these are.
+    /// The header, which is the first: whose files these are.
     Run(RunId),
     /// A file's header is written.
     Begun {
@@ -93,9 +94,12 @@ pub struct FileList {
 /// Why a list says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileListError {
-    /// It does not begin as a list does.
-    #[error("its first line is no beginning of a list of files")]
-    Beginning,
+    /// There is no whole line: its writer was stopped before it wrote one.
+    #[error("it has no whole line")]
+    Empty,
+    /// No line says whose files these are.
+    #[error("no line of it is a file-list header")]
+    Header,
     /// A newer program wrote it.
     #[error("it has version {got}; this program reads version {VERSION}")]
     Version {
@@ -110,20 +114,14 @@ impl FileList {
     /// add.
     ///
     /// # Errors
-    /// A first line that does not say whose list this is.
+    /// No whole line, or none that says whose list this is; a newer version's.
     pub fn decode(text: &[u8]) -> Result<Self, FileListError> {
-        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        let mut lines = text[..whole].split_inclusive(|&byte| byte == b'\n');
-        let first: Option<Line> = lines.next().and_then(|line| serde_json::from_slice(line).ok());
-        let first = first.ok_or(FileListError::Beginning)?;
-        match first.catchment_files {
-            Some(VERSION) => {}
-            Some(got) => return Err(FileListError::Version { got }),
-            None => return Err(FileListError::Beginning),
-        }
-        let run = first.run.and_then(|run| run.parse().ok()).ok_or(FileListError::Beginning)?;
+        let end = text.iter().rposition(|&byte| byte == b'\n').ok_or(FileListError::Empty)?;
+        let lines = || text[..=end].split_inclusive(|&byte| byte == b'\n').zip(1..);
+        // The first line, but for a half one that a machine left which stopped.
+        let run = lines().find_map(|(line, _)| header(line)).ok_or(FileListError::Header)??;
         let mut list = Self { run, files: BTreeMap::new(), ended: None, unread_lines: Vec::new() };
-        for (line, number) in lines.zip(2..) {
+        for (line, number) in lines() {
             if line != b"\n" && list.take(line).is_none() {
                 list.unread_lines.push(number);
             }
@@ -149,6 +147,15 @@ impl FileList {
             self.ended = line.ended;
         }
         Some(())
+    }
+}
+
+/// Whose list it is, if the line is a header.
+fn header(line: &[u8]) -> Option<Result<RunId, FileListError>> {
+    let line: Line = serde_json::from_slice(line).ok()?;
+    match line.catchment_files? {
+        VERSION => line.run?.parse().ok().map(Ok),
+        got => Some(Err(FileListError::Version { got })),
     }
 }
 
@@ -217,7 +224,7 @@ mod tests {
         for cut in 0..text.len() {
             let list = FileList::decode(&text.as_bytes()[..cut]);
             if cut < first {
-                assert_eq!(list, Err(FileListError::Beginning), "cut at {cut}");
+                assert_eq!(list, Err(FileListError::Empty), "cut at {cut}");
                 continue;
             }
             let list = list.expect("decodes");
@@ -243,11 +250,18 @@ mod tests {
     }
 
     #[test]
+    fn half_a_header_before_the_header_costs_nothing() {
+        let whole = FileList::decode(text(&lines()).as_bytes()).expect("decodes");
+        let torn = format!("{{\"catchment_fi\n{}", text(&lines()));
+        let list = FileList::decode(torn.as_bytes()).expect("decodes");
+        assert_eq!(list, FileList { unread_lines: vec![1], ..whole });
+    }
+
+    #[test]
     fn what_is_no_list_is_refused_with_the_reason() {
-        for text in
-            ["", "\n", "{}\n", "[1]\n", "{\"catchment_files\":1,\"run\":\"x\"}\n", "\u{1}\n"]
-        {
-            assert_eq!(FileList::decode(text.as_bytes()), Err(FileListError::Beginning), "{text}");
+        assert_eq!(FileList::decode(b""), Err(FileListError::Empty));
+        for text in ["\n", "{}\n", "[1]\n", "{\"catchment_files\":1,\"run\":\"x\"}\n", "\u{1}\n"] {
+            assert_eq!(FileList::decode(text.as_bytes()), Err(FileListError::Header), "{text}");
         }
         let later = FileList::decode(b"{\"catchment_files\":2}\n");
         assert_eq!(later, Err(FileListError::Version { got: 2 }));

@@ -3,13 +3,11 @@
 //! A frame says which file it is of, and nothing of the run: what its columns are stands in the
 //! file header alone, and in that of every other file of the run.
 
-use std::io;
-
 use crate::BLOCK_BYTES;
 use crate::error::FrameError;
 use crate::frame::{FrameSummary, Head};
 use crate::header::FileHeader;
-use crate::read_at::ReadAt;
+use crate::read_at::{Patched, ReadAt};
 use crate::reader::{FileReader, OpenOptions};
 use crate::walk::{Walker, Window};
 
@@ -76,7 +74,8 @@ impl Headless {
 
     /// Whether the schema of `header` describes every column of the file's frames.
     pub fn fits<R: ReadAt>(&self, reader: &R, header: &[u8]) -> bool {
-        let whole = WithHeader { reader, header };
+        let Ok(file_bytes) = reader.bytes() else { return false };
+        let whole = Patched { reader, offset: 0, patch: header, file_bytes };
         let options =
             OpenOptions { search_bytes_max: u64::MAX, ignore_toc: true, ignore_checkpoints: true };
         let Ok(file) = FileReader::open_with(whole, &options) else { return false };
@@ -84,26 +83,5 @@ impl Headless {
             let columns = file.columns(frame).unwrap_or_default();
             columns.iter().all(|column| file.is_described(column))
         })
-    }
-}
-
-/// A file, and the header that it should have.
-struct WithHeader<'a, R> {
-    reader: &'a R,
-    header: &'a [u8],
-}
-
-impl<R: ReadAt> ReadAt for WithHeader<'_, R> {
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let filled = self.reader.read_at(offset, buffer)?;
-        if let Some(rest) = self.header.get(offset as usize..) {
-            let known = rest.len().min(filled);
-            buffer[..known].copy_from_slice(&rest[..known]);
-        }
-        Ok(filled)
-    }
-
-    fn bytes(&self) -> io::Result<u64> {
-        self.reader.bytes()
     }
 }

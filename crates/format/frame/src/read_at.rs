@@ -77,6 +77,37 @@ impl<R: ReadAt + ?Sized> ReadAt for std::sync::Arc<R> {
     }
 }
 
+/// A file as it would be with other bytes in one place.
+pub(crate) struct Patched<'a, R> {
+    pub reader: &'a R,
+    /// Where these bytes go.
+    pub offset: u64,
+    pub patch: &'a [u8],
+    /// How long the file would be.
+    pub file_bytes: u64,
+}
+
+impl<R: ReadAt> ReadAt for Patched<'_, R> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.file_bytes.saturating_sub(offset);
+        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let buffer = &mut buffer[..wanted];
+        let end = self.offset + self.patch.len() as u64;
+        if (self.offset..end).contains(&offset) {
+            return self.patch.read_at(offset - self.offset, buffer);
+        }
+        let before = self
+            .offset
+            .checked_sub(offset)
+            .map_or(wanted, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX).min(wanted));
+        self.reader.read_at(offset, &mut buffer[..before])
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file_bytes)
+    }
+}
+
 /// Fills `buffer` from `offset`; a file that ends before is an error.
 pub(crate) fn read_exact<R: ReadAt + ?Sized>(
     reader: &R,

@@ -26,7 +26,7 @@ use crate::read_at::ReadAt;
 use crate::stored::{
     RowShape, check_rows, check_stored, made_by, read_frame_header, read_stored_column,
 };
-use crate::toc::TocFlags;
+use crate::toc::{TocFlags, trailer};
 use crate::toc_reader::{Toc, Trailer, header_from_toc};
 use crate::walk::{Skipped, Walker, is_zero_between};
 
@@ -102,8 +102,8 @@ pub struct FileReader<R> {
     frames: Vec<FrameSummary>,
     places: Places,
     condition: Condition,
-    /// Where a TOC ends that was found by walking.
-    toc_end: Option<u64>,
+    /// Where a TOC stands that was found by walking.
+    toc: Option<Range<u64>>,
     options: OpenOptions,
     /// Where the next frame of a file will stand that is not closed.
     next: u64,
@@ -167,7 +167,7 @@ impl<R: ReadAt> FileReader<R> {
             frames: Vec::new(),
             places: Places::default(),
             condition: Condition::Closed,
-            toc_end: None,
+            toc: None,
             options: *options,
             next: first_frame,
             schema,
@@ -200,7 +200,7 @@ impl<R: ReadAt> FileReader<R> {
         }
         let mut walk = self.walker(self.options.search_bytes_max).walk(self.next);
         self.next = walk.end;
-        self.toc_end = walk.toc_end;
+        self.toc = walk.toc;
         self.places.skipped = walk.skipped;
         self.places.add_walked(walk.lists, self.frames.len());
         self.frames.append(&mut walk.frames);
@@ -244,8 +244,8 @@ impl<R: ReadAt> FileReader<R> {
                 self.places.add_checkpoint(toc, &self.frames);
             }
         }
-        self.toc_end = walk.toc_end;
-        if (walk.toc_end.is_some() || changed) && !self.options.ignore_toc {
+        self.toc = walk.toc;
+        if (self.toc.is_some() || changed) && !self.options.ignore_toc {
             self.take_toc();
         }
         Ok(self.frames.len().saturating_sub(before))
@@ -301,7 +301,7 @@ impl<R: ReadAt> FileReader<R> {
                 .and_then(|toc| toc_of_this_file(toc, &self.header, self.first_frame));
             return toc.err().map(Reopened::Toc);
         }
-        let closed_bytes = self.toc_end?.saturating_add(BLOCK_BYTES);
+        let closed_bytes = self.toc.as_ref()?.end.saturating_add(BLOCK_BYTES);
         match Trailer::read(&self.reader, closed_bytes) {
             Err(error) => Some(Reopened::Trailer(error)),
             Ok(_) => {
@@ -310,6 +310,18 @@ impl<R: ReadAt> FileReader<R> {
                 Some(Reopened::Longer { closed_bytes, bytes, zeros })
             }
         }
+    }
+
+    /// The trailer that belongs behind a TOC that was found by walking, and where it goes.
+    pub(crate) fn trailer_of_toc(&self) -> Option<(u64, Vec<u8>)> {
+        let toc = self.toc.as_ref()?;
+        Some((toc.end, trailer(self.header.file_id, toc.start, toc.end - toc.start)))
+    }
+
+    /// Where the next frame of a file that is not closed will stand: behind the last frame or
+    /// checkpoint.
+    pub fn next_frame_offset(&self) -> u64 {
+        self.next
     }
 
     /// What was wrong with the file header, if it had to be read from the TOC's copy.

@@ -6,7 +6,7 @@ use catchment_model::{Entry, Ledger};
 
 use crate::error::FrameError;
 use crate::frame::FrameSummary;
-use crate::read_at::ReadAt;
+use crate::read_at::{Patched, ReadAt};
 use crate::reader::{FileReader, OpenOptions};
 use crate::toc::{TocBuilder, TocFlags};
 use crate::walk::Skipped;
@@ -68,7 +68,7 @@ impl fmt::Debug for RepairPlan {
 }
 
 /// Finds every whole frame of a file that is not closed or whose index is damaged, reads all of
-/// them, and makes a TOC and a trailer for them. The caller writes [`Closing::bytes`] at
+/// them, and makes a TOC and a trailer for them; only a trailer where the TOC is in order. The caller writes [`Closing::bytes`] at
 /// [`Closing::offset`] and cuts the file to [`Closing::file_bytes`], and [`RepairPlan::file_header`]
 /// at 0.
 ///
@@ -85,6 +85,9 @@ pub fn repair<R: ReadAt>(
     let file_header = file.header_problem().map(|_| file.padded_header()).transpose()?;
     if file.closed() && file.verify_index().is_empty() {
         return untouched(&file, file_header);
+    }
+    if let Some(plan) = close_again(&reader, &file)? {
+        return Ok(RepairPlan { file_header, ..plan });
     }
     let options =
         OpenOptions { search_bytes_max: u64::MAX, ignore_toc: true, ignore_checkpoints: true };
@@ -122,6 +125,27 @@ pub fn repair<R: ReadAt>(
     let (frames, skipped) = walked.into_frames_and_skipped();
     let closing = Some(Closing { offset, bytes });
     Ok(RepairPlan { frames, skipped, damaged, frames_missing, ledger, flags, file_header, closing })
+}
+
+/// The plan for a file that lost only its trailer, or has more bytes behind it: its own TOC says more
+/// than a new one could. None if that TOC is damaged, or there are frames that it does not list.
+fn close_again<R: ReadAt>(
+    reader: &R,
+    found: &FileReader<&R>,
+) -> Result<Option<RepairPlan>, FrameError> {
+    let Some((offset, bytes)) = found.trailer_of_toc() else { return Ok(None) };
+    let closing = Closing { offset, bytes };
+    let (patch, file_bytes) = (&*closing.bytes, closing.file_bytes());
+    let closed = FileReader::open(Patched { reader, offset, patch, file_bytes })?;
+    let listed = |frame: &FrameSummary| {
+        let number = |listed: &FrameSummary| listed.info.sequence;
+        closed.frames().binary_search_by_key(&frame.info.sequence, number).is_ok()
+    };
+    if !closed.closed() || !closed.verify_index().is_empty() || !found.frames().iter().all(listed) {
+        return Ok(None);
+    }
+    let plan = untouched(&closed, None)?;
+    Ok(Some(RepairPlan { closing: Some(closing), ..plan }))
 }
 
 fn untouched<R: ReadAt>(

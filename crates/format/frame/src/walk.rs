@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 
 use crate::bytes::align_up;
 use crate::error::{FrameError, Part};
@@ -85,8 +86,8 @@ pub(crate) struct Walk {
     pub skipped: Vec<Skipped>,
     /// Where checkpoints stand.
     pub checkpoints: Vec<u64>,
-    /// Where the TOC ends, if one stands at the end.
-    pub toc_end: Option<u64>,
+    /// Where the TOC stands, if one stands at the end.
+    pub toc: Option<Range<u64>>,
     /// Where the last frame or checkpoint ends.
     pub end: u64,
 }
@@ -139,7 +140,7 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
     pub(crate) fn follow(&self, start: u64) -> Walk {
         let mut walk = Walk { end: start, ..Walk::default() };
         let mut effort_bytes = self.effort_bytes();
-        while walk.end < self.file_bytes && walk.toc_end.is_none() {
+        while walk.end < self.file_bytes && walk.toc.is_none() {
             let Ok((summary, entries)) = self.accept(walk.end, &mut effort_bytes) else { break };
             walk.add(summary, entries);
         }
@@ -249,11 +250,11 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
 impl Walk {
     fn add(&mut self, summary: FrameSummary, entries: Vec<ColumnEntry>) {
         if summary.info.kind == FrameKind::Toc {
-            self.toc_end = Some(summary.offset + summary.frame_bytes);
+            self.toc = Some(summary.offset..summary.offset + summary.frame_bytes);
             return;
         }
         // What stands before a frame is no TOC at the file's end.
-        self.toc_end = None;
+        self.toc = None;
         self.end = summary.offset + summary.frame_bytes;
         if summary.info.kind == FrameKind::Checkpoint {
             self.checkpoints.push(summary.offset);

@@ -2,37 +2,47 @@
 //! then.
 //!
 //! One append is under way at a time, and what comes meanwhile goes with the next: the queues to
-//! the helpers keep their room for the files. What the disk refuses is kept, and goes with the next
+//! the helpers have their room for the files. What the disk refuses waits, and goes with the next
 //! too.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::descriptors;
 use crate::disk::Disk;
 use crate::error::DiskError;
 use crate::files::sync_folder_of;
 use crate::helper::Job;
 
-/// Text that is kept while the disk refuses it.
-const KEPT_BYTES_MAX: usize = 1 << 20;
+/// Text that waits while the disk refuses it.
+const WAITING_BYTES_MAX: usize = 1 << 20;
 
 /// What is under way, and what waits.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
     path: PathBuf,
+    header: String,
     waiting: String,
     under_way: bool,
     error: Option<DiskError>,
 }
 
 impl Disk {
-    /// Has a text appended to a file, which is made if it is not there, and made durable; never
-    /// waits. All appends of a disk are to one file.
-    pub fn append_text(&mut self, path: &Path, text: &str) {
+    /// Has lines appended to a file and made durable; never waits. A file without a whole line, or
+    /// that is not there, gets the header first. All appends of a disk are to one file.
+    ///
+    /// While the disk refuses them, 1 MiB waits; lines beyond that are lost, and
+    /// [`take_text_error`](Self::take_text_error) says so.
+    pub fn append_text(&mut self, path: &Path, header: &str, lines: &str) {
         path.clone_into(&mut self.aside.path);
-        if self.aside.waiting.len() + text.len() <= KEPT_BYTES_MAX {
-            self.aside.waiting.push_str(text);
+        header.clone_into(&mut self.aside.header);
+        if self.aside.waiting.len() + lines.len() <= WAITING_BYTES_MAX {
+            self.aside.waiting.push_str(lines);
+        } else {
+            let full = io::Error::new(io::ErrorKind::QuotaExceeded, "1 MiB waits already");
+            self.aside.error = Some(DiskError::path("write", path, full));
         }
         self.send_text();
     }
@@ -55,7 +65,8 @@ impl Disk {
             Ok(()) => self.send_text(),
             Err(error) => {
                 self.aside.waiting.insert_str(0, &text);
-                self.aside.error = Some(DiskError::path("write", &self.aside.path, error));
+                let failed = DiskError::path("write", &self.aside.path, error);
+                self.aside.error.get_or_insert(failed);
             }
         }
     }
@@ -64,8 +75,9 @@ impl Disk {
         if self.aside.under_way {
             return;
         }
-        let (path, text) = (self.aside.path.clone(), std::mem::take(&mut self.aside.waiting));
-        match self.helper_job(Job::Append { path, text }) {
+        let (path, header) = (self.aside.path.clone(), self.aside.header.clone());
+        let text = std::mem::take(&mut self.aside.waiting);
+        match self.helper_job(Job::Append { path, header, text }) {
             Ok(()) => self.aside.under_way = true,
             Err(error) => self.aside.error = Some(error),
         }
@@ -73,22 +85,32 @@ impl Disk {
 }
 
 /// Appends lines to a text file, which is made if it is not there, and makes them durable, and the
-/// file's name. Where the last line has no end, because a machine stopped, it gets one first.
+/// file's name. A file without a whole line gets the header first. Where the last line has no end,
+/// because a machine stopped, it gets one.
 ///
 /// # Errors
 /// What the system says.
-pub fn append_lines(path: &Path, lines: &str) -> Result<(), DiskError> {
-    append(path, lines).map_err(|error| DiskError::path("write", path, error))
+pub fn append_lines(path: &Path, header: &str, lines: &str) -> Result<(), DiskError> {
+    append(path, header, lines).map_err(|error| DiskError::path("write", path, error))
 }
 
-pub(crate) fn append(path: &Path, lines: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+pub(crate) fn append(path: &Path, header: &str, lines: &str) -> io::Result<()> {
+    let open = || OpenOptions::new().read(true).append(true).create(true).open(path);
+    let mut file = descriptors::with_spares(open)?;
     let bytes = file.metadata()?.len();
     let end = if bytes > 0 && last_byte(&mut file)? != b'\n' { "\n" } else { "" };
+    let header = if has_line(&file)? { "" } else { header };
     // In one call, so that a reader seldom meets half a line.
-    file.write_all(format!("{end}{lines}").as_bytes())?;
+    file.write_all(format!("{end}{header}{lines}").as_bytes())?;
     file.sync_data()?;
     if bytes == 0 { sync_folder_of(path) } else { Ok(()) }
+}
+
+/// Whether a line ends near the beginning, where a header does.
+fn has_line(file: &File) -> io::Result<bool> {
+    let mut beginning = [0; 1024];
+    let filled = file.read_at(&mut beginning, 0)?;
+    Ok(filled == beginning.len() || beginning[..filled].contains(&b'\n'))
 }
 
 fn last_byte(file: &mut File) -> io::Result<u8> {
@@ -112,17 +134,17 @@ mod tests {
         let mut disk =
             Disk::new(DiskConfig { buffer_count: 2, ..DiskConfig::default() }).expect("a disk");
         let texts: Vec<String> = (0..100).map(|n| format!("line {n}\n")).collect();
-        texts.iter().for_each(|text| disk.append_text(&path, text));
+        texts.iter().for_each(|text| disk.append_text(&path, "header\n", text));
         while disk.text_under_way() {
             disk.wait(Duration::from_secs(1), &mut Vec::new());
         }
         assert!(disk.take_text_error().is_none());
         let written = std::fs::read_to_string(&path).expect("reads");
-        assert_eq!(written, format!("half a li\n{}", texts.concat()));
+        assert_eq!(written, format!("half a li\nheader\n{}", texts.concat()));
     }
 
     #[test]
-    fn what_was_refused_is_told_and_goes_with_the_next() {
+    fn what_was_refused_is_reported_and_goes_with_the_next() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("not yet").join("list");
         let mut disk =
@@ -132,13 +154,36 @@ mod tests {
                 disk.wait(Duration::from_secs(1), &mut Vec::new());
             }
         };
-        disk.append_text(&path, "one\n");
+        disk.append_text(&path, "header\n", "one\n");
         settle(&mut disk);
         assert!(disk.take_text_error().is_some_and(|error| error.to_string().contains("not yet")));
         assert!(disk.take_text_error().is_none());
         std::fs::create_dir(path.parent().expect("a folder")).expect("made");
-        disk.append_text(&path, "two\n");
+        disk.append_text(&path, "header\n", "two\n");
         settle(&mut disk);
-        assert_eq!(std::fs::read_to_string(&path).expect("reads"), "one\ntwo\n");
+        let written = || std::fs::read_to_string(&path).expect("reads");
+        assert_eq!(written(), "header\none\ntwo\n");
+        // A file that somebody removed begins anew.
+        std::fs::remove_file(&path).expect("removed");
+        disk.append_text(&path, "header\n", "three\n");
+        settle(&mut disk);
+        assert_eq!(written(), "header\nthree\n");
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_what_is_lost_is_reported() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("not yet").join("list");
+        let mut disk =
+            Disk::new(DiskConfig { buffer_count: 2, ..DiskConfig::default() }).expect("a disk");
+        let lines = "line\n".repeat(WAITING_BYTES_MAX / 5);
+        disk.append_text(&path, "", &lines);
+        while disk.text_under_way() {
+            disk.wait(Duration::from_secs(1), &mut Vec::new());
+        }
+        assert!(disk.take_text_error().is_some());
+        disk.append_text(&path, "", "one more\n");
+        let error = disk.take_text_error().expect("a line is lost").to_string();
+        assert!(error.ends_with("1 MiB waits already"), "{error}");
     }
 }

@@ -46,6 +46,7 @@ pub(crate) enum Job {
     },
     Append {
         path: PathBuf,
+        header: String,
         text: String,
     },
 }
@@ -155,8 +156,8 @@ fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
             }
             Reply::Finished { file, result }
         }
-        Job::Append { path, text } => {
-            let result = aside::append(&path, &text);
+        Job::Append { path, header, text } => {
+            let result = aside::append(&path, &header, &text);
             Reply::Appended { text, result }
         }
     }

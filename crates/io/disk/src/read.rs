@@ -130,9 +130,9 @@ impl EditFile {
     /// As [`EditFile::open`], but none where somebody holds the file, or nobody can say.
     ///
     /// # Errors
-    /// It is not there, or must not be written.
+    /// It is not there, must not be written, or is no regular file.
     pub fn open_alone(path: &Path) -> Result<Option<Self>, DiskError> {
-        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = open_regular(path, OpenOptions::new().read(true).write(true));
         let file = file.map_err(|e| DiskError::path("open", path, e))?;
         Ok(file.try_lock().is_ok().then(|| Self { file, path: path.to_owned() }))
     }
@@ -252,8 +252,8 @@ pub fn list_files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, DiskEr
         }
         // Most file systems say with the name what it is.
         let is_file = match entry.file_type() {
-            Ok(kind) if !kind.is_symlink() => !kind.is_dir(),
-            _ => path.metadata().is_ok_and(|found| !found.is_dir()),
+            Ok(kind) if !kind.is_symlink() => kind.is_file(),
+            _ => path.metadata().is_ok_and(|found| found.is_file()),
         };
         if is_file {
             paths.push(path);

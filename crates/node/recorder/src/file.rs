@@ -326,25 +326,19 @@ impl FileMaker {
     /// Says in the run's list of files that this one's header is written. Like all lines of the
     /// list: a helper thread writes it.
     pub(crate) fn list_begun(&mut self, disk: &mut Disk, file: &OpenFile) {
-        let mut lines = FileListLine::Begun { index: file.index, file_id: file.file_id }.encode();
-        if self.listed == 0 {
-            lines.insert_str(0, &FileListLine::Run(self.identity.run).encode());
-        }
         self.listed = self.listed.max(file.index + 1);
-        disk.append_text(&self.list, &lines);
+        self.list(disk, &FileListLine::Begun { index: file.index, file_id: file.file_id });
     }
 
     /// Says that a file has its TOC and is durable.
     pub(crate) fn list_closed(&self, disk: &mut Disk, file: &OpenFile, bytes: u64) {
-        let line = FileListLine::Closed { index: file.index, bytes };
-        disk.append_text(&self.list, &line.encode());
+        self.list(disk, &FileListLine::Closed { index: file.index, bytes });
     }
 
     /// Says that there will be no other file, and waits until the list is durable.
     pub(crate) fn end_list(&self, jobs: &mut Jobs<What>, live: &Live) {
         if self.listed > 0 {
-            let line = FileListLine::Ended { files: self.listed };
-            jobs.disk.append_text(&self.list, &line.encode());
+            self.list(&mut jobs.disk, &FileListLine::Ended { files: self.listed });
         }
         while jobs.disk.text_under_way() {
             jobs.wait_for_helper();
@@ -352,6 +346,11 @@ impl FileMaker {
         if let Some(error) = jobs.disk.take_text_error() {
             live.warn_once(format!("the run's list of files is not complete: {error}"));
         }
+    }
+
+    fn list(&self, disk: &mut Disk, line: &FileListLine) {
+        let header = FileListLine::Run(self.identity.run).encode();
+        disk.append_text(&self.list, &header, &line.encode());
     }
 
     /// Deletes a file that did not get as far as its header, so that the next one takes its number.

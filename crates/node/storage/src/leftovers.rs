@@ -1,16 +1,17 @@
 //! Giving back what a killed recorder had taken of the disk beyond its data: blocks that were
 //! allocated before anything was written to them, and the file that was made ahead.
 //!
-//! No byte that was written changes, so that this needs nobody's leave, as a repair does: files are
+//! No byte that was written changes, so that nobody has to ask for it, as for a repair: files are
 //! cut where nothing but zeros follows, behind the last whole frame, and a file of nothing but
-//! zeros beside others that have headers is removed. A file is looked at under the lock that its
-//! recorder would hold; where one file of a run is locked, or the file system has no locks, nothing
-//! is done.
+//! zeros beside others that have headers is removed. All of these zeros are read, whatever the file
+//! system says of holes. A file is looked at under the lock that its recorder would hold; where one
+//! file of a run is locked, or the file system has no locks, nothing is done.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use catchment_disk::{EditFile, ReadFile};
-use catchment_frame::{BLOCK_BYTES, FileReader, ReadAt};
+use catchment_frame::{BLOCK_BYTES, FileReader, ReadAt, Reopened};
 
 use crate::error::StorageError;
 use crate::open;
@@ -46,10 +47,10 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
     for path in paths {
         // What may not be written is left as it is.
         let Ok(Some(lock)) = EditFile::open_alone(&path) else { continue };
-        let file = ReadFile::open(&path)?;
+        let file = EveryByte(ReadFile::open(&path)?);
         let read_error = |source| StorageError::Read { path: path.clone(), source };
         let bytes = file.bytes().map_err(read_error)?;
-        let Ok(reader) = FileReader::open(&file) else {
+        let Ok(reader) = FileReader::open(&file.0) else {
             if open::is_blank(&file, false).map_err(read_error)? {
                 blank.push((path, lock, bytes));
             }
@@ -59,15 +60,20 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
         if reader.closed() {
             continue;
         }
-        let frames = reader.frames().iter().map(|frame| frame.offset + frame.frame_bytes);
-        let end = frames.max().unwrap_or(0).max(reader.first_frame_offset());
         // A recorder writes a frame's header last, and the frames' in their order: where there is
         // none no frame follows. What stands there else is for a repair to judge.
+        let end = match reader.reopened() {
+            Some(Reopened::Longer { closed_bytes, .. }) => closed_bytes,
+            _ => reader.next_frame_offset(),
+        };
         let mut next = [0; BLOCK_BYTES as usize];
         let read = file.read_at(end, &mut next).map_err(read_error)?;
         let no_frame_follows = next[..read].iter().all(|&byte| byte == 0);
+        if !no_frame_follows {
+            continue;
+        }
         let end = end_of_data(&file, end).map_err(read_error)?;
-        if no_frame_follows && end < bytes {
+        if end < bytes {
             lock.truncate(end)?;
             lock.sync()?;
             found.bytes += bytes - end;
@@ -89,24 +95,34 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
     Ok(found)
 }
 
+/// A file of which no file system says what is zero.
+struct EveryByte(ReadFile);
+
+impl ReadAt for EveryByte {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read_at(offset, buffer)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.0.bytes()
+    }
+}
+
 /// Where the last block ends, from `from` on, in which anything but zeros is.
-fn end_of_data(file: &ReadFile, from: u64) -> std::io::Result<u64> {
+fn end_of_data(file: &EveryByte, from: u64) -> io::Result<u64> {
     let mut end = from.next_multiple_of(BLOCK_BYTES);
     let mut buffer = vec![0; PIECE_BYTES];
-    let mut at = from / BLOCK_BYTES * BLOCK_BYTES;
-    // Blocks that were never written are found without being read.
-    while let Some(data) = file.next_data(at) {
-        at = data / BLOCK_BYTES * BLOCK_BYTES;
+    let mut at = from;
+    loop {
         let read = file.read_at(at, &mut buffer)?;
         if read == 0 {
-            break;
+            return Ok(end);
         }
         if let Some(last) = buffer[..read].iter().rposition(|&byte| byte != 0) {
-            end = end.max((at + last as u64 + 1).next_multiple_of(BLOCK_BYTES));
+            end = (at + last as u64 + 1).next_multiple_of(BLOCK_BYTES);
         }
         at += read as u64;
     }
-    Ok(end)
 }
 
 const PIECE_BYTES: usize = 1 << 20;

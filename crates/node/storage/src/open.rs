@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use catchment_disk::{ReadFile, list_files};
 use catchment_frame::{
-    ColumnKind, FileHeader, FileReader, FrameError, FrameRef, KnownSchemas, OpenOptions, Spans,
-    find_headless, is_zero_between,
+    ColumnKind, FileHeader, FileReader, FrameError, FrameRef, KnownSchemas, OpenOptions, ReadAt,
+    Spans, find_headless, is_zero_between,
 };
 
 use crate::counted::Counted;
@@ -180,8 +180,9 @@ pub(crate) fn files(
 /// Sorts a run's files by their index, leaves out copies, checks that the files belong together,
 /// and names those missing.
 pub(crate) fn put_in_order(files: &mut Vec<RunFile>) -> Result<Vec<FileProblem>, StorageError> {
-    files.sort_by_cached_key(|file| (file.header().file_index, rank(file)));
-    let mut problems = leave_out_copies(files);
+    let copies = take_copies(files).into_iter();
+    let mut problems: Vec<_> =
+        copies.map(|(copy, of)| FileProblem::Copy { path: copy.path, of }).collect();
     check_together(files)?;
     // A file that is there but unreadable says nothing of its index: it is then named twice.
     let mut expected = 0u32;
@@ -195,13 +196,34 @@ pub(crate) fn put_in_order(files: &mut Vec<RunFile>) -> Result<Vec<FileProblem>,
     Ok(problems)
 }
 
+/// A file of a run, opened.
+pub(crate) trait OneFile {
+    type Read: ReadAt;
+
+    fn path(&self) -> &Path;
+
+    fn reader(&self) -> &FileReader<Self::Read>;
+}
+
+impl OneFile for RunFile {
+    type Read = Counted;
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn reader(&self) -> &FileReader<Counted> {
+        &self.reader
+    }
+}
+
 /// Of files of one index: the one with the most frames, the closed one, the one that is called as
 /// the recorder calls it, the first by name.
-fn rank(file: &RunFile) -> impl Ord + use<> {
-    let name = file.path.file_stem().unwrap_or_default().to_string_lossy();
-    let renamed = index_of_name(&name) != Some(file.header().file_index);
-    let frames = file.reader.frames().len();
-    (std::cmp::Reverse(frames), !file.reader.closed(), renamed, file.path.clone())
+fn rank<F: OneFile>(file: &F) -> impl Ord + use<F> {
+    let name = file.path().file_stem().unwrap_or_default().to_string_lossy();
+    let renamed = index_of_name(&name) != Some(file.reader().header().file_index);
+    let frames = file.reader().frames().len();
+    (std::cmp::Reverse(frames), !file.reader().closed(), renamed, file.path().to_owned())
 }
 
 /// The index in a file's name without extension, as recorders write it: `run-…-00003`.
@@ -211,20 +233,20 @@ pub(crate) fn index_of_name(stem: &str) -> Option<u32> {
     is_index.then(|| digits.parse().ok()).flatten()
 }
 
-/// Removes those that are another file of the list once more, with the same frames or fewer.
-fn leave_out_copies(files: &mut Vec<RunFile>) -> Vec<FileProblem> {
+/// Sorts files by their index and takes out copies: those that have the identity of another one and
+/// the same frames or fewer. Returns each with the path of that other one.
+pub(crate) fn take_copies<F: OneFile>(files: &mut Vec<F>) -> Vec<(F, PathBuf)> {
+    files.sort_by_cached_key(|file| (file.reader().header().file_index, rank(file)));
+    let identity = |header: &FileHeader| (header.run, header.file_index, header.file_id);
     let mut copies = Vec::new();
     let mut place = 1;
     while place < files.len() {
-        let (first, file) = (&files[place - 1], &files[place]);
-        let (one, other) = (first.header(), file.header());
-        let identity = |header: &FileHeader| (header.run, header.file_index, header.file_id);
-        let same = identity(one) == identity(other)
-            && first.reader.frames().starts_with(file.reader.frames());
-        if same {
-            let (path, of) = (file.path.clone(), first.path.clone());
-            copies.push(FileProblem::Copy { path, of });
-            files.remove(place);
+        let (first, file) = (files[place - 1].reader(), files[place].reader());
+        let is_copy = identity(first.header()) == identity(file.header())
+            && first.frames().starts_with(file.frames());
+        if is_copy {
+            let of = files[place - 1].path().to_owned();
+            copies.push((files.remove(place), of));
         } else {
             place += 1;
         }
@@ -240,7 +262,7 @@ pub(crate) fn paths(folder: &Path) -> Result<Vec<PathBuf>, StorageError> {
 /// Whether a file has not been begun: there is nothing in it but zeros. What has zeros where its
 /// header should be, and anything behind them, is damaged. Of a file that is being written the
 /// beginning says enough, since its header is written first.
-pub(crate) fn is_blank(file: &ReadFile, being_written: bool) -> std::io::Result<bool> {
+pub(crate) fn is_blank<R: ReadAt>(file: &R, being_written: bool) -> std::io::Result<bool> {
     let mut block = [0; catchment_frame::BLOCK_BYTES as usize];
     let filled = file.read_at(0, &mut block)?;
     let begins_blank = block[..filled].iter().all(|&byte| byte == 0);

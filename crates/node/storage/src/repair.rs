@@ -8,12 +8,12 @@
 use std::path::{Path, PathBuf};
 
 use catchment_disk::{EditFile, ReadFile};
-use catchment_frame::{FileReader, FrameError, Reopened, Skipped, find_headless};
+use catchment_frame::{FileReader, FrameError, Skipped, find_headless};
 use catchment_model::Ledger;
 use serde::Serialize;
 
 use crate::error::StorageError;
-use crate::open;
+use crate::open::{self, OneFile};
 use crate::restore::{Lost, Sibling};
 use crate::verify::is_under_way;
 use crate::whole::list_closed;
@@ -62,7 +62,7 @@ pub enum Outcome {
     Closed,
     /// Nothing: it was made ahead and never begun, and can be deleted.
     Blank,
-    /// Nothing: it is another file of the folder once more.
+    /// Nothing: it is a copy of another file of the folder.
     Copy,
     /// Nothing can be done: its header cannot be read.
     Unreadable(String),
@@ -177,26 +177,9 @@ fn find(paths: Vec<PathBuf>) -> Result<(Vec<Found>, Vec<FileRepair>), StorageErr
             Err(why) => done.push(file.left(why)),
         }
     }
-    found.sort_by_key(|file| file.reader.header().file_index);
-    let (first, copies) = copies_apart(found);
-    done.extend(copies.into_iter().map(|copy| copy.untouched(Outcome::Copy)));
-    Ok((first, done))
-}
-
-/// Files, and those that are one of them once more.
-fn copies_apart(found: Vec<Found>) -> (Vec<Found>, Vec<Found>) {
-    let (mut first, mut copies): (Vec<Found>, Vec<Found>) = (Vec::new(), Vec::new());
-    for file in found {
-        let identity = |file: &Found| {
-            let header = file.reader.header();
-            (header.run, header.file_index, header.file_id)
-        };
-        let is_copy = |other: &Found| {
-            identity(other) == identity(&file) && other.reader.frames() == file.reader.frames()
-        };
-        if first.iter().any(is_copy) { copies.push(file) } else { first.push(file) }
-    }
-    (first, copies)
+    let copies = open::take_copies(&mut found);
+    done.extend(copies.into_iter().map(|(copy, _)| copy.untouched(Outcome::Copy)));
+    Ok((found, done))
 }
 
 /// What a path leads to.
@@ -206,6 +189,18 @@ enum Opened {
     Lost(Lost),
     /// A file with which nothing can be done.
     Done(FileRepair),
+}
+
+impl OneFile for Found {
+    type Read = ReadFile;
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn reader(&self) -> &FileReader<ReadFile> {
+        &self.reader
+    }
 }
 
 /// A file with a header.
@@ -267,39 +262,20 @@ impl Found {
         }
     }
 
-    /// Cuts off what stands behind the trailer.
-    fn cut(
-        self,
-        closed_bytes: u64,
-        before: Option<&Ledger>,
-    ) -> Result<(FileRepair, Ledger), StorageError> {
-        let Self { path, reader, header_from } = self;
-        let bytes_before = reader.file_bytes();
-        drop(reader);
-        let file = EditFile::open(&path)?;
-        file.truncate(closed_bytes)?;
-        file.sync()?;
-        drop(file);
-        let reader = FileReader::open(ReadFile::open(&path)?)
-            .map_err(|source| StorageError::Frame { path: path.clone(), source })?;
-        let found = Self { path, reader, header_from };
-        let total = found.add_frames(before.cloned().unwrap_or_default());
-        Ok((FileRepair { bytes_before, ..found.untouched(Outcome::Closed) }, total))
-    }
-
     /// Closes the file behind its last whole frame. Returns also the total in its new TOC.
     fn close(self, before: Option<&Ledger>) -> Result<(FileRepair, Ledger), StorageError> {
-        if let Some(Reopened::Longer { closed_bytes, .. }) = self.reader.reopened() {
-            return self.cut(closed_bytes, before);
-        }
+        let bytes_before = self.reader.file_bytes();
+        let file = ReadFile::open(&self.path)?;
+        let plan = catchment_frame::repair(&file, before)
+            .map_err(|source| StorageError::Frame { path: self.path.clone(), source })?;
+        // A TOC that is left as it is may have counted what its frames do not have.
+        let total = match plan.flags.repaired {
+            true => plan.ledger,
+            false => self.add_frames(before.cloned().unwrap_or_default()),
+        };
         let Self { path, reader, header_from } = self;
-        let bytes_before = reader.file_bytes();
         let (run, index) = (reader.header().run, reader.header().file_index);
-        drop(reader);
-        let file = ReadFile::open(&path)?;
-        let frame_error = |source| StorageError::Frame { path: path.clone(), source };
-        let plan = catchment_frame::repair(&file, before).map_err(frame_error)?;
-        drop(file);
+        drop((file, reader));
         let mut bytes_after = bytes_before;
         let mut outcome = Outcome::Intact;
         if let Some(closing) = &plan.closing {
@@ -334,7 +310,7 @@ impl Found {
             bytes_after,
             path,
         };
-        Ok((done, plan.ledger))
+        Ok((done, total))
     }
 }
 

@@ -9,7 +9,9 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use catchment_disk::{EditFile, ReadFile};
-use catchment_frame::{ColumnKind, FileHeader, FileReader, FrameError, FrameKind, Headless};
+use catchment_frame::{
+    ColumnKind, FILE_LIST_NAME, FileHeader, FileReader, FrameError, FrameKind, Headless,
+};
 
 use crate::error::StorageError;
 use crate::open;
@@ -99,11 +101,13 @@ impl Lost {
         let index = self.index(siblings)?;
         let created_ns = self.begun_ns(sibling.header);
         let made = self.found.header(sibling.header, sibling.header_bytes, (index, created_ns));
-        let from = sibling.path;
-        let header = made.filter(|header| self.found.fits(file, header)).ok_or_else(|| {
-            format!("its frames have columns that {} does not describe", from.display())
-        })?;
-        Ok((header, from.to_owned()))
+        let from = sibling.path.display();
+        let header = made
+            .ok_or_else(|| format!("the header of {from} does not fit before its first frame"))?;
+        if !self.found.fits(file, &header) {
+            return Err(format!("its frames have columns that {from} does not describe"));
+        }
+        Ok((header, sibling.path.to_owned()))
     }
 
     /// Its place among the run's files: as the list has it, or as its name says, if that fits
@@ -112,8 +116,9 @@ impl Lost {
         let taken = |index| siblings.iter().any(|other| other.header.file_index == index);
         let folder = self.path.parent().unwrap_or(Path::new(""));
         let list = any_list(folder).filter(|list| list.run == siblings[0].header.run);
+        let own = Some(self.found.file_id);
         let mut listed = list.iter().flat_map(|list| &list.files);
-        let found = listed.find(|(_, file)| file.file_id == Some(self.found.file_id));
+        let found = listed.find(|(_, file)| file.file_id == own);
         if let Some((&index, _)) = found.filter(|(index, _)| !taken(**index)) {
             return Ok(index);
         }
@@ -121,6 +126,12 @@ impl Lost {
         let index = open::index_of_name(&stem).filter(|index| !taken(*index));
         let unknown = || "neither a list of files nor its name says which file of the run it is";
         let index = index.ok_or_else(unknown)?;
+        let listed = list.as_ref().and_then(|list| list.files.get(&index)?.file_id);
+        if listed.is_some() && listed != own {
+            return Err(format!(
+                "its name says that it is file {index}, for which {FILE_LIST_NAME} has another id"
+            ));
+        }
         let (first, last) = match &*self.found.frames {
             [] => return Ok(index),
             [first, .., last] => (first.info.sequence, last.info.sequence),

@@ -8,7 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use catchment_disk::{ReadFile, append_lines};
-use catchment_frame::{FILE_LIST_BYTES_MAX, FILE_LIST_NAME, FileList, FileListLine, Reopened};
+use catchment_frame::{
+    FILE_LIST_BYTES_MAX, FILE_LIST_NAME, FileList, FileListError, FileListLine, Reopened,
+};
 use catchment_model::RunId;
 use serde::Serialize;
 
@@ -146,6 +148,7 @@ fn list_of(folder: &Path, run: RunId) -> Result<Option<FileList>, String> {
     match FileList::decode(&text) {
         Ok(list) if list.run == run => Ok(Some(list)),
         Ok(list) => Err(problem(&format_args!("it is the list of run {}", list.run))),
+        Err(FileListError::Empty) => Ok(None),
         Err(error) => Err(problem(&error)),
     }
 }
@@ -175,6 +178,7 @@ fn read_list(folder: &Path) -> Result<Option<Vec<u8>>, StorageError> {
 #[derive(Debug)]
 pub(crate) struct ListWriter {
     path: PathBuf,
+    header: String,
     lines: String,
     ended: bool,
 }
@@ -189,8 +193,9 @@ impl ListWriter {
             }
             _ => {}
         }
-        append_lines(&path, &FileListLine::Run(run).encode())?;
-        Ok(Self { path, lines: String::new(), ended: false })
+        let header = FileListLine::Run(run).encode();
+        append_lines(&path, &header, "")?;
+        Ok(Self { path, header, lines: String::new(), ended: false })
     }
 
     /// A file has its TOC.
@@ -203,7 +208,7 @@ impl ListWriter {
     pub(crate) fn end(mut self, files: u32) -> Result<(), StorageError> {
         self.ended = true;
         self.lines.push_str(&FileListLine::Ended { files }.encode());
-        Ok(append_lines(&self.path, &self.lines)?)
+        Ok(append_lines(&self.path, &self.header, &self.lines)?)
     }
 }
 
@@ -232,8 +237,9 @@ pub(crate) fn list_closed(
     if !list_of(folder, run).is_ok_and(|list| list.is_some()) {
         return Ok(());
     }
+    let header = FileListLine::Run(run).encode();
     let line = FileListLine::Closed { index, bytes }.encode();
-    Ok(append_lines(&folder.join(FILE_LIST_NAME), &line)?)
+    Ok(append_lines(&folder.join(FILE_LIST_NAME), &header, &line)?)
 }
 
 const MISSING_NAMED_MAX: usize = 1_000;

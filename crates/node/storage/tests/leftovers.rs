@@ -47,6 +47,18 @@ fn blocks_ahead_and_a_file_made_ahead_are_given_back_and_frames_stay() {
 }
 
 #[test]
+fn a_file_that_was_closed_and_not_yet_cut_is_cut_behind_its_trailer() {
+    let made = Recipe::default().make();
+    let before = bytes(&made.files[1]);
+    let file = std::fs::OpenOptions::new().write(true).open(&made.files[1]).unwrap();
+    file.set_len(before + 64 * 4_096).unwrap();
+    let found = remove_leftovers(made.path()).unwrap();
+    assert_eq!((found.cut, found.bytes), (vec![made.files[1].clone()], 64 * 4_096));
+    let run = Run::open(made.path()).unwrap();
+    assert_eq!((bytes(&made.files[1]), run.closed()), (before, true));
+}
+
+#[test]
 fn a_frame_that_was_under_way_stays_for_a_repair_to_tell() {
     let (made, _) = killed();
     let frame = made.frames[1].last().unwrap().0;

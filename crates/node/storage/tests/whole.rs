@@ -100,7 +100,7 @@ fn a_list_that_cannot_be_read_or_is_another_runs_is_a_problem() {
     let path = made.path().join(FILE_LIST_NAME);
     let other = FileListLine::Run(RunId([8; 16])).encode();
     for (text, expected) in [
-        ("", "files.jsonl: its first line is no beginning of a list of files"),
+        ("{}\n", "files.jsonl: no line of it is a file-list header"),
         (&*other, "files.jsonl: it is the list of run 08080808080808080808080808080808"),
         (
             "{\"catchment_files\":7}\n",
@@ -113,6 +113,40 @@ fn a_list_that_cannot_be_read_or_is_another_runs_is_a_problem() {
             (vec![expected.into()], Extent::Ended, Verdict::Incomplete)
         );
     }
+    // Its writer was stopped before it wrote a line.
+    for text in ["", "{\"catchment_fi"] {
+        std::fs::write(&path, text).expect("writes");
+        assert_eq!(judged(made.path()), (vec![], Extent::Ended, Verdict::Balanced));
+    }
+}
+
+#[test]
+fn a_list_that_was_removed_while_the_run_was_recorded_names_what_came_after() {
+    let made = three().make();
+    let bytes = std::fs::metadata(&made.files[2]).expect("a file").len();
+    let lines = [
+        FileListLine::Run(RunId([9; 16])),
+        FileListLine::Closed { index: 1, bytes: 7 },
+        FileListLine::Closed { index: 1, bytes },
+        FileListLine::Begun { index: 2, file_id: 0xf11e_0002 },
+        FileListLine::Ended { files: 3 },
+    ];
+    let text: String = lines.iter().map(FileListLine::encode).collect();
+    std::fs::write(made.path().join(FILE_LIST_NAME), text).expect("writes");
+    assert_eq!(judged(made.path()), (vec![], Extent::Ended, Verdict::Balanced));
+}
+
+#[test]
+fn what_only_bears_the_name_of_a_file_makes_no_run_unreadable() {
+    let made = three().make();
+    let fifo = made.path().join("run-00007.catch");
+    let made_fifo = std::process::Command::new("mkfifo").arg(&fifo).status().expect("runs");
+    assert!(made_fifo.success());
+    let run = Run::open(made.path()).expect("opens");
+    assert_eq!((run.event_count(), run.problems().len()), (12, 0));
+    assert_eq!(repair(made.path()).expect("repairs").files.len(), 3);
+    catchment_storage::remove_leftovers(made.path()).expect("is left");
+    assert!(fifo.exists());
 }
 
 #[test]
@@ -137,6 +171,45 @@ fn every_byte_of_a_trailer_counts_with_a_list_and_without() {
             }
         }
     }
+}
+
+#[test]
+fn a_file_that_lost_only_its_trailer_gets_it_again_and_its_toc_stays() {
+    let made = three().make();
+    list(&made, 3, 3, true);
+    let whole = std::fs::read(&made.files[2]).expect("reads");
+    let trailer = whole.len() - 4096;
+    let flipped = {
+        let mut bytes = whole.clone();
+        bytes[trailer + 20] ^= 0x10;
+        bytes
+    };
+    let longer = [&whole[..], b"behind"].concat();
+    for bytes in [&flipped[..], &whole[..trailer], &whole[..trailer + 100], &longer] {
+        std::fs::write(&made.files[2], bytes).expect("writes");
+        assert_eq!(judged(made.path()).2, Verdict::Incomplete);
+        assert_eq!(repair(made.path()).expect("repairs").files[2].outcome, Outcome::Closed);
+        assert_eq!(std::fs::read(&made.files[2]).expect("reads"), whole);
+        assert_eq!(judged(made.path()), (vec![], Extent::Ended, Verdict::Balanced));
+    }
+    // Of a TOC that is damaged too nothing is taken.
+    let mut bytes = flipped.clone();
+    bytes[trailer - made.toc_bytes(&whole) + 130] ^= 1;
+    std::fs::write(&made.files[2], bytes).expect("writes");
+    repair(made.path()).expect("repairs");
+    let run = Run::open(made.path()).expect("opens");
+    assert_eq!((run.event_count(), audit(&run).expect("audits").closing), (12, Closing::Repaired));
+}
+
+#[test]
+fn a_file_with_its_own_bytes_behind_it_has_its_frames_once() {
+    let made = three().make();
+    let whole = std::fs::read(&made.files[2]).expect("reads");
+    std::fs::write(&made.files[2], [&whole[..], &whole].concat()).expect("writes");
+    assert_eq!(judged(made.path()).2, Verdict::Incomplete);
+    repair(made.path()).expect("repairs");
+    assert_eq!(Run::open(made.path()).expect("opens").event_count(), 12);
+    assert_eq!(judged(made.path()), (vec![], Extent::Ended, Verdict::Balanced));
 }
 
 #[test]
@@ -275,6 +348,17 @@ fn a_file_whose_header_cannot_be_had_again_is_never_called_deletable() {
     let report = repair(folder.path()).expect("reads");
     let Outcome::Unreadable(why) = &report.files[1].outcome else { panic!("{report:?}") };
     assert!(why.ends_with("its name says that it is file 0, and its frames are others"), "{why}");
+    // The list has another file in that place.
+    let made = Recipe { unclosed: true, ..three() }.make();
+    list(&made, 3, 2, false);
+    std::fs::remove_file(&made.files[1]).expect("removes");
+    let path = made.path().join(FILE_LIST_NAME);
+    let text = std::fs::read_to_string(&path).expect("reads");
+    std::fs::write(&path, text.replace("00000000f11e0002", "00000000f11eabcd")).expect("writes");
+    behead(&made.files[2]);
+    let report = repair(made.path()).expect("reads");
+    let Outcome::Unreadable(why) = &report.files[1].outcome else { panic!("{report:?}") };
+    assert!(why.ends_with("it is file 2, for which files.jsonl has another id"), "{why}");
 }
 
 #[test]
@@ -303,6 +387,23 @@ fn only_zeros_throughout_are_a_file_that_was_never_begun() {
     assert!(matches!(run.problems(), [FileProblem::Unreadable { .. }]));
     let report = repair(made.path()).expect("reads");
     assert!(matches!(report.files[3].outcome, Outcome::Unreadable(_)), "{report:?}");
+}
+
+#[test]
+fn repair_and_reading_agree_which_file_is_the_copy() {
+    // The copy comes first by name, and is not closed.
+    let made = three().make();
+    let whole = std::fs::read(&made.files[2]).expect("reads");
+    let copy = made.path().join("a copy.catch");
+    let cut = &whole[..made.frames[2][1].0.offset as usize];
+    std::fs::write(&copy, cut).expect("writes");
+    let run = Run::open(made.path()).expect("opens");
+    let [FileProblem::Copy { path, of }] = run.problems() else { panic!("{:?}", run.problems()) };
+    assert_eq!((path, of), (&copy, &made.files[2]));
+    let report = repair(made.path()).expect("repairs");
+    assert_eq!(report.closed(), 0);
+    assert_eq!((&report.files[3].path, &report.files[3].outcome), (&copy, &Outcome::Copy));
+    assert_eq!(std::fs::read(&copy).expect("reads"), cut);
 }
 
 #[test]
