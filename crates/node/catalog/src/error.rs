@@ -45,7 +45,7 @@ pub enum CatalogError {
         known: i64,
     },
     /// Another process has it open for too long.
-    #[error("{}: {what} has it; try again when that is done", path.display())]
+    #[error("{}: locked by {what}; try again later", path.display())]
     InUse {
         /// The database.
         path: PathBuf,
@@ -139,7 +139,7 @@ impl CatalogError {
             // No such table, and the like: every statement here was tested.
             Some(ErrorCode::Unknown) => Self::Damaged { path, problem: source.to_string() },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                Self::InUse { path, what: "another process that writes" }
+                Self::InUse { path, what: "another process that is writing" }
             }
             _ => Self::Database { path, source },
         }

@@ -148,7 +148,7 @@ impl LiveRun {
             // A file system without locks: the run's end is told by the one who records it.
             Ok(()) | Err(TryLockError::Error(_)) => {}
             Err(TryLockError::WouldBlock) => {
-                let what = "another process that starts a run";
+                let what = "another process that is starting a run";
                 return Err(CatalogError::InUse { path: place.database(), what });
             }
         }

@@ -32,7 +32,7 @@ impl<'a> Numbers<'a> {
         let start = Instant::now();
         while let Err(TryLockError::WouldBlock) = lock.try_lock() {
             if start.elapsed() >= PATIENCE {
-                let what = "another process that takes a run number";
+                let what = "another process that is taking a run number";
                 return Err(CatalogError::InUse { path, what });
             }
             std::thread::sleep(Duration::from_millis(2));

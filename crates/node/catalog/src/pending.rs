@@ -227,7 +227,7 @@ impl Entry {
         let there: Option<Option<String>> =
             connection.query_row(sql, [number], |row| row.get(0)).optional()?;
         match &there {
-            Some(Some(got)) if self.id.as_ref().is_some_and(|id| id != got) => {
+            Some(Some(got)) if self.id.as_ref() != Some(got) => {
                 return Ok(Some(got.clone()));
             }
             Some(_) => {}
@@ -293,6 +293,6 @@ fn pending(place: &Place) -> Vec<PathBuf> {
 }
 
 fn lock(place: &Place) -> Result<File, CatalogError> {
-    let what = "another process that enters runs";
+    let what = "another process that is entering runs";
     take(place, &place.pending_lock(), what, PATIENCE_AT_START, File::try_lock)
 }

@@ -98,6 +98,11 @@ fn what_waits_of_a_run_whose_number_is_anothers_is_kept_for_people_to_look_at() 
     let mut catalog = Catalog::open(folder).unwrap();
     assert_eq!(catalog.run(1).unwrap().run.id, Some(RunId([1; 16])));
     assert!(matches!(catalog.enter(&live, &known), Err(CatalogError::OtherRun { number: 1, .. })));
+    // Nor is one that never began entered for it.
+    let over = Over::Failed { why: "no memory".into(), at: second(2) };
+    let failed = RunKnown { over: Some(over), ..RunKnown::default() };
+    assert!(matches!(catalog.enter(&live, &failed), Err(CatalogError::OtherRun { number: 1, .. })));
+    assert_eq!(catalog.run(1).unwrap().run.state, RunState::Complete);
     let entries = std::fs::read_dir(Place::new(folder).pending_folder()).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
     names.sort();

@@ -106,9 +106,12 @@ fn conclusions(report: &AuditReport) -> Vec<String> {
             };
             said.push(format!("{in_flight} fragments were in flight {killed}."));
             if report.under_way_bytes > 0 {
-                said.push(format!("A frame was under way {killed}."));
+                said.push(format!("A frame was incomplete {killed}."));
             }
-            said.push("What reached it after its last frame is lost, and in no books.".to_owned());
+            said.push(
+                "Packets that arrived after its last frame are lost and were not counted."
+                    .to_owned(),
+            );
         }
         Closing::Ended | Closing::Part => {}
     }
@@ -123,8 +126,11 @@ fn conclusions(report: &AuditReport) -> Vec<String> {
     said.push(match (report.verdict, report.closing) {
         (Verdict::NotBalanced, _) => "THE BOOKS DO NOT BALANCE.".to_owned(),
         (Verdict::Incomplete, _) => {
-            let count = grouped(report.incomplete.len() as u64);
-            format!("THE RUN IS NOT COMPLETE: {count} of the problems named are of whole files.")
+            let count = match report.incomplete.len() {
+                1 => "1 problem concerns a whole file".to_owned(),
+                more => format!("{} problems concern whole files", grouped(more as u64)),
+            };
+            format!("THE RUN IS NOT COMPLETE: {count}.")
         }
         (_, Closing::Killed | Closing::Repaired) if reasons.is_empty() => {
             format!("Data were lost: the run was {interrupted}.")

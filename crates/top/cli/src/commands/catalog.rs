@@ -257,7 +257,7 @@ fn say(catalog: &Catalog, detail: &RunDetail, out: &mut Out) -> anyhow::Result<(
     if let Some((count, more)) = lost(run) {
         let words = match more {
             "" => "",
-            _ => ": at least, since what its recorder received at last is in no books",
+            _ => ": at least, since what its recorder received last was not counted",
         };
         out.line(format_args!("  lost           {count}{more}{words}"))?;
     }

@@ -264,6 +264,7 @@ fn say_verified(report: &VerifyReport, out: &mut Out) -> anyhow::Result<()> {
     }
     for problem in report.problems.iter().take(20) {
         let place: Vec<String> = [
+            Some(problem.file.display().to_string()),
             problem.frame.map(|frame| format!("frame {frame}")),
             problem.column.as_ref().map(|kind| match &problem.channel {
                 // Its kind is "channel".
@@ -275,8 +276,7 @@ fn say_verified(report: &VerifyReport, out: &mut Out) -> anyhow::Result<()> {
         .into_iter()
         .flatten()
         .collect();
-        let (file, place) = (problem.file.display(), place.join(", "));
-        out.line(format_args!("  broken   {file}: {place}: {}", problem.problem))?;
+        out.line(format_args!("  broken   {}: {}", place.join(", "), problem.problem))?;
     }
     if report.frames_missing > 0 {
         out.line(format_args!("  missing  {} frames", grouped(report.frames_missing)))?;
@@ -368,9 +368,7 @@ fn seconds(run: &Run) -> f64 {
 fn closing(file: &FileInfo<'_>) -> &'static str {
     match file.flags {
         None if file.locked => "not closed: it is being recorded",
-        None => {
-            "NOT CLOSED: killed, cut, or without room for its end; `catchment repair` closes it"
-        }
+        None => "NOT CLOSED: killed, truncated, or the disk was full; `catchment repair` closes it",
         Some(flags) if flags.repaired => "closed by repair",
         Some(flags) if flags.run_ended => "closed, the run's end",
         Some(_) => "closed",

@@ -29,18 +29,22 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     };
     let mut report = repair(&arguments.run)?;
     let mends = mend_trends(&arguments.run)?;
-    look_again(&arguments.run);
     if out.json {
-        let removed = &leftovers.removed;
-        let json =
-            serde_json::json!({ "files": report.files, "removed": removed, "trends": mends });
+        let Leftovers { removed, cut, bytes } = &leftovers;
+        let json = serde_json::json!({
+            "files": report.files, "removed": removed, "cut": cut, "freed_bytes": bytes,
+            "trends": mends,
+        });
         out.object(&json)?;
     }
     for path in &leftovers.removed {
         out.say(format_args!("{}: made ahead and never begun, removed", path.display()))?;
     }
+    for path in &leftovers.cut {
+        out.say(format_args!("{}: unused space behind its data, removed", path.display()))?;
+    }
     mends.iter().for_each(|mend| report.files.extend_from_slice(&mend.closed));
-    report.files.iter().try_for_each(|file| tell(file, out))?;
+    report.files.iter().try_for_each(|file| print(file, out))?;
     for mend in mends.iter().filter(|mend| mend.rows > 0 || !mend.unreadable.is_empty()) {
         let rows = grouped(mend.rows);
         out.say(format_args!("{}: {rows} rows of tails are in files now", mend.folder.display()))?;
@@ -48,8 +52,12 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
             out.say(format_args!("  {unreadable}"))?;
         }
     }
-    if report.closed() > 0 {
-        tell_catalog(&arguments.run);
+    // A catalogue that cannot be written stays behind the files only if these have changed.
+    match update_catalog(&arguments.run) {
+        Err(error) if report.closed() > 0 => {
+            complain(format_args!("the catalogue was not updated: {error}"));
+        }
+        _ => {}
     }
     let hopeless = report.files.iter().any(|file| matches!(file.outcome, Outcome::Unreadable(_)));
     let damaged = mends.iter().any(|mend| !mend.unreadable.is_empty());
@@ -60,31 +68,13 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     })
 }
 
-/// Has the catalogue of runs, if there is one that knows this run, look at its files again.
-fn look_again(folder: &Path) {
-    let Some(data) = folder.canonicalize().ok().and_then(|own| Some(own.parent()?.to_owned()))
-    else {
-        return;
-    };
-    let Ok(number) = Run::open(folder).map(|run| run.header().run_number) else { return };
-    let known = Catalog::open_read_only(&data).is_ok_and(|catalog| {
-        let run = catalog.run(number).ok();
-        let place = run.and_then(|detail| catalog.folder_of(&detail.run));
-        place.is_some_and(|place| place.file_name() == folder.file_name())
-    });
-    if known {
-        // A catalogue that cannot be written keeps what it knew; `catalog rebuild` looks, too.
-        let _looked = Catalog::open(&data).and_then(|mut catalog| catalog.scan(number));
-    }
-}
-
-fn tell(file: &FileRepair, out: &mut Out) -> anyhow::Result<()> {
+fn print(file: &FileRepair, out: &mut Out) -> anyhow::Result<()> {
     let outcome = match &file.outcome {
         Outcome::Intact => "intact".to_owned(),
         Outcome::Closed => format!("closed, {} now", Bytes(file.bytes_after)),
         Outcome::Blank if is_made_ahead(file) => "never begun: it can be deleted".to_owned(),
-        Outcome::Blank => "there is nothing in it".to_owned(),
-        Outcome::Copy => "another file of the folder once more: left as it is".to_owned(),
+        Outcome::Blank => "empty".to_owned(),
+        Outcome::Copy => "a copy of another file, not changed".to_owned(),
         Outcome::Unreadable(why) => format!("cannot be repaired: {why}"),
     };
     out.say(format_args!(
@@ -95,14 +85,14 @@ fn tell(file: &FileRepair, out: &mut Out) -> anyhow::Result<()> {
     ))?;
     if let Some(from) = &file.header_from {
         let from = from.display();
-        out.say(format_args!("  its header was lost and is made again from {from}"))?;
+        out.say(format_args!("  its header was lost and was made again from {from}"))?;
     }
     if file.skipped_bytes > 0 {
-        out.say(format_args!("  {} were neither frames nor zeros", Bytes(file.skipped_bytes)))?;
+        out.say(format_args!("  {} of unrecognized data", Bytes(file.skipped_bytes)))?;
     }
     if file.under_way_bytes > 0 {
         let bytes = Bytes(file.under_way_bytes);
-        out.say(format_args!("  a frame that was under way is given up ({bytes} at the end)"))?;
+        out.say(format_args!("  an incomplete frame was discarded ({bytes} at the end)"))?;
     }
     if file.frames_missing > 0 {
         out.say(format_args!("  {} frames are missing", grouped(file.frames_missing)))?;
@@ -113,25 +103,18 @@ fn tell(file: &FileRepair, out: &mut Out) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The catalogue beside the run, if there is one, learns what its files are now.
-fn tell_catalog(run: &Path) {
-    let folder = run.canonicalize().ok();
-    let folder =
-        folder.as_deref().and_then(|run| if run.is_dir() { Some(run) } else { run.parent() });
+/// Has the catalogue beside the run, if there is one that knows it, look at its files again.
+fn update_catalog(run: &Path) -> Result<(), CatalogError> {
+    let Ok(own) = run.canonicalize() else { return Ok(()) };
+    let folder = if own.is_dir() { Some(&*own) } else { own.parent() };
     let Some((folder, data)) = folder.and_then(|folder| Some((folder, folder.parent()?))) else {
-        return;
+        return Ok(());
     };
-    // Without one there is nothing to tell.
     if !data.join(catchment_catalog::CATALOG_FOLDER).is_dir() {
-        return;
+        return Ok(());
     }
-    let told = Run::open(folder).map_err(CatalogError::from).and_then(|run| {
-        let mut catalog = Catalog::open_within(data, PATIENCE_AT_START)?;
-        catalog.scan_folder(folder, run.header().run)
-    });
-    if let Err(error) = told {
-        complain(format_args!("the catalogue does not know of the repair: {error}"));
-    }
+    let id = Run::open(folder)?.header().run;
+    Catalog::open_within(data, PATIENCE_AT_START)?.scan_folder(folder, id)
 }
 
 /// Whether a file is one of a run's by its name.
