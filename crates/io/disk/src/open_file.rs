@@ -124,3 +124,35 @@ impl OpenFile {
 /// What is written after a step that was not granted, until the next one is asked for.
 const PAUSE_BYTES_MIN: u64 = 1 << 20;
 const PAUSE_BYTES_MAX: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(allocated: u64) -> OpenFile {
+        let (handle, path) = (tempfile::tempfile().expect("a file"), PathBuf::from("x"));
+        let handle = Arc::new(handle);
+        let created = Created { handle, path, direct: false, allocated, preallocates: true };
+        OpenFile::new(1, created)
+    }
+
+    #[test]
+    fn a_gap_before_a_write_needs_blocks_too_and_they_are_charged_once() {
+        // A frame's header is written behind its columns, into the gap that they left.
+        let mut file = file(0);
+        assert_eq!(file.begin_write(12_288), (12_288, false));
+        assert_eq!(file.begin_write(4_096), (0, false));
+        assert_eq!(file.begin_write(20_480), (8_192, false));
+        let mut file = self::file(16_384);
+        assert_eq!(file.begin_write(12_288), (0, false));
+        assert_eq!(file.begin_write(20_480), (4_096, true));
+    }
+
+    #[test]
+    fn what_a_failed_write_was_charged_for_is_charged_again() {
+        let mut file = file(0);
+        assert_eq!(file.begin_write(8_192).0, 8_192);
+        file.write_failed(4_096, libc::ENOSPC);
+        assert_eq!(file.begin_write(8_192).0, 4_096);
+    }
+}
