@@ -250,6 +250,7 @@ fn frames_behind_the_newest_checkpoint_are_walked() {
         let file = FileReader::open(&encoded.unclosed).expect("opens");
         assert_holds(&file, &model, frames);
         assert_eq!(file.frames(), encoded.frames);
+        assert_eq!(file.next_frame_offset(), encoded.unclosed.len() as u64);
         let ledger = file.ledger_at_checkpoint().expect("a ledger");
         let listed = (frames / 3 * 3, model.ledger.clone());
         assert_eq!(ledger, (frames >= 3).then_some(listed));
