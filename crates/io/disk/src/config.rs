@@ -33,7 +33,7 @@ pub struct DiskConfig {
     pub file_bytes: u64,
     /// Whether data leave a little of the file system to what must be written when nothing else can
     /// be: a sixty-fourth of it, 64 MiB at most.
-    pub keeps_room: bool,
+    pub keeps_reserve: bool,
     /// How writes reach the kernel.
     pub engine: EngineChoice,
     /// Time between two syncs, for [`Disk::sync_due`](crate::Disk::sync_due).
@@ -51,7 +51,7 @@ impl Default for DiskConfig {
             buffer_count: 8,
             preallocate_bytes: 1 << 30,
             file_bytes: u64::MAX,
-            keeps_room: false,
+            keeps_reserve: false,
             engine: EngineChoice::Auto,
             sync_interval_ns: 1_000_000_000,
             threads: None,

@@ -148,7 +148,7 @@ impl Disk {
             preallocation: files::Preallocation {
                 step_bytes: config.preallocate_bytes,
                 file_bytes: config.file_bytes,
-                keeps_room: config.keeps_room,
+                keeps_reserve: config.keeps_reserve,
             },
             room: RoomEstimate::default(),
             sync_interval_ns: config.sync_interval_ns,
@@ -264,7 +264,7 @@ impl Disk {
     /// The bytes that are left for data: what was at the last look, less what files took since.
     /// What was under way then counts twice until the next look. None if that is not known.
     pub fn spare_bytes(&self) -> Option<u64> {
-        self.room.spare_bytes(self.preallocation.keeps_room)
+        self.room.spare_bytes(self.preallocation.keeps_reserve)
     }
 
     /// What the file system of a folder has left for data; none where it does not say. Blocks for
@@ -274,7 +274,7 @@ impl Disk {
     /// What the system says.
     pub fn spare_bytes_at(&self, folder: &Path) -> io::Result<Option<u64>> {
         let room = Room::of(folder, self.faults.as_ref())?;
-        Ok(room.map(|room| room.spare_bytes(self.preallocation.keeps_room)))
+        Ok(room.map(|room| room.spare_bytes(self.preallocation.keeps_reserve)))
     }
 
     /// Where the blocks end that an open file has: up to there it can be written on a full disk.

@@ -21,7 +21,7 @@ pub(crate) struct Preallocation {
     pub step_bytes: u64,
     /// What the file comes to.
     pub file_bytes: u64,
-    pub keeps_room: bool,
+    pub keeps_reserve: bool,
 }
 
 /// A file just made.
@@ -120,7 +120,7 @@ pub(crate) fn preallocate(
         return Ok(0);
     }
     let room = Room::of_file(file, faults)?;
-    let share = room.map_or(u64::MAX, |room| room.spare_bytes(how.keeps_room) / SPARE_SHARE);
+    let share = room.map_or(u64::MAX, |room| room.spare_bytes(how.keeps_reserve) / SPARE_SHARE);
     let granted = if share < STEP_BYTES_MIN.min(wanted) { 0 } else { wanted.min(share) };
     // Whole blocks: the file's end may be anywhere.
     let granted = granted / DISK_ALIGN_BYTES as u64 * DISK_ALIGN_BYTES as u64;

@@ -1,4 +1,4 @@
-//! What a file system has left, and what of it data may take.
+//! Free space of a file system, and how much of it data may take.
 
 use std::fs::File;
 use std::io;
@@ -9,78 +9,76 @@ use std::path::Path;
 
 use crate::faults::FaultControl;
 
-/// What a file system has left for this process.
+/// Free space of a file system.
 ///
-/// Data do not take the last of it: a sixty-fourth of the file system, 64 MiB at most, is kept for
-/// what is small and must be written when nothing else can be: tables of contents, trends, the
-/// catalogue of runs.
+/// A reserve of a sixty-fourth of the file system, at most 64 MiB, is not for data: tables of
+/// contents, trends and the catalogue of runs are small, and must be written when the disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     /// Bytes that are free.
     pub free_bytes: u64,
-    /// Bytes of these that are not for data.
-    pub kept_bytes: u64,
+    /// How many of them are not for data.
+    pub reserve_bytes: u64,
 }
 
 /// Whether a file is still where it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It is, or nobody can say.
+    /// It is, or the file system does not answer.
     There,
     /// Its path leads nowhere or to another file system, and the file itself is somewhere else: it
     /// was moved, or its file system was unmounted.
     Elsewhere,
-    /// It was removed: nobody will read what is written to it.
+    /// It was removed: what is written to it cannot be read again.
     Removed,
 }
 
 impl Room {
-    /// Of the file system that a path is on; none where that does not say. A test may say
-    /// otherwise.
+    /// Of the file system that a path is on; none if it does not say. Tests inject another value.
     pub(crate) fn of(path: &Path, faults: Option<&FaultControl>) -> io::Result<Option<Self>> {
-        if let Some(room) = Self::said(faults) {
+        if let Some(room) = Self::injected(faults) {
             return Ok(Some(room));
         }
         let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
-        Self::asked(|stat| {
+        Self::query(|stat| {
             // SAFETY: the path ends with a zero byte, and the place is valid.
             unsafe { libc::statvfs(path.as_ptr(), stat) }
         })
     }
 
-    /// Of the file system that a file is on; a test may say otherwise.
+    /// Of the file system that a file is on; tests inject another value.
     pub(crate) fn of_file(file: &File, faults: Option<&FaultControl>) -> io::Result<Option<Self>> {
-        if let Some(room) = Self::said(faults) {
+        if let Some(room) = Self::injected(faults) {
             return Ok(Some(room));
         }
-        Self::asked(|stat| {
+        Self::query(|stat| {
             // SAFETY: the descriptor is the file's, and the place is valid.
             unsafe { libc::fstatvfs(file.as_raw_fd(), stat) }
         })
     }
 
-    fn said(faults: Option<&FaultControl>) -> Option<Self> {
+    fn injected(faults: Option<&FaultControl>) -> Option<Self> {
         let free_bytes = faults.and_then(FaultControl::space)?;
-        Some(Self { free_bytes, kept_bytes: 0 })
+        Some(Self { free_bytes, reserve_bytes: 0 })
     }
 
-    fn asked(ask: impl FnOnce(*mut libc::statvfs) -> libc::c_int) -> io::Result<Option<Self>> {
+    fn query(ask: impl FnOnce(*mut libc::statvfs) -> libc::c_int) -> io::Result<Option<Self>> {
         // SAFETY: statvfs is plain integers, for which zero is a value.
         let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
         if ask(&raw mut stat) != 0 {
             return Err(io::Error::last_os_error());
         }
         let total_bytes = stat.f_blocks.saturating_mul(stat.f_frsize);
-        // Some file systems of networks say nothing.
+        // Some network file systems report nothing.
         Ok((total_bytes > 0).then(|| Self {
             free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
-            kept_bytes: (total_bytes / KEPT_SHARE).min(KEPT_BYTES_MAX),
+            reserve_bytes: (total_bytes / RESERVE_SHARE).min(RESERVE_BYTES_MAX),
         }))
     }
 
-    /// What is left for data, where they leave something to others, and where not.
-    pub(crate) fn spare_bytes(&self, keeps_room: bool) -> u64 {
-        self.free_bytes.saturating_sub(if keeps_room { self.kept_bytes } else { 0 })
+    /// Bytes that are free for data, less the reserve if the caller keeps it.
+    pub(crate) fn spare_bytes(&self, keeps_reserve: bool) -> u64 {
+        self.free_bytes.saturating_sub(if keeps_reserve { self.reserve_bytes } else { 0 })
     }
 }
 
@@ -98,7 +96,7 @@ impl Presence {
                 Some(libc::ENOENT | libc::ENOTDIR) => gone,
                 // A server's answer to those who ask for what it has removed.
                 Some(libc::ESTALE) => Self::Removed,
-                // A path that may not be looked at, a disk that is ill: writes tell more.
+                // A path without permission, or a faulty disk: the next write reports it.
                 _ => Self::There,
             },
         }
@@ -147,14 +145,14 @@ impl RoomEstimate {
     }
 
     /// What is left for data. What was being written at the last look may count twice.
-    pub(crate) fn spare_bytes(&self, keeps_room: bool) -> Option<u64> {
-        let spare = self.room?.spare_bytes(keeps_room);
+    pub(crate) fn spare_bytes(&self, keeps_reserve: bool) -> Option<u64> {
+        let spare = self.room?.spare_bytes(keeps_reserve);
         Some(spare.saturating_sub(self.new_bytes - self.ended_then))
     }
 }
 
-const KEPT_SHARE: u64 = 64;
-const KEPT_BYTES_MAX: u64 = 64 << 20;
+const RESERVE_SHARE: u64 = 64;
+const RESERVE_BYTES_MAX: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -175,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn a_little_is_kept_of_what_is_free() {
+    fn a_reserve_is_left_of_what_is_free() {
         let folder = tempfile::tempdir().expect("a folder");
         let room = Room::of(folder.path(), None).expect("a folder has room").expect("and says so");
-        assert!(room.kept_bytes <= KEPT_BYTES_MAX);
+        assert!(room.reserve_bytes <= RESERVE_BYTES_MAX);
         assert_eq!(room.spare_bytes(false), room.free_bytes);
-        assert_eq!(room.spare_bytes(true), room.free_bytes.saturating_sub(room.kept_bytes));
+        assert_eq!(room.spare_bytes(true), room.free_bytes.saturating_sub(room.reserve_bytes));
         assert!(Room::of(&folder.path().join("missing"), None).is_err());
-        let none = Room { free_bytes: 5, kept_bytes: 7 };
+        let none = Room { free_bytes: 5, reserve_bytes: 7 };
         assert_eq!((none.spare_bytes(true), none.spare_bytes(false)), (0, 5));
     }
 }

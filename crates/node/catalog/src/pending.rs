@@ -1,9 +1,10 @@
-//! What the catalogue is to know of runs and could not be told when it happened: another process
-//! had it.
+//! Runs that could not be entered in the catalogue when they began or ended, because another process
+//! had locked it.
 //!
-//! Such a run has its number from the file beside the database. What is known of it is written to
-//! `pending/NUMBER.json`, whole and durable, and again when more is known; whoever opens the
-//! catalogue next and can write it enters it and removes the file. A lock keeps the two apart.
+//! Such a run takes its number from the file beside the database. All that is known of it is written
+//! to `pending/NUMBER.json`, whole and durable, and rewritten when more is known. The next process
+//! that opens the catalogue for writing enters it and removes the file; a lock excludes concurrent
+//! access.
 
 use std::fs::File;
 use std::io::Write;

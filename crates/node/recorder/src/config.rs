@@ -541,7 +541,7 @@ pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
         buffer_count: write.buffer_count,
         preallocate_bytes: write.preallocate_bytes,
         file_bytes: write.file_bytes,
-        keeps_room: true,
+        keeps_reserve: true,
         engine: write.engine,
         sync_interval_ns: write.sync_interval_ns,
         threads: None,

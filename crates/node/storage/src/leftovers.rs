@@ -1,11 +1,11 @@
-//! Giving back what a killed recorder had taken of the disk beyond its data: blocks that were
-//! allocated before anything was written to them, and the file that was made ahead.
+//! Freeing disk space that a killed recorder had allocated and not used: blocks behind the data of
+//! its last file, and the file that was created ahead.
 //!
-//! No byte that was written changes, so that nobody has to ask for it, as for a repair: files are
-//! cut where nothing but zeros follows, behind the last whole frame, and a file of nothing but
-//! zeros beside others that have headers is removed. All of these zeros are read, whatever the file
-//! system says of holes. A file is looked at under the lock that its recorder would hold; where one
-//! file of a run is locked, or the file system has no locks, nothing is done.
+//! No written byte changes, so this is safe without a request, unlike a repair: a file is truncated
+//! where only zeros follow its last whole frame, and a file of zeros is removed if its index is
+//! behind all files with headers. These zeros are read, not taken from the file system's map of
+//! holes. Files are examined under the lock that their recorder would hold; if one file of the run
+//! is locked, or the file system has no locks, nothing is done.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,35 +17,34 @@ use crate::error::StorageError;
 use crate::open;
 use crate::whole::any_list;
 
-/// What a run had too much of.
+/// Disk space of a run that was freed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
-    /// Files that were made ahead and never begun. They are gone.
+    /// Files that were created ahead and never begun, and are removed.
     pub removed: Vec<PathBuf>,
-    /// Files that were cut behind what is in them.
+    /// Files that were truncated behind their data.
     pub cut: Vec<PathBuf>,
     /// By how many bytes the run's files are shorter.
     pub bytes: u64,
 }
 
-/// Gives back what no data fill of a run's folder. Does nothing where the run is being recorded.
+/// Frees the unused disk space of a run's folder. Does nothing while the run is being recorded.
 ///
 /// # Errors
 /// A system that refuses to read or write.
 pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
     let mut found = Leftovers::default();
     let paths = open::paths(folder)?;
-    // A recorder always holds a file that has a header, but for the moment in which it makes the
-    // first.
+    // A recorder always holds a file with a header, except while it creates its first.
     if paths.iter().any(|path| open::is_locked(path)) {
         return Ok(found);
     }
     let mut blank = Vec::new();
-    // The index behind those of all files that were begun, as far as anybody knows.
+    // One more than the highest index of the files that were begun, as far as it is known.
     let listed = any_list(folder).map(|list| list.files_expected());
     let mut begun = None;
     for path in paths {
-        // What may not be written is left as it is.
+        // A file that must not be written is left as it is.
         let Ok(Some(lock)) = EditFile::open_alone(&path) else { continue };
         let file = EveryByte(ReadFile::open(&path)?);
         let read_error = |source| StorageError::Read { path: path.clone(), source };
@@ -60,8 +59,8 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
         if reader.closed() {
             continue;
         }
-        // A recorder writes a frame's header last, and the frames' in their order: where there is
-        // none no frame follows. What stands there else is for a repair to judge.
+        // A recorder writes a frame's header last, and headers in order: without one here, no
+        // frame follows. Anything else in this place is for a repair to judge.
         let end = match reader.reopened() {
             Some(Reopened::Longer { closed_bytes, .. }) => closed_bytes,
             _ => reader.next_frame_offset(),
@@ -81,7 +80,7 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
         }
     }
     for (path, _lock, bytes) in blank {
-        // Zeros in a file that was begun are damage, which is for people to look at.
+        // Zeros in a file that was begun are damage, which a person has to look at.
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let ahead = |index| begun.is_some_and(|begun| index >= begun.max(listed.unwrap_or(0)));
         if !open::index_of_name(&stem).is_some_and(ahead) {
@@ -95,7 +94,7 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
     Ok(found)
 }
 
-/// A file of which no file system says what is zero.
+/// A file whose holes are read like data.
 struct EveryByte(ReadFile);
 
 impl ReadAt for EveryByte {
@@ -108,7 +107,7 @@ impl ReadAt for EveryByte {
     }
 }
 
-/// Where the last block ends, from `from` on, in which anything but zeros is.
+/// The end of the last block from `from` on that has a byte other than zero.
 fn end_of_data(file: &EveryByte, from: u64) -> io::Result<u64> {
     let mut end = from.next_multiple_of(BLOCK_BYTES);
     let mut buffer = vec![0; PIECE_BYTES];

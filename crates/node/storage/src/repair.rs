@@ -38,9 +38,9 @@ pub struct FileRepair {
     pub frames: u64,
     /// Events in these.
     pub events: u64,
-    /// Bytes that are neither frames nor zeros, nor a frame that was under way: what is damaged.
+    /// Bytes of unrecognized data: neither frames, nor zeros, nor an incomplete last frame.
     pub skipped_bytes: u64,
-    /// Bytes behind the last whole frame, where one was under way when the recorder was killed.
+    /// Bytes of the incomplete frame that the recorder was writing when it was killed.
     pub under_way_bytes: u64,
     /// Frames that are missing between those found, by their numbers.
     pub frames_missing: u64,

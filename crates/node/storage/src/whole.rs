@@ -41,7 +41,7 @@ pub enum Extent {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Whole {
     pub(crate) extent: Extent,
-    /// Files that are missing, and files that lost what closed them.
+    /// Files that are missing, and files that lost their TOC or trailer.
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -116,7 +116,7 @@ fn foreign(file: &RunFile, list: &FileList) -> Option<String> {
     })
 }
 
-/// Why a file is not closed that was.
+/// Why a file that was closed is not closed any more.
 fn lost_closing(file: &RunFile, list: Option<&FileList>) -> Option<String> {
     if file.reader.closed() || file.locked {
         return None;
