@@ -25,8 +25,13 @@ fn main() {
     let (fragments, rounds) = if quick { (200_000, 1) } else { (6_000_000, 3) };
     println!("| sources | fragments per packet | M fragments/s | ns/fragment | frames |");
     println!("|---:|---:|---:|---:|---:|");
+    // A profiler looks at one case: `SOURCESxRUN`.
+    let only = std::env::args().find(|argument| argument.contains('x') && !argument.contains('/'));
     for run in RUNS {
         for source_count in SOURCE_COUNTS {
+            if only.as_ref().is_some_and(|only| *only != format!("{source_count}x{run}")) {
+                continue;
+            }
             let mut best = Round::default();
             for _ in 0..rounds {
                 best.keep_best_of(measure(source_count, run, fragments));

@@ -211,8 +211,11 @@ impl Builder {
     fn push_usual(&mut self, index: usize, run: &[Fragment]) -> usize {
         let Self { sources, window, seen, horizon, tally, now_ns, .. } = self;
         let source = &mut sources[index];
-        let stand = horizon.usual_stand(source.voter).filter(|_| source.is_usual());
-        let Some((mut newest, mut before)) = stand else { return 0 };
+        // Where nothing is parked its queues are not looked at: they are another cache line.
+        if source.full || (self.parked_count > 0 && !source.ahead.is_empty()) {
+            return 0;
+        }
+        let Some((mut newest, mut before)) = horizon.usual_stand(source.voter) else { return 0 };
         let Rules { numbers, near, .. } = horizon.rules();
         let (mut reached, mut bytes, mut done) = (source.reached, 0, 0);
         let (mut reordered, mut wrong_tag, mut flagged) = (0, 0, 0);

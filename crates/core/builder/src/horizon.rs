@@ -96,31 +96,34 @@ impl Rules {
     }
 }
 
-/// A sender.
+/// A sender. What each packet touches is the first cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Voter {
     /// The key of its newest fragment, where it stands.
     stand: u64,
     /// The newest key before that one.
     before: u64,
-    /// Whether its fragments near where it stands need no closer look.
-    usual: bool,
-    standing: bool,
-    enabled: bool,
-    heard: bool,
-    silent: bool,
     /// When it last delivered where it stands.
     stood_ns: u64,
     /// The same in time that counts.
     stood_active_ns: u64,
     /// When it last delivered, in time that counts.
     heard_ns: u64,
-    /// Where it jumped to, while nobody relies on that.
-    probation: Option<Probation>,
-    claims: Vec<Claim>,
+    /// Whether its fragments near where it stands need no closer look: it is not on probation.
+    usual: bool,
+    standing: bool,
+    enabled: bool,
+    heard: bool,
+    silent: bool,
     /// The claim that its last fragment was of; none where it stands.
     latest: Option<u32>,
+    claims: Vec<Claim>,
+    /// Where it jumped to, while nobody relies on that.
+    probation: Option<Probation>,
 }
+
+const _: () = assert!(std::mem::offset_of!(Voter, claims) <= 64);
 
 /// A sender's jump ahead. Until a while after it counts as having passed only what it had before: a
 /// packet of garbled numbers is one that jumps, too.
@@ -305,10 +308,15 @@ impl Horizon {
     }
 
     /// Lets time pass: notes how far voters are, and which of them are silent.
+    #[inline]
     pub fn advance(&mut self, now_ns: u64) {
-        if self.delivered_ns.is_none() || now_ns < self.period_end_ns {
-            return;
+        if self.delivered_ns.is_some() && now_ns >= self.period_end_ns {
+            self.end_period(now_ns);
         }
+    }
+
+    #[cold]
+    fn end_period(&mut self, now_ns: u64) {
         let period_ns = self.rules.period_ns();
         let periods = 1 + (now_ns - self.period_end_ns) / period_ns;
         for _ in 0..periods.min(PERIODS + 1) {
@@ -366,16 +374,16 @@ impl Horizon {
     /// whether it has claims, which [`refute`](Self::refute) is to be told of.
     #[inline]
     pub fn stood(&mut self, voter: usize, (newest, before): (u64, u64), now_ns: u64) -> bool {
-        let Self { voters, progress, active_ns, .. } = self;
+        let Self { voters, progress, active_ns, claims, .. } = self;
         let it = &mut voters[voter];
         (it.stand, it.before) = (newest, before);
         (it.stood_ns, it.stood_active_ns, it.heard_ns) = (now_ns, *active_ns, *active_ns);
-        if it.probation.is_none() {
+        if it.usual || it.probation.is_none() {
             // A number that skipped others may be garbled, until another one follows.
             let passed = if newest - before.min(newest) <= 1 { newest } else { before };
-            progress.set(voter, passed + 1, true);
+            progress.reach(voter, passed + 1);
         }
-        !it.claims.is_empty()
+        *claims > 0 && !it.claims.is_empty()
     }
 
     /// A voter with claims has delivered where it stands. Returns the claims that repeat what it

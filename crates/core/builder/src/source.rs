@@ -34,8 +34,14 @@ pub struct Held {
     pub fragment: Fragment,
 }
 
+/// What each packet touches is the first cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Source {
+    /// Accepted and in no cut yet, by ascending key.
+    pub kept: VecDeque<Kept>,
+    /// One more than its newest key; 0 before its first.
+    pub reached: u64,
     /// The sender that delivers it.
     pub voter: usize,
     /// What it adds to an event's weight.
@@ -44,10 +50,6 @@ pub struct Source {
     pub required: bool,
     /// Whether it may hold no more of what others have not come to.
     pub full: bool,
-    /// One more than its newest key; 0 before its first.
-    pub reached: u64,
-    /// Accepted and in no cut yet, by ascending key.
-    pub kept: VecDeque<Kept>,
     /// Beyond the window, by ascending key.
     pub ahead: VecDeque<Ahead>,
     /// Kept under a claim, as they came.
@@ -55,6 +57,8 @@ pub struct Source {
     /// Bytes of the last two.
     pub parked_bytes: u64,
 }
+
+const _: () = assert!(std::mem::offset_of!(Source, ahead) <= 64);
 
 impl Source {
     pub fn new(role: SourceRole, voter: usize) -> Self {
@@ -72,12 +76,6 @@ impl Source {
             held: VecDeque::new(),
             parked_bytes: 0,
         }
-    }
-
-    /// Whether its fragments need no closer look where its sender stands.
-    #[inline]
-    pub fn is_usual(&self) -> bool {
-        !self.full && self.ahead.is_empty()
     }
 
     /// How many of its fragments are parked.
