@@ -217,7 +217,7 @@ impl Builder {
         }
         let Some((mut newest, mut before)) = horizon.usual_stand(source.voter) else { return 0 };
         let Rules { numbers, near, .. } = horizon.rules();
-        let (mut reached, mut bytes, mut done) = (source.reached, 0, 0);
+        let (mut order, mut bytes, mut done) = (source.order, 0, 0);
         let (mut reordered, mut wrong_tag, mut flagged) = (0, 0, 0);
         for fragment in run {
             let step = numbers.offset(newest, fragment.number);
@@ -233,17 +233,13 @@ impl Builder {
             } else if key < newest {
                 before = before.max(key);
             }
-            if key >= reached {
-                reached = key + 1;
-            } else {
-                reordered += 1;
-            }
+            reordered += u64::from(order.is_reordered(key));
             flagged += u64::from(fragment.is_flagged());
             bytes += u64::from(fragment.bytes);
             done += 1;
         }
         if done > 0 {
-            source.reached = reached;
+            source.order = order;
             let voter = source.voter;
             let has_claims = horizon.stood(voter, (newest, before), *now_ns);
             self.status.waiting_bytes += bytes;
@@ -340,9 +336,7 @@ impl Builder {
 
     /// Counts a fragment that came after a later one of its source.
     pub(crate) fn reordered(&mut self, index: usize, key: u64) {
-        let reached = &mut self.sources[index].reached;
-        let reordered = key < *reached;
-        *reached = (*reached).max(key + 1);
+        let reordered = self.sources[index].order.is_reordered(key);
         self.tally.add(index, Entry::FragmentsReordered, u64::from(reordered));
     }
 

@@ -222,19 +222,29 @@ impl Builder {
             if latest.is_none() || self.sources[index].held.is_empty() {
                 continue;
             }
+            // Those of other claims that are in front expire later: each poll goes on where the last
+            // one ended.
             let mut held = std::mem::take(&mut self.sources[index].held);
-            let mut others = Vec::new();
-            for _ in 0..held.len().min(tried_max) {
-                let Some(one) = held.pop_front() else { break };
+            let begin = self.sources[index].tried;
+            let begin = if begin < held.len() { begin } else { 0 };
+            let end = held.len().min(begin.saturating_add(tried_max));
+            let mut stayed = begin;
+            for place in begin..end {
+                let one = held[place];
                 let key = self.open_key(index, one.fragment.number);
-                let Some(key) = key.filter(|_| Some(one.claim) == latest) else {
-                    others.push(one);
-                    continue;
-                };
-                self.unpark(index, &one.fragment);
-                self.take(index, key, one.arrived_ns, &one.fragment);
+                match key.filter(|_| Some(one.claim) == latest) {
+                    Some(key) => {
+                        self.unpark(index, &one.fragment);
+                        self.take(index, key, one.arrived_ns, &one.fragment);
+                    }
+                    None => {
+                        held[stayed] = one;
+                        stayed += 1;
+                    }
+                }
             }
-            others.into_iter().rev().for_each(|one| held.push_front(one));
+            held.drain(stayed..end);
+            self.sources[index].tried = stayed;
             self.sources[index].held = held;
         }
     }

@@ -34,14 +34,38 @@ pub struct Held {
     pub fragment: Fragment,
 }
 
+/// What tells fragments that came after a later one.
+#[derive(Clone, Copy, Debug)]
+pub struct Order {
+    /// One more than the newest key; 0 before the first.
+    reached: u64,
+    /// What `reached` was before the newest key, if that skipped others.
+    resumed: u64,
+}
+
+impl Order {
+    /// Takes the next key; whether it came after a later one. A single one that came before others,
+    /// or was garbled, makes one of those reordered and not all.
+    #[inline]
+    pub fn is_reordered(&mut self, key: u64) -> bool {
+        let reordered = key < self.reached;
+        if !reordered {
+            self.resumed = if key == self.reached { u64::MAX } else { self.reached };
+            self.reached = key + 1;
+        } else if key >= self.resumed {
+            (self.reached, self.resumed) = (key + 1, u64::MAX);
+        }
+        reordered
+    }
+}
+
 /// What each packet touches is the first cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Source {
     /// Accepted and in no cut yet, by ascending key.
     pub kept: VecDeque<Kept>,
-    /// One more than its newest key; 0 before its first.
-    pub reached: u64,
+    pub order: Order,
     /// The sender that delivers it.
     pub voter: usize,
     /// What it adds to an event's weight.
@@ -54,6 +78,8 @@ pub struct Source {
     pub ahead: VecDeque<Ahead>,
     /// Kept under a claim, as they came.
     pub held: VecDeque<Held>,
+    /// Which of them is tried next.
+    pub tried: usize,
     /// Bytes of the last two.
     pub parked_bytes: u64,
 }
@@ -70,10 +96,11 @@ impl Source {
             enabled,
             required,
             full: false,
-            reached: 0,
+            order: Order { reached: 0, resumed: u64::MAX },
             kept: VecDeque::with_capacity(if enabled { KEPT_AT_START } else { 0 }),
             ahead: VecDeque::new(),
             held: VecDeque::new(),
+            tried: 0,
             parked_bytes: 0,
         }
     }
@@ -119,3 +146,21 @@ impl Source {
 }
 
 const KEPT_AT_START: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_early_key_makes_one_reordered_and_a_packet_that_came_late_all_of_its_keys() {
+        let reordered = |keys: &[u64]| {
+            let mut order = Order { reached: 0, resumed: u64::MAX };
+            keys.iter().filter(|&&key| order.is_reordered(key)).copied().collect::<Vec<u64>>()
+        };
+        assert_eq!(reordered(&[0, 1, 3, 2, 4, 5]), [2]);
+        assert_eq!(reordered(&[0, 1, 1_000, 2, 3, 4, 5]), [2]);
+        assert_eq!(reordered(&[0, 1, 1_000, 3, 4, 2]), [3, 2]);
+        assert_eq!(reordered(&[0, 5, 6, 1, 2, 3, 4, 7]), [1, 2, 3, 4]);
+        assert_eq!(reordered(&[7, 9, 20, 21, 30]), [0; 0]);
+    }
+}

@@ -288,3 +288,85 @@ fn sources_that_begin_at_different_places_of_the_first_window_are_aligned() {
     assert_eq!(rig.complete(), 20_000 - 5);
     assert_eq!(rig.lost(), 0);
 }
+
+#[test]
+fn fragments_that_change_places_beyond_the_window_are_kept_in_order() {
+    let mut config = BuilderConfig::new(vec![SourceRole::Required; 3]);
+    (config.window_events, config.reorder_events) = (1_024, 256);
+    let mut rig = Rig::new(config);
+    rig.send_all(0, 0..3, 0..10);
+    rig.poll(0);
+    let swapped = |number: u64| (number - number % 10) + 9 - number % 10;
+    rig.send(MS, 0, (10..4_000).map(swapped));
+    // One of those came twice.
+    rig.send(MS, 0, [3_000 + 990]);
+    for step in 1..400 {
+        rig.send_all(step * MS, 1..3, step * 10..(step + 1) * 10);
+        rig.poll(step * MS);
+    }
+    rig.finish(S);
+    assert_eq!((rig.complete(), rig.lost()), (4_000, 0), "{:?}", rig.ledger.total());
+    assert_eq!(rig.total(Entry::FragmentsDuplicate), 1);
+}
+
+#[test]
+fn packets_that_came_twice_are_duplicates_whatever_garbled_numbers_follow_them() {
+    for garbled in [0, 1, 3, 6] {
+        let mut rig = Rig::required(3);
+        let mut now = 0;
+        for step in 0..400 {
+            rig.send_all(now, 0..3, step * 10..(step + 1) * 10);
+            if step == 100 {
+                rig.send(now, 1, 900..1_000);
+                // Each makes a claim of its own, more than are remembered.
+                rig.send(now, 1, (0..garbled).map(|count| 2_000_000 + count * 1_000_000));
+            }
+            rig.poll(now);
+            now += 25 * MS;
+        }
+        rig.finish(now);
+        assert_eq!(rig.total(Entry::FragmentsDuplicate), 100, "{garbled}");
+        assert_eq!((rig.lost(), rig.complete()), (garbled, 4_000), "{garbled}");
+    }
+}
+
+#[test]
+fn what_is_held_behind_others_is_taken_when_the_quorum_comes_near_it() {
+    let mut rig = Rig::required(3);
+    let mut now = 0;
+    rig.send_all(now, 0..3, 0..1_000);
+    rig.poll(now);
+    // Behind 190 packets that came twice, one that is 10,000 ahead; then the sender is silent.
+    rig.send(now, 0, 800..990);
+    rig.send(now, 0, [11_000]);
+    for step in 10..170 {
+        rig.send_all(now, 1..3, step * 100..(step + 1) * 100);
+        rig.poll(now);
+        now += 10 * MS;
+    }
+    rig.finish(now);
+    assert_eq!(rig.rows[&11_000].present(), 3);
+    assert_eq!((rig.total(Entry::FragmentsDuplicate), rig.lost()), (190, 0));
+}
+
+#[test]
+fn where_no_keys_are_left_numbers_that_begin_anew_are_counted_and_the_run_ends() {
+    const BITS: u32 = catchment_builder::NUMBER_BITS_MAX;
+    let mut config = BuilderConfig::new(vec![SourceRole::Required]);
+    (config.number_bits, config.window_events, config.reorder_events) = (BITS, 256, 16);
+    let mut rig = Rig::new(config);
+    // Each time in the next turn, of which there are 2^14.
+    let turns = 1 << (62 - BITS);
+    for turn in 0..=turns {
+        let first = if turn == turns { 500 } else { turn % 2 * 1_000 };
+        for step in 0..4 {
+            let now = turn * S + step * 100 * MS;
+            rig.send(now, 0, [first + step]);
+            rig.builder.poll(now);
+        }
+        rig.collect(turn * S + 300 * MS);
+    }
+    rig.finish(turns * S + 400 * MS);
+    assert_eq!(rig.count(0, Entry::NumberingRestarts), turns - 1);
+    assert_eq!((rig.complete() as u64, rig.lost()), (turns * 4, 4));
+}

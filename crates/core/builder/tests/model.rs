@@ -207,6 +207,7 @@ struct Model {
     config: BuilderConfig,
     events: BTreeMap<u64, (Row, u8)>,
     newest: Vec<u64>,
+    skipped: Vec<u64>,
     reordered: Vec<u64>,
     duplicates: Vec<u64>,
     wrong_tag: Vec<u64>,
@@ -221,6 +222,7 @@ impl Model {
         Self {
             events: BTreeMap::new(),
             newest: none.clone(),
+            skipped: vec![u64::MAX; config.sources.len()],
             reordered: none.clone(),
             duplicates: none.clone(),
             wrong_tag: none.clone(),
@@ -260,8 +262,15 @@ impl Model {
                 row.flags.insert(EventFlags::SENDER_ERROR);
                 self.flagged[source] += 1;
             }
-            self.reordered[source] += u64::from(key + 1 < self.newest[source]);
-            self.newest[source] = self.newest[source].max(key + 1);
+            // One that came alone before others makes one of them reordered, not all.
+            let (end, skipped) = (self.newest[source], self.skipped[source]);
+            self.reordered[source] += u64::from(key < end);
+            if key >= end {
+                self.skipped[source] = if key > end { end } else { u64::MAX };
+                self.newest[source] = key + 1;
+            } else if key >= skipped {
+                (self.newest[source], self.skipped[source]) = (key + 1, u64::MAX);
+            }
         }
     }
 
