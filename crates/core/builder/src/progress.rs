@@ -1,6 +1,7 @@
-//! How far each voter has come, now and a time-out ago: what decides whom an event still waits for.
+//! How far each voter has come, now and one time-out ago. This decides which voters an event still
+//! waits for.
 
-/// Into how many periods a time-out is divided.
+/// Number of periods in a time-out.
 pub const PERIODS: u64 = 8;
 
 #[derive(Debug)]
@@ -27,20 +28,20 @@ impl Progress {
         }
     }
 
-    /// Sets how far a voter has come, and whether it is waited for.
+    /// Sets what a voter has reached, and whether events wait for it.
     pub fn set(&mut self, voter: usize, reached: u64, waited: bool) {
         self.reached[voter] = reached;
         self.wait_for(voter, waited);
     }
 
-    /// Sets how far a voter has come that is waited for.
+    /// Sets what a voter has reached for which events wait.
     #[inline]
     pub fn reach(&mut self, voter: usize, reached: u64) {
         debug_assert!(self.waited[voter] == 0, "voter {voter} is not waited for");
         self.reached[voter] = reached;
     }
 
-    /// Sets whether a voter is waited for.
+    /// Sets whether events wait for a voter.
     pub fn wait_for(&mut self, voter: usize, waited: bool) {
         self.waited[voter] = if waited { 0 } else { NOT_WAITED };
     }

@@ -2,7 +2,7 @@
 //!
 //! The model is a map from key to fragments, filled in the order of pushing. As long as the sources
 //! keep within the limits (reordering, skew, window, time-out) the builder must come to exactly the
-//! same, whatever is lost, repeated or dead. Beyond the limits only the books must balance.
+//! same, whatever is lost, repeated or dead. Beyond the limits only the ledger must balance.
 
 mod support;
 
@@ -240,7 +240,7 @@ impl Model {
                 self.disabled[source] += 1;
                 continue;
             }
-            // Numbers wrap at most once, and the run is shorter than half a turn.
+            // Numbers wrap at most once, and the run is shorter than half a cycle.
             let first = *self.first.get_or_insert(fragment.number);
             let number = fragment.number;
             let key = if number + (1 << 23) < first { number + (1 << 24) } else { number };

@@ -78,7 +78,7 @@ fn all_who_go_on_from_2_after_10_500_lose_nothing() {
             assert_eq!(rig.complete() as u64, last - 1 + 800, "{case}");
             assert!(!rig.ledger.balance().lost_data(), "{case}");
             assert_eq!(rig.total(Entry::NumberingRestarts), sources as u64, "{case}");
-            let restart = rig.builder.status().last_restart.expect("numbers began anew");
+            let restart = rig.builder.status().last_restart.expect("numbers restarted");
             assert_eq!((restart.from, restart.to), (last - 1, 2), "{case}");
         }
     }
@@ -203,7 +203,7 @@ fn without_a_majority_the_largest_group_is_followed_after_a_time_out() {
         let mut now = 0;
         deliver(&mut rig, &mut now, 5, 0..agreed, |_, number| number);
         pause(&mut rig, &mut now, if agreed > 0 { 300 * MS } else { 0 });
-        // Two agree, and none of the other three with anybody.
+        // Two agree, and none of the other three with any.
         let apart = |source: usize, number: u64| match source {
             0 | 1 => number + 1_000_000,
             other => number + 2_000_000 * other as u64,
@@ -280,7 +280,7 @@ fn a_jump_counts_with_all_that_followed_it_once_it_is_no_longer_on_probation() {
     let mut rig = Rig::required(3);
     let mut now = 0;
     deliver(&mut rig, &mut now, 3, 0..400, |_, number| number);
-    // Two leave out 20,000 events; soon after, nobody delivers any more.
+    // Two leave out 20,000 events; soon after, no source delivers any more.
     for first in (20_400..20_500).step_by(25) {
         rig.send_all(now, 0..2, first..first + 25);
         rig.send(now, 2, [400 + (first - 20_400) / 25]);
