@@ -47,6 +47,7 @@ export class Sources {
           loss_per_second: 0,
           loss: {},
           fill: 0,
+          parked_fragments: 0,
           last_packet_seconds: null,
           ledger: {},
           mean: group.bytes,
@@ -96,7 +97,7 @@ export class Sources {
 
   /** Worst first, as the API promises. @returns {SourceState[]} */
   list() {
-    const rank = { never: 0, silent: 1, loss: 2, good: 3 };
+    const rank = { never: 0, silent: 1, out_of_step: 2, loss: 3, good: 4 };
     return [...this.all]
       .sort(
         (a, b) =>

@@ -84,7 +84,7 @@ export interface State {
   warnings: string[];
 }
 
-export type SourceStatus = "good" | "loss" | "silent" | "never";
+export type SourceStatus = "good" | "loss" | "out_of_step" | "silent" | "never";
 
 export interface SourceState {
   name: string;
@@ -101,6 +101,7 @@ export interface SourceState {
   loss_per_second: number | null;
   loss: Counts;
   fill: number | null;
+  parked_fragments: number;
   last_packet_seconds: number | null;
   ledger: Counts;
 }

@@ -1,10 +1,12 @@
 // Sources: worst first, filtered, and summed by group.
 import type { Alarm, LogLine, SourceState, SourceStatus } from "./api";
 
-const RANK: Record<SourceStatus, number> = { silent: 0, never: 1, loss: 2, good: 3 };
+const RANK: Record<SourceStatus, number> = {
+  silent: 0, never: 1, out_of_step: 2, loss: 3, good: 4,
+};
 /** A source that no event waits for may be silent without harm. */
 const rank = (source: SourceState): number =>
-  RANK[source.status] + (source.required || source.status === "good" ? 0 : 2.5);
+  RANK[source.status] + (source.required || source.status === "good" ? 0 : 3.5);
 
 /** Worst first; equals stay in the order of their numbers, so that rows do not dance. */
 export function worstFirst(sources: SourceState[]): SourceState[] {
@@ -45,7 +47,7 @@ export function groups(sources: SourceState[]): Group[] {
     const name = source.group || "no group";
     let group = found.get(name);
     if (!group) {
-      const counts = { good: 0, loss: 0, silent: 0, never: 0 };
+      const counts = { good: 0, loss: 0, out_of_step: 0, silent: 0, never: 0 };
       group = { name, members: [], counts, worst: "good", packets: 0, bytes: 0, loss: 0 };
       found.set(name, group);
     }

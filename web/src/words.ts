@@ -10,6 +10,7 @@ export const VERDICT_WORDS: Record<Level, string> = {
 export const SOURCE_WORDS: Record<SourceStatus, string> = {
   good: "good",
   loss: "loss",
+  out_of_step: "out of step",
   silent: "silent",
   never: "never seen",
 };

@@ -28,6 +28,6 @@ export function Icon({ name }: { name: Name }) {
 
 export const LEVEL_ICONS: Record<Level, Name> = { good: "check", loss: "warning", not_recording: "stop" };
 export const STATUS_ICONS: Record<SourceStatus, Name> = {
-  good: "check", loss: "warning", silent: "silent", never: "never",
+  good: "check", loss: "warning", out_of_step: "warning", silent: "silent", never: "never",
 };
 export const SEVERITY_ICONS: Record<Severity, Name> = { critical: "stop", warning: "warning", info: "info" };

@@ -14,7 +14,7 @@ export function SourceStatusBadge({ status }: { status: SourceState["status"] })
 }
 
 function groupWords(group: Group): string {
-  return (["never", "silent", "loss", "good"] as const)
+  return (["never", "silent", "out_of_step", "loss", "good"] as const)
     .filter((status) => group.counts[status] > 0)
     .map((status) => `${format.count(group.counts[status])} ${SOURCE_WORDS[status]}`)
     .join(", ");

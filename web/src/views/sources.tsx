@@ -16,8 +16,8 @@ import { sources, stale } from "../store";
 const search = signal("");
 const status = signal<SourceStatus | "bad" | "all">("all");
 const STATUSES: [SourceStatus | "bad" | "all", string][] = [
-  ["all", "all"], ["bad", "with trouble"], ["loss", "loss"], ["silent", "silent"],
-  ["never", "never seen"], ["good", "good"],
+  ["all", "all"], ["bad", "with trouble"], ["loss", "loss"], ["out_of_step", "out of step"],
+  ["silent", "silent"], ["never", "never seen"], ["good", "good"],
 ];
 const ROWS = 18;
 const SAMPLE_MS = 1000;
@@ -173,6 +173,8 @@ function SourceDrawer({ name, source }: { name: string; source: SourceState | un
               {format.join(format.si(source.packets_per_second, ""))} packets/s, {format.join(format.bytesPerSecond(source.bytes_per_second))}
             </dd>
             <dt>Loss</dt><dd class="figure">{format.join(format.perSecond(source.loss_per_second))}</dd>
+            <dt>Waiting for others</dt>
+            <dd class="figure">{format.count(source.parked_fragments)} fragments</dd>
             <dt>Receive buffer</dt>
             <dd class="figure">{source.fill === null ? format.UNKNOWN : `${format.wholePercent(source.fill)} full`}</dd>
             <dt>Last packet</dt>

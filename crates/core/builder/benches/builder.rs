@@ -1,11 +1,11 @@
 //! The builder alone: fragments per second on one core, cuts included.
 //!
-//! `cargo bench -p catchment-builder [-- --quick]`. Sources as HADES has them (means of 116, 338 and
-//! 1,170 bytes in the proportion 6 : 2 : 1) at 50 kHz of virtual time. A source's fragments come in
-//! packets: one push each, and a poll after every 64 pushes. Packets of one fragment come event by
-//! event, which is the hardest case: each touches another source. The descriptors are prepared while
-//! the clock stands, about 10,000 at a time. All rounds do the same; for each such batch the shortest
-//! time counts, because a shared machine takes the core away now and then.
+//! `cargo bench -p catchment-builder [-- --quick]`. Sources as HADES has them (means of 116, 338
+//! and 1,170 bytes in the proportion 6 : 2 : 1) at 50 kHz of virtual time. A source's fragments
+//! come in packets: one push each, and a poll after every 64 pushes. Packets of one fragment come
+//! event by event, which is the hardest case: each touches another source. The descriptors, about
+//! 10,000 at a time, are prepared outside the measured time. All rounds do the same; for each such
+//! batch the shortest time counts, because a shared machine takes the core away now and then.
 
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench reads the clock")]
 
@@ -25,8 +25,13 @@ fn main() {
     let (fragments, rounds) = if quick { (200_000, 1) } else { (6_000_000, 3) };
     println!("| sources | fragments per packet | M fragments/s | ns/fragment | frames |");
     println!("|---:|---:|---:|---:|---:|");
+    // A profiler looks at one case: `SOURCESxRUN`.
+    let only = std::env::args().find(|argument| argument.contains('x') && !argument.contains('/'));
     for run in RUNS {
         for source_count in SOURCE_COUNTS {
+            if only.as_ref().is_some_and(|only| *only != format!("{source_count}x{run}")) {
+                continue;
+            }
             let mut best = Round::default();
             for _ in 0..rounds {
                 best.keep_best_of(measure(source_count, run, fragments));
@@ -67,10 +72,10 @@ fn measure(source_count: usize, run: usize, fragment_count: usize) -> Round {
     let mut spare: Option<Cut> = None;
     let (mut frames, mut fragments) = (0, 0);
     let mut batches_ns = Vec::with_capacity(events / batch_events + 1);
-    for turn in 0..events / batch_events {
-        pool.batch(turn, &mut ends, &mut batch);
+    for cycle in 0..events / batch_events {
+        pool.batch(cycle, &mut ends, &mut batch);
         let started = Instant::now();
-        let now_ns = (turn * batch_events) as u64 * 20_000;
+        let now_ns = (cycle * batch_events) as u64 * 20_000;
         for (count, packet) in batch.chunks(run).enumerate() {
             builder.push(now_ns, packet);
             if count % 64 == 63 {
@@ -123,9 +128,9 @@ impl Pool {
     }
 
     /// The next events of all sources; fragments follow each other in each source's segment.
-    fn batch(&self, turn: usize, ends: &mut [u64], batch: &mut Vec<Fragment>) {
+    fn batch(&self, cycle: usize, ends: &mut [u64], batch: &mut Vec<Fragment>) {
         batch.clear();
-        let first = turn * self.batch_events;
+        let first = cycle * self.batch_events;
         for first in (first..first + self.batch_events).step_by(self.run) {
             for (source, end) in ends.iter_mut().enumerate() {
                 for event in first..first + self.run {

@@ -1,10 +1,9 @@
-//! The builder: how fragments come in.
+//! The builder: how fragments enter.
 //!
-//! A fragment in the usual case is near where its sender stands: it is marked as seen, added to its
-//! event's slot and appended to its source's queue, four places in memory, whatever the number of
-//! sources. Everything unusual leaves that path for [`Builder::push_unusual`]. Who stands where is
-//! in `horizon.rs`, what becomes of fragments that are elsewhere in `follow.rs`, how events close
-//! in `release.rs`, how frames are cut in `cut.rs`.
+//! On the fast path a fragment is near the position of its sender. It is marked as seen, added to
+//! the slot of its event and appended to the queue of its source: four memory accesses, whatever
+//! the number of sources. All other fragments take [`Builder::push_slow`]. The positions are in
+//! `horizon.rs`, fragments elsewhere in `follow.rs`, closing in `release.rs`, cutting in `cut.rs`.
 
 use std::collections::VecDeque;
 
@@ -26,8 +25,8 @@ use crate::{
 /// [`cut`](Self::cut) until there is none, then take [`discarded`](Self::discarded) and
 /// [`counts`](Self::counts).
 ///
-/// Memory is bounded: a window of slots; per source at most as many descriptors as the window and
-/// the released events have rows, and `parked_max` that have no place yet. When twice the window's
+/// Memory is bounded: a window of slots, and for each source at most as many descriptors as the
+/// window and the released events have rows, and `parked_max` parked ones. While twice the window's
 /// events wait to be cut, no further ones are released.
 #[derive(Debug)]
 pub struct Builder {
@@ -43,21 +42,21 @@ pub struct Builder {
     /// The time, which never goes back.
     pub(crate) now_ns: u64,
     pub(crate) finished: bool,
-    /// When shares are looked at next.
+    /// When shares are computed next.
     pub(crate) share_due_ns: u64,
     /// Weight of the required sources in a complete event, and of all.
     pub(crate) required_count: u32,
     pub(crate) weight_all: u32,
-    /// Fragments of all sources that have no place yet.
+    /// Number of parked fragments of all sources.
     pub(crate) parked_count: usize,
-    /// Fragments that were ever held under a claim.
+    /// Number of fragments ever held.
     pub(crate) held_ever: u64,
-    /// Whether some source may hold no more of what others have not come to.
+    /// Whether any source is full.
     pub(crate) some_full: bool,
     /// The key after the last released one; none where keys before the next one do not count as
     /// absent: at the start, and after a restart.
     pub(crate) expected_key: Option<u64>,
-    /// The key at which the epoch's quorum began: nobody has numbered what is absent before it.
+    /// The key at which the quorum of this epoch began. Absent keys before it were never numbered.
     pub(crate) numbered_from: u64,
     /// Absent keys not yet counted for each required source.
     pub(crate) absent_uncounted: u64,
@@ -128,7 +127,7 @@ impl Builder {
         if fragments.is_empty() {
             return;
         }
-        self.horizon.deliver(self.now_ns);
+        self.horizon.count_time(self.now_ns);
         let mut rest = fragments;
         while let Some(first) = rest.first() {
             let other = rest.iter().position(|fragment| fragment.source != first.source);
@@ -156,10 +155,10 @@ impl Builder {
         self.tally.take_counts(add);
     }
 
-    /// The state and the totals. It allocates: not for every duty cycle.
+    /// The state and the totals. It allocates, so it is not for every duty cycle.
     pub fn status(&self) -> BuilderStatus {
         let of_source = |source: &Source| SourceStatus {
-            newest_key: self.horizon.stand(source.voter),
+            newest_key: self.horizon.position(source.voter),
             silent: self.horizon.is_silent(source.voter),
             out_of_step: self.horizon.is_out_of_step(source.voter),
             parked: source.parked_count() as u64,
@@ -179,7 +178,7 @@ impl Builder {
         self.horizon.advance(self.now_ns);
     }
 
-    /// Empties the memory of seen fragments and moves the window. No event is open.
+    /// Clears the record of seen fragments and moves the window. No event is open.
     pub(crate) fn place_window(&mut self, base: u64) {
         self.window.restart(base);
         self.seen.restart(base);
@@ -198,23 +197,29 @@ impl Builder {
         }
         let mut rest = run;
         while !rest.is_empty() {
-            let done = self.push_usual(index, rest);
+            let done = self.push_fast(index, rest);
             rest = &rest[done..];
             if let Some((first, after)) = rest.split_first() {
-                self.push_unusual(index, first);
+                self.push_slow(index, first);
                 rest = after;
             }
         }
     }
 
-    /// Takes fragments of one source up to the first that is not the usual case. Returns how many.
-    fn push_usual(&mut self, index: usize, run: &[Fragment]) -> usize {
+    /// Takes fragments of one source on the fast path, up to the first that needs the slow one.
+    /// Returns how many.
+    fn push_fast(&mut self, index: usize, run: &[Fragment]) -> usize {
         let Self { sources, window, seen, horizon, tally, now_ns, .. } = self;
         let source = &mut sources[index];
-        let stand = horizon.usual_stand(source.voter).filter(|_| source.is_usual());
-        let Some((mut newest, mut before)) = stand else { return 0 };
+        // The queues of parked fragments are another cache line: look only if something is parked.
+        if source.full || (self.parked_count > 0 && !source.ahead.is_empty()) {
+            return 0;
+        }
+        let Some((mut newest, mut previous)) = horizon.fast_position(source.voter) else {
+            return 0;
+        };
         let Rules { numbers, near, .. } = horizon.rules();
-        let (mut reached, mut bytes, mut done) = (source.reached, 0, 0);
+        let (mut order, mut bytes, mut done) = (source.order, 0, 0);
         let (mut reordered, mut wrong_tag, mut flagged) = (0, 0, 0);
         for fragment in run {
             let step = numbers.offset(newest, fragment.number);
@@ -224,25 +229,21 @@ impl Builder {
                 break;
             }
             wrong_tag += u64::from(!window.add(key, fragment, source.weight, *now_ns));
-            source.keep(key, fragment);
+            source.append(key, fragment);
             if key > newest {
-                (newest, before) = (key, newest);
+                (newest, previous) = (key, newest);
             } else if key < newest {
-                before = before.max(key);
+                previous = previous.max(key);
             }
-            if key >= reached {
-                reached = key + 1;
-            } else {
-                reordered += 1;
-            }
+            reordered += u64::from(order.is_reordered(key));
             flagged += u64::from(fragment.is_flagged());
             bytes += u64::from(fragment.bytes);
             done += 1;
         }
         if done > 0 {
-            source.reached = reached;
+            source.order = order;
             let voter = source.voter;
-            let has_claims = horizon.stood(voter, (newest, before), *now_ns);
+            let has_claims = horizon.receive(voter, (newest, previous), *now_ns);
             self.status.waiting_bytes += bytes;
             self.status.fragments_held += done as u64;
             tally.add(index, Entry::FragmentsReordered, reordered);
@@ -255,18 +256,19 @@ impl Builder {
         done
     }
 
-    /// Takes a fragment that is not near where its sender stands, outside the window, or repeated.
+    /// Takes a fragment that is not near the position of its sender, outside the window, or a
+    /// duplicate.
     #[cold]
-    fn push_unusual(&mut self, index: usize, fragment: &Fragment) {
+    fn push_slow(&mut self, index: usize, fragment: &Fragment) {
         let voter = self.sources[index].voter;
-        self.horizon.hear(voter);
-        if self.take_at_stand(index, fragment) {
+        self.horizon.mark_alive(voter);
+        if self.take_near_position(index, fragment) {
             return;
         }
         let number = fragment.number;
         if let Some(key) = self.open_key(index, number) {
-            // The others are there: it has come back, or was never away.
-            self.stand_at(voter, key, number);
+            // The quorum is there, so the sender has returned.
+            self.place_at(voter, key, number);
             return self.take_in_share(index, key, fragment);
         }
         let claimed = self.horizon.claim(voter, number, self.now_ns);
@@ -275,21 +277,21 @@ impl Builder {
         let passed = self.horizon.passed();
         match ahead.flatten().filter(|&key| key >= passed && claimed.settled) {
             Some(key) if !self.seen.contains(index, key) => {
-                self.stand_at(voter, key, number);
+                self.place_at(voter, key, number);
                 self.take_in_share(index, key, fragment);
             }
             _ => self.hold(index, claimed.id, fragment),
         }
     }
 
-    /// Takes a fragment near where its sender stands, or discards it; false if it is not there, or
-    /// may be one that begins anew behind.
-    fn take_at_stand(&mut self, index: usize, fragment: &Fragment) -> bool {
+    /// Takes or discards a fragment near the position of its sender; false if it is not near, or
+    /// may be a restart behind it.
+    fn take_near_position(&mut self, index: usize, fragment: &Fragment) -> bool {
         let voter = self.sources[index].voter;
-        let Some(stand) = self.horizon.stand(voter) else { return false };
+        let Some(position) = self.horizon.position(voter) else { return false };
         let Rules { numbers, near, .. } = self.horizon.rules();
-        let step = numbers.offset(stand, fragment.number);
-        let key = stand.wrapping_add_signed(step);
+        let step = numbers.offset(position, fragment.number);
+        let key = position.wrapping_add_signed(step);
         let repeats = step <= 0 && step.unsigned_abs() <= self.config.number_back_max;
         if step.unsigned_abs() > near && !repeats {
             return false;
@@ -301,16 +303,16 @@ impl Builder {
         if !(new || beyond || step > 0 || repeats) {
             return false;
         }
-        let stands = if step > 0 { (key, stand) } else { (stand, stand.saturating_sub(1)) };
-        if self.horizon.stood(voter, stands, self.now_ns) {
+        let keys = if step > 0 { (key, position) } else { (position, position.saturating_sub(1)) };
+        if self.horizon.receive(voter, keys, self.now_ns) {
             self.refute(voter);
         }
         self.take_in_share(index, key, fragment);
         true
     }
 
-    /// The key of a number that is in an open place, not ahead of the quorum by more than what is
-    /// believed at once, and that its source has not delivered.
+    /// The key of a number that is in the window and that its source has not delivered, if it is
+    /// near enough to the quorum to be accepted at once.
     pub(crate) fn open_key(&mut self, index: usize, number: u64) -> Option<u64> {
         if !self.horizon.is_started() {
             return None;
@@ -327,7 +329,7 @@ impl Builder {
         }
     }
 
-    // Takes a fragment, unless it is ahead of the quorum and its source holds too much of that.
+    // Takes a fragment, unless its source is full and the quorum has not passed its key.
     fn take_in_share(&mut self, index: usize, key: u64, fragment: &Fragment) {
         if self.sources[index].full && key >= self.horizon.passed() {
             return self.discard(index, fragment, Entry::FragmentsOutOfRange);
@@ -337,26 +339,24 @@ impl Builder {
 
     /// Counts a fragment that came after a later one of its source.
     pub(crate) fn reordered(&mut self, index: usize, key: u64) {
-        let reached = &mut self.sources[index].reached;
-        let reordered = key < *reached;
-        *reached = (*reached).max(key + 1);
+        let reordered = self.sources[index].order.is_reordered(key);
         self.tally.add(index, Entry::FragmentsReordered, u64::from(reordered));
     }
 
-    /// Takes a fragment into the window: its key is inside and has not been seen.
+    /// Accepts a fragment whose key is in the window and has not been seen.
     pub(crate) fn accept(&mut self, index: usize, key: u64, fragment: &Fragment, arrived_ns: u64) {
         let source = &mut self.sources[index];
         let new = self.seen.insert(index, key);
         assert!(new, "a fragment is accepted once");
         let same_tag = self.window.add(key, fragment, source.weight, arrived_ns);
-        source.keep(key, fragment);
+        source.append(key, fragment);
         self.tally.add(index, Entry::FragmentsWrongTag, u64::from(!same_tag));
         self.tally.add(index, Entry::FragmentsFlaggedError, u64::from(fragment.is_flagged()));
         self.status.waiting_bytes += u64::from(fragment.bytes);
         self.status.fragments_held += 1;
     }
 
-    /// What a fragment of a closed event counts as.
+    /// The entry that counts a fragment of a closed event.
     pub(crate) fn too_late(&self, key: u64) -> Entry {
         match self.wanted.has(key) {
             true => Entry::FragmentsLate,

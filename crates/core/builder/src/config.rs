@@ -1,4 +1,4 @@
-//! What the builder is told before it starts.
+//! Settings of the builder.
 
 use catchment_model::limits::{FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX};
 
@@ -8,7 +8,7 @@ pub enum SourceRole {
     /// An event without it is incomplete.
     #[default]
     Required,
-    /// Waited for while it speaks; an event without it is complete all the same.
+    /// Events wait for it while it delivers, but are complete without it.
     Optional,
     /// Its fragments are counted and discarded.
     Disabled,
@@ -31,19 +31,19 @@ pub struct BuilderConfig {
     pub sources: Vec<SourceRole>,
     /// How many bits the event number has on the wire.
     pub number_bits: u32,
-    /// The sender of each source, which are numbered without gaps: who votes on where numbers are.
-    /// Empty: each source is a sender of its own.
+    /// The sender of each source; senders are numbered without gaps and vote on positions. Empty:
+    /// each source is its own sender.
     pub voters: Vec<u32>,
-    /// How far behind its sender's newest a number is never one that begins anew: what was
-    /// delivered before is repeated.
+    /// Distance behind the position of its sender within which a number is never a restart, but a
+    /// repetition.
     pub number_back_max: u64,
-    /// How long an event waits for sources that may still deliver it, and how long a source may
-    /// deliver nothing before it is no longer waited for. Kept to an eighth.
+    /// How long an event waits for sources that may still deliver it, and after how long without
+    /// deliveries a source counts as silent. Precise to an eighth.
     pub timeout_ns: u64,
     /// How many consecutive keys can be open at a time. A power of two.
     pub window_events: u64,
-    /// How far behind its sender's newest one a fragment may come and still be waited for; and how
-    /// far ahead of it, or of the quorum, a single one is believed.
+    /// How far behind the position of its sender a fragment may arrive and be waited for; and how
+    /// far ahead of it, or of the quorum, a single number is accepted.
     pub reorder_events: u64,
     /// What becomes of incomplete events.
     pub incomplete: IncompletePolicy,
@@ -51,14 +51,14 @@ pub struct BuilderConfig {
     pub frame_bytes: u64,
     /// Time after which a frame is cut whatever its size.
     pub frame_time_ns: u64,
-    /// Frames are cut at multiples of this key, counted within one turn of the event numbers, and a
-    /// frame ends where the numbers begin anew. None: size and time alone cut.
+    /// Frames are cut at multiples of this key, counted within one cycle of the event numbers, and
+    /// where the numbers restart. None: only size and time cut.
     pub frame_keys_multiple: Option<u64>,
-    /// Payload that open events, and fragments that have no place yet, may hold together. Beyond it
-    /// the oldest events that the quorum has passed close, whoever is missing: what has come is
-    /// worth more than what may come. Half of it is for what a few sources are ahead by.
+    /// Payload that open events and parked fragments may hold together. Beyond it the oldest events
+    /// that the quorum has passed close, even incomplete ones. Half of it is for fragments that the
+    /// quorum has not passed.
     pub waiting_bytes_max: u64,
-    /// How many fragments of one source are kept while they have no place.
+    /// Number of fragments of one source that may be parked.
     pub parked_max: usize,
 }
 
@@ -99,7 +99,7 @@ impl BuilderConfig {
         if !(NUMBER_BITS_MIN..=NUMBER_BITS_MAX).contains(&self.number_bits) {
             return Err(ConfigError::NumberBits { got: self.number_bits });
         }
-        // A number must mean one key only within the window and what may stand around it.
+        // A number must have one key within the window and around it.
         let window_max = WINDOW_EVENTS_MAX.min(1 << (self.number_bits - 2));
         let window = self.window_events;
         if !window.is_power_of_two() || !(WINDOW_EVENTS_MIN..=window_max).contains(&window) {
@@ -191,15 +191,15 @@ pub enum ConfigError {
     /// The multiple of keys at which frames are cut.
     #[error("expected frames of at least 1 key, got 0")]
     FrameKeys,
-    /// The fragments kept without a place.
-    #[error("expected 1 to {PARKED_MAX} fragments kept without a place, got {got}")]
+    /// The number of parked fragments.
+    #[error("expected 1 to {PARKED_MAX} parked fragments, got {got}")]
     Parked {
         /// The number given.
         got: usize,
     },
 }
 
-/// The widest event numbers: 2^14 turns of them are keys.
+/// The widest event numbers: keys have 2^14 cycles of them.
 pub const NUMBER_BITS_MAX: u32 = 48;
 const NUMBER_BITS_MIN: u32 = 16;
 const WINDOW_EVENTS_MIN: u64 = 256;

@@ -10,7 +10,7 @@ use catchment_model::Entry;
 
 use crate::Builder;
 use crate::builder::Row;
-use crate::source::Kept;
+use crate::source::Accepted;
 
 /// Consecutive events, cut into columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,8 +95,8 @@ impl Builder {
         self.block_of(first.key) != self.block_of(last.key + 1)
     }
 
-    // Which frame a key belongs to where frames end at multiples: a turn of the numbers, and the
-    // multiple within it.
+    // The frame that a key belongs to where frames end at multiples: the cycle of the numbers, and
+    // the multiple within it.
     fn block_of(&self, key: u64) -> (u64, u64) {
         let Some(multiple) = self.config.frame_keys_multiple else { return (0, 0) };
         let bits = self.config.number_bits;
@@ -118,7 +118,7 @@ impl Builder {
                 fragments_dropped += self.drop_fragments(index, row_count);
             }
             let source = &mut self.sources[index];
-            column.fill(&cut.keys, &mut source.kept);
+            column.fill(&cut.keys, &mut source.accepted);
             let missing = cut.keys.len() as u64 - column.fragments;
             column.missing = if source.required { missing } else { 0 };
         }
@@ -157,14 +157,14 @@ impl Builder {
         let mut rows = rows.range(..row_count).filter_map(dropped).peekable();
         let gap = |reason| u64::from(reason == Entry::FragmentsDiscardedIncomplete);
         let (mut found, mut gaps) = (0, 0);
-        source.kept.retain(|kept| {
-            while let Some((_, reason)) = rows.next_if(|(key, _)| *key < kept.key) {
+        source.accepted.retain(|accepted| {
+            while let Some((_, reason)) = rows.next_if(|(key, _)| *key < accepted.key) {
                 gaps += gap(reason);
             }
-            let drop = rows.next_if(|(key, _)| *key == kept.key);
+            let drop = rows.next_if(|(key, _)| *key == accepted.key);
             if let Some((_, reason)) = drop {
                 found += 1;
-                tally.discard(index, kept.offset, kept.bytes, reason);
+                tally.discard(index, accepted.offset, accepted.bytes, reason);
             }
             drop.is_none()
         });
@@ -198,9 +198,9 @@ impl ColumnCut {
     }
 
     // Moves the fragments of the rows `keys` out of a source's queue, where none is before them.
-    fn fill(&mut self, keys: &[u64], kept: &mut VecDeque<Kept>) {
+    fn fill(&mut self, keys: &[u64], accepted: &mut VecDeque<Accepted>) {
         self.lengths.reserve(keys.len());
-        let mut fragments = kept.iter();
+        let mut fragments = accepted.iter();
         let mut next = fragments.next();
         let mut taken = 0;
         let mut span = Span { offset: 0, bytes: 0 };
@@ -222,7 +222,7 @@ impl ColumnCut {
         }
         self.end_span(span);
         self.fragments = taken as u64;
-        kept.drain(..taken);
+        accepted.drain(..taken);
     }
 
     #[cold]

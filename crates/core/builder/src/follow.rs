@@ -1,42 +1,42 @@
-//! What becomes of fragments that are not where their source's sender stands, and how the window
-//! follows the quorum. Who votes and where the quorum stands is decided in `horizon.rs`.
+//! Fragments whose number is not near the position of their sender, and how the window follows the
+//! quorum. The vote itself is in `horizon.rs`.
 //!
 //! A source *parks* fragments of two kinds:
 //!
-//! - *ahead*: beyond the window, since its sender runs ahead of the others. They take their places
-//!   when the window gets there;
-//! - *held*: of numbers that their sender claims and nothing has confirmed. They take their places
-//!   when the sender stands there, or the quorum does, and are given up after two time-outs.
+//! - *ahead*: with keys beyond the window, of a sender that is ahead of the others. They enter when
+//!   the window reaches their keys.
+//! - *held*: with numbers that their sender claims and nothing has confirmed. They enter when the
+//!   sender or the quorum takes that position, and are given up after two time-outs.
 //!
-//! Neither costs anybody else anything: what a source has parked, or holds of events that the
-//! quorum has not passed, is bounded by its own share ([`Builder::share`]), and closes no event.
+//! Parked fragments have no effect on other sources: each source has a share of the memory for them
+//! and for events that the quorum has not passed ([`Builder::share`]), and they close no event.
 
 use catchment_model::{CloseReason, Entry};
 
-use crate::horizon::{KEPT_TIMEOUTS, Quorum};
+use crate::horizon::{HOLD_TIMEOUTS, Quorum};
 use crate::source::{Ahead, Held, Source};
 use crate::{Builder, Fragment, Restart};
 
-/// How many fragments of a source are tried at a time that are held under no quorum's claim.
+/// How many held fragments of a source are tried per duty cycle.
 const TRIED_MAX: usize = 64;
 
-/// How often in a time-out sources' shares are looked at, while they are short.
+/// How often shares are computed per time-out while memory is short.
 const SHARES_PER_TIMEOUT: u64 = 64;
 
 impl Builder {
-    /// Deals with parked fragments. At the end of the run nothing is waited for. Returns whether a
+    /// Handles parked fragments. At the end of the run they no longer wait. Returns whether a
     /// quorum was followed.
     pub(crate) fn follow(&mut self, at_end: bool) -> bool {
-        // Where nobody cuts it is not for the builder to pile up more.
-        let piled_up = self.rows.len() as u64 > self.window.events();
-        if !piled_up {
+        // While released rows wait to be cut, the builder releases no more.
+        let backlog = self.rows.len() as u64 > self.window.events();
+        if !backlog {
             self.follow_runaways();
         }
         self.take_ahead();
         self.join();
         self.take_held_in_reach(TRIED_MAX);
         self.expire_held();
-        let quorum = if piled_up {
+        let quorum = if backlog {
             None
         } else {
             self.horizon.decide(self.is_crowded(), at_end, self.now_ns)
@@ -44,7 +44,7 @@ impl Builder {
         quorum.is_some_and(|quorum| self.follow_quorum(&quorum))
     }
 
-    /// Discards everything that is parked.
+    /// Discards all parked fragments.
     pub(crate) fn discard_parked(&mut self) {
         for index in 0..self.sources.len() {
             self.discard_oldest(index, |_| true);
@@ -55,19 +55,20 @@ impl Builder {
         }
     }
 
-    /// A voter stands at `key`, which is that of `number`: what it claims near it is so.
-    pub(crate) fn stand_at(&mut self, voter: usize, key: u64, number: u64) {
-        let claims = self.horizon.stand_at(voter, key, self.now_ns);
+    /// Sets the position of a voter to `key`, which ends in `number`, and takes the fragments of
+    /// its claims that agree.
+    pub(crate) fn place_at(&mut self, voter: usize, key: u64, number: u64) {
+        let claims = self.horizon.place_at(voter, key, self.now_ns);
         if !claims.is_empty() {
             let claims: Vec<_> = claims.into_iter().map(|claim| (voter, claim)).collect();
             self.take_claims(&claims, key, number);
         }
     }
 
-    /// Keeps a fragment until its claim is decided.
+    /// Holds a fragment until its claim is decided.
     pub(crate) fn hold(&mut self, index: usize, claim: u32, fragment: &Fragment) {
-        let kept_ns = KEPT_TIMEOUTS * self.config.timeout_ns;
-        let expires_ns = self.horizon.active_ns() + kept_ns;
+        let hold_ns = HOLD_TIMEOUTS * self.config.timeout_ns;
+        let expires_ns = self.horizon.active_ns() + hold_ns;
         let (arrived_ns, order) = (self.now_ns, self.held_ever);
         let held = Held { claim, order, arrived_ns, expires_ns, fragment: *fragment };
         if self.park(index, fragment) {
@@ -76,7 +77,7 @@ impl Builder {
         }
     }
 
-    /// Keeps a fragment that is beyond the window.
+    /// Parks a fragment that is beyond the window.
     pub(crate) fn run_ahead(
         &mut self,
         index: usize,
@@ -89,11 +90,11 @@ impl Builder {
         }
     }
 
-    /// Discards what was held last under a claim that was a packet which came twice. What lies
-    /// between other numbers expires.
+    /// Discards the newest held fragments of a claim that was a duplicated packet. Older ones,
+    /// behind those of other claims, expire.
     pub(crate) fn discard_repeated(&mut self, voter: usize, claim: u32, lasting: bool) {
-        for place in 0..self.sources_of[voter].len() {
-            let index = self.sources_of[voter][place] as usize;
+        for nth in 0..self.sources_of[voter].len() {
+            let index = self.sources_of[voter][nth] as usize;
             let of_claim = |held: &mut Held| held.claim == claim;
             while let Some(held) = self.sources[index].held.pop_back_if(of_claim) {
                 self.give_up(index, lasting, &held.fragment);
@@ -101,10 +102,10 @@ impl Builder {
         }
     }
 
-    /// Gives each source its share of what may wait: while what sources are ahead of the quorum by
-    /// takes more than it leaves free of half of that, they may hold no more of it. So one source
-    /// can have a quarter, several less each, and the other half is left to those whom the quorum
-    /// waits for.
+    /// Limits what each source may hold of keys that the quorum has not passed. Together such
+    /// fragments may use half of the waiting memory; a source whose part exceeds what is free of
+    /// that half is *full*. A single source ahead therefore gets a quarter of the memory, several
+    /// get less each, and the other half is reserved for the sources that the quorum waits for.
     pub(crate) fn share(&mut self) {
         let half = self.config.waiting_bytes_max / 2;
         if self.status.waiting_bytes <= half {
@@ -113,7 +114,7 @@ impl Builder {
             }
             return;
         }
-        // All that is ahead is counted: not at each poll.
+        // The sum is over all sources and their queues: too slow for each duty cycle.
         if self.some_full && self.now_ns < self.share_due_ns {
             return;
         }
@@ -140,7 +141,7 @@ impl Builder {
         true
     }
 
-    // Takes a parked fragment out of the accounts, before it goes elsewhere.
+    // Removes a parked fragment from the totals.
     fn unpark(&mut self, index: usize, fragment: &Fragment) {
         self.sources[index].parked_bytes -= u64::from(fragment.bytes);
         self.parked_count -= 1;
@@ -148,8 +149,8 @@ impl Builder {
         self.status.waiting_bytes -= u64::from(fragment.bytes);
     }
 
-    // More than half have run beyond the window, and wait for the rest until memory ends: then the
-    // lowest of what they have parked comes in.
+    // When most sources are beyond the window and memory runs short, the lowest parked fragment
+    // enters.
     fn follow_runaways(&mut self) {
         if self.horizon.passed() < self.window.end() || !self.is_crowded() {
             return;
@@ -161,7 +162,7 @@ impl Builder {
         }
     }
 
-    /// Closes what is below `base` and moves the window there.
+    /// Closes the events below `base` and moves the window there.
     fn move_window(&mut self, base: u64) {
         let base = base.max(self.window.base);
         self.close_below(base, CloseReason::Overtaken);
@@ -169,14 +170,14 @@ impl Builder {
         self.seen.cover(self.window.end());
     }
 
-    // Whether what waits for a decision leaves too little room.
+    // Whether parked fragments leave too little memory.
     fn is_crowded(&self) -> bool {
         let most = self.config.parked_max - self.config.parked_max / 4;
         self.status.waiting_bytes > self.config.waiting_bytes_max / 2
             || self.sources.iter().any(|source| source.parked_count() >= most)
     }
 
-    // Voters that stand nowhere and have claimed numbers which lead into the window stand there.
+    // Sets the position of voters that have none and whose claims lead into the window.
     fn join(&mut self) {
         if !self.horizon.is_started() {
             return;
@@ -189,12 +190,12 @@ impl Builder {
             let ahead =
                 || key(first).map(|key| key.wrapping_add_signed(numbers.offset(first, newest)));
             if let Some(key) = key(newest).or_else(ahead) {
-                self.stand_at(voter, key, newest);
+                self.place_at(voter, key, newest);
             }
         }
     }
 
-    // Brings fragments in that were beyond the window.
+    // Takes the parked fragments that are in the window now.
     fn take_ahead(&mut self) {
         let end = self.window.end();
         for index in 0..self.sources.len() {
@@ -211,36 +212,46 @@ impl Builder {
         }
     }
 
-    // Brings fragments in whose numbers nobody confirmed, where the quorum has come near them.
+    // Takes held fragments whose numbers the quorum has come near.
     fn take_held_in_reach(&mut self, tried_max: usize) {
         if !self.horizon.is_started() {
             return;
         }
         for index in 0..self.sources.len() {
-            // What its sender has left behind was garbled, or is of another time.
+            // Claims that the sender has abandoned were garbled, or of an older position.
             let latest = self.horizon.latest_claim(self.sources[index].voter);
             if latest.is_none() || self.sources[index].held.is_empty() {
                 continue;
             }
+            // Fragments of other claims at the front expire later, so each cycle continues where
+            // the last one stopped.
             let mut held = std::mem::take(&mut self.sources[index].held);
-            let mut others = Vec::new();
-            for _ in 0..held.len().min(tried_max) {
-                let Some(one) = held.pop_front() else { break };
+            let begin = self.sources[index].tried;
+            let begin = if begin < held.len() { begin } else { 0 };
+            let end = held.len().min(begin.saturating_add(tried_max));
+            let mut stayed = begin;
+            for at in begin..end {
+                let one = held[at];
                 let key = self.open_key(index, one.fragment.number);
-                let Some(key) = key.filter(|_| Some(one.claim) == latest) else {
-                    others.push(one);
-                    continue;
-                };
-                self.unpark(index, &one.fragment);
-                self.take(index, key, one.arrived_ns, &one.fragment);
+                match key.filter(|_| Some(one.claim) == latest) {
+                    Some(key) => {
+                        self.unpark(index, &one.fragment);
+                        self.take(index, key, one.arrived_ns, &one.fragment);
+                    }
+                    None => {
+                        held[stayed] = one;
+                        stayed += 1;
+                    }
+                }
             }
-            others.into_iter().rev().for_each(|one| held.push_front(one));
+            held.drain(stayed..end);
+            self.sources[index].tried = stayed;
             self.sources[index].held = held;
         }
     }
 
-    // Brings in, as they came, what voters claimed, each voter's claims side by side: `number` is
-    // that key.
+    // Takes the held fragments of these claims, grouped by voter, in the order of arrival. `number`
+    // has the key `key`.
     fn take_claims(&mut self, claims: &[(usize, u32)], key: u64, number: u64) {
         let numbers = self.horizon.rules().numbers;
         let mut taken: Vec<(usize, Held)> = Vec::new();
@@ -262,7 +273,7 @@ impl Builder {
         }
     }
 
-    // A fragment whose key is known now.
+    // Takes a fragment whose key is now known.
     pub(crate) fn take(&mut self, index: usize, key: u64, arrived_ns: u64, fragment: &Fragment) {
         if self.window.contains(key) && !self.seen.contains(index, key) {
             self.reordered(index, key);
@@ -276,7 +287,7 @@ impl Builder {
         }
     }
 
-    /// What a fragment counts as that is in no open event, or was there before.
+    /// The entry that counts a fragment without an open event, or one that was accepted before.
     pub(crate) fn unused(&self, index: usize, key: u64, fragment: &Fragment) -> Entry {
         let behind = self.window.base.saturating_sub(key);
         if self.seen.contains(index, key) {
@@ -288,39 +299,39 @@ impl Builder {
         }
     }
 
-    // Moves everything to where a quorum claims to be; false where no keys are left for it.
+    // Moves the window to the position of a quorum; false if no keys are left for it.
     fn follow_quorum(&mut self, quorum: &Quorum) -> bool {
         let numbers = self.horizon.rules().numbers;
         let events = self.window.events();
         let (lowest, middle) = self.begins(quorum);
         let number = quorum.anchor.wrapping_add_signed(lowest);
-        let stood = quorum.stood.unwrap_or(self.window.newest);
-        let ahead = numbers.offset(stood, number);
+        let position = quorum.position.unwrap_or(self.window.newest);
+        let ahead = numbers.offset(position, number);
         let started = self.horizon.is_started();
         let gap = started && ahead > 0 && ahead.unsigned_abs() < events;
         let key = match (started, gap) {
-            (false, _) => Some(numbers.in_turn(number)),
-            (true, true) => Some(stood + ahead.unsigned_abs()),
+            (false, _) => Some(numbers.number_of(number)),
+            (true, true) => Some(position + ahead.unsigned_abs()),
             (true, false) => None,
         };
-        let after = stood.max(self.window.newest);
-        let turn = || numbers.next_turn(after, number);
-        // Where no turn is left the claims are given up in time, one by one.
-        let Some(key) = key.or_else(turn) else { return false };
+        let after = position.max(self.window.newest);
+        let cycle = || numbers.next_cycle(after, number);
+        // At the end of the keys, claims expire one by one.
+        let Some(key) = key.or_else(cycle) else { return false };
         self.want_at_start(quorum, key, number);
         if gap {
             self.move_window((key + 1 + events / 16).saturating_sub(events));
         } else {
             self.close_below(u64::MAX, CloseReason::Overtaken);
-            // Room for sources that are behind the first, but not in the numbers' turn before.
-            self.place_window(key - (events / 2).min(numbers.in_turn(key)));
+            // Room for sources that are behind the first one, within the same cycle of the numbers.
+            self.place_window(key - (events / 2).min(numbers.number_of(key)));
             self.numbered_from = key + lowest.abs_diff(middle);
         }
         let claims = self.horizon.follow(quorum, (number, key), !gap, self.now_ns);
         if started && !gap {
             self.status.restarts_followed += 1;
             self.status.last_restart =
-                Some(Restart { from: numbers.in_turn(stood), to: numbers.in_turn(key) });
+                Some(Restart { from: numbers.number_of(position), to: numbers.number_of(key) });
         }
         if started && !gap {
             quorum.members.iter().for_each(|&(voter, ..)| self.count_restart(voter));
@@ -332,9 +343,8 @@ impl Builder {
         true
     }
 
-    // Where the numbers of a quorum's sources begin, as ways from its anchor: the lowest that is
-    // held, not further back than there is room for in the window, and that which half of them
-    // begin before.
+    // The first held numbers of the quorum, as offsets from its anchor: the lowest, limited to the
+    // room in the window, and the median over the sources.
     fn begins(&self, quorum: &Quorum) -> (i64, i64) {
         let numbers = self.horizon.rules().numbers;
         let room = (self.window.events() / 2).cast_signed();
@@ -345,7 +355,7 @@ impl Builder {
         };
         let mut begins: Vec<i64> = self.sources.iter().filter_map(lowest).collect();
         begins.sort_unstable();
-        let begin = |place: usize| begins.get(place).map_or(0, |&begin| begin);
+        let begin = |rank: usize| begins.get(rank).map_or(0, |&begin| begin);
         (begin(0), begin(begins.len() / 2))
     }
 
@@ -370,12 +380,13 @@ impl Builder {
         }
     }
 
-    // Discards a held fragment, whose key was never known, by what it would have been to its
-    // sender. Of a lasting claim none came twice.
+    // Discards a held fragment whose key was never decided. It is counted as it would be at the
+    // position of its sender. A lasting claim contains no duplicates.
     fn give_up(&mut self, index: usize, lasting: bool, fragment: &Fragment) {
         self.unpark(index, fragment);
-        let stand = self.horizon.stand(self.sources[index].voter).unwrap_or(self.window.newest);
-        let key = self.horizon.rules().numbers.near(stand, fragment.number);
+        let position =
+            self.horizon.position(self.sources[index].voter).unwrap_or(self.window.newest);
+        let key = self.horizon.rules().numbers.near(position, fragment.number);
         let reason = match self.unused(index, key, fragment) {
             Entry::FragmentsDuplicate if lasting => Entry::FragmentsOutOfRange,
             reason => reason,

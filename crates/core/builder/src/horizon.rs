@@ -1,41 +1,41 @@
-//! Who moves the horizon: which senders vote, where they stand, and where their quorum stands.
+//! The rule that moves the horizon: which senders vote, what position each has, and what position
+//! their quorum claims.
 //!
-//! Numbers on the wire are garbled, skipped and repeated, wrap and begin anew. No single number may
-//! therefore move what the other sources are held to. The rule:
+//! Numbers on the wire can be garbled, skipped or repeated; they wrap, and they can restart. A
+//! single number must therefore never affect the fragments of other sources. The rule:
 //!
-//! - A *voter* is a sender (a port, a connection, a link; never a channel) that delivered within
-//!   the last time-out. Time in which nobody delivers does not count, and at the start every sender
-//!   is taken for a voter until a time-out has passed.
-//! - A voter *stands* at the key of its newest fragment. Numbers within `near` of it are taken at
-//!   once. Other numbers make a *claim*: the voter stands there when two consecutive fragments
-//!   agree, a lone voter when three do. Outside the window that needs silence at the old place,
-//!   too, for a quarter of a time-out: packets that come twice also come in order, and two senders
-//!   may use one port.
-//! - The *quorum* is more than half of the voters, which means both of two. Once it claims other
-//!   numbers, the rest have a time-out to come after; then everybody's numbers are counted from
-//!   there.
-//! - What has been *passed* is what more than half of the voters that stand somewhere have passed.
+//! - A *voter* is a sender (a port, a connection or a link, never a channel) that delivered within
+//!   the last time-out, counted in active time. *Active time* stops while no sender delivers. At
+//!   the start, every enabled sender is a voter until a time-out has passed.
+//! - The *position* of a voter is the key of its newest fragment. A number within `near` of the
+//!   position is accepted at once. Any other number makes a *claim*. The claim becomes the voter's
+//!   position when two consecutive fragments agree; a lone voter needs three. A claim outside the
+//!   window also requires that the voter delivered nothing at its position for a quarter of a
+//!   time-out: duplicated packets arrive in order, too, and two senders may share a port.
+//! - The *quorum* is more than half of the voters, and so both of two. When it claims other
+//!   numbers, the remaining voters have one time-out to follow. Then the numbers of all voters are
+//!   counted from the new position.
+//! - A key is *passed* when more than half of the voters that have a position are beyond it.
 //!
-//! There are no queues here, no events and no cutting: the caller keeps fragments whose claim is
-//! not decided, and turns a [`Quorum`] into a new place of its window. ARCHITECTURE states the rule
-//! with its reasons; docs/decisions/0114 says what was measured.
+//! This module has no queues, no events and no cutting. The caller holds the fragments of undecided
+//! claims and moves the window to the position of a [`Quorum`]. ARCHITECTURE explains the rule;
+//! docs/decisions/0114 lists the measurements.
 
 use crate::progress::{PERIODS, Progress};
 
-/// Claims of one voter that are remembered at a time: where it restarted to, and some garbled
-/// numbers.
+/// Number of claims stored per voter: the position after a restart, and some garbled numbers.
 const CLAIMS_MAX: usize = 4;
-/// How many time-outs a claim is remembered after its last fragment, a fragment is kept for it, and
-/// its sender still stands where it was: one until a voter that is silent is none, one for those
-/// that have not moved on.
-pub const KEPT_TIMEOUTS: u64 = 2;
-/// How long a sender delivers nothing where it stands before it counts as one that is elsewhere: a
+/// How many time-outs a claim lives after its last fragment, a fragment of it is held, and the
+/// sender retains its position: one until a dead voter counts as silent, and one for the remaining
+/// voters to follow.
+pub const HOLD_TIMEOUTS: u64 = 2;
+/// How long a sender must deliver nothing at its position before another position can replace it: a
 /// quarter of a time-out.
 const LASTING_PERIODS: u64 = 2;
-/// Keys end here: far beyond any detector's, and far from overflow.
+/// The end of the keys: far beyond those of any detector, and far from overflow.
 pub const KEY_END: u64 = 1 << 62;
 
-/// Numbers of some bits as they appear on the wire: they wrap.
+/// Arithmetic of numbers that wrap, as they are on the wire.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
     bits: u32,
@@ -46,42 +46,45 @@ impl Numbers {
         Self { bits }
     }
 
-    /// The way from one number, or the key that it is the end of, to another; negative is back.
+    /// The distance from one number to another; negative if it is backward. A key stands for the
+    /// number that it ends in.
     #[inline]
     pub fn offset(self, from: u64, to: u64) -> i64 {
         let unused = 64 - self.bits;
         (to.wrapping_sub(from) << unused).cast_signed() >> unused
     }
 
-    /// The key of `number` nearest to `key`; one below 0 lies beyond all keys.
+    /// The key of `number` that is nearest to `key`. A result below 0 wraps to a value beyond all
+    /// keys.
     #[inline]
     pub fn near(self, key: u64, number: u64) -> u64 {
         key.wrapping_add_signed(self.offset(key, number))
     }
 
-    /// The number at the end of a key.
+    /// The number that a key ends in.
     #[inline]
-    pub fn in_turn(self, key: u64) -> u64 {
+    pub fn number_of(self, key: u64) -> u64 {
         key & ((1 << self.bits) - 1)
     }
 
-    /// The key of `number` in the first turn of the numbers that lies wholly behind `key`, if keys
-    /// reach as far.
-    pub fn next_turn(self, key: u64, number: u64) -> Option<u64> {
-        let turn = (key >> self.bits) + 1;
-        (turn < KEY_END >> self.bits).then_some((turn << self.bits) + self.in_turn(number))
+    /// The key of `number` in the first cycle of the numbers that begins after `key`; none if the
+    /// keys end before it.
+    pub fn next_cycle(self, key: u64, number: u64) -> Option<u64> {
+        let cycle = (key >> self.bits) + 1;
+        (cycle < KEY_END >> self.bits).then_some((cycle << self.bits) + self.number_of(number))
     }
 }
 
-/// What the rule depends on.
+/// Parameters of the rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     pub numbers: Numbers,
-    /// How far from where its sender stands a number is believed at once, either way.
+    /// The greatest distance from the position of its sender, in both directions, at which a single
+    /// number is accepted.
     pub near: u64,
-    /// How far the next number of a claim may be ahead.
+    /// The greatest distance between consecutive numbers of one claim.
     pub agree: u64,
-    /// How far apart the claims of one quorum may be.
+    /// The greatest distance between the claims of one quorum.
     pub spread: u64,
     pub timeout_ns: u64,
 }
@@ -96,117 +99,120 @@ impl Rules {
     }
 }
 
-/// A sender.
+/// A sender. The fields that each packet uses are in the first cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Voter {
-    /// The key of its newest fragment, where it stands.
-    stand: u64,
-    /// The newest key before that one.
-    before: u64,
-    /// Whether its fragments near where it stands need no closer look.
-    usual: bool,
-    standing: bool,
+    /// Its position: the key of its newest fragment.
+    position: u64,
+    /// The newest key before the position.
+    previous: u64,
+    /// When it last delivered at its position.
+    received_ns: u64,
+    /// The same in active time.
+    received_active_ns: u64,
+    /// When it last delivered any fragment, in active time.
+    alive_ns: u64,
+    /// Whether fragments near the position take the fast path: it has a position and is not on
+    /// probation.
+    fast: bool,
+    placed: bool,
     enabled: bool,
-    heard: bool,
+    has_delivered: bool,
     silent: bool,
-    /// When it last delivered where it stands.
-    stood_ns: u64,
-    /// The same in time that counts.
-    stood_active_ns: u64,
-    /// When it last delivered, in time that counts.
-    heard_ns: u64,
-    /// Where it jumped to, while nobody relies on that.
-    probation: Option<Probation>,
-    claims: Vec<Claim>,
-    /// The claim that its last fragment was of; none where it stands.
+    /// The claim of its last fragment; none if that was at the position.
     latest: Option<u32>,
+    claims: Vec<Claim>,
+    /// Its last jump ahead, until that counts as progress.
+    probation: Option<Probation>,
 }
 
-/// A sender's jump ahead. Until a while after it counts as having passed only what it had before: a
-/// packet of garbled numbers is one that jumps, too.
+const _: () = assert!(std::mem::offset_of!(Voter, claims) <= 64);
+
+/// A jump ahead of one sender. Until it is over, the sender counts as having passed only the keys
+/// before the jump: a packet of garbled numbers also looks like a jump.
 #[derive(Clone, Copy, Debug)]
 struct Probation {
     key: u64,
-    /// In time that counts.
+    /// In active time.
     end_ns: u64,
-    /// In any time: a sender may wait for what it sent to be recorded.
+    /// In total time: a sender may pause until its data have been recorded.
     end_at_last_ns: u64,
-    /// Whether it has jumped again since.
+    /// Whether another jump followed.
     again: bool,
 }
 
-/// Numbers that agree with each other, and not with where their sender stands.
+/// Numbers that agree with each other, but not with the position of their sender.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     id: u32,
     first: u64,
     newest: u64,
-    /// The number of the sender's last fragment of it.
+    /// The number of the sender's last fragment in it.
     last: u64,
     /// How many consecutive fragments of the sender agreed.
     streak: u32,
-    /// Whether it went on for a quarter of a time-out in which the sender delivered nothing where
-    /// it stands: a packet that came twice does not.
+    /// Whether it continued for a quarter of a time-out in which the sender delivered nothing at
+    /// its position. A duplicated packet does not.
     lasting: bool,
-    /// When it is forgotten, in time that counts.
+    /// When it expires, in active time.
     expires_ns: u64,
 }
 
-/// What became of a number that is not where its sender stands.
+/// The claim that a number belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claimed {
-    /// The claim, under which the fragment can be kept.
+    /// Identifies the claim of a held fragment.
     pub id: u32,
-    /// Whether so many consecutive fragments agree that the sender stands there.
+    /// Whether enough consecutive fragments agree to move the sender there.
     pub settled: bool,
 }
 
-/// Voters that claim other numbers, and are enough to be believed.
+/// Voters whose claims agree, and which are enough to be followed.
 #[derive(Clone, Debug)]
 pub struct Quorum {
-    /// The number that the claims are near to.
+    /// The number that all claims are near.
     pub anchor: u64,
-    /// Each voter with the claim and its newest number, by voter.
+    /// The members, in ascending order: voter, claim and newest number of the claim.
     pub members: Vec<(usize, u32, u64)>,
-    /// The key that half of those members had come to that stood somewhere.
-    pub stood: Option<u64>,
+    /// The median position of the members that had one.
+    pub position: Option<u64>,
 }
 
 impl Quorum {
-    /// The claim with which a voter is a member.
+    /// The claim of a voter, if it is a member.
     pub fn claim_of(&self, voter: usize) -> Option<u32> {
-        let place = self.members.binary_search_by_key(&voter, |&(member, ..)| member);
-        place.ok().map(|place| self.members[place].1)
+        let index = self.members.binary_search_by_key(&voter, |&(member, ..)| member);
+        index.ok().map(|index| self.members[index].1)
     }
 }
 
-/// The senders and where they stand.
+/// All senders and their positions.
 #[derive(Debug)]
 pub struct Horizon {
     rules: Rules,
     voters: Vec<Voter>,
     progress: Progress,
     started: bool,
-    /// Enabled voters that are not silent.
+    /// Number of enabled voters that are not silent.
     voting: usize,
-    /// Claims of all voters.
+    /// Number of claims of all voters.
     claims: usize,
     next_claim: u32,
-    /// Time that counts: while nobody delivers, an eighth of a time-out at most passes.
+    /// Active time. A period without deliveries adds an eighth of a time-out at most.
     active_ns: u64,
-    /// When something was last delivered.
+    /// When any sender last delivered.
     delivered_ns: Option<u64>,
     /// When the current period of `progress` ends.
     period_end_ns: u64,
-    /// Since when, in time that counts, a quorum claims other numbers.
+    /// Since when a quorum has claimed other numbers, in active time.
     quorum_since_ns: Option<u64>,
-    /// The key below which more than half of those that stand somewhere have passed everything,
-    /// once somebody asked since the last poll.
+    /// The key below which all keys are passed, computed at most once per duty cycle.
     passed: Option<u64>,
 }
 
 impl Horizon {
-    /// For these voters; which of them are enabled.
+    /// One voter for each item, which is whether that voter is enabled.
     pub fn new(rules: Rules, enabled: impl ExactSizeIterator<Item = bool>) -> Self {
         let progress = Progress::new(enabled.len());
         let voters: Vec<Voter> = enabled.map(Voter::new).collect();
@@ -230,73 +236,74 @@ impl Horizon {
         self.rules
     }
 
-    /// Whether a quorum has said where numbers begin.
+    /// Whether a quorum has set the first position.
     pub fn is_started(&self) -> bool {
         self.started
     }
 
-    /// The key below which more than half of the voters have passed everything, as of the first
-    /// question after [`poll`](Self::poll).
+    /// The key below which all keys are passed, as of the first call after
+    /// [`begin_cycle`](Self::begin_cycle).
     pub fn passed(&mut self) -> u64 {
         let progress = &mut self.progress;
         *self.passed.get_or_insert_with(|| progress.passed().unwrap_or(0))
     }
 
-    /// How many voters there are, enabled or not.
+    /// Number of voters, enabled or not.
     pub fn voter_count(&self) -> usize {
         self.voters.len()
     }
 
-    /// Whether a voter delivers nothing.
+    /// Whether an enabled voter delivers nothing.
     pub fn is_silent(&self, voter: usize) -> bool {
         self.voters[voter].enabled && self.voters[voter].silent
     }
 
-    /// Whether a voter delivers, and not where the others do.
+    /// Whether a voter delivers, but its numbers do not fit those of the other voters.
     pub fn is_out_of_step(&self, voter: usize) -> bool {
         let voter = &self.voters[voter];
-        self.started && voter.enabled && voter.heard && !voter.silent && !voter.standing
+        self.started && voter.enabled && voter.has_delivered && !voter.silent && !voter.placed
     }
 
-    /// Whether a claim is too long to be a packet that came twice.
+    /// Whether a claim has lasted too long to be a duplicated packet.
     pub fn is_lasting(&self, voter: usize, claim: u32) -> bool {
         let mut claims = self.voters[voter].claims.iter();
         claims.find(|known| known.id == claim).is_some_and(|known| known.lasting)
     }
 
-    /// How far ahead a number is believed at once; no bound where nobody stands anywhere.
+    /// The end of the keys at which a single number is accepted; no bound while no voter has a
+    /// position.
     pub fn reach(&mut self) -> u64 {
-        match self.voters.iter().any(|voter| voter.standing) {
+        match self.voters.iter().any(|voter| voter.placed) {
             true => self.passed().saturating_add(self.rules.near),
             false => u64::MAX,
         }
     }
 
-    /// The claim that a voter's last fragment was of; none if it was where the voter stands.
+    /// The claim of a voter's last fragment; none if that was at the position.
     pub fn latest_claim(&self, voter: usize) -> Option<u32> {
         self.voters[voter].latest
     }
 
-    /// Where a voter stands; none if it does nowhere.
-    pub fn stand(&self, voter: usize) -> Option<u64> {
-        self.voters[voter].standing.then(|| self.voters[voter].stand)
+    /// The position of a voter, if it has one.
+    pub fn position(&self, voter: usize) -> Option<u64> {
+        self.voters[voter].placed.then(|| self.voters[voter].position)
     }
 
-    /// Where a voter stands and the newest key before, if its fragments near it need no closer
-    /// look.
+    /// The position of a voter and the newest key before it, if fragments near it take the fast
+    /// path.
     #[inline]
-    pub fn usual_stand(&self, voter: usize) -> Option<(u64, u64)> {
+    pub fn fast_position(&self, voter: usize) -> Option<(u64, u64)> {
         let voter = &self.voters[voter];
-        voter.usual.then_some((voter.stand, voter.before))
+        voter.fast.then_some((voter.position, voter.previous))
     }
 
-    /// Time that counts.
+    /// The active time.
     pub fn active_ns(&self) -> u64 {
         self.active_ns
     }
 
-    /// Something is delivered, by whomever.
-    pub fn deliver(&mut self, now_ns: u64) {
+    /// Counts active time up to a delivery of any sender.
+    pub fn count_time(&mut self, now_ns: u64) {
         let pause_ns = now_ns - self.delivered_ns.unwrap_or(now_ns);
         self.active_ns += pause_ns.min(self.rules.period_ns());
         if self.delivered_ns.replace(now_ns).is_none() {
@@ -304,11 +311,16 @@ impl Horizon {
         }
     }
 
-    /// Lets time pass: notes how far voters are, and which of them are silent.
+    /// Ends the periods that have passed: samples progress and finds silent voters.
+    #[inline]
     pub fn advance(&mut self, now_ns: u64) {
-        if self.delivered_ns.is_none() || now_ns < self.period_end_ns {
-            return;
+        if self.delivered_ns.is_some() && now_ns >= self.period_end_ns {
+            self.end_period(now_ns);
         }
+    }
+
+    #[cold]
+    fn end_period(&mut self, now_ns: u64) {
         let period_ns = self.rules.period_ns();
         let periods = 1 + (now_ns - self.period_end_ns) / period_ns;
         for _ in 0..periods.min(PERIODS + 1) {
@@ -317,15 +329,16 @@ impl Horizon {
         self.period_end_ns = self.period_end_ns.saturating_add(periods.saturating_mul(period_ns));
         for index in 0..self.voters.len() {
             let voter = &mut self.voters[index];
-            let quiet_ns = self.active_ns - voter.heard_ns;
+            let quiet_ns = self.active_ns - voter.alive_ns;
             if voter.enabled && !voter.silent && quiet_ns >= self.rules.timeout_ns {
                 voter.silent = true;
                 self.voting -= 1;
-                self.leave(index);
-            } else if voter.standing
-                && self.active_ns - voter.stood_active_ns >= KEPT_TIMEOUTS * self.rules.timeout_ns
+                self.unplace(index);
+            } else if voter.placed
+                && self.active_ns - voter.received_active_ns
+                    >= HOLD_TIMEOUTS * self.rules.timeout_ns
             {
-                self.leave(index);
+                self.unplace(index);
             } else if voter.probation.is_some_and(|it| it.is_over(self.active_ns, now_ns)) {
                 self.end_probation(index, now_ns);
             }
@@ -336,51 +349,51 @@ impl Horizon {
         let it = &mut self.voters[voter];
         let Some(Probation { key, again, .. }) = it.probation.take() else { return };
         if again {
-            it.probation = Some(Probation::of(it.stand, &self.rules, self.active_ns, now_ns));
+            it.probation = Some(Probation::of(it.position, &self.rules, self.active_ns, now_ns));
         }
-        it.usual = it.probation.is_none();
-        let passed = if again { key.min(it.stand) } else { it.stand };
+        it.fast = it.probation.is_none();
+        let passed = if again { key.min(it.position) } else { it.position };
         self.progress.set(voter, passed + 1, true);
     }
 
-    /// What voters have passed is looked at anew from here on. Where nothing is held, no quorum is
-    /// waiting.
-    pub fn poll(&mut self, some_held: bool) {
+    /// Begins a duty cycle, in which passed keys are computed anew. While no fragment is held, no
+    /// quorum is pending.
+    pub fn begin_cycle(&mut self, some_held: bool) {
         self.passed = None;
         if !some_held {
             self.quorum_since_ns = None;
         }
     }
 
-    /// The key below which every voter that stands somewhere has passed everything.
+    /// The key below which every voter that has a position has passed all keys.
     pub fn passed_by_all(&self) -> u64 {
         self.progress.slowest().unwrap_or(0)
     }
 
-    /// The key below which more than half of the voters had passed everything a time-out ago.
+    /// The key below which all keys had been passed one time-out ago.
     pub fn passed_long_ago(&mut self) -> u64 {
         self.progress.passed_long_ago().unwrap_or(0)
     }
 
-    /// A voter has delivered where it stands: its newest key, and the newest before that. Returns
-    /// whether it has claims, which [`refute`](Self::refute) is to be told of.
+    /// Records a delivery at the position of a voter: its newest key, and the newest key before
+    /// that. Returns whether the voter has claims: then the caller calls [`refute`](Self::refute).
     #[inline]
-    pub fn stood(&mut self, voter: usize, (newest, before): (u64, u64), now_ns: u64) -> bool {
-        let Self { voters, progress, active_ns, .. } = self;
+    pub fn receive(&mut self, voter: usize, (newest, previous): (u64, u64), now_ns: u64) -> bool {
+        let Self { voters, progress, active_ns, claims, .. } = self;
         let it = &mut voters[voter];
-        (it.stand, it.before) = (newest, before);
-        (it.stood_ns, it.stood_active_ns, it.heard_ns) = (now_ns, *active_ns, *active_ns);
-        if it.probation.is_none() {
-            // A number that skipped others may be garbled, until another one follows.
-            let passed = if newest - before.min(newest) <= 1 { newest } else { before };
-            progress.set(voter, passed + 1, true);
+        (it.position, it.previous) = (newest, previous);
+        (it.received_ns, it.received_active_ns, it.alive_ns) = (now_ns, *active_ns, *active_ns);
+        if it.fast || it.probation.is_none() {
+            // A number that skipped others may be garbled until the next one confirms it.
+            let passed = if newest - previous.min(newest) <= 1 { newest } else { previous };
+            progress.reach(voter, passed + 1);
         }
-        !it.claims.is_empty()
+        *claims > 0 && !it.claims.is_empty()
     }
 
-    /// A voter with claims has delivered where it stands. Returns the claims that repeat what it
-    /// had delivered before, which are forgotten, and whether each was a lasting one: those that
-    /// were not were packets that came twice. Other claims begin to count anew.
+    /// Handles the claims of a voter that delivered at its position. Removes and returns the claims
+    /// that repeat numbers delivered earlier, each with whether it was lasting; one that was not
+    /// was a duplicated packet. The other claims must be confirmed again.
     #[cold]
     pub fn refute(&mut self, voter: usize) -> Vec<(u32, bool)> {
         let it = &mut self.voters[voter];
@@ -399,21 +412,21 @@ impl Horizon {
         refuted
     }
 
-    /// A voter is alive, whatever its number says.
-    pub fn hear(&mut self, voter: usize) {
+    /// Records that a voter delivered a fragment, whatever its number.
+    pub fn mark_alive(&mut self, voter: usize) {
         let it = &mut self.voters[voter];
-        it.heard = true;
-        it.heard_ns = self.active_ns;
+        it.has_delivered = true;
+        it.alive_ns = self.active_ns;
         if std::mem::take(&mut it.silent) {
             self.voting += 1;
         }
     }
 
-    /// A voter stands at that key from now on. Returns its claims that say the same, which are
-    /// settled with it.
-    pub fn stand_at(&mut self, voter: usize, key: u64, now_ns: u64) -> Vec<u32> {
+    /// Sets the position of a voter. Returns its claims that agree with it, which are thereby
+    /// settled.
+    pub fn place_at(&mut self, voter: usize, key: u64, now_ns: u64) -> Vec<u32> {
         let it = &mut self.voters[voter];
-        let jumped = it.standing && key > it.stand.saturating_add(self.rules.near);
+        let jumped = it.placed && key > it.position.saturating_add(self.rules.near);
         if jumped {
             let probation = Probation::of(key, &self.rules, self.active_ns, now_ns);
             match &mut it.probation {
@@ -424,10 +437,10 @@ impl Horizon {
             it.probation = None;
             self.progress.set(voter, key + 1, true);
         }
-        it.standing = true;
-        it.before = it.before.min(key.saturating_sub(1));
-        (it.stand, it.stood_ns, it.stood_active_ns) = (key, now_ns, self.active_ns);
-        it.usual = !jumped;
+        it.placed = true;
+        it.previous = it.previous.min(key.saturating_sub(1));
+        (it.position, it.received_ns, it.received_active_ns) = (key, now_ns, self.active_ns);
+        it.fast = !jumped;
         it.latest = None;
         let Rules { numbers, agree, .. } = self.rules;
         let same = |claim: &Claim| numbers.offset(claim.newest, key).unsigned_abs() <= agree;
@@ -437,13 +450,13 @@ impl Horizon {
         settled
     }
 
-    /// A voter delivers a number that is not where it stands.
+    /// Records a number that is not near the position of its voter.
     pub fn claim(&mut self, voter: usize, number: u64, now_ns: u64) -> Claimed {
         let Rules { numbers, near, agree, timeout_ns, .. } = self.rules;
-        let expires_ns = self.active_ns + KEPT_TIMEOUTS * timeout_ns;
+        let expires_ns = self.active_ns + HOLD_TIMEOUTS * timeout_ns;
         let needed = self.needed();
         let it = &mut self.voters[voter];
-        let lasting = now_ns.saturating_sub(it.stood_ns) >= self.rules.lasting_ns();
+        let lasting = now_ns.saturating_sub(it.received_ns) >= self.rules.lasting_ns();
         let same = |claim: &&mut Claim| match numbers.offset(claim.newest, number) {
             ahead @ 0.. => ahead.unsigned_abs() <= agree,
             back => back.unsigned_abs() <= near,
@@ -452,7 +465,7 @@ impl Horizon {
             if it.latest != Some(claim.id) {
                 claim.streak = 1;
             } else if numbers.offset(claim.last, number) > 0 {
-                // Neither another channel's part of the same nor what the network reordered.
+                // Neither a fragment of another channel nor one that the network reordered.
                 claim.streak = claim.streak.saturating_add(1);
             }
             (claim.last, claim.expires_ns) = (number, expires_ns);
@@ -464,9 +477,9 @@ impl Horizon {
             return Claimed { id: claim.id, settled: claim.streak >= needed };
         }
         let oldest = it.claims.iter().enumerate().min_by_key(|(_, claim)| claim.expires_ns);
-        let oldest = oldest.filter(|_| it.claims.len() == CLAIMS_MAX).map(|(place, _)| place);
-        // What was held for it expires.
-        let forgotten = oldest.map(|place| it.claims.remove(place));
+        let oldest = oldest.filter(|_| it.claims.len() == CLAIMS_MAX).map(|(index, _)| index);
+        // Its held fragments expire.
+        let forgotten = oldest.map(|index| it.claims.remove(index));
         let id = self.next_claim;
         self.next_claim = self.next_claim.wrapping_add(1);
         self.claims += usize::from(forgotten.is_none());
@@ -476,38 +489,37 @@ impl Horizon {
         Claimed { id, settled: needed <= 1 }
     }
 
-    /// What a voter that stands nowhere claims, once it is settled: the claim's first and newest
-    /// number.
+    /// The settled claim of a voter without a position: its first and its newest number.
     pub fn settled(&self, voter: usize) -> Option<(u64, u64)> {
         let needed = self.needed();
-        let it = self.voters.get(voter).filter(|it| !it.standing)?;
+        let it = self.voters.get(voter).filter(|it| !it.placed)?;
         let claim = it.claims.iter().find(|claim| it.latest == Some(claim.id))?;
         (claim.streak >= needed).then_some((claim.first, claim.newest))
     }
 
-    /// Where a quorum claims to be, if there is one and it is time to follow: all voters have moved
-    /// on, the rest had a time-out for it, memory is `crowded`, or the run ends.
+    /// The quorum to follow, if there is one and it is due: all voters agree, the remaining voters
+    /// have had a time-out, memory is `crowded`, or the run ends.
     pub fn decide(&mut self, crowded: bool, at_end: bool, now_ns: u64) -> Option<Quorum> {
         self.forget_claims();
         if self.claims == 0 {
             self.quorum_since_ns = None;
             return None;
         }
-        // At the start the first words count where nothing follows them for a time-out.
+        // Before the start, single fragments decide if nothing follows them for a time-out.
         let quiet_ns = now_ns.saturating_sub(self.delivered_ns.unwrap_or(now_ns));
-        let last_word = !self.started && (at_end || quiet_ns >= self.rules.timeout_ns);
-        let hurry = last_word || crowded && !self.started;
-        let votes = |voter: &&Voter| voter.votes() && (voter.heard || !hurry);
+        let must_start = !self.started && (at_end || quiet_ns >= self.rules.timeout_ns);
+        let only_known = must_start || crowded && !self.started;
+        let votes = |voter: &&Voter| voter.votes() && (voter.has_delivered || !only_known);
         let voters = self.voters.iter().filter(votes).count();
         let enough = |quorum: &Quorum| 2 * quorum.members.len() > voters;
-        let needed = if last_word { 1 } else { self.needed() };
-        // Where nobody stands anywhere, and most do not agree, some are better than none.
-        let nobody = !self.voters.iter().any(|voter| voter.standing);
-        let settle = nobody && (self.started || self.active_ns >= self.rules.timeout_ns);
+        let needed = if must_start { 1 } else { self.needed() };
+        // While no voter has a position and there is no majority, some data are better than none.
+        let none_placed = !self.voters.iter().any(|voter| voter.placed);
+        let settle = none_placed && (self.started || self.active_ns >= self.rules.timeout_ns);
         let mut quorum = self.largest(needed, now_ns).filter(|quorum| enough(quorum) || settle);
         if quorum.is_none() && !self.started {
-            // Nothing contradicts voters who all say the same, and something is better than
-            // nothing.
+            // Before the start, voters that all agree need no confirmation, and at the end of the
+            // run any data are better than none.
             let all = |quorum: &Quorum| voters > 1 && quorum.members.len() == voters;
             quorum = self.largest(1, now_ns).filter(|quorum| at_end || all(quorum));
         }
@@ -522,8 +534,8 @@ impl Horizon {
         due.then_some(quorum)
     }
 
-    /// Follows a quorum: its claim's number `number` is that key. In a new epoch nobody else stands
-    /// anywhere. Returns the claims that are settled with it, each with its voter.
+    /// Follows a quorum: `number` of its claims is the key `key`. In a new epoch all other voters
+    /// lose their positions. Returns the settled claims, each with its voter.
     pub fn follow(
         &mut self,
         quorum: &Quorum,
@@ -536,15 +548,15 @@ impl Horizon {
         self.started = true;
         self.quorum_since_ns = None;
         if epoch {
-            (0..self.voters.len()).for_each(|voter| self.leave(voter));
+            (0..self.voters.len()).for_each(|voter| self.unplace(voter));
         }
         for &(voter, _, newest) in &quorum.members {
-            let stand = key.saturating_add_signed(numbers.offset(number, newest));
-            // Where it stood before says nothing of the jump that all have made.
-            self.leave(voter);
+            let position = key.saturating_add_signed(numbers.offset(number, newest));
+            // The old position has no meaning for a jump that the quorum makes.
+            self.unplace(voter);
             let latest = self.voters[voter].latest;
-            let settled = self.stand_at(voter, stand, now_ns);
-            // It may have moved on before anybody could follow.
+            let settled = self.place_at(voter, position, now_ns);
+            // The voter may have moved on before the quorum was followed.
             self.voters[voter].latest = latest.filter(|id| !settled.contains(id));
             claims.extend(settled.into_iter().map(|claim| (voter, claim)));
         }
@@ -552,10 +564,10 @@ impl Horizon {
         claims
     }
 
-    /// Nobody waits for a voter until it stands somewhere again.
-    fn leave(&mut self, voter: usize) {
+    /// Removes the position of a voter: events no longer wait for it.
+    fn unplace(&mut self, voter: usize) {
         let it = &mut self.voters[voter];
-        (it.standing, it.usual, it.probation) = (false, false, None);
+        (it.placed, it.fast, it.probation) = (false, false, None);
         self.progress.wait_for(voter, false);
     }
 
@@ -575,19 +587,19 @@ impl Horizon {
         }
     }
 
-    /// The most voters whose last fragments claim about the same numbers.
+    /// The largest group of voters whose last fragments claim about the same numbers.
     fn largest(&self, needed: u32, now_ns: u64) -> Option<Quorum> {
         let Rules { numbers, spread, .. } = self.rules;
         let vote = |(index, voter): (usize, &Voter)| {
-            // Before the start what came first counts: what came after it may begin anew.
+            // Before the start the first claim counts: a later one may be a restart.
             let latest = |claim: &&Claim| voter.latest == Some(claim.id) || !self.started;
             let mut claims = voter.claims.iter().filter(latest);
             let claim = claims.find(|claim| claim.streak >= needed)?;
-            // Two senders at one port are in both places.
-            let left = now_ns.saturating_sub(voter.stood_ns) >= self.rules.lasting_ns();
+            // Two senders that share a port deliver at both positions.
+            let left = now_ns.saturating_sub(voter.received_ns) >= self.rules.lasting_ns();
             let settled = match voter.repeats(claim.newest, &self.rules) {
                 true => claim.lasting,
-                false => !voter.standing || left,
+                false => !voter.placed || left,
             };
             (voter.votes() && settled).then_some((index, claim.id, claim.newest))
         };
@@ -597,7 +609,7 @@ impl Horizon {
             let ahead = numbers.offset(from, to);
             ahead >= 0 && ahead.unsigned_abs() <= spread
         };
-        // From each vote on, in the circle of the numbers, those within the spread.
+        // For each vote, counts those within the spread after it, on the circle of the numbers.
         let (mut best, mut end) = (0..0, 0);
         for begin in 0..votes.len() {
             end = end.max(begin);
@@ -610,13 +622,14 @@ impl Horizon {
             }
         }
         let anchor = votes.get(best.start)?.2;
-        let mut members: Vec<_> = best.map(|place| votes[place % votes.len()]).collect();
+        let mut members: Vec<_> = best.map(|index| votes[index % votes.len()]).collect();
         members.sort_unstable_by_key(|&(voter, ..)| voter);
-        let mut stands: Vec<u64> =
-            members.iter().filter_map(|&(voter, ..)| self.stand(voter)).collect();
-        let middle = stands.len() / 2;
-        let stood = stands.get(middle).is_some().then(|| *stands.select_nth_unstable(middle).1);
-        Some(Quorum { anchor, members, stood })
+        let mut positions: Vec<u64> =
+            members.iter().filter_map(|&(voter, ..)| self.position(voter)).collect();
+        let middle = positions.len() / 2;
+        let position =
+            positions.get(middle).is_some().then(|| *positions.select_nth_unstable(middle).1);
+        Some(Quorum { anchor, members, position })
     }
 }
 
@@ -634,26 +647,26 @@ impl Probation {
 impl Voter {
     fn new(enabled: bool) -> Self {
         Self {
-            stand: 0,
-            before: 0,
-            usual: false,
-            standing: false,
+            position: 0,
+            previous: 0,
+            fast: false,
+            placed: false,
             enabled,
-            heard: false,
+            has_delivered: false,
             silent: false,
-            stood_ns: 0,
-            stood_active_ns: 0,
-            heard_ns: 0,
+            received_ns: 0,
+            received_active_ns: 0,
+            alive_ns: 0,
             probation: None,
             claims: Vec::with_capacity(CLAIMS_MAX),
             latest: None,
         }
     }
 
-    /// Whether a number is among those that it may have delivered before where it stands.
+    /// Whether the voter may have delivered this number before, near its position.
     fn repeats(&self, number: u64, rules: &Rules) -> bool {
-        let back = rules.numbers.offset(number, self.stand);
-        self.standing && back >= 0 && back.unsigned_abs() <= 2 * rules.spread
+        let back = rules.numbers.offset(number, self.position);
+        self.placed && back >= 0 && back.unsigned_abs() <= 2 * rules.spread
     }
 
     fn votes(&self) -> bool {

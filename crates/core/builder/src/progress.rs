@@ -1,13 +1,14 @@
-//! How far each voter has come, now and a time-out ago: what decides whom an event still waits for.
+//! How far each voter has come, now and one time-out ago. This decides which voters an event still
+//! waits for.
 
-/// Into how many periods a time-out is divided.
+/// Number of periods in a time-out.
 pub const PERIODS: u64 = 8;
 
 #[derive(Debug)]
 pub struct Progress {
     // All "reached" are the newest key plus 1; 0 before the first.
     reached: Vec<u64>,
-    // The same for voters that are waited for, NOT_WAITED for others.
+    // 0 for voters that are waited for, NOT_WAITED for others.
     waited: Vec<u64>,
     // `reached` as it was at the ends of the last periods, oldest at `oldest`.
     samples: Vec<Vec<u64>>,
@@ -27,21 +28,28 @@ impl Progress {
         }
     }
 
-    /// Sets how far a voter has come, and whether it is waited for.
-    #[inline]
+    /// Sets what a voter has reached, and whether events wait for it.
     pub fn set(&mut self, voter: usize, reached: u64, waited: bool) {
         self.reached[voter] = reached;
-        self.waited[voter] = if waited { reached } else { NOT_WAITED };
+        self.wait_for(voter, waited);
     }
 
-    /// Sets whether a voter is waited for.
+    /// Sets what a voter has reached for which events wait.
+    #[inline]
+    pub fn reach(&mut self, voter: usize, reached: u64) {
+        debug_assert!(self.waited[voter] == 0, "voter {voter} is not waited for");
+        self.reached[voter] = reached;
+    }
+
+    /// Sets whether events wait for a voter.
     pub fn wait_for(&mut self, voter: usize, waited: bool) {
-        self.set(voter, self.reached[voter], waited);
+        self.waited[voter] = if waited { 0 } else { NOT_WAITED };
     }
 
     /// What the slowest voter that is waited for has reached; none if none is.
     pub fn slowest(&self) -> Option<u64> {
-        let slowest = self.waited.iter().copied().fold(NOT_WAITED, u64::min);
+        let both = self.reached.iter().zip(&self.waited);
+        let slowest = both.fold(NOT_WAITED, |slowest, (reached, not)| slowest.min(reached | not));
         (slowest != NOT_WAITED).then_some(slowest)
     }
 
@@ -54,20 +62,18 @@ impl Progress {
     /// The bound below which every key has been passed by more than half of the voters that are
     /// waited for; none if none is.
     pub fn passed(&mut self) -> Option<u64> {
-        let waited = |reached: &u64| *reached != NOT_WAITED;
-        Self::middle(&mut self.scratch, self.waited.iter().copied().filter(waited))
+        Self::middle(&mut self.scratch, &self.reached, &self.waited)
     }
 
     /// The same a time-out ago, for the voters that are waited for now.
     pub fn passed_long_ago(&mut self) -> Option<u64> {
-        let then = self.samples[self.oldest].iter().zip(&self.waited);
-        let then = then.filter(|(_, now)| **now != NOT_WAITED).map(|(then, _)| *then);
-        Self::middle(&mut self.scratch, then)
+        Self::middle(&mut self.scratch, &self.samples[self.oldest], &self.waited)
     }
 
-    fn middle(scratch: &mut Vec<u64>, reached: impl Iterator<Item = u64>) -> Option<u64> {
+    fn middle(scratch: &mut Vec<u64>, reached: &[u64], waited: &[u64]) -> Option<u64> {
         scratch.clear();
-        scratch.extend(reached);
+        let both = reached.iter().zip(waited);
+        scratch.extend(both.filter(|(_, not)| **not == 0).map(|(reached, _)| *reached));
         let middle = scratch.len().checked_sub(1)? / 2;
         Some(*scratch.select_nth_unstable(middle).1)
     }

@@ -3,14 +3,15 @@
 //! The open event with the lowest key closes when
 //!
 //! - all sources have delivered it, and no key before it may still come;
-//! - every sender that stands somewhere is past it by more than `reorder_events`: *overtaken*;
+//! - every sender that has a position is past it by more than `reorder_events`: *overtaken*;
 //! - its time-out has passed, and the quorum was past it a time-out ago: *timed out*;
-//! - what waits holds more than `waiting_bytes_max`, and the quorum is past it: *overtaken* too;
+//! - waiting fragments hold more than `waiting_bytes_max`, and the quorum is past it: *overtaken*
+//!   too;
 //! - the run ends.
 //!
-//! Nobody waits for a sender that is silent or out of step, so that a dead one costs one time-out
-//! and not one per event. docs/decisions/0031 says why. No event closes before the quorum has
-//! passed it, whatever a minority says (`horizon.rs`).
+//! Events do not wait for a sender that is silent or out of step, so that a dead one costs one
+//! time-out and not one per event (docs/decisions/0031). No event closes before the quorum has
+//! passed it (`horizon.rs`).
 
 use catchment_model::{CloseReason, Entry, EventFlags};
 
@@ -19,13 +20,13 @@ use crate::window::{Slot, required_count};
 use crate::{Builder, IncompletePolicy};
 
 impl Builder {
-    /// Closes what can be closed. Call it once per duty cycle, also when nothing came.
+    /// Closes the events that are due. Call it once per duty cycle, even without new fragments.
     pub fn poll(&mut self, now_ns: u64) {
         self.advance_time(now_ns);
         if self.finished {
             return;
         }
-        self.horizon.poll(self.parked_count > 0);
+        self.horizon.begin_cycle(self.parked_count > 0);
         self.release();
         if self.parked_count > 0 {
             self.follow(false);
@@ -40,9 +41,9 @@ impl Builder {
         if self.finished {
             return;
         }
-        self.horizon.poll(self.parked_count > 0);
+        self.horizon.begin_cycle(self.parked_count > 0);
         self.release();
-        // Ends: each turn decides at least one claim.
+        // Ends: each iteration decides at least one claim.
         while self.parked_count > 0 && self.follow(true) {
             self.close_below(u64::MAX, CloseReason::RunEnded);
         }
@@ -54,7 +55,7 @@ impl Builder {
     /// Closes the heads that need not wait.
     pub(crate) fn release(&mut self) {
         let opened_before_ns = self.now_ns.checked_sub(self.config.timeout_ns);
-        // Both bounds ask every source: only when needed, and once.
+        // Both bounds scan all voters: computed only when needed, and once.
         let (mut overtaken_below, mut timed_out_below) = (None, None);
         while (self.rows.len() as u64) < self.window.events() {
             let Some((key, slot)) = self.window.head() else { break };
@@ -81,12 +82,12 @@ impl Builder {
         self.seen.cover(self.window.end());
     }
 
-    // Every sender that stands somewhere is past the keys below it, and past what it may reorder.
+    // The keys that every sender with a position has passed, by more than it may reorder.
     fn overtaken_below(&self) -> u64 {
         self.horizon.passed_by_all().saturating_sub(self.config.reorder_events)
     }
 
-    // What waits holds too much, and most need the event no more.
+    // Whether memory is short and the quorum has passed the event.
     fn is_squeezed_out(&mut self, key: u64) -> bool {
         self.status.waiting_bytes > self.config.waiting_bytes_max && key < self.horizon.passed()
     }
@@ -123,8 +124,8 @@ impl Builder {
             false => Some(Entry::FragmentsDiscardedPaused),
             true => incomplete.then_some(Entry::FragmentsDiscardedIncomplete),
         };
-        // Of events that nobody wanted nothing can be missing, and no quorum has numbered what is
-        // before one that a few alone have come to.
+        // Fragments missing in unwanted events are not counted. Nor are keys before an event that
+        // the quorum has not passed: they may never have been numbered.
         let numbered = slot.weight == self.weight_all || key < self.horizon.passed();
         let absent = key.saturating_sub(self.expected_key.unwrap_or(key).max(self.numbered_from));
         let absent = if wanted && numbered { absent } else { 0 };

@@ -1,9 +1,9 @@
 //! Which fragments have been accepted: one bit per source and key.
 //!
-//! A ring over at least twice the window, so that a key is still known for about a window's length
-//! after its event closed, and a repeated fragment can be told from a late one. The bits of one
-//! source for 512 consecutive keys are one cache line, and the lines of all sources for these keys
-//! stand side by side:
+//! A ring over at least twice the window, so that a key is known for about one window after its
+//! event closed, and a duplicate can be distinguished from a late fragment. The bits of one source
+//! for 512 consecutive keys are one cache line, and the lines of all sources for these keys are
+//! adjacent:
 //!
 //! ```text
 //! | keys 0..512: source 0 | source 1 | .. | keys 512..1024: source 0 | source 1 | ..
@@ -20,9 +20,11 @@ pub struct Seen {
     words: Vec<u64>,
     source_count: usize,
     block_mask: u64,
-    // Bits are right for keys from `end - ring` (if that is not before the start) up to `end`.
+    // Bits are valid for keys from `end - ring` (but not before `start`) up to `end`.
     start: u64,
     end: u64,
+    // Whether `restart` was called before.
+    used: bool,
 }
 
 impl Seen {
@@ -31,20 +33,24 @@ impl Seen {
         let ring = (2 * window_events).max(4 * BLOCK_KEYS);
         let blocks = ring / BLOCK_KEYS;
         let words = vec![0; blocks as usize * source_count * BLOCK_WORDS];
-        Self { words, source_count, block_mask: blocks - 1, start: 0, end: 0 }
+        Self { words, source_count, block_mask: blocks - 1, start: 0, end: 0, used: false }
     }
 
-    /// Forgets everything, for keys from `base` on.
+    /// Clears all bits, for keys from `base` on. The words are cleared as keys are covered. On the
+    /// first call they are clean: with 1,000 sources the ring has 64 MB, and writing to it would
+    /// make the kernel provide all its pages at once.
     pub fn restart(&mut self, base: u64) {
-        if self.end > 0 {
-            self.words.fill(0);
-        }
+        let clean = if std::mem::replace(&mut self.used, true) { 0 } else { self.ring() };
         self.start = base;
-        self.end = base / BLOCK_KEYS * BLOCK_KEYS + self.ring();
+        self.end = base / BLOCK_KEYS * BLOCK_KEYS + clean;
     }
 
-    /// Makes all keys below `end` usable, forgetting the oldest.
+    /// Makes all keys below `end` usable and clears the oldest ones. Before the first
+    /// [`restart`](Self::restart) there are no keys.
     pub fn cover(&mut self, end: u64) {
+        if !self.used {
+            return;
+        }
         let ring = self.ring();
         if end.saturating_sub(self.end) > ring {
             self.restart(end - ring);
@@ -58,13 +64,13 @@ impl Seen {
         }
     }
 
-    /// Whether the source's fragment has been accepted: false also for keys long gone.
+    /// Whether the fragment has been accepted; false for keys that have left the ring.
     pub fn contains(&self, source: usize, key: u64) -> bool {
         let known = key >= self.start && key < self.end && key + self.ring() >= self.end;
         known && self.words[self.word(source, key)] & bit(key) != 0
     }
 
-    /// Notes the source's fragment; false if it had been noted before. The key is a covered one.
+    /// Records the fragment; false if it was recorded before. The key must be covered.
     #[inline]
     pub fn insert(&mut self, source: usize, key: u64) -> bool {
         debug_assert!(key >= self.start && key < self.end, "key {key} below {}", self.end);
@@ -113,6 +119,22 @@ mod tests {
         }
         seen.cover(100 + 3 * 1_024);
         assert!(!seen.contains(1, 100));
+    }
+
+    #[test]
+    fn nothing_is_known_after_a_restart_wherever_it_begins() {
+        let mut seen = Seen::new(2, 1_024);
+        seen.cover(1_024);
+        for base in [700, 0, 512, 100, 3_000] {
+            seen.restart(base);
+            for end in [1_024, 2_048, 4_096] {
+                seen.cover(base + end);
+                let new = (base + end - 1_024)..(base + end);
+                assert!(new.clone().all(|key| !seen.contains(1, key)), "{base}, {end}");
+                assert!(new.clone().all(|key| seen.insert(1, key)), "{base}, {end}");
+                assert!(new.clone().all(|key| seen.contains(1, key)), "{base}, {end}");
+            }
+        }
     }
 
     #[test]

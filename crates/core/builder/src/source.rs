@@ -6,13 +6,13 @@ use crate::{Fragment, SourceRole, window};
 
 /// A fragment that was accepted. 24 bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept {
+pub struct Accepted {
     pub key: u64,
     pub offset: u64,
     pub bytes: u32,
 }
 
-/// A fragment beyond the window: its sender runs ahead.
+/// A fragment beyond the window, of a sender that is ahead.
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead {
     pub key: u64,
@@ -20,41 +20,79 @@ pub struct Ahead {
     pub fragment: Fragment,
 }
 
-/// A fragment whose number is where its sender does not stand, kept until it is known what it
-/// means.
+/// A fragment of a claim that is not decided.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
-    /// The sender's claim that it belongs to.
+    /// The claim.
     pub claim: u32,
-    /// Its place among all that were ever held.
+    /// Its rank among all fragments ever held.
     pub order: u64,
     pub arrived_ns: u64,
-    /// When it is given up, in time that counts.
+    /// When it is given up, in active time.
     pub expires_ns: u64,
     pub fragment: Fragment,
 }
 
+/// Detects fragments that arrive after a later one.
+#[derive(Clone, Copy, Debug)]
+pub struct Order {
+    /// One more than the newest key; 0 before the first.
+    reached: u64,
+    /// `reached` before the newest key, if that key skipped others; otherwise none.
+    resumed: u64,
+}
+
+impl Order {
+    /// Takes the next key and returns whether a later one came before it. A single early or garbled
+    /// key makes one key reordered, not all that it skipped.
+    #[inline]
+    pub fn is_reordered(&mut self, key: u64) -> bool {
+        let reordered = key < self.reached;
+        if key == self.reached {
+            (self.reached, self.resumed) = (key + 1, u64::MAX);
+        } else {
+            *self = self.after_skip(key);
+        }
+        reordered
+    }
+
+    // By value: the fast path keeps it in registers.
+    #[cold]
+    fn after_skip(self, key: u64) -> Self {
+        match key {
+            key if key >= self.reached => Self { reached: key + 1, resumed: self.reached },
+            key if key >= self.resumed => Self { reached: key + 1, resumed: u64::MAX },
+            _ => self,
+        }
+    }
+}
+
+/// A source. The fields that each packet uses are in the first cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Source {
+    /// Accepted and in no cut yet, by ascending key.
+    pub accepted: VecDeque<Accepted>,
+    pub order: Order,
     /// The sender that delivers it.
     pub voter: usize,
     /// What it adds to an event's weight.
     pub weight: u32,
     pub enabled: bool,
     pub required: bool,
-    /// Whether it may hold no more of what others have not come to.
+    /// Whether it is full: it may hold no more of keys that the quorum has not passed.
     pub full: bool,
-    /// One more than its newest key; 0 before its first.
-    pub reached: u64,
-    /// Accepted and in no cut yet, by ascending key.
-    pub kept: VecDeque<Kept>,
     /// Beyond the window, by ascending key.
     pub ahead: VecDeque<Ahead>,
-    /// Kept under a claim, as they came.
+    /// Held under claims, in the order of arrival.
     pub held: VecDeque<Held>,
+    /// Index of the one that is tried next.
+    pub tried: usize,
     /// Bytes of the last two.
     pub parked_bytes: u64,
 }
+
+const _: () = assert!(std::mem::offset_of!(Source, ahead) <= 64);
 
 impl Source {
     pub fn new(role: SourceRole, voter: usize) -> Self {
@@ -66,18 +104,13 @@ impl Source {
             enabled,
             required,
             full: false,
-            reached: 0,
-            kept: VecDeque::with_capacity(if enabled { KEPT_AT_START } else { 0 }),
+            order: Order { reached: 0, resumed: u64::MAX },
+            accepted: VecDeque::with_capacity(if enabled { ACCEPTED_AT_START } else { 0 }),
             ahead: VecDeque::new(),
             held: VecDeque::new(),
+            tried: 0,
             parked_bytes: 0,
         }
-    }
-
-    /// Whether its fragments need no closer look where its sender stands.
-    #[inline]
-    pub fn is_usual(&self) -> bool {
-        !self.full && self.ahead.is_empty()
     }
 
     /// How many of its fragments are parked.
@@ -87,28 +120,28 @@ impl Source {
 
     /// Bytes of its fragments that are parked, or of keys from `key` on.
     pub fn bytes_from(&self, key: u64) -> u64 {
-        let kept = self.kept.iter().rev().take_while(|kept| kept.key >= key);
-        self.parked_bytes + kept.map(|kept| u64::from(kept.bytes)).sum::<u64>()
+        let accepted = self.accepted.iter().rev().take_while(|accepted| accepted.key >= key);
+        self.parked_bytes + accepted.map(|accepted| u64::from(accepted.bytes)).sum::<u64>()
     }
 
-    /// Keeps an accepted fragment at its place.
+    /// Appends an accepted fragment in key order.
     #[inline]
-    pub fn keep(&mut self, key: u64, fragment: &Fragment) {
-        let kept = Kept { key, offset: fragment.offset, bytes: fragment.bytes };
-        match self.kept.back() {
-            Some(newest) if newest.key > key => self.keep_reordered(kept),
-            _ => self.kept.push_back(kept),
+    pub fn append(&mut self, key: u64, fragment: &Fragment) {
+        let accepted = Accepted { key, offset: fragment.offset, bytes: fragment.bytes };
+        match self.accepted.back() {
+            Some(newest) if newest.key > key => self.insert_reordered(accepted),
+            _ => self.accepted.push_back(accepted),
         }
     }
 
-    // Moves the kept after it.
+    // Shifts those after it.
     #[cold]
-    fn keep_reordered(&mut self, kept: Kept) {
-        let at = self.kept.partition_point(|other| other.key < kept.key);
-        self.kept.insert(at, kept);
+    fn insert_reordered(&mut self, accepted: Accepted) {
+        let at = self.accepted.partition_point(|other| other.key < accepted.key);
+        self.accepted.insert(at, accepted);
     }
 
-    /// Keeps a fragment beyond the window.
+    /// Parks a fragment beyond the window, in key order.
     pub fn run_ahead(&mut self, ahead: Ahead) {
         let at = match self.ahead.back() {
             Some(newest) if newest.key > ahead.key => {
@@ -120,4 +153,22 @@ impl Source {
     }
 }
 
-const KEPT_AT_START: usize = 256;
+const ACCEPTED_AT_START: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_early_key_makes_one_reordered_and_a_packet_that_came_late_all_of_its_keys() {
+        let reordered = |keys: &[u64]| {
+            let mut order = Order { reached: 0, resumed: u64::MAX };
+            keys.iter().filter(|&&key| order.is_reordered(key)).copied().collect::<Vec<u64>>()
+        };
+        assert_eq!(reordered(&[0, 1, 3, 2, 4, 5]), [2]);
+        assert_eq!(reordered(&[0, 1, 1_000, 2, 3, 4, 5]), [2]);
+        assert_eq!(reordered(&[0, 1, 1_000, 3, 4, 2]), [3, 2]);
+        assert_eq!(reordered(&[0, 5, 6, 1, 2, 3, 4, 7]), [1, 2, 3, 4]);
+        assert_eq!(reordered(&[7, 9, 20, 21, 30]), [0; 0]);
+    }
+}

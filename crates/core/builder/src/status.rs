@@ -1,4 +1,4 @@
-//! What the builder says of itself while it runs.
+//! State and totals of a running builder.
 
 /// The builder's state and totals since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct BuilderStatus {
     pub base_key: u64,
     /// Events that have fragments and are not closed.
     pub open_events: u64,
-    /// Bytes of fragments in open events and without a place.
+    /// Bytes of fragments in open events, and of parked ones.
     pub waiting_bytes: u64,
     /// Closed events that are in no cut yet.
     pub released_events: u64,
@@ -25,13 +25,13 @@ pub struct BuilderStatus {
     pub events_overtaken: u64,
     /// Of the incomplete: closed because the run ended.
     pub events_run_ended: u64,
-    /// Events that nobody wanted: neither complete nor incomplete, and in no cut.
+    /// Events that were not wanted: neither complete nor incomplete, and in no cut.
     pub events_unwanted: u64,
     /// Of the incomplete: dropped as the configuration says.
     pub events_dropped: u64,
     /// Keys between recorded ones of which no source delivered anything.
     pub events_absent: u64,
-    /// Times a quorum began its numbers anew and the builder followed.
+    /// Number of restarts of the numbers that a quorum made and the builder followed.
     pub restarts_followed: u64,
     /// The last such time.
     pub last_restart: Option<Restart>,
@@ -41,7 +41,7 @@ pub struct BuilderStatus {
     pub sources: Vec<SourceStatus>,
 }
 
-/// How numbers began anew.
+/// How the numbers restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restart {
     /// The newest number before.
@@ -53,12 +53,12 @@ pub struct Restart {
 /// One source's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceStatus {
-    /// Its sender's newest key; none while it stands nowhere.
+    /// The position of its sender: that one's newest key. None if it has no position.
     pub newest_key: Option<u64>,
-    /// Whether it is not waited for because it delivers nothing.
+    /// Whether it delivers nothing, so that events do not wait for it.
     pub silent: bool,
-    /// Whether its numbers do not fit to the others', so that its fragments are not used.
+    /// Whether its numbers do not fit those of the others, so that its fragments are discarded.
     pub out_of_step: bool,
-    /// Its fragments kept without a place.
+    /// Number of its parked fragments.
     pub parked: u64,
 }

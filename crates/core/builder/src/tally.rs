@@ -1,4 +1,4 @@
-//! Counts and descriptors that wait to be fetched.
+//! Counts and descriptors until the caller fetches them.
 
 use catchment_model::{Entry, SourceId};
 
@@ -54,7 +54,7 @@ impl Tally {
         into.append(&mut self.discards);
     }
 
-    /// Hands over all counts and begins anew.
+    /// Returns all counts and resets them.
     pub fn take_counts(&mut self, mut add: impl FnMut(SourceId, Entry, u64)) {
         for source in self.touched.drain(..) {
             let counts = &mut self.counts[source as usize];

@@ -1,23 +1,22 @@
-//! Which events anybody wants. A run begins, pauses and ends between two events, so that none is
-//! torn: what is said applies to events that have not begun, and those that have are built to their
-//! end.
+//! Which events are wanted. A run begins, pauses and ends between two events, so that no event is
+//! split: a change applies to events that have not begun, and the others are built to their end.
 
 use std::collections::VecDeque;
 
 use crate::Builder;
 use crate::horizon::Quorum;
 
-/// Changes that are remembered, for fragments that come late.
+/// Number of changes stored, for late fragments.
 const CHANGES_MAX: usize = 64;
 
 /// The keys from which on events are wanted, or are not.
 #[derive(Debug)]
 pub struct Wanted {
-    /// Before the first change that is remembered.
+    /// Before the first stored change.
     before: bool,
-    /// Ascending, each unlike the one before it.
+    /// By ascending key; each differs from the one before it.
     changes: VecDeque<(u64, bool)>,
-    /// What was said, and when, while fragments waited for a quorum to say where numbers begin.
+    /// Changes that were made, and when, before a quorum set the first position.
     at_start: Vec<(u64, bool)>,
 }
 
@@ -51,28 +50,28 @@ impl Wanted {
 }
 
 impl Builder {
-    /// Says whether events that begin from now on are wanted. Those that are not are built as
-    /// others are, and then discarded (`fragments_discarded_paused`); what is missing of them is no
-    /// loss.
+    /// Sets whether events that begin from now on are wanted. Unwanted events are built as others
+    /// are and then discarded (`fragments_discarded_paused`); fragments missing in them are not
+    /// counted.
     pub fn want(&mut self, wanted: bool) {
         let reach = self.horizon.reach();
         let from = match (self.horizon.is_started(), self.window.open) {
             (false, _) if self.parked_count > 0 || !self.wanted.at_start.is_empty() => {
-                // Nobody knows yet what key that is.
+                // The key is not known yet.
                 self.wanted.at_start.truncate(CHANGES_MAX - 1);
                 self.wanted.at_start.push((self.now_ns, wanted));
                 return;
             }
             (false, _) => 0,
             (true, 0) => self.window.base,
-            // A source that runs ahead has not begun what others have not.
+            // Events that only a source ahead has begun have not begun.
             (true, _) => self.window.newest.min(reach) + 1,
         };
         self.wanted.change(from, wanted);
     }
 
-    /// What was said before a quorum said where numbers begin applies from the newest event on that
-    /// had begun by then.
+    /// Applies the changes that were made before the start, each from the newest event that had
+    /// begun by then.
     pub(crate) fn want_at_start(&mut self, quorum: &Quorum, key: u64, number: u64) {
         let numbers = self.horizon.rules().numbers;
         for (at_ns, wanted) in std::mem::take(&mut self.wanted.at_start) {
@@ -89,8 +88,7 @@ impl Builder {
         }
     }
 
-    /// Whether every event is closed that began before [`want`](Self::want) was last said something
-    /// new.
+    /// Whether all events are closed that began before the last change by [`want`](Self::want).
     pub fn is_past_change(&mut self) -> bool {
         if !self.wanted.at_start.is_empty() {
             return false;

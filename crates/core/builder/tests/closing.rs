@@ -1,4 +1,4 @@
-//! When events close, and what is said of them.
+//! When events close, and with what flags.
 
 mod support;
 
@@ -61,7 +61,7 @@ fn an_event_times_out_when_a_source_does_not_deliver_it() {
     let mut rig = Rig::required(2);
     rig.send_all(0, 0..2, 0..5);
     rig.send(10 * MS, 0, 5..6);
-    // While nobody delivers, nobody is silent.
+    // While no source delivers, none is silent.
     rig.poll(9 * S);
     assert_eq!(rig.builder.status().open_events, 1);
     for step in 0..15 {
@@ -231,9 +231,9 @@ fn nothing_is_late_after_all_sources_were_silent() {
     for second in 0..100 {
         rig.poll(second * S);
     }
-    // The first to speak again is 20,000 events ahead before the last has spoken.
-    for (turn, source) in [0, 1, 2].into_iter().enumerate() {
-        let now = 100 * S + turn as u64 * 50 * MS;
+    // The first source to return is 20,000 events ahead before the last one delivers.
+    for (nth, source) in [0, 1, 2].into_iter().enumerate() {
+        let now = 100 * S + nth as u64 * 50 * MS;
         rig.send(now, source, 1_000..21_000);
         rig.poll(now);
     }
@@ -355,5 +355,5 @@ fn events_close_early_when_those_that_wait_hold_too_much() {
     assert_eq!((rig.rows.len(), rig.complete()), (1_000, 100));
     assert!(rig.rows[&0].flags.contains(EventFlags::OVERTAKEN));
     assert_eq!(rig.count(2, Entry::FragmentsMissing), 900);
-    rig.check_books();
+    rig.check_ledger();
 }

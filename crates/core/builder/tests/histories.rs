@@ -1,4 +1,4 @@
-//! Random histories: numbers that are garbled, skipped, repeated, begun anew and wrapped, by one,
+//! Random histories: numbers that are garbled, skipped, repeated, restarted and wrapped, by one,
 //! some and all of 1 to 100 sources, with pauses shorter and longer than every time-out.
 //!
 //! The model knows which trigger each fragment belongs to, which the builder does not. It holds the
@@ -98,7 +98,7 @@ impl History {
     }
 
     fn run(mut self) {
-        // Long enough for everybody to be known.
+        // Long enough for all senders to be known.
         self.deliver(300, None);
         for _ in 0..1 + self.random.below(8) {
             match self.random.below(8) {
@@ -176,7 +176,7 @@ impl History {
     fn restart_together(&mut self) {
         self.pause();
         let first = self.random.below(4);
-        self.story.push(format!("{}: all begin anew at {first}", self.triggers));
+        self.story.push(format!("{}: all restart at {first}", self.triggers));
         let triggers = self.triggers;
         // Just before the numbers' end, a beginning is what a wrap looks like.
         let before = self.sources.iter().find(|source| !source.alone).expect("most are not");
@@ -198,7 +198,7 @@ impl History {
         }
         let count = 1 + self.random.below(most as u64) as usize;
         let first = self.random.next();
-        self.story.push(format!("{}: {count} begin anew at {first}", self.triggers));
+        self.story.push(format!("{}: {count} restart at {first}", self.triggers));
         let (triggers, begin) = (self.triggers, self.random.below(senders as u64) as usize);
         for step in 0..count {
             let sender = (begin + step) % senders;

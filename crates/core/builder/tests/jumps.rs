@@ -6,7 +6,7 @@ use catchment_builder::{BuilderConfig, SourceRole};
 use catchment_model::Entry;
 use support::{MS, Rig, S};
 
-const TURN: u64 = 1 << 24;
+const CYCLE: u64 = 1 << 24;
 
 #[test]
 fn a_source_100000_events_ahead_is_kept_until_the_others_come() {
@@ -69,7 +69,7 @@ fn the_window_follows_when_most_sources_have_moved_on() {
     (config.window_events, config.reorder_events) = (4_096, 256);
     let mut rig = Rig::new(config);
     rig.send_all(0, 0..3, 0..100);
-    // Nothing of 3,000,000 events came from anybody; one source still says that it is alive.
+    // Nothing of 3,000,000 events came from any source; one source is still alive.
     rig.send_all(10 * MS, 0..2, 3_000_000..3_001_000);
     rig.send(10 * MS, 2, 100..110);
     for step in 1..70 {
@@ -80,9 +80,9 @@ fn the_window_follows_when_most_sources_have_moved_on() {
     rig.poll(S);
     rig.finish(2 * S);
     assert_eq!(rig.complete(), 1_100);
-    // Further than a window: nobody knows that there were events between.
-    let restart = rig.builder.status().last_restart.expect("numbers began anew");
-    assert_eq!((restart.from, restart.to), (99, 3_000_000), "where most stood before");
+    // Further than a window: it is not known that there were events between.
+    let restart = rig.builder.status().last_restart.expect("numbers restarted");
+    assert_eq!((restart.from, restart.to), (99, 3_000_000), "where most were before");
     assert_eq!(rig.total(Entry::FragmentsMissingUnrecorded), 0);
 }
 
@@ -92,7 +92,7 @@ fn numbers_wrap_without_a_trace() {
     for step in 0..200 {
         for source in 0..3 {
             // Up to 2,000 events between them.
-            let first = TURN - 10_000 + step * 100 + source as u64 * 1_000;
+            let first = CYCLE - 10_000 + step * 100 + source as u64 * 1_000;
             rig.send(step * MS, source, first..first + 100);
         }
         rig.poll(step * MS);
@@ -100,7 +100,7 @@ fn numbers_wrap_without_a_trace() {
     rig.finish(S);
     assert_eq!(rig.rows.len(), 22_000);
     assert_eq!(rig.complete(), 18_000);
-    assert!(rig.rows.contains_key(&(TURN + 1)));
+    assert!(rig.rows.contains_key(&(CYCLE + 1)));
     assert_eq!(rig.lost() + rig.total(Entry::NumberingRestarts), 0);
 }
 
@@ -125,7 +125,7 @@ fn restart_together(source_count: usize, last_event: u64, silence_ns: u64) {
         now += 100 * MS;
         rig.poll(now);
     }
-    // Source 0 begins anew 80 ms before source 4, which meanwhile delivers the end of what was.
+    // Source 0 restarts 80 ms before source 4, which meanwhile delivers the end of what was.
     let mut sent = vec![0; source_count];
     for step in 0..400 {
         for (source, sent) in sent.iter_mut().enumerate() {
@@ -146,7 +146,7 @@ fn restart_together(source_count: usize, last_event: u64, silence_ns: u64) {
     assert_eq!(rig.total(Entry::FragmentsReordered), 0);
     assert_eq!(rig.lost(), 0, "{last_event} {silence_ns}: {:?}", rig.ledger.total());
     assert_eq!(rig.builder.status().restarts_followed, 1);
-    let after: Vec<_> = rig.rows.range(TURN..).collect();
+    let after: Vec<_> = rig.rows.range(CYCLE..).collect();
     assert!((0..source_count).all(|s| rig.count(s, Entry::FragmentsMissingUnrecorded) == 0));
     assert_eq!(after.len() as u64, sent[0]);
     let complete = after.iter().filter(|(_, row)| row.present() == source_count).count();
@@ -173,9 +173,9 @@ fn a_restart_after_a_silence_is_seen_however_few_events_there_were() {
 #[test]
 fn a_single_source_restarts_as_often_as_it_likes() {
     let mut rig = Rig::required(1);
-    for turn in 0..5 {
+    for cycle in 0..5 {
         for step in 0..100 {
-            let now = turn * S + step * 10 * MS;
+            let now = cycle * S + step * 10 * MS;
             rig.send(now, 0, 1 + step * 60..1 + (step + 1) * 60);
             rig.poll(now);
         }
@@ -208,7 +208,7 @@ fn one_source_that_restarts_alone_stops_nobody_and_each_of_its_fragments_is_coun
         let not_used =
             rig.count(0, Entry::FragmentsOutOfRange) + rig.count(0, Entry::FragmentsLate);
         assert_eq!((not_used, rig.lost()), (restarted, restarted), "{source_count} sources");
-        assert_eq!(rig.total(Entry::NumberingRestarts), 0, "no quorum began anew");
+        assert_eq!(rig.total(Entry::NumberingRestarts), 0, "no quorum restarted");
         assert_eq!(rig.count(0, Entry::FragmentsMissing), 60_000);
         assert!((1..source_count).all(|source| rig.count(source, Entry::FragmentsMissing) == 0));
     }
@@ -243,7 +243,7 @@ fn a_source_that_was_away_for_more_than_half_a_turn_finds_back() {
     let config = BuilderConfig::new(vec![SourceRole::Required; 3]);
     let mut rig = Rig::new(BuilderConfig { number_bits: 20, ..config });
     let numbers = |step: u64| step * 4_000..step * 4_000 + 200;
-    // Only some events of each step are sent, so that most of a turn goes by in 200 steps.
+    // Only some events of each step are sent, so that most of a cycle goes by in 200 steps.
     for step in 0..400 {
         let now = step * 50 * MS;
         rig.send_all(now, 0..2, numbers(step));
@@ -270,7 +270,7 @@ fn a_garbled_number_costs_one_fragment() {
             }
             rig.finish(3 * S);
             assert_eq!(rig.lost(), 1, "{source_count} sources, {garbled}");
-            let complete = rig.rows.range(..TURN).filter(|(_, row)| row.present() == source_count);
+            let complete = rig.rows.range(..CYCLE).filter(|(_, row)| row.present() == source_count);
             assert_eq!(complete.count(), 29_999, "{source_count} sources, {garbled}");
         }
     }
@@ -279,12 +279,94 @@ fn a_garbled_number_costs_one_fragment() {
 #[test]
 fn sources_that_begin_at_different_places_of_the_first_window_are_aligned() {
     let mut rig = Rig::required(3);
-    rig.send(0, 0, TURN - 10..TURN + 20_000);
-    rig.send(0, 1, TURN - 5_000..TURN + 20_000);
-    rig.send(MS, 2, TURN + 5..TURN + 20_000);
+    rig.send(0, 0, CYCLE - 10..CYCLE + 20_000);
+    rig.send(0, 1, CYCLE - 5_000..CYCLE + 20_000);
+    rig.send(MS, 2, CYCLE + 5..CYCLE + 20_000);
     rig.poll(MS);
     rig.finish(2 * MS);
     assert_eq!(rig.rows.len(), 25_000);
     assert_eq!(rig.complete(), 20_000 - 5);
     assert_eq!(rig.lost(), 0);
+}
+
+#[test]
+fn fragments_that_change_places_beyond_the_window_are_kept_in_order() {
+    let mut config = BuilderConfig::new(vec![SourceRole::Required; 3]);
+    (config.window_events, config.reorder_events) = (1_024, 256);
+    let mut rig = Rig::new(config);
+    rig.send_all(0, 0..3, 0..10);
+    rig.poll(0);
+    let swapped = |number: u64| (number - number % 10) + 9 - number % 10;
+    rig.send(MS, 0, (10..4_000).map(swapped));
+    // One of those came twice.
+    rig.send(MS, 0, [3_000 + 990]);
+    for step in 1..400 {
+        rig.send_all(step * MS, 1..3, step * 10..(step + 1) * 10);
+        rig.poll(step * MS);
+    }
+    rig.finish(S);
+    assert_eq!((rig.complete(), rig.lost()), (4_000, 0), "{:?}", rig.ledger.total());
+    assert_eq!(rig.total(Entry::FragmentsDuplicate), 1);
+}
+
+#[test]
+fn packets_that_came_twice_are_duplicates_whatever_garbled_numbers_follow_them() {
+    for garbled in [0, 1, 3, 6] {
+        let mut rig = Rig::required(3);
+        let mut now = 0;
+        for step in 0..400 {
+            rig.send_all(now, 0..3, step * 10..(step + 1) * 10);
+            if step == 100 {
+                rig.send(now, 1, 900..1_000);
+                // Each makes a claim of its own, more than are remembered.
+                rig.send(now, 1, (0..garbled).map(|count| 2_000_000 + count * 1_000_000));
+            }
+            rig.poll(now);
+            now += 25 * MS;
+        }
+        rig.finish(now);
+        assert_eq!(rig.total(Entry::FragmentsDuplicate), 100, "{garbled}");
+        assert_eq!((rig.lost(), rig.complete()), (garbled, 4_000), "{garbled}");
+    }
+}
+
+#[test]
+fn what_is_held_behind_others_is_taken_when_the_quorum_comes_near_it() {
+    let mut rig = Rig::required(3);
+    let mut now = 0;
+    rig.send_all(now, 0..3, 0..1_000);
+    rig.poll(now);
+    // Behind 190 packets that came twice, one that is 10,000 ahead; then the sender is silent.
+    rig.send(now, 0, 800..990);
+    rig.send(now, 0, [11_000]);
+    for step in 10..170 {
+        rig.send_all(now, 1..3, step * 100..(step + 1) * 100);
+        rig.poll(now);
+        now += 10 * MS;
+    }
+    rig.finish(now);
+    assert_eq!(rig.rows[&11_000].present(), 3);
+    assert_eq!((rig.total(Entry::FragmentsDuplicate), rig.lost()), (190, 0));
+}
+
+#[test]
+fn where_no_keys_are_left_numbers_that_begin_anew_are_counted_and_the_run_ends() {
+    const BITS: u32 = catchment_builder::NUMBER_BITS_MAX;
+    let mut config = BuilderConfig::new(vec![SourceRole::Required]);
+    (config.number_bits, config.window_events, config.reorder_events) = (BITS, 256, 16);
+    let mut rig = Rig::new(config);
+    // Each time in the next cycle, of which there are 2^14.
+    let cycles = 1 << (62 - BITS);
+    for cycle in 0..=cycles {
+        let first = if cycle == cycles { 500 } else { cycle % 2 * 1_000 };
+        for step in 0..4 {
+            let now = cycle * S + step * 100 * MS;
+            rig.send(now, 0, [first + step]);
+            rig.builder.poll(now);
+        }
+        rig.collect(cycle * S + 300 * MS);
+    }
+    rig.finish(cycles * S + 400 * MS);
+    assert_eq!(rig.count(0, Entry::NumberingRestarts), cycles - 1);
+    assert_eq!((rig.complete() as u64, rig.lost()), (cycles * 4, 4));
 }

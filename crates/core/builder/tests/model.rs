@@ -2,7 +2,7 @@
 //!
 //! The model is a map from key to fragments, filled in the order of pushing. As long as the sources
 //! keep within the limits (reordering, skew, window, time-out) the builder must come to exactly the
-//! same, whatever is lost, repeated or dead. Beyond the limits only the books must balance.
+//! same, whatever is lost, repeated or dead. Beyond the limits only the ledger must balance.
 
 mod support;
 
@@ -207,6 +207,7 @@ struct Model {
     config: BuilderConfig,
     events: BTreeMap<u64, (Row, u8)>,
     newest: Vec<u64>,
+    skipped: Vec<u64>,
     reordered: Vec<u64>,
     duplicates: Vec<u64>,
     wrong_tag: Vec<u64>,
@@ -221,6 +222,7 @@ impl Model {
         Self {
             events: BTreeMap::new(),
             newest: none.clone(),
+            skipped: vec![u64::MAX; config.sources.len()],
             reordered: none.clone(),
             duplicates: none.clone(),
             wrong_tag: none.clone(),
@@ -238,7 +240,7 @@ impl Model {
                 self.disabled[source] += 1;
                 continue;
             }
-            // Numbers wrap at most once, and the run is shorter than half a turn.
+            // Numbers wrap at most once, and the run is shorter than half a cycle.
             let first = *self.first.get_or_insert(fragment.number);
             let number = fragment.number;
             let key = if number + (1 << 23) < first { number + (1 << 24) } else { number };
@@ -260,8 +262,15 @@ impl Model {
                 row.flags.insert(EventFlags::SENDER_ERROR);
                 self.flagged[source] += 1;
             }
-            self.reordered[source] += u64::from(key + 1 < self.newest[source]);
-            self.newest[source] = self.newest[source].max(key + 1);
+            // One that came alone before others makes one of them reordered, not all.
+            let (end, skipped) = (self.newest[source], self.skipped[source]);
+            self.reordered[source] += u64::from(key < end);
+            if key >= end {
+                self.skipped[source] = if key > end { end } else { u64::MAX };
+                self.newest[source] = key + 1;
+            } else if key >= skipped {
+                (self.newest[source], self.skipped[source]) = (key + 1, u64::MAX);
+            }
         }
     }
 

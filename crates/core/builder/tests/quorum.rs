@@ -78,7 +78,7 @@ fn all_who_go_on_from_2_after_10_500_lose_nothing() {
             assert_eq!(rig.complete() as u64, last - 1 + 800, "{case}");
             assert!(!rig.ledger.balance().lost_data(), "{case}");
             assert_eq!(rig.total(Entry::NumberingRestarts), sources as u64, "{case}");
-            let restart = rig.builder.status().last_restart.expect("numbers began anew");
+            let restart = rig.builder.status().last_restart.expect("numbers restarted");
             assert_eq!((restart.from, restart.to), (last - 1, 2), "{case}");
         }
     }
@@ -193,4 +193,103 @@ fn numbers_at_random_of_one_source_cost_the_others_nothing() {
         let missing = ledger[Entry::FragmentsMissing] + ledger[Entry::FragmentsMissingUnrecorded];
         assert!(missing < 20, "{ledger:?}");
     }
+}
+
+#[test]
+fn without_a_majority_the_largest_group_is_followed_after_a_time_out() {
+    // At the start, and after numbers that all had agreed on.
+    for agreed in [0, 1_000] {
+        let mut rig = Rig::required(5);
+        let mut now = 0;
+        deliver(&mut rig, &mut now, 5, 0..agreed, |_, number| number);
+        pause(&mut rig, &mut now, if agreed > 0 { 300 * MS } else { 0 });
+        // Two agree, and none of the other three with any.
+        let apart = |source: usize, number: u64| match source {
+            0 | 1 => number + 1_000_000,
+            other => number + 2_000_000 * other as u64,
+        };
+        deliver(&mut rig, &mut now, 5, agreed..agreed + 4_000, apart);
+        let status = rig.builder.status();
+        let out_of_step: Vec<bool> = status.sources.iter().map(|it| it.out_of_step).collect();
+        assert_eq!(out_of_step, [false, false, true, true, true], "{agreed}");
+        rig.finish(now);
+        for source in 0..5 {
+            let recorded = rig.count(source, Entry::FragmentsRecorded);
+            let expected = agreed + if source < 2 { 4_000 } else { 0 };
+            assert_eq!(recorded, expected, "{agreed}, source {source}: {:?}", rig.ledger.total());
+        }
+        assert_eq!(rig.total(Entry::NumberingRestarts), if agreed > 0 { 2 } else { 0 }, "{agreed}");
+    }
+}
+
+#[test]
+fn a_lone_sender_whose_fragments_change_places_is_recorded_from_its_first() {
+    let mut rig = Rig::required(1);
+    let mut now = 0;
+    deliver(&mut rig, &mut now, 1, 0..400, |_, number| number ^ 1);
+    assert!(rig.builder.status().base_key > 380, "{:?}", rig.builder.status());
+    rig.finish(now);
+    assert_eq!((rig.complete(), rig.lost()), (400, 0));
+}
+
+#[test]
+fn half_of_the_sources_dead_at_the_start_cost_nothing_where_memory_is_short() {
+    let mut config = BuilderConfig::new(vec![SourceRole::Required; 10]);
+    config.waiting_bytes_max = 1 << 20;
+    let mut rig = Rig::new(config);
+    // 10 MB in the time-out in which the others count as voters.
+    for step in 0..200 {
+        for source in 0..5 {
+            rig.send(step * 5 * MS, source, step * 100..(step + 1) * 100);
+        }
+        rig.poll(step * 5 * MS);
+        assert!(rig.builder.status().waiting_bytes <= 1 << 20);
+    }
+    rig.finish(S);
+    assert_eq!((rig.rows.len(), rig.lost()), (20_000, 0), "{:?}", rig.ledger.total());
+}
+
+#[test]
+fn numbers_garbled_by_little_in_most_sources_before_a_pause_cost_those_alone() {
+    for (sources, garbled) in [(1, 1), (4, 3), (10, 6), (10, 10)] {
+        let mut rig = Rig::required(sources);
+        let mut now = 0;
+        // The last before the pause, by no more than what is believed at once.
+        let change = |source, number| match number {
+            1_599 if source < garbled => number + 1_000,
+            _ => number,
+        };
+        deliver(&mut rig, &mut now, sources, 0..1_600, change);
+        pause(&mut rig, &mut now, 3 * S);
+        deliver(&mut rig, &mut now, sources, 1_600..4_000, |_, number| number);
+        rig.finish(now);
+        let total = rig.ledger.total();
+        let case = format!("{garbled} of {sources}: {total:?}");
+        assert_eq!(rig.lost(), 0, "{case}");
+        // In the event that it named the garbled one took the place of the right one.
+        assert_eq!(total[Entry::FragmentsDuplicate], garbled as u64, "{case}");
+        assert_eq!(total[Entry::FragmentsRecorded], 4_000 * sources as u64 - garbled as u64);
+        // Nobody sent 1,599 where all sources garbled it.
+        assert_eq!(rig.rows.len(), if garbled < sources { 4_000 } else { 3_999 }, "{case}");
+        assert!(total[Entry::FragmentsReordered] <= garbled as u64, "{case}");
+    }
+}
+
+#[test]
+fn a_jump_counts_with_all_that_followed_it_once_it_is_no_longer_on_probation() {
+    let mut rig = Rig::required(3);
+    let mut now = 0;
+    deliver(&mut rig, &mut now, 3, 0..400, |_, number| number);
+    // Two leave out 20,000 events; soon after, no source delivers any more.
+    for first in (20_400..20_500).step_by(25) {
+        rig.send_all(now, 0..2, first..first + 25);
+        rig.send(now, 2, [400 + (first - 20_400) / 25]);
+        rig.poll(now);
+        now += 25 * MS;
+    }
+    pause(&mut rig, &mut now, 4 * S);
+    let status = rig.builder.status();
+    assert_eq!(status.base_key, 20_500, "what two of three have passed: {status:?}");
+    rig.finish(now);
+    assert_eq!((rig.complete(), rig.lost()), (400, 0));
 }

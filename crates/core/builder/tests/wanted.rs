@@ -2,8 +2,9 @@
 
 mod support;
 
+use catchment_builder::{BuilderConfig, SourceRole};
 use catchment_model::Entry;
-use support::{MS, Rig};
+use support::{MS, Rig, S};
 
 #[test]
 fn an_event_that_had_begun_is_built_to_its_end_and_the_next_is_not_wanted() {
@@ -77,4 +78,54 @@ fn a_loss_before_the_end_is_a_loss() {
     rig.finish(MS);
     assert_eq!(rig.rows.len(), 10);
     assert_eq!(rig.ledger.total()[Entry::FragmentsMissing], 1);
+}
+
+#[test]
+fn what_was_wanted_before_the_start_counts_from_what_had_come_by_then() {
+    let mut rig = Rig::required(3);
+    // No quorum yet: two must agree.
+    rig.send(0, 0, 100..110);
+    rig.poll(0);
+    rig.builder.want(false);
+    assert!(!rig.builder.is_past_change());
+    rig.send(MS, 0, 110..120);
+    rig.poll(MS);
+    rig.builder.want(true);
+    rig.send(2 * MS, 0, 120..130);
+    rig.send_all(2 * MS, 1..3, 100..130);
+    rig.finish(3 * MS);
+    let keys: Vec<u64> = rig.rows.keys().copied().collect();
+    assert_eq!(keys, (100..110).chain(120..130).collect::<Vec<_>>());
+    assert_eq!(rig.ledger.total()[Entry::FragmentsDiscardedPaused], 30);
+}
+
+#[test]
+fn the_last_that_was_wanted_before_the_start_counts() {
+    use SourceRole::{Disabled, Required};
+    // As often as is remembered, and more often; and when nothing waits any more.
+    for changes in [1, 2, 63, 64, 65, 100] {
+        let mut rig = Rig::new(BuilderConfig::new(vec![Required, Required, Required, Disabled]));
+        let mut now = 0;
+        rig.send(now, 0, [5]);
+        rig.poll(now);
+        for change in 0..changes {
+            rig.builder.want(change % 2 == 1);
+        }
+        // While others than the voters deliver, time counts, and what is held expires.
+        for _ in 0..30 {
+            now += 100 * MS;
+            rig.send(now, 3, [0]);
+            rig.poll(now);
+        }
+        assert_eq!(rig.lost(), 1, "{changes}");
+        rig.builder.want(changes % 2 == 1);
+        for step in 0..200 {
+            now += 10 * MS;
+            rig.send_all(now, 0..3, step * 10..(step + 1) * 10);
+            rig.poll(now);
+        }
+        rig.finish(now + S);
+        let wanted = changes % 2 == 1;
+        assert_eq!(rig.complete(), if wanted { 2_000 } else { 0 }, "{changes}");
+    }
 }

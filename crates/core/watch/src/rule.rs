@@ -276,7 +276,7 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 }
 
 /// The rules that there are without any configuration, for frames that are cut that often. They read
-/// `source.*.last_packet_seconds`, `loss_per_second`, `queue.*.fill`, `disk.hours_left` and
+/// `source.*.last_packet_seconds`, `source.*.out_of_step`, `loss_per_second`, `queue.*.fill`, `disk.hours_left` and
 /// `rows_recorded` (events and slices on disk).
 pub fn default_rules(frame_ns: u64) -> Vec<Rule> {
     let rule = |name: &str, quantity: &str, condition, severity, text: &str| {
@@ -298,6 +298,15 @@ pub fn default_rules(frame_ns: u64) -> Vec<Rule> {
             Severity::Critical,
             "{source} is silent: no packet for {time}",
         )),
+        // While all sources begin anew, each may be out of step for a moment.
+        recording(rule(
+            "source_out_of_step",
+            "source.*.out_of_step",
+            Condition::Above { threshold: 0.0, clear_at: 0.0 },
+            Severity::Critical,
+            "{source} is out of step: its numbers are not the others', its data are discarded",
+        ))
+        .map(|rule| Rule { delay_ns: 2 * S, ..rule }),
         recording(rule(
             "loss",
             "loss_per_second",

@@ -79,6 +79,8 @@ pub struct SourceFlow<'a> {
     pub required: bool,
     /// When anything last came from it.
     pub received_age_ns: Option<u64>,
+    /// Whether its numbers do not fit to the others', so that what comes from it is discarded.
+    pub out_of_step: bool,
 }
 
 /// Something lost.
@@ -190,7 +192,8 @@ fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
     }
 }
 
-/// What is wrong with which source, the worst first: silent ones, then by how much they lost.
+/// What is wrong with which source, the worst first: silent ones, those out of step, then by how much
+/// they lost.
 fn worst(flow: &Flow<'_>, limits: &Limits) -> Vec<String> {
     let Run::Recording { since_ns } = flow.run else { return Vec::new() };
     let mut found = Vec::new();
@@ -206,8 +209,14 @@ fn worst(flow: &Flow<'_>, limits: &Limits) -> Vec<String> {
         silent.iter().map(|(age, name)| format!("{name} silent for {}", words_of_time(*age))),
     );
     let mut named: Vec<&str> = silent.iter().map(|(_, name)| *name).collect();
+    for source in flow.sources.iter().filter(|source| source.out_of_step) {
+        if !named.contains(&source.name) {
+            named.push(source.name);
+            found.push(format!("{} out of step: its numbers are not the others'", source.name));
+        }
+    }
     for loss in flow.losses {
-        // The worst kind of a source speaks for it, and its silence before that.
+        // A source is named once: for its silence, for its numbers, or for the worst of its losses.
         if !named.contains(&loss.source) {
             named.push(loss.source);
             let kind = loss.entry.name().replace('_', " ");

@@ -308,11 +308,22 @@ fn impossible_rules_are_refused() {
 fn the_default_rules_are_there_and_find_what_they_are_for() {
     let rules = default_rules(S);
     let names: Vec<String> = rules.iter().map(|rule| rule.name.clone()).collect();
-    assert_eq!(names, ["source_silent", "loss", "queue_full", "disk_space", "nothing_recorded"]);
+    assert_eq!(
+        names,
+        [
+            "source_silent",
+            "source_out_of_step",
+            "loss",
+            "queue_full",
+            "disk_space",
+            "nothing_recorded"
+        ]
+    );
     let mut rig = Rig::new(rules);
     let mut texts = Vec::new();
     for _ in 0..30 {
         rig.table.set_of("source", "rich-03", "last_packet_seconds", 8.0);
+        rig.table.set_of("source", "tof-1", "out_of_step", 1.0);
         rig.table.set_of("queue", "segments", "fill", 0.93);
         rig.table.set("loss_per_second", 1.5);
         rig.table.set("disk.hours_left", 0.5);
@@ -327,6 +338,7 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
         [
             (1, "rich-03 is silent: no packet for 8 s"),
             (1, "data are lost: 1.5 per second"),
+            (3, "tof-1 is out of step: its numbers are not the others', its data are discarded"),
             (3, "the queue segments is 93 % full"),
             (11, "the disk is full in 30 min"),
             (11, "nothing has reached the disk for 10 s"),

@@ -118,8 +118,13 @@ fn a_new_run_shows_its_own_losses_even_if_they_are_as_many_as_the_last_ones() {
 }
 
 const SOURCES: [SourceFlow<'static>; 2] = [
-    SourceFlow { name: "rich-03", required: true, received_age_ns: Some(100 * MS) },
-    SourceFlow { name: "spare", required: false, received_age_ns: None },
+    SourceFlow {
+        name: "rich-03",
+        required: true,
+        received_age_ns: Some(100 * MS),
+        out_of_step: false,
+    },
+    SourceFlow { name: "spare", required: false, received_age_ns: None, out_of_step: false },
 ];
 
 fn good() -> Flow<'static> {
@@ -163,10 +168,24 @@ fn losses_are_named_three_at_most() {
 #[test]
 fn a_required_source_that_is_silent_is_a_loss_and_comes_before_others() {
     let silent = SourceFlow { received_age_ns: Some(8 * S), ..SOURCES[0] };
-    let never = SourceFlow { name: "tof-1", required: true, received_age_ns: None };
+    let never = SourceFlow { name: "tof-1", received_age_ns: None, ..SOURCES[0] };
     let losses = [Loss { source: "rich-03", entry: Entry::FragmentsMissing, count: 3 }];
     let flow = Flow { sources: &[silent, never], losses: &losses, ..good() };
     let text = "recording with loss: tof-1 silent for 10 min; rich-03 silent for 8 s";
+    assert_eq!(judge(&flow), (Level::Loss, text.to_owned()));
+}
+
+#[test]
+fn a_source_out_of_step_is_a_loss_and_named_for_that() {
+    let strayed = SourceFlow { out_of_step: true, ..SOURCES[0] };
+    let losses = [Loss { source: "rich-03", entry: Entry::FragmentsOutOfRange, count: 3 }];
+    let flow = Flow { sources: &[strayed, SOURCES[1]], losses: &losses, ..good() };
+    let text = "recording with loss: rich-03 out of step: its numbers are not the others'";
+    assert_eq!(judge(&flow), (Level::Loss, text.to_owned()));
+    // Once it sends no more it is silent, and not out of step as well.
+    let silent = SourceFlow { received_age_ns: Some(8 * S), ..strayed };
+    let flow = Flow { sources: &[silent], ..flow };
+    let text = "recording with loss: rich-03 silent for 8 s";
     assert_eq!(judge(&flow), (Level::Loss, text.to_owned()));
 }
 

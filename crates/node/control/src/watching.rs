@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use catchment_builder::SourceRole;
 use catchment_model::{Entry, SourceLedger};
-use catchment_recorder::{RecorderConfig, Snapshot, State as RecorderState};
+use catchment_recorder::{Alignment, RecorderConfig, Snapshot, State as RecorderState};
 use catchment_watch::{
     Alarms, Flow, Limits, Loss, LossGrowth, LossWatch, Rates, ReadingTable, Rule, RuleError, Run,
     SourceFlow, Stage, Verdict, bottleneck, default_rules, is_loss, verdict,
@@ -284,6 +284,7 @@ impl Watching {
             name: &source.name,
             required: source.required,
             received_age_ns: self.rates.since_grown_ns(of_source(index, 0), now_ns),
+            out_of_step: alignment(moment, index).out_of_step,
         };
         let sources: Vec<_> = self.sources.iter().enumerate().map(flow_of).collect();
         let named = |loss: &LossGrowth| {
@@ -317,6 +318,7 @@ impl Watching {
             let status = match age_ns.filter(|_| running) {
                 None => "never",
                 Some(age_ns) if age_ns > SILENT_NS => "silent",
+                Some(_) if alignment(moment, index).out_of_step => "out_of_step",
                 Some(_) if losses.iter().any(|loss| loss.source == index) => "loss",
                 Some(_) => "good",
             };
@@ -339,6 +341,7 @@ impl Watching {
                 loss_per_second: rate(2),
                 loss: nonzero(is_loss),
                 fill: moment.socket_fills.get(index).copied().flatten(),
+                parked_fragments: alignment(moment, index).parked_fragments,
                 last_packet_seconds: age_ns.map(|age_ns| age_ns as f64 / 1e9),
                 ledger: nonzero(|_| true),
             }
@@ -462,6 +465,10 @@ impl Watching {
             if let Some(fill) = source.fill {
                 table.set_of("source", name, "fill", fill);
             }
+            if source.required {
+                let out_of_step = f64::from(source.status == "out_of_step");
+                table.set_of("source", name, "out_of_step", out_of_step);
+            }
             table.set_of("source", name, "packets_per_second", source.packets_per_second);
             table.set_of("source", name, "bytes_per_second", source.bytes_per_second);
             table.set_of("source", name, "loss_per_second", source.loss_per_second);
@@ -507,6 +514,12 @@ fn all_rules(frame_ns: u64, rules: &[Rule]) -> Vec<Rule> {
         }
     }
     all
+}
+
+/// How a source's numbers fit to the others', in a run.
+fn alignment(moment: &Moment<'_>, index: usize) -> Alignment {
+    let snapshot = moment.snapshot.filter(|_| moment.run.is_some());
+    snapshot.and_then(|one| one.alignment.get(index)).copied().unwrap_or_default()
 }
 
 /// Where a source's counter stands.
@@ -557,10 +570,11 @@ fn rank(source: &api::SourceState) -> u32 {
     match (source.status.as_str(), source.required) {
         ("silent", true) => 0,
         ("never", true) => 1,
-        ("loss", _) => 2,
-        ("silent", false) => 3,
-        ("never", false) => 4,
-        _ => 5,
+        ("out_of_step", _) => 2,
+        ("loss", _) => 3,
+        ("silent", false) => 4,
+        ("never", false) => 5,
+        _ => 6,
     }
 }
 

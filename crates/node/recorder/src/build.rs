@@ -21,7 +21,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use rtrb::Consumer;
 
 use crate::clock::Clock;
-use crate::live::Live;
+use crate::live::{Alignment, Live};
 use crate::pool::{ChunkPool, ChunkUse};
 use crate::wanted::Wanted;
 
@@ -138,6 +138,15 @@ impl Build {
                     > std::mem::replace(&mut side.restarts, status.restarts_followed)
             {
                 self.live.warn_once(side.kind.restarted(restart));
+            }
+            // A link is out of step with any of its channels, which share one clock.
+            let lanes: Vec<_> = side.lanes.iter().zip(&status.sources).collect();
+            for of_source in lanes.chunk_by(|((_, one), _), ((_, other), _)| one == other) {
+                let alignment = Alignment {
+                    out_of_step: of_source.iter().any(|(_, status)| status.out_of_step),
+                    parked_fragments: of_source.iter().map(|(_, status)| status.parked).sum(),
+                };
+                self.live.set_alignment(of_source[0].0.1, alignment);
             }
             match side.kind {
                 Kind::Events => {

@@ -41,5 +41,5 @@ pub use config::{
     SourceConfig, WriteConfig, check_from,
 };
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
-pub use live::{Counts, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State};
+pub use live::{Alignment, Counts, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State};
 pub use recorder::{Recorder, RecorderError};

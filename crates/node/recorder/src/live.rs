@@ -33,6 +33,8 @@ pub(crate) struct Live {
     pub(crate) threads: Arc<ThreadTimes>,
     pub(crate) fills: Mutex<Vec<Arc<FillLevel>>>,
     pub(crate) counters: Counters,
+    // By the numbers of the ledger.
+    alignment: Vec<LiveAlignment>,
     /// Whether events that begin now are discarded, since somebody paused the run.
     pub(crate) paused: AtomicBool,
     /// Whether nothing that still comes belongs to the run, which is to end.
@@ -163,6 +165,8 @@ pub struct Snapshot {
     pub ledger: Ledger,
     /// Counts beside the ledger.
     pub counts: Counts,
+    /// How each source's and each link's numbers fit to the others', in the ledger's order.
+    pub alignment: Vec<Alignment>,
     /// Every bounded queue and pool: name, level now, highest level, capacity (bytes).
     pub fills: Vec<Fill>,
     /// CPU time of every thread.
@@ -175,6 +179,22 @@ pub struct Snapshot {
     pub warnings: Vec<String>,
     /// The malformed packet that was last kept for diagnosis.
     pub malformed: Option<MalformedPacket>,
+}
+
+/// How the numbers of a source or link fit to the others'.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Alignment {
+    /// Whether they do not, so that its fragments are discarded.
+    pub out_of_step: bool,
+    /// Its fragments that wait for the others to come to their numbers, or to confirm them.
+    pub parked_fragments: u64,
+}
+
+/// The same, as the build thread writes it.
+#[derive(Debug, Default)]
+struct LiveAlignment {
+    out_of_step: AtomicBool,
+    parked_fragments: AtomicU64,
 }
 
 /// How full a queue or pool is, in bytes.
@@ -195,6 +215,7 @@ impl Live {
     pub(crate) fn new(names: Vec<String>) -> Self {
         Self {
             ledger: LiveLedger::new(names.len()),
+            alignment: names.iter().map(|_| LiveAlignment::default()).collect(),
             gauges: Mutex::new(vec![None; names.len()]),
             threads: Arc::default(),
             fills: Mutex::default(),
@@ -212,6 +233,12 @@ impl Live {
                 strangers: BTreeMap::new(),
             }),
         }
+    }
+
+    pub(crate) fn set_alignment(&self, source: SourceId, alignment: Alignment) {
+        let live = &self.alignment[source.index()];
+        live.out_of_step.store(alignment.out_of_step, Relaxed);
+        live.parked_fragments.store(alignment.parked_fragments, Relaxed);
     }
 
     pub(crate) fn add_fill(&self, fill: Arc<FillLevel>) {
@@ -291,6 +318,10 @@ impl Live {
                 capacity: fill.capacity(),
             })
             .collect();
+        let read = |live: &LiveAlignment| Alignment {
+            out_of_step: live.out_of_step.load(Relaxed),
+            parked_fragments: live.parked_fragments.load(Relaxed),
+        };
         let ledger = self.ledger.snapshot();
         let mut warnings = reported.warnings.clone();
         let strangers = reported.strangers.iter().take(WARNINGS_MAX);
@@ -300,6 +331,7 @@ impl Live {
             faults: reported.faults,
             ledger,
             counts: self.counters.read(),
+            alignment: self.alignment.iter().map(read).collect(),
             fills,
             threads: self.threads.read(),
             files: reported.files.clone(),

@@ -462,7 +462,7 @@ impl Paint {
 mod tests {
     use super::*;
     use catchment_model::Ledger;
-    use catchment_recorder::Counts;
+    use catchment_recorder::{Alignment, Counts};
 
     fn moment(seconds: f64, packets: u64, cpu_ns: u64) -> Moment {
         let mut ledger = Ledger::new(3);
@@ -478,6 +478,7 @@ mod tests {
             faults: 0,
             ledger,
             counts,
+            alignment: vec![Alignment::default(); 3],
             fills: vec![fill],
             threads: Vec::new(),
             files: Vec::new(),

@@ -1,4 +1,4 @@
-//! A builder with everything around it that a recorder has: segments, books, and what came out.
+//! A builder with everything around it that a recorder has: segments, a ledger, and the output.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::BTreeMap;
@@ -115,7 +115,7 @@ impl Rig {
         }
     }
 
-    /// Takes all cuts, counts and discards, and checks the books.
+    /// Takes all cuts, counts and discards, and checks the ledger.
     pub fn collect(&mut self, now_ns: u64) {
         while let Some(cut) = self.builder.cut(now_ns, self.spare.take()) {
             self.take(&cut);
@@ -124,16 +124,16 @@ impl Rig {
         self.builder.discarded(&mut self.discards);
         let Self { builder, ledger, .. } = self;
         builder.counts(|source, entry, count| ledger.sources[source.index()][entry] += count);
-        self.check_books();
+        self.check_ledger();
     }
 
-    pub fn check_books(&self) {
+    pub fn check_ledger(&self) {
         let held = i128::from(self.builder.status().fragments_held);
         let total = self.ledger.total();
-        let books = total.sum(Role::FragmentsOut) + total.sum(Role::FragmentsLost);
+        let counted = total.sum(Role::FragmentsOut) + total.sum(Role::FragmentsLost);
         let received = i128::from(total[Entry::FragmentsReceived]);
-        assert_eq!(received - i128::from(books), held, "{total:?}");
-        let not_used = books - total[Entry::FragmentsRecorded];
+        assert_eq!(received - i128::from(counted), held, "{total:?}");
+        let not_used = counted - total[Entry::FragmentsRecorded];
         assert_eq!(not_used + self.no_source, self.discards.len() as u64);
         assert_eq!(self.builder.status().fragments_of_no_source, self.no_source);
     }

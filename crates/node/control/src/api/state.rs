@@ -223,7 +223,8 @@ pub struct SourceState {
     pub group: String,
     /// events or channels.
     pub kind: String,
-    /// good, loss, silent or never.
+    /// good, loss, out_of_step (its numbers do not fit to the others', and its data are discarded),
+    /// silent or never.
     pub status: String,
     /// Whether events wait for it.
     pub required: bool,
@@ -242,6 +243,8 @@ pub struct SourceState {
     /// The share of its receive buffer in the kernel that is taken, 0 to 1; null where the system does
     /// not say, or nothing is open.
     pub fill: Option<f64>,
+    /// Its fragments that wait for the others to come to their numbers, or to confirm them.
+    pub parked_fragments: u64,
     /// Since its last packet.
     pub last_packet_seconds: Option<f64>,
     /// Its ledger, without zeros.

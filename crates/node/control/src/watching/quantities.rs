@@ -29,10 +29,14 @@ const NODE: [(&str, &str); 11] = [
 
 const QUEUE: [(&str, &str); 1] = [("fill", "How full a queue or pool is, 0 to 1.")];
 
-const SOURCE: [(&str, &str); 5] = [
+const SOURCE: [(&str, &str); 6] = [
     (
         "last_packet_seconds",
         "The age of the last packet, or the run's if none came; of required sources.",
+    ),
+    (
+        "out_of_step",
+        "1 while its numbers do not fit to the others', otherwise 0; of required sources.",
     ),
     ("fill", "How full the receive buffer in the kernel is, 0 to 1."),
     ("packets_per_second", "Packets that came."),

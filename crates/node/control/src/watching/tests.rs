@@ -1,7 +1,7 @@
 //! What is made of a recorder's counters, in virtual time.
 
 use catchment_model::Ledger;
-use catchment_recorder::{Counts, SourceConfig};
+use catchment_recorder::{Alignment, Counts, SourceConfig};
 use catchment_watch::{Alarm, AlarmState};
 
 use super::quantities::known_quantities;
@@ -13,8 +13,9 @@ struct Rig {
     paused: bool,
     free_bytes: u64,
     now_ns: u64,
-    /// As it was at the last look.
+    /// As they were at the last look.
     verdict: String,
+    sources: Vec<api::SourceState>,
 }
 
 impl Rig {
@@ -25,6 +26,7 @@ impl Rig {
             faults: 0,
             ledger: Ledger::new(1),
             counts: Counts::default(),
+            alignment: vec![Alignment::default(); 1],
             fills: Vec::new(),
             threads: Vec::new(),
             files: Vec::new(),
@@ -33,7 +35,8 @@ impl Rig {
             malformed: None,
         };
         let (free_bytes, verdict) = (100_000_000, String::new());
-        Self { watching, snapshot, paused: false, free_bytes, now_ns: S, verdict }
+        let (now_ns, sources) = (S, Vec::new());
+        Self { watching, snapshot, paused: false, free_bytes, now_ns, verdict, sources }
     }
 
     /// Looks twice a second; that many bytes are written between two looks.
@@ -62,6 +65,7 @@ impl Rig {
             });
             hours_left = meaning.hours_left;
             self.verdict = meaning.verdict.text;
+            self.sources = meaning.sources;
         }
         hours_left
     }
@@ -118,6 +122,36 @@ fn a_source_that_never_sent_is_silent_for_as_long_as_the_run_lasts() {
     let alarms = rig.watching.alarms_seen();
     let silent = alarms.iter().find(|alarm| alarm.name == "source_silent").expect("an alarm");
     assert_eq!(silent.text, "a is silent: no packet for 18 s");
+}
+
+#[test]
+fn a_source_out_of_step_is_shown_and_named() {
+    let mut rig = Rig::new();
+    for second in 0..20 {
+        // Not the first look, which compares with nothing.
+        rig.look(u64::from(second == 0), 0);
+        rig.snapshot.ledger.sources[0][Entry::PacketsReceived] += 1;
+        rig.snapshot.counts.events_recorded += 1;
+        rig.snapshot.alignment[0] = Alignment { out_of_step: second < 10, parked_fragments: 7 };
+        rig.look(1, 1_000);
+        let source = &rig.sources[0];
+        let status = if second < 10 { "out_of_step" } else { "good" };
+        assert_eq!((&*source.status, source.parked_fragments), (status, 7), "{second}");
+        let alarms = rig.watching.alarms_seen();
+        let alarm = alarms.iter().find(|alarm| alarm.name == "source_out_of_step");
+        match second {
+            0 => assert!(alarm.is_none()),
+            9 => {
+                let text =
+                    "a is out of step: its numbers are not the others', its data are discarded";
+                assert_eq!(alarm.map(|alarm| &*alarm.text), Some(text));
+                let text = "recording with loss: a out of step: its numbers are not the others'";
+                assert_eq!(rig.verdict, text);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(rig.verdict, "recording good data");
 }
 
 #[test]

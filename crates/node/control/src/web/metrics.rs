@@ -75,10 +75,24 @@ const METRICS: &[Metric] = metrics! {
     "catchment_dead_time_ratio", "gauge", "",
         "The share of the last 10 s in which data were discarded or paused.",
         |_, view, out| out.put(&[], view.state.dead_time);
-    "catchment_sources", "gauge", "status", "Sources and links: good, loss, silent or never.",
-        |_, view, out| for status in ["good", "loss", "silent", "never"] {
+    "catchment_sources", "gauge", "status", "Sources and links: good, loss, out_of_step, silent or never.",
+        |_, view, out| for status in ["good", "loss", "out_of_step", "silent", "never"] {
             let with = view.sources.sources.iter().filter(|source| source.status == status);
             out.put(&[("status", status)], with.count() as f64);
+        };
+    "catchment_source_out_of_step", "gauge", "source",
+        "1 for each source and link whose numbers do not fit to the others'; its data are discarded.",
+        |_, view, out| for source in &view.sources.sources {
+            if source.status == "out_of_step" {
+                out.put(&[("source", &source.name)], 1.0);
+            }
+        };
+    "catchment_source_parked_fragments", "gauge", "source",
+        "Fragments that wait for other sources to come to their numbers, or to confirm them; not 0.",
+        |_, view, out| for source in &view.sources.sources {
+            if source.parked_fragments > 0 {
+                out.put(&[("source", &source.name)], source.parked_fragments as f64);
+            }
         };
     "catchment_events_complete_total", "counter", "", "Events built with all required sources.",
         |_, view, out| count(view, out, |counts| counts.events_complete);
