@@ -28,7 +28,7 @@ impl Builder {
     /// quorum was followed.
     pub(crate) fn follow(&mut self, at_end: bool) -> bool {
         // While released rows wait to be cut, the builder releases no more.
-        let backlog = self.rows.len() as u64 > self.window.events();
+        let backlog = !at_end && self.rows.len() as u64 > self.window.events();
         if !backlog {
             self.follow_runaways();
         }
@@ -49,7 +49,7 @@ impl Builder {
         for index in 0..self.sources.len() {
             self.discard_oldest(index, |_| true);
             while let Some(ahead) = self.sources[index].ahead.pop_front() {
-                self.unpark(index, &ahead.fragment);
+                self.unpark(&ahead.fragment);
                 self.discard(index, &ahead.fragment, Entry::FragmentsOutOfRange);
             }
         }
@@ -71,7 +71,7 @@ impl Builder {
         let expires_ns = self.horizon.active_ns() + hold_ns;
         let (arrived_ns, order) = (self.now_ns, self.held_ever);
         let held = Held { claim, order, arrived_ns, expires_ns, fragment: *fragment };
-        if self.park(index, fragment) {
+        if self.park(index, fragment, None) {
             self.held_ever += 1;
             self.sources[index].held.push_back(held);
         }
@@ -85,7 +85,7 @@ impl Builder {
         arrived_ns: u64,
         fragment: &Fragment,
     ) {
-        if self.park(index, fragment) {
+        if self.park(index, fragment, Some(key)) {
             self.sources[index].run_ahead(Ahead { key, arrived_ns, fragment: *fragment });
         }
     }
@@ -128,13 +128,33 @@ impl Builder {
         }
     }
 
-    fn park(&mut self, index: usize, fragment: &Fragment) -> bool {
-        let source = &mut self.sources[index];
-        if source.full || source.parked_count() >= self.config.parked_max {
-            self.discard(index, fragment, Entry::FragmentsOutOfRange);
+    /// At the end of the run: moves the window to the lowest parked key that the quorum has passed,
+    /// and takes what is there. A backlog of rows may have kept the window behind the quorum.
+    /// Returns whether there was one.
+    pub(crate) fn reach_ahead(&mut self) -> bool {
+        let passed = self.horizon.passed();
+        let ahead = self.sources.iter().filter_map(|source| source.ahead.front());
+        let lowest = ahead.map(|ahead| ahead.key).min().filter(|&key| key < passed);
+        let Some(lowest) = lowest else { return false };
+        self.move_window(lowest);
+        self.take_ahead();
+        true
+    }
+
+    /// Parks a fragment, of which the key may be known, or discards it.
+    fn park(&mut self, index: usize, fragment: &Fragment, key: Option<u64>) -> bool {
+        // Keys that the quorum has passed are beyond the window only while rows wait to be cut:
+        // then the source is not ahead, and memory is short for all.
+        let passed = key.is_some_and(|key| key < self.horizon.passed());
+        let source = &self.sources[index];
+        if (source.full && !passed) || source.parked_count() >= self.config.parked_max {
+            let reason = match passed {
+                true => Entry::FragmentsDiscardedMemory,
+                false => Entry::FragmentsOutOfRange,
+            };
+            self.discard(index, fragment, reason);
             return false;
         }
-        source.parked_bytes += u64::from(fragment.bytes);
         self.parked_count += 1;
         self.status.fragments_held += 1;
         self.status.waiting_bytes += u64::from(fragment.bytes);
@@ -142,8 +162,7 @@ impl Builder {
     }
 
     // Removes a parked fragment from the totals.
-    fn unpark(&mut self, index: usize, fragment: &Fragment) {
-        self.sources[index].parked_bytes -= u64::from(fragment.bytes);
+    fn unpark(&mut self, fragment: &Fragment) {
         self.parked_count -= 1;
         self.status.fragments_held -= 1;
         self.status.waiting_bytes -= u64::from(fragment.bytes);
@@ -201,7 +220,7 @@ impl Builder {
         for index in 0..self.sources.len() {
             while let Some(ahead) = self.sources[index].ahead.pop_front_if(|ahead| ahead.key < end)
             {
-                self.unpark(index, &ahead.fragment);
+                self.unpark(&ahead.fragment);
                 if self.window.contains(ahead.key) && !self.seen.contains(index, ahead.key) {
                     self.accept(index, ahead.key, &ahead.fragment, ahead.arrived_ns);
                 } else {
@@ -235,7 +254,7 @@ impl Builder {
                 let key = self.open_key(index, one.fragment.number);
                 match key.filter(|_| Some(one.claim) == latest) {
                     Some(key) => {
-                        self.unpark(index, &one.fragment);
+                        self.unpark(&one.fragment);
                         self.take(index, key, one.arrived_ns, &one.fragment);
                     }
                     None => {
@@ -267,7 +286,7 @@ impl Builder {
         }
         taken.sort_by_key(|(_, held)| held.order);
         for (index, held) in taken {
-            self.unpark(index, &held.fragment);
+            self.unpark(&held.fragment);
             let key = key.wrapping_add_signed(numbers.offset(number, held.fragment.number));
             self.take(index, key, held.arrived_ns, &held.fragment);
         }
@@ -383,7 +402,7 @@ impl Builder {
     // Discards a held fragment whose key was never decided. It is counted as it would be at the
     // position of its sender. A lasting claim contains no duplicates.
     fn give_up(&mut self, index: usize, lasting: bool, fragment: &Fragment) {
-        self.unpark(index, fragment);
+        self.unpark(fragment);
         let position =
             self.horizon.position(self.sources[index].voter).unwrap_or(self.window.newest);
         let key = self.horizon.rules().numbers.near(position, fragment.number);

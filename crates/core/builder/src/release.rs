@@ -43,8 +43,8 @@ impl Builder {
         }
         self.horizon.begin_cycle(self.parked_count > 0);
         self.release();
-        // Ends: each iteration decides at least one claim.
-        while self.parked_count > 0 && self.follow(true) {
+        // Ends: each iteration decides a claim or takes a parked fragment.
+        while self.parked_count > 0 && (self.follow(true) | self.reach_ahead()) {
             self.close_below(u64::MAX, CloseReason::RunEnded);
         }
         self.close_below(u64::MAX, CloseReason::RunEnded);

@@ -88,8 +88,6 @@ pub struct Source {
     pub held: VecDeque<Held>,
     /// Index of the one that is tried next.
     pub tried: usize,
-    /// Bytes of the last two.
-    pub parked_bytes: u64,
 }
 
 const _: () = assert!(std::mem::offset_of!(Source, ahead) <= 64);
@@ -109,7 +107,6 @@ impl Source {
             ahead: VecDeque::new(),
             held: VecDeque::new(),
             tried: 0,
-            parked_bytes: 0,
         }
     }
 
@@ -121,7 +118,10 @@ impl Source {
     /// Bytes of its fragments that are parked, or of keys from `key` on.
     pub fn bytes_from(&self, key: u64) -> u64 {
         let accepted = self.accepted.iter().rev().take_while(|accepted| accepted.key >= key);
-        self.parked_bytes + accepted.map(|accepted| u64::from(accepted.bytes)).sum::<u64>()
+        let ahead = self.ahead.iter().rev().take_while(|ahead| ahead.key >= key);
+        let held = self.held.iter().map(|held| held.fragment.bytes);
+        let bytes = accepted.map(|accepted| accepted.bytes);
+        bytes.chain(ahead.map(|ahead| ahead.fragment.bytes)).chain(held).map(u64::from).sum()
     }
 
     /// Appends an accepted fragment in key order.

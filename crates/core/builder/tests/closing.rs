@@ -357,3 +357,51 @@ fn events_close_early_when_those_that_wait_hold_too_much() {
     assert_eq!(rig.count(2, Entry::FragmentsMissing), 900);
     rig.check_ledger();
 }
+
+/// Rows that nobody cuts, because the disk stalls, keep the window from moving. What comes meanwhile
+/// is not ahead of the quorum: it waits, within the receiver's memory, and is recorded.
+#[test]
+fn a_backlog_of_rows_costs_no_fragment() {
+    for sources in [1, 3] {
+        let config = BuilderConfig {
+            window_events: 256,
+            reorder_events: 16,
+            waiting_bytes_max: 64 * 1_000,
+            ..BuilderConfig::new(vec![SourceRole::Required; sources])
+        };
+        for cut_at_last in [false, true] {
+            let mut rig = Rig::new(config.clone());
+            for event in 0..2_000 {
+                rig.send_all(event * MS, 0..sources, event..event + 1);
+                rig.builder.poll(event * MS);
+            }
+            if cut_at_last {
+                (0..100).for_each(|step| rig.poll((2_000 + step) * MS));
+            }
+            rig.finish(2_200 * MS);
+            assert_eq!((rig.rows.len(), rig.complete()), (2_000, 2_000), "{sources} sources");
+            assert_eq!(rig.lost(), 0);
+        }
+    }
+}
+
+/// Beyond the count of fragments that a source may park, it is memory that is missing.
+#[test]
+fn a_backlog_beyond_what_may_be_parked_is_discarded_for_want_of_memory() {
+    let config = BuilderConfig {
+        window_events: 256,
+        reorder_events: 16,
+        parked_max: 100,
+        ..BuilderConfig::new(vec![SourceRole::Required])
+    };
+    let mut rig = Rig::new(config);
+    for event in 0..1_000 {
+        rig.send(event * MS, 0, event..event + 1);
+        rig.builder.poll(event * MS);
+    }
+    rig.finish(S);
+    let discarded = rig.count(0, Entry::FragmentsDiscardedMemory);
+    assert_eq!(rig.rows.len() as u64 + discarded, 1_000);
+    assert!(rig.rows.len() > 100 && discarded > 0);
+    assert_eq!(rig.count(0, Entry::FragmentsOutOfRange), 0);
+}
