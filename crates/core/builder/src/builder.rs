@@ -219,7 +219,7 @@ impl Builder {
             return 0;
         };
         let Rules { numbers, near, .. } = horizon.rules();
-        let (mut order, mut bytes, mut done) = (source.order, 0, 0);
+        let (mut reached, mut bytes, mut done) = (source.reached, 0, 0);
         let (mut reordered, mut wrong_tag, mut flagged) = (0, 0, 0);
         for fragment in run {
             let step = numbers.offset(newest, fragment.number);
@@ -235,13 +235,18 @@ impl Builder {
             } else if key < newest {
                 previous = previous.max(key);
             }
-            reordered += u64::from(order.is_reordered(key));
+            if key == reached {
+                reached += 1;
+            } else {
+                reordered += u64::from(key < reached);
+                reached = source.reach_out_of_order(reached, key);
+            }
             flagged += u64::from(fragment.is_flagged());
             bytes += u64::from(fragment.bytes);
             done += 1;
         }
         if done > 0 {
-            source.order = order;
+            source.reached = reached;
             let voter = source.voter;
             let has_claims = horizon.receive(voter, (newest, previous), *now_ns);
             self.status.waiting_bytes += bytes;
@@ -339,7 +344,7 @@ impl Builder {
 
     /// Counts a fragment that came after a later one of its source.
     pub(crate) fn reordered(&mut self, index: usize, key: u64) {
-        let reordered = self.sources[index].order.is_reordered(key);
+        let reordered = self.sources[index].reach(key);
         self.tally.add(index, Entry::FragmentsReordered, u64::from(reordered));
     }
 
