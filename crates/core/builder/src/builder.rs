@@ -174,8 +174,10 @@ impl Builder {
 
     /// Sets the clock.
     pub(crate) fn advance_time(&mut self, now_ns: u64) {
-        self.now_ns = self.now_ns.max(now_ns);
-        self.horizon.advance(self.now_ns);
+        if now_ns > self.now_ns {
+            self.now_ns = now_ns;
+            self.horizon.advance(now_ns);
+        }
     }
 
     /// Clears the record of seen fragments and moves the window. No event is open.
@@ -212,7 +214,7 @@ impl Builder {
         let Self { sources, window, seen, horizon, tally, now_ns, .. } = self;
         let source = &mut sources[index];
         // The queues of parked fragments are another cache line: look only if something is parked.
-        if source.full || (self.parked_count > 0 && !source.ahead.is_empty()) {
+        if source.full || (self.parked_count > 0 && !source.rare.ahead.is_empty()) {
             return 0;
         }
         let Some((mut newest, mut previous)) = horizon.fast_position(source.voter) else {
@@ -302,7 +304,7 @@ impl Builder {
             return false;
         }
         let new = self.window.contains(key) && !self.seen.contains(index, key);
-        let ahead = &self.sources[index].ahead;
+        let ahead = &self.sources[index].rare.ahead;
         let is_ahead = || ahead.binary_search_by_key(&key, |ahead| ahead.key).is_ok();
         let beyond = (self.window.end()..KEY_END).contains(&key) && (step > 0 || !is_ahead());
         if !(new || beyond || step > 0 || repeats) {

@@ -34,9 +34,9 @@ pub struct Held {
     pub fragment: Fragment,
 }
 
-/// A source. The fields that each packet uses are in the first cache line.
+/// A source: what each packet uses, in one cache line.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(align(64))]
 pub struct Source {
     /// Accepted and in no cut yet, by ascending key.
     pub accepted: VecDeque<Accepted>,
@@ -50,6 +50,14 @@ pub struct Source {
     pub required: bool,
     /// Whether it is full: it may hold no more of keys that the quorum has not passed.
     pub full: bool,
+    pub rare: Box<Rare>,
+}
+
+const _: () = assert!(size_of::<Source>() == 64);
+
+/// The rest of a source, which fragments on the fast path do not use.
+#[derive(Debug, Default)]
+pub struct Rare {
     /// The keys that its newest one skipped, up to and with that one, until it is confirmed.
     skipped: Range<u64>,
     /// Beyond the window, by ascending key.
@@ -58,11 +66,9 @@ pub struct Source {
     pub held: VecDeque<Held>,
     /// Index of the one that is tried next.
     pub tried: usize,
-    /// Bytes of the last two.
+    /// Bytes of those ahead and held.
     pub parked_bytes: u64,
 }
-
-const _: () = assert!(std::mem::offset_of!(Source, skipped) <= 64);
 
 impl Source {
     pub fn new(role: SourceRole, voter: usize) -> Self {
@@ -75,12 +81,8 @@ impl Source {
             required,
             full: false,
             reached: 0,
-            skipped: 0..0,
             accepted: VecDeque::with_capacity(if enabled { ACCEPTED_AT_START } else { 0 }),
-            ahead: VecDeque::new(),
-            held: VecDeque::new(),
-            tried: 0,
-            parked_bytes: 0,
+            rare: Box::default(),
         }
     }
 
@@ -99,11 +101,11 @@ impl Source {
     #[cold]
     pub fn reach_out_of_order(&mut self, reached: u64, key: u64) -> u64 {
         if key >= reached {
-            self.skipped = reached..key + 1;
+            self.rare.skipped = reached..key + 1;
             return key + 1;
         }
-        if self.skipped.end == reached && self.skipped.contains(&key) {
-            self.skipped = 0..0;
+        if self.rare.skipped.end == reached && self.rare.skipped.contains(&key) {
+            self.rare.skipped = 0..0;
             return key + 1;
         }
         reached
@@ -111,13 +113,13 @@ impl Source {
 
     /// How many of its fragments are parked.
     pub fn parked_count(&self) -> usize {
-        self.ahead.len() + self.held.len()
+        self.rare.ahead.len() + self.rare.held.len()
     }
 
     /// Bytes of its fragments that are parked, or of keys from `key` on.
     pub fn bytes_from(&self, key: u64) -> u64 {
         let accepted = self.accepted.iter().rev().take_while(|accepted| accepted.key >= key);
-        self.parked_bytes + accepted.map(|accepted| u64::from(accepted.bytes)).sum::<u64>()
+        self.rare.parked_bytes + accepted.map(|accepted| u64::from(accepted.bytes)).sum::<u64>()
     }
 
     /// Appends an accepted fragment in key order.
@@ -139,13 +141,13 @@ impl Source {
 
     /// Parks a fragment beyond the window, in key order.
     pub fn run_ahead(&mut self, ahead: Ahead) {
-        let at = match self.ahead.back() {
+        let at = match self.rare.ahead.back() {
             Some(newest) if newest.key > ahead.key => {
-                self.ahead.partition_point(|other| other.key <= ahead.key)
+                self.rare.ahead.partition_point(|other| other.key <= ahead.key)
             }
-            _ => self.ahead.len(),
+            _ => self.rare.ahead.len(),
         };
-        self.ahead.insert(at, ahead);
+        self.rare.ahead.insert(at, ahead);
     }
 }
 
