@@ -174,8 +174,10 @@ impl Builder {
 
     /// Sets the clock.
     pub(crate) fn advance_time(&mut self, now_ns: u64) {
-        self.now_ns = self.now_ns.max(now_ns);
-        self.horizon.advance(self.now_ns);
+        if now_ns > self.now_ns {
+            self.now_ns = now_ns;
+            self.horizon.advance(now_ns);
+        }
     }
 
     /// Clears the record of seen fragments and moves the window. No event is open.
@@ -212,14 +214,14 @@ impl Builder {
         let Self { sources, window, seen, horizon, tally, now_ns, .. } = self;
         let source = &mut sources[index];
         // The queues of parked fragments are another cache line: look only if something is parked.
-        if source.full || (self.parked_count > 0 && !source.ahead.is_empty()) {
+        if source.full || (self.parked_count > 0 && !source.rare.ahead.is_empty()) {
             return 0;
         }
         let Some((mut newest, mut previous)) = horizon.fast_position(source.voter) else {
             return 0;
         };
         let Rules { numbers, near, .. } = horizon.rules();
-        let (mut order, mut bytes, mut done) = (source.order, 0, 0);
+        let (mut reached, mut bytes, mut done) = (source.reached, 0, 0);
         let (mut reordered, mut wrong_tag, mut flagged) = (0, 0, 0);
         for fragment in run {
             let step = numbers.offset(newest, fragment.number);
@@ -235,13 +237,18 @@ impl Builder {
             } else if key < newest {
                 previous = previous.max(key);
             }
-            reordered += u64::from(order.is_reordered(key));
+            if key == reached {
+                reached += 1;
+            } else {
+                reordered += u64::from(key < reached);
+                reached = source.reach_out_of_order(reached, key);
+            }
             flagged += u64::from(fragment.is_flagged());
             bytes += u64::from(fragment.bytes);
             done += 1;
         }
         if done > 0 {
-            source.order = order;
+            source.reached = reached;
             let voter = source.voter;
             let has_claims = horizon.receive(voter, (newest, previous), *now_ns);
             self.status.waiting_bytes += bytes;
@@ -297,7 +304,7 @@ impl Builder {
             return false;
         }
         let new = self.window.contains(key) && !self.seen.contains(index, key);
-        let ahead = &self.sources[index].ahead;
+        let ahead = &self.sources[index].rare.ahead;
         let is_ahead = || ahead.binary_search_by_key(&key, |ahead| ahead.key).is_ok();
         let beyond = (self.window.end()..KEY_END).contains(&key) && (step > 0 || !is_ahead());
         if !(new || beyond || step > 0 || repeats) {
@@ -339,7 +346,7 @@ impl Builder {
 
     /// Counts a fragment that came after a later one of its source.
     pub(crate) fn reordered(&mut self, index: usize, key: u64) {
-        let reordered = self.sources[index].order.is_reordered(key);
+        let reordered = self.sources[index].reach(key);
         self.tally.add(index, Entry::FragmentsReordered, u64::from(reordered));
     }
 

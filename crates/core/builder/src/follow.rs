@@ -48,7 +48,7 @@ impl Builder {
     pub(crate) fn discard_parked(&mut self) {
         for index in 0..self.sources.len() {
             self.discard_oldest(index, |_| true);
-            while let Some(ahead) = self.sources[index].ahead.pop_front() {
+            while let Some(ahead) = self.sources[index].rare.ahead.pop_front() {
                 self.unpark(&ahead.fragment);
                 self.discard(index, &ahead.fragment, Entry::FragmentsOutOfRange);
             }
@@ -73,7 +73,7 @@ impl Builder {
         let held = Held { claim, order, arrived_ns, expires_ns, fragment: *fragment };
         if self.park(index, fragment, None) {
             self.held_ever += 1;
-            self.sources[index].held.push_back(held);
+            self.sources[index].rare.held.push_back(held);
         }
     }
 
@@ -96,7 +96,7 @@ impl Builder {
         for nth in 0..self.sources_of[voter].len() {
             let index = self.sources_of[voter][nth] as usize;
             let of_claim = |held: &mut Held| held.claim == claim;
-            while let Some(held) = self.sources[index].held.pop_back_if(of_claim) {
+            while let Some(held) = self.sources[index].rare.held.pop_back_if(of_claim) {
                 self.give_up(index, lasting, &held.fragment);
             }
         }
@@ -133,7 +133,7 @@ impl Builder {
     /// Returns whether there was one.
     pub(crate) fn reach_ahead(&mut self) -> bool {
         let passed = self.horizon.passed();
-        let ahead = self.sources.iter().filter_map(|source| source.ahead.front());
+        let ahead = self.sources.iter().filter_map(|source| source.rare.ahead.front());
         let lowest = ahead.map(|ahead| ahead.key).min().filter(|&key| key < passed);
         let Some(lowest) = lowest else { return false };
         self.move_window(lowest);
@@ -174,7 +174,7 @@ impl Builder {
         if self.horizon.passed() < self.window.end() || !self.is_crowded() {
             return;
         }
-        let ahead = self.sources.iter().filter_map(|source| source.ahead.front());
+        let ahead = self.sources.iter().filter_map(|source| source.rare.ahead.front());
         let events = self.window.events();
         if let Some(lowest) = ahead.map(|ahead| ahead.key).min() {
             self.move_window((lowest + 1 + events / 16).saturating_sub(events));
@@ -218,7 +218,8 @@ impl Builder {
     fn take_ahead(&mut self) {
         let end = self.window.end();
         for index in 0..self.sources.len() {
-            while let Some(ahead) = self.sources[index].ahead.pop_front_if(|ahead| ahead.key < end)
+            while let Some(ahead) =
+                self.sources[index].rare.ahead.pop_front_if(|ahead| ahead.key < end)
             {
                 self.unpark(&ahead.fragment);
                 if self.window.contains(ahead.key) && !self.seen.contains(index, ahead.key) {
@@ -239,13 +240,13 @@ impl Builder {
         for index in 0..self.sources.len() {
             // Claims that the sender has abandoned were garbled, or of an older position.
             let latest = self.horizon.latest_claim(self.sources[index].voter);
-            if latest.is_none() || self.sources[index].held.is_empty() {
+            if latest.is_none() || self.sources[index].rare.held.is_empty() {
                 continue;
             }
             // Fragments of other claims at the front expire later, so each cycle continues where
             // the last one stopped.
-            let mut held = std::mem::take(&mut self.sources[index].held);
-            let begin = self.sources[index].tried;
+            let mut held = std::mem::take(&mut self.sources[index].rare.held);
+            let begin = self.sources[index].rare.tried;
             let begin = if begin < held.len() { begin } else { 0 };
             let end = held.len().min(begin.saturating_add(tried_max));
             let mut stayed = begin;
@@ -264,8 +265,8 @@ impl Builder {
                 }
             }
             held.drain(stayed..end);
-            self.sources[index].tried = stayed;
-            self.sources[index].held = held;
+            self.sources[index].rare.tried = stayed;
+            self.sources[index].rare.held = held;
         }
     }
 
@@ -279,8 +280,8 @@ impl Builder {
                 let source = &mut self.sources[index as usize];
                 let claimed = |held: &Held| of_voter.iter().any(|(_, claim)| *claim == held.claim);
                 let (claimed, others): (Vec<Held>, Vec<Held>) =
-                    source.held.drain(..).partition(claimed);
-                source.held.extend(others);
+                    source.rare.held.drain(..).partition(claimed);
+                source.rare.held.extend(others);
                 taken.extend(claimed.into_iter().map(|held| (index as usize, held)));
             }
         }
@@ -369,7 +370,7 @@ impl Builder {
         let room = (self.window.events() / 2).cast_signed();
         let lowest = |source: &Source| {
             let claim = quorum.claim_of(source.voter)?;
-            let held = source.held.iter().filter(|held| held.claim == claim);
+            let held = source.rare.held.iter().filter(|held| held.claim == claim);
             held.map(|held| numbers.offset(quorum.anchor, held.fragment.number).max(-room)).min()
         };
         let mut begins: Vec<i64> = self.sources.iter().filter_map(lowest).collect();
@@ -393,7 +394,7 @@ impl Builder {
     }
 
     fn discard_oldest(&mut self, index: usize, mut which: impl FnMut(&mut Held) -> bool) {
-        while let Some(held) = self.sources[index].held.pop_front_if(&mut which) {
+        while let Some(held) = self.sources[index].rare.held.pop_front_if(&mut which) {
             let lasting = self.horizon.is_lasting(self.sources[index].voter, held.claim);
             self.give_up(index, lasting, &held.fragment);
         }

@@ -304,6 +304,9 @@ impl Horizon {
 
     /// Counts active time up to a delivery of any sender.
     pub fn count_time(&mut self, now_ns: u64) {
+        if self.delivered_ns == Some(now_ns) {
+            return;
+        }
         let pause_ns = now_ns - self.delivered_ns.unwrap_or(now_ns);
         self.active_ns += pause_ns.min(self.rules.period_ns());
         if self.delivered_ns.replace(now_ns).is_none() {

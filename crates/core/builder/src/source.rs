@@ -1,6 +1,7 @@
 //! One source: its fragments in key order, and those that are parked.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::{Fragment, SourceRole, window};
 
@@ -33,47 +34,14 @@ pub struct Held {
     pub fragment: Fragment,
 }
 
-/// Detects fragments that arrive after a later one.
-#[derive(Clone, Copy, Debug)]
-pub struct Order {
-    /// One more than the newest key; 0 before the first.
-    reached: u64,
-    /// `reached` before the newest key, if that key skipped others; otherwise none.
-    resumed: u64,
-}
-
-impl Order {
-    /// Takes the next key and returns whether a later one came before it. A single early or garbled
-    /// key makes one key reordered, not all that it skipped.
-    #[inline]
-    pub fn is_reordered(&mut self, key: u64) -> bool {
-        let reordered = key < self.reached;
-        if key == self.reached {
-            (self.reached, self.resumed) = (key + 1, u64::MAX);
-        } else {
-            *self = self.after_skip(key);
-        }
-        reordered
-    }
-
-    // By value: the fast path keeps it in registers.
-    #[cold]
-    fn after_skip(self, key: u64) -> Self {
-        match key {
-            key if key >= self.reached => Self { reached: key + 1, resumed: self.reached },
-            key if key >= self.resumed => Self { reached: key + 1, resumed: u64::MAX },
-            _ => self,
-        }
-    }
-}
-
-/// A source. The fields that each packet uses are in the first cache line.
+/// A source: what each packet uses, in one cache line.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(align(64))]
 pub struct Source {
     /// Accepted and in no cut yet, by ascending key.
     pub accepted: VecDeque<Accepted>,
-    pub order: Order,
+    /// One more than its newest key; 0 before its first.
+    pub reached: u64,
     /// The sender that delivers it.
     pub voter: usize,
     /// What it adds to an event's weight.
@@ -82,6 +50,16 @@ pub struct Source {
     pub required: bool,
     /// Whether it is full: it may hold no more of keys that the quorum has not passed.
     pub full: bool,
+    pub rare: Box<Rare>,
+}
+
+const _: () = assert!(size_of::<Source>() == 64);
+
+/// The rest of a source, which fragments on the fast path do not use.
+#[derive(Debug, Default)]
+pub struct Rare {
+    /// The keys that its newest one skipped, up to and with that one, until it is confirmed.
+    skipped: Range<u64>,
     /// Beyond the window, by ascending key.
     pub ahead: VecDeque<Ahead>,
     /// Held under claims, in the order of arrival.
@@ -89,8 +67,6 @@ pub struct Source {
     /// Index of the one that is tried next.
     pub tried: usize,
 }
-
-const _: () = assert!(std::mem::offset_of!(Source, ahead) <= 64);
 
 impl Source {
     pub fn new(role: SourceRole, voter: usize) -> Self {
@@ -102,24 +78,47 @@ impl Source {
             enabled,
             required,
             full: false,
-            order: Order { reached: 0, resumed: u64::MAX },
+            reached: 0,
             accepted: VecDeque::with_capacity(if enabled { ACCEPTED_AT_START } else { 0 }),
-            ahead: VecDeque::new(),
-            held: VecDeque::new(),
-            tried: 0,
+            rare: Box::default(),
         }
+    }
+
+    /// Takes its next key, and returns whether a later one came before it.
+    pub fn reach(&mut self, key: u64) -> bool {
+        let reordered = key < self.reached;
+        self.reached = match key == self.reached {
+            true => key + 1,
+            false => self.reach_out_of_order(self.reached, key),
+        };
+        reordered
+    }
+
+    /// What it has reached with a key that is not the next one. A single early or garbled key makes
+    /// one key after it reordered, not all that it skipped.
+    #[cold]
+    pub fn reach_out_of_order(&mut self, reached: u64, key: u64) -> u64 {
+        if key >= reached {
+            self.rare.skipped = reached..key + 1;
+            return key + 1;
+        }
+        if self.rare.skipped.end == reached && self.rare.skipped.contains(&key) {
+            self.rare.skipped = 0..0;
+            return key + 1;
+        }
+        reached
     }
 
     /// How many of its fragments are parked.
     pub fn parked_count(&self) -> usize {
-        self.ahead.len() + self.held.len()
+        self.rare.ahead.len() + self.rare.held.len()
     }
 
-    /// Bytes of its fragments that are parked, or of keys from `key` on.
+    /// Bytes of its fragments that are held, or of keys from `key` on.
     pub fn bytes_from(&self, key: u64) -> u64 {
         let accepted = self.accepted.iter().rev().take_while(|accepted| accepted.key >= key);
-        let ahead = self.ahead.iter().rev().take_while(|ahead| ahead.key >= key);
-        let held = self.held.iter().map(|held| held.fragment.bytes);
+        let ahead = self.rare.ahead.iter().rev().take_while(|ahead| ahead.key >= key);
+        let held = self.rare.held.iter().map(|held| held.fragment.bytes);
         let bytes = accepted.map(|accepted| accepted.bytes);
         bytes.chain(ahead.map(|ahead| ahead.fragment.bytes)).chain(held).map(u64::from).sum()
     }
@@ -143,13 +142,13 @@ impl Source {
 
     /// Parks a fragment beyond the window, in key order.
     pub fn run_ahead(&mut self, ahead: Ahead) {
-        let at = match self.ahead.back() {
+        let at = match self.rare.ahead.back() {
             Some(newest) if newest.key > ahead.key => {
-                self.ahead.partition_point(|other| other.key <= ahead.key)
+                self.rare.ahead.partition_point(|other| other.key <= ahead.key)
             }
-            _ => self.ahead.len(),
+            _ => self.rare.ahead.len(),
         };
-        self.ahead.insert(at, ahead);
+        self.rare.ahead.insert(at, ahead);
     }
 }
 
@@ -162,12 +161,13 @@ mod tests {
     #[test]
     fn one_early_key_makes_one_reordered_and_a_packet_that_came_late_all_of_its_keys() {
         let reordered = |keys: &[u64]| {
-            let mut order = Order { reached: 0, resumed: u64::MAX };
-            keys.iter().filter(|&&key| order.is_reordered(key)).copied().collect::<Vec<u64>>()
+            let mut source = Source::new(SourceRole::Required, 0);
+            keys.iter().filter(|&&key| source.reach(key)).copied().collect::<Vec<u64>>()
         };
         assert_eq!(reordered(&[0, 1, 3, 2, 4, 5]), [2]);
         assert_eq!(reordered(&[0, 1, 1_000, 2, 3, 4, 5]), [2]);
         assert_eq!(reordered(&[0, 1, 1_000, 3, 4, 2]), [3, 2]);
+        assert_eq!(reordered(&[0, 1, 4, 2, 3, 5, 6, 2]), [2, 2]);
         assert_eq!(reordered(&[0, 5, 6, 1, 2, 3, 4, 7]), [1, 2, 3, 4]);
         assert_eq!(reordered(&[7, 9, 20, 21, 30]), [0; 0]);
     }

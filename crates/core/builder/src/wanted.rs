@@ -78,7 +78,7 @@ impl Builder {
             let mut from = 0;
             for source in &self.sources {
                 let claim = quorum.claim_of(source.voter);
-                let begun = source.held.iter().filter(|held| Some(held.claim) == claim);
+                let begun = source.rare.held.iter().filter(|held| Some(held.claim) == claim);
                 for held in begun.filter(|held| held.arrived_ns <= at_ns) {
                     let offset = numbers.offset(number, held.fragment.number);
                     from = from.max(key.saturating_add_signed(offset) + 1);
