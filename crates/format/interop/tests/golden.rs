@@ -10,7 +10,8 @@ mod common;
 use std::path::PathBuf;
 
 use catchment_interop::gwf::{
-    ChannelInfo, ChannelKind, Compress, Compression, GwfFile, Index, VectorType, exact_rate,
+    Auxiliary, ChannelInfo, ChannelKind, Compress, Compression, GwfFile, Index, VectorType,
+    exact_rate,
 };
 use common::Part;
 
@@ -151,6 +152,25 @@ fn zero_suppressed_complex_samples_of_framecpp_are_read() {
             assert_eq!((info.kind, info.compression), (kind, suppressed), "{name}");
             assert_eq!(read, expected, "{name}");
         }
+    }
+}
+
+#[test]
+fn auxiliary_validity_of_framecpp_is_read() {
+    let file = GwfFile::open(golden("gwframe-0.8.gwf")).unwrap();
+    // One flag for each sample, one for two of them, none, and all samples by FrAdcData's own.
+    for (name, auxiliary, samples_invalid, data_valid) in [
+        ("X1:ADC-1", true, 4, 0),
+        ("X1:ADC-32", true, 32, 0),
+        ("X1:ADC-GOOD", false, 0, 0),
+        ("X1:ADC-BAD", false, 0, 1),
+        ("X1:COMPLEX64-WALK", false, 0, 0),
+    ] {
+        let channel = file.find(name).unwrap();
+        let info = file.info(channel, 0).unwrap().unwrap();
+        assert_eq!((info.auxiliary, info.data_valid), (auxiliary, data_valid), "{name}");
+        let expected = Auxiliary { samples_invalid, others: 0 };
+        assert_eq!(file.auxiliary(channel, 0).unwrap(), expected, "{name}");
     }
 }
 
