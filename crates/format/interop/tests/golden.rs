@@ -1,6 +1,7 @@
 //! Files that other programs wrote: FrameL 8.48.4 (every type of samples with every compression that
-//! it takes) and lalframe 14.0.4. They hold what is computed here. The two that stand beside the
-//! repository were written by gwpy 3 with lalframe; what they hold was read by gwpy.
+//! it takes), lalframe 14.0.4, and frameCPP as gwframe 0.8.4 has it (complex samples that are
+//! zero-suppressed, auxiliary vectors). They hold what is computed here. The two that stand beside
+//! the repository were written by gwpy 3 with lalframe; what they hold was read by gwpy.
 
 #![expect(clippy::disallowed_methods, reason = "golden files are read from the repository")]
 
@@ -9,7 +10,8 @@ mod common;
 use std::path::PathBuf;
 
 use catchment_interop::gwf::{
-    ChannelInfo, ChannelKind, Compress, Compression, GwfFile, Index, VectorType, exact_rate,
+    Auxiliary, ChannelInfo, ChannelKind, Compress, Compression, GwfFile, Index, VectorType,
+    exact_rate,
 };
 use common::Part;
 
@@ -121,6 +123,54 @@ fn every_kind_of_channel_of_lalframe_is_read() {
         // FrameL's slope 0 stands for none.
         let calibration = (kind == ChannelKind::Adc).then_some((0.0, 0.0));
         assert_eq!(info.calibration, calibration, "{name}");
+    }
+}
+
+#[test]
+fn zero_suppressed_complex_samples_of_framecpp_are_read() {
+    let file = GwfFile::open(golden("gwframe-0.8.gwf")).unwrap();
+    file.verify().unwrap();
+    let constant = |parts: [&[u8]; 2]| parts.concat().repeat(97);
+    for (kind, suppressed, same) in [
+        (
+            VectorType::C64,
+            Compression::ZeroSuppress32,
+            constant([&2.5_f32.to_le_bytes(), &1.25_f32.to_le_bytes()]),
+        ),
+        (
+            VectorType::C128,
+            Compression::ZeroSuppress64,
+            constant([&2.5_f64.to_le_bytes(), &1.25_f64.to_le_bytes()]),
+        ),
+    ] {
+        let bits = kind.bytes() * 8;
+        let zeros = vec![0; 97 * kind.bytes()];
+        for (content, expected) in [("ZERO", zeros), ("CONST", same), ("WALK", samples(kind))] {
+            let name = format!("X1:COMPLEX{bits}-{content}");
+            let mut read = Vec::new();
+            let info = file.read(file.find(&name).unwrap(), 0, &mut read).unwrap().unwrap();
+            assert_eq!((info.kind, info.compression), (kind, suppressed), "{name}");
+            assert_eq!(read, expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn auxiliary_validity_of_framecpp_is_read() {
+    let file = GwfFile::open(golden("gwframe-0.8.gwf")).unwrap();
+    // One flag for each sample, one for two of them, none, and all samples by FrAdcData's own.
+    for (name, auxiliary, samples_invalid, data_valid) in [
+        ("X1:ADC-1", true, 4, 0),
+        ("X1:ADC-32", true, 32, 0),
+        ("X1:ADC-GOOD", false, 0, 0),
+        ("X1:ADC-BAD", false, 0, 1),
+        ("X1:COMPLEX64-WALK", false, 0, 0),
+    ] {
+        let channel = file.find(name).unwrap();
+        let info = file.info(channel, 0).unwrap().unwrap();
+        assert_eq!((info.auxiliary, info.data_valid), (auxiliary, data_valid), "{name}");
+        let expected = Auxiliary { samples_invalid, others: 0 };
+        assert_eq!(file.auxiliary(channel, 0).unwrap(), expected, "{name}");
     }
 }
 

@@ -145,7 +145,9 @@ fn a_length_that_cannot_be_ends_the_walk() {
         lying[toc..toc + 8].copy_from_slice(&length.to_le_bytes());
         fuzz(&lying);
         let file = GwfFile::open(&lying).unwrap();
-        let Index::Walk { reason: Some(reason), ended: Some(_) } = file.index() else { panic!() };
+        let Index::Walk { reason: Some(reason), ended: Some(_), .. } = file.index() else {
+            panic!()
+        };
         let part = Part::Structure { class: "structure", offset: toc as u64 };
         match reason {
             GwfError::Field { part: got, .. } | GwfError::Truncated { part: got, .. } => {
@@ -282,4 +284,106 @@ fn files_of_other_kinds_are_refused() {
     assert!(GwfFile::open(b"IGWD\0".to_vec()).is_err());
     let file = GwfFile::open(bytes[..40].to_vec()).unwrap();
     assert!(file.frames().is_empty() && file.channels().is_empty());
+}
+
+#[test]
+fn damage_that_a_walk_meets_costs_what_it_describes() {
+    let bytes = some_file();
+    let walked = |bytes: &[u8]| {
+        GwfFile::open_with(bytes.to_vec(), OpenOptions { ignore_toc: true }).unwrap()
+    };
+    // By class: frames that are left, and channels of which a frame is left.
+    for (class, frames, channels) in [
+        ("FrAdcData", 2, 3),
+        ("FrProcData", 2, 3),
+        ("FrVect", 2, 3),
+        ("FrameH", 1, 3),
+        ("FrEndOfFrame", 1, 3),
+    ] {
+        let (at, length) = find(&bytes, class);
+        let mut damaged = bytes.clone();
+        damaged[at + length - 5] ^= 4;
+        fuzz(&damaged);
+        let file = walked(&damaged);
+        let Index::Walk { ended: None, damaged: passed, .. } = file.index() else {
+            panic!("{class}");
+        };
+        assert_eq!((file.frames().len(), file.channels().len()), (frames, channels), "{class}");
+        // Vectors are looked into when they are read.
+        assert_eq!(passed.structures, u64::from(class != "FrVect"), "{class}");
+        if let Some(first) = &passed.first {
+            assert!(matches!(**first, GwfError::Checksum { .. }), "{first}");
+        }
+    }
+    // Between frames of which neither end nor beginning is known no channel is taken for another's.
+    let (end, end_bytes) = find(&bytes, "FrEndOfFrame");
+    let (header, header_bytes, _) =
+        structures(&bytes).into_iter().find(|(at, ..)| *at == end + end_bytes).unwrap();
+    let mut damaged = bytes.clone();
+    damaged[end + end_bytes - 5] ^= 4;
+    damaged[header + header_bytes - 5] ^= 4;
+    let file = walked(&damaged);
+    assert!(file.frames().is_empty() && file.channels().is_empty());
+}
+
+/// Where the vectors of auxiliary validity of a file of frameCPP stand.
+fn auxiliary_vectors(bytes: &[u8]) -> Vec<(usize, usize)> {
+    let (vector, _) = find(bytes, "FrVect");
+    let vectors = structures(bytes).into_iter().filter(|(_, _, class)| *class == bytes[vector + 9]);
+    let named = vectors.filter(|(at, ..)| bytes[at + 14..].starts_with(b"\x0a\0dataValid\0"));
+    named.map(|(at, length, _)| (at, length)).collect()
+}
+
+#[test]
+fn auxiliary_vectors_are_checked_before_they_are_used() {
+    let bytes = include_bytes!("golden/gwframe-0.8.gwf");
+    let vectors = auxiliary_vectors(bytes);
+    assert_eq!(vectors.len(), 2);
+    let (adc, adc_bytes) = find(bytes, "FrAdcData");
+    for (at, length) in [vectors[0], (adc, adc_bytes)] {
+        for field in 14..length - 8 {
+            for value in [0u64, 1, 0xff, 0xffff, u64::MAX >> 1, u64::MAX] {
+                let mut lying = bytes.to_vec();
+                let width = 8.min(length - 4 - field);
+                lying[at + field..at + field + width]
+                    .copy_from_slice(&value.to_le_bytes()[..width]);
+                sign(&mut lying, at);
+                fuzz(&lying);
+            }
+        }
+    }
+}
+
+#[test]
+fn chains_of_auxiliary_vectors_end() {
+    let bytes = include_bytes!("golden/gwframe-0.8.gwf");
+    let (at, length) = auxiliary_vectors(bytes)[0];
+    let class = bytes[at + 9];
+    // By the number of the next vector: the vector of the samples, this one, the one of the next
+    // channel, and one that is not there.
+    for (instance, expected) in [(0_u32, None), (1, None), (2, Some((4, 1))), (99, None)] {
+        let mut lying = bytes.to_vec();
+        let next = at + length - 10;
+        lying[next..next + 2].copy_from_slice(&u16::from(class).to_le_bytes());
+        lying[next + 2..next + 6].copy_from_slice(&instance.to_le_bytes());
+        sign(&mut lying, at);
+        fuzz(&lying);
+        let file = GwfFile::open(lying).unwrap();
+        let channel = file.find("X1:ADC-1").unwrap();
+        assert!(file.read(channel, 0, &mut Vec::new()).unwrap().unwrap().auxiliary);
+        match (file.auxiliary(channel, 0), expected) {
+            (Ok(found), Some(expected)) => {
+                assert_eq!((found.samples_invalid, found.others), expected);
+            }
+            (Err(GwfError::MissingVector { instance: got, .. }), None) => assert_eq!(got, instance),
+            (other, _) => panic!("{instance}: {other:?}"),
+        }
+    }
+    // A damaged one costs what it says, not the samples.
+    let mut damaged = bytes.to_vec();
+    damaged[at + length - 5] ^= 4;
+    let file = GwfFile::open(damaged).unwrap();
+    let channel = file.find("X1:ADC-1").unwrap();
+    assert!(file.read(channel, 0, &mut Vec::new()).is_ok());
+    assert!(matches!(file.auxiliary(channel, 0), Err(GwfError::Checksum { .. })));
 }

@@ -14,6 +14,11 @@ pub fn fuzz_file(data: &[u8]) {
                 let info = file.info(channel, frame);
                 let Ok(Some(read)) = file.read(channel, frame, &mut samples) else { continue };
                 assert_eq!(samples.len() as u64, read.samples * read.kind.bytes() as u64);
+                if let Ok(auxiliary) = file.auxiliary(channel, frame) {
+                    assert!(auxiliary.samples_invalid <= read.samples);
+                    let any = auxiliary.samples_invalid > 0 || auxiliary.others > 0;
+                    assert!(read.auxiliary || !any);
+                }
                 assert!(file.find(&file.channels()[channel].name).is_some());
                 // What is read without the samples is what is read with them. NaN is not itself.
                 let info = info.expect("what can be read has its facts").expect("and is there");

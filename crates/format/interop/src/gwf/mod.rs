@@ -35,7 +35,7 @@ mod zero_suppress;
 pub use error::{GwfError, Part};
 pub use fuzz::fuzz_file;
 pub use rate::exact_rate;
-pub use reader::{Channel, ChannelInfo, Frame, GwfFile, Index, OpenOptions};
+pub use reader::{Auxiliary, Channel, ChannelInfo, Damaged, Frame, GwfFile, Index, OpenOptions};
 pub use structures::ChannelKind;
 pub use vector::{Compression, VectorType};
 pub use writer::{Compress, FrameStart, GwfWriter, History, Series, SeriesKind, WriteOptions};

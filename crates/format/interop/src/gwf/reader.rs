@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::ReadAt;
 use crate::gwf::checksum::{Cksum, cksum};
+use crate::gwf::cursor::{Cursor, Pointer};
 use crate::gwf::error::{GwfError, Part};
 use crate::gwf::structures::{
     ChannelData, ChannelKind, Class, Classes, FrameHeader, VECTOR_FRONT_BYTES_MAX, VectorBack,
@@ -50,7 +51,19 @@ pub enum Index {
         reason: Option<GwfError>,
         /// What ended the walk before the file's end. What was found before it is whole.
         ended: Option<GwfError>,
+        /// What was passed over.
+        damaged: Damaged,
     },
+}
+
+/// Structures whose contents are damaged, but not their length: each costs the channel or the frame
+/// that it describes.
+#[derive(Debug, Default)]
+pub struct Damaged {
+    /// How many there are.
+    pub structures: u64,
+    /// What is wrong with the first.
+    pub first: Option<Box<GwfError>>,
 }
 
 /// A frame: a stretch of time.
@@ -108,10 +121,23 @@ pub struct ChannelInfo {
     pub calibration: Option<(f32, f32)>,
     /// What is wrong with the data, 0 for nothing.
     pub data_valid: u16,
+    /// Whether there are auxiliary vectors: [`GwfFile::auxiliary`] says what they are.
+    pub auxiliary: bool,
     /// How the samples are stored.
     pub compression: Compression,
     /// Bytes of the samples as stored.
     pub stored_bytes: u64,
+}
+
+/// What the auxiliary vectors of a channel's part of a frame say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Auxiliary {
+    /// Samples that are not valid, as a vector `dataValid` of integers says it: one flag for each
+    /// sample, or for as many as any other flag (CDS: 1/16 s), 0 for valid ones. The format says
+    /// nothing of this vector; it is what the detectors' recorders write and frameCPP's users read.
+    pub samples_invalid: u64,
+    /// Vectors of other names, whose meaning is known to who wrote them.
+    pub others: u64,
 }
 
 impl<R: ReadAt> GwfFile<R> {
@@ -146,7 +172,7 @@ impl<R: ReadAt> GwfFile<R> {
         if let Some(error @ GwfError::Read { .. }) = walked.ended {
             return Err(error);
         }
-        let index = Index::Walk { reason, ended: walked.ended };
+        let index = Index::Walk { reason, ended: walked.ended, damaged: walked.damaged };
         Ok(Self::of(source, bytes, walked.contents, bytes, index))
     }
 
@@ -194,7 +220,7 @@ impl<R: ReadAt> GwfFile<R> {
         let back_bytes = found.vector.end() - CHECKSUM_BYTES as u64 - back_at;
         check_length(part, back_bytes)?;
         let back = found.window.at(part, back_at, back_bytes)?;
-        let mut cursor = crate::gwf::cursor::Cursor::new(part, back);
+        let mut cursor = Cursor::new(part, back);
         let back = VectorBack::parse(part, &mut cursor, found.front.stored.samples)?;
         Ok(Some(found.info(back)))
     }
@@ -215,15 +241,50 @@ impl<R: ReadAt> GwfFile<R> {
     ) -> Result<Option<ChannelInfo>, GwfError> {
         samples.clear();
         let Some(mut found) = self.look(channel, frame, READ_AHEAD_BYTES)? else { return Ok(None) };
-        let part = found.vector.part("FrVect");
-        let head = found.vector;
-        let bytes = found.window.at(part, head.offset, head.bytes)?;
-        let mut cursor = fields(&head, "FrVect", bytes)?;
-        cursor.skip(found.front.bytes, 1)?;
-        let stored = cursor.take(found.front.stored.stored_bytes as usize)?;
-        let back = VectorBack::parse(part, &mut cursor, found.front.stored.samples)?;
-        found.front.stored.decode(part, stored, samples)?;
+        let back = decode(&mut found.window, &found.vector, &found.front, samples)?;
         Ok(Some(found.info(back)))
+    }
+
+    /// Reads what the auxiliary vectors of a channel in a frame say, where
+    /// [`ChannelInfo::auxiliary`] is set. Every checksum is checked.
+    ///
+    /// # Errors
+    /// If the system cannot read, or what stands there is damaged, or is of a kind that is not read.
+    ///
+    /// # Panics
+    /// If there is no such channel or frame.
+    pub fn auxiliary(&self, channel: usize, frame: usize) -> Result<Auxiliary, GwfError> {
+        let mut auxiliary = Auxiliary::default();
+        let Some(mut found) = self.look(channel, frame, INFO_AHEAD_BYTES)? else {
+            return Ok(auxiliary);
+        };
+        let part = found.channel.part(self.channels[channel].kind.class());
+        let mut flags = Vec::new();
+        // Vectors follow each other in the file, so that a chain of them ends.
+        let (mut at, mut next) = (found.channel.end(), found.data.auxiliary);
+        while !next.is_null() {
+            let Some(vector) = self.find_vector(&mut found.window, at, next)? else {
+                return Err(GwfError::MissingVector { part, instance: next.instance });
+            };
+            let front = vector_front(&mut found.window, &vector)?;
+            let back = decode(&mut found.window, &vector, &front, &mut flags)?;
+            if front.name == b"dataValid" {
+                let kind = front.stored.kind;
+                if !kind.is_integer() {
+                    let what = format!("dataValid of type {kind:?}");
+                    return Err(GwfError::Unsupported { part: vector.part("FrVect"), what });
+                }
+                let flags =
+                    flags.chunks_exact(kind.bytes()).map(|flag| flag != &ZERO[..flag.len()]);
+                let count = front.stored.samples;
+                let invalid = flagged(flags, count, found.front.stored.samples);
+                auxiliary.samples_invalid = auxiliary.samples_invalid.max(invalid);
+            } else {
+                auxiliary.others += 1;
+            }
+            (at, next) = (vector.end(), back.next);
+        }
+        Ok(auxiliary)
     }
 
     /// Reads the whole file and checks its checksum and that of its header.
@@ -293,38 +354,24 @@ impl<R: ReadAt> GwfFile<R> {
         if data.data.is_null() {
             return Ok(None);
         }
-        let Some(vector) = self.find_vector(&mut window, &head, &data)? else {
+        let Some(vector) = self.find_vector(&mut window, head.end(), data.data)? else {
             return Err(GwfError::MissingVector { part, instance: data.data.instance });
         };
-
-        let fields_bytes = vector.bytes - (HEAD_BYTES + CHECKSUM_BYTES) as u64;
-        let part = vector.part("FrVect");
-        let front_bytes = fields_bytes.min(VECTOR_FRONT_BYTES_MAX);
-        // Names are short: the longest possible is read only where this one is long.
-        let likely = front_bytes.min(LIKELY_FRONT_BYTES);
-        let front_at = vector.offset + HEAD_BYTES as u64;
-        let front = match VectorFront::parse(part, window.at(part, front_at, likely)?, fields_bytes)
-        {
-            Err(GwfError::Truncated { .. }) if likely < front_bytes => {
-                VectorFront::parse(part, window.at(part, front_at, front_bytes)?, fields_bytes)?
-            }
-            front => front?,
-        };
-        Ok(Some(Found { window, data, vector, front }))
+        let front = vector_front(&mut window, &vector)?;
+        Ok(Some(Found { window, channel: head, data, vector, front }))
     }
 
-    /// The vector that `data` names: behind it, in the same frame.
+    /// The vector that `pointer` names: from `at` on, in the same frame.
     fn find_vector(
         &self,
         window: &mut Window<'_, R>,
-        channel: &Head,
-        data: &ChannelData,
+        mut at: u64,
+        pointer: Pointer,
     ) -> Result<Option<Head>, GwfError> {
-        let mut at = channel.end();
         while at < self.bytes {
             let head = window.head(at)?;
             let class = self.classes.class(head.class);
-            if u16::from(head.class) == data.data.class && head.instance == data.data.instance {
+            if u16::from(head.class) == pointer.class && head.instance == pointer.instance {
                 return Ok((class == Some(Class::Vector)).then_some(head));
             }
             if matches!(class, Some(Class::FrameHeader | Class::EndOfFrame | Class::Toc)) {
@@ -369,6 +416,7 @@ impl Channel {
 /// A channel's part of a frame, its vector found but not read.
 struct Found<'a, R> {
     window: Window<'a, R>,
+    channel: Head,
     data: ChannelData,
     vector: Head,
     front: VectorFront,
@@ -393,10 +441,60 @@ impl<R> Found<'_, R> {
             comment: self.data.comment,
             calibration: self.data.calibration,
             data_valid: self.data.data_valid,
+            auxiliary: !self.data.auxiliary.is_null(),
             compression: stored.compression,
             stored_bytes: stored.stored_bytes,
         }
     }
+}
+
+/// Reads the fields of a vector before its samples.
+fn vector_front<R: ReadAt>(
+    window: &mut Window<'_, R>,
+    vector: &Head,
+) -> Result<VectorFront, GwfError> {
+    let fields_bytes = vector.bytes - (HEAD_BYTES + CHECKSUM_BYTES) as u64;
+    let part = vector.part("FrVect");
+    let front_bytes = fields_bytes.min(VECTOR_FRONT_BYTES_MAX);
+    // Names are short: the longest possible is read only where this one is long.
+    let likely = front_bytes.min(LIKELY_FRONT_BYTES);
+    let front_at = vector.offset + HEAD_BYTES as u64;
+    match VectorFront::parse(part, window.at(part, front_at, likely)?, fields_bytes) {
+        Err(GwfError::Truncated { .. }) if likely < front_bytes => {
+            VectorFront::parse(part, window.at(part, front_at, front_bytes)?, fields_bytes)
+        }
+        front => front,
+    }
+}
+
+/// Reads a vector whole, puts its samples into `samples` and returns the fields behind them.
+fn decode<R: ReadAt>(
+    window: &mut Window<'_, R>,
+    vector: &Head,
+    front: &VectorFront,
+    samples: &mut Vec<u8>,
+) -> Result<VectorBack, GwfError> {
+    let part = vector.part("FrVect");
+    let bytes = window.at(part, vector.offset, vector.bytes)?;
+    let mut cursor = fields(vector, "FrVect", bytes)?;
+    cursor.skip(front.bytes, 1)?;
+    let stored = cursor.take(front.stored.stored_bytes as usize)?;
+    let back = VectorBack::parse(part, &mut cursor, front.stored.samples)?;
+    front.stored.decode(part, stored, samples)?;
+    Ok(back)
+}
+
+/// How many of `samples` have a flag that is set. Each of `count` flags covers as many as any other;
+/// where that is no whole number, those that it covers in part are counted, too.
+fn flagged(flags: impl Iterator<Item = bool>, count: u64, samples: u64) -> u64 {
+    let place = |flag: u64| u128::from(flag) * u128::from(samples);
+    let (mut flagged, mut end) = (0, 0);
+    for (flag, _) in (0u64..).zip(flags).filter(|(_, set)| *set) {
+        let first = ((place(flag) / u128::from(count)) as u64).max(end);
+        end = place(flag + 1).div_ceil(u128::from(count)) as u64;
+        flagged += end - first;
+    }
+    flagged
 }
 
 /// What a file ends with.
@@ -500,6 +598,8 @@ fn same(part: Part, expected: u32, got: u32) -> Result<(), GwfError> {
     if expected == got { Ok(()) } else { Err(GwfError::Checksum { part, expected, got }) }
 }
 
+/// A flag of the widest type that is not set.
+const ZERO: [u8; 8] = [0; 8];
 /// What is read at a time when samples are wanted: a channel's structures in one piece, mostly.
 const READ_AHEAD_BYTES: u64 = 16 * 1024 * 1024;
 /// What is read at a time when samples are not wanted.
@@ -510,3 +610,25 @@ const LIKELY_FRONT_BYTES: u64 = 256;
 const VERIFY_BYTES: usize = 1024 * 1024;
 /// An FrTOC that is read in one piece with what stands behind it.
 const TOC_AHEAD: u64 = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::flagged;
+
+    #[test]
+    fn a_flag_covers_as_many_samples_as_any_other() {
+        let count = |flags: &[u8], samples| {
+            flagged(flags.iter().map(|flag| *flag != 0), flags.len() as u64, samples)
+        };
+        assert_eq!(count(&[0, 1, 1, 0], 4), 2);
+        assert_eq!(count(&[0, 1, 1, 0], 64), 32);
+        // Two samples of which three flags cover parts, and more flags than samples.
+        assert_eq!(count(&[1, 0, 0], 2), 1);
+        assert_eq!(count(&[0, 1, 0], 2), 2);
+        assert_eq!(count(&[1, 1, 1], 2), 2);
+        assert_eq!(count(&[0; 7], u64::MAX), 0);
+        assert_eq!(count(&[1; 7], u64::MAX), u64::MAX);
+        assert_eq!(count(&[1; 7], 0), 0);
+        assert_eq!(count(&[], 7), 0);
+    }
+}

@@ -149,6 +149,8 @@ pub(crate) struct ChannelData {
     /// What kind of FrProcData this is: 1 is a time series.
     pub series: u16,
     pub data: Pointer,
+    /// The first of its auxiliary vectors.
+    pub auxiliary: Pointer,
 }
 
 impl ChannelData {
@@ -164,6 +166,7 @@ impl ChannelData {
             data_valid: 0,
             series: TIME_SERIES,
             data: Pointer::default(),
+            auxiliary: Pointer::default(),
         };
         match kind {
             ChannelKind::Adc => data.parse_adc(cursor)?,
@@ -171,6 +174,9 @@ impl ChannelData {
             ChannelKind::Sim => data.parse_sim(cursor)?,
         }
         data.data = cursor.pointer()?;
+        if kind != ChannelKind::Sim {
+            data.auxiliary = cursor.pointer()?;
+        }
         Ok(data)
     }
 
@@ -213,6 +219,7 @@ impl ChannelData {
 
 /// The fields of an FrVect before its samples: where they begin, and how they are stored.
 pub(crate) struct VectorFront {
+    pub name: Vec<u8>,
     /// Bytes of the fields before the samples.
     pub bytes: u64,
     pub stored: Stored,
@@ -222,7 +229,7 @@ impl VectorFront {
     /// Reads them from the first bytes of the fields. `fields_bytes` is how many fields there are.
     pub(crate) fn parse(part: Part, bytes: &[u8], fields_bytes: u64) -> Result<Self, GwfError> {
         let mut cursor = Cursor::new(part, bytes);
-        cursor.string_bytes()?;
+        let name = cursor.string_bytes()?.to_vec();
         let (compress, number) = (cursor.u16()?, cursor.u16()?);
         let (samples, stored_bytes) = (cursor.u64()?, cursor.u64()?);
         let front_bytes = (bytes.len() - cursor.remaining()) as u64;
@@ -232,7 +239,7 @@ impl VectorFront {
             return Err(GwfError::Truncated { part, offset, expected, got: there });
         }
         let stored = Stored::new(part, compress, number, samples, stored_bytes)?;
-        Ok(Self { bytes: front_bytes, stored })
+        Ok(Self { name, bytes: front_bytes, stored })
     }
 }
 
@@ -246,6 +253,8 @@ pub(crate) struct VectorBack {
     pub start_x: f64,
     pub unit_x: String,
     pub unit_y: String,
+    /// The next vector of the same structure.
+    pub next: Pointer,
 }
 
 impl VectorBack {
@@ -266,8 +275,8 @@ impl VectorBack {
         }
         let (dx, start_x) = (cursor.f64()?, cursor.f64()?);
         let (unit_x, unit_y) = (cursor.string()?, cursor.string()?);
-        cursor.pointer()?;
-        Ok(Self { dx, start_x, unit_x, unit_y })
+        let next = cursor.pointer()?;
+        Ok(Self { dx, start_x, unit_x, unit_y, next })
     }
 }
 

@@ -142,8 +142,8 @@ impl Stored {
             // FrameL and frameCPP differ in what differences of floats are, and write none.
             Compression::DifferenceZlib => kind.is_integer(),
             Compression::ZeroSuppress16 => kind.word_bytes() == 2,
-            Compression::ZeroSuppress32 => kind.word_bytes() == 4 && !kind.is_complex(),
-            Compression::ZeroSuppress64 => kind.word_bytes() == 8 && !kind.is_complex(),
+            Compression::ZeroSuppress32 => kind.word_bytes() == 4,
+            Compression::ZeroSuppress64 => kind.word_bytes() == 8,
         };
         let suppressed = zero_suppress_word(compression).is_some();
         if !fits || (suppressed && big_endian) {
@@ -184,6 +184,9 @@ impl Stored {
                 out.resize(raw_bytes, 0);
                 zero_suppress::expand(stored, word_bytes, out)
                     .map_err(|reason| GwfError::Decode { part, reason })?;
+                if self.kind.is_complex() {
+                    *out = pairs(word_bytes, out);
+                }
             }
         }
         if self.big_endian && self.kind.word_bytes() > 1 {
@@ -235,6 +238,19 @@ fn inflate(stored: &[u8], out: &mut [u8]) -> Result<(), &'static str> {
         Ok(_) => Err("the zlib stream is cut or too long"),
         Err(_) => Err("the zlib stream is damaged"),
     }
+}
+
+/// Complex samples of all real parts followed by all imaginary parts, which is how frameCPP stores
+/// them where it suppresses zeros; it alone does (docs/decisions/0130).
+fn pairs(word_bytes: usize, parts: &[u8]) -> Vec<u8> {
+    let (real, imaginary) = parts.split_at(parts.len() / 2);
+    let parts = real.chunks_exact(word_bytes).zip(imaginary.chunks_exact(word_bytes));
+    let mut pairs = Vec::with_capacity(real.len() + imaginary.len());
+    for (real, imaginary) in parts {
+        pairs.extend_from_slice(real);
+        pairs.extend_from_slice(imaginary);
+    }
+    pairs
 }
 
 /// Differences to samples, in place.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::ReadAt;
 use crate::gwf::error::GwfError;
-use crate::gwf::reader::Frame;
+use crate::gwf::reader::{Damaged, Frame};
 use crate::gwf::structures::{
     ChannelData, ChannelKind, Class, Classes, FrameHeader, class_name, fields,
 };
@@ -16,10 +16,13 @@ use crate::gwf::{FILE_HEADER_BYTES, STRUCTURE_BYTES_MAX};
 pub(crate) struct Walked {
     pub contents: Contents,
     pub ended: Option<GwfError>,
+    pub damaged: Damaged,
 }
 
 /// Walks from the first structure to the last that is whole. Frames count once their FrEndOfFrame
-/// is there. Memory grows with what is found, which is no more than the file's length allows.
+/// is there. A structure that is damaged behind its head is passed over, and its frame with it if it
+/// is the frame's first or last. Memory grows with what is found, which is no more than the file's
+/// length allows.
 pub(crate) fn walk<R: ReadAt>(source: &R, file_bytes: u64) -> Walked {
     let mut walker = Walker {
         window: Window::new(source, file_bytes, file_bytes, AHEAD_BYTES),
@@ -27,6 +30,7 @@ pub(crate) fn walk<R: ReadAt>(source: &R, file_bytes: u64) -> Walked {
         frames: Vec::new(),
         open: None,
         channels: BTreeMap::new(),
+        damaged: Damaged::default(),
     };
     let mut at = FILE_HEADER_BYTES as u64;
     let mut ended = None;
@@ -39,7 +43,8 @@ pub(crate) fn walk<R: ReadAt>(source: &R, file_bytes: u64) -> Walked {
             }
         }
     }
-    Walked { contents: walker.finish(), ended }
+    let damaged = std::mem::take(&mut walker.damaged);
+    Walked { contents: walker.finish(), ended, damaged }
 }
 
 struct Walker<'a, R> {
@@ -49,6 +54,7 @@ struct Walker<'a, R> {
     open: Option<OpenFrame>,
     /// Where each channel's structures stand, by frame.
     channels: BTreeMap<(ChannelKind, String), Vec<(u32, u64)>>,
+    damaged: Damaged,
 }
 
 /// A frame whose end was not seen yet.
@@ -61,34 +67,51 @@ impl<R: ReadAt> Walker<'_, R> {
     /// Takes in the structure at `at` and returns where the next one stands.
     fn step(&mut self, at: u64) -> Result<u64, GwfError> {
         let head = self.window.head(at)?;
+        match self.contents(&head) {
+            Ok(()) => {}
+            Err(error @ GwfError::Read { .. }) => return Err(error),
+            Err(error) => {
+                self.damaged.structures += 1;
+                self.damaged.first.get_or_insert_with(|| Box::new(error));
+                // What follows belongs to a frame whose time or end is not known.
+                if !matches!(self.classes.class(head.class), Some(Class::Channel(_))) {
+                    self.open = None;
+                }
+            }
+        }
+        Ok(head.end())
+    }
+
+    /// Takes in what a structure holds, its checksum checked.
+    fn contents(&mut self, head: &Head) -> Result<(), GwfError> {
         if head.class == FR_SH {
-            let bytes = self.whole(&head, "FrSH")?;
-            let (name, number) = class_name(&mut fields(&head, "FrSH", &bytes)?)?;
+            let bytes = self.whole(head, "FrSH")?;
+            let (name, number) = class_name(&mut fields(head, "FrSH", &bytes)?)?;
             self.classes.add(number, name);
-            return Ok(head.end());
+            return Ok(());
         }
         match self.classes.class(head.class) {
             Some(Class::FrameHeader) => {
-                let bytes = self.whole(&head, "FrameH")?;
-                let header = FrameHeader::parse(&mut fields(&head, "FrameH", &bytes)?)?;
-                let frame = Frame::of_header(&header, at);
+                let bytes = self.whole(head, "FrameH")?;
+                let header = FrameHeader::parse(&mut fields(head, "FrameH", &bytes)?)?;
+                let frame = Frame::of_header(&header, head.offset);
                 self.open = Some(OpenFrame { frame, channels: Vec::new() });
             }
             Some(Class::Channel(kind)) => {
-                let bytes = self.whole(&head, kind.class())?;
-                let name = ChannelData::name(&mut fields(&head, kind.class(), &bytes)?)?;
+                let bytes = self.whole(head, kind.class())?;
+                let name = ChannelData::name(&mut fields(head, kind.class(), &bytes)?)?;
                 if let Some(open) = &mut self.open {
-                    open.channels.push((kind, name, at));
+                    open.channels.push((kind, name, head.offset));
                 }
             }
             Some(Class::EndOfFrame) => {
-                let bytes = self.whole(&head, "FrEndOfFrame")?;
-                fields(&head, "FrEndOfFrame", &bytes)?;
+                let bytes = self.whole(head, "FrEndOfFrame")?;
+                fields(head, "FrEndOfFrame", &bytes)?;
                 self.close_frame();
             }
             Some(Class::Vector | Class::Toc | Class::EndOfFile) | None => {}
         }
-        Ok(head.end())
+        Ok(())
     }
 
     fn close_frame(&mut self) {

@@ -142,6 +142,32 @@ impl<'a> Series<'a> {
         let kind = SeriesKind::Proc;
         Self { name, unit: "", comment: "", kind, samples_kind, dx_s, start_s: 0.0, samples }
     }
+
+    /// Whether it can be written as it is; [`GwfWriter::frame`] refuses a frame for one series that
+    /// cannot.
+    ///
+    /// # Errors
+    /// Says what cannot be written, and why.
+    pub fn check(&self) -> Result<(), GwfError> {
+        check_text("a channel", "name", self.name)?;
+        check_text(self.name, "unit", self.unit)?;
+        check_text(self.name, "comment", self.comment)?;
+        if self.name.is_empty() {
+            return Err(refused("a channel", "name", "a text that is not empty", "\"\""));
+        }
+        if !(self.dx_s.is_finite() && self.dx_s > 0.0) {
+            return Err(refused(self.name, "distance of samples", "above 0 s", self.dx_s));
+        }
+        if !self.start_s.is_finite() {
+            let expected = "a number of seconds";
+            return Err(refused(self.name, "start in the frame", expected, self.start_s));
+        }
+        let bytes = self.samples.len();
+        if !bytes.is_multiple_of(self.samples_kind.bytes()) || bytes as u64 > VECTOR_BYTES_MAX {
+            return Err(refused(self.name, "bytes", "whole samples, 4 GiB at most", bytes));
+        }
+        Ok(())
+    }
 }
 
 /// What a channel is written as.
@@ -565,28 +591,10 @@ fn check_series(series: &[Series<'_>]) -> Result<(), GwfError> {
         return Err(refused("the frame", "number of channels", "below 2^32", series.len()));
     }
     for one in series {
-        check_text("a channel", "name", one.name)?;
-        check_text(one.name, "unit", one.unit)?;
-        check_text(one.name, "comment", one.comment)?;
-        if one.name.is_empty() || !names.insert(one.name) {
+        one.check()?;
+        if !names.insert(one.name) {
             let expected = "a name that no other has";
             return Err(refused("a channel", "name", expected, format!("{:?}", one.name)));
-        }
-        if !(one.dx_s.is_finite() && one.dx_s > 0.0) {
-            return Err(refused(one.name, "distance of samples", "above 0 s", one.dx_s));
-        }
-        if !one.start_s.is_finite() {
-            return Err(refused(
-                one.name,
-                "start in the frame",
-                "a number of seconds",
-                one.start_s,
-            ));
-        }
-        let bytes = one.samples.len();
-        if !bytes.is_multiple_of(one.samples_kind.bytes()) || bytes as u64 > VECTOR_BYTES_MAX {
-            let expected = "whole samples, 4 GiB at most";
-            return Err(refused(one.name, "bytes", expected, bytes));
         }
     }
     Ok(())
