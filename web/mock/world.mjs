@@ -291,6 +291,11 @@ export class World {
     const before = this.results.get(request.request);
     if (before) return before;
     if (this.under_way) return { refused: `${this.under_way.command} is under way` };
+    const current = this.run?.number ?? null;
+    if (request.run !== null && request.run !== current) {
+      const now = current === null ? "there is no current run" : `the current run is ${current}`;
+      return { refused: `${request.command} is meant for run ${request.run}, but ${now}` };
+    }
     if (!LEGAL[this.state].includes(request.command)) {
       return { refused: `${request.command} is not legal in state ${this.state}` };
     }

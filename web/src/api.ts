@@ -148,6 +148,8 @@ export interface CommandRequest {
   device: string | null;
   comment: string | null;
   configuration: number | null;
+  /** The run that it is meant for: refused if another, or none, is the current one. */
+  run: number | null;
 }
 
 export interface CommandResult {

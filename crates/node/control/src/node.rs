@@ -335,6 +335,7 @@ impl Node {
             device: None,
             comment: self.desk.settings.comment.clone(),
             configuration: None,
+            run: None,
         };
         let who = Who { name: "catchment".into(), ..signal() };
         // What comes of it stands in the state.
