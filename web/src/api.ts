@@ -31,6 +31,7 @@ export interface CurrentRun {
   seconds: number;
   who: string;
   comment: string;
+  emulated: boolean;
   events: number;
   frames: number;
   files: number;
@@ -68,6 +69,8 @@ export interface State {
   reason: string | null;
   under_way: UnderWay | null;
   commands: LegalCommand[];
+  /** Whether the node itself sends what it records. */
+  emulated: boolean;
   run: CurrentRun | null;
   rates: Rates;
   loss: { count: number; share: number | null; by_entry: Counts };
@@ -175,6 +178,7 @@ export interface Run {
   who: string;
   comment: string;
   configuration: number | null;
+  emulated: boolean;
   state: RunState;
   quality: Quality;
   events: number;

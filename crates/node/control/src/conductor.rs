@@ -284,8 +284,8 @@ impl Conductor {
     /// Whether a configuration can be had without starting the program anew.
     fn fits(&self, other: &Configuration) -> Result<(), Problem> {
         if other.emulates() != self.configuration.emulates() {
-            let detail = "a configuration with an emulator, where there was none, or without, \
-                where there was one, needs a new start of the program";
+            let detail = "a configuration that emulates, where the one before did not, or the other \
+                way round, needs a new start of the program";
             return Err(Problem::conflict(detail));
         }
         if other.recorder.folder != self.configuration.recorder.folder {

@@ -214,6 +214,9 @@ fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
         out.say(format_args!("  {}", reason.as_str().unwrap_or_default()))?;
     }
     out.say(format_args!("State: {}", state["state"].as_str().unwrap_or_default()))?;
+    if state["emulated"] == true {
+        out.say("EMULATED: the node sends these data itself, no detector does")?;
+    }
     let run = &state["run"];
     if run.is_object() {
         let events = grouped(run["events"].as_u64().unwrap_or_default());
