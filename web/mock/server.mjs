@@ -1,7 +1,7 @@
 // A server for the page's development and tests, with nothing behind it: node mock/server.mjs [PORT].
 // It serves web/dist and the API. `/?scenario=loss&sources=1000` makes a new world for the browser that
-// asks; POST /mock/set?scenario=..., /mock/cut, /mock/mute, /mock/heal change it while a test looks on.
-// It sends the same content-security-policy as the real server, so that tests hold the page to it.
+// asks; POST /mock/set?scenario=..., /mock/next, /mock/cut, /mock/mute, /mock/heal change it while a test
+// looks on. It sends the same content-security-policy as the real server, so that tests hold the page to it.
 
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
@@ -202,11 +202,16 @@ function mock({ here, url, response }) {
   const what = url.pathname.slice("/mock/".length);
   if (what === "set") here.set(url.searchParams.get("scenario") ?? "good");
   if (what === "cut") here.cut = true;
+  // As when somebody else stops the run and starts the next.
+  if (what === "next") {
+    here.end("configured");
+    here.begin(0, "");
+  }
   if (what === "mute") here.muted = true;
   if (what === "heal") Object.assign(here, { cut: false, muted: false });
   if (what === "release" && here.under_way) {
     const result = here.results.get(here.under_way.request);
-    here.carryOut({ ...here.under_way, device: null, comment: null, configuration: null });
+    here.carryOut({ ...here.under_way, device: null, comment: null, configuration: null, run: null });
     if (result) Object.assign(result, { status: "done", state: here.state });
     here.under_way = null;
   }

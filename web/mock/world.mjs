@@ -10,6 +10,7 @@ import { HISTORY_SECONDS, history, logs, runs } from "./past.mjs";
 /** What can be set by `?scenario=`. */
 export const SCENARIOS = [
   "good", "loss", "silent", "idle", "fault", "alarms", "hang", "refuse", "quiet", "viewer", "login",
+  "emulated",
 ];
 
 /** @type {Record<DeviceState, CommandName[]>} */
@@ -131,6 +132,7 @@ export class World {
     this.run = {
       number: this.next, id, folder: `/data/runs/run-${stamp}-${id.slice(0, 8)}`,
       started: started.toISOString(), seconds: seconds_ago, who: "anna", comment, events,
+      emulated: this.scenario === "emulated",
       frames: Math.floor(seconds_ago), files: 1 + Math.floor(seconds_ago / 120),
       bytes_written: Math.floor(events * 32_700),
     };
@@ -144,7 +146,7 @@ export class World {
       this.runs.unshift({
         number: this.run.number, id: this.run.id, started: this.run.started,
         ended: new Date().toISOString(), who: this.run.who, comment: this.run.comment,
-        configuration: 12, state: state === "fault" ? "fault" : "complete", quality: "unknown",
+        configuration: 12, emulated: this.run.emulated, state: state === "fault" ? "fault" : "complete", quality: "unknown",
         events: Math.floor(this.run.events), bytes: Math.floor(this.run.bytes_written),
         frames: Math.floor(this.run.frames), files: this.run.files, loss_count: Math.floor(lost),
         folder: this.run.folder,
@@ -257,6 +259,7 @@ export class World {
       reason: this.reason,
       under_way: this.under_way,
       commands: this.commands(),
+      emulated: this.scenario === "emulated",
       run: this.run && { ...this.run, events: Math.floor(this.run.events), frames: Math.floor(this.run.frames), bytes_written: Math.floor(this.run.bytes_written) },
       rates: {
         events_per_second: this.rate, packets_per_second: packets, bytes_per_second: bytes,
@@ -291,6 +294,11 @@ export class World {
     const before = this.results.get(request.request);
     if (before) return before;
     if (this.under_way) return { refused: `${this.under_way.command} is under way` };
+    const current = this.run?.number ?? null;
+    if (request.run !== null && request.run !== current) {
+      const now = current === null ? "there is no current run" : `the current run is ${current}`;
+      return { refused: `${request.command} is meant for run ${request.run}, but ${now}` };
+    }
     if (!LEGAL[this.state].includes(request.command)) {
       return { refused: `${request.command} is not legal in state ${this.state}` };
     }

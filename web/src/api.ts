@@ -31,6 +31,7 @@ export interface CurrentRun {
   seconds: number;
   who: string;
   comment: string;
+  emulated: boolean;
   events: number;
   frames: number;
   files: number;
@@ -68,6 +69,8 @@ export interface State {
   reason: string | null;
   under_way: UnderWay | null;
   commands: LegalCommand[];
+  /** Whether the node itself sends what it records. */
+  emulated: boolean;
   run: CurrentRun | null;
   rates: Rates;
   loss: { count: number; share: number | null; by_entry: Counts };
@@ -149,6 +152,8 @@ export interface CommandRequest {
   device: string | null;
   comment: string | null;
   configuration: number | null;
+  /** The run that it is meant for: refused if another, or none, is the current one. */
+  run: number | null;
 }
 
 export interface CommandResult {
@@ -174,6 +179,7 @@ export interface Run {
   who: string;
   comment: string;
   configuration: number | null;
+  emulated: boolean;
   state: RunState;
   quality: Quality;
   events: number;

@@ -3,6 +3,7 @@ import { useEffect } from "preact/hooks";
 import { utcClock } from "./format";
 import { AlarmDialog } from "./parts/alarms";
 import { ControlDialog, Notices } from "./parts/control";
+import { Emulated } from "./parts/emulated";
 import { Icon } from "./parts/icon";
 import { Veil } from "./parts/veil";
 import { Announcer, Verdict } from "./parts/verdict";
@@ -75,6 +76,7 @@ function Header() {
       }}>To the content</a>
       <span class="name">Catchment</span>
       <span class="node">{now?.node.name ?? ""}</span>
+      {now?.emulated ? <Emulated /> : null}
       <Navigation />
       <span class="time figure">{now ? utcClock(now.time) : "--:--:--"} UTC</span>
       <Who />

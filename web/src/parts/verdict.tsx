@@ -10,6 +10,7 @@ import { announcement, sameVerdict, why } from "../announce";
 import { stale, state } from "../store";
 import { VERDICT_WORDS } from "../words";
 import { Control } from "./control";
+import { Emulated } from "./emulated";
 import { Icon, LEVEL_ICONS } from "./icon";
 
 const TAB_ICONS: Record<Level, string> = {
@@ -49,6 +50,7 @@ export function Verdict() {
       <div class="verdict-sign"><Icon name={LEVEL_ICONS[verdict.level]} /></div>
       <div class="verdict-text">
         <h1>{VERDICT_WORDS[verdict.level]}</h1>
+        {now.emulated ? <Emulated long /> : null}
         <ul>
           {reasons.slice(0, REASONS_MAX).map((reason) => <li key={reason}>{reason}</li>)}
           {reasons.length > REASONS_MAX ? <li>and {reasons.length - REASONS_MAX} more</li> : null}

@@ -5,6 +5,7 @@ import type { Quality, Run, RunLedger, RunPage } from "../api";
 import { call, get, reason, text } from "../client";
 import * as format from "../format";
 import { askStart } from "../parts/control";
+import { Emulated } from "../parts/emulated";
 import { Icon } from "../parts/icon";
 import { LedgerTable } from "../parts/ledger";
 import { Drawer } from "../parts/modal";
@@ -58,7 +59,10 @@ function Row({ run }: { run: Run }) {
   return (
     <tr onClick={() => go("runs", run.number)}>
       <th scope="row" class="number"><a href={link("runs", run.number)}>{run.number}</a></th>
-      <td class="figure">{run.started === null ? format.UNKNOWN : format.utc(run.started)}</td>
+      <td class="figure">
+        {run.started === null ? format.UNKNOWN : format.utc(run.started)}
+        {run.emulated ? <> <Emulated /></> : null}
+      </td>
       <td class="number wide">{format.clock(seconds(run))}</td>
       <td class="number">{format.count(run.events)}</td>
       <td class="number wide">{format.join(format.bytes(run.bytes))}</td>
@@ -219,6 +223,7 @@ function Opened({ run, ledger, configuration }: { run: Run; ledger: RunLedger | 
     <>
       <dl class="facts">
         <dt>End</dt><dd>{RUN_STATE_WORDS[run.state]}</dd>
+        {run.emulated ? <><dt>Source</dt><dd><Emulated long /></dd></> : null}
         <dt>Started</dt><dd class="figure">{run.started === null ? "not" : `${format.utc(run.started)} UTC`} by {run.who}</dd>
         <dt>Ended</dt><dd class="figure">{run.ended === null ? "not yet" : `${format.utc(run.ended)} UTC`}</dd>
         <dt>Events</dt><dd class="figure">{format.count(run.events)}</dd>

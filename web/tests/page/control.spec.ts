@@ -31,6 +31,34 @@ test("a stop is asked about first, and cancelling changes nothing", async ({ pag
   await expect(page.locator("[data-test=state]")).toHaveText("recording");
 });
 
+test("a dialog about a run that has ended says so, and the next run goes on", async ({ page }) => {
+  await open(page, "good");
+  await page.getByRole("button", { name: "Stop run" }).click();
+  const dialog = page.getByRole("dialog", { name: "Stop run?" });
+  await dialog.getByLabel("Comment").fill("beam is gone");
+  await post(page, "next");
+  await expect(dialog).toContainText("Run 318 has ended. The current run is 319. Nothing was sent.");
+  await expect(dialog.getByRole("button")).toHaveText(["Close"]);
+  await expect(dialog.getByRole("button", { name: "Close" })).toBeFocused();
+  await expect(dialog.getByLabel("Comment")).toHaveValue("beam is gone");
+  await page.keyboard.press("Enter");
+  await expect(dialog).toBeHidden();
+  await expect(page.locator("[data-test=state]")).toHaveText("recording");
+  await expect(page.locator(".tile").first()).toContainText("319");
+});
+
+test("a command names the run that it is meant for", async ({ page }) => {
+  await open(page, "good");
+  const sent = page.waitForRequest("**/api/v1/commands");
+  await page.getByRole("button", { name: "Pause" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
+  expect((await sent).postDataJSON()).toMatchObject({ command: "pause", run: 318 });
+  // One that is sent without a dialog, too.
+  const again = page.waitForRequest("**/api/v1/commands");
+  await page.getByRole("button", { name: "Resume" }).click();
+  expect((await again).postDataJSON()).toMatchObject({ command: "resume", run: 318 });
+});
+
 test("a run is stopped, started with a comment, paused and resumed, by keyboard", async ({ page }) => {
   await open(page, "good");
   await page.getByRole("button", { name: "Stop run" }).focus();

@@ -7,7 +7,7 @@ export async function open(page: Page, scenario: string, hash = "", query = ""):
   if (scenario !== "login") await expect(page.locator(".verdict")).toBeVisible();
 }
 
-/** Changes the page's mock: set?scenario=…, cut, mute, heal, release. */
+/** Changes the page's mock: set?scenario=…, next, cut, mute, heal, release. */
 export async function post(page: Page, what: string): Promise<void> {
   const status = await page.evaluate(
     async (path) => (await fetch(path, { method: "POST" })).status, `/mock/${what}`,

@@ -24,6 +24,26 @@ for (const [scenario, level, words, why] of VERDICTS) {
   });
 }
 
+test("emulated data are never taken for a detector's", async ({ page }) => {
+  await open(page, "emulated");
+  await expect(page.locator("header.top")).toContainText("EMULATED");
+  await expect(page.locator(".verdict")).toContainText("EMULATED no detector sends these data");
+  await page.getByRole("button", { name: "Stop run" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Stop run" }).click();
+  // What the node sends when it is started next stays said.
+  await expect(page.locator(".verdict")).toHaveAttribute("data-level", "not_recording");
+  await expect(page.locator(".verdict")).toContainText("EMULATED");
+  await page.getByRole("link", { name: "Runs", exact: true }).click();
+  const rows = page.locator("table.runs tbody tr");
+  await expect(rows.nth(0)).toContainText("EMULATED");
+  await expect(rows.filter({ hasText: "EMULATED" })).toHaveCount(2);
+  await page.getByRole("link", { name: "318" }).click();
+  await expect(page.getByRole("dialog", { name: "Run 318" })).toContainText("EMULATED");
+  await open(page, "good");
+  await expect(page.locator("header.top")).not.toContainText("EMULATED");
+  await expect(page.locator(".verdict")).not.toContainText("EMULATED");
+});
+
 test("a change of the verdict is read out once, not each figure", async ({ page }) => {
   await open(page, "good");
   const announcer = page.locator("[data-test=announcer]");

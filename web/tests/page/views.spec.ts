@@ -136,7 +136,7 @@ test("the switch of colours goes against the system's, and is remembered", async
 });
 
 const VIEWS: [string, string][] = [
-  ["good", "#/overview"], ["loss", "#/overview"], ["fault", "#/overview"], ["alarms", "#/overview"],
+  ["good", "#/overview"], ["emulated", "#/overview"], ["loss", "#/overview"], ["fault", "#/overview"], ["alarms", "#/overview"],
   ["silent", "#/sources/large-03"], ["alarms", "#/alarms"], ["good", "#/runs/315"], ["good", "#/logs"],
   ["fault", "#/devices"], ["login", ""],
 ];

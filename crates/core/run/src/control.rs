@@ -31,6 +31,8 @@ pub struct Control {
     pub(crate) now_ns: u64,
     pub(crate) last_token: u64,
     pub(crate) own_requests: u64,
+    /// The run that is armed or recorded.
+    pub(crate) run: Option<u64>,
     pub(crate) late_replies: u64,
     pub(crate) ended: bool,
 }
@@ -149,6 +151,7 @@ impl Control {
             now_ns: 0,
             last_token: 0,
             own_requests: 0,
+            run: None,
             late_replies: 0,
             ended: false,
         })
@@ -234,6 +237,11 @@ impl Control {
         if let Some(course) = &mut self.course {
             course.result.run = Some(run);
         }
+    }
+
+    /// Names the run that is armed or recorded, for requests that are meant for one run.
+    pub fn set_run(&mut self, run: Option<u64>) {
+        self.run = run;
     }
 
     /// The node's state: *fault* or *safe* if any device is, otherwise what all were brought to.
@@ -359,6 +367,9 @@ impl Control {
         {
             let UnderWay { request, command, who, waiting_for, .. } = busy;
             return Err(Refusal::UnderWay { request, command, who, waiting_for });
+        }
+        if let Some(run) = request.run.filter(|&run| self.run != Some(run)) {
+            return Err(Refusal::OtherRun { command, run, current: self.run });
         }
         self.allowed(command, device).map_err(Refusal::Illegal)
     }

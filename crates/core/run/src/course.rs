@@ -457,7 +457,8 @@ impl Control {
         self.own_requests += 1;
         let id = RequestId::own(self.own_requests);
         let who = "catchment".to_owned();
-        self.begin(Request { id, command, device: None, who, comment, configuration: None });
+        let (device, configuration, run) = (None, None, None);
+        self.begin(Request { id, command, device, who, comment, configuration, run });
         true
     }
 

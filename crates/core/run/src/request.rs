@@ -39,6 +39,9 @@ pub struct Request {
     pub comment: Option<String>,
     /// The version of the configuration to use; none: the newest.
     pub configuration: Option<u64>,
+    /// The run that it is meant for, as [`crate::Control::set_run`] names it; none: whichever run
+    /// there is. The request is refused if that run is not the current one.
+    pub run: Option<u64>,
 }
 
 /// What a request is answered. A repeated one is answered alike, except that one which was under way
@@ -80,6 +83,16 @@ pub enum Refusal {
     NoDevice {
         /// The path.
         device: DevicePath,
+    },
+    /// It is meant for a run that is not the current one.
+    #[error("{command} is meant for run {run}, but {}", current_run(.current))]
+    OtherRun {
+        /// The command.
+        command: Command,
+        /// The run that it is meant for.
+        run: u64,
+        /// The current run, if there is one.
+        current: Option<u64>,
     },
     /// The device goes with the others only.
     #[error("{device} does not {command} alone")]
@@ -305,6 +318,13 @@ impl Memory {
     pub(crate) fn len(&self) -> usize {
         assert_eq!(self.results.len(), self.ids.len(), "one place for each id");
         self.ids.len()
+    }
+}
+
+fn current_run(current: &Option<u64>) -> String {
+    match current {
+        Some(run) => format!("the current run is {run}"),
+        None => "there is no current run".to_owned(),
     }
 }
 

@@ -271,6 +271,7 @@ fn request(id: &str, command: Command, device: Option<usize>) -> Request {
         who: "shift".to_owned(),
         comment: None,
         configuration: None,
+        run: None,
     }
 }
 

@@ -22,6 +22,7 @@ fn request(id: &str, command: Command) -> Request {
         who: "ada".into(),
         comment: None,
         configuration: None,
+        run: None,
     }
 }
 
@@ -241,6 +242,33 @@ fn a_repeated_request_is_done_once_and_answered_alike() {
     assert_eq!(rig.control.request(7, refused), first);
     let long = Request { comment: Some("x".repeat(COMMENT_BYTES_MAX + 1)), ..start };
     assert!(matches!(rig.control.request(8, long), Answer::Refused(Refusal::TooLong { .. })));
+}
+
+#[test]
+fn a_command_that_is_meant_for_another_run_is_refused_and_a_retry_of_it_too() {
+    let mut rig = Rig::new();
+    rig.go(Command::Start);
+    rig.control.set_run(Some(6));
+    let stop = Request { run: Some(5), ..request("stale", Command::Stop) };
+    let Answer::Refused(refusal) = rig.control.request(1, stop.clone()) else { panic!("done") };
+    assert_eq!(refusal.to_string(), "stop is meant for run 5, but the current run is 6");
+    assert!(rig.orders().is_empty());
+    // Also a shutdown, which may otherwise always be asked for.
+    let shutdown = Request { run: Some(5), ..request("end", Command::Shutdown) };
+    assert!(matches!(rig.control.request(2, shutdown), Answer::Refused(Refusal::OtherRun { .. })));
+    // A refusal is remembered: whatever the numbers are by then.
+    rig.control.set_run(Some(5));
+    assert_eq!(rig.control.request(3, stop.clone()), Answer::Refused(refusal));
+    let own = Request { run: Some(5), ..request("own", Command::Stop) };
+    assert!(matches!(rig.control.request(4, own.clone()), Answer::Started(_)));
+    rig.run(|_| None);
+    rig.control.set_run(None);
+    let late = Request { id: RequestId::new("late").expect("an id"), ..stop };
+    let Answer::Refused(refusal) = rig.control.request(5, late) else { panic!("done") };
+    assert_eq!(refusal.to_string(), "stop is meant for run 5, but there is no current run");
+    // What was done is answered alike, though its run has ended.
+    let Answer::Repeat(done) = rig.control.request(6, own) else { panic!("again") };
+    assert_eq!(done.status, Status::Done);
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub struct FileHeader {
     pub writer: String,
     /// The configuration as it was run: TOML.
     pub config: String,
+    /// Whether the data are a detector's that was emulated on purpose by whoever wrote them.
+    pub emulated: bool,
     /// Sources and columns.
     pub schema: Arc<Schema>,
     /// Names of the ledger's entries by their numbers in this file.
@@ -69,6 +71,7 @@ impl FileHeader {
             created_ns: self.created_ns,
             writer: self.writer.clone(),
             config: self.config.clone(),
+            emulated: self.emulated,
             ledger_entries: self.ledger_entries.0.clone(),
             locator: self.locator,
             schema: Schema::clone(&self.schema),
@@ -135,6 +138,7 @@ impl FileHeader {
             created_ns: metadata.created_ns,
             writer: metadata.writer,
             config: metadata.config,
+            emulated: metadata.emulated,
             schema: Arc::clone(&schema.schema),
             ledger_entries: EntryNames(metadata.ledger_entries),
             // Without room for one there is none, whatever the key says.
@@ -177,6 +181,8 @@ struct Metadata {
     writer: String,
     #[serde(default)]
     config: String,
+    #[serde(default, skip_serializing_if = "is_false")]
+    emulated: bool,
     #[serde(default)]
     ledger_entries: Vec<String>,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -305,10 +311,23 @@ mod tests {
             created_ns: 1_700_000_000_000_000_001,
             writer: "test".into(),
             config: config.into(),
+            emulated: false,
             schema: Arc::new(Schema::events((0..2).map(source).collect())),
             ledger_entries: EntryNames::default(),
             locator: false,
         }
+    }
+
+    #[test]
+    fn emulated_data_say_so_and_a_header_without_the_key_is_of_real_data() {
+        let (real, emulated) = (header(""), FileHeader { emulated: true, ..header("") });
+        let decoded = |header: &FileHeader| FileHeader::decode(&header.encode()).unwrap().0;
+        assert_eq!((decoded(&emulated), decoded(&real)), (emulated.clone(), real.clone()));
+        let has_key = |header: &FileHeader| {
+            String::from_utf8_lossy(&header.encode()).contains(r#""emulated":true"#)
+        };
+        // As version 1.1 wrote it before there was the key.
+        assert!(has_key(&emulated) && !has_key(&real));
     }
 
     #[test]

@@ -35,6 +35,7 @@
 //!     created_ns: 0,
 //!     writer: "example".into(),
 //!     config: String::new(),
+//!     emulated: false,
 //!     schema: schema.into(),
 //!     ledger_entries: EntryNames::default(),
 //!     locator: false,

@@ -39,6 +39,8 @@ pub struct NumberRequest<'a> {
     pub comment: &'a str,
     /// The configuration's text (TOML); empty if there is none.
     pub configuration: &'a str,
+    /// Whether its data are emulated.
+    pub emulated: bool,
     /// The number that it should have. It gets it if that is above every number given so far;
     /// otherwise the next one.
     pub wanted: Option<u64>,
@@ -161,6 +163,7 @@ impl Catalog {
         let run = RunRow {
             configuration,
             comment: request.comment.to_owned(),
+            emulated: request.emulated,
             ..RunRow::starting(number, request.who, request.now)
         };
         run.insert(&transaction).map_err(&error)?;
@@ -397,6 +400,7 @@ impl RunRow {
             who: who.to_owned(),
             comment: String::new(),
             configuration: None,
+            emulated: false,
             state: RunState::Starting,
             reason: None,
             quality: Quality::Unknown,

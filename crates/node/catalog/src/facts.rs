@@ -22,6 +22,7 @@ pub(crate) struct Facts {
     /// The last time in its frames.
     pub(crate) ended: Option<Utc>,
     pub(crate) configuration: String,
+    pub(crate) emulated: bool,
     /// A recorder holds its files.
     pub(crate) recording: bool,
     /// Its last file says that it was ended in order.
@@ -71,6 +72,7 @@ impl Facts {
             started: Utc(header.created_ns),
             ended: ended(&run),
             configuration: header.config.clone(),
+            emulated: header.emulated,
             recording,
             complete: run.ended(),
             in_flight: in_flight(&run, totals.ledger.as_ref()),

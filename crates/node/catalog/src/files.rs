@@ -217,8 +217,8 @@ impl Found {
         put_totals(connection, *number, &totals, loss)?;
         let ended = facts.ended.filter(|_| state.is_final());
         connection.execute(
-            "UPDATE runs SET ended_ns = coalesce(ended_ns, ?2) WHERE number = ?1",
-            params![stored(*number), ended.map(|ended| stored(ended.0))],
+            "UPDATE runs SET ended_ns = coalesce(ended_ns, ?2), emulated = ?3 WHERE number = ?1",
+            params![stored(*number), ended.map(|ended| stored(ended.0)), facts.emulated],
         )?;
         // Its end could not be entered when it came: the disk was full, the program in a hurry.
         let sql = "UPDATE runs SET state = 'complete', reason = NULL \

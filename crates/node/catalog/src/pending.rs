@@ -33,6 +33,8 @@ pub struct RunKnown {
     pub comment: String,
     /// The configuration's text (TOML); empty if there is none.
     pub configuration: String,
+    /// Whether its data are emulated.
+    pub emulated: bool,
     /// When it got its number.
     pub taken: Utc,
     /// That it records.
@@ -152,6 +154,8 @@ struct Entry {
     who: String,
     comment: String,
     configuration: String,
+    #[serde(default)]
+    emulated: bool,
     taken_ns: u64,
     id: Option<String>,
     folder: Option<String>,
@@ -213,6 +217,7 @@ impl Entry {
             who: known.who.clone(),
             comment: known.comment.clone(),
             configuration: known.configuration.clone(),
+            emulated: known.emulated,
             taken_ns: known.taken.0,
             id: known.begun.as_ref().map(|begun| begun.id.to_string()),
             folder,
@@ -273,9 +278,9 @@ impl Entry {
             "" => None,
             text => Some(configurations::put(connection, text, &self.who, taken)?),
         };
-        let comment = self.comment.clone();
+        let (comment, emulated) = (self.comment.clone(), self.emulated);
         let row = RunRow::starting(self.number, &self.who, taken);
-        RunRow { configuration, comment, ..row }.insert(connection)
+        RunRow { configuration, comment, emulated, ..row }.insert(connection)
     }
 }
 

@@ -365,6 +365,7 @@ fn merged(place: &Place, number: u64, old: Option<&OldRun>, facts: &Facts) -> Ru
         id: Some(facts.id),
         folder: Some(facts.folder.clone()),
         number_in_files: (facts.number != number).then_some(facts.number),
+        emulated: facts.emulated,
         started: old.started.or(Some(facts.started)),
         ended,
         state,

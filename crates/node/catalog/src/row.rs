@@ -119,6 +119,8 @@ pub struct RunRow {
     pub comment: String,
     /// The version of its configuration.
     pub configuration: Option<u64>,
+    /// Whether its data are emulated.
+    pub emulated: bool,
     /// What has become of it.
     pub state: RunState,
     /// Why it is in that state.
@@ -207,7 +209,7 @@ fn loss_count(balance: &Balance) -> u64 {
 /// The columns that [`RunRow::read`] reads.
 pub(crate) const COLUMNS: &str = "number, id, folder, number_in_files, taken_ns, started_ns, \
     ended_ns, who, comment, configuration, state, reason, quality, events, fragments, bytes, frames, \
-    files, loss";
+    files, loss, emulated";
 
 impl RunRow {
     /// The row as it is stored.
@@ -225,6 +227,7 @@ impl RunRow {
             who: row.get("who")?,
             comment: row.get("comment")?,
             configuration: count("configuration")?,
+            emulated: row.get("emulated")?,
             state: word(row, "state", RunState::from_name)?,
             reason: row.get("reason")?,
             quality: word(row, "quality", Quality::from_name)?,
@@ -251,7 +254,7 @@ impl RunRow {
     pub(crate) fn insert(&self, connection: &Connection) -> rusqlite::Result<()> {
         let time = |time: Option<Utc>| time.map(|time| stored(time.0));
         let count = |count: Option<u64>| count.map(stored);
-        let places = ["?"; 19].join(", ");
+        let places = ["?"; 20].join(", ");
         let sql = format!("INSERT INTO runs ({COLUMNS}) VALUES ({places})");
         connection.execute(
             &sql,
@@ -275,6 +278,7 @@ impl RunRow {
                 count(self.frames),
                 count(self.files),
                 count(self.loss_count),
+                self.emulated,
             ],
         )?;
         Ok(())

@@ -73,6 +73,11 @@ impl Salvaged {
         let text = |row: &Row<'_>| {
             Ok(ConfigurationText { about: configurations::about(row)?, text: row.get("text")? })
         };
+        // Those of the newest version, whatever this one has.
+        let columns = match version >= VERSION_WITH_EMULATED {
+            true => COLUMNS.to_owned(),
+            false => COLUMNS.replace("emulated", "0 AS emulated"),
+        };
         // From both ends, so that what is broken in the middle costs no more than that.
         for order in ["ASC", "DESC"] {
             let found = self.rows(connection, &format!("{sql} ORDER BY version {order}"), text);
@@ -85,7 +90,7 @@ impl Salvaged {
                     self.configurations.push(one);
                 }
             }
-            let runs = format!("SELECT {COLUMNS} FROM runs ORDER BY number {order}");
+            let runs = format!("SELECT {columns} FROM runs ORDER BY number {order}");
             for mut run in self.rows(connection, &runs, RunRow::read) {
                 let possible = (1..=RUN_NUMBER_MAX).contains(&run.number);
                 if possible && !self.runs.contains_key(&run.number) {
@@ -150,3 +155,4 @@ impl Salvaged {
 }
 
 const VERSION_WITH_FILES: i64 = 2;
+const VERSION_WITH_EMULATED: i64 = 3;

@@ -373,4 +373,6 @@ const MIGRATIONS: &[&str] = &[
         checked_ns INTEGER,
         PRIMARY KEY (run, file, place)
     ) STRICT, WITHOUT ROWID;",
+    // 3: which runs are emulated.
+    "ALTER TABLE runs ADD COLUMN emulated INTEGER NOT NULL DEFAULT 0;",
 ];

@@ -152,16 +152,18 @@ impl Books {
         &self,
         who: &str,
         comment: &str,
-        text: &str,
+        (text, emulated): (&str, bool),
         wanted: Option<u64>,
     ) -> Result<LiveRun, CatalogError> {
         let now = Utc(now_ns());
-        let request = NumberRequest { who, comment, configuration: text, wanted, now };
+        let configuration = text;
+        let request = NumberRequest { who, comment, configuration, emulated, wanted, now };
         let taken = self.at_once(|catalog| catalog.next_run_number(&request));
         *self.known() = RunKnown {
             who: who.into(),
             comment: comment.into(),
             configuration: text.into(),
+            emulated,
             taken: now,
             ..RunKnown::default()
         };
@@ -438,6 +440,7 @@ fn run(row: RunRow) -> api::Run {
         who: row.who,
         comment: row.comment,
         configuration: row.configuration,
+        emulated: row.emulated,
         state: row.state.name().into(),
         quality: row.quality.name().into(),
         events: row.events.unwrap_or_default(),
@@ -483,7 +486,7 @@ mod tests {
     fn an_end_that_cannot_be_entered_waits_and_is_entered_later() {
         let folder = tempfile::tempdir().unwrap();
         let books = Books::of(folder.path());
-        let live = books.take("anna", "", "", None).unwrap();
+        let live = books.take("anna", "", ("", false), None).unwrap();
         let (number, id) = (live.number(), RunId([7; 16]));
         let path = folder.path().join("run-a");
         books.begin(&live, id, &path);
@@ -521,11 +524,11 @@ mod tests {
     fn a_catalogue_that_another_process_has_holds_up_no_run_and_knows_of_it_later() {
         let folder = tempfile::tempdir().unwrap();
         let books = Books::of(folder.path());
-        drop(books.take("anna", "before", "", None).unwrap());
+        drop(books.take("anna", "before", ("", false), None).unwrap());
         let database = folder.path().join(".catchment/catalog.sqlite");
         let other = rusqlite::Connection::open(&database).unwrap();
         other.execute_batch("BEGIN EXCLUSIVE").unwrap();
-        let live = books.take("anna", "first", "a = 1\n", None).unwrap();
+        let live = books.take("anna", "first", ("a = 1\n", true), None).unwrap();
         assert_eq!(live.number(), 2);
         books.comment(&live, "second");
         let (id, path) = (RunId([7; 16]), folder.path().join("run-b"));
@@ -542,6 +545,6 @@ mod tests {
         let row = Catalog::open(folder.path()).unwrap().run(2).unwrap().run;
         assert_eq!((row.state, row.events), (RunState::Complete, Some(12)));
         assert_eq!((row.who.as_str(), row.comment.as_str()), ("anna", "second"));
-        assert!(row.configuration.is_some());
+        assert!(row.configuration.is_some() && row.emulated);
     }
 }

@@ -221,6 +221,8 @@ impl Conductor {
             }
         }
         let comment = request.comment.clone().unwrap_or_default();
+        let current = self.current_run();
+        self.control.set_run(current);
         match self.control.request(now_ns, request) {
             Answer::Started(_) | Answer::Done(_) => {
                 self.note_begun(who, &asked);
@@ -234,10 +236,16 @@ impl Conductor {
                 let legal: Vec<serde_json::Value> = legal.map(Into::into).collect();
                 let problem = Problem::conflict(refusal.to_string())
                     .with("state", self.control.state().name())
+                    .with("run", current)
                     .with("legal", legal);
                 reply.send(Err(problem)).ok();
             }
         }
+    }
+
+    /// The number of the run that is armed or recorded.
+    fn current_run(&self) -> Option<u64> {
+        self.devices.shown.active().filter(|active| !active.ended).map(|active| active.number)
     }
 
     fn request(&self, asked: &api::CommandRequest, who: &Who) -> Result<Request, Problem> {
@@ -252,14 +260,15 @@ impl Conductor {
         let device = asked.device.clone().map(DevicePath::new).transpose();
         let device = device.map_err(|error| Problem::unprocessable(error.to_string()))?;
         let comment = asked.comment.clone();
-        let configuration = asked.configuration;
+        let (configuration, run) = (asked.configuration, asked.run);
         let takes_one = matches!(command, Command::Configure | Command::Arm | Command::Start);
         if configuration.is_some() && !takes_one {
             let detail =
                 format!("configuration: expected with configure, arm or start, not {command}");
             return Err(Problem::unprocessable(detail).with("field", "configuration"));
         }
-        Ok(Request { id, command, device, who: who.name.clone(), comment, configuration })
+        let who = who.name.clone();
+        Ok(Request { id, command, device, who, comment, configuration, run })
     }
 
     /// Takes a version of the configuration for the command that names it.
@@ -275,8 +284,8 @@ impl Conductor {
     /// Whether a configuration can be had without starting the program anew.
     fn fits(&self, other: &Configuration) -> Result<(), Problem> {
         if other.emulates() != self.configuration.emulates() {
-            let detail = "a configuration with an emulator, where there was none, or without, \
-                where there was one, needs a new start of the program";
+            let detail = "a configuration that emulates, where the one before did not, or the other \
+                way round, needs a new start of the program";
             return Err(Problem::conflict(detail));
         }
         if other.recorder.folder != self.configuration.recorder.folder {
@@ -370,6 +379,7 @@ impl Conductor {
                 device: None,
                 comment: None,
                 configuration: None,
+                run: None,
             };
             let who = crate::node::signal();
             if let Ok(request) = self.request(&asked, &who) {

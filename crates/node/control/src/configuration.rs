@@ -12,9 +12,9 @@ pub struct Configuration {
     pub number: Option<u64>,
     /// The recorder.
     pub recorder: RecorderConfig,
-    /// The emulator of its sources, if it has one.
+    /// The emulator of its sources, if it is asked for.
     pub emulator: Option<EmulatorConfig>,
-    /// The emulator of its links, if it has one: links in the recorder's order, from its first on.
+    /// The emulator of its links, if it is asked for: links in the recorder's order, from its first on.
     pub link_emulator: Option<LinkEmulatorConfig>,
     /// Rules of alarms.
     pub rules: Vec<Rule>,
@@ -23,7 +23,7 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// Whether anything is emulated.
+    /// Whether anything is emulated: its runs say so.
     pub(crate) fn emulates(&self) -> bool {
         self.emulator.is_some() || self.link_emulator.is_some()
     }

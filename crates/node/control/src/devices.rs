@@ -75,6 +75,8 @@ pub(crate) struct Active {
     pub(crate) started_ns: u64,
     pub(crate) who: String,
     pub(crate) comment: String,
+    /// Whether its data are emulated.
+    pub(crate) emulated: bool,
     /// Whether it is being ended: nothing is received any more.
     pub(crate) ending: bool,
     /// Whether it has ended.
@@ -108,6 +110,7 @@ impl Active {
             started_ns: now_ns(),
             who: String::new(),
             comment: String::new(),
+            emulated: false,
             ending: false,
             ended: false,
         }
@@ -299,9 +302,11 @@ impl Recording {
     fn arm(&mut self, job: &Job) -> Result<(), Failed> {
         let config = &job.configuration.recorder;
         let wanted = job.configuration.number;
-        let live = self.desk.books.take(&job.who, &job.comment, &config.text, wanted);
+        let emulated = job.configuration.emulates();
+        let about = (config.text.as_str(), emulated);
+        let live = self.desk.books.take(&job.who, &job.comment, about, wanted);
         let live = live.map_err(|error| failed(error, State::Configured))?;
-        let config = RecorderConfig { run_number: live.number(), ..config.clone() };
+        let config = RecorderConfig { run_number: live.number(), emulated, ..config.clone() };
         let recorder = match Recorder::start_paused(config) {
             Ok(recorder) => recorder,
             Err(error) => {
@@ -310,7 +315,7 @@ impl Recording {
             }
         };
         let (who, comment) = (job.who.clone(), job.comment.clone());
-        let active = Active { who, comment, ..Active::of(&recorder, live.number()) };
+        let active = Active { who, comment, emulated, ..Active::of(&recorder, live.number()) };
         self.shown.set_active(Some(active));
         self.open = Some(Open { recorder, live, begun: false });
         Ok(())

@@ -116,12 +116,14 @@ pub struct Watched<'a> {
     pub who: String,
     /// What for.
     pub comment: String,
+    /// Whether an emulator sends to it.
+    pub emulated: bool,
 }
 
 impl Watched<'_> {
     fn active(self) -> Active {
-        let Self { recorder, number, who, comment } = self;
-        Active { who, comment, ..Active::of(recorder, number) }
+        let Self { recorder, number, who, comment, emulated } = self;
+        Active { who, comment, emulated, ..Active::of(recorder, number) }
     }
 }
 
@@ -335,6 +337,7 @@ impl Node {
             device: None,
             comment: self.desk.settings.comment.clone(),
             configuration: None,
+            run: None,
         };
         let who = Who { name: "catchment".into(), ..signal() };
         // What comes of it stands in the state.

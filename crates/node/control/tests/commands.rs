@@ -83,6 +83,36 @@ fn a_request_is_done_once_and_answered_alike() {
 }
 
 #[test]
+fn a_stop_that_is_meant_for_one_run_never_ends_another() {
+    let test = Test::start();
+    let client = test.client();
+    client.command("1", "start");
+    client.command("2", "stop");
+    assert_eq!(client.command("3", "start").json()["run"], 2);
+    // The dialog of somebody who opened it while run 1 was recorded.
+    for command in ["stop", "pause", "shutdown"] {
+        let stale = client.command_for(&format!("stale-{command}"), command, 1);
+        assert_eq!(stale.status, 409, "{}", stale.text);
+        let problem = stale.json();
+        let expected = format!("{command} is meant for run 1, but the current run is 2");
+        assert_eq!((&problem["detail"], &problem["run"]), (&json!(expected), &json!(2)));
+    }
+    assert_eq!(client.state()["state"], "recording");
+    assert_eq!(client.get("/api/v1/runs/2").json()["state"], "recording");
+    let stopped = client.command_for("4", "stop", 2).json();
+    assert_eq!((&stopped["status"], &stopped["run"]), (&json!("done"), &json!(2)), "{stopped}");
+    // The same request is answered alike, though its run has ended; another one is refused.
+    assert_eq!(client.command_for("4", "stop", 2).json(), stopped);
+    let late = client.command_for("5", "stop", 2).json();
+    assert_eq!(late["detail"], "stop is meant for run 2, but there is no current run");
+    assert_eq!(late["run"], json!(null));
+    // An armed run is the current one, too.
+    assert_eq!(client.command("6", "arm").json()["run"], 3);
+    assert_eq!(client.command_for("7", "start", 2).status, 409);
+    assert_eq!(client.command_for("8", "start", 3).json()["run"], 3);
+}
+
+#[test]
 fn what_the_state_does_not_allow_is_refused_with_the_reason() {
     let test = Test::start();
     let client = test.client();

@@ -43,6 +43,8 @@ pub struct RecorderConfig {
     pub memory_bytes: u64,
     /// The configuration as text (TOML), kept in every file of the run.
     pub text: String,
+    /// Whether an emulator sends what is recorded: every file of the run says so.
+    pub emulated: bool,
 }
 
 /// One source and the port that it sends to.
@@ -243,6 +245,7 @@ impl RecorderConfig {
             write: WriteConfig::default(),
             memory_bytes: SystemMemory::now().default_budget_bytes(),
             text: String::new(),
+            emulated: false,
         }
     }
 

@@ -68,6 +68,7 @@ pub(crate) struct TrendPlan {
     folder: PathBuf,
     run: RunId,
     run_number: u64,
+    emulated: bool,
     name: String,
     /// The channels that have a trend, each with its place among all channels.
     channels: Vec<(usize, ChannelInfo)>,
@@ -165,6 +166,7 @@ impl TrendPlan {
             folder: identity.folder.clone(),
             run: identity.run,
             run_number: config.run_number,
+            emulated: config.emulated,
             name: identity.name.clone(),
             // Others have none: what is no number has no value.
             channels: channels()
@@ -183,6 +185,7 @@ impl TrendPlan {
             name: self.name.clone(),
             run: self.run,
             run_number: self.run_number,
+            emulated: self.emulated,
             config: String::new(),
             series,
             codings: Codings::new(ColumnCoding::Fixed(Coding::BitshuffleLz4)),

@@ -111,6 +111,7 @@ pub fn reduce(
     let new = NewRun {
         run_number: header.run_number,
         config: header.config.clone(),
+        emulated: header.emulated,
         ..NewRun::new(folder, name, schema)?
     };
     let write = WriteOptions { codings: options.codings.clone(), ..options.write.clone() };

@@ -66,6 +66,7 @@ pub fn reframe(
         run: header.run,
         run_number: header.run_number,
         config: header.config.clone(),
+        emulated: header.emulated,
         schema: Schema::clone(&header.schema),
     };
     let codings = options.codings.clone().unwrap_or_default();

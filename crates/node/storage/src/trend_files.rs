@@ -77,6 +77,8 @@ pub struct NewTrends {
     pub run_number: u64,
     /// The run's configuration, or none.
     pub config: String,
+    /// Whether the run's data are emulated.
+    pub emulated: bool,
     /// What the rows are of: name, unit and time scale count.
     pub series: Vec<ChannelInfo>,
     /// How columns of the long files are encoded.
@@ -209,6 +211,7 @@ impl TrendRun {
                 run: trends.run,
                 run_number: trends.run_number,
                 config: trends.config.clone(),
+                emulated: trends.emulated,
                 schema: schema.clone(),
             };
             let growing = (lengths.len() > 1).then(|| Growing {

@@ -169,6 +169,7 @@ impl Behind {
             run: header.run,
             run_number: header.run_number,
             config: header.config.clone(),
+            emulated: header.emulated,
             schema: Schema::clone(&header.schema),
         };
         let codings = crate::Codings::new(crate::ColumnCoding::Auto);

@@ -92,6 +92,7 @@ impl TrendWriter {
             run: run.run,
             run_number: run.run_number,
             config: run.config.clone(),
+            emulated: run.emulated,
             series: infos,
             codings: options.codings.clone(),
             lengths: TrendLengths::offline(),
@@ -237,6 +238,7 @@ fn make_in(
         run: header.run,
         run_number: header.run_number,
         config: header.config.clone(),
+        emulated: header.emulated,
         schema: Schema::clone(&header.schema),
     };
     let mut trends = TrendWriter::create_in(trends, &new, options)?;

@@ -469,6 +469,7 @@ impl RunWriter {
             created_ns: now_ns(),
             writer: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
             config: self.run.config.clone(),
+            emulated: self.run.emulated,
             schema: Arc::clone(&self.schema),
             ledger_entries: EntryNames::default(),
             // Nobody sees the file before it has its TOC.

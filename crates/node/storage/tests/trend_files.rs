@@ -64,6 +64,7 @@ fn new_trends(run: &Path, series: usize, faults: &FaultControl) -> NewTrends {
         name: "run".into(),
         run: RunId([7; 16]),
         run_number: 1,
+        emulated: false,
         config: String::new(),
         series: (0..series).map(info).collect(),
         codings: Codings::default(),

@@ -43,13 +43,15 @@ impl Register {
         let who = who();
         let configuration = config.text.as_str();
         let taken = now();
-        let request = NumberRequest { who: &who, comment, configuration, wanted, now: taken };
+        let (emulated, now) = (config.emulated, taken);
+        let request = NumberRequest { who: &who, comment, configuration, emulated, wanted, now };
         let number = Catalog::open_within(&folder, PATIENCE_AT_START)
             .and_then(|mut it| it.next_run_number(&request));
         let known = RunKnown {
             who: who.clone(),
             comment: comment.into(),
             configuration: configuration.into(),
+            emulated,
             taken,
             ..RunKnown::default()
         };

@@ -146,6 +146,7 @@ pub(crate) fn record_told(
     let channels: usize = config.links.iter().map(|link| link.channels.len()).sum();
     let asked_bytes = config.receive.socket_buffer_bytes;
     let (lowered, warnings) = (config.lowered(), config.warnings());
+    let config = RecorderConfig { emulated: emulator.is_some(), ..config };
     // Sources of others may be sending already; one's own begins later.
     let recorder = match emulator {
         Some(_) => Recorder::start(config),

@@ -538,7 +538,7 @@ fn a_run_that_lacks_files_or_their_ends_is_not_verified() {
         rate = \"300 Hz\"\n[[source_groups]]\ngroup = \"small\"\ncount = 2\n\
         address = \"127.0.0.1:0\"\nfirst_sub_event_id = 0x8000\n";
     std::fs::write(folder.join("small.toml"), text).unwrap();
-    let node = ["run", "small.toml", "--listen", "127.0.0.1:0", "--events", "900"];
+    let node = ["run", "small.toml", "--listen", "127.0.0.1:0", "--events", "900", "--emulate"];
     stdout(folder, &node, 0);
     let (run, files) = (only_run(folder), files(folder));
     let (run, last) = (run.to_str().unwrap(), files.last().unwrap());

@@ -16,6 +16,7 @@ use support::{catchment, json, only_run, output, stderr, stdout};
 /// the limits of requests and of the time to end in.
 const EMULATED: &str = r#"
 [control]
+emulate = true
 requests_per_second = 1000000
 drain = "1 h"
 [frame]
@@ -269,6 +270,75 @@ fn a_run_that_ends_in_fault_is_not_said_to_go_on() {
     let (_, after) = log.rsplit_once("recording is in fault").expect("the fault");
     assert!(after.contains("the run has ended"), "{log}");
     assert!(!after.contains("recording goes on"), "{log}");
+}
+
+#[test]
+fn an_emulator_in_the_configuration_sends_nothing_unless_somebody_asks_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let quiet = EMULATED.replace("emulate = true\n", "");
+    let node = Node::start(folder, &quiet, &[]);
+    let state = node.until(|state| state["run"]["seconds"].as_f64() > Some(1.0));
+    assert_eq!((&state["emulated"], &state["run"]["emulated"]), (&false.into(), &false.into()));
+    assert_eq!(state["run"]["events"], 0, "{state}");
+    let devices = node.ctl(&["devices"]);
+    assert!(!devices.to_string().contains("node/emulator"), "{devices}");
+    assert!(node.log().contains("[emulator] is not used: only --emulate"), "{}", node.log());
+    // Nor can a configuration that is sent over the network make it emulate.
+    std::fs::write(folder.join("node.toml"), EMULATED).unwrap();
+    let reload = stderr(folder, &["ctl", "--url", &node.url, "reload"], 1);
+    assert!(reload.contains("needs a new start of the program"), "{reload}");
+    node.signal(libc::SIGTERM);
+    assert!(node.ended().success());
+
+    std::fs::write(folder.join("node.toml"), &quiet).unwrap();
+    let run = ["run", "node.toml", "--listen", "127.0.0.1:0", "--emulate"];
+    let node = Node::begin(folder, catchment(folder, &run));
+    let state = node.until(|state| state["run"]["events"].as_u64() > Some(0));
+    assert_eq!((&state["emulated"], &state["run"]["emulated"]), (&true.into(), &true.into()));
+    let told = stdout(folder, &["ctl", "--url", &node.url, "state"], 0);
+    assert!(told.contains("EMULATED: the node sends these data itself"), "{told}");
+    let runs = node.ctl(&["runs"]);
+    let emulated = |run: usize| runs["runs"][run]["emulated"].clone();
+    assert_eq!((emulated(0), emulated(1)), (true.into(), false.into()), "{runs}");
+    node.signal(libc::SIGTERM);
+    assert!(node.ended().success());
+    for (number, emulated) in [("1", false), ("2", true)] {
+        let run = shown(folder, number);
+        assert_eq!(run["emulated"], emulated, "{run}");
+        let path = folder.join("runs").join(run["folder"].as_str().unwrap());
+        let inspected = json(folder, &["inspect", path.to_str().unwrap(), "--json"], 0);
+        assert_eq!(inspected["emulated"], emulated, "{inspected}");
+        let told = stdout(folder, &["inspect", path.to_str().unwrap()], 0);
+        assert_eq!(told.contains("EMULATED"), emulated, "{told}");
+    }
+    let listed = stdout(folder, &["catalog", "ls"], 0);
+    assert_eq!(listed.matches("EMULATED").count(), 1, "{listed}");
+}
+
+#[test]
+fn a_recorder_without_a_node_emulates_its_sources_when_it_is_told_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let text = &EMULATED[EMULATED.find("[frame]").unwrap()..];
+    std::fs::write(folder.join("plain.toml"), text).unwrap();
+    let run = |arguments: &[&str]| {
+        let run = [&["run", "plain.toml", "--seconds", "1", "--json"], arguments].concat();
+        json(folder, &run, 0)
+    };
+    assert_eq!(run(&[])["counts"]["events_recorded"], 0);
+    assert!(run(&["--emulate"])["counts"]["events_recorded"].as_u64() > Some(0));
+    assert_eq!(shown(folder, "1")["emulated"], false);
+    assert_eq!(shown(folder, "2")["emulated"], true);
+
+    let real = text.replace("[emulator]\npreset = \"hades-90\"\nrate = \"500 Hz\"\n", "");
+    std::fs::write(folder.join("real.toml"), &real).unwrap();
+    let told = stderr(folder, &["run", "real.toml", "--emulate"], 2);
+    assert!(told.contains("--emulate: expected [emulator] in real.toml, got none"), "{told}");
+    let key = format!("[control]\nemulate = true\n{real}");
+    std::fs::write(folder.join("key.toml"), key).unwrap();
+    let told = stderr(folder, &["run", "key.toml"], 2);
+    assert!(told.contains("key.toml:2:11: control.emulate: expected [emulator]"), "{told}");
 }
 
 #[test]

@@ -26,6 +26,7 @@ preallocate_bytes = "4 MiB"
 time = "50 ms"
 [control]
 listen = "127.0.0.1:0"
+emulate = true
 start = "manual"
 requests_per_second = 1000000
 drain = "1 h"

@@ -86,6 +86,7 @@ pub fn header(source_count: u32) -> FileHeader {
         created_ns: 1_750_000_000_000_000_000,
         writer: "catchment test".into(),
         config: "[run]\nname = \"golden\"\n".into(),
+        emulated: false,
         schema: Schema::events((0..source_count).map(source).collect()).into(),
         ledger_entries: EntryNames::default(),
         locator: false,

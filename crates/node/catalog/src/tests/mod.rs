@@ -33,6 +33,7 @@ struct Files {
     ended: bool,
     /// Fragments that came in and are in no frame.
     in_flight: u64,
+    emulated: bool,
 }
 
 impl Files {
@@ -44,6 +45,7 @@ impl Files {
             frames: 2,
             ended: true,
             in_flight: 0,
+            emulated: false,
         }
     }
 
@@ -59,6 +61,7 @@ impl Files {
             run: self.id,
             run_number: self.number,
             config: format!("[run]\nnumber = {}\n", self.number),
+            emulated: self.emulated,
             ..NewRun::new(data.join(&self.name), &*self.name, Schema::events(vec![source])).unwrap()
         };
         let mut writer = RunWriter::create(run, WriteOptions::small()).unwrap();

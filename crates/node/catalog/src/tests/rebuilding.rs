@@ -94,6 +94,27 @@ fn a_folder_without_a_catalogue_gets_one_of_its_runs() {
 }
 
 #[test]
+fn a_run_that_was_emulated_says_so_whoever_entered_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    Files { emulated: true, ..Files::of("run-a", 1, 1) }.write(folder);
+    Files::of("run-b", 2, 2).write(folder);
+    let emulated = |catalog: &Catalog| {
+        let runs = catalog.search(&crate::Search::default()).unwrap();
+        runs.into_iter().rev().map(|run| run.emulated).collect::<Vec<_>>()
+    };
+    assert_eq!(emulated(&Catalog::open(folder).unwrap()), [true, false]);
+    // One that the recorder enters, before there is a file; the next is a detector's again.
+    let mut catalog = Catalog::open(folder).unwrap();
+    let request = NumberRequest { emulated: true, ..request("") };
+    drop((catalog.next_run_number(&request).unwrap(), take(&mut catalog, "")));
+    assert_eq!(emulated(&catalog), [true, false, true, false]);
+    drop(catalog);
+    again(folder);
+    assert_eq!(emulated(&Catalog::open(folder).unwrap()), [true, false, true, false]);
+}
+
+#[test]
 fn a_number_that_no_run_has_any_more_is_not_given_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut catalog = Catalog::open(folder.path()).unwrap();

@@ -31,6 +31,8 @@ pub struct Run {
     pub comment: String,
     /// The version of its configuration.
     pub configuration: Option<u64>,
+    /// Whether its data are emulated.
+    pub emulated: bool,
     /// recording, complete, fault, interrupted or failed.
     pub state: String,
     /// unknown, good, bad, or what the experiment says.

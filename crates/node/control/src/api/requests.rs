@@ -24,6 +24,12 @@ pub struct CommandRequest {
     /// The configuration's version; the present one without.
     #[serde(default)]
     pub configuration: Option<u64>,
+    /// The number of the run that the command is meant for. If another run, or none, is the current
+    /// one by the time the command arrives, nothing is done and the answer is 409. Without it the
+    /// command is for whichever run there is.
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    pub run: Option<u64>,
 }
 
 /// What came of a command.

@@ -22,6 +22,8 @@ pub struct State {
     pub under_way: Option<UnderWay>,
     /// The commands that are legal now.
     pub commands: Vec<CommandOffer>,
+    /// Whether what is recorded, or will be, comes from this node's own emulator.
+    pub emulated: bool,
     /// The run that is being recorded.
     pub run: Option<RunNow>,
     /// What flows.
@@ -105,6 +107,8 @@ pub struct RunNow {
     pub who: String,
     /// What they said.
     pub comment: String,
+    /// Whether its data are emulated.
+    pub emulated: bool,
     /// Events on disk.
     pub events: u64,
     /// Frames on disk.

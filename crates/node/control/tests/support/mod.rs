@@ -271,7 +271,16 @@ impl Client {
 
     /// Gives a command and waits for its end.
     pub fn command(&self, request: &str, command: &str) -> Answer {
-        let body = json!({ "request": request, "command": command });
+        self.command_with(request, json!({ "request": request, "command": command }))
+    }
+
+    /// Gives a command that is meant for one run, and waits for its end.
+    pub fn command_for(&self, request: &str, command: &str, run: u64) -> Answer {
+        self.command_with(request, json!({ "request": request, "command": command, "run": run }))
+    }
+
+    /// Gives a command with all that is said with it, and waits for its end.
+    pub fn command_with(&self, request: &str, body: Value) -> Answer {
         let mut answer = self.post("/api/v1/commands", &body);
         while answer.status == 202 {
             answer = self.get(&format!("/api/v1/commands/{request}"));

@@ -23,6 +23,8 @@ pub struct NewRun {
     pub run_number: u64,
     /// The configuration that it came from: TOML.
     pub config: String,
+    /// Whether its data are emulated.
+    pub emulated: bool,
     /// Sources and columns.
     pub schema: Schema,
 }
@@ -39,7 +41,8 @@ impl NewRun {
     ) -> Result<Self, StorageError> {
         let run = RunId(random()?);
         let (folder, name) = (folder.into(), name.into());
-        Ok(Self { folder, name, run, run_number: 0, config: String::new(), schema })
+        let (run_number, config, emulated) = (0, String::new(), false);
+        Ok(Self { folder, name, run, run_number, config, emulated, schema })
     }
 }
 

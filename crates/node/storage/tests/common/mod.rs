@@ -104,6 +104,7 @@ pub fn header(sources: u32, file_index: u32) -> FileHeader {
         created_ns: 1_750_000_000_000_000_000,
         writer: "storage test".into(),
         config: "[run]\nnumber = 42\n".into(),
+        emulated: false,
         schema: Schema::events((0..sources).map(source).collect()).into(),
         ledger_entries: EntryNames::default(),
         locator: false,

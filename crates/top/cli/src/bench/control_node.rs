@@ -71,7 +71,7 @@ impl Node {
         std::fs::write(&path, preset.text() + CONTROL)?;
         let log = folder.join("node.log");
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["run", "--listen", "127.0.0.1:0", "--manual"])
+            .args(["run", "--listen", "127.0.0.1:0", "--manual", "--emulate"])
             .arg(&path)
             .stdin(Stdio::null())
             // A Ctrl-C is for the bench, which ends the node.

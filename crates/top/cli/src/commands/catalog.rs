@@ -131,7 +131,11 @@ fn list(folder: &Path, search: Search, page: Page, out: &mut Out) -> anyhow::Res
         table.row(cells(run));
     }
     // Behind the table, since words stand to the left.
-    let words = runs.iter().map(|run| (run.who.as_str(), first_line(&run.comment)));
+    let comment = |run: &RunRow| match (run.emulated, first_line(&run.comment)) {
+        (true, line) => format!("EMULATED {line}"),
+        (false, line) => line,
+    };
+    let words = runs.iter().map(|run| (run.who.as_str(), comment(run)));
     let words = std::iter::once(("who", "comment".to_owned())).chain(words);
     let width = words.clone().map(|(who, _)| who.chars().count()).max().unwrap_or(0);
     for (line, (who, comment)) in table.lines().into_iter().zip(words) {
@@ -244,6 +248,9 @@ fn say(catalog: &Catalog, detail: &RunDetail, out: &mut Out) -> anyhow::Result<(
     }
     if let Some(number) = run.number_in_files {
         out.line(format_args!("  in its files   number {number}"))?;
+    }
+    if run.emulated {
+        out.line("  EMULATED       these are no detector's data")?;
     }
     out.line(format_args!("  who            {}", run.who))?;
     out.line(format_args!("  quality        {}", run.quality))?;

@@ -103,6 +103,9 @@ struct Command {
     /// The version of the configuration
     #[arg(long, value_name = "VERSION")]
     configuration: Option<u64>,
+    /// The run that it is meant for: refused if that is not the current run
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    run: Option<u64>,
     /// Do not wait for the end
     #[arg(long)]
     no_wait: bool,
@@ -164,6 +167,7 @@ fn order(name: &str, command: Command, client: &Client, out: &mut Out) -> anyhow
         "command": name,
         "comment": command.comment,
         "configuration": command.configuration,
+        "run": command.run,
     });
     let mut result = client.post("/api/v1/commands", &body)?;
     let start = Instant::now();
@@ -210,6 +214,9 @@ fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
         out.say(format_args!("  {}", reason.as_str().unwrap_or_default()))?;
     }
     out.say(format_args!("State: {}", state["state"].as_str().unwrap_or_default()))?;
+    if state["emulated"] == true {
+        out.say("EMULATED: the node sends these data itself, no detector does")?;
+    }
     let run = &state["run"];
     if run.is_object() {
         let events = grouped(run["events"].as_u64().unwrap_or_default());

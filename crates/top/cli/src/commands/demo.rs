@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use catchment_control::{Node, Watched};
 use catchment_emulator::{EmulatorReport, SourceReport};
-use catchment_recorder::Recorder;
+use catchment_recorder::{Recorder, RecorderConfig};
 use serde::Serialize;
 
 use crate::commands::emulate::Fault;
@@ -103,13 +103,14 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     out.flush()?;
     let mut view = View::new(out);
     let described = emulator.clone();
-    let mut config = high.recorder;
+    let mut config = RecorderConfig { emulated: true, ..high.recorder };
     let mut register = Register::take(&mut config, high.number, COMMENT)?;
     let (number, text) = (config.run_number, config.text.clone());
     let mut node = None;
     let began = |recorder: &Recorder, out: &mut Out| {
         register.began(recorder);
-        let watched = Watched { recorder, number, who: who(), comment: COMMENT.into() };
+        let (who, comment, emulated) = (who(), COMMENT.into(), true);
+        let watched = Watched { recorder, number, who, comment, emulated };
         node = page(arguments.listen, &text, watched, out);
     };
     let recorded =

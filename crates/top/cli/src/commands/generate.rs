@@ -151,7 +151,7 @@ fn generate(
         .iter()
         .fold(Codings::new(arguments.codec), |all, (pattern, coding)| all.with(pattern, *coding));
     let name = arguments.out.file_name().context("a folder's name")?.to_string_lossy();
-    let new = NewRun::new(&arguments.out, name, schema)?;
+    let new = NewRun { emulated: true, ..NewRun::new(&arguments.out, name, schema)? };
     let options = WriteOptions {
         file_bytes: arguments.file_bytes.0,
         threads: arguments.threads,

@@ -78,6 +78,9 @@ fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
     out.line(format_args!("{}", run.path().display()))?;
     out.line(format_args!("  run      {} (number {})", header.run, header.run_number))?;
     out.line(format_args!("  written  by {}", header.writer))?;
+    if header.emulated {
+        out.line("  EMULATED these are no detector's data")?;
+    }
     let groups = groups(run);
     let groups: Vec<String> =
         groups.iter().map(|(name, count)| format!("{count} {name}")).collect();
@@ -328,7 +331,7 @@ fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
     Ok(json!({
         "path": run.path(),
         "run": header.run.to_string(),
-        "run_number": header.run_number,
+        "run_number": header.run_number, "emulated": header.emulated,
         "writer": header.writer,
         "created_ns": header.created_ns,
         "config": run.config(),

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use catchment_control::{LogFormat, LogLevel, Settings, Start};
-use catchment_recorder::Recorder;
+use catchment_recorder::{Recorder, RecorderConfig};
 use serde::Serialize;
 
 use crate::commands::report::{Summary, exit_of};
-use crate::commands::run_control::serve;
+use crate::commands::run_control::{File, serve};
 use crate::config::{self, Address};
-use crate::output::{Exit, Out};
+use crate::output::{Exit, Out, UsageError, complain};
 use crate::register::Register;
 use crate::session::{Ends, record_told};
 use crate::signals::Stop;
@@ -35,6 +35,10 @@ pub(crate) struct Arguments {
     /// With control: let everybody who can reach the machine control the node, in clear text
     #[arg(long)]
     without_protection: bool,
+    /// Emulate the sources, and with control the links, as [emulator] in the file says; without it what
+    /// is recorded is what others send
+    #[arg(long)]
+    emulate: bool,
     /// What the run is for, kept in the catalogue of runs
     #[arg(long, value_name = "TEXT", default_value = "")]
     comment: String,
@@ -87,17 +91,36 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Done);
     }
+    if arguments.emulate && high.emulator.is_none() && high.link_emulator.is_none() {
+        let path = arguments.config.display();
+        anyhow::bail!(UsageError(format!("--emulate: expected [emulator] in {path}, got none")));
+    }
     let ends = Ends { seconds: arguments.seconds, events: arguments.events };
     if let Some((settings, log)) = control(&arguments, &high) {
-        return serve(&arguments.config, settings, log, ends, out);
+        let emulate = arguments.emulate || high.control.as_ref().is_some_and(|one| one.emulate);
+        if !emulate && (high.emulator.is_some() || high.link_emulator.is_some()) {
+            complain(
+                "[emulator] is not used: only --emulate, or emulate = true in [control], has the \
+                 node send what it describes",
+            );
+        }
+        let file = File { path: arguments.config, emulate: arguments.emulate };
+        return serve(file, settings, log, ends, out);
     }
+    let emulator = match high.link_emulator {
+        Some(_) if arguments.emulate => anyhow::bail!(UsageError(
+            "--emulate: expected --listen or [control] in the file, since only a node emulates links"
+                .into()
+        )),
+        _ => high.emulator.filter(|_| arguments.emulate),
+    };
     let stop = Stop::listen()?;
     let mut view = View::new(out);
-    let mut config = high.recorder;
+    let mut config = RecorderConfig { emulated: emulator.is_some(), ..high.recorder };
     let mut register = Register::take(&mut config, high.number, &arguments.comment)?;
     let number = register.number();
     let began = |recorder: &Recorder, _: &mut Out| register.began(recorder);
-    let recording = match record_told(config, None, ends, &stop, out, &mut view, began) {
+    let recording = match record_told(config, emulator, ends, &stop, out, &mut view, began) {
         Ok(recording) => recording,
         Err(error) => {
             register.failed(&error);

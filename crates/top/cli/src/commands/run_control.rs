@@ -19,8 +19,10 @@ use crate::session::Ends;
 use crate::signals::Stop;
 
 /// A configuration file on disk.
-struct File {
-    path: PathBuf,
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    /// Whether to emulate what it describes, also where it does not ask for that itself.
+    pub(super) emulate: bool,
 }
 
 impl Configure for File {
@@ -30,7 +32,7 @@ impl Configure for File {
     }
 
     fn check(&self, text: &str) -> Result<Configuration, ConfigurationFault> {
-        checked(&self.path, text)
+        checked(&self.path, text, self.emulate)
     }
 
     fn with_emulator(
@@ -52,13 +54,18 @@ impl Configure for File {
     }
 }
 
-fn checked(path: &Path, text: &str) -> Result<Configuration, ConfigurationFault> {
+/// Checks a text. What it describes in `[emulator]` counts only where somebody asks for it: a section
+/// that is left in a file must not mix its data with a detector's.
+fn checked(path: &Path, text: &str, emulate: bool) -> Result<Configuration, ConfigurationFault> {
     let fault = |error: config::ConfigFileError| ConfigurationFault {
         message: error.message,
         place: error.place,
     };
     let high = config::check(path, text).map_err(fault)?;
     let High { recorder, number, emulator, link_emulator, control, rules, .. } = high;
+    let emulate = emulate || control.as_ref().is_some_and(|control| control.emulate);
+    let (emulator, link_emulator) =
+        (emulator.filter(|_| emulate), link_emulator.filter(|_| emulate));
     let control = control.map(|control| format!("{control:?}")).unwrap_or_default();
     Ok(Configuration { number, recorder, emulator, link_emulator, rules, control })
 }
@@ -74,8 +81,7 @@ impl Configure for Looked {
     }
 
     fn check(&self, text: &str) -> Result<Configuration, ConfigurationFault> {
-        let configuration = checked(Path::new("demo"), text)?;
-        Ok(Configuration { emulator: None, link_emulator: None, ..configuration })
+        checked(Path::new("demo"), text, false)
     }
 }
 
@@ -92,7 +98,7 @@ pub(super) fn look_on(
 
 /// Serves until somebody ends it.
 pub(super) fn serve(
-    path: &Path,
+    file: File,
     settings: Settings,
     (log, level): (LogFormat, LogLevel),
     ends: Ends,
@@ -102,8 +108,7 @@ pub(super) fn serve(
     let hang_up = Arc::new(AtomicBool::new(false));
     let hang_up_id = signal_hook::flag::register(SIGHUP, Arc::clone(&hang_up))?;
     let logs = Logs::start(log, level);
-    let file = Arc::new(File { path: path.to_owned() });
-    let node = match Node::start(settings, file, logs) {
+    let node = match Node::start(settings, Arc::new(file), logs) {
         Err(error @ NodeError::Unprotected { .. }) => anyhow::bail!(UsageError(error.to_string())),
         other => other.context("cannot start the node")?,
     };

@@ -31,6 +31,8 @@ pub(crate) struct ControlLow {
     drain: Option<Time>,
     requests_per_second: Option<f64>,
     #[serde(default)]
+    emulate: bool,
+    #[serde(default)]
     log: LogLow,
     #[serde(default)]
     log_level: LevelLow,
@@ -155,6 +157,8 @@ pub(crate) struct ActionLow {
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
     pub(crate) settings: Settings,
+    /// Whether the node is to emulate what `[emulator]` describes.
+    pub(crate) emulate: bool,
     pub(crate) log: LogFormat,
     pub(crate) level: LogLevel,
 }
@@ -216,7 +220,11 @@ pub(super) fn control(
         LevelLow::Debug => LogLevel::DEBUG,
         LevelLow::Trace => LogLevel::TRACE,
     };
-    Ok(Some(Control { settings, log, level }))
+    let emulate = control.emulate;
+    if emulate && low.emulator.is_none() {
+        return Err(located.error("control.emulate", "expected [emulator] in the file, got none"));
+    }
+    Ok(Some(Control { settings, emulate, log, level }))
 }
 
 /// `[[actions]]`.

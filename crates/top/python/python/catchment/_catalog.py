@@ -89,6 +89,8 @@ class CatalogRun:
     comment: str
     configuration: int | None
     """The version of its configuration."""
+    emulated: bool
+    """Whether its data are emulated."""
     state: State
     reason: str | None
     """Why it is in that state."""

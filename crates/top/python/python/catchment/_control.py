@@ -24,6 +24,7 @@ _ASK_EVERY_SECONDS = 0.2
 class _Options(TypedDict, total=False):
     configuration: int | None
     request: str | None
+    run: int | None
     wait: bool
 
 
@@ -129,15 +130,21 @@ class Control:
         comment: str | None = None,
         configuration: int | None = None,
         request: str | None = None,
+        run: int | None = None,
         wait: bool = True,
     ) -> dict[str, Any]:
-        """Give a command, wait for its end unless told not to, and return what came of it."""
+        """Give a command, wait for its end unless told not to, and return what came of it.
+
+        With `run`, the number of the run that it is meant for, the node refuses the command (status
+        409) if another run, or none, is the current one.
+        """
         request = request or str(uuid.uuid4())
         body = {
             "request": request,
             "command": command,
             "comment": comment,
             "configuration": configuration,
+            "run": run,
         }
         result = cast("dict[str, Any]", self._ask("POST", "/api/v1/commands", body))
         while wait and result["status"] == "under_way":
