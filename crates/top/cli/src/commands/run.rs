@@ -1,6 +1,6 @@
 //! `catchment run`: the recorder that a file describes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use catchment_control::{LogFormat, LogLevel, Settings, Start};
 use catchment_recorder::{Recorder, RecorderConfig};
@@ -63,34 +63,37 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
-    let high = match arguments.check {
-        true => config::load_to_record(&arguments.config)?,
-        false => config::load(&arguments.config)?,
-    };
-    if arguments.check {
-        let (sources, links) = (high.recorder.sources.len(), high.recorder.links.len());
-        let channels: usize = high.recorder.links.iter().map(|link| link.channels.len()).sum();
-        if out.json {
-            let counts = serde_json::json!({
-                "sources": sources, "links": links, "channels": channels,
-                "lowered": high.recorder.lowered(), "warnings": high.recorder.warnings(),
-            });
-            out.object(&counts)?;
-        }
-        let what = match links {
-            0 => format!("{sources} sources"),
-            _ => format!("{sources} sources, {links} links of {channels} channels"),
-        };
-        out.say(format_args!("{}: {what}, no fault", arguments.config.display()))?;
-        for lowered in high.recorder.lowered() {
-            out.say(format_args!("Lowered: {lowered}."))?;
-        }
-        for warning in high.recorder.warnings() {
-            out.say(format_args!("Warning: {warning}."))?;
-        }
-        return Ok(Exit::Done);
+/// Reads a configuration and says what it describes, without recording.
+fn check(path: &Path, out: &mut Out) -> anyhow::Result<Exit> {
+    let high = config::load_to_record(path)?;
+    let (sources, links) = (high.recorder.sources.len(), high.recorder.links.len());
+    let channels: usize = high.recorder.links.iter().map(|link| link.channels.len()).sum();
+    if out.json {
+        let counts = serde_json::json!({
+            "sources": sources, "links": links, "channels": channels,
+            "lowered": high.recorder.lowered(), "warnings": high.recorder.warnings(),
+        });
+        out.object(&counts)?;
     }
+    let what = match links {
+        0 => format!("{sources} sources"),
+        _ => format!("{sources} sources, {links} links of {channels} channels"),
+    };
+    out.say(format_args!("{}: {what}, no fault", path.display()))?;
+    for lowered in high.recorder.lowered() {
+        out.say(format_args!("Lowered: {lowered}."))?;
+    }
+    for warning in high.recorder.warnings() {
+        out.say(format_args!("Warning: {warning}."))?;
+    }
+    Ok(Exit::Done)
+}
+
+pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+    if arguments.check {
+        return check(&arguments.config, out);
+    }
+    let high = config::load(&arguments.config)?;
     if arguments.emulate && high.emulator.is_none() && high.link_emulator.is_none() {
         let path = arguments.config.display();
         anyhow::bail!(UsageError(format!("--emulate: expected [emulator] in {path}, got none")));
