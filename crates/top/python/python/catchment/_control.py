@@ -123,7 +123,7 @@ class Control:
         """End the run and the program."""
         return self.command("shutdown", **options)
 
-    def command(
+    def command(  # noqa: PLR0913 (all but the command are named)
         self,
         command: str,
         *,
