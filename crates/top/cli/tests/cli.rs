@@ -490,7 +490,7 @@ fn a_killed_recorder_was_interrupted_and_its_number_is_not_given_again() {
     child.wait().unwrap();
     assert_eq!(state(), "interrupted");
     let told = stdout(folder, &["catalog", "show", "1"], 0);
-    assert!(told.contains("+: at least, since what its recorder received at last"), "{told}");
+    assert!(told.contains("+: at least, since what its recorder received last was"), "{told}");
     assert_eq!(recorded(folder, &[]), 2);
     assert_eq!(state(), "interrupted");
     let rebuilt = json(folder, &["catalog", "rebuild", "--json"], 0);
