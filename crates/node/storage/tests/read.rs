@@ -196,15 +196,20 @@ fn a_file_that_is_there_twice_is_read_once_and_one_that_contradicts_it_is_refuse
 }
 
 #[test]
-fn a_fifo_among_the_files_is_refused_and_named() {
+fn a_fifo_is_refused_and_among_the_files_of_a_run_it_is_none_of_them() {
     use std::os::unix::ffi::OsStrExt as _;
     let made = Recipe::default().make();
     let fifo = made.path().join("run-00007.catch");
     let name = std::ffi::CString::new(fifo.as_os_str().as_bytes()).expect("a name");
     // SAFETY: the name ends with a zero byte.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-    let error = Run::open(made.path()).expect_err("refused").to_string();
+    let error = Run::open(&fifo).expect_err("refused").to_string();
     assert!(error.ends_with("run-00007.catch: expected a regular file, got a FIFO"), "{error}");
+    let run = Run::open(made.path()).expect("opens");
+    assert_eq!((run.event_count(), run.problems().len()), (16, 0));
+    assert_eq!(catchment_storage::repair(made.path()).expect("repairs").files.len(), 2);
+    catchment_storage::remove_leftovers(made.path()).expect("is left");
+    assert!(fifo.exists());
 }
 
 #[test]

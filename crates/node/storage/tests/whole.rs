@@ -137,19 +137,6 @@ fn a_list_that_was_removed_while_the_run_was_recorded_names_what_came_after() {
 }
 
 #[test]
-fn what_only_bears_the_name_of_a_file_makes_no_run_unreadable() {
-    let made = three().make();
-    let fifo = made.path().join("run-00007.catch");
-    let made_fifo = std::process::Command::new("mkfifo").arg(&fifo).status().expect("runs");
-    assert!(made_fifo.success());
-    let run = Run::open(made.path()).expect("opens");
-    assert_eq!((run.event_count(), run.problems().len()), (12, 0));
-    assert_eq!(repair(made.path()).expect("repairs").files.len(), 3);
-    catchment_storage::remove_leftovers(made.path()).expect("is left");
-    assert!(fifo.exists());
-}
-
-#[test]
 fn every_byte_of_a_trailer_counts_with_a_list_and_without() {
     let made = Recipe { files: vec![vec![2, 2]], ..Recipe::default() }.make();
     let whole = std::fs::read(&made.files[0]).expect("reads");
