@@ -19,7 +19,8 @@ use catchment_storage::{ChannelInfo, Piece, Run};
 
 use crate::commands::convert::{Report, Wanted};
 use crate::gwf::feed::{Feed, Part};
-use crate::gwf::{EXTENSION, NS_PER_S, calibration_comment, vector_type_of, why_not};
+use crate::gwf::stated::{Stated, dx_s};
+use crate::gwf::{EXTENSION, NS_PER_S, vector_type_of, why_not};
 use crate::output::{Out, grouped, progress};
 use crate::signals::Stop;
 
@@ -56,7 +57,7 @@ pub(crate) fn export(
     let Some(time) = time_range(&run, &channels)? else {
         bail!("{}: the channels have no samples", path.display());
     };
-    say_what_is_before_gps(&run, &channels, &mut report)?;
+    say_what_gwf_has_no_times_for(&run, &channels, &mut report)?;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let site = options.site.clone().unwrap_or_else(|| sites(&channels));
     let mut files = Files {
@@ -78,6 +79,9 @@ pub(crate) fn export(
     while at < time.end && !stop.asked() {
         // Where nothing was recorded, perhaps for years, there is nothing to ask for.
         at = feed.next(at).map_or(time.end, |next| at.max(next / frame_ns * frame_ns));
+        if at >= time.end {
+            break;
+        }
         let border = (at / frame_ns + 1).saturating_mul(frame_ns).min(time.end);
         write_frames(&mut feed, &mut files, at..border, &mut left_out, &mut report)?;
         bar.inc(1);
@@ -112,23 +116,29 @@ fn say_what_has_no_place(run: &Run, wanted: &Wanted, report: &mut Report) {
 }
 
 /// Counts samples of times before GPS time begins, such as those of a sender whose clock was never
-/// set.
-fn say_what_is_before_gps(
+/// set, and of times whose seconds 32 bits do not hold.
+fn say_what_gwf_has_no_times_for(
     run: &Run,
     channels: &[Export<'_>],
     report: &mut Report,
 ) -> anyhow::Result<()> {
     for channel in channels {
         let info = channel.info;
-        let begin = info.rate.first_sample_at(TimeScale::Gps.convert_ns(info.time_scale, 0));
+        let first_at =
+            |gps_ns| info.rate.first_sample_at(TimeScale::Gps.convert_ns(info.time_scale, gps_ns));
+        let (begin, end) = (first_at(0), first_at(GPS_END_NS));
         let pieces = run.channel_at(channel.place).context("a channel of the run")?.pieces()?;
         let before =
             |piece: &Piece| piece.end_sample().min(begin).saturating_sub(piece.first_sample);
-        let samples = pieces.iter().map(before).sum::<u64>();
-        if samples > 0 {
-            let (name, count) = (&info.name, grouped(samples));
-            let why = "before 1980-01-06, when GPS time begins";
-            report.left_out.push(format!("{name}: {count} samples of times {why}"));
+        let behind = |piece: &Piece| piece.end_sample().saturating_sub(piece.first_sample.max(end));
+        for (samples, why) in [
+            (pieces.iter().map(before).sum::<u64>(), "before 1980-01-06, when GPS time begins"),
+            (pieces.iter().map(behind).sum(), "after GPS 4294967295, which GWF cannot hold"),
+        ] {
+            if samples > 0 {
+                let (name, count) = (&info.name, grouped(samples));
+                report.left_out.push(format!("{name}: {count} samples of times {why}"));
+            }
         }
     }
     Ok(())
@@ -140,8 +150,24 @@ pub(super) struct Export<'a> {
     pub(super) place: usize,
     pub(super) info: &'a ChannelInfo,
     pub(super) kind: VectorType,
-    series: SeriesKind,
+    series_kind: SeriesKind,
     comment: String,
+}
+
+impl Export<'_> {
+    /// Samples of it that begin that many seconds after a frame does.
+    fn series<'b>(&'b self, samples: &'b [u8], start_s: f64) -> Series<'b> {
+        Series {
+            name: &self.info.name,
+            unit: &self.info.unit,
+            comment: &self.comment,
+            kind: self.series_kind,
+            samples_kind: self.kind,
+            dx_s: dx_s(self.info.rate),
+            start_s,
+            samples,
+        }
+    }
 }
 
 fn channels<'a>(
@@ -158,8 +184,16 @@ fn channels<'a>(
         }
         match vector_type_of(info.dtype) {
             Some(kind) if info.shape.is_empty() => {
-                let (series, comment) = calibrated(info)?;
-                channels.push(Export { place, info, kind, series, comment });
+                let comment = Stated::of(info).to_string();
+                let exported = calibrated(info).and_then(|series_kind| {
+                    let channel = Export { place, info, kind, series_kind, comment };
+                    channel.series(&[], 0.0).check()?;
+                    Ok(channel)
+                });
+                match exported {
+                    Ok(channel) => channels.push(channel),
+                    Err(error) => report.left_out.push(error.to_string()),
+                }
             }
             _ => {
                 let (name, dtype) = (&info.name, info.dtype.name());
@@ -174,10 +208,10 @@ fn channels<'a>(
 }
 
 /// FrAdcData for channels with scale or offset, FrProcData for all others.
-fn calibrated(info: &ChannelInfo) -> anyhow::Result<(SeriesKind, String)> {
+fn calibrated(info: &ChannelInfo) -> anyhow::Result<SeriesKind> {
     let (scale, offset) = (info.scale.unwrap_or(1.0), info.offset.unwrap_or(0.0));
     if (scale, offset) == (1.0, 0.0) {
-        return Ok((SeriesKind::Proc, String::new()));
+        return Ok(SeriesKind::Proc);
     }
     let (slope, bias) = (scale as f32, offset as f32);
     ensure!(
@@ -185,9 +219,7 @@ fn calibrated(info: &ChannelInfo) -> anyhow::Result<(SeriesKind, String)> {
         "{}: GWF cannot hold scale {scale} and offset {offset}",
         info.name
     );
-    let exact = f64::from(slope) == scale && f64::from(bias) == offset;
-    let comment = if exact { String::new() } else { calibration_comment(scale, offset) };
-    Ok((SeriesKind::Adc { bias, slope }, comment))
+    Ok(SeriesKind::Adc { bias, slope })
 }
 
 /// From the first sample of all channels to the end of the last one, in GPS nanoseconds.
@@ -203,7 +235,7 @@ fn time_range(run: &Run, channels: &[Export<'_>]) -> anyhow::Result<Option<Range
             Some(all) => all.start.min(range.start)..all.end.max(range.end),
         });
     }
-    Ok(all)
+    Ok(all.map(|range| range.start.min(GPS_END_NS)..range.end.min(GPS_END_NS)))
 }
 
 /// The letters before the detectors' numbers: `HL` for `H1:…` and `L1:…`.
@@ -324,17 +356,8 @@ fn write_frame(
         };
         report.samples += part.count;
         report.sample_bytes += samples.len() as u64;
-        let rate = channel.info.rate;
-        series.push(Series {
-            name: &channel.info.name,
-            unit: &channel.info.unit,
-            comment: &channel.comment,
-            kind: channel.series,
-            samples_kind: channel.kind,
-            dx_s: rate.den() as f64 / rate.num() as f64,
-            start_s: seconds_after(rate, part.first_sample, start_ns),
-            samples,
-        });
+        let start_s = seconds_after(channel.info.rate, part.first_sample, start_ns);
+        series.push(channel.series(samples, start_s));
     }
     if series.is_empty() { files.close() } else { files.write(gps, &series) }
 }
@@ -451,6 +474,8 @@ impl Drop for Temporary {
 }
 
 const BUFFER_BYTES: usize = 1 << 20;
+/// Where the GPS times end whose seconds 32 bits hold.
+const GPS_END_NS: u64 = (1 << 32) * NS_PER_S;
 
 #[cfg(test)]
 mod tests {

@@ -1,24 +1,25 @@
 //! GWF files into a run.
 //!
 //! Frames are taken by their time, whatever order the files come in. Several become one of the run's
-//! frames, up to the next multiple of the wanted length; only one such frame is in memory. A sample's
-//! number follows from its time and the rate, both exactly: what does not fit is refused, not
-//! rounded.
+//! frames, up to the next multiple of the wanted length; only one such frame is in memory. A vector
+//! that cannot be read, or does not fit those before it, costs itself and is counted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use catchment_frame::{ChannelColumns, ChannelInfo, Schema};
-use catchment_interop::gwf::{self, GwfError, GwfFile, Index, exact_rate};
-use catchment_model::{SampleRate, TimeScale};
+use catchment_interop::gwf::{Auxiliary, GwfError, GwfFile, Index};
+use catchment_model::TimeScale;
 use catchment_storage::{
     ChannelColumn, ChannelFrame, Codings, ColumnCoding, ColumnData, Ending, NewRun, RunWriter,
     Span, WriteOptions,
 };
 
 use crate::commands::convert::{Report, Wanted};
-use crate::gwf::{NS_PER_S, Source, calibration_of_comment, dtype_of, why_not};
+use crate::gwf::targets::{Input, InputFrame, Targets, place, seconds};
+use crate::gwf::unkept::Unkept;
+use crate::gwf::{NS_PER_S, Source, why_not};
 use crate::output::{Out, grouped, progress};
 use crate::signals::Stop;
 
@@ -57,32 +58,16 @@ fn convert(
 ) -> anyhow::Result<Report> {
     let mut report = Report::default();
     let inputs = open(paths, &mut report)?;
-    let frames = frames_by_time(&inputs)?;
-    let targets = targets(&inputs, wanted, &mut report)?;
+    let frames = frames_by_time(&inputs, &mut report)?;
+    let targets = Targets::find(&inputs, &frames, wanted, &mut report)?;
     ensure!(
         !targets.infos.is_empty(),
         "there is no channel to convert{}",
         why_not(&report.left_out)
     );
-    let schema = Schema::default().with_channels(targets.infos.clone())?;
-    let ids = ChannelColumns::of(&schema).channels.iter().map(|channel| channel.id).collect();
-    let name = folder.file_name().context("a folder's name")?.to_string_lossy();
-    let mut new = NewRun::new(folder, name, schema)?;
-    let new_run_number = frames.first().map_or(0, |frame| frame.run);
-    new.run_number = new_run_number;
-    let writer_options =
-        WriteOptions { codings: Codings::new(options.codec), ..WriteOptions::default() };
-    let mut joiner = Joiner {
-        writer: RunWriter::create(new, writer_options)?,
-        ids,
-        pending: targets.infos.iter().map(|_| Pending::default()).collect(),
-        time: None,
-        bytes: 0,
-        frame_ns: u64::from(options.frame_s) * NS_PER_S,
-    };
+    let mut joiner = Joiner::new(folder, &targets, run_number(&frames), options)?;
     report.channels = targets.infos.len();
     let bar = progress(out, "converting", frames.len() as u64);
-    let mut samples = Vec::new();
     let mut unkept = Unkept::default();
     for frame in &frames {
         if stop.asked() {
@@ -90,21 +75,10 @@ fn convert(
             break;
         }
         joiner.begin(frame)?;
-        unkept.frame(frame, new_run_number);
+        unkept.frame(frame, run_number(&frames));
         let input = &inputs[frame.file];
-        for (channel, target) in targets.by_file[frame.file].iter().enumerate() {
-            let Some(target) = *target else { continue };
-            let read = input.file.read(channel, frame.index, &mut samples);
-            let Some(read) = read.with_context(|| input.path.display().to_string())? else {
-                continue;
-            };
-            let info = &targets.infos[target];
-            same_channel(info, &read, frame).with_context(|| input.path.display().to_string())?;
-            joiner.add(target, info, &read, frame, &samples)?;
-            unkept.vector(&info.name, &read);
-            report.samples += read.samples;
-            report.sample_bytes += samples.len() as u64;
-        }
+        take(input, frame, &targets, &mut joiner, &mut unkept, &mut report)
+            .with_context(|| input.path.display().to_string())?;
         bar.inc(1);
     }
     joiner.flush()?;
@@ -120,74 +94,48 @@ fn convert(
     Ok(report)
 }
 
-/// A file that is open.
-struct Input {
-    path: PathBuf,
-    file: GwfFile<Source>,
-}
-
-/// A frame of a file.
-struct InputFrame {
-    file: usize,
-    index: usize,
-    start_ns: u64,
-    end_ns: u64,
-    run: u64,
-    data_quality: u32,
-}
-
-/// What frames and vectors say that a run has no place for, counted.
-#[derive(Default)]
-struct Unkept {
-    /// Frames whose dataQuality is not 0, and all bits that were set.
-    frames_doubtful: u64,
-    data_quality: u32,
-    /// Frames of another run than the first.
-    frames_of_other_runs: u64,
-    /// By channel: vectors whose dataValid is not 0, the samples in them.
-    vectors_invalid: BTreeMap<String, (u64, u64)>,
-    /// By channel: vectors with a comment that is not ours.
-    vectors_commented: BTreeMap<String, u64>,
-}
-
-impl Unkept {
-    fn frame(&mut self, frame: &InputFrame, run_number: u64) {
-        self.frames_doubtful += u64::from(frame.data_quality != 0);
-        self.data_quality |= frame.data_quality;
-        self.frames_of_other_runs += u64::from(frame.run != run_number);
+/// Takes all vectors of a frame.
+///
+/// # Errors
+/// If the system cannot read.
+fn take(
+    input: &Input,
+    frame: &InputFrame,
+    targets: &Targets,
+    joiner: &mut Joiner,
+    unkept: &mut Unkept,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    for (channel, target) in targets.by_file[frame.file].iter().enumerate() {
+        let Some(target) = *target else { continue };
+        let info = &targets.infos[target];
+        let read = match input.file.read(channel, frame.index, &mut joiner.samples) {
+            Ok(Some(read)) => read,
+            Ok(None) => continue,
+            Err(error @ GwfError::Read { .. }) => return Err(error.into()),
+            Err(error) => {
+                unkept.unread(&info.name, frame, &error);
+                continue;
+            }
+        };
+        let numbers = place(info, &read, frame);
+        if let Err(reason) = numbers.and_then(|numbers| joiner.add(target, info, numbers)) {
+            unkept.unfit(&info.name, frame, &reason);
+            continue;
+        }
+        report.samples += read.samples;
+        report.sample_bytes += joiner.samples.len() as u64;
+        let mut auxiliary = Auxiliary::default();
+        if read.auxiliary {
+            match input.file.auxiliary(channel, frame.index) {
+                Ok(found) => auxiliary = found,
+                Err(error @ GwfError::Read { .. }) => return Err(error.into()),
+                Err(error) => unkept.auxiliary_unread(&info.name, frame, &error),
+            }
+        }
+        unkept.vector(&info.name, &read, auxiliary);
     }
-
-    fn vector(&mut self, name: &str, read: &gwf::ChannelInfo) {
-        if read.data_valid != 0 {
-            let (vectors, samples) = self.vectors_invalid.entry(name.to_owned()).or_default();
-            *vectors += 1;
-            *samples += read.samples;
-        }
-        if !read.comment.is_empty() && calibration_of_comment(&read.comment).is_none() {
-            *self.vectors_commented.entry(name.to_owned()).or_default() += 1;
-        }
-    }
-
-    /// Flags are a loss: who reads the run cannot know them. Words about data are none.
-    fn say(self, report: &mut Report) {
-        if self.frames_doubtful > 0 {
-            let (frames, bits) = (grouped(self.frames_doubtful), self.data_quality);
-            let message = format!("dataQuality of {frames} frames that is not 0: bits {bits:#x}");
-            report.left_out.push(message);
-        }
-        for (name, (vectors, samples)) in self.vectors_invalid {
-            let (vectors, samples) = (grouped(vectors), grouped(samples));
-            let message = format!("{name}: dataValid of {vectors} vectors, {samples} samples");
-            report.left_out.push(format!("{message}, that is not 0"));
-        }
-        if self.frames_of_other_runs > 0 {
-            let frames = grouped(self.frames_of_other_runs);
-            report.notes.push(format!("run number of {frames} frames, another than the first's"));
-        }
-        for (name, vectors) in self.vectors_commented {
-            report.notes.push(format!("{name}: comments of {} vectors", grouped(vectors)));
-        }
-    }
+    Ok(())
 }
 
 fn open(paths: &[PathBuf], report: &mut Report) -> anyhow::Result<Vec<Input>> {
@@ -195,35 +143,45 @@ fn open(paths: &[PathBuf], report: &mut Report) -> anyhow::Result<Vec<Input>> {
     for path in paths {
         let file = GwfFile::open(Source::open(path)?)
             .with_context(|| format!("cannot read {}", path.display()))?;
-        if let Index::Walk { ended: Some(error), .. } = file.index() {
-            report.left_out.push(format!("the end of {}: {error}", path.display()));
+        if let Index::Walk { ended, damaged, .. } = file.index() {
+            if let Some(error) = ended {
+                report.left_out.push(format!("the end of {}: {error}", path.display()));
+            }
+            if let Some(error) = &damaged.first {
+                let (path, structures) = (path.display(), grouped(damaged.structures));
+                report.left_out.push(format!("{path}: {structures} damaged structures: {error}"));
+            }
         }
         inputs.push(Input { path: path.clone(), file });
     }
     Ok(inputs)
 }
 
-/// All frames by their start; frames of the same time are refused.
-fn frames_by_time(inputs: &[Input]) -> anyhow::Result<Vec<InputFrame>> {
+/// All frames by their start; frames of the same time are refused, and one whose time cannot be is
+/// left out.
+fn frames_by_time(inputs: &[Input], report: &mut Report) -> anyhow::Result<Vec<InputFrame>> {
     let mut frames = Vec::new();
     for (place, input) in inputs.iter().enumerate() {
         for (index, frame) in input.file.frames().iter().enumerate() {
             let duration_ns = frame.duration_s * NS_PER_S as f64;
             let bounded = (1.0..1e18).contains(&duration_ns) && frame.gps_ns < NS_PER_S as u32;
-            ensure!(
-                bounded,
-                "{}: frame {index} begins at GPS {}.{:09} and lasts {} s, which cannot be",
-                input.path.display(),
-                frame.gps_s,
-                frame.gps_ns,
-                frame.duration_s
-            );
+            if !bounded {
+                report.left_out.push(format!(
+                    "{}: frame {index} begins at GPS {}.{:09} and lasts {} s, which cannot be",
+                    input.path.display(),
+                    frame.gps_s,
+                    frame.gps_ns,
+                    frame.duration_s
+                ));
+                continue;
+            }
             let start_ns = u64::from(frame.gps_s) * NS_PER_S + u64::from(frame.gps_ns);
             frames.push(InputFrame {
                 file: place,
                 index,
                 start_ns,
                 end_ns: start_ns + duration_ns.round() as u64,
+                next_ns: u64::MAX,
                 run: u64::try_from(frame.run).unwrap_or(0),
                 data_quality: frame.data_quality,
             });
@@ -241,145 +199,27 @@ fn frames_by_time(inputs: &[Input]) -> anyhow::Result<Vec<InputFrame>> {
             seconds(one.end_ns)
         );
     }
+    for place in 1..frames.len() {
+        frames[place - 1].next_ns = frames[place].start_ns;
+    }
     Ok(frames)
 }
 
-/// The channels of the run, and which channel of which file is which.
-struct Targets {
-    infos: Vec<ChannelInfo>,
-    by_file: Vec<Vec<Option<usize>>>,
-}
-
-fn targets(inputs: &[Input], wanted: &Wanted, report: &mut Report) -> anyhow::Result<Targets> {
-    let names = inputs.iter().flat_map(|input| input.file.channels());
-    let names: BTreeSet<&str> = names.map(|channel| channel.name.as_str()).collect();
-    wanted.check(&names.into_iter().collect::<Vec<_>>())?;
-    let mut known = BTreeMap::new();
-    let mut infos = Vec::new();
-    let mut by_file = Vec::with_capacity(inputs.len());
-    for input in inputs {
-        let mut places = Vec::with_capacity(input.file.channels().len());
-        let mut here = BTreeMap::new();
-        for (index, channel) in input.file.channels().iter().enumerate() {
-            if !wanted.has(&channel.name) {
-                places.push(None);
-                continue;
-            }
-            if let Some(other) = here.insert(&channel.name, channel.kind) {
-                bail!(
-                    "{}: {} is there twice, as {other:?} and as {:?}",
-                    input.path.display(),
-                    channel.name,
-                    channel.kind
-                );
-            }
-            let place = match known.get(&channel.name) {
-                Some(place) => *place,
-                None => {
-                    let info = describe(input, index, report)
-                        .with_context(|| format!("{}: {}", input.path.display(), channel.name))?;
-                    let place = info.map(|info| {
-                        infos.push(info);
-                        infos.len() - 1
-                    });
-                    known.insert(channel.name.clone(), place);
-                    place
-                }
-            };
-            places.push(place);
-        }
-        by_file.push(places);
-    }
-    Ok(Targets { infos, by_file })
-}
-
-/// What a channel is, from the first frame that has it; none for what is no channel.
-fn describe(
-    input: &Input,
-    channel: usize,
-    report: &mut Report,
-) -> anyhow::Result<Option<ChannelInfo>> {
-    let name = &input.file.channels()[channel].name;
-    for (index, frame) in input.file.frames().iter().enumerate() {
-        let info = match input.file.info(channel, index) {
-            Ok(Some(info)) => info,
-            Ok(None) => continue,
-            Err(error @ GwfError::Unsupported { .. }) => {
-                report.left_out.push(format!("{name}: {error}"));
-                return Ok(None);
-            }
-            Err(error) => return Err(error.into()),
-        };
-        if !info.time_series {
-            let unit = &info.unit_x;
-            report.left_out.push(format!("{name}: no time series, its axis is in {unit:?}"));
-            return Ok(None);
-        }
-        let mut described =
-            ChannelInfo::new(name, dtype_of(info.kind), rate(&info, frame.duration_s)?);
-        described.time_scale = TimeScale::Gps;
-        described.unit.clone_from(&info.unit);
-        (described.scale, described.offset) = calibration(&info);
-        return Ok(Some(described));
-    }
-    report.left_out.push(format!("{name}: no frame has samples of it"));
-    Ok(None)
-}
-
-/// The rate as a fraction, or an error that says why there is none.
-fn rate(info: &gwf::ChannelInfo, duration_s: f64) -> anyhow::Result<SampleRate> {
-    let duration_ns = (duration_s * NS_PER_S as f64).round() as u64;
-    let stated = || {
-        let rate = info.sample_rate_hz.filter(|rate| *rate > 0.0)?;
-        exact_rate(1.0 / rate, 0, 0).filter(|(num, den)| *num as f64 / *den as f64 == rate)
-    };
-    let (num, den) =
-        exact_rate(info.dx_s, info.samples, duration_ns).or_else(stated).with_context(|| {
-            format!("samples are {:?} s apart: that is no rate that is a fraction", info.dx_s)
-        })?;
-    Ok(SampleRate::new(num, den)?)
-}
-
-/// Scale and offset; none where a value is the sample.
-fn calibration(info: &gwf::ChannelInfo) -> (Option<f64>, Option<f64>) {
-    let Some((bias, slope)) = info.calibration else { return (None, None) };
-    // Slope 0 is what writers leave there that state none.
-    if slope == 0.0 || (slope, bias) == (1.0, 0.0) {
-        return (None, None);
-    }
-    match calibration_of_comment(&info.comment) {
-        Some((scale, offset)) if scale as f32 == slope && offset as f32 == bias => {
-            (Some(scale), Some(offset))
-        }
-        _ => (Some(slope.into()), Some(bias.into())),
-    }
-}
-
-/// Refuses a channel that is another in a later frame.
-fn same_channel(
-    info: &ChannelInfo,
-    read: &gwf::ChannelInfo,
-    frame: &InputFrame,
-) -> anyhow::Result<()> {
-    let at = format!("{}: from GPS {} on", info.name, seconds(frame.start_ns));
-    let dtype = dtype_of(read.kind);
-    ensure!(dtype == info.dtype, "{at} samples are {}, before {}", dtype.name(), info.dtype.name());
-    let rate = rate(read, (frame.end_ns - frame.start_ns) as f64 / NS_PER_S as f64)?;
-    ensure!(rate == info.rate, "{at} the rate is {rate}, before {}", info.rate);
-    ensure!(read.unit == info.unit, "{at} the unit is {:?}, before {:?}", read.unit, info.unit);
-    let (now, before) = (calibration(read), (info.scale, info.offset));
-    ensure!(now == before, "{at} scale and offset are {now:?}, before {before:?}");
-    Ok(())
+fn run_number(frames: &[InputFrame]) -> u64 {
+    frames.first().map_or(0, |frame| frame.run)
 }
 
 /// Joins frames up to the next multiple of a length.
 struct Joiner {
     writer: RunWriter,
     ids: Vec<u32>,
+    time_scale: TimeScale,
+    /// The samples of the vector that was read last.
+    samples: Vec<u8>,
     /// By channel.
     pending: Vec<Pending>,
-    /// What the pending frame covers.
-    time: Option<std::ops::Range<u64>>,
+    /// What the pending frame covers, in the run's time scale.
+    time: Option<Range<u64>>,
     bytes: u64,
     frame_ns: u64,
 }
@@ -388,7 +228,7 @@ struct Joiner {
 #[derive(Default)]
 struct Pending {
     first_sample: u64,
-    /// The number behind the last sample.
+    /// The number behind the last sample, also of those that are written.
     end_sample: u64,
     rows: u64,
     spans: Vec<Span>,
@@ -396,53 +236,84 @@ struct Pending {
 }
 
 impl Joiner {
+    /// Begins a run.
+    fn new(
+        folder: &Path,
+        targets: &Targets,
+        run_number: u64,
+        options: &ImportOptions,
+    ) -> anyhow::Result<Self> {
+        let schema = Schema::default().with_channels(targets.infos.clone())?;
+        let ids = ChannelColumns::of(&schema).channels.iter().map(|channel| channel.id).collect();
+        let name = folder.file_name().context("a folder's name")?.to_string_lossy();
+        let mut new = NewRun::new(folder, name, schema)?;
+        new.run_number = run_number;
+        let writer_options =
+            WriteOptions { codings: Codings::new(options.codec), ..WriteOptions::default() };
+        Ok(Self {
+            writer: RunWriter::create(new, writer_options)?,
+            ids,
+            time_scale: targets.time_scale,
+            samples: Vec::new(),
+            pending: targets.infos.iter().map(|_| Pending::default()).collect(),
+            time: None,
+            bytes: 0,
+            frame_ns: u64::from(options.frame_s) * NS_PER_S,
+        })
+    }
+
     /// Writes what is pending, if this frame is not to be joined with it.
     fn begin(&mut self, frame: &InputFrame) -> anyhow::Result<()> {
+        let convert = |time_ns| TimeScale::Gps.convert_ns(self.time_scale, time_ns);
+        let (start_ns, end_ns) = (convert(frame.start_ns), convert(frame.end_ns));
         if let Some(time) = &self.time {
             let border = (time.start / self.frame_ns + 1).saturating_mul(self.frame_ns);
-            if frame.start_ns >= border || self.bytes >= PENDING_BYTES_MAX {
+            if start_ns >= border || self.bytes >= PENDING_BYTES_MAX {
                 self.flush()?;
             }
         }
-        let start_ns = self.time.as_ref().map_or(frame.start_ns, |time| time.start);
-        self.time = Some(start_ns..frame.end_ns);
+        let time = self.time.get_or_insert(start_ns..end_ns);
+        time.end = time.end.max(end_ns);
         Ok(())
     }
 
-    /// Takes a channel's samples of the frame that was begun.
+    /// Takes the samples that were read last: a channel's with these numbers, of the frame that was
+    /// begun.
+    ///
+    /// # Errors
+    /// If there were samples with such numbers before.
     fn add(
         &mut self,
         target: usize,
         info: &ChannelInfo,
-        read: &gwf::ChannelInfo,
-        frame: &InputFrame,
-        samples: &[u8],
+        numbers: Range<u64>,
     ) -> anyhow::Result<()> {
-        if read.samples == 0 {
+        if numbers.is_empty() {
             return Ok(());
         }
-        let start_ns = start_ns(info, read, frame)?;
-        let first = first_sample(info, start_ns)?;
-        let time = self.time.get_or_insert(frame.start_ns..frame.end_ns);
-        // A time between two nanoseconds is rounded down here, and may be rounded up there.
-        time.start = time.start.min(info.rate.time_ns(first));
         let pending = &mut self.pending[target];
+        let (start_ns, last_ns) =
+            (info.rate.time_ns(numbers.start), info.rate.time_ns(numbers.end - 1));
+        let gps = |time_ns| seconds(self.time_scale.to_gps_ns(time_ns));
+        ensure!(
+            numbers.start >= pending.end_sample,
+            "samples from GPS {} on come twice, they reach until GPS {}",
+            gps(start_ns),
+            gps(info.rate.time_ns(pending.end_sample))
+        );
+        // Samples may lie outside of their frame; and a time between two nanoseconds is rounded
+        // down here, and may be rounded up there.
+        let time = self.time.get_or_insert(start_ns..last_ns + 1);
+        (time.start, time.end) = (time.start.min(start_ns), time.end.max(last_ns + 1));
         if pending.rows == 0 {
-            pending.first_sample = first;
-        } else if first < pending.end_sample {
-            bail!(
-                "{}: samples from GPS {} on come twice, they reach until GPS {}",
-                info.name,
-                seconds(start_ns),
-                seconds(info.rate.time_ns(pending.end_sample))
-            );
-        } else if first > pending.end_sample {
-            pending.spans.push(Span { row: pending.rows, sample: first });
+            pending.first_sample = numbers.start;
+        } else if numbers.start > pending.end_sample {
+            pending.spans.push(Span { row: pending.rows, sample: numbers.start });
         }
-        pending.rows += read.samples;
-        pending.end_sample = first + read.samples;
-        pending.bytes.extend_from_slice(samples);
-        self.bytes += samples.len() as u64;
+        pending.rows += numbers.end - numbers.start;
+        pending.end_sample = numbers.end;
+        pending.bytes.extend_from_slice(&self.samples);
+        self.bytes += self.samples.len() as u64;
         Ok(())
     }
 
@@ -476,76 +347,5 @@ impl Joiner {
     }
 }
 
-/// GPS time of a vector's first sample, in nanoseconds.
-fn start_ns(
-    info: &ChannelInfo,
-    read: &gwf::ChannelInfo,
-    frame: &InputFrame,
-) -> anyhow::Result<u64> {
-    let offset_ns = (read.start_s * NS_PER_S as f64).round();
-    ensure!(
-        offset_ns.abs() < 1e18,
-        "{}: its samples begin {} s behind the frame's start",
-        info.name,
-        read.start_s
-    );
-    let start = frame.start_ns.checked_add_signed(offset_ns as i64);
-    start.with_context(|| format!("{}: its samples begin before the GPS epoch", info.name))
-}
-
-/// The number of the sample at that time, which must be on the grid of the rate.
-fn first_sample(info: &ChannelInfo, start_ns: u64) -> anyhow::Result<u64> {
-    let at = info.rate.first_sample_at(start_ns);
-    let near = [at.saturating_sub(1), at].into_iter();
-    let on_grid = near.min_by_key(|sample| info.rate.time_ns(*sample).abs_diff(start_ns));
-    // Times of samples are rounded down to nanoseconds here; others round to the nearest.
-    let found = on_grid.filter(|sample| info.rate.time_ns(*sample).abs_diff(start_ns) <= 1);
-    found.with_context(|| {
-        format!(
-            "{}: its samples at {} begin at GPS {}, which is no multiple of their distance",
-            info.name,
-            info.rate,
-            seconds(start_ns)
-        )
-    })
-}
-
-/// A time as seconds, exactly.
-fn seconds(time_ns: u64) -> String {
-    let (whole, rest) = (time_ns / NS_PER_S, time_ns % NS_PER_S);
-    if rest == 0 { whole.to_string() } else { format!("{whole}.{rest:09}") }
-}
-
 /// Samples that wait for more before they are written all the same.
 const PENDING_BYTES_MAX: u64 = 1 << 30;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn channel(num: u64, den: u64) -> ChannelInfo {
-        let rate = SampleRate::new(num, den).expect("a rate");
-        ChannelInfo::new("X1:A", catchment_frame::Dtype::F32, rate)
-    }
-
-    #[test]
-    fn samples_are_numbered_by_their_time() {
-        let start_ns = 1_400_000_000 * NS_PER_S;
-        assert_eq!(first_sample(&channel(16_384, 1), start_ns).ok(), Some(16_384 * 1_400_000_000));
-        // The second sample, rounded down and to the nearest.
-        for rounded in [61_035, 61_036] {
-            let found = first_sample(&channel(16_384, 1), start_ns + rounded).ok();
-            assert_eq!(found, Some(16_384 * 1_400_000_000 + 1));
-        }
-        assert_eq!(first_sample(&channel(1, 60), 60 * NS_PER_S).ok(), Some(1));
-        let error = first_sample(&channel(1, 60), start_ns).unwrap_err().to_string();
-        assert!(error.contains("begin at GPS 1400000000, which is no multiple"), "{error}");
-        assert!(first_sample(&channel(16, 1), start_ns + 1_000).is_err());
-    }
-
-    #[test]
-    fn times_are_written_as_seconds() {
-        assert_eq!(seconds(5 * NS_PER_S), "5");
-        assert_eq!(seconds(5 * NS_PER_S + 7), "5.000000007");
-    }
-}

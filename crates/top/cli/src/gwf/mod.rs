@@ -3,6 +3,9 @@
 mod export;
 mod feed;
 mod import;
+mod stated;
+mod targets;
+mod unkept;
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -74,18 +77,6 @@ fn why_not(left_out: &[String]) -> String {
     if left_out.is_empty() { String::new() } else { format!(": {}", left_out.join("; ")) }
 }
 
-/// Slope and offset as a comment, where GWF's own fields, 32-bit floats, cannot hold them.
-fn calibration_comment(scale: f64, offset: f64) -> String {
-    format!("catchment: scale {scale:?} offset {offset:?}")
-}
-
-/// What a comment of ours says: scale and offset.
-fn calibration_of_comment(comment: &str) -> Option<(f64, f64)> {
-    let rest = comment.strip_prefix("catchment: scale ")?;
-    let (scale, offset) = rest.split_once(" offset ")?;
-    Some((scale.parse().ok()?, offset.parse().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,16 +89,5 @@ mod tests {
             assert_eq!(dtype.bits(), Some(kind.bytes() as u64 * 8));
         }
         assert_eq!(vector_type_of(Dtype::Opaque), None);
-    }
-
-    #[test]
-    fn scales_that_no_32_bit_float_holds_come_back() {
-        for (scale, offset) in [(0.001, 0.0), (1e-23, -3.3), (1.0, f64::MIN_POSITIVE)] {
-            let comment = calibration_comment(scale, offset);
-            assert_eq!(calibration_of_comment(&comment), Some((scale, offset)));
-        }
-        for other in ["", "a comment", "catchment: scale x offset 1"] {
-            assert_eq!(calibration_of_comment(other), None);
-        }
     }
 }
