@@ -118,7 +118,13 @@ const ROUTES = [
   ["GET", /^\/runs$/, ({ here, response, url }) => runs(here, response, url)],
   ["GET", /^\/runs\/(\d+)$/, ({ here, response, match }) => json(response, found(here, match))],
   ["PATCH", /^\/runs\/(\d+)$/, async ({ here, request, response, match }) => {
-    json(response, Object.assign(found(here, match) ?? {}, await body(request)));
+    const run = found(here, match);
+    const { remark, quality, ...unknown } = await body(request);
+    if (!run) return problem(response, 404, "No such run", match[1] ?? "");
+    if (Object.keys(unknown).length > 0) return problem(response, 422, "Unprocessable", "unknown field");
+    if (quality) run.quality = quality;
+    if (remark) here.remark(run, "remark", remark);
+    return json(response, run);
   }],
   ["GET", /^\/runs\/(\d+)\/ledger$/, ({ here, response, match }) => {
     const run = found(here, match);

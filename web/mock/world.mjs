@@ -46,6 +46,8 @@ export class World {
     this.paused_since = "";
     /** @type {import("../src/api.ts").CurrentRun | null} */
     this.run = null;
+    /** @type {import("../src/api.ts").Remark[]} */
+    this.remarks = [];
     this.next = 318;
     /** @type {import("../src/api.ts").UnderWay | null} */
     this.under_way = null;
@@ -137,6 +139,17 @@ export class World {
       bytes_written: Math.floor(events * 32_700),
     };
     this.next += 1;
+    this.remarks = comment === "" ? [] : [this.said("start", comment)];
+  }
+
+  /** @param {string} kind @param {string} text @returns {import("../src/api.ts").Remark} */
+  said(kind, text) {
+    return { time: new Date().toISOString(), who: "anna", kind, text };
+  }
+
+  /** @param {import("../src/api.ts").Run} run @param {string} kind @param {string} text */
+  remark(run, kind, text) {
+    run.remarks = [...(run.remarks ?? []), this.said(kind, text)];
   }
 
   /** @param {DeviceState} state */
@@ -149,7 +162,7 @@ export class World {
         configuration: 12, emulated: this.run.emulated, state: state === "fault" ? "fault" : "complete", quality: "unknown",
         events: Math.floor(this.run.events), bytes: Math.floor(this.run.bytes_written),
         frames: Math.floor(this.run.frames), files: this.run.files, loss_count: Math.floor(lost),
-        folder: this.run.folder,
+        folder: this.run.folder, remarks: this.remarks,
       });
     }
     this.run = null;
@@ -324,6 +337,7 @@ export class World {
 
   /** @param {CommandRequest} request */
   carryOut(request) {
+    if (request.comment && request.command !== "start") this.remarks.push(this.said(request.command, request.comment));
     const to = LEADS_TO[request.command];
     if (request.command === "start") this.begin(0, request.comment ?? "");
     else if (request.command === "stop") this.end("configured");

@@ -171,6 +171,16 @@ export interface CommandResult {
 export type Quality = "unknown" | "good" | "questionable" | "bad" | "test";
 export type RunState = "starting" | "recording" | "complete" | "fault" | "interrupted" | "failed";
 
+/** What somebody said of a run, or with a command. Remarks are appended and never changed. */
+export interface Remark {
+  time: string;
+  /** Empty where nobody wrote down who. */
+  who: string;
+  /** The command, or `remark`; `comment` from before there were remarks. */
+  kind: string;
+  text: string;
+}
+
 export interface Run {
   number: number;
   id: string;
@@ -188,6 +198,8 @@ export interface Run {
   files: number;
   loss_count: number;
   folder: string;
+  /** Oldest first; not in lists. */
+  remarks?: Remark[];
 }
 
 export interface RunPage { runs: Run[]; next: number | null }

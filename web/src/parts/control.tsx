@@ -100,7 +100,11 @@ function Ask({ meant }: { meant: Asked }) {
           : <p class="consequence" role="alert">{now.text}</p>}
         {meant.configuration === null ? null : <p>With configuration {meant.configuration}.</p>}
         <label>
-          Comment <span class="note">(optional, kept with the run)</span>
+          Comment{" "}
+          <span class="note">
+            {meant.run === null && meant.name !== "start"
+              ? "(optional, kept in the audit log: there is no run)" : "(optional, kept with the run)"}
+          </span>
           <textarea name="comment" rows={2} maxLength={2000} autofocus={!danger} />
         </label>
         <p class="note">

@@ -9,6 +9,15 @@ interface ModalProps {
   children: ComponentChildren;
 }
 
+interface QuestionProps {
+  title: string;
+  text: string;
+  /** What the button says that does it. */
+  yes: string;
+  accept: () => void;
+  refuse: () => void;
+}
+
 export function Modal({ title, close, children }: ModalProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
@@ -23,15 +32,30 @@ export function Modal({ title, close, children }: ModalProps) {
   );
 }
 
+/** Asks before something is lost; Escape and the first button keep it. */
+export function Question({ title, text, yes, accept, refuse }: QuestionProps) {
+  return (
+    <Modal title={title} close={refuse}>
+      <p class="consequence">{text}</p>
+      <div class="buttons">
+        <button type="button" onClick={refuse} autofocus>Go back</button>
+        <button type="button" class="danger" onClick={accept}>{yes}</button>
+      </div>
+    </Modal>
+  );
+}
+
 export function Drawer({ title, close, children }: ModalProps) {
   const drawer = useRef<HTMLDivElement>(null);
   const id = useId();
+  const newest = useRef(close);
+  newest.current = close;
   useEffect(() => {
     const before = document.activeElement;
     drawer.current?.focus();
     const escape = (event: KeyboardEvent) => {
       // A modal dialog above the drawer has Escape for itself.
-      if (event.key === "Escape" && !document.querySelector("dialog[open]")) close();
+      if (event.key === "Escape" && !document.querySelector("dialog[open]")) newest.current();
     };
     addEventListener("keydown", escape);
     return () => {

@@ -1,14 +1,14 @@
-// The runs, newest first, and one of them in a drawer: figures, ledger, configuration, comment.
-import { signal } from "@preact/signals";
+// The runs, newest first, and one of them in a drawer: figures, remarks, ledger, configuration.
+import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import type { Quality, Run, RunLedger, RunPage } from "../api";
+import type { Quality, Remark, Run, RunLedger, RunPage } from "../api";
 import { call, get, reason, text } from "../client";
 import * as format from "../format";
 import { askStart } from "../parts/control";
 import { Emulated } from "../parts/emulated";
 import { Icon } from "../parts/icon";
 import { LedgerTable } from "../parts/ledger";
-import { Drawer } from "../parts/modal";
+import { Drawer, Question } from "../parts/modal";
 import { go, link } from "../route";
 import { mayOperate, notice, stale, state } from "../store";
 import { RUN_STATE_WORDS, isLoss, topEntries } from "../words";
@@ -151,16 +151,51 @@ async function refresh(number: number): Promise<void> {
   }
 }
 
-async function save(run: Run, form: FormData): Promise<void> {
+/** What was written of a run and not saved yet, by its number: it outlives the drawer. */
+const drafts = signal<ReadonlyMap<number, string>>(new Map());
+
+function setDraft(number: number, text: string): void {
+  const next = new Map(drafts.peek());
+  if (text === "") next.delete(number);
+  else next.set(number, text);
+  drafts.value = next;
+}
+
+async function save(run: Run, chosen: string): Promise<void> {
+  const remark = (drafts.peek().get(run.number) ?? "").trim();
+  const change = { ...(remark === "" ? {} : { remark }), ...(chosen === run.quality ? {} : { quality: chosen }) };
+  if (Object.keys(change).length === 0) {
+    notice.value = { kind: "done", text: `Run ${run.number}: there is nothing to save.` };
+    return;
+  }
   try {
-    await call<unknown>("PATCH", `/runs/${run.number}`, {
-      comment: String(form.get("comment") ?? ""), quality: String(form.get("quality") ?? "unknown"),
-    });
-    notice.value = { kind: "done", text: `Run ${run.number}: comment and quality are kept.` };
-    await Promise.all([open(run.number), load(null)]);
+    await call<unknown>("PATCH", `/runs/${run.number}`, change);
+    const saved = [remark === "" ? "" : "remark", chosen === run.quality ? "" : "quality"];
+    notice.value = { kind: "done", text: `Run ${run.number}: ${saved.filter(Boolean).join(" and ")} saved.` };
+    setDraft(run.number, "");
+    await Promise.all([refresh(run.number), load(null)]);
   } catch (error) {
     notice.value = { kind: "failed", text: `Run ${run.number} was not changed: ${reason(error)}` };
   }
+}
+
+/** "anna, stop", or as much of it as is known. */
+const author = ({ who, kind }: Remark): string =>
+  [who, kind === "remark" ? "" : kind].filter(Boolean).join(", ");
+
+function Remarks({ run }: { run: Run }) {
+  const remarks = run.remarks ?? [];
+  if (remarks.length === 0) return <p class="note">No remark.</p>;
+  return (
+    <ol class="remarks" aria-label="Remarks">
+      {remarks.map((remark) => (
+        <li key={`${remark.time}${remark.kind}${remark.who}${remark.text}`}>
+          <span class="note figure">{format.utc(remark.time)} UTC, {author(remark)}</span>
+          <p>{remark.text}</p>
+        </li>
+      ))}
+    </ol>
+  );
 }
 
 function Lossy({ ledger }: { ledger: RunLedger }) {
@@ -205,8 +240,22 @@ function RunDrawer({ number }: { number: number }) {
     return () => clearInterval(timer);
   }, [number]);
   const known = opened.value;
+  const leaving = useSignal(false);
+  const unsaved = (drafts.value.get(number) ?? "").trim() !== "";
+  const close = () => {
+    if (unsaved) leaving.value = true;
+    else go("runs");
+  };
+  const discard = () => {
+    setDraft(number, "");
+    go("runs");
+  };
   return (
-    <Drawer title={`Run ${number}`} close={() => go("runs")}>
+    <Drawer title={`Run ${number}`} close={close}>
+      {leaving.value ? (
+        <Question title="Discard the remark?" text={`What you wrote of run ${number} is not saved.`}
+          yes="Discard" accept={discard} refuse={() => { leaving.value = false; }} />
+      ) : null}
       {openFailed.value === null ? null : <p class="error">{openFailed.value}</p>}
       {known?.run.number === number ? <Opened {...known} /> : null}
     </Drawer>
@@ -216,7 +265,8 @@ function RunDrawer({ number }: { number: number }) {
 function Opened({ run, ledger, configuration }: { run: Run; ledger: RunLedger | null; configuration: string | null }) {
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
-    void save(run, new FormData(event.currentTarget as HTMLFormElement));
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    void save(run, String(form.get("quality") ?? run.quality));
   };
   const startLegal = state.value?.commands.some((known) => known.name === "start") ?? false;
   return (
@@ -235,6 +285,8 @@ function Opened({ run, ledger, configuration }: { run: Run; ledger: RunLedger | 
         <dd class="figure">{run.loss_count > 0 ? <Icon name="warning" /> : null}{format.count(run.loss_count)}</dd>
         <dt>Folder</dt><dd class="path">{run.folder}</dd>
       </dl>
+      <h3>Remarks</h3>
+      <Remarks run={run} />
       {mayOperate.value ? (
         <form class="edit" onSubmit={submit}>
           <label>Quality{" "}
@@ -244,17 +296,18 @@ function Opened({ run, ledger, configuration }: { run: Run; ledger: RunLedger | 
               ))}
             </select>
           </label>
-          <label>Comment
-            <textarea name="comment" rows={2} maxLength={2000} defaultValue={run.comment} />
+          <label>New remark
+            <textarea name="remark" rows={2} maxLength={2000} value={drafts.value.get(run.number) ?? ""}
+              onInput={(event) => setDraft(run.number, event.currentTarget.value)} />
           </label>
           <div class="buttons">
             {startLegal && run.configuration !== null ? (
               <button type="button" onClick={() => askStart(run.configuration)}>Start with its configuration</button>
             ) : null}
-            <button type="submit" class="go">Keep</button>
+            <button type="submit" class="go">Save</button>
           </div>
         </form>
-      ) : <p>{run.comment || "No comment."}</p>}
+      ) : null}
       <h3>Ledger</h3>
       {ledger === null ? <p class="note">No ledger.</p> : (
         <>

@@ -94,10 +94,61 @@ test("a run is found, opened and judged", async ({ page }) => {
   const drawer = page.getByRole("dialog", { name: "Run 317" });
   await expect(drawer).toContainText("balanced: everything is accounted for");
   await expect(drawer).toContainText('codec = "auto"');
-  await drawer.getByLabel("Quality").selectOption("good");
-  await drawer.getByRole("button", { name: "Keep" }).click();
-  await expect(page.locator(".notice")).toContainText("Run 317: comment and quality are kept.");
-  await expect(page.locator("table.runs tbody tr").first()).toContainText("good");
+  await drawer.getByLabel("Quality").selectOption("questionable");
+  await drawer.getByRole("button", { name: "Save" }).click();
+  await expect(page.locator(".notice")).toContainText("Run 317: quality saved.");
+  await expect(page.locator("table.runs tbody tr").first()).toContainText("questionable");
+});
+
+test("remarks of a run are added, and no earlier one is changed", async ({ page }) => {
+  await open(page, "good");
+  await page.getByRole("button", { name: "Stop run" }).click();
+  await page.getByRole("dialog").getByLabel("Comment").fill("beam is gone");
+  await page.getByRole("dialog").getByRole("button", { name: "Stop run" }).click();
+  await expect(page.locator(".notice")).toContainText("Stop run: done");
+  await page.getByRole("link", { name: "Runs", exact: true }).click();
+  await page.getByRole("link", { name: "318" }).click();
+  const drawer = page.getByRole("dialog", { name: "Run 318" });
+  const remarks = drawer.getByRole("list", { name: "Remarks" }).getByRole("listitem");
+  await expect(remarks).toHaveCount(2);
+  await expect(remarks.nth(0)).toContainText("anna, start");
+  await expect(remarks.nth(0)).toContainText("night shift, beam at 1.58 A GeV");
+  await expect(remarks.nth(1)).toContainText("anna, stop");
+  await expect(remarks.nth(1)).toContainText("beam is gone");
+  await drawer.getByLabel("New remark").fill("large-03 was noisy");
+  await drawer.getByRole("button", { name: "Save" }).click();
+  await expect(page.locator(".notice")).toContainText("Run 318: remark saved.");
+  await expect(remarks).toHaveCount(3);
+  await expect(remarks.nth(2)).toContainText("large-03 was noisy");
+  await expect(drawer.getByLabel("New remark")).toHaveValue("");
+});
+
+test("what was written of a run is not dropped without a question", async ({ page }) => {
+  await open(page, "good", "#/runs/317");
+  const drawer = page.getByRole("dialog", { name: "Run 317" });
+  const text = drawer.getByLabel("New remark");
+  const question = page.getByRole("dialog", { name: "Discard the remark?" });
+  await text.fill("half a sentence");
+  await page.keyboard.press("Escape");
+  await expect(question.getByRole("button", { name: "Go back" })).toBeFocused();
+  await page.keyboard.press("Escape");
+  await expect(question).toBeHidden();
+  await expect(text).toHaveValue("half a sentence");
+  await drawer.getByRole("button", { name: "Close" }).click();
+  await question.getByRole("button", { name: "Go back" }).click();
+  await expect(text).toHaveValue("half a sentence");
+  // Another run, and back: it is still there.
+  await page.evaluate(() => { location.hash = "#/runs/316"; });
+  await expect(page.getByRole("dialog", { name: "Run 316" }).getByLabel("New remark")).toHaveValue("");
+  await page.evaluate(() => { location.hash = "#/runs/317"; });
+  await expect(text).toHaveValue("half a sentence");
+  await page.keyboard.press("Escape");
+  await question.getByRole("button", { name: "Discard" }).click();
+  await expect(drawer).toHaveCount(0);
+  await page.evaluate(() => { location.hash = "#/runs/317"; });
+  await expect(text).toHaveValue("");
+  await page.keyboard.press("Escape");
+  await expect(drawer).toHaveCount(0);
 });
 
 test("the log is filtered by level and words", async ({ page }) => {

@@ -13,6 +13,7 @@ use crate::lock::{self, LiveRun, OpenLock, PATIENCE, PATIENCE_AT_START};
 use crate::numbers::Numbers;
 use crate::pending;
 use crate::rebuild;
+use crate::remarks::{self, Remark};
 use crate::row::{self, COLUMNS, Quality, RunDetail, RunRow, RunState, Totals, stored};
 use crate::schema::{self, ForReading, Place, SCHEMA_VERSION};
 use crate::step::step;
@@ -37,6 +38,8 @@ pub struct NumberRequest<'a> {
     pub who: &'a str,
     /// What it is for.
     pub comment: &'a str,
+    /// What was said when it was asked for.
+    pub remark: Option<&'a Remark>,
     /// The configuration's text (TOML); empty if there is none.
     pub configuration: &'a str,
     /// Whether its data are emulated.
@@ -143,6 +146,7 @@ impl Catalog {
     ) -> Result<LiveRun, CatalogError> {
         check_text("who", request.who, WHO_BYTES_MAX)?;
         check_comment(request.comment)?;
+        request.remark.map_or(Ok(()), Remark::check)?;
         configurations::check(request.configuration)?;
         let (place, error) = (self.place.clone(), self.error());
         let transaction = schema::begin(&mut self.connection).map_err(&error)?;
@@ -167,6 +171,8 @@ impl Catalog {
             ..RunRow::starting(number, request.who, request.now)
         };
         run.insert(&transaction).map_err(&error)?;
+        remarks::put(&transaction, number, request.remark.map_or(&[][..], std::slice::from_ref))
+            .map_err(&error)?;
         numbers.keep(number)?;
         step();
         transaction.commit().map_err(&error)?;
@@ -252,7 +258,9 @@ impl Catalog {
             let found = connection.query_row(&sql, [stored(number)], RunRow::read).optional()?;
             let Some(run) = found else { return Ok(None) };
             let ledger = row::ledger_of(connection, number)?;
-            Ok(Some(RunDetail { run, ledger, file_rows: files::of_run(connection, number)? }))
+            let remarks = remarks::of_run(connection, number)?;
+            let file_rows = files::of_run(connection, number)?;
+            Ok(Some(RunDetail { run, ledger, remarks, file_rows }))
         })?;
         let detail = detail.ok_or(CatalogError::NoRun { number })?;
         Ok(RunDetail { run: detail.run.seen_from(&self.place), ..detail })

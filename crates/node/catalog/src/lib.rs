@@ -2,7 +2,7 @@
 //!
 //! A data folder holds runs (`runs/run-…/`) and, in `runs/.catchment/`, this catalogue of them: one
 //! SQLite database, `catalog.sqlite`. The files of the runs are the truth and the catalogue is made
-//! from them again at any time ([`rebuild`]); only what people added (comments, quality, who) and the
+//! from them again at any time ([`rebuild`]); only what people added (comments, remarks, quality, who) and the
 //! runs that never came to a file stand nowhere else.
 //!
 //! ```text
@@ -27,7 +27,7 @@
 //!   and announces itself with a lock on `catalog.wanted` before. A [`Catalog`] is opened for what one
 //!   wants of it and dropped; a program that is asked often has a [`KeptCatalog`], which steps aside.
 //!
-//! Limits: run numbers up to [`RUN_NUMBER_MAX`], comments up to [`COMMENT_BYTES_MAX`], names up to
+//! Limits: run numbers up to [`RUN_NUMBER_MAX`], comments and remarks up to [`COMMENT_BYTES_MAX`], names up to
 //! [`WHO_BYTES_MAX`], [`SPANS_PER_FILE_MAX`] rows of frames per file.
 
 mod annotate;
@@ -41,6 +41,7 @@ mod lock;
 mod numbers;
 mod pending;
 mod rebuild;
+mod remarks;
 mod row;
 mod salvage;
 mod schema;
@@ -57,6 +58,7 @@ pub use kept::KeptCatalog;
 pub use lock::{LiveRun, PATIENCE_AT_START};
 pub use pending::{Begun, Over, RunKnown};
 pub use rebuild::{RebuildReport, Renumbered, rebuild};
+pub use remarks::Remark;
 pub use row::{Quality, RunDetail, RunRow, RunState, Totals};
 pub use schema::SCHEMA_VERSION;
 pub use search::Search;
@@ -69,6 +71,8 @@ pub const CATALOG_FILE: &str = "catalog.sqlite";
 pub const RUN_NUMBER_MAX: u64 = (1 << 53) - 1;
 /// Bytes of a comment.
 pub const COMMENT_BYTES_MAX: usize = 16 * 1024;
+/// Remarks of one run.
+pub const REMARKS_MAX: usize = 1_000;
 /// Bytes of a person's or a program's name.
 pub const WHO_BYTES_MAX: usize = 256;
 /// Bytes of a configuration's text.

@@ -19,6 +19,7 @@ use crate::catalog::{Catalog, RunEnd, ensure, reason};
 use crate::configurations;
 use crate::error::CatalogError;
 use crate::lock::{LiveRun, PATIENCE_AT_START, take, unless_missing};
+use crate::remarks::{self, Remark};
 use crate::row::{self, RunRow, RunState, stored};
 use crate::schema::{self, Place};
 use crate::step::step;
@@ -37,6 +38,8 @@ pub struct RunKnown {
     pub emulated: bool,
     /// When it got its number.
     pub taken: Utc,
+    /// What was said of it so far.
+    pub remarks: Vec<Remark>,
     /// That it records.
     pub begun: Option<Begun>,
     /// That it is over.
@@ -156,11 +159,21 @@ struct Entry {
     configuration: String,
     #[serde(default)]
     emulated: bool,
+    #[serde(default)]
+    remarks: Vec<RemarkEntry>,
     taken_ns: u64,
     id: Option<String>,
     folder: Option<String>,
     started_ns: Option<u64>,
     over: Option<OverEntry>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct RemarkEntry {
+    time_ns: u64,
+    kind: String,
+    who: String,
+    text: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -180,6 +193,18 @@ struct TotalsEntry {
     fragments: Option<u64>,
     loss_count: Option<u64>,
     ledger: Vec<(String, u64)>,
+}
+
+impl RemarkEntry {
+    fn of(remark: &Remark) -> Self {
+        let Remark { time, kind, who, text } = remark.clone();
+        Self { time_ns: time.0, kind, who, text }
+    }
+
+    fn remark(&self) -> Remark {
+        let Self { time_ns, kind, who, text } = self;
+        Remark { time: Utc(*time_ns), kind: kind.clone(), who: who.clone(), text: text.clone() }
+    }
 }
 
 impl Entry {
@@ -218,6 +243,7 @@ impl Entry {
             comment: known.comment.clone(),
             configuration: known.configuration.clone(),
             emulated: known.emulated,
+            remarks: known.remarks.iter().map(RemarkEntry::of).collect(),
             taken_ns: known.taken.0,
             id: known.begun.as_ref().map(|begun| begun.id.to_string()),
             folder,
@@ -240,6 +266,8 @@ impl Entry {
             None => self.insert(connection)?,
         }
         ensure(connection, self.number, Utc(self.taken_ns))?;
+        let said: Vec<Remark> = self.remarks.iter().map(RemarkEntry::remark).collect();
+        remarks::put(connection, self.number, &said)?;
         if let Some(started_ns) = self.started_ns {
             connection.execute(
                 "UPDATE runs SET id = ?2, folder = ?3, started_ns = ?4, state = 'recording', \

@@ -1,7 +1,7 @@
 //! The catalogue made again from the runs' files.
 //!
 //! What the files say counts. From the old catalogue come the things that stand in no file: comments,
-//! quality, who; numbers that were given to runs that failed; runs whose files are elsewhere now. The
+//! remarks, quality, who; numbers that were given to runs that failed; runs whose files are elsewhere now. The
 //! new one is written beside the old one, and takes its place by a rename:
 //!
 //! ```text
@@ -31,6 +31,7 @@ use crate::facts::{self, Facts};
 use crate::files;
 use crate::lock::{self, OpenLock, unless_missing};
 use crate::numbers::Numbers;
+use crate::remarks;
 use crate::row::{self, RunRow, RunState, stored};
 use crate::salvage::{self, OldRun, Salvaged};
 use crate::schema::{self, Place, beside};
@@ -297,6 +298,7 @@ impl Plan {
                 (None, None) => {}
             }
             let Some(old) = old else { continue };
+            remarks::put(connection, number, &old.remarks)?;
             let in_files = facts.as_ref().is_some_and(|facts| facts.totals.ledger.is_some());
             if !in_files || planned.own_books() {
                 row::put_ledger(connection, number, &old.ledger)?;

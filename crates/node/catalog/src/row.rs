@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 
 use crate::files::FileRow;
 use crate::lock::is_live;
+use crate::remarks::Remark;
 use crate::schema::Place;
 
 macro_rules! words {
@@ -115,7 +116,7 @@ pub struct RunRow {
     pub ended: Option<Utc>,
     /// Who started it.
     pub who: String,
-    /// What people say about it.
+    /// What it was started for; what else is said of it are its remarks.
     pub comment: String,
     /// The version of its configuration.
     pub configuration: Option<u64>,
@@ -153,6 +154,8 @@ pub struct RunDetail {
     /// known.
     #[serde(serialize_with = "as_map")]
     pub ledger: Vec<(String, u64)>,
+    /// What was said of it, the oldest first.
+    pub remarks: Vec<Remark>,
     /// Its files.
     #[serde(rename = "file_list")]
     pub file_rows: Vec<FileRow>,

@@ -10,6 +10,7 @@ use crate::RUN_NUMBER_MAX;
 use crate::configurations::{self, ConfigurationText};
 use crate::error::CatalogError;
 use crate::files::{self, Copy, FileRow, FrameSpan};
+use crate::remarks::{self, Remark};
 use crate::row::{self, COLUMNS, RunRow, out};
 use crate::schema::{self, Place};
 
@@ -33,6 +34,7 @@ pub(crate) struct Salvaged {
 pub(crate) struct OldRun {
     pub(crate) row: RunRow,
     pub(crate) ledger: Vec<(String, u64)>,
+    pub(crate) remarks: Vec<Remark>,
     pub(crate) files: Vec<FileRow>,
     pub(crate) spans: Vec<FrameSpan>,
     pub(crate) copies: Vec<Copy>,
@@ -110,8 +112,12 @@ impl Salvaged {
     fn old_run(&mut self, connection: &Connection, version: i64, row: RunRow) -> OldRun {
         let number = row.number;
         let ledger = self.keep(row::ledger_of(connection, number)).unwrap_or_default();
-        let mut old =
-            OldRun { row, ledger, files: Vec::new(), spans: Vec::new(), copies: Vec::new() };
+        let remarks = match version >= VERSION_WITH_REMARKS {
+            true => self.keep(remarks::of_run(connection, number)).unwrap_or_default(),
+            false => Remark::of_comment(&row).into_iter().collect(),
+        };
+        let (files, spans, copies) = (Vec::new(), Vec::new(), Vec::new());
+        let mut old = OldRun { row, ledger, remarks, files, spans, copies };
         if version >= VERSION_WITH_FILES {
             old.files = self.keep(files::of_run(connection, number)).unwrap_or_default();
             old.spans = self.keep(files::spans_of(connection, number)).unwrap_or_default();
@@ -156,3 +162,4 @@ impl Salvaged {
 
 const VERSION_WITH_FILES: i64 = 2;
 const VERSION_WITH_EMULATED: i64 = 3;
+const VERSION_WITH_REMARKS: i64 = 4;

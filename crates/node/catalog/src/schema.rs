@@ -375,4 +375,15 @@ const MIGRATIONS: &[&str] = &[
     ) STRICT, WITHOUT ROWID;",
     // 3: which runs are emulated.
     "ALTER TABLE runs ADD COLUMN emulated INTEGER NOT NULL DEFAULT 0;",
+    // 4: remarks. Of a comment that was there nobody knows who wrote it: anybody could replace it.
+    "CREATE TABLE remarks (
+        run INTEGER NOT NULL REFERENCES runs (number) ON DELETE CASCADE,
+        time_ns INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        who TEXT NOT NULL,
+        text TEXT NOT NULL,
+        PRIMARY KEY (run, time_ns, kind, who, text)
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO remarks SELECT number, coalesce(started_ns, taken_ns), 'comment', '', comment
+        FROM runs WHERE comment <> '';",
 ];

@@ -12,7 +12,7 @@ use crate::{SEARCH_LIMIT_MAX, catalog};
 /// What runs must be to be found; the newest come first.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
-    /// Words that all stand in comment, who, folder, identity or reason, in any case. A number also
+    /// Words that each stand in a remark, or in comment, who, folder, identity or reason, in any case. A number also
     /// finds the run of that number.
     pub text: String,
     /// The lowest number.
@@ -65,8 +65,9 @@ fn find(connection: &Connection, search: &Search) -> rusqlite::Result<Vec<RunRow
     let mut conditions = vec!["1".to_owned()];
     let mut values: Vec<Value> = Vec::new();
     let mut add = |condition: &str, value: Value| {
-        conditions.push(condition.to_owned());
         values.push(value);
+        // The one value, however often the condition has it.
+        conditions.push(condition.replace('?', &format!("?{}", values.len())));
     };
     let number = |number: u64| Value::Integer(stored(number));
     if let Some(from) = search.from {
@@ -91,7 +92,10 @@ fn find(connection: &Connection, search: &Search) -> rusqlite::Result<Vec<RunRow
         add("who = ?", Value::Text(who.clone()));
     }
     for word in search.text.split_whitespace() {
-        let contains = format!("instr(folded({TEXT}), ?) > 0");
+        let contains = format!(
+            "(instr(folded({TEXT}), ?) > 0 OR EXISTS (SELECT 1 FROM remarks \
+             WHERE run = number AND instr(folded({REMARK}), ?) > 0))"
+        );
         // A number also means the run of that number.
         let condition = match word.parse::<u64>() {
             Ok(number) => format!("({contains} OR number = {})", stored(number)),
@@ -112,4 +116,6 @@ fn find(connection: &Connection, search: &Search) -> rusqlite::Result<Vec<RunRow
 /// What words are looked for in; a line each, so that no word matches across two.
 const TEXT: &str = "comment || char(10) || who || char(10) || coalesce(folder, '') || char(10) || \
     coalesce(id, '') || char(10) || coalesce(reason, '')";
+/// And in each remark.
+const REMARK: &str = "text || char(10) || who";
 const TEXT_BYTES_MAX: usize = 1_024;

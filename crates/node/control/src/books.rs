@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use catchment_catalog::{
     Begun, Catalog, CatalogError, KeptCatalog, LiveRun, NumberRequest, Over, PATIENCE_AT_START,
-    Quality, RunEnd, RunKnown, RunRow, RunState, Search, Totals,
+    Quality, REMARKS_MAX, Remark, RunEnd, RunKnown, RunRow, RunState, Search, Totals,
 };
 use catchment_model::{Ledger, SourceLedger, Utc};
 use catchment_recorder::{RunSummary, State};
@@ -148,28 +148,20 @@ impl Books {
     ///
     /// # Errors
     /// Not even the file beside the catalogue can be written.
-    pub(crate) fn take(
-        &self,
-        who: &str,
-        comment: &str,
-        (text, emulated): (&str, bool),
-        wanted: Option<u64>,
-    ) -> Result<LiveRun, CatalogError> {
-        let now = Utc(now_ns());
-        let configuration = text;
-        let request = NumberRequest { who, comment, configuration, emulated, wanted, now };
-        let taken = self.at_once(|catalog| catalog.next_run_number(&request));
+    pub(crate) fn take(&self, request: &NumberRequest<'_>) -> Result<LiveRun, CatalogError> {
+        let taken = self.at_once(|catalog| catalog.next_run_number(request));
         *self.known() = RunKnown {
-            who: who.into(),
-            comment: comment.into(),
-            configuration: text.into(),
-            emulated,
-            taken: now,
+            who: request.who.into(),
+            comment: request.comment.into(),
+            configuration: request.configuration.into(),
+            emulated: request.emulated,
+            taken: request.now,
+            remarks: request.remark.cloned().into_iter().collect(),
             ..RunKnown::default()
         };
         taken.or_else(|error| {
             tracing::error!(%error, "a run gets its number without the catalogue");
-            let live = LiveRun::without_catalog(self.catalog.folder(), wanted)?;
+            let live = LiveRun::without_catalog(self.catalog.folder(), request.wanted)?;
             self.keep(&live, &self.known());
             Ok(live)
         })
@@ -203,6 +195,23 @@ impl Books {
         let set = self.at_once(|catalog| catalog.set_comment(live.number(), comment));
         if set.is_err() {
             self.keep(live, &known);
+        }
+    }
+
+    /// Keeps what was said with a command that ends a run, until its end is entered.
+    pub(crate) fn note(&self, remark: &Remark) {
+        let remarks = &mut self.known().remarks;
+        // A command gives several orders.
+        if remarks.len() < REMARKS_MAX && !remarks.contains(remark) {
+            remarks.push(remark.clone());
+        }
+    }
+
+    /// Adds what was said with a command to the run that is armed or recorded.
+    pub(crate) fn remark(&self, live: &LiveRun, remark: &Remark) {
+        self.note(remark);
+        if self.at_once(|catalog| catalog.add_remark(live.number(), remark)).is_err() {
+            self.keep(live, &self.known());
         }
     }
 
@@ -323,7 +332,13 @@ impl Books {
     /// A run.
     pub(crate) fn run(&self, number: u64) -> Result<api::Run, Problem> {
         let detail = self.read(|catalog| catalog.run(number)).map_err(problem)?;
-        Ok(self.told(detail.run))
+        let mut remarks = detail.remarks;
+        let unsaid = self.unsaid().into_iter().filter(|said| said.live.number() == number);
+        remarks.extend(unsaid.flat_map(|said| said.known.remarks.clone()));
+        remarks.sort();
+        remarks.dedup();
+        let remarks = Some(remarks.into_iter().map(told_remark).collect());
+        Ok(api::Run { remarks, ..self.told(detail.run) })
     }
 
     /// A run's ledger: of each source as its files have it; their sum alone as the catalogue has it,
@@ -346,17 +361,20 @@ impl Books {
         })
     }
 
-    /// Changes what people say of a run.
+    /// Adds what somebody says of a run, and changes what its data are worth.
     pub(crate) fn change(
         &self,
         number: u64,
-        comment: Option<&str>,
+        who: &str,
+        remark: Option<&str>,
         quality: Option<&str>,
     ) -> Result<(), Problem> {
         let quality = quality.map(quality_of).transpose()?;
         self.with(|catalog| {
-            if let Some(comment) = comment {
-                catalog.set_comment(number, comment)?;
+            if let Some(text) = remark {
+                let (time, kind) = (Utc(now_ns()), Remark::ALONE.to_owned());
+                let (who, text) = (who.to_owned(), text.to_owned());
+                catalog.add_remark(number, &Remark { time, kind, who, text })?;
             }
             quality.map_or(Ok(()), |quality| catalog.set_quality(number, quality))
         })
@@ -431,6 +449,11 @@ fn quality_of(text: &str) -> Result<Quality, Problem> {
     })
 }
 
+fn told_remark(remark: Remark) -> api::Remark {
+    let Remark { time, kind, who, text } = remark;
+    api::Remark { time: time.to_string(), kind, who, text }
+}
+
 fn run(row: RunRow) -> api::Run {
     api::Run {
         number: row.number,
@@ -449,6 +472,7 @@ fn run(row: RunRow) -> api::Run {
         files: row.files.unwrap_or_default(),
         loss_count: row.loss_count.unwrap_or_default(),
         folder: row.folder.unwrap_or_default(),
+        remarks: None,
     }
 }
 
@@ -482,11 +506,16 @@ mod tests {
 
     use super::*;
 
+    fn request<'a>(comment: &'a str, configuration: &'a str) -> NumberRequest<'a> {
+        let now = Utc(now_ns());
+        NumberRequest { who: "anna", comment, configuration, now, ..NumberRequest::default() }
+    }
+
     #[test]
     fn an_end_that_cannot_be_entered_waits_and_is_entered_later() {
         let folder = tempfile::tempdir().unwrap();
         let books = Books::of(folder.path());
-        let live = books.take("anna", "", ("", false), None).unwrap();
+        let live = books.take(&request("", "")).unwrap();
         let (number, id) = (live.number(), RunId([7; 16]));
         let path = folder.path().join("run-a");
         books.begin(&live, id, &path);
@@ -524,13 +553,24 @@ mod tests {
     fn a_catalogue_that_another_process_has_holds_up_no_run_and_knows_of_it_later() {
         let folder = tempfile::tempdir().unwrap();
         let books = Books::of(folder.path());
-        drop(books.take("anna", "before", ("", false), None).unwrap());
+        drop(books.take(&request("before", "")).unwrap());
         let database = folder.path().join(".catchment/catalog.sqlite");
         let other = rusqlite::Connection::open(&database).unwrap();
         other.execute_batch("BEGIN EXCLUSIVE").unwrap();
-        let live = books.take("anna", "first", ("a = 1\n", true), None).unwrap();
+        let said = |time, kind: &str, text: &str| {
+            let (kind, who, text) = (kind.to_owned(), "anna".to_owned(), text.to_owned());
+            Remark { time: Utc(time), kind, who, text }
+        };
+        let first = said(1, "arm", "first");
+        let about = request("first", "a = 1\n");
+        let about = NumberRequest { remark: Some(&first), emulated: true, ..about };
+        let live = books.take(&about).unwrap();
         assert_eq!(live.number(), 2);
         books.comment(&live, "second");
+        for remark in [said(2, "start", "second"), said(3, "pause", "beam is gone")] {
+            books.remark(&live, &remark);
+        }
+        books.note(&said(4, "stop", "no beam tonight"));
         let (id, path) = (RunId([7; 16]), folder.path().join("run-b"));
         books.begin(&live, id, &path);
         let begun = Some(Begun { id, folder: path, started: Utc(1_000_000_000) });
@@ -542,7 +582,10 @@ mod tests {
         // The program ends before the other process does.
         drop(books);
         drop(other);
-        let row = Catalog::open(folder.path()).unwrap().run(2).unwrap().run;
+        let detail = Catalog::open(folder.path()).unwrap().run(2).unwrap();
+        let texts: Vec<_> = detail.remarks.iter().map(|remark| remark.text.as_str()).collect();
+        assert_eq!(texts, ["first", "second", "beam is gone", "no beam tonight"]);
+        let row = detail.run;
         assert_eq!((row.state, row.events), (RunState::Complete, Some(12)));
         assert_eq!((row.who.as_str(), row.comment.as_str()), ("anna", "second"));
         assert!(row.configuration.is_some() && row.emulated);

@@ -21,7 +21,7 @@ use crate::actions::Actions;
 use crate::api;
 use crate::configuration::Configuration;
 use crate::desk::{Ask, Desk, Reply};
-use crate::devices::{Active, Devices, EMULATOR, Job, RECORDER, WRITE};
+use crate::devices::{Active, Devices, EMULATOR, Job, RECORDER, Said, WRITE};
 use crate::machine;
 use crate::problem::Problem;
 use crate::properties;
@@ -103,8 +103,6 @@ pub(crate) struct Own {
     alarms_changed: u64,
     /// Who paused the run, and when.
     paused: Option<(String, String)>,
-    /// Who asked for the command under way, and why.
-    asked: Option<(String, String)>,
     /// The audit log's lines of commands that have not ended.
     noted: Vec<api::AuditLine>,
     reported: Option<String>,
@@ -220,13 +218,11 @@ impl Conductor {
                 return;
             }
         }
-        let comment = request.comment.clone().unwrap_or_default();
         let current = self.current_run();
         self.control.set_run(current);
         match self.control.request(now_ns, request) {
             Answer::Started(_) | Answer::Done(_) => {
                 self.note_begun(who, &asked);
-                self.own.asked = Some((who.name.clone(), comment));
                 self.wait(id, reply);
             }
             Answer::Repeat(_) => self.wait(id, reply),
@@ -404,7 +400,7 @@ impl Conductor {
                 self.own.before = Some(before);
                 self.take_up(tried, version, text);
             }
-            let (who, comment) = self.own.asked.clone().unwrap_or_default();
+            let said = self.control.under_way().map(Said::with).unwrap_or_default();
             let back = order.purpose == catchment_run::Purpose::Back;
             let configuration = match &self.own.before {
                 Some((before, ..)) if back => Arc::clone(before),
@@ -415,7 +411,7 @@ impl Conductor {
                 Action::Arm => Arc::clone(self.own.armed.insert(configuration)),
                 _ => configuration,
             };
-            self.devices.give(Job { order, configuration, who, comment });
+            self.devices.give(Job { order, configuration, said });
         }
     }
 

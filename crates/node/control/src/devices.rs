@@ -20,10 +20,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use catchment_catalog::LiveRun;
+use catchment_catalog::{LiveRun, NumberRequest, Remark};
 use catchment_emulator::{Emulator, EmulatorConfig, EmulatorLive, LinkEmulator};
+use catchment_model::Utc;
 use catchment_recorder::{Observer, Recorder, RecorderConfig, RunSummary};
-use catchment_run::{Action, DeviceError, DevicePath, DeviceSpec, Failed, OnFault, Order, State};
+use catchment_run::{
+    Action, DeviceError, DevicePath, DeviceSpec, Failed, OnFault, Order, State, UnderWay,
+};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::configuration::Configuration;
@@ -52,8 +55,31 @@ pub(crate) const CATALOG: &str = "node/catalog";
 pub(crate) struct Job {
     pub(crate) order: Order,
     pub(crate) configuration: Arc<Configuration>,
+    pub(crate) said: Said,
+}
+
+/// Who gave a command, and what they said with it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said {
     pub(crate) who: String,
     pub(crate) comment: String,
+    /// Both, to be added to the remarks of the run.
+    pub(crate) remark: Option<Remark>,
+}
+
+impl Said {
+    /// What was said with a command that is under way.
+    pub(crate) fn with(command: UnderWay) -> Self {
+        let UnderWay { who, comment, since_ns, command, .. } = command;
+        let comment = comment.unwrap_or_default();
+        // A device's reason may have whatever a file's name has.
+        let plain = |c: char| if c.is_control() && !['\n', '\t'].contains(&c) { ' ' } else { c };
+        let (time, kind) = (Utc(since_ns), command.name().to_owned());
+        let text = comment.chars().map(plain).collect();
+        let remark = Remark { time, kind, who: who.clone(), text };
+        let remark = Some(remark).filter(|remark| !remark.text.trim().is_empty());
+        Self { who, comment, remark }
+    }
 }
 
 /// What a device answers.
@@ -292,10 +318,10 @@ impl Recording {
             }
             Action::Arm => self.arm(job),
             Action::Start => self.begin(job),
-            Action::Pause => self.pause(true),
-            Action::Resume => self.pause(false),
-            Action::Stop | Action::Disarm => self.end(State::Fault),
-            Action::Reset | Action::Safe | Action::Shutdown => self.end(State::Safe),
+            Action::Pause => self.pause(true, job),
+            Action::Resume => self.pause(false, job),
+            Action::Stop | Action::Disarm => self.end(State::Fault, job),
+            Action::Reset | Action::Safe | Action::Shutdown => self.end(State::Safe, job),
         }
     }
 
@@ -303,8 +329,15 @@ impl Recording {
         let config = &job.configuration.recorder;
         let wanted = job.configuration.number;
         let emulated = job.configuration.emulates();
-        let about = (config.text.as_str(), emulated);
-        let live = self.desk.books.take(&job.who, &job.comment, about, wanted);
+        let live = self.desk.books.take(&NumberRequest {
+            who: &job.said.who,
+            comment: &job.said.comment,
+            remark: job.said.remark.as_ref(),
+            configuration: &config.text,
+            emulated,
+            wanted,
+            now: Utc(now_ns()),
+        });
         let live = live.map_err(|error| failed(error, State::Configured))?;
         let config = RecorderConfig { run_number: live.number(), emulated, ..config.clone() };
         let recorder = match Recorder::start_paused(config) {
@@ -314,7 +347,7 @@ impl Recording {
                 return Err(failed(error, State::Configured));
             }
         };
-        let (who, comment) = (job.who.clone(), job.comment.clone());
+        let (who, comment) = (job.said.who.clone(), job.said.comment.clone());
         let active = Active { who, comment, emulated, ..Active::of(&recorder, live.number()) };
         self.shown.set_active(Some(active));
         self.open = Some(Open { recorder, live, begun: false });
@@ -325,30 +358,39 @@ impl Recording {
         let Some(open) = &mut self.open else {
             return Err(failed("there is no run to start", State::Configured));
         };
-        if !job.comment.is_empty() {
+        if !job.said.comment.is_empty() {
             // Who armed it may have said nothing yet.
-            self.shown.change_active(|active| active.comment.clone_from(&job.comment));
-            self.desk.books.comment(&open.live, &job.comment);
+            self.shown.change_active(|active| active.comment.clone_from(&job.said.comment));
+            self.desk.books.comment(&open.live, &job.said.comment);
         }
         open.recorder.begin_between_events();
         open.begun = true;
         self.shown.change_active(|active| active.started_ns = now_ns());
+        if let Some(remark) = &job.said.remark {
+            self.desk.books.note(remark);
+        }
         self.desk.books.begin(&open.live, open.recorder.run(), open.recorder.folder());
         tracing::info!(run = open.live.number(), folder = %open.recorder.folder().display(),
             "recording");
         Ok(())
     }
 
-    fn pause(&self, paused: bool) -> Result<(), Failed> {
+    fn pause(&self, paused: bool, job: &Job) -> Result<(), Failed> {
         let Some(open) = &self.open else {
             return Err(failed("there is no run", State::Configured));
         };
         open.recorder.pause(paused);
+        if let Some(remark) = &job.said.remark {
+            self.desk.books.remark(&open.live, remark);
+        }
         Ok(())
     }
 
-    fn end(&mut self, state: State) -> Result<(), Failed> {
+    fn end(&mut self, state: State, job: &Job) -> Result<(), Failed> {
         let Some(Open { recorder, live, begun }) = self.open.take() else { return Ok(()) };
+        if let Some(remark) = &job.said.remark {
+            self.desk.books.note(remark);
+        }
         self.shown.change_active(|active| active.ending = true);
         let stopped = recorder.stop();
         self.shown.change_active(|active| active.ended = true);

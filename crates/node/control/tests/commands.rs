@@ -295,6 +295,69 @@ fn a_comment_that_a_terminal_would_obey_is_refused() {
 }
 
 #[test]
+fn what_is_said_with_commands_and_of_runs_is_kept_and_never_replaced() {
+    let test = Test::start();
+    let client = test.client();
+    let give = |command: &str, comment: &str| {
+        let body = json!({ "request": comment, "command": command, "comment": comment });
+        let answer = client.command_with(comment, body);
+        assert_eq!(answer.json()["status"], "done", "{}", answer.text);
+    };
+    for (command, comment) in
+        [("start", "cosmics"), ("pause", "crane"), ("resume", "crane-gone"), ("stop", "no-beam")]
+    {
+        give(command, comment);
+    }
+    let change = |body: Value| client.ask("PATCH", "/api/v1/runs/1", Some(&body.to_string()));
+    assert_eq!(change(json!({ "remark": "s1 was noisy" })).status, 200);
+    let changed = change(json!({ "remark": "do not use", "quality": "bad" })).json();
+    let told = |run: &Value| -> Vec<(String, String, String)> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let remarks = run["remarks"].as_array().unwrap().iter();
+        remarks.map(|one| (text(&one["who"]), text(&one["kind"]), text(&one["text"]))).collect()
+    };
+    let expected = [
+        ("start", "cosmics"),
+        ("pause", "crane"),
+        ("resume", "crane-gone"),
+        ("stop", "no-beam"),
+        ("remark", "s1 was noisy"),
+        ("remark", "do not use"),
+    ];
+    let expected = expected.map(|(kind, text)| ("local".into(), kind.into(), text.into()));
+    assert_eq!(told(&changed), expected);
+    assert_eq!((&changed["comment"], &changed["quality"]), (&json!("cosmics"), &json!("bad")));
+    for (refused, status) in [
+        (json!({ "remark": "" }), 422),
+        (json!({ "remark": "bell\u{7}" }), 422),
+        // Nothing is replaced any more.
+        (json!({ "comment": "another" }), 422),
+    ] {
+        assert_eq!(change(refused.clone()).status, status, "{refused}");
+    }
+    assert_eq!(told(&client.get("/api/v1/runs/1").json()), expected);
+    assert!(client.get("/api/v1/runs").json()["runs"][0]["remarks"].is_null());
+    let found = client.get("/api/v1/runs?search=noisy").json();
+    assert_eq!(found["runs"][0]["number"], 1, "{found}");
+
+    // A run that is armed and started has both, and one that ends with the program has why.
+    for (command, comment) in [("arm", "ready"), ("start", "beam")] {
+        give(command, comment);
+    }
+    client.until(|state| state["run"]["comment"] == "beam");
+    let body = json!({ "request": "end", "command": "shutdown", "comment": "power cut" });
+    // A node that has ended may have answered nobody.
+    std::thread::spawn(move || client.post("/api/v1/commands", &body)).join().ok();
+    let mut test = test;
+    test.node.take().unwrap().wait();
+    let catalog = catchment_catalog::Catalog::open_read_only(test.folder.path()).unwrap();
+    let detail = catalog.run(2).unwrap();
+    let said = detail.remarks.iter().map(|one| (one.kind.as_str(), one.text.as_str()));
+    let said: Vec<_> = said.collect();
+    assert_eq!(said, [("arm", "ready"), ("start", "beam"), ("shutdown", "power cut")]);
+}
+
+#[test]
 fn a_reload_counts_from_the_next_run_on() {
     let test = Test::start();
     let client = test.client();
@@ -360,16 +423,15 @@ fn the_catalogue_can_be_made_again_while_the_node_is_asked() {
     let client = test.client();
     client.command("1", "start");
     client.command("2", "stop");
-    let say = |comment: &str| {
-        let body = json!({ "comment": comment }).to_string();
+    let say = |remark: &str| {
+        let body = json!({ "remark": remark }).to_string();
         let answer = client.ask("PATCH", "/api/v1/runs/1", Some(&body));
         assert_eq!(answer.status, 200, "{}", answer.text);
     };
     say("before");
     let report = catchment_catalog::rebuild(test.folder.path(), |_, _| ()).unwrap();
     assert_eq!((report.runs, report.problems), (1, vec![]));
-    assert_eq!(client.get("/api/v1/runs/1").json()["comment"], "before");
     say("after");
-    let page = client.get("/api/v1/runs").json();
-    assert_eq!(page["runs"][0]["comment"], "after");
+    let remarks = client.get("/api/v1/runs/1").json()["remarks"].clone();
+    assert_eq!((&remarks[0]["text"], &remarks[1]["text"]), (&json!("before"), &json!("after")));
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Error;
 use catchment_catalog::{
-    Begun, Catalog, CatalogError, LiveRun, NumberRequest, Over, PATIENCE_AT_START, RunEnd,
+    Begun, Catalog, CatalogError, LiveRun, NumberRequest, Over, PATIENCE_AT_START, Remark, RunEnd,
     RunKnown, Totals,
 };
 use catchment_model::Utc;
@@ -44,7 +44,22 @@ impl Register {
         let configuration = config.text.as_str();
         let taken = now();
         let (emulated, now) = (config.emulated, taken);
-        let request = NumberRequest { who: &who, comment, configuration, emulated, wanted, now };
+        let remark = Remark {
+            time: taken,
+            kind: "start".into(),
+            who: who.clone(),
+            text: comment.to_owned(),
+        };
+        let remark = Some(remark).filter(|remark| !remark.text.trim().is_empty());
+        let request = NumberRequest {
+            who: &who,
+            comment,
+            remark: remark.as_ref(),
+            configuration,
+            emulated,
+            wanted,
+            now,
+        };
         let number = Catalog::open_within(&folder, PATIENCE_AT_START)
             .and_then(|mut it| it.next_run_number(&request));
         let known = RunKnown {
@@ -53,6 +68,7 @@ impl Register {
             configuration: configuration.into(),
             emulated,
             taken,
+            remarks: remark.into_iter().collect(),
             ..RunKnown::default()
         };
         let warned = Cell::new(false);

@@ -445,9 +445,16 @@ fn what_was_run_stands_in_the_catalogue() {
     let text = stdout(folder, &["catalog", "show", "1", "--configuration"], 0);
     assert_eq!(text, std::fs::read_to_string(folder.join("silent.toml")).unwrap());
 
-    stdout(folder, &["catalog", "set", "2", "--comment", "pedestal", "--quality", "good"], 0);
+    stdout(folder, &["catalog", "set", "2", "--remark", "pedestal", "--quality", "good"], 0);
+    // As it was called once.
+    stdout(folder, &["catalog", "set", "2", "--comment", "no beam"], 0);
     let found = stdout(folder, &["catalog", "search", "PEDESTAL", "--quality", "good"], 0);
-    assert!(found.contains("pedestal") && !found.contains("first"), "{found}");
+    assert!(found.contains("good") && !found.contains("first"), "{found}");
+    let said = stdout(folder, &["catalog", "show", "2"], 0);
+    let (first, second) = (said.find("pedestal").unwrap(), said.find("no beam").unwrap());
+    assert!(first < second, "{said}");
+    let first = stdout(folder, &["catalog", "show", "1"], 0);
+    assert!(first.contains(", start\n") && first.contains("first \"light\""), "{first}");
     let told = stdout(folder, &["catalog", "ls", "--limit", "1"], 0);
     assert!(told.contains("complete") && told.contains("more: --before 2"), "{told}");
     assert!(stdout(folder, &["catalog", "show", "2"], 0).contains("quality        good"));

@@ -617,7 +617,7 @@ fn a_full_disk_keeps_nobody_from_looking_at_the_runs() {
     });
     // What cannot be written is refused, with the reason. (A file that is cut makes room for once.)
     let comment = |text: &str| {
-        let body = serde_json::json!({ "comment": text }).to_string();
+        let body = serde_json::json!({ "remark": text }).to_string();
         answer(agent().patch(format!("{path}/1")).content_type("application/json").send(body))
     };
     let (status, problem) = loop {
@@ -640,7 +640,8 @@ fn a_full_disk_keeps_nobody_from_looking_at_the_runs() {
     let catalog = ["catalog", "--folder", runs.to_str().unwrap(), "show", "1", "--json"];
     while json(folder, &catalog, 0)["state"] != "fault" {}
     assert_eq!(comment("mended").0, 200);
-    assert_eq!(json(folder, &catalog, 0)["comment"], "mended");
+    let said = json(folder, &catalog, 0)["remarks"].as_array().unwrap().last().cloned().unwrap();
+    assert_eq!((&said["text"], &said["kind"]), (&"mended".into(), &"remark".into()));
     node.signal(libc::SIGTERM);
     assert_eq!(node.ended().code(), Some(3));
 }

@@ -4,8 +4,8 @@ use rusqlite::Connection;
 use super::*;
 use crate::schema::{self, Place};
 use crate::{
-    CATALOG_FILE, CATALOG_FOLDER, COMMENT_BYTES_MAX, CatalogError, Quality, RUN_NUMBER_MAX,
-    RunState, SCHEMA_VERSION, WHO_BYTES_MAX,
+    CATALOG_FILE, CATALOG_FOLDER, COMMENT_BYTES_MAX, CatalogError, Quality, REMARKS_MAX,
+    RUN_NUMBER_MAX, RunState, SCHEMA_VERSION, WHO_BYTES_MAX,
 };
 
 #[test]
@@ -222,6 +222,37 @@ fn comments_are_kept_as_they_are_or_refused() {
 }
 
 #[test]
+fn remarks_are_appended_and_none_takes_the_place_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut catalog = Catalog::open(folder.path()).unwrap();
+    let first = remark(0, "start", "cosmics");
+    let request = NumberRequest { remark: Some(&first), ..request("cosmics") };
+    drop(catalog.next_run_number(&request).unwrap());
+    let later = [remark(2, "stop", "beam is gone"), remark(1, "remark", "noisy\n\u{1f52d}")];
+    for remark in &later {
+        catalog.add_remark(1, remark).unwrap();
+        // Told twice, it is there once: what waits is entered again by whoever is next.
+        catalog.add_remark(1, remark).unwrap();
+    }
+    let [stop, noisy] = later;
+    let all = [first, noisy, stop];
+    assert_eq!(catalog.run(1).unwrap().remarks, all);
+    assert_eq!(catalog.run(1).unwrap().run.comment, "cosmics", "what it was started for");
+    for bad in ["", "  ", "bell \u{7}", "\u{1b}[2J"] {
+        let refused = catalog.add_remark(1, &remark(3, "remark", bad));
+        assert!(matches!(refused, Err(CatalogError::Text { .. })), "{bad:?}");
+    }
+    let missing = catalog.add_remark(2, &remark(3, "remark", "x")).unwrap_err();
+    assert_eq!(missing.to_string(), "there is no run 2 in the catalogue");
+    for at in all.len()..REMARKS_MAX {
+        catalog.add_remark(1, &remark(at as u64, "remark", "again")).unwrap();
+    }
+    let many = catalog.add_remark(1, &remark(9_999, "remark", "x")).unwrap_err();
+    assert!(many.is_answer() && many.to_string().contains("at most 1000 remarks"), "{many}");
+    assert_eq!(catalog.run(1).unwrap().remarks.len(), REMARKS_MAX);
+}
+
+#[test]
 fn a_configuration_is_kept_once() {
     let folder = tempfile::tempdir().unwrap();
     let mut catalog = Catalog::open(folder.path()).unwrap();
@@ -271,9 +302,19 @@ fn an_older_catalogue_is_brought_up_to_date_and_a_newer_one_refused() {
     let mut old = Connection::open(&path).unwrap();
     schema::migrate(&mut old, &path, 1).unwrap();
     old.execute("UPDATE numbers SET highest = 41", []).unwrap();
+    let run = "INSERT INTO runs (number, taken_ns, started_ns, who, comment, state, quality) \
+        VALUES (?, 1, 7, 'anna', ?, 'complete', 'good')";
+    old.execute(run, (41, "cosmics")).unwrap();
+    old.execute(run, (40, "")).unwrap();
     drop(old);
     // Also by those who only want to read.
-    assert!(told(&Catalog::open_read_only(folder.path()).unwrap()).is_empty());
+    let read = Catalog::open_read_only(folder.path()).unwrap();
+    let (before, without) = (read.run(41).unwrap(), read.run(40).unwrap());
+    drop(read);
+    assert_eq!((before.run.comment.as_str(), before.run.emulated), ("cosmics", false));
+    // Who wrote it nobody knows: anybody could replace it.
+    let comment = Remark { who: String::new(), time: Utc(7), ..remark(0, "comment", "cosmics") };
+    assert_eq!((before.remarks, without.remarks), (vec![comment], vec![]));
     let mut catalog = Catalog::open(folder.path()).unwrap();
     assert_eq!(take(&mut catalog, "").number(), 42);
     assert!(catalog.copies(42).unwrap().is_empty());

@@ -33,7 +33,9 @@ fn a_run_that_could_not_be_entered_is_entered_by_whoever_opens_the_catalogue_nex
         who: "anna".into(),
         comment: "meanwhile".into(),
         configuration: "a = 1\n".into(),
+        emulated: true,
         taken: second(0),
+        remarks: vec![remark(0, "start", "meanwhile")],
         ..RunKnown::default()
     };
     known.keep(folder, &live).unwrap();
@@ -54,6 +56,7 @@ fn a_run_that_could_not_be_entered_is_entered_by_whoever_opens_the_catalogue_nex
     let other = lock(folder);
     let end = RunEnd { fault: Some("full".into()), ..ended(9, 6) };
     known.over = Some(Over::Ended(end));
+    known.remarks.push(remark(9, "stop", "the disk is full"));
     assert!(is_in_use(open().enter(&live, &known)));
     known.keep(folder, &live).unwrap();
     drop((live, other));
@@ -61,6 +64,7 @@ fn a_run_that_could_not_be_entered_is_entered_by_whoever_opens_the_catalogue_nex
     assert_eq!((detail.run.state, detail.run.reason.as_deref()), (RunState::Fault, Some("full")));
     assert_eq!((detail.run.ended, detail.run.events), (Some(second(9)), Some(6)));
     assert_eq!((detail.run.loss_count, detail.ledger.len()), (Some(2), 3));
+    assert_eq!((detail.remarks, detail.run.emulated), (known.remarks, true));
     assert_eq!(std::fs::read_dir(Place::new(folder).pending_folder()).unwrap().count(), 0);
     assert_eq!(take(&mut Catalog::open(folder).unwrap(), "after").number(), 3);
 }

@@ -17,7 +17,7 @@ use catchment_storage::{
     ColumnData, Ending, EventFrame, EventSource, NewRun, RunWriter, WriteOptions,
 };
 
-use crate::{Catalog, LiveRun, NumberRequest, RunEnd, Totals};
+use crate::{Catalog, LiveRun, NumberRequest, Remark, RunEnd, Totals};
 
 /// A second on 2026-11-21, from 0.
 fn second(second: u64) -> Utc {
@@ -118,6 +118,12 @@ fn ended(second_ended: u64, recorded: u64) -> RunEnd {
         ledger: Some(books(recorded)),
     };
     RunEnd { ended: second(second_ended), fault: None, totals }
+}
+
+/// A remark of that second.
+fn remark(at: u64, kind: &str, text: &str) -> Remark {
+    let (kind, who, text) = (kind.to_owned(), "anna".to_owned(), text.to_owned());
+    Remark { time: second(at), kind, who, text }
 }
 
 /// Every run of a catalogue: number, state, comment.

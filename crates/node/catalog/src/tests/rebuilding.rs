@@ -20,6 +20,9 @@ fn what_stands_in_no_file_comes_from_the_old_catalogue() {
     catalog.end_run(&live, &ended(9, 6)).unwrap();
     catalog.scan(2).unwrap();
     catalog.set_quality(2, Quality::Good).unwrap();
+    for (run, text) in [(1, "cable"), (2, "beam is gone"), (2, "noisy")] {
+        catalog.add_remark(run, &remark(3, "remark", text)).unwrap();
+    }
     let copy = crate::Copy {
         file: 0,
         place: "tape".into(),
@@ -31,6 +34,7 @@ fn what_stands_in_no_file_comes_from_the_old_catalogue() {
     catalog.put_copy(2, &copy).unwrap();
     let before: Vec<_> = (1..=2).map(|number| catalog.run(number).unwrap()).collect();
     let frames = catalog.frames(2).unwrap();
+    assert_eq!((before[0].remarks.len(), before[1].remarks.len()), (1, 2));
     drop((catalog, live, failed));
 
     // With its files, and when these are elsewhere.
@@ -51,6 +55,27 @@ fn what_stands_in_no_file_comes_from_the_old_catalogue() {
     }
     let mut catalog = Catalog::open(folder).unwrap();
     assert_eq!(take(&mut catalog, "").number(), 3);
+}
+
+#[test]
+fn what_people_said_is_salvaged_from_a_catalogue_of_each_older_version() {
+    for version in 1..crate::SCHEMA_VERSION {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::new(folder.path());
+        place.make().unwrap();
+        let path = place.database();
+        let mut old = rusqlite::Connection::open(&path).unwrap();
+        crate::schema::migrate(&mut old, &path, version).unwrap();
+        let run = "INSERT INTO runs (number, taken_ns, who, comment, state, quality) \
+            VALUES (5, 7, 'anna', 'cosmics', 'failed', 'bad')";
+        old.execute(run, []).unwrap();
+        drop(old);
+        assert_eq!(again(folder.path()).old_catalog, None, "version {version}");
+        let detail = Catalog::open(folder.path()).unwrap().run(5).unwrap();
+        assert_eq!((detail.run.comment.as_str(), detail.run.quality), ("cosmics", Quality::Bad));
+        let texts: Vec<_> = detail.remarks.iter().map(|remark| remark.text.as_str()).collect();
+        assert_eq!(texts, ["cosmics"], "version {version}");
+    }
 }
 
 #[test]

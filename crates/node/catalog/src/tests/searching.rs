@@ -28,7 +28,8 @@ fn found(catalog: &Catalog, search: Search) -> Vec<u64> {
 #[test]
 fn runs_are_found_by_their_words() {
     let folder = tempfile::tempdir().unwrap();
-    let (catalog, _live) = made(folder.path());
+    let (mut catalog, _live) = made(folder.path());
+    catalog.add_remark(4, &remark(9, "stop", "Strahl weg, GRÜSSE")).unwrap();
     let text = |text: &str| found(&catalog, Search { text: text.into(), ..Search::default() });
     assert_eq!(text(""), [6, 5, 4, 3, 2, 1]);
     assert_eq!(text("cosmics"), [1]);
@@ -38,6 +39,8 @@ fn runs_are_found_by_their_words() {
     assert_eq!(text("laser björn"), [2]);
     assert_eq!(text("L'ÉTÉ"), [4]);
     assert_eq!(text("run-4"), [5]);
+    assert_eq!(text("strahl grüsse"), [4], "a remark");
+    assert_eq!(text("strahl l'été"), [4], "each word somewhere");
     assert_eq!(text("0404"), [5], "its identity");
     assert_eq!(text("6"), [6], "its number");
     assert_eq!(text("' OR 1 --"), [0_u64; 0]);

@@ -14,6 +14,19 @@ pub struct RunList {
     pub next: Option<u64>,
 }
 
+/// What somebody said of a run, or with a command. Remarks are appended and never changed.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct Remark {
+    /// When.
+    pub time: String,
+    /// Who; empty if nobody wrote that down.
+    pub who: String,
+    /// The command that it was said with, or remark; comment: from before there were remarks.
+    pub kind: String,
+    /// What.
+    pub text: String,
+}
+
 /// A run in the catalogue.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct Run {
@@ -27,7 +40,7 @@ pub struct Run {
     pub ended: Option<String>,
     /// Who started it.
     pub who: String,
-    /// What was said of it.
+    /// What was said when it was started.
     pub comment: String,
     /// The version of its configuration.
     pub configuration: Option<u64>,
@@ -49,6 +62,9 @@ pub struct Run {
     pub loss_count: u64,
     /// The folder of its files.
     pub folder: String,
+    /// What was said of it, the oldest first; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remarks: Option<Vec<Remark>>,
 }
 
 /// The books of a run, without zeros.

@@ -17,7 +17,7 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schema(max_length = 200)]
     pub device: Option<String>,
-    /// Why, for the books.
+    /// Why: a remark of the run that the command begins, changes or ends.
     #[serde(default)]
     #[schema(max_length = 4000)]
     pub comment: Option<String>,
@@ -59,10 +59,10 @@ pub struct CommandResult {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunChange {
-    /// The new comment.
+    /// A remark to append to those that there are.
     #[serde(default)]
-    #[schema(max_length = 4000)]
-    pub comment: Option<String>,
+    #[schema(min_length = 1, max_length = 4000)]
+    pub remark: Option<String>,
     /// unknown, good, bad, or what the experiment says.
     #[serde(default)]
     #[schema(max_length = 64)]

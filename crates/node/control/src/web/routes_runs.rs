@@ -75,7 +75,7 @@ pub(super) async fn run(
     blocking(move || desk.books.run(number)).await.map(Json)
 }
 
-/// Changes what people say of a run.
+/// Adds a remark to a run, or says what its data are worth.
 #[utoipa::path(patch, path = "/api/v1/runs/{number}", tag = "runs",
     params(("number" = u64, Path)), request_body = api::RunChange,
     responses((status = 200, body = api::Run)))]
@@ -85,17 +85,15 @@ pub(super) async fn change_run(
     Place(number): Place<u64>,
     Body(change): Body<api::RunChange>,
 ) -> Answer<api::Run> {
-    written("comment", change.comment.as_deref(), 4_000)?;
+    written("remark", change.remark.as_deref(), 4_000)?;
     let quality = change.quality.as_deref().map(|q| format!(", quality {q:?}"));
-    let comment = change.comment.as_deref().map(|c| format!(", comment {c:?}"));
-    let what = format!(
-        "change run {number}{}{}",
-        quality.unwrap_or_default(),
-        comment.unwrap_or_default()
-    );
-    let shared = Arc::clone(&desk);
+    let remark = change.remark.as_deref().map(|text| format!(", remark {text:?}"));
+    let what =
+        format!("change run {number}{}{}", quality.unwrap_or_default(), remark.unwrap_or_default());
+    let (shared, name) = (Arc::clone(&desk), who.name.clone());
     let result = blocking(move || {
-        shared.books.change(number, change.comment.as_deref(), change.quality.as_deref())?;
+        let (remark, quality) = (change.remark.as_deref(), change.quality.as_deref());
+        shared.books.change(number, &name, remark, quality)?;
         shared.books.run(number)
     })
     .await;

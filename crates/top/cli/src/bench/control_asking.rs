@@ -67,7 +67,7 @@ pub(super) const ROUTES: [&str; 17] = [
     "GET alarms",
     SAMPLE,
     "GET the page",
-    "PATCH run (comment)",
+    "PATCH run (quality)",
     "PATCH properties",
     "POST command (refused)",
     "POST acknowledge",
@@ -150,9 +150,10 @@ fn request(client: &Client, route: usize, run: u64, number: u64) -> anyhow::Resu
         "GET alarms" => get("/api/v1/alarms"),
         SAMPLE => get(&format!("/api/v1/sources/small-{:02}/sample", number % 60)),
         "GET the page" => get("/"),
-        "PATCH run (comment)" => {
-            let comment = json!({ "comment": format!("request {number}") });
-            client.patch(&format!("/api/v1/runs/{run}"), &comment).map(|_| ())
+        "PATCH run (quality)" => {
+            let quality = if number % 2 == 0 { "good" } else { "unknown" };
+            let quality = json!({ "quality": quality });
+            client.patch(&format!("/api/v1/runs/{run}"), &quality).map(|_| ())
         }
         "PATCH properties" => {
             let seed = json!({ "seed": number });

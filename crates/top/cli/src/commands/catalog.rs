@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use catchment_catalog::{
-    Catalog, CatalogError, Quality, RebuildReport, RunDetail, RunRow, RunState, Search, rebuild,
+    Catalog, CatalogError, Quality, RebuildReport, Remark, RunDetail, RunRow, RunState, Search,
+    rebuild,
 };
 use catchment_model::Utc;
 use catchment_model::units::Bytes;
 
 use crate::output::{Exit, Out, Table, UsageError, grouped, progress};
+use crate::register::{now, who};
 
 /// Lists, shows and searches the runs of a folder.
 #[derive(Debug, clap::Args)]
@@ -37,18 +39,18 @@ enum What {
     },
     /// Find runs by words, time, quality, state or person
     Search(SearchArguments),
-    /// Say something of a run
+    /// Add a remark to a run, or say what its data are worth
     Set {
         /// The run's number
         number: u64,
-        /// A comment in place of the one that is there
-        #[arg(long, value_name = "TEXT")]
-        comment: Option<String>,
+        /// A remark, added to those that there are
+        #[arg(long, value_name = "TEXT", alias = "comment")]
+        remark: Option<String>,
         /// What its data are worth: unknown, good, questionable, bad, test
         #[arg(long, value_parser = quality)]
         quality: Option<Quality>,
     },
-    /// Make the catalogue again from the runs' files; comments and quality are kept
+    /// Make the catalogue again from the runs' files; remarks and quality are kept
     Rebuild,
 }
 
@@ -64,7 +66,7 @@ struct Page {
 
 #[derive(Debug, clap::Args)]
 struct SearchArguments {
-    /// Words in comment, person, folder, identity or reason; a number finds that run
+    /// Words in remarks, comment, person, folder, identity or reason; a number finds that run
     words: Vec<String>,
     /// Runs that had not ended before this time (UTC), such as 2026-11-21 or 2026-11-21T07:42
     #[arg(long, value_name = "TIME")]
@@ -109,7 +111,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
             list(folder, search, page, out)
         }
         What::Show { number, configuration } => show(folder, number, configuration, out),
-        What::Set { number, comment, quality } => set(folder, number, comment, quality, out),
+        What::Set { number, remark, quality } => set(folder, number, remark, quality, out),
         What::Rebuild => again(folder, out),
     }
 }
@@ -261,6 +263,15 @@ fn say(catalog: &Catalog, detail: &RunDetail, out: &mut Out) -> anyhow::Result<(
         let what = if index == 0 { "comment" } else { "" };
         out.line(format_args!("  {what:<13}  {line}"))?;
     }
+    for remark in &detail.remarks {
+        let kind = Some(remark.kind.as_str()).filter(|&kind| kind != Remark::ALONE);
+        let said = [Some(remark.who.as_str()).filter(|who| !who.is_empty()), kind];
+        let said = said.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        out.line(format_args!("  remark         {} UTC, {said}", moment(remark.time)))?;
+        for line in remark.text.lines() {
+            out.line(format_args!("                   {line}"))?;
+        }
+    }
     if let Some((count, more)) = lost(run) {
         let words = match more {
             "" => "",
@@ -289,12 +300,12 @@ fn say(catalog: &Catalog, detail: &RunDetail, out: &mut Out) -> anyhow::Result<(
 fn set(
     folder: &Path,
     number: u64,
-    comment: Option<String>,
+    remark: Option<String>,
     quality: Option<Quality>,
     out: &mut Out,
 ) -> anyhow::Result<Exit> {
-    if comment.is_none() && quality.is_none() {
-        anyhow::bail!(UsageError("expected --comment or --quality".into()));
+    if remark.is_none() && quality.is_none() {
+        anyhow::bail!(UsageError("expected --remark or --quality".into()));
     }
     let usage = |error: CatalogError| match error {
         CatalogError::Text { .. } => anyhow::Error::new(UsageError(error.to_string())),
@@ -303,8 +314,9 @@ fn set(
     // To change what is there, not to make a catalogue where there is none.
     drop(Catalog::open_read_only(folder)?);
     let mut catalog = Catalog::open(folder)?;
-    if let Some(comment) = comment {
-        catalog.set_comment(number, &comment).map_err(usage)?;
+    if let Some(text) = remark {
+        let remark = Remark { time: now(), kind: Remark::ALONE.into(), who: who(), text };
+        catalog.add_remark(number, &remark).map_err(usage)?;
     }
     if let Some(quality) = quality {
         catalog.set_quality(number, quality)?;

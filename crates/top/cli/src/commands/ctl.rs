@@ -63,6 +63,18 @@ enum What {
         #[arg(long, default_value = "")]
         search: String,
     },
+    /// One run of the catalogue, with its remarks
+    Run {
+        /// Its number
+        number: u64,
+    },
+    /// Add a remark to a run
+    Remark {
+        /// The run's number
+        number: u64,
+        /// What to say
+        text: String,
+    },
     /// The last lines of the log
     Logs {
         /// The least level
@@ -97,7 +109,7 @@ enum What {
 
 #[derive(Debug, clap::Args)]
 struct Command {
-    /// Why, for the books
+    /// Why: kept as a remark of the run
     #[arg(long, short = 'm')]
     comment: Option<String>,
     /// The version of the configuration
@@ -135,6 +147,13 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         }
         What::Runs { limit, search } => {
             client.get(&format!("/api/v1/runs?limit={limit}&search={}", encoded(&search)))?
+        }
+        What::Run { number } => {
+            return one_run(&client.get(&format!("/api/v1/runs/{number}"))?, out);
+        }
+        What::Remark { number, text } => {
+            let body = json!({ "remark": text });
+            return one_run(&client.patch(&format!("/api/v1/runs/{number}"), &body)?, out);
         }
         What::Logs { level, search, limit } => {
             let search = encoded(&search);
@@ -238,6 +257,27 @@ fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
     }
     let lost = state["loss"]["count"].as_u64().unwrap_or_default() > 0;
     Ok(if lost || state["verdict"]["level"] == "loss" { Exit::Loss } else { Exit::Done })
+}
+
+/// A run's facts and its remarks, a line each.
+fn one_run(run: &Value, out: &mut Out) -> anyhow::Result<Exit> {
+    if out.json {
+        out.object(run)?;
+        return Ok(Exit::Done);
+    }
+    let text = |value: &Value| match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.replace('\n', " "),
+        other => other.to_string(),
+    };
+    for (name, value) in run.as_object().into_iter().flatten().filter(|(_, v)| !v.is_array()) {
+        out.line(format_args!("  {name:<14} {}", text(value)))?;
+    }
+    for remark in run["remarks"].as_array().into_iter().flatten() {
+        let [time, who, kind, said] = ["time", "who", "kind", "text"].map(|key| text(&remark[key]));
+        out.line(format_args!("  {time}  {who} ({kind}): {said}"))?;
+    }
+    Ok(Exit::Done)
 }
 
 /// A list as a table, anything else as JSON.
