@@ -314,19 +314,9 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 /// `disk.hours_left` and `rows_recorded` (events and slices on disk). Loss is critical from that share
 /// on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
-    let rule = |name: &str, quantity: &str, condition, severity, text: &str| {
-        let quantity = Quantity::new(quantity).ok()?;
-        let text = text.to_owned();
-        let clear_delay_ns = 5 * S;
-        let acknowledged_for_ns = 600 * S;
-        let rule = Rule::new(name, quantity, condition);
-        Some(Rule { severity, text, clear_delay_ns, acknowledged_for_ns, ..rule })
-    };
-    let recording =
-        |rule: Option<Rule>| rule.map(|rule| Rule { only_while_recording: true, ..rule });
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [
-        rule(
+        usual(
             "disk_space",
             "disk.hours_left",
             Condition::Below { threshold: 1.0, clear_at: 1.5 },
@@ -337,49 +327,14 @@ pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
             let full = "Disk is full: make room, and recording resumes by itself";
             Rule { delay_ns: 10 * S, text_zero: Some(full.into()), ..rule }
         }),
-        recording(rule(
+        recording(usual(
             "nothing_recorded",
             "rows_recorded",
             Condition::NoChange { for_ns: no_rows_ns },
             Severity::Critical,
             "Nothing has reached the disk for {time}",
         )),
-        recording(rule(
-            "source_silent",
-            "source.*.last_packet_seconds",
-            Condition::Above { threshold: 5.0, clear_at: 2.0 },
-            Severity::Critical,
-            "{source} is silent: no packet for {time}",
-        ))
-        .map(|rule| {
-            let many = "{things} are silent: {sources} (no packet for up to {time})";
-            Rule { text_many: Some(many.into()), ..rule }
-        }),
-        // While all sources begin anew, each may be out of step for a moment.
-        recording(rule(
-            "source_out_of_step",
-            "source.*.out_of_step",
-            Condition::Above { threshold: 0.0, clear_at: 0.0 },
-            Severity::Critical,
-            "{source} is out of step: its numbers are not the others', its data are discarded",
-        ))
-        .map(|rule| {
-            let many = "{things} are out of step: {sources} (their numbers are not the others', \
-                their data are discarded)";
-            Rule { delay_ns: 2 * S, text_many: Some(many.into()), ..rule }
-        }),
-        recording(rule(
-            "queue_full",
-            "queue.*.fill",
-            Condition::Above { threshold: 0.8, clear_at: 0.6 },
-            Severity::Warning,
-            "Queue {source} is {percent} full",
-        ))
-        .map(|rule| {
-            let many = "{things} are up to {percent} full: {sources}";
-            Rule { delay_ns: 2 * S, text_many: Some(many.into()), ..rule }
-        }),
-        recording(rule(
+        recording(usual(
             "loss",
             "loss_share",
             Condition::Above { threshold: 0.0, clear_at: 0.0 },
@@ -391,5 +346,58 @@ pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
             Rule { latch: true, clear_delay_ns: 60 * S, critical_at, ..rule }
         }),
     ];
-    rules.into_iter().flatten().collect()
+    rules.into_iter().chain(rules_of_many()).flatten().collect()
+}
+
+/// The usual rules on each source and each queue.
+fn rules_of_many() -> [Option<Rule>; 3] {
+    let many = |rule: Option<Rule>, delay_ns, text: &str| {
+        rule.map(|rule| Rule { delay_ns, text_many: Some(text.into()), ..rule })
+    };
+    let silent = usual(
+        "source_silent",
+        "source.*.last_packet_seconds",
+        Condition::Above { threshold: 5.0, clear_at: 2.0 },
+        Severity::Critical,
+        "{source} is silent: no packet for {time}",
+    );
+    let out_of_step = usual(
+        "source_out_of_step",
+        "source.*.out_of_step",
+        Condition::Above { threshold: 0.0, clear_at: 0.0 },
+        Severity::Critical,
+        "{source} is out of step: its numbers are not the others', its data are discarded",
+    );
+    let queue_full = usual(
+        "queue_full",
+        "queue.*.fill",
+        Condition::Above { threshold: 0.8, clear_at: 0.6 },
+        Severity::Warning,
+        "Queue {source} is {percent} full",
+    );
+    let silent_many = "{things} are silent: {sources} (no packet for up to {time})";
+    let out_of_step_many = "{things} are out of step: {sources} (their numbers are not the \
+        others', their data are discarded)";
+    [
+        recording(many(silent, 0, silent_many)),
+        // While all sources begin anew, each may be out of step for a moment.
+        recording(many(out_of_step, 2 * S, out_of_step_many)),
+        recording(many(queue_full, 2 * S, "{things} are up to {percent} full: {sources}")),
+    ]
+}
+
+fn usual(
+    name: &str,
+    quantity: &str,
+    condition: Condition,
+    severity: Severity,
+    text: &str,
+) -> Option<Rule> {
+    let rule = Rule::new(name, Quantity::new(quantity).ok()?, condition);
+    let (clear_delay_ns, acknowledged_for_ns) = (5 * S, 600 * S);
+    Some(Rule { severity, text: text.into(), clear_delay_ns, acknowledged_for_ns, ..rule })
+}
+
+fn recording(rule: Option<Rule>) -> Option<Rule> {
+    rule.map(|rule| Rule { only_while_recording: true, ..rule })
 }

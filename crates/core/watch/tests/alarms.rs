@@ -503,10 +503,10 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
         [
             "disk_space",
             "nothing_recorded",
+            "loss",
             "source_silent",
             "source_out_of_step",
-            "queue_full",
-            "loss"
+            "queue_full"
         ]
     );
     let mut rig = Rig::new(rules);
