@@ -136,6 +136,14 @@ const ROUTES = [
   }],
   ["GET", /^\/logs$/, ({ here, response }) => json(response, { lines: [...here.lines].reverse() })],
   ["GET", /^\/alarms$/, ({ here, response }) => json(response, { alarms: [...here.alarms.values()] })],
+  ["POST", /^\/alarms\/acknowledge$/, async ({ here, request, response }) => {
+    /** @type {{ ids: string[] | null }} */
+    const { ids } = await body(request);
+    const seen = [...here.alarms.values()].filter((alarm) => ids === null || ids.includes(alarm.id));
+    for (const alarm of seen) Object.assign(alarm, { state: "acknowledged", acknowledged_by: "anna" });
+    here.tell("alarm", { alarms: [...here.alarms.values()] });
+    return json(response, { alarms: seen });
+  }],
   ["POST", /^\/alarms\/([^/]+)\/acknowledge$/, ({ here, response, match }) => {
     const alarm = here.alarms.get(match[1] ?? "");
     if (!alarm) return problem(response, 404, "No such alarm", match[1] ?? "");

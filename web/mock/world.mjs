@@ -9,7 +9,7 @@ import { HISTORY_SECONDS, history, logs, runs } from "./past.mjs";
 
 /** What can be set by `?scenario=`. */
 export const SCENARIOS = [
-  "good", "loss", "silent", "idle", "fault", "alarms", "hang", "refuse", "quiet", "viewer", "login",
+  "good", "loss", "heavy", "silent", "idle", "fault", "alarms", "hang", "refuse", "quiet", "viewer", "login",
   "emulated",
 ];
 
@@ -85,6 +85,12 @@ export class World {
     if (scenario === "loss") {
       this.raise("loss", "warning", "Data are being lost", "fragments missing from medium-07", 42, 0);
     }
+    if (scenario === "heavy") {
+      this.raise("heavy", "critical", "Loss", "Losing 91 % of the data", 0.91, 0);
+      const small = this.sources.all.filter((source) => source.group === "small").map((source) => source.name);
+      this.raise("many", "critical", "Source silent", `All ${small.length} sources in small are silent`, 12, 5);
+      Object.assign(this.alarms.get("many") ?? {}, { group: "small", sources: small, source_count: small.length });
+    }
     if (scenario === "silent") {
       this.raise("silent", "critical", "A source is silent", "large-03 is silent for more than 5 s", 5, 5, "large-03");
     }
@@ -93,7 +99,7 @@ export class World {
       this.raise("queue", "warning", "A queue is nearly full", "frames waiting: 84 % of 256 MB", 0.84, 0.8);
       this.raise("clock", "info", "Clock is off", "0.12 s from the time server", 0.12, 0.1);
     }
-    if (scenario === "good") for (const alarm of this.alarms.values()) alarm.state = "cleared";
+    if (scenario === "good") for (const alarm of this.alarms.values()) Object.assign(alarm, { state: "cleared", ended: new Date().toISOString() });
     if (scenario === "good" && !this.run) this.begin(0, "");
   }
 
@@ -102,7 +108,8 @@ export class World {
     /** @type {Alarm} */
     const alarm = {
       id, name, severity, state: "active", text, value, threshold,
-      since: new Date(Date.now() - 41_000).toISOString(), acknowledged_by: null, source,
+      since: new Date(Date.now() - 41_000).toISOString(), ended: null, acknowledged_by: null, source,
+      group: null, sources: source === null ? [] : [source], source_count: source === null ? 0 : 1,
     };
     this.alarms.set(id, alarm);
     this.tell("alarm", { alarms: [...this.alarms.values()] });
@@ -202,22 +209,25 @@ export class World {
   /** @returns {Verdict} */
   verdict() {
     if (this.state === "paused") {
-      return { level: "not_recording", text: `paused by anna since ${this.paused_since} UTC`, reasons: [] };
+      return { level: "not_recording", loss_share: null, text: `paused by anna since ${this.paused_since} UTC`, reasons: [] };
     }
     if (this.state === "fault") {
-      return { level: "not_recording", text: `fault: ${this.reason ?? "unknown"}`, reasons: ["no run"] };
+      return { level: "not_recording", loss_share: null, text: `fault: ${this.reason ?? "unknown"}`, reasons: ["no run"] };
     }
-    if (!this.run) return { level: "not_recording", text: "no run", reasons: [] };
+    if (!this.run) return { level: "not_recording", loss_share: null, text: "no run", reasons: [] };
     if (this.scenario === "quiet") {
-      return { level: "not_recording", text: "no data from any source for 12 s", reasons: [] };
+      return { level: "not_recording", loss_share: 0, text: "no data from any source for 12 s", reasons: [] };
     }
     if (this.scenario === "loss") {
-      return { level: "loss", text: "recording with loss", reasons: ["medium-07: 31 fragments missing per second, 2 packets dropped by the kernel per second", "small-41: 9 fragments late per second"] };
+      return { level: "loss", loss_share: 0.0034, text: "recording with loss, 0.34 % of the data", reasons: ["medium-07: 1,860 lost in the last minute (missing fragments)", "small-41: 540 lost in the last minute (late fragments)"] };
+    }
+    if (this.scenario === "heavy") {
+      return { level: "heavy_loss", loss_share: 0.912, text: "losing 91 % of the data", reasons: ["small-00: 2,248,410 lost in the last minute (missing fragments of lost events)"] };
     }
     if (this.scenario === "silent") {
-      return { level: "loss", text: "recording with loss", reasons: ["large-03: silent for 47 s; its fragments are missing from every event"] };
+      return { level: "loss", loss_share: 0, text: "recording with loss", reasons: ["large-03: silent for 47 s; its fragments are missing from every event"] };
     }
-    return { level: "good", text: "recording good data", reasons: [`events reach the disk; all ${this.sources.all.length} sources deliver; no loss in the last 60 s`] };
+    return { level: "good", loss_share: 0, text: "recording good data", reasons: [`events reach the disk; all ${this.sources.all.length} sources deliver; no loss in the last 60 s`] };
   }
 
   /** @returns {LegalCommand[]} */

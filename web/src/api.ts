@@ -1,7 +1,7 @@
 // The types of the HTTP API under /api/v1. Times are RFC 3339 in UTC, durations seconds,
 // rates per second. A null is a value that is not known, never a zero.
 
-export type Level = "good" | "loss" | "not_recording";
+export type Level = "good" | "loss" | "heavy_loss" | "not_recording";
 export type DeviceState =
   | "idle" | "configured" | "armed" | "recording" | "paused" | "safe" | "fault";
 export type CommandName =
@@ -12,7 +12,8 @@ export type Counts = Record<string, number>;
 /** Without a cookie there is nothing to forge: csrf is null. */
 export interface Session { name: string; role: Role; csrf: string | null }
 
-export interface Verdict { level: Level; text: string; reasons: string[] }
+/** `loss_share`: of what should have been recorded in the last 10 s. */
+export interface Verdict { level: Level; loss_share: number | null; text: string; reasons: string[] }
 
 export interface LegalCommand { name: CommandName; confirm: string | null }
 
@@ -234,8 +235,15 @@ export interface Alarm {
   value: number | null;
   threshold: number | null;
   since: string;
+  /** When it was cleared, or when all was well again; null while it is wrong. */
+  ended: string | null;
   acknowledged_by: string | null;
+  /** The source or queue that it is about, if it is one. */
   source: string | null;
+  group: string | null;
+  /** The sources or queues that it is about: the first 1,000 of `source_count`. */
+  sources: string[];
+  source_count: number;
 }
 
 export type SeriesName =

@@ -8,6 +8,11 @@ const RANK: Record<SourceStatus, number> = {
 const rank = (source: SourceState): number =>
   RANK[source.status] + (source.required || source.status === "good" ? 0 : 3.5);
 
+/** Whether somebody should look at it. An optional source that was never seen is not there, and needs
+ * nobody. */
+export const needsAttention = (source: SourceState): boolean =>
+  source.status !== "good" && (source.required || source.status !== "never");
+
 /** Worst first; equals stay in the order of their numbers, so that rows do not dance. */
 export function worstFirst(sources: SourceState[]): SourceState[] {
   return [...sources].sort((a, b) =>
@@ -25,7 +30,7 @@ export function filtered(
 ): SourceState[] {
   const words = search.toLowerCase().split(/\s+/).filter((word) => word !== "");
   return sources.filter((source) => {
-    const right = status === "all" || (status === "bad" ? source.status !== "good" : source.status === status);
+    const right = status === "all" || (status === "bad" ? needsAttention(source) : source.status === status);
     const text = `${source.name} ${source.group}`.toLowerCase();
     return right && words.every((word) => text.includes(word));
   });
@@ -35,7 +40,10 @@ export interface Group {
   name: string;
   members: SourceState[];
   counts: Record<SourceStatus, number>;
+  /** Of those that need attention. */
   worst: SourceStatus;
+  /** Optional ones that were never seen; in no other count. */
+  absent: number;
   packets: number;
   bytes: number;
   loss: number;
@@ -48,12 +56,13 @@ export function groups(sources: SourceState[]): Group[] {
     let group = found.get(name);
     if (!group) {
       const counts = { good: 0, loss: 0, out_of_step: 0, silent: 0, never: 0 };
-      group = { name, members: [], counts, worst: "good", packets: 0, bytes: 0, loss: 0 };
+      group = { name, members: [], counts, worst: "good", absent: 0, packets: 0, bytes: 0, loss: 0 };
       found.set(name, group);
     }
     group.members.push(source);
-    group.counts[source.status] += 1;
-    if (RANK[source.status] < RANK[group.worst]) group.worst = source.status;
+    if (source.status !== "good" && !needsAttention(source)) group.absent += 1;
+    else group.counts[source.status] += 1;
+    if (needsAttention(source) && RANK[source.status] < RANK[group.worst]) group.worst = source.status;
     group.packets += source.packets_per_second ?? 0;
     group.bytes += source.bytes_per_second ?? 0;
     group.loss += source.loss_per_second ?? 0;
@@ -64,14 +73,14 @@ export function groups(sources: SourceState[]): Group[] {
 const SEVERITY = { critical: 0, warning: 1, info: 2 };
 const STATE = { active: 0, latched: 1, acknowledged: 2, cleared: 3 };
 
-/** Alarms that nobody has seen first, then by severity, then the newest. */
+/** Alarms that nobody has seen first, then by severity; equals as the node has them, causes before what
+ * they lead to. */
 export function urgentFirst(alarms: Alarm[]): Alarm[] {
   const seen = (alarm: Alarm) => Number(STATE[alarm.state] >= 2);
   return [...alarms].sort((a, b) =>
     seen(a) - seen(b) ||
     STATE[a.state] - STATE[b.state] ||
-    SEVERITY[a.severity] - SEVERITY[b.severity] ||
-    b.since.localeCompare(a.since));
+    SEVERITY[a.severity] - SEVERITY[b.severity]);
 }
 
 /** Two parts of the log as one, each line once, the newest last. A node that was started anew counts

@@ -1,11 +1,20 @@
 // Plain words for the names that the API uses.
-import type { Alarm, Counts, DeviceState, Level, RunState, SourceStatus } from "./api";
+import type { Alarm, Counts, DeviceState, Level, RunState, SourceStatus, Verdict } from "./api";
+import * as format from "./format";
 
 export const VERDICT_WORDS: Record<Level, string> = {
   good: "Recording good data",
   loss: "Recording with loss",
+  heavy_loss: "Losing data",
   not_recording: "Not recording",
 };
+
+/** The verdict's large words, with the share that is lost now. */
+export function headline({ level, loss_share }: Verdict): string {
+  const lost = format.join(format.share(loss_share));
+  if (level === "heavy_loss") return `Losing ${lost} of the data`;
+  return level === "loss" && (loss_share ?? 0) > 0 ? `${VERDICT_WORDS.loss}, ${lost} of the data` : VERDICT_WORDS[level];
+}
 
 export const SOURCE_WORDS: Record<SourceStatus, string> = {
   good: "good",
@@ -36,7 +45,7 @@ export const RUN_STATE_WORDS: Record<RunState, string> = {
 
 export const ALARM_STATE_WORDS: Record<Alarm["state"], string> = {
   active: "active",
-  latched: "over, not seen yet",
+  latched: "ended, not acknowledged",
   acknowledged: "acknowledged",
   cleared: "cleared",
 };

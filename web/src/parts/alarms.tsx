@@ -5,19 +5,25 @@ import { call, reason } from "../client";
 import * as format from "../format";
 import { fetchAlarms } from "../live";
 import { link } from "../route";
-import { mayOperate, notice, nowMs } from "../store";
+import { mayOperate, notice, nowMs, sources } from "../store";
 import { ALARM_STATE_WORDS, alarmWords } from "../words";
 import { Icon, SEVERITY_ICONS } from "./icon";
 import { Modal } from "./modal";
 
-const asked = signal<Alarm | null>(null);
+/** The alarms that somebody is about to acknowledge. */
+const asked = signal<Alarm[] | null>(null);
 
-async function acknowledge(alarm: Alarm, comment: string): Promise<void> {
+const waits = (alarm: Alarm): boolean => alarm.state === "active" || alarm.state === "latched";
+
+async function acknowledge(seen: Alarm[], text: string): Promise<void> {
   asked.value = null;
+  const comment = text.trim() || null;
+  const [one] = seen;
   try {
-    await call<unknown>("POST", `/alarms/${encodeURIComponent(alarm.id)}/acknowledge`, {
-      comment: comment.trim() || null,
-    });
+    // All: those that stood there, and none that came meanwhile.
+    if (seen.length === 1 && one) {
+      await call<unknown>("POST", `/alarms/${encodeURIComponent(one.id)}/acknowledge`, { comment });
+    } else await call<unknown>("POST", "/alarms/acknowledge", { ids: seen.map(({ id }) => id), comment });
     // The stream says it too, unless it is just being opened again.
     await fetchAlarms();
   } catch (error) {
@@ -25,9 +31,40 @@ async function acknowledge(alarm: Alarm, comment: string): Promise<void> {
   }
 }
 
-export function AlarmCard({ alarm }: { alarm: Alarm }) {
+/** A button for all alarms of a list that nobody has acknowledged. */
+export function AcknowledgeAll({ shown }: { shown: Alarm[] }) {
+  const waiting = shown.filter(waits);
+  if (waiting.length < 2 || !mayOperate.value) return null;
+  return (
+    <button type="button" onClick={() => { asked.value = waiting; }}>
+      Acknowledge all {format.count(waiting.length)}
+    </button>
+  );
+}
+
+/** "active since …"; of one that is over, when it ended. */
+function When({ alarm }: { alarm: Alarm }) {
+  const words = ALARM_STATE_WORDS[alarm.state] + (alarm.acknowledged_by ? ` by ${alarm.acknowledged_by}` : "");
+  const since = `${format.utcClock(alarm.since)} UTC`;
+  if (alarm.ended !== null) return <>{words} · from {since} to {format.utcClock(alarm.ended)} UTC</>;
   const age = Math.max(0, (nowMs.value - Date.parse(alarm.since)) / 1000);
-  const waits = alarm.state === "active" || alarm.state === "latched";
+  return <>{words} · since {since} ({format.join(format.duration(age))})</>;
+}
+
+function Names({ alarm }: { alarm: Alarm }) {
+  const name = (one: string) => sources.value.some((source) => source.name === one)
+    ? <a href={link("sources", one)}>{one}</a> : <>{one}</>;
+  if (alarm.source !== null) return <> · {name(alarm.source)}</>;
+  if (alarm.sources.length < 2) return null;
+  return (
+    <details>
+      <summary>{format.many(alarm.source_count, "source")}{alarm.group === null ? "" : ` in ${alarm.group}`}</summary>
+      <span class="alarm-names">{alarm.sources.map((one) => <span key={one}>{name(one)}</span>)}</span>
+    </details>
+  );
+}
+
+export function AlarmCard({ alarm }: { alarm: Alarm }) {
   return (
     <li class={`alarm severity-${alarm.severity} alarm-${alarm.state}`}>
       <Icon name={SEVERITY_ICONS[alarm.severity]} />
@@ -35,14 +72,11 @@ export function AlarmCard({ alarm }: { alarm: Alarm }) {
         <strong>{alarmWords(alarm.name)}</strong> <span class="note">{alarm.severity}</span>
         <div>{alarm.text}</div>
         <div class="note">
-          {ALARM_STATE_WORDS[alarm.state]}
-          {alarm.acknowledged_by ? ` by ${alarm.acknowledged_by}` : ""} · since {format.utcClock(alarm.since)} UTC
-          {" "}({format.join(format.duration(age))})
-          {alarm.source ? <> · <a href={link("sources", alarm.source)}>{alarm.source}</a></> : null}
+          <When alarm={alarm} /><Names alarm={alarm} />
         </div>
       </div>
-      {waits && mayOperate.value ? (
-        <button type="button" onClick={() => { asked.value = alarm; }} aria-label={`Acknowledge: ${alarmWords(alarm.name)}`}>
+      {waits(alarm) && mayOperate.value ? (
+        <button type="button" onClick={() => { asked.value = [alarm]; }} aria-label={`Acknowledge: ${alarmWords(alarm.name)}`}>
           Acknowledge
         </button>
       ) : null}
@@ -51,18 +85,20 @@ export function AlarmCard({ alarm }: { alarm: Alarm }) {
 }
 
 export function AlarmDialog() {
-  const alarm = asked.value;
-  if (!alarm) return null;
+  const seen = asked.value;
+  const [one] = seen ?? [];
+  if (!seen || !one) return null;
   const close = () => { asked.value = null; };
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget as HTMLFormElement);
-    void acknowledge(alarm, String(form.get("comment") ?? ""));
+    void acknowledge(seen, String(form.get("comment") ?? ""));
   };
+  const title = seen.length === 1 ? `Acknowledge “${alarmWords(one.name)}”?` : `Acknowledge ${format.many(seen.length, "alarm")}?`;
   return (
-    <Modal key={alarm.id} title={`Acknowledge “${alarmWords(alarm.name)}”?`} close={close}>
+    <Modal key={one.id} title={title} close={close}>
       <form onSubmit={submit}>
-        <p>{alarm.text}</p>
+        {seen.length === 1 ? <p>{one.text}</p> : <ul>{seen.map((alarm) => <li key={alarm.id}>{alarm.text}</li>)}</ul>}
         <label>
           What is being done <span class="note">(optional)</span>
           <textarea name="comment" rows={2} maxLength={2000} autofocus />

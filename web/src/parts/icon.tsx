@@ -26,7 +26,9 @@ export function Icon({ name }: { name: Name }) {
   return <svg class="icon" viewBox="0 0 32 32" aria-hidden="true" focusable="false">{SHAPES[name]}</svg>;
 }
 
-export const LEVEL_ICONS: Record<Level, Name> = { good: "check", loss: "warning", not_recording: "stop" };
+export const LEVEL_ICONS: Record<Level, Name> = {
+  good: "check", loss: "warning", heavy_loss: "stop", not_recording: "stop",
+};
 export const STATUS_ICONS: Record<SourceStatus, Name> = {
   good: "check", loss: "warning", out_of_step: "warning", silent: "silent", never: "never",
 };

@@ -14,10 +14,11 @@ export function SourceStatusBadge({ status }: { status: SourceState["status"] })
 }
 
 function groupWords(group: Group): string {
-  return (["never", "silent", "out_of_step", "loss", "good"] as const)
+  const words = (["never", "silent", "out_of_step", "loss", "good"] as const)
     .filter((status) => group.counts[status] > 0)
-    .map((status) => `${format.count(group.counts[status])} ${SOURCE_WORDS[status]}`)
-    .join(", ");
+    .map((status) => `${format.count(group.counts[status])} ${SOURCE_WORDS[status]}`);
+  if (group.absent > 0) words.push(`${format.count(group.absent)} optional, not seen`);
+  return words.join(", ");
 }
 
 export function GroupTile({ group }: { group: Group }) {
@@ -93,7 +94,7 @@ export function SourceTable({ sources, label, rows }: TableProps) {
             <th scope="col" class="number">Loss</th>
             <th scope="col" class="wide grow">Lost in this run</th>
             <th scope="col" class="number wide">Fill</th>
-            <th scope="col" class="number">Last</th>
+            <th scope="col" class="number">Last packet</th>
           </tr>
         </thead>
         <tbody>

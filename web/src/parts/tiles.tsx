@@ -37,7 +37,7 @@ export function Tiles({ now }: { now: State }) {
         tone={loss.count > 0 ? "loss" : "calm"} note={lossNote(now)} />
       <Tile label="Dead time" value={format.share(now.dead_time)}
         tone={(now.dead_time ?? 0) > 0 ? "loss" : "calm"} note="of the last 10 s" />
-      <Tile label="Disk lasts" value={format.hoursLeft(disk?.hours_left)}
+      <Tile label="Disk full in" value={format.hoursLeft(disk?.hours_left)}
         tone={disk ? diskTone(disk.hours_left, disk.free_bytes) : "calm"}
         note={disk && disk.free_bytes !== null ? `${format.join(format.bytes(disk.free_bytes))} of ${format.join(format.bytes(disk.total_bytes))} free` : ""} />
     </dl>

@@ -8,15 +8,15 @@ import unknownIcon from "../icons/unknown.svg";
 import type { Level, Verdict as Said } from "../api";
 import { announcement, sameVerdict, why } from "../announce";
 import { stale, state } from "../store";
-import { VERDICT_WORDS } from "../words";
+import { VERDICT_WORDS, headline } from "../words";
 import { Control } from "./control";
 import { Emulated } from "./emulated";
 import { Icon, LEVEL_ICONS } from "./icon";
 
 const TAB_ICONS: Record<Level, string> = {
-  good: goodIcon, loss: lossIcon, not_recording: notRecordingIcon,
+  good: goodIcon, loss: lossIcon, heavy_loss: notRecordingIcon, not_recording: notRecordingIcon,
 };
-const TAB_SIGNS: Record<Level, string> = { good: "✓", loss: "⚠", not_recording: "✕" };
+const TAB_SIGNS: Record<Level, string> = { good: "✓", loss: "⚠", heavy_loss: "‼", not_recording: "✕" };
 const REASONS_MAX = 4;
 
 const announced = signal<Said | null>(null);
@@ -49,7 +49,7 @@ export function Verdict() {
     <section class={`verdict level-${verdict.level}`} aria-label="Verdict" data-level={verdict.level}>
       <div class="verdict-sign"><Icon name={LEVEL_ICONS[verdict.level]} /></div>
       <div class="verdict-text">
-        <h1>{VERDICT_WORDS[verdict.level]}</h1>
+        <h1>{headline(verdict)}</h1>
         {now.emulated ? <Emulated long /> : null}
         <ul>
           {reasons.slice(0, REASONS_MAX).map((reason) => <li key={reason}>{reason}</li>)}

@@ -1,6 +1,6 @@
 // The view that a shifter has open all night.
-import { groups, urgentFirst, worstFirst } from "../order";
-import { AlarmCard } from "../parts/alarms";
+import { groups, needsAttention, urgentFirst, worstFirst } from "../order";
+import { AcknowledgeAll, AlarmCard } from "../parts/alarms";
 import { Flow } from "../parts/flow";
 import { Plots } from "../parts/plots";
 import { GroupTile, SourceTable } from "../parts/sources";
@@ -8,7 +8,7 @@ import { Tiles } from "../parts/tiles";
 import { Icon } from "../parts/icon";
 import { link } from "../route";
 import { openAlarms, sources, state } from "../store";
-import { many } from "../format";
+import { count, many } from "../format";
 
 const ALARMS_MAX = 4;
 const ROWS = 6;
@@ -19,6 +19,7 @@ function AlarmPanel() {
     <section class="panel" aria-labelledby="alarms-title">
       <div class="panel-head">
         <h2 id="alarms-title">Alarms</h2>
+        <AcknowledgeAll shown={open} />
         <a href={link("alarms")}>All alarms</a>
       </div>
       {open.length === 0
@@ -31,12 +32,12 @@ function AlarmPanel() {
 
 function SourcePanel() {
   const known = sources.value;
-  const bad = known.filter((source) => source.status !== "good").length;
+  const bad = known.filter(needsAttention).length;
   return (
     <section class="panel" aria-labelledby="sources-title">
       <div class="panel-head">
         <h2 id="sources-title">
-          Sources <span class="note">{many(known.length, "source")}, {bad} with trouble; worst first</span>
+          Sources <span class="note">{count(bad)} of {many(known.length, "source")} {bad === 1 ? "needs" : "need"} attention; worst first</span>
         </h2>
         <a href={link("sources")}>All sources</a>
       </div>

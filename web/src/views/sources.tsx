@@ -16,7 +16,7 @@ import { sources, stale } from "../store";
 const search = signal("");
 const status = signal<SourceStatus | "bad" | "all">("all");
 const STATUSES: [SourceStatus | "bad" | "all", string][] = [
-  ["all", "all"], ["bad", "with trouble"], ["loss", "loss"], ["out_of_step", "out of step"],
+  ["all", "all"], ["bad", "need attention"], ["loss", "loss"], ["out_of_step", "out of step"],
   ["silent", "silent"], ["never", "never seen"], ["good", "good"],
 ];
 const ROWS = 18;

@@ -2,9 +2,10 @@
 import { expect, test } from "@playwright/test";
 import { complaints, open, post } from "./page";
 
-const VERDICTS: [string, string, string, string][] = [
+const VERDICTS: [string, string, string | RegExp, string][] = [
   ["good", "good", "Recording good data", "no loss in the last 60 s"],
-  ["loss", "loss", "Recording with loss", "medium-07: 31 fragments missing per second"],
+  ["loss", "loss", /Recording with loss/, "medium-07: 1,860 lost in the last minute"],
+  ["heavy", "heavy_loss", /Losing/, "small-00: 2,248,410 lost in the last minute"],
   ["silent", "loss", "Recording with loss", "large-03: silent for 47 s"],
   ["idle", "not_recording", "Not recording", "no run"],
   ["fault", "not_recording", "Not recording", "disk full"],
@@ -42,6 +43,20 @@ test("emulated data are never taken for a detector's", async ({ page }) => {
   await open(page, "good");
   await expect(page.locator("header.top")).not.toContainText("EMULATED");
   await expect(page.locator(".verdict")).not.toContainText("EMULATED");
+});
+
+test("the share that is lost stands in the largest words, and where it is large they are red", async ({ page }) => {
+  await open(page, "loss");
+  const verdict = page.locator(".verdict");
+  await expect(verdict.getByRole("heading")).toHaveText(/^Recording with loss, 0.34\s% of the data$/);
+  const yellow = await verdict.evaluate((one) => getComputedStyle(one).backgroundColor);
+  await open(page, "heavy");
+  await expect(verdict.getByRole("heading")).toHaveText(/^Losing 91.2\s% of the data$/);
+  const heavy = await verdict.evaluate((one) => getComputedStyle(one).backgroundColor);
+  await open(page, "quiet");
+  await expect(verdict).toHaveAttribute("data-level", "not_recording");
+  expect(heavy).toBe(await verdict.evaluate((one) => getComputedStyle(one).backgroundColor));
+  expect(heavy).not.toBe(yellow);
 });
 
 test("a change of the verdict is read out once, not each figure", async ({ page }) => {

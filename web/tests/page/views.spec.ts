@@ -15,6 +15,18 @@ test("alarms are acknowledged with a word on what is being done", async ({ page 
   await expect(page.locator(".alarm").last()).toContainText("acknowledged by anna");
 });
 
+test("an alarm of many sources has their list, and all alarms are acknowledged at once", async ({ page }) => {
+  await open(page, "heavy", "#/alarms");
+  const many = page.locator(".alarm", { hasText: "sources in small are silent" });
+  await many.locator("summary").click();
+  await expect(many.locator("details a").first()).toHaveText("small-00");
+  await page.getByRole("button", { name: "Acknowledge all 2" }).click();
+  await page.keyboard.type("network group called");
+  await page.getByRole("dialog").getByRole("button", { name: "Acknowledge" }).click();
+  await expect(page.locator(".alarm", { hasText: "acknowledged by anna" })).toHaveCount(2);
+  await expect(page.getByRole("button", { name: /^Acknowledge/ })).toHaveCount(0);
+});
+
 test("the bottleneck of the flow is marked with a word", async ({ page }) => {
   await open(page, "alarms");
   await expect(page.locator(".bottleneck")).toContainText("write");

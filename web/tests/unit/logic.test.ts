@@ -1,9 +1,9 @@
 import { expect, test, vi } from "vitest";
 import { announcement, sameVerdict } from "../../src/announce";
-import type { Alarm, LogLine, SourceState, SourceStatus } from "../../src/api";
+import type { Alarm, Level, LogLine, SourceState, SourceStatus } from "../../src/api";
 import { hexRows } from "../../src/hex";
-import { filtered, groups, merged, urgentFirst, worstFirst } from "../../src/order";
-import { isLoss } from "../../src/words";
+import { filtered, groups, merged, needsAttention, urgentFirst, worstFirst } from "../../src/order";
+import { headline, isLoss } from "../../src/words";
 
 vi.stubGlobal("location", { hash: "" });
 const { link, parse } = await import("../../src/route");
@@ -41,16 +41,43 @@ test("a group is as bad as its worst source", () => {
   expect(large?.worst).toBe("silent");
 });
 
+test("an optional source that was never seen is no trouble", () => {
+  const absent = { ...source(1, "never"), required: false };
+  const sources = [source(0, "good"), absent, { ...absent, index: 2 }];
+  const [group] = groups(sources);
+  expect(group).toMatchObject({ worst: "good", absent: 2, counts: { good: 1, never: 0 } });
+  expect(filtered(sources, "", "bad")).toHaveLength(0);
+  expect(filtered(sources, "", "never")).toHaveLength(2);
+  expect(sources.filter(needsAttention)).toHaveLength(0);
+  expect([...sources, source(3, "never")].filter(needsAttention)).toHaveLength(1);
+  expect(groups([absent, source(3, "never")])[0]).toMatchObject({ worst: "never", absent: 1, counts: { never: 1 } });
+});
+
+test("the share that is lost stands in the verdict's large words", () => {
+  const verdict = (level: Level, loss_share: number | null) => ({ level, loss_share, text: "", reasons: [] });
+  const words = (level: Level, share: number | null) => headline(verdict(level, share)).replace("\u00a0", " ");
+  expect(words("heavy_loss", 0.912)).toBe("Losing 91.2 % of the data");
+  expect(words("loss", 0.0034)).toBe("Recording with loss, 0.34 % of the data");
+  // It was lost within the last minute, but not within the last seconds.
+  expect(words("loss", 0)).toBe("Recording with loss");
+  expect(words("not_recording", null)).toBe("Not recording");
+});
+
 test("alarms that wait for somebody stand before those that were seen", () => {
   const alarm = (id: string, state: Alarm["state"], severity: Alarm["severity"]): Alarm => ({
     id, name: id, severity, state, text: "", value: null, threshold: null,
-    since: "2026-11-21T00:00:00Z", acknowledged_by: null, source: null,
+    since: "2026-11-21T00:00:00Z", ended: null, acknowledged_by: null, source: null, group: null,
+    sources: [], source_count: 0,
   });
   const alarms = [
     alarm("seen", "acknowledged", "critical"), alarm("low", "active", "info"),
     alarm("over", "latched", "critical"), alarm("high", "active", "critical"),
   ];
   expect(urgentFirst(alarms).map(({ id }) => id)).toEqual(["high", "low", "over", "seen"]);
+  // A cause that is older than what it led to stays before it, as the node has it.
+  const cause = alarm("cause", "active", "critical");
+  const effect = { ...alarm("effect", "active", "critical"), since: "2026-11-21T00:01:00Z" };
+  expect(urgentFirst([cause, effect]).map(({ id }) => id)).toEqual(["cause", "effect"]);
 });
 
 test("a line of the log that comes twice is shown once, and a new node's lines replace the old", () => {
@@ -65,7 +92,7 @@ test("a line of the log that comes twice is shown once, and a new node's lines r
 });
 
 test("a figure that counts on is no new verdict", () => {
-  const silent = (seconds: number) => ({ level: "not_recording" as const, text: `no data for ${seconds} s`, reasons: [] });
+  const silent = (seconds: number) => ({ level: "not_recording" as const, loss_share: null, text: `no data for ${seconds} s`, reasons: [] });
   expect(sameVerdict(silent(12), silent(13.5))).toBe(true);
   expect(sameVerdict(silent(12), { ...silent(12), level: "loss" })).toBe(false);
   expect(announcement(silent(12))).toBe("Not recording: no data for 12 s");

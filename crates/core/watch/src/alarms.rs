@@ -12,16 +12,22 @@
 //!       │                 └──────────────────────────────────────────┴───────┘
 //! ```
 //!
-//! A cleared one that is wrong again within the time for which its acknowledgement holds is
-//! *acknowledged* at once, and nobody is told.
+//! There is one alarm for a rule and a group of the things that it looks at, however many of them are
+//! wrong; *wrong* and *well* are decided for each thing. Things that become wrong within [`crate::GATHER_NS`]
+//! are told of together. One that becomes wrong while others of its alarm are makes an acknowledged
+//! alarm *active* again, and is told of, but not more often than every [`crate::RETELL_NS`].
+//!
+//! An acknowledgement is of the things that took part. What was acknowledged, was cleared, and is wrong
+//! again within the time for which its acknowledgement holds is *acknowledged* at once, and nobody is
+//! told.
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
+use crate::alarm::{AcknowledgeError, Alarm, AlarmState, Change};
 use crate::quantity::Readings;
-use crate::rule::{Rule, RuleError, Severity, check};
-use crate::tracker::{Edge, Tracker};
+use crate::rule::{Rule, RuleError, check};
+use crate::standing::{Gathered, Standing};
+use crate::tracker::Tracker;
 
 /// The most alarms that are kept at once.
 pub const ALARMS_MAX: usize = 1_000;
@@ -36,9 +42,7 @@ pub const COMMENT_BYTES_MAX: usize = 1_024;
 #[derive(Clone, Debug)]
 pub struct Alarms {
     rules: Vec<Followed>,
-    alarms: Vec<Alarm>,
-    /// There was no place for an alarm, and none was cleared since.
-    full: bool,
+    alarms: Vec<Standing>,
     last_id: u64,
     now_ns: u64,
     not_raised: u64,
@@ -49,101 +53,13 @@ pub struct Alarms {
 struct Followed {
     rule: Rule,
     // By thing: a source's name, or nothing.
-    trackers: BTreeMap<String, Tracker>,
+    things: BTreeMap<String, Thing>,
 }
 
-/// An alarm.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Alarm {
-    /// Its number: no other has had it, also before rules were changed.
-    pub id: u64,
-    /// The rule's name.
-    pub name: String,
-    /// How much somebody should care.
-    pub severity: Severity,
-    /// Where it stands.
-    pub state: AlarmState,
-    /// What is wrong, in plain words.
-    pub text: String,
-    /// The value (of a rate: per second; of a silence: seconds) now, or when it was wrong last: as
-    /// the text says it. None: it could not be read.
-    pub value: Option<f64>,
-    /// Where it becomes wrong.
-    pub threshold: f64,
-    /// The source, queue or the like that it is about.
-    pub source: Option<String>,
-    /// When it was raised, the last time.
-    pub since_ns: u64,
-    /// How often it was raised.
-    pub raised_count: u64,
-    /// Who acknowledged it.
-    pub acknowledged_by: Option<String>,
-    /// What they said.
-    pub comment: Option<String>,
-    /// When it was cleared.
-    pub cleared_ns: Option<u64>,
-}
-
-/// Where an alarm stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AlarmState {
-    /// It is wrong, and nobody has said that they know.
-    Active,
-    /// All is well again, but nobody has seen that it was wrong.
-    Latched,
-    /// It is wrong, and somebody knows.
-    Acknowledged,
-    /// All is well again.
-    Cleared,
-}
-
-/// What happened to an alarm.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
-    /// What.
-    pub kind: ChangeKind,
-    /// The alarm after it.
-    pub alarm: Alarm,
-    /// What is to be done, by name. Empty where nobody is to be told.
-    pub actions: Vec<String>,
-}
-
-/// What can happen to an alarm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ChangeKind {
-    /// It is wrong: active, or acknowledged if that still holds.
-    Raised,
-    /// It is well again, but latched.
-    Latched,
-    /// It is well again.
-    Cleared,
-    /// Somebody knows.
-    Acknowledged,
-}
-
-/// Why an alarm was not acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AcknowledgeError {
-    /// There is no such alarm, or no longer.
-    #[error("there is no alarm {id}")]
-    Unknown {
-        /// The number.
-        id: u64,
-    },
-    /// Somebody was faster.
-    #[error("alarm {id} was acknowledged before")]
-    Already {
-        /// The number.
-        id: u64,
-    },
-    /// It is gone by itself.
-    #[error("alarm {id} was cleared before")]
-    Cleared {
-        /// The number.
-        id: u64,
-    },
+#[derive(Clone, Debug)]
+struct Thing {
+    group: String,
+    tracker: Tracker,
 }
 
 impl Alarms {
@@ -153,11 +69,10 @@ impl Alarms {
     /// A rule that cannot be.
     pub fn new(rules: Vec<Rule>) -> Result<Self, RuleError> {
         check(&rules)?;
-        let follow = |rule| Followed { rule, trackers: BTreeMap::new() };
+        let follow = |rule| Followed { rule, things: BTreeMap::new() };
         Ok(Self {
             rules: rules.into_iter().map(follow).collect(),
             alarms: Vec::new(),
-            full: false,
             last_id: 0,
             now_ns: 0,
             not_raised: 0,
@@ -175,18 +90,17 @@ impl Alarms {
     pub fn change(&mut self, rules: Vec<Rule>) -> Result<(), RuleError> {
         check(&rules)?;
         let mut before = std::mem::take(&mut self.rules);
-        self.alarms.retain(|alarm| {
+        self.alarms.retain(|Standing { alarm, .. }| {
             let now = rules.iter().find(|rule| rule.name == alarm.name);
             let same = now.is_some_and(|now| before.iter().any(|old| old.rule == *now));
             same || (now.is_some() && alarm.state == AlarmState::Latched)
         });
         let followed = |rule: Rule| {
             let same = before.iter().position(|old| old.rule == rule);
-            let new = Followed { rule, trackers: BTreeMap::new() };
+            let new = Followed { rule, things: BTreeMap::new() };
             same.map_or(new, |index| before.swap_remove(index))
         };
         self.rules = rules.into_iter().map(followed).collect();
-        self.full = self.alarms.len() >= ALARMS_MAX && self.full;
         Ok(())
     }
 
@@ -200,46 +114,44 @@ impl Alarms {
         self.now_ns = self.now_ns.max(now_ns);
         let now_ns = self.now_ns;
         let mut rules = std::mem::take(&mut self.rules);
-        let mut followed: usize = rules.iter().map(|rule| rule.trackers.len()).sum();
+        let mut followed: usize = rules.iter().map(|rule| rule.things.len()).sum();
         let mut changes = Vec::new();
-        for Followed { rule, trackers } in &mut rules {
+        for one in &mut rules {
+            self.read(one, &mut followed, readings);
+            let Followed { rule, things } = one;
             let counts = recording || !rule.only_while_recording;
-            // A thing that was never read has not changed, either.
-            if rule.wants_unread() && trackers.is_empty() && followed < FOLLOWED_MAX {
-                trackers.insert(rule.quantity.thing().to_owned(), Tracker::new(now_ns));
-                followed += 1;
+            let mut groups: BTreeMap<&str, Gathered<'_>> = BTreeMap::new();
+            for (name, thing) in things.iter_mut() {
+                let edge = thing.tracker.step(now_ns, counts, rule);
+                let thing = &*thing;
+                let gathered = groups.entry(&thing.group).or_default();
+                gathered.add(name, &thing.tracker, edge, rule);
             }
-            readings.each(&rule.quantity, &mut |thing, value| {
-                if !trackers.contains_key(thing) {
-                    if followed >= FOLLOWED_MAX {
-                        self.not_followed += 1;
-                        return;
-                    }
-                    trackers.insert(thing.to_owned(), Tracker::new(now_ns));
-                    followed += 1;
-                }
-                if let Some(tracker) = trackers.get_mut(thing) {
-                    tracker.read(now_ns, value, rule);
-                }
-            });
-            for (thing, tracker) in trackers.iter_mut() {
-                let edge = tracker.step(now_ns, counts, rule);
-                changes.extend(self.apply(rule, thing, tracker, edge));
+            for (group, gathered) in &groups {
+                changes.extend(self.apply(rule, group, gathered));
             }
-            let before = trackers.len();
-            trackers.retain(|_, tracker| !tracker.is_forgotten(now_ns, rule));
-            followed -= before - trackers.len();
+            // A group that nothing is in any more.
+            let groups: Vec<&str> = groups.into_keys().collect();
+            for standing in self.alarms.iter_mut().filter(|one| one.alarm.name == rule.name) {
+                let group = standing.alarm.group.as_deref().unwrap_or_default();
+                if standing.alarm.is_wrong() && !groups.contains(&group) {
+                    changes.extend(standing.clear(now_ns, rule));
+                }
+            }
+            changes.extend(self.tell(rule));
+            let before = things.len();
+            things.retain(|_, thing| !thing.tracker.is_forgotten(now_ns, rule));
+            followed -= before - things.len();
         }
         self.rules = rules;
-        let shown = |alarm: &Alarm, rules: &[Followed]| {
-            let rule = rules.iter().find(|followed| followed.rule.name == alarm.name);
-            let held_ns = rule.map_or(0, |followed| followed.rule.acknowledged_for_ns);
-            alarm.cleared_ns.is_none_or(|cleared_ns| {
-                now_ns.saturating_sub(cleared_ns) <= held_ns.max(CLEARED_SHOWN_NS)
-            })
-        };
         let rules = &self.rules;
-        self.alarms.retain(|alarm| alarm.state != AlarmState::Cleared || shown(alarm, rules));
+        self.alarms.retain(|Standing { alarm, .. }| {
+            alarm.state != AlarmState::Cleared
+                || alarm.ended_ns.is_none_or(|ended_ns| {
+                    let held_ns = held_ns(rules, &alarm.name);
+                    now_ns.saturating_sub(ended_ns) <= held_ns.max(CLEARED_SHOWN_NS)
+                })
+        });
         changes
     }
 
@@ -255,35 +167,48 @@ impl Alarms {
         comment: Option<&str>,
     ) -> Result<Change, AcknowledgeError> {
         self.now_ns = self.now_ns.max(now_ns);
-        let Some(alarm) = self.alarms.iter_mut().find(|alarm| alarm.id == id) else {
+        let Some(standing) = self.alarms.iter_mut().find(|one| one.alarm.id == id) else {
             return Err(AcknowledgeError::Unknown { id });
         };
-        match alarm.state {
-            AlarmState::Active => alarm.state = AlarmState::Acknowledged,
-            AlarmState::Latched => {
-                alarm.state = AlarmState::Cleared;
-                alarm.cleared_ns = Some(self.now_ns);
-                self.full = false;
-            }
+        match standing.alarm.state {
+            AlarmState::Active | AlarmState::Latched => {}
             AlarmState::Acknowledged => return Err(AcknowledgeError::Already { id }),
             AlarmState::Cleared => return Err(AcknowledgeError::Cleared { id }),
         }
         let cut = |text: &str| text[..text.floor_char_boundary(COMMENT_BYTES_MAX)].to_owned();
-        alarm.acknowledged_by = Some(cut(who));
-        alarm.comment = comment.map(cut);
-        let kind = ChangeKind::Acknowledged;
-        Ok(Change { kind, alarm: alarm.clone(), actions: Vec::new() })
+        let held_ns = held_ns(&self.rules, &standing.alarm.name);
+        Ok(standing.acknowledge(self.now_ns, held_ns, cut(who), comment.map(cut)))
+    }
+
+    /// Somebody has seen all alarms that nobody has acknowledged, or those of them that are named.
+    pub fn acknowledge_all(
+        &mut self,
+        now_ns: u64,
+        only: Option<&[u64]>,
+        who: &str,
+        comment: Option<&str>,
+    ) -> Vec<Change> {
+        let wanted = |id: &u64| only.is_none_or(|only| only.contains(id));
+        let ids: Vec<u64> = self.list().iter().map(|alarm| alarm.id).filter(wanted).collect();
+        let done = ids.into_iter().map(|id| self.acknowledge(now_ns, id, who, comment));
+        // What is acknowledged or cleared already needs nobody.
+        done.filter_map(Result::ok).collect()
     }
 
     /// All alarms: active ones first, then latched, acknowledged and cleared ones; within these the
-    /// most severe, then the newest first.
+    /// most severe, then causes before their effects, then the newest first.
     pub fn list(&self) -> Vec<Alarm> {
-        let mut alarms = self.alarms.clone();
-        alarms.sort_by_key(|alarm| {
+        let rank = |alarm: &Alarm| {
+            let rule = self.rules.iter().find(|one| one.rule.name == alarm.name);
+            rule.map_or(u8::MAX, |one| one.rule.quantity.cause_rank())
+        };
+        let mut alarms: Vec<_> =
+            self.alarms.iter().map(|one| (rank(&one.alarm), one.alarm.clone())).collect();
+        alarms.sort_by_key(|(rank, alarm)| {
             use std::cmp::Reverse;
-            (alarm.state, Reverse(alarm.severity), Reverse(alarm.since_ns), alarm.id)
+            (alarm.state, Reverse(alarm.severity), *rank, Reverse(alarm.since_ns), alarm.id)
         });
-        alarms
+        alarms.into_iter().map(|(_, alarm)| alarm).collect()
     }
 
     /// The rules.
@@ -301,115 +226,89 @@ impl Alarms {
         self.not_followed
     }
 
-    /// Brings the list of alarms up to what a tracker found.
-    fn apply(
-        &mut self,
-        rule: &Rule,
-        thing: &str,
-        tracker: &mut Tracker,
-        edge: Option<Edge>,
-    ) -> Option<Change> {
-        // Most have nothing to say. Of what is well but not yet cleared the last that was wrong
-        // stands: a silence of less than a second would be no silence. Nobody looks through all
-        // alarms for each that has no place.
-        let settled = !tracker.on || !tracker.wrong || (self.full && !tracker.raised);
-        if edge.is_none() && settled {
-            return None;
+    /// Reads what a rule looks at.
+    fn read(&mut self, one: &mut Followed, followed: &mut usize, readings: &impl Readings) {
+        let (now_ns, Followed { rule, things }) = (self.now_ns, one);
+        let new = |group: &str| Thing { group: group.to_owned(), tracker: Tracker::new(now_ns) };
+        // A thing that was never read has not changed, either.
+        if rule.wants_unread() && things.is_empty() && *followed < FOLLOWED_MAX {
+            things.insert(rule.quantity.thing().to_owned(), new(""));
+            *followed += 1;
         }
-        let source = Some(thing).filter(|thing| !thing.is_empty());
-        let mut alarms = self.alarms.iter().enumerate();
-        let found = alarms
-            .find(|(_, alarm)| alarm.name == rule.name && alarm.source.as_deref() == source)
-            .map(|(index, _)| index);
-        if edge == Some(Edge::Well) {
-            return self.clear(rule, found?, std::mem::take(&mut tracker.raised));
-        }
-        let (value, text) = (tracker.measure(), rule.words(source, tracker.measure()));
-        if tracker.raised {
-            let alarm = &mut self.alarms[found?];
-            (alarm.value, alarm.text) = (value.or(alarm.value), text);
-            return None;
+        readings.each(&rule.quantity, &mut |name, value| {
+            let group = match rule.quantity.is_of_each() {
+                true => readings.group(rule.quantity.family(), name).unwrap_or_default(),
+                false => "",
+            };
+            if !things.contains_key(name) {
+                if *followed >= FOLLOWED_MAX {
+                    self.not_followed += 1;
+                    return;
+                }
+                things.insert(name.to_owned(), new(group));
+                *followed += 1;
+            }
+            if let Some(thing) = things.get_mut(name) {
+                if thing.group != group {
+                    group.clone_into(&mut thing.group);
+                }
+                thing.tracker.read(now_ns, value, rule);
+            }
+        });
+    }
+
+    /// Brings a rule's alarm of a group up to what was found.
+    fn apply(&mut self, rule: &Rule, group: &str, gathered: &Gathered<'_>) -> Vec<Change> {
+        let found = self.alarms.iter().position(|one| one.is_of(rule, group));
+        if gathered.is_well() {
+            let wrong = found.filter(|index| self.alarms[*index].alarm.is_wrong());
+            let cleared = wrong.map(|index| self.alarms[index].clear(self.now_ns, rule));
+            return cleared.unwrap_or_default();
         }
         let index = match found {
             Some(index) => index,
-            None => match self.place(rule, source) {
+            // What is about to be well needs no place any more.
+            None if !gathered.is_wrong() => return Vec::new(),
+            None => match self.place(rule, group) {
                 Some(index) => index,
                 None => {
                     // Counted once; it is tried again whenever one looks.
-                    self.not_raised += u64::from(edge.is_some());
-                    return None;
+                    self.not_raised += u64::from(gathered.has_begun());
+                    return Vec::new();
                 }
             },
         };
-        tracker.raised = true;
-        let alarm = &mut self.alarms[index];
-        let held = |cleared_ns| self.now_ns.saturating_sub(cleared_ns) <= rule.acknowledged_for_ns;
-        let known = alarm.acknowledged_by.is_some() && alarm.cleared_ns.is_some_and(held);
-        if known {
-            alarm.state = AlarmState::Acknowledged;
-        } else {
-            alarm.state = AlarmState::Active;
-            alarm.acknowledged_by = None;
-            alarm.comment = None;
-        }
-        // They may be another rule's of this name, if this one was changed.
-        (alarm.severity, alarm.threshold) = (rule.severity, rule.condition.threshold());
-        (alarm.value, alarm.text, alarm.cleared_ns) = (value, text, None);
-        alarm.since_ns = self.now_ns;
-        alarm.raised_count += 1;
-        let actions = if known { Vec::new() } else { rule.actions.clone() };
-        Some(Change { kind: ChangeKind::Raised, alarm: alarm.clone(), actions })
+        self.alarms[index].look(self.now_ns, rule, gathered).into_iter().collect()
     }
 
-    /// All is well again.
-    fn clear(&mut self, rule: &Rule, index: usize, raised: bool) -> Option<Change> {
-        let alarm = &mut self.alarms[index];
-        if !raised {
-            return None;
+    /// What is to be told of a rule's alarms: as soon as it is due for one, of all of them.
+    fn tell(&mut self, rule: &Rule) -> Vec<Change> {
+        let now_ns = self.now_ns;
+        let mut untold: Vec<&mut Standing> = self.alarms.iter_mut().collect();
+        untold.retain(|one| one.alarm.name == rule.name && one.is_untold());
+        if !untold.iter().any(|one| one.is_due(now_ns, rule)) {
+            return Vec::new();
         }
-        let told = alarm.state == AlarmState::Active;
-        let kind = if told && rule.latch {
-            alarm.state = AlarmState::Latched;
-            ChangeKind::Latched
-        } else {
-            alarm.state = AlarmState::Cleared;
-            alarm.cleared_ns = Some(self.now_ns);
-            self.full = false;
-            ChangeKind::Cleared
-        };
-        // Whoever acknowledged it looks at the page; the others were told and are told again.
-        let actions = if told { rule.actions.clone() } else { Vec::new() };
-        Some(Change { kind, alarm: alarm.clone(), actions })
+        untold.into_iter().filter_map(|one| one.tell(now_ns, rule)).collect()
     }
 
     /// A place for a new alarm; when there is none, the one that was cleared first goes.
-    fn place(&mut self, rule: &Rule, source: Option<&str>) -> Option<usize> {
+    fn place(&mut self, rule: &Rule, group: &str) -> Option<usize> {
         if self.alarms.len() >= ALARMS_MAX {
             let cleared = self.alarms.iter().enumerate();
-            let cleared = cleared.filter(|(_, alarm)| alarm.state == AlarmState::Cleared);
-            let oldest = cleared.min_by_key(|(_, alarm)| alarm.cleared_ns);
-            let Some((oldest, _)) = oldest else {
-                self.full = true;
-                return None;
-            };
+            let cleared = cleared.filter(|(_, one)| one.alarm.state == AlarmState::Cleared);
+            let oldest = cleared.min_by_key(|(_, one)| one.alarm.ended_ns);
+            let (oldest, _) = oldest?;
             self.alarms.remove(oldest);
         }
         self.last_id += 1;
-        self.alarms.push(Alarm {
-            id: self.last_id,
-            name: rule.name.clone(),
-            severity: rule.severity,
-            state: AlarmState::Active,
-            text: String::new(),
-            value: None,
-            threshold: rule.condition.threshold(),
-            source: source.map(str::to_owned),
-            since_ns: self.now_ns,
-            raised_count: 0,
-            acknowledged_by: None,
-            comment: None,
-            cleared_ns: None,
-        });
+        self.alarms.push(Standing::new(self.last_id, rule, group));
         Some(self.alarms.len() - 1)
     }
+}
+
+/// For how long an acknowledgement of a rule's alarms holds.
+fn held_ns(rules: &[Followed], name: &str) -> u64 {
+    let rule = rules.iter().find(|one| one.rule.name == name);
+    rule.map_or(0, |one| one.rule.acknowledged_for_ns)
 }

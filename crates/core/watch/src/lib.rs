@@ -1,10 +1,10 @@
 //! Watching what runs: what a shifter must know at three in the morning.
 //!
 //! - [`Rates`]: counters to rates over a sliding window; [`LossWatch`]: which source lost what lately.
-//! - [`verdict`]: good data, data with loss, or nothing recorded, with the reason, from the flow of data.
+//! - [`verdict`]: good data, data with loss, with heavy loss, or nothing recorded, with the reason, from the flow of data.
 //! - [`bottleneck`]: which stage limits.
-//! - [`Alarms`]: [`Rule`]s on quantities, with hysteresis, delays, latching and acknowledgement;
-//!   [`default_rules`] are there without any configuration.
+//! - [`Alarms`]: [`Rule`]s on quantities, with hysteresis, delays, latching and acknowledgement, one
+//!   alarm for a rule and a group of sources; [`default_rules`] are there without any configuration.
 //!
 //! Bounds: [`ALARMS_MAX`] alarms, [`RULES_MAX`] rules, [`FOLLOWED_MAX`] pairs of a rule and a thing that
 //! it is followed for; what is beyond is counted. Memory of each grows with the number of counters
@@ -12,20 +12,21 @@
 //!
 //! Pure: no I/O, no thread, no clock. Times are nanoseconds of any one clock.
 
+mod alarm;
 mod alarms;
 mod loss;
 mod quantity;
 mod rates;
 mod rule;
 mod stages;
+mod standing;
 mod tracker;
 mod verdict;
+mod words;
 
-pub use alarms::{
-    ALARMS_MAX, AcknowledgeError, Alarm, AlarmState, Alarms, CLEARED_SHOWN_NS, COMMENT_BYTES_MAX,
-    Change, ChangeKind, FOLLOWED_MAX,
-};
-pub use loss::{LossGrowth, LossWatch, is_loss};
+pub use alarm::{AcknowledgeError, Alarm, AlarmState, Change, ChangeKind, SOURCES_LISTED_MAX};
+pub use alarms::{ALARMS_MAX, Alarms, CLEARED_SHOWN_NS, COMMENT_BYTES_MAX, FOLLOWED_MAX};
+pub use loss::{LossGrowth, LossWatch, is_loss, words_of_entry};
 pub use quantity::{QUANTITY_BYTES_MAX, Quantity, QuantityError, ReadingTable, Readings};
 pub use rates::Rates;
 pub use rule::{
@@ -33,5 +34,9 @@ pub use rule::{
     TEXT_BYTES_MAX, TIME_NS_MAX, default_rules,
 };
 pub use stages::{Stage, bottleneck};
+pub use standing::{GATHER_NS, RETELL_NS};
 pub use tracker::GONE_NS;
-pub use verdict::{Flow, Level, Limits, Loss, Run, SourceFlow, Verdict, verdict, words_of_time};
+pub use verdict::{
+    Flow, HEAVY_LOSS_SHARE, Level, Limits, Loss, Run, SourceFlow, Verdict, verdict, words_of_time,
+};
+pub use words::grouped;

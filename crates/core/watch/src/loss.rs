@@ -41,6 +41,30 @@ pub fn is_loss(entry: Entry) -> bool {
     gap || matches!(entry.role(), Role::PacketsLost | Role::FragmentsLost)
 }
 
+/// What an entry of the ledger that means loss is called, on the page and in texts of the node.
+pub fn words_of_entry(entry: Entry) -> &'static str {
+    match entry {
+        Entry::PacketsDroppedByKernel => "packets dropped by the kernel",
+        Entry::PacketsMalformedShort => "malformed packets: too short",
+        Entry::PacketsMalformedLength => "malformed packets: wrong length",
+        Entry::PacketsMalformedDecoding => "malformed packets: unknown decoding",
+        Entry::PacketsMalformedTrailer => "malformed packets: wrong trailer",
+        Entry::PacketsMalformedFragment => "malformed packets: impossible fragment",
+        Entry::PacketsMissing => "packets lost on the network",
+        Entry::FragmentsLate => "late fragments",
+        Entry::FragmentsOutOfRange => "fragments out of range",
+        Entry::FragmentsUnknownSource => "fragments of another source",
+        Entry::FragmentsDiscardedMemory => "discarded: memory full",
+        Entry::FragmentsDiscardedDisk => "discarded: disk failed",
+        Entry::FragmentsDiscardedIncomplete => "discarded: event incomplete",
+        Entry::FragmentsTimeRepeated => "fragments whose time came before",
+        Entry::FragmentsMissing => "missing fragments",
+        Entry::FragmentsMissingUnrecorded => "missing fragments of lost events",
+        Entry::FragmentsRemoved => "recorded fragments whose files were removed",
+        other => other.name(),
+    }
+}
+
 impl LossWatch {
     /// Watches over that time.
     pub fn new(window_ns: u64) -> Self {

@@ -41,6 +41,9 @@ pub trait Readings {
     /// Calls `visit` with each thing that the quantity is read of (an empty name if it is of none) and
     /// the value. Not called for what cannot be read now.
     fn each(&self, quantity: &Quantity, visit: &mut dyn FnMut(&str, f64));
+
+    /// The group that a thing is in, of a family such as `source`; none where there are no groups.
+    fn group(&self, family: &str, thing: &str) -> Option<&str>;
 }
 
 /// Readings that are put in by name.
@@ -49,6 +52,8 @@ pub struct ReadingTable {
     plain: BTreeMap<String, f64>,
     // By family and name, then by thing.
     things: BTreeMap<(String, String), BTreeMap<String, f64>>,
+    // By family, then by thing.
+    groups: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl Quantity {
@@ -90,6 +95,29 @@ impl Quantity {
                 format!("{family}.*.{name}")
             }
             Of::Itself => self.text.clone(),
+        }
+    }
+
+    /// What the things that it is read of are: `source`, `queue`, `device`; otherwise nothing.
+    pub fn family(&self) -> &str {
+        match &self.of {
+            Of::One { family, .. } | Of::Each { family, .. } => family,
+            Of::Itself => "",
+        }
+    }
+
+    /// Where it stands among causes and effects: a cause before what it leads to. A full disk stops
+    /// the files, queues fill, data are lost.
+    pub(crate) fn cause_rank(&self) -> u8 {
+        let family = self.family();
+        match self.text.as_str() {
+            text if text.starts_with("disk.") || text == "fault" => 0,
+            "rows_recorded" => 1,
+            "sources_silent" => 2,
+            text if text.ends_with("last_packet_seconds") || text.ends_with("out_of_step") => 2,
+            _ if family == "queue" => 3,
+            text if text.contains("loss") || text.contains("fragments_") => 5,
+            _ => 4,
         }
     }
 
@@ -160,13 +188,19 @@ impl ReadingTable {
         things.extend(values.map(|(thing, value)| (thing.to_owned(), value)));
     }
 
+    /// Says which group a thing is in.
+    pub fn set_group(&mut self, family: &str, thing: &str, group: &str) {
+        let groups = self.groups.entry(family.to_owned()).or_default();
+        groups.insert(thing.to_owned(), group.to_owned());
+    }
+
     /// What is in it, with `*` for things: `disk.hours_left`, `source.*.loss_per_second`.
     pub fn kinds(&self) -> impl Iterator<Item = String> {
         let things = self.things.keys().map(|(family, name)| format!("{family}.*.{name}"));
         self.plain.keys().cloned().chain(things)
     }
 
-    /// Takes all out.
+    /// Takes all values out; groups stay.
     pub fn clear(&mut self) {
         self.plain.clear();
         self.things.clear();
@@ -192,5 +226,9 @@ impl Readings for ReadingTable {
                 things.into_iter().flatten().for_each(|(thing, &value)| visit(thing, value));
             }
         }
+    }
+
+    fn group(&self, family: &str, thing: &str) -> Option<&str> {
+        self.groups.get(family)?.get(thing).map(String::as_str)
     }
 }

@@ -95,10 +95,18 @@ pub struct Rule {
     pub only_while_recording: bool,
     /// How much somebody should care.
     pub severity: Severity,
+    /// Beyond this, on the bad side of the threshold, it is critical whatever `severity` says.
+    pub critical_at: Option<f64>,
     /// What is shown; `{source}`, `{value}`, `{threshold}` stand for what they say. `{time}` is the
     /// value as a time (of `…hours_left` in hours, otherwise in seconds): `12 s`, `2.4 hours`;
-    /// `{percent}` the value as a share of one: `85 %`.
+    /// `{percent}` the value as a share of one: `85 %`. Of several sources `{source}` names the first
+    /// ones, and the value is the worst.
     pub text: String,
+    /// What is shown of several sources of a group, where that is otherwise: `{things}` says how many
+    /// of how many (`58 of 60 sources in small`), `{sources}` names the first ones.
+    pub text_many: Option<String>,
+    /// What is shown of a value of zero (of a time: of less than 1 s), where that is otherwise.
+    pub text_zero: Option<String>,
     /// Names of what is to be done.
     pub actions: Vec<String>,
 }
@@ -145,6 +153,14 @@ pub enum RuleProblem {
         /// The threshold.
         threshold: f64,
     },
+    /// The value at which it is critical is on the good side of the threshold, or of a silence.
+    #[error("it cannot be critical at {critical_at} with the threshold {threshold}")]
+    CriticalAt {
+        /// Where it is critical.
+        critical_at: f64,
+        /// The threshold.
+        threshold: f64,
+    },
     /// A time that is too long, or none where there must be one.
     #[error("{time_ns} ns is no time that it could take: up to a day")]
     Time {
@@ -162,6 +178,14 @@ impl Condition {
             | Self::RisesFaster { threshold, .. }
             | Self::FallsFaster { threshold, .. } => threshold,
             Self::NoChange { for_ns } => for_ns as f64 * 1e-9,
+        }
+    }
+
+    /// Whether one measure is worse than another.
+    pub(crate) fn is_worse(&self, measure: f64, than: f64) -> bool {
+        match self {
+            Self::Below { .. } => measure < than,
+            _ => measure > than,
         }
     }
 
@@ -213,6 +237,9 @@ impl Rule {
             acknowledged_for_ns: 0,
             only_while_recording: false,
             severity: Severity::Warning,
+            critical_at: None,
+            text_many: None,
+            text_zero: None,
             text: format!("{}: {{source}} {{value}} (limit {{threshold}})", name.replace('_', " ")),
             actions: Vec::new(),
         }
@@ -226,7 +253,8 @@ impl Rule {
         if self.actions.len() > ACTIONS_MAX || self.actions.iter().any(long) {
             return Err(RuleProblem::Actions);
         }
-        if self.text.len() > TEXT_BYTES_MAX {
+        let texts = [Some(&self.text), self.text_many.as_ref(), self.text_zero.as_ref()];
+        if texts.into_iter().flatten().any(|text| text.len() > TEXT_BYTES_MAX) {
             return Err(RuleProblem::Text);
         }
         let threshold = self.condition.threshold();
@@ -242,6 +270,12 @@ impl Rule {
         };
         if !reached || !clear_at.is_finite() {
             return Err(RuleProblem::ClearAt { clear_at, threshold });
+        }
+        if let Some(critical_at) = self.critical_at {
+            let better = self.condition.is_worse(threshold, critical_at);
+            if better || !critical_at.is_finite() {
+                return Err(RuleProblem::CriticalAt { critical_at, threshold });
+            }
         }
         let must = match self.condition {
             Condition::NoChange { for_ns } => Some(for_ns),
@@ -276,68 +310,94 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 }
 
 /// The rules that there are without any configuration, for frames that are cut that often. They read
-/// `source.*.last_packet_seconds`, `source.*.out_of_step`, `loss_per_second`, `queue.*.fill`, `disk.hours_left` and
-/// `rows_recorded` (events and slices on disk).
-pub fn default_rules(frame_ns: u64) -> Vec<Rule> {
-    let rule = |name: &str, quantity: &str, condition, severity, text: &str| {
-        let quantity = Quantity::new(quantity).ok()?;
-        let text = text.to_owned();
-        let clear_delay_ns = 5 * S;
-        let acknowledged_for_ns = 600 * S;
-        let rule = Rule::new(name, quantity, condition);
-        Some(Rule { severity, text, clear_delay_ns, acknowledged_for_ns, ..rule })
-    };
-    let recording =
-        |rule: Option<Rule>| rule.map(|rule| Rule { only_while_recording: true, ..rule });
+/// `source.*.last_packet_seconds`, `source.*.out_of_step`, `loss_share`, `queue.*.fill`,
+/// `disk.hours_left` and `rows_recorded` (events and slices on disk). Loss is critical from that share
+/// on.
+pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [
-        recording(rule(
-            "source_silent",
-            "source.*.last_packet_seconds",
-            Condition::Above { threshold: 5.0, clear_at: 2.0 },
-            Severity::Critical,
-            "{source} is silent: no packet for {time}",
-        )),
-        // While all sources begin anew, each may be out of step for a moment.
-        recording(rule(
-            "source_out_of_step",
-            "source.*.out_of_step",
-            Condition::Above { threshold: 0.0, clear_at: 0.0 },
-            Severity::Critical,
-            "{source} is out of step: its numbers are not the others', its data are discarded",
-        ))
-        .map(|rule| Rule { delay_ns: 2 * S, ..rule }),
-        recording(rule(
-            "loss",
-            "loss_per_second",
-            Condition::Above { threshold: 0.0, clear_at: 0.0 },
-            Severity::Warning,
-            "data are lost: {value} per second",
-        ))
-        .map(|rule| Rule { latch: true, clear_delay_ns: 60 * S, ..rule }),
-        rule(
-            "queue_full",
-            "queue.*.fill",
-            Condition::Above { threshold: 0.8, clear_at: 0.6 },
-            Severity::Warning,
-            "the queue {source} is {percent} full",
-        )
-        .map(|rule| Rule { delay_ns: 2 * S, ..rule }),
-        rule(
+        usual(
             "disk_space",
             "disk.hours_left",
             Condition::Below { threshold: 1.0, clear_at: 1.5 },
             Severity::Critical,
-            "the disk is full in {time}",
+            "Disk will be full in {time}",
         )
-        .map(|rule| Rule { delay_ns: 10 * S, ..rule }),
-        recording(rule(
+        .map(|rule| {
+            let full = "Disk is full: make room, and recording resumes by itself";
+            Rule { delay_ns: 10 * S, text_zero: Some(full.into()), ..rule }
+        }),
+        recording(usual(
             "nothing_recorded",
             "rows_recorded",
             Condition::NoChange { for_ns: no_rows_ns },
             Severity::Critical,
-            "nothing has reached the disk for {time}",
+            "Nothing has reached the disk for {time}",
         )),
+        recording(usual(
+            "loss",
+            "loss_share",
+            Condition::Above { threshold: 0.0, clear_at: 0.0 },
+            Severity::Warning,
+            "Losing {percent} of the data",
+        ))
+        .map(|rule| {
+            let critical_at = Some(heavy_loss_share);
+            Rule { latch: true, clear_delay_ns: 60 * S, critical_at, ..rule }
+        }),
     ];
-    rules.into_iter().flatten().collect()
+    rules.into_iter().chain(rules_of_many()).flatten().collect()
+}
+
+/// The usual rules on each source and each queue.
+fn rules_of_many() -> [Option<Rule>; 3] {
+    let many = |rule: Option<Rule>, delay_ns, text: &str| {
+        rule.map(|rule| Rule { delay_ns, text_many: Some(text.into()), ..rule })
+    };
+    let silent = usual(
+        "source_silent",
+        "source.*.last_packet_seconds",
+        Condition::Above { threshold: 5.0, clear_at: 2.0 },
+        Severity::Critical,
+        "{source} is silent: no packet for {time}",
+    );
+    let out_of_step = usual(
+        "source_out_of_step",
+        "source.*.out_of_step",
+        Condition::Above { threshold: 0.0, clear_at: 0.0 },
+        Severity::Critical,
+        "{source} is out of step: its numbers are not the others', its data are discarded",
+    );
+    let queue_full = usual(
+        "queue_full",
+        "queue.*.fill",
+        Condition::Above { threshold: 0.8, clear_at: 0.6 },
+        Severity::Warning,
+        "Queue {source} is {percent} full",
+    );
+    let silent_many = "{things} are silent: {sources} (no packet for up to {time})";
+    let out_of_step_many = "{things} are out of step: {sources} (their numbers are not the \
+        others', their data are discarded)";
+    [
+        recording(many(silent, 0, silent_many)),
+        // While all sources begin anew, each may be out of step for a moment.
+        recording(many(out_of_step, 2 * S, out_of_step_many)),
+        recording(many(queue_full, 2 * S, "{things} are up to {percent} full: {sources}")),
+    ]
+}
+
+fn usual(
+    name: &str,
+    quantity: &str,
+    condition: Condition,
+    severity: Severity,
+    text: &str,
+) -> Option<Rule> {
+    let rule = Rule::new(name, Quantity::new(quantity).ok()?, condition);
+    let (clear_delay_ns, acknowledged_for_ns) = (5 * S, 600 * S);
+    Some(Rule { severity, text: text.into(), clear_delay_ns, acknowledged_for_ns, ..rule })
+}
+
+fn recording(rule: Option<Rule>) -> Option<Rule> {
+    rule.map(|rule| Rule { only_while_recording: true, ..rule })
 }

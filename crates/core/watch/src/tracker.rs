@@ -22,8 +22,6 @@ pub(crate) struct Tracker {
     pub(crate) on: bool,
     /// Whether it is wrong at this moment, delays or not.
     pub(crate) wrong: bool,
-    /// Whether an alarm says so.
-    pub(crate) raised: bool,
     value: Option<f64>,
     seen_ns: u64,
     changed_ns: u64,
@@ -39,7 +37,6 @@ impl Tracker {
         Self {
             on: false,
             wrong: false,
-            raised: false,
             value: None,
             seen_ns: now_ns,
             changed_ns: now_ns,
@@ -88,7 +85,12 @@ impl Tracker {
             return None;
         };
         let since_ns = *self.otherwise_ns.get_or_insert(now_ns);
-        let delay_ns = if wrong { rule.delay_ns } else { rule.clear_delay_ns };
+        let delay_ns = match (wrong, counts) {
+            (true, _) => rule.delay_ns,
+            (false, true) => rule.clear_delay_ns,
+            // What was stopped on purpose is not wrong for a moment longer.
+            (false, false) => 0,
+        };
         if now_ns - since_ns < delay_ns {
             return None;
         }
@@ -138,90 +140,5 @@ impl Rule {
     /// Whether it is about one thing's silence, which is one too if the thing was never read.
     pub(crate) fn wants_unread(&self) -> bool {
         matches!(self.condition, Condition::NoChange { .. }) && !self.quantity.is_of_each()
-    }
-
-    /// The rule's text with its words filled in.
-    pub(crate) fn words(&self, source: Option<&str>, value: Option<f64>) -> String {
-        let hours = self.quantity.as_str().ends_with("hours_left")
-            && !matches!(self.condition, Condition::NoChange { .. });
-        let seconds = |value: f64| if hours { value * 3_600.0 } else { value };
-        let said = |say: fn(f64) -> String| value.map_or_else(|| "?".to_owned(), say);
-        let time = value.map_or_else(|| "?".to_owned(), |value| time(seconds(value)));
-        let text = self
-            .text
-            .replace("{value}", &said(short))
-            .replace("{time}", &time)
-            .replace("{percent}", &said(|value| format!("{:.0} %", value * 100.0)))
-            .replace("{threshold}", &short(self.condition.threshold()));
-        // Last: a source's name may look like one of the others.
-        match source {
-            Some(source) => text.replace("{source}", source),
-            // Its place goes, and the space behind it.
-            None => text.replace("{source} ", "").replace("{source}", ""),
-        }
-    }
-}
-
-/// A time for people.
-fn time(seconds: f64) -> String {
-    match seconds {
-        ..1.0 => "less than 1 s".to_owned(),
-        ..120.0 => format!("{:.0} s", seconds.floor()),
-        ..7_200.0 => format!("{:.0} min", (seconds / 60.0).floor()),
-        ..172_800.0 => format!("{:.1} hours", seconds / 3_600.0),
-        _ => format!("{:.1} days", seconds / 86_400.0),
-    }
-}
-
-/// A number for people: three digits.
-fn short(value: f64) -> String {
-    let magnitude = value.abs();
-    let (value, unit) = match magnitude {
-        0.0 => return "0".to_owned(),
-        ..1e-6 => return format!("{}0.000001", if value < 0.0 { "above -" } else { "below " }),
-        ..1e7 => (value, ""),
-        ..1e9 => (value / 1e6, " M"),
-        ..1e12 => (value / 1e9, " G"),
-        ..1e15 => (value / 1e12, " T"),
-        _ => return format!("{value:.2e}"),
-    };
-    let digits = 2 - (value.abs().log10().floor() as i32).clamp(-6, 2);
-    let mut text = format!("{value:.0$}", digits.max(0) as usize);
-    if text.contains('.') {
-        text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
-    }
-    text + unit
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_and_times_read_as_a_person_writes_them() {
-        let numbers = [0.0, 12.34, 1_234_567.0, 1e7, -2.5e9, 0.000_928, 3e-9, 0.85, f64::MAX];
-        let expected =
-            ["0", "12.3", "1234567", "10 M", "-2.5 G", "0.000928", "below 0.000001", "0.85"];
-        for (number, expected) in numbers.into_iter().zip(expected) {
-            assert_eq!(short(number), expected);
-        }
-        let times = [0.2, 3.34, 119.9, 120.0, 8_640.0, 1e6, f64::INFINITY];
-        let expected = ["less than 1 s", "3 s", "119 s", "2 min", "2.4 hours", "11.6 days"];
-        for (seconds, expected) in times.into_iter().zip(expected) {
-            assert_eq!(time(seconds), expected);
-        }
-    }
-
-    #[test]
-    fn how_long_the_disk_lasts_is_told_in_units_of_its_size() {
-        let rules = crate::default_rules(1_000_000_000);
-        let disk = rules.iter().find(|rule| rule.name == "disk_space").unwrap();
-        assert_eq!(disk.words(None, Some(9.28e-4)), "the disk is full in 3 s");
-        assert_eq!(disk.words(None, Some(0.75)), "the disk is full in 45 min");
-        let queue = rules.iter().find(|rule| rule.name == "queue_full").unwrap();
-        assert_eq!(queue.words(Some("segments"), Some(0.85)), "the queue segments is 85 % full");
-        let rate = crate::Quantity::new("events_per_second").unwrap();
-        let low = Rule::new("low_rate", rate, Condition::Below { threshold: 5.0, clear_at: 6.0 });
-        assert_eq!(low.words(None, Some(4.25)), "low rate: 4.25 (limit 5)");
     }
 }

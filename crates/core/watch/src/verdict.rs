@@ -5,6 +5,9 @@
 use catchment_model::Entry;
 use serde::{Deserialize, Serialize};
 
+use crate::loss::words_of_entry;
+use crate::words::{grouped, percent};
+
 const S: u64 = 1_000_000_000;
 /// How many sources a text names.
 const NAMED: usize = 3;
@@ -17,15 +20,20 @@ pub enum Level {
     Good,
     /// Data are being recorded, but not all.
     Loss,
+    /// Data are being recorded, but so large a share is lost that it may not be worth it.
+    HeavyLoss,
     /// Nothing is being recorded.
     NotRecording,
 }
 
 /// The answer with its words.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// Good or bad.
     pub level: Level,
+    /// The share of the data that is lost, as [`Flow::loss_share`] says it; none where no run
+    /// records.
+    pub loss_share: Option<f64>,
     /// One line.
     pub text: String,
     /// What else is to be known, the worst first.
@@ -39,6 +47,8 @@ pub struct Flow<'a> {
     pub run: Run<'a>,
     /// What is broken, if anything is, in plain words.
     pub fault: Option<&'a str>,
+    /// What to do about it, where that is known: it comes first then, and the fault last.
+    pub fault_advice: Option<&'a str>,
     /// Whether files cannot be written at this moment, however young the last row on disk is.
     pub cannot_write: bool,
     /// When anything last came from any source.
@@ -49,6 +59,8 @@ pub struct Flow<'a> {
     pub sources: &'a [SourceFlow<'a>],
     /// What was lost within [`Limits::loss_ns`], the worst first.
     pub losses: &'a [Loss<'a>],
+    /// The share of what should have been recorded lately that was lost, 0 to 1.
+    pub loss_share: f64,
 }
 
 /// Whether a run is on.
@@ -95,7 +107,7 @@ pub struct Loss<'a> {
 }
 
 /// What counts as long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// A source is silent after this: 5 s.
     pub silent_ns: u64,
@@ -103,7 +115,12 @@ pub struct Limits {
     pub recorded_ns: u64,
     /// A loss counts for so long: 60 s.
     pub loss_ns: u64,
+    /// Loss is heavy from this share on: [`HEAVY_LOSS_SHARE`].
+    pub heavy_loss_share: f64,
 }
+
+/// From this share of the data on loss is heavy, unless it is configured otherwise.
+pub const HEAVY_LOSS_SHARE: f64 = 0.05;
 
 impl Limits {
     /// The usual ones, for frames that are cut that often.
@@ -112,14 +129,20 @@ impl Limits {
             silent_ns: 5 * S,
             recorded_ns: frame_ns.saturating_mul(3).max(5 * S),
             loss_ns: 60 * S,
+            heavy_loss_share: HEAVY_LOSS_SHARE,
         }
     }
 }
 
 /// Good, with loss, or not recording, and why.
 pub fn verdict(flow: &Flow<'_>, limits: &Limits) -> Verdict {
-    let mut reasons: Vec<String> =
-        flow.fault.iter().map(|fault| format!("fault: {fault}")).collect();
+    let words = |fault: &str| match flow.fault_advice {
+        Some(advice) => advice.to_owned(),
+        None => format!("fault: {fault}"),
+    };
+    let mut reasons: Vec<String> = flow.fault.map(words).into_iter().collect();
+    let detail = flow.fault.filter(|_| flow.fault_advice.is_some());
+    let detail = detail.map(|fault| format!("fault: {fault}"));
     if let Some(text) = not_recording(flow, limits) {
         let text = match flow.fault {
             // A pause is somebody's wish and not the fault's doing.
@@ -130,21 +153,39 @@ pub fn verdict(flow: &Flow<'_>, limits: &Limits) -> Verdict {
             }
             _ => text,
         };
-        return Verdict { level: Level::NotRecording, text, reasons };
+        reasons.extend(detail);
+        let recording = matches!(flow.run, Run::Recording { .. });
+        let loss_share = Some(flow.loss_share).filter(|_| recording);
+        return Verdict { level: Level::NotRecording, loss_share, text, reasons };
     }
     let worst = worst(flow, limits);
+    let share = percent(flow.loss_share);
+    let (level, begin) = match (worst.is_empty(), flow.loss_share) {
+        (true, _) => (Level::Good, String::new()),
+        (false, lost) if lost >= limits.heavy_loss_share => {
+            (Level::HeavyLoss, format!("losing {share} of the data"))
+        }
+        (false, lost) if lost > 0.0 => {
+            (Level::Loss, format!("recording with loss, {share} of the data"))
+        }
+        (false, _) => (Level::Loss, "recording with loss".to_owned()),
+    };
     let text = match worst.as_slice() {
         [] => "recording good data".to_owned(),
-        few if few.len() <= NAMED => format!("recording with loss: {}", few.join("; ")),
+        few if few.len() <= NAMED => format!("{begin}: {}", few.join("; ")),
         many => {
             let rest = many.len() - NAMED;
             let sources = if rest == 1 { "source" } else { "sources" };
-            format!("recording with loss: {}; {rest} more {sources}", many[..NAMED].join("; "))
+            format!(
+                "{begin}: {}; {} more {sources}",
+                many[..NAMED].join("; "),
+                grouped(rest as u64)
+            )
         }
     };
-    let level = if worst.is_empty() { Level::Good } else { Level::Loss };
     reasons.extend(worst);
-    Verdict { level, text, reasons }
+    reasons.extend(detail);
+    Verdict { level, loss_share: Some(flow.loss_share), text, reasons }
 }
 
 /// A time as people say it.
@@ -154,6 +195,14 @@ pub fn words_of_time(time_ns: u64) -> String {
         0..120 => format!("{seconds} s"),
         120..7_200 => format!("{} min", seconds / 60),
         _ => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+/// A window that ends now.
+fn last(window_ns: u64) -> String {
+    match window_ns / S {
+        60 => "in the last minute".to_owned(),
+        _ => format!("in the last {}", words_of_time(window_ns)),
     }
 }
 
@@ -219,8 +268,10 @@ fn worst(flow: &Flow<'_>, limits: &Limits) -> Vec<String> {
         // A source is named once: for its silence, for its numbers, or for the worst of its losses.
         if !named.contains(&loss.source) {
             named.push(loss.source);
-            let kind = loss.entry.name().replace('_', " ");
-            found.push(format!("{} ({} {kind})", loss.source, loss.count));
+            let (source, count) = (loss.source, grouped(loss.count));
+            let (kind, of_run) = (words_of_entry(loss.entry), limits.loss_ns >= since_ns);
+            let window = if of_run { "in this run".into() } else { last(limits.loss_ns) };
+            found.push(format!("{source}: {count} lost {window} ({kind})"));
         }
     }
     found

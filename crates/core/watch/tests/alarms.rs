@@ -2,8 +2,8 @@
 
 use catchment_watch::{
     ALARMS_MAX, AcknowledgeError, Alarm, AlarmState, Alarms, CLEARED_SHOWN_NS, Change, ChangeKind,
-    Condition, FOLLOWED_MAX, GONE_NS, Quantity, ReadingTable, Rule, RuleProblem, Severity,
-    default_rules,
+    Condition, FOLLOWED_MAX, GATHER_NS, GONE_NS, Quantity, RETELL_NS, ReadingTable, Rule,
+    RuleProblem, Severity, default_rules,
 };
 use proptest::prelude::*;
 
@@ -229,14 +229,199 @@ fn what_cannot_be_read_stays_as_it_is_and_is_gone_after_a_minute() {
 }
 
 #[test]
-fn each_source_has_an_alarm_of_its_own_and_its_name_is_in_the_text() {
+fn sources_of_a_group_have_one_alarm_and_one_action_with_a_list() {
+    let mut rig = Rig::new(silence_with_action());
+    let name = |number: usize| format!("small-{number:02}");
+    let ages = |rig: &mut Rig, silent: std::ops::Range<usize>| {
+        for number in 0..60 {
+            let age_s = if silent.contains(&number) { 6.0 } else { 0.1 };
+            rig.table.set_group("source", &name(number), "small");
+            rig.table.set_of("source", &name(number), "last_packet_seconds", age_s);
+        }
+    };
+    ages(&mut rig, 0..20);
+    assert!(rig.look_at_table(true).is_empty(), "others may follow within two seconds");
+    assert_eq!(rig.only().state, AlarmState::Active, "it is shown at once");
+    ages(&mut rig, 0..58);
+    assert!(rig.look_at_table(true).is_empty());
+    let changes = rig.look_at_table(true);
+    assert_eq!((rig.now_s - 1) * S, GATHER_NS);
+    let [change] = &changes[..] else { panic!("{changes:?}") };
+    assert_eq!((change.kind, &change.actions[..]), (Raised, &["mail".to_owned()][..]));
+    let alarm = &change.alarm;
+    let text = "58 of 60 sources in small are silent: small-00, small-01, small-02 and 55 more \
+        (no packet for up to 6 s)";
+    assert_eq!(alarm.text, text);
+    assert_eq!((alarm.group.as_deref(), alarm.source.as_deref()), (Some("small"), None));
+    assert_eq!((alarm.source_count, alarm.sources.len()), (58, 58));
+    assert_eq!((alarm.since_ns, alarm.raised_count), (S, 1));
+    // It ends when all are well, and says what it was about.
+    ages(&mut rig, 3..4);
+    (0..10).for_each(|_| assert!(rig.look_at_table(true).is_empty()));
+    assert_eq!(rig.only().text, "small-03 is silent: no packet for 6 s");
+    assert_eq!(rig.only().source.as_deref(), Some("small-03"));
+    ages(&mut rig, 0..0);
+    let ended: Vec<Change> = (0..6).flat_map(|_| rig.look_at_table(true)).collect();
+    let [ended] = &ended[..] else { panic!("{ended:?}") };
+    assert_eq!((ended.kind, ended.alarm.text.as_str()), (Cleared, text));
+    assert_eq!((ended.alarm.source_count, ended.alarm.ended_ns), (58, Some(rig.now_s * S)));
+}
+
+#[test]
+fn one_more_source_makes_an_acknowledged_alarm_active_again_and_is_told_of_now_and_then() {
+    let mut rig = Rig::new(silence_with_action());
+    let set = |rig: &mut Rig, source: &str, age_s: f64| {
+        rig.table.set_group("source", source, "small");
+        rig.table.set_of("source", source, "last_packet_seconds", age_s);
+    };
+    let after = |rig: &mut Rig, seconds: u64| -> Vec<(ChangeKind, u64, usize)> {
+        let changes = (0..seconds).flat_map(|_| rig.look_at_table(true));
+        changes.map(|one| (one.kind, one.alarm.source_count, one.actions.len())).collect()
+    };
+    for source in ["a", "b", "c", "d"] {
+        set(&mut rig, source, 0.1);
+    }
+    set(&mut rig, "a", 6.0);
+    assert_eq!(after(&mut rig, 5), [(Raised, 1, 1)]);
+    rig.acknowledge().expect("it is active");
+    set(&mut rig, "b", 6.0);
+    assert!(after(&mut rig, 1).is_empty());
+    assert_eq!((rig.only().state, rig.only().acknowledged_by), (AlarmState::Active, None));
+    // Those that come one after the other are told of together, at most once a minute.
+    let told_s = RETELL_NS / S;
+    assert_eq!(after(&mut rig, told_s), [(ChangeKind::Worsened, 2, 1)]);
+    set(&mut rig, "c", 6.0);
+    assert!(after(&mut rig, 20).is_empty());
+    set(&mut rig, "d", 6.0);
+    assert_eq!(after(&mut rig, told_s), [(ChangeKind::Worsened, 4, 1)]);
+    rig.acknowledge().expect("it is active");
+    // What somebody knows of is no news when it comes back within ten minutes.
+    set(&mut rig, "c", 0.1);
+    assert!(after(&mut rig, 30).is_empty());
+    set(&mut rig, "c", 6.0);
+    assert!(after(&mut rig, 30).is_empty());
+    assert_eq!(rig.only().state, AlarmState::Acknowledged);
+    set(&mut rig, "c", 0.1);
+    assert!(after(&mut rig, 700).is_empty());
+    set(&mut rig, "c", 6.0);
+    assert_eq!(after(&mut rig, 5), [(ChangeKind::Worsened, 4, 1)]);
+}
+
+#[test]
+fn groups_of_a_rule_are_told_of_together() {
+    let mut rig = Rig::new(silence_with_action());
+    let set = |rig: &mut Rig, group: &str, age_s: f64| {
+        let name = format!("{group}-0");
+        rig.table.set_group("source", &name, group);
+        rig.table.set_of("source", &name, "last_packet_seconds", age_s);
+    };
+    for group in ["x", "y", "z"] {
+        set(&mut rig, group, 0.1);
+    }
+    set(&mut rig, "x", 6.0);
+    assert!(rig.look_at_table(true).is_empty());
+    for group in ["y", "z"] {
+        set(&mut rig, group, 6.0);
+    }
+    assert!(rig.look_at_table(true).is_empty());
+    let told = rig.look_at_table(true);
+    assert_eq!(told.iter().filter(|one| one.kind == Raised).count(), 3, "{told:?}");
+    // A group that all have left has no alarm any more.
+    rig.table.set_group("source", "z-0", "y");
+    let cleared = rig.look_at_table(true);
+    assert_eq!(cleared[0].kind, Cleared);
+    assert_eq!(cleared[0].alarm.group.as_deref(), Some("z"));
+}
+
+#[test]
+fn all_alarms_are_acknowledged_at_once_or_those_that_were_seen() {
+    let rules = ["a", "b", "c"].map(|name| Rule { name: name.into(), ..rule("x", ABOVE) });
+    let mut rig = Rig::new(rules.to_vec());
+    rig.look(Some(20.0));
+    let seen = rig.alarms.acknowledge_all(S, Some(&[2, 7]), "ada", Some("looking"));
+    assert_eq!(seen.iter().map(|one| one.alarm.id).collect::<Vec<_>>(), [2]);
+    assert_eq!(seen[0].alarm.comment.as_deref(), Some("looking"));
+    let rest = rig.alarms.acknowledge_all(S, None, "ada", None);
+    assert_eq!(rest.iter().map(|one| one.alarm.id).collect::<Vec<_>>(), [1, 3]);
+    assert!(rig.alarms.acknowledge_all(S, None, "ada", None).is_empty());
+}
+
+#[test]
+fn an_alarm_becomes_critical_and_active_again_where_its_value_is_that_bad() {
+    let rule = Rule { critical_at: Some(30.0), ..rule("x", ABOVE) };
+    let mut rig = Rig::new(vec![rule]);
+    assert_eq!(rig.look(Some(20.0))[0].alarm.severity, Severity::Warning);
+    rig.acknowledge().expect("it is active");
+    let worse = rig.look(Some(31.0));
+    assert_eq!((worse[0].kind, worse[0].actions.len()), (ChangeKind::Worsened, 1));
+    let alarm = rig.only();
+    assert_eq!((alarm.state, alarm.severity), (AlarmState::Active, Severity::Critical));
+    rig.acknowledge().expect("it is active");
+    assert!(rig.see(&[20.0, 31.0, 20.0]).is_empty(), "it stays critical until it is over");
+    assert_eq!(rig.only().severity, Severity::Critical);
+    rig.look(Some(0.0));
+    rig.look(Some(20.0));
+    assert_eq!(rig.only().severity, Severity::Warning);
+    let at_once = rig.look(Some(99.0));
+    assert_eq!(at_once[0].kind, ChangeKind::Worsened);
+}
+
+#[test]
+fn what_is_stopped_on_purpose_is_wrong_no_moment_longer() {
+    let mut rig = Rig::new(default_rules(S, 0.05));
+    for _ in 0..20 {
+        rig.table.set_of("source", "a", "last_packet_seconds", 8.0);
+        rig.table.set_of("queue", "segments", "fill", 0.93);
+        rig.table.set("rows_recorded", 77.0);
+        rig.look_at_table(true);
+    }
+    let wrong = |rig: &Rig| rig.alarms.list().iter().filter(|alarm| alarm.is_wrong()).count();
+    assert_eq!(wrong(&rig), 3);
+    rig.table.clear();
+    rig.look_at_table(false);
+    assert_eq!(wrong(&rig), 0);
+    for alarm in rig.alarms.list() {
+        assert_eq!(alarm.ended_ns, Some(rig.now_s * S), "{}", alarm.name);
+    }
+}
+
+#[test]
+fn causes_come_before_their_effects() {
+    let rules = default_rules(S, 0.05).into_iter().rev().collect();
+    let mut rig = Rig::new(rules);
+    rig.table.set_group("source", "a", "small");
+    for _ in 0..30 {
+        rig.table.set_of("source", "a", "last_packet_seconds", 8.0);
+        rig.table.set_of("queue", "segments", "fill", 0.93);
+        rig.table.set("loss_share", 0.9);
+        rig.table.set("disk.hours_left", 0.0);
+        rig.table.set("rows_recorded", 77.0);
+        rig.look_at_table(true);
+    }
+    let list = rig.alarms.list();
+    let names: Vec<&str> = list.iter().map(|alarm| alarm.name.as_str()).collect();
+    assert_eq!(names, ["disk_space", "nothing_recorded", "source_silent", "loss", "queue_full"]);
+    assert_eq!(list[0].text, "Disk is full: make room, and recording resumes by itself");
+    assert_eq!(list[3].text, "Losing 90 % of the data");
+}
+
+fn silence_with_action() -> Vec<Rule> {
+    let mut rules = default_rules(S, 0.05);
+    rules.retain(|rule| rule.name == "source_silent");
+    rules[0].actions = vec!["mail".into()];
+    rules
+}
+
+#[test]
+fn a_sources_name_is_in_the_text_as_it_is() {
     let rule = Rule { text: "{source}: {value} > {threshold}".into(), ..rule("source.*.t", ABOVE) };
     let mut rig = Rig::new(vec![rule]);
     for (source, value) in [("rich-03", 12.345), ("X:a.b", 1e9), ("{value}", 11.0), ("cold", 1.0)] {
+        rig.table.set_group("source", source, source);
         rig.table.set_of("source", source, "t", value);
     }
     rig.table.set("t", 99.0);
-    assert_eq!(rig.look_at_table(true).len(), 3);
+    rig.look_at_table(true);
     let mut texts: Vec<String> = rig.alarms.list().into_iter().map(|alarm| alarm.text).collect();
     texts.sort();
     assert_eq!(texts, ["X:a.b: 1 G > 10", "rich-03: 12.3 > 10", "{value}: 11 > 10"]);
@@ -250,13 +435,15 @@ fn alarms_beyond_the_places_are_counted_and_raised_when_there_is_one() {
         rig.table.set_of("source", &source(number), "t", 1.0);
     }
     for number in 0..ALARMS_MAX + 2 {
+        rig.table.set_group("source", &source(number), &source(number));
         rig.table.set_of("source", &source(number), "t", 20.0);
     }
-    assert_eq!(rig.look_at_table(true).len(), ALARMS_MAX);
-    assert!(rig.look_at_table(true).is_empty());
-    assert_eq!((rig.alarms.not_raised(), rig.alarms.not_followed()), (2, 14));
+    let changes: Vec<Change> = (0..3).flat_map(|_| rig.look_at_table(true)).collect();
+    assert_eq!(changes.len(), ALARMS_MAX);
+    assert_eq!((rig.alarms.not_raised(), rig.alarms.not_followed()), (2, 21));
     rig.table.set_of("source", &source(5), "t", 1.0);
-    let kinds: Vec<ChangeKind> = rig.look_at_table(true).iter().map(|one| one.kind).collect();
+    let kinds: Vec<ChangeKind> =
+        (0..3).flat_map(|_| rig.look_at_table(true)).map(|one| one.kind).collect();
     assert_eq!(kinds, [Cleared, Raised], "the cleared one made place");
     assert_eq!(rig.alarms.list().len(), ALARMS_MAX);
 }
@@ -297,6 +484,9 @@ fn impossible_rules_are_refused() {
         bad(Rule { actions: vec!["a".into(); 17], ..rule("x", ABOVE) }),
         RuleProblem::Actions
     );
+    let critical = |at| bad(Rule { critical_at: Some(at), ..rule("x", ABOVE) });
+    assert!(matches!(critical(9.0), RuleProblem::CriticalAt { .. }));
+    assert!(matches!(critical(f64::INFINITY), RuleProblem::CriticalAt { .. }));
     let twice = Alarms::new(vec![rule("x", ABOVE), rule("y", ABOVE)]).expect_err("twice");
     assert_eq!(twice.problem, RuleProblem::Twice);
     for text in ["", "a b", "a.", ".a", "a..b", "s.*x.y", "*", "*.x", "s.*.", &"x".repeat(300)] {
@@ -306,17 +496,17 @@ fn impossible_rules_are_refused() {
 
 #[test]
 fn the_default_rules_are_there_and_find_what_they_are_for() {
-    let rules = default_rules(S);
+    let rules = default_rules(S, 0.05);
     let names: Vec<String> = rules.iter().map(|rule| rule.name.clone()).collect();
     assert_eq!(
         names,
         [
+            "disk_space",
+            "nothing_recorded",
+            "loss",
             "source_silent",
             "source_out_of_step",
-            "loss",
-            "queue_full",
-            "disk_space",
-            "nothing_recorded"
+            "queue_full"
         ]
     );
     let mut rig = Rig::new(rules);
@@ -325,7 +515,7 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
         rig.table.set_of("source", "rich-03", "last_packet_seconds", 8.0);
         rig.table.set_of("source", "tof-1", "out_of_step", 1.0);
         rig.table.set_of("queue", "segments", "fill", 0.93);
-        rig.table.set("loss_per_second", 1.5);
+        rig.table.set("loss_share", 0.015);
         rig.table.set("disk.hours_left", 0.5);
         rig.table.set("rows_recorded", 77.0);
         texts.extend(
@@ -336,19 +526,19 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
     assert_eq!(
         texts,
         [
-            (1, "rich-03 is silent: no packet for 8 s"),
-            (1, "data are lost: 1.5 per second"),
-            (3, "tof-1 is out of step: its numbers are not the others', its data are discarded"),
-            (3, "the queue segments is 93 % full"),
-            (11, "the disk is full in 30 min"),
-            (11, "nothing has reached the disk for 10 s"),
+            (1, "Losing 1.5 % of the data"),
+            (3, "rich-03 is silent: no packet for 8 s"),
+            (5, "tof-1 is out of step: its numbers are not the others', its data are discarded"),
+            (5, "Queue segments is 93 % full"),
+            (11, "Disk will be full in 30 min"),
+            (11, "Nothing has reached the disk for 10 s"),
         ]
     );
 }
 
 #[test]
 fn an_alarm_about_to_clear_says_what_was_wrong_last_and_not_what_is_well_now() {
-    let mut rig = Rig::new(default_rules(S));
+    let mut rig = Rig::new(default_rules(S, 0.05));
     let mut seen = Vec::new();
     // Silent, and nothing recorded, until 20 s; then data come again.
     for second in 1..=30_u64 {
@@ -365,10 +555,10 @@ fn an_alarm_about_to_clear_says_what_was_wrong_last_and_not_what_is_well_now() {
     assert_eq!(
         seen,
         [
-            (6, Raised, "hub-00 is silent: no packet for 6 s"),
-            (11, Raised, "nothing has reached the disk for 10 s"),
+            (8, Raised, "hub-00 is silent: no packet for 8 s"),
+            (11, Raised, "Nothing has reached the disk for 10 s"),
+            (26, Cleared, "Nothing has reached the disk for 19 s"),
             (26, Cleared, "hub-00 is silent: no packet for 20 s"),
-            (26, Cleared, "nothing has reached the disk for 19 s"),
         ]
     );
     let values: Vec<_> = rig.alarms.list().into_iter().map(|alarm| alarm.value).collect();
@@ -475,13 +665,14 @@ proptest! {
     fn no_readings_and_no_times_break_anything(
         steps in prop::collection::vec((any::<u64>(), any::<f64>(), any::<bool>()), 1..60),
     ) {
-        let mut rules = default_rules(u64::MAX);
+        let mut rules = default_rules(u64::MAX, 0.05);
         let window_ns = 4 * S;
         let rises = Condition::RisesFaster { threshold: 1.0, clear_at: 0.0, window_ns };
         rules.push(rule("loss_per_second", rises));
         let mut alarms = Alarms::new(rules).expect("rules");
         for (now_ns, value, recording) in steps {
             let mut table = ReadingTable::default();
+            table.set("loss_share", value);
             table.set("loss_per_second", value);
             table.set("disk.hours_left", value);
             table.set_of("source", "a", "last_packet_seconds", value);

@@ -2,8 +2,8 @@
 
 use catchment_model::{Entry, Ledger};
 use catchment_watch::{
-    Flow, Level, Limits, Loss, LossWatch, Rates, Run, SourceFlow, Stage, bottleneck, verdict,
-    words_of_time,
+    Flow, Level, Limits, Loss, LossWatch, Rates, Run, SourceFlow, Stage, bottleneck, is_loss,
+    verdict, words_of_entry, words_of_time,
 };
 use proptest::prelude::*;
 
@@ -131,11 +131,13 @@ fn good() -> Flow<'static> {
     Flow {
         run: Run::Recording { since_ns: 600 * S },
         fault: None,
+        fault_advice: None,
         cannot_write: false,
         received_age_ns: Some(100 * MS),
         recorded_age_ns: Some(900 * MS),
         sources: &SOURCES,
         losses: &[],
+        loss_share: 0.0,
     }
 }
 
@@ -158,11 +160,42 @@ fn losses_are_named_three_at_most() {
     let loss = |source| Loss { source, entry: Entry::FragmentsMissing, count: 12 };
     let losses = [loss("a"), loss("b"), loss("a"), loss("c"), loss("d")];
     let few = Flow { losses: &losses[..3], ..good() };
-    let text = "recording with loss: a (12 fragments missing); b (12 fragments missing)";
+    let text = "recording with loss: a: 12 lost in the last minute (missing fragments); \
+        b: 12 lost in the last minute (missing fragments)";
     assert_eq!(judge(&few), (Level::Loss, text.to_owned()));
+    let now = Flow { loss_share: 0.000_34, ..few };
+    assert!(judge(&now).1.starts_with("recording with loss, 0.034 % of the data: a: 12"));
     let many = verdict(&Flow { losses: &losses, ..good() }, &Limits::of_frames(S));
-    assert!(many.text.ends_with("c (12 fragments missing); 1 more source"), "{}", many.text);
+    assert!(many.text.ends_with("(missing fragments); 1 more source"), "{}", many.text);
     assert_eq!(many.reasons.len(), 4);
+}
+
+#[test]
+fn loss_of_a_large_share_is_no_loss_like_another() {
+    let losses = [Loss { source: "a", entry: Entry::FragmentsMissingUnrecorded, count: 2_248_410 }];
+    let flow = |loss_share| Flow { losses: &losses, loss_share, ..good() };
+    assert_eq!(judge(&flow(0.049)).0, Level::Loss);
+    let heavy = verdict(&flow(0.91), &Limits::of_frames(S));
+    assert_eq!((heavy.level, heavy.loss_share), (Level::HeavyLoss, Some(0.91)));
+    let reason = "a: 2,248,410 lost in the last minute (missing fragments of lost events)";
+    assert_eq!(heavy.text, format!("losing 91 % of the data: {reason}"));
+    assert_eq!(heavy.reasons, [reason]);
+    let limits = Limits { heavy_loss_share: 0.95, ..Limits::of_frames(S) };
+    assert_eq!(verdict(&flow(0.91), &limits).level, Level::Loss);
+    // What was lost a while ago is loss for a minute, and no longer heavy.
+    assert_eq!(judge(&flow(0.0)).0, Level::Loss);
+    let young = Flow { run: Run::Recording { since_ns: 30 * S }, ..flow(0.0) };
+    assert!(judge(&young).1.contains("2,248,410 lost in this run ("), "{}", judge(&young).1);
+    assert!(Level::Loss < Level::HeavyLoss && Level::HeavyLoss < Level::NotRecording);
+}
+
+#[test]
+fn the_page_calls_losses_what_the_node_calls_them() {
+    let page = include_str!("../../../../web/src/words.ts");
+    for &entry in Entry::ALL.iter().filter(|entry| is_loss(**entry)) {
+        let line = format!("  {}: \"{}\",", entry.name(), words_of_entry(entry));
+        assert!(page.contains(&line), "{line}");
+    }
 }
 
 #[test]
@@ -222,6 +255,18 @@ fn a_fault_comes_first_where_nothing_is_recorded_and_stands_beside_good_data() {
     assert_eq!((fine.level, fine.reasons.len()), (Level::Good, 1));
     let flow = Flow { run: Run::Paused { who: "ada", since: "03:12" }, ..flow };
     assert_eq!(judge(&flow), not("paused by ada since 03:12"));
+}
+
+#[test]
+fn what_to_do_about_a_fault_comes_first_and_its_path_last() {
+    let fault = Some("node/recorder/write: cannot write /data/x.catch: No space left on device");
+    let fault_advice = Some("disk full: make room, and recording resumes by itself");
+    let flow = Flow { fault, fault_advice, cannot_write: true, ..good() };
+    let bad = verdict(&flow, &Limits::of_frames(S));
+    assert_eq!(bad.text, "disk full: make room, and recording resumes by itself");
+    assert_eq!(bad.reasons[0], "data arrive but cannot be written to the disk");
+    assert!(bad.reasons[1].contains("/data/x.catch"));
+    assert_eq!(bad.reasons.len(), 2);
 }
 
 #[test]

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use catchment_watch::{Alarm, Change, ChangeKind};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use serde::Serialize;
 
 use crate::desk::Desk;
 use crate::settings::{Action, What};
@@ -19,6 +21,38 @@ const QUEUE_MAX: usize = 100;
 
 /// How long the action under way may take when the program ends.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// What somebody is told of at once: the same thing that happened to several alarms of one rule.
+#[derive(Debug, Serialize)]
+pub(crate) struct Told<'a> {
+    kind: ChangeKind,
+    /// The first of them.
+    alarm: &'a Alarm,
+    /// All of them: one for each group of sources.
+    alarms: Vec<&'a Alarm>,
+    /// What is to be done, by name.
+    pub(crate) actions: &'a [String],
+}
+
+/// Changes of one rule's alarms, of one kind, together: one action each, and not one for each group.
+pub(crate) fn together(changes: &[Change]) -> Vec<Told<'_>> {
+    let mut all: Vec<Told<'_>> = Vec::new();
+    for Change { kind, alarm, actions } in changes.iter().filter(|one| !one.actions.is_empty()) {
+        let same = |told: &&mut Told<'_>| told.kind == *kind && told.alarm.name == alarm.name;
+        match all.iter_mut().find(same) {
+            Some(told) => told.alarms.push(alarm),
+            None => all.push(Told { kind: *kind, alarm, alarms: vec![alarm], actions }),
+        }
+    }
+    all
+}
+
+impl Told<'_> {
+    /// As programs and webhooks get it.
+    pub(crate) fn json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
 
 /// Does what alarms ask for.
 pub(crate) struct Actions {

@@ -16,7 +16,6 @@ use catchment_run::{
 use catchment_watch::Run;
 use crossbeam_channel::{Receiver, select_biased};
 
-use self::view::alarm;
 use crate::actions::Actions;
 use crate::api;
 use crate::configuration::Configuration;
@@ -28,8 +27,9 @@ use crate::properties;
 use crate::security::guard::Who;
 use crate::systemd::Manager;
 use crate::time::rfc3339;
-use crate::watching::{Meaning, Moment, Watching};
+use crate::watching::{Moment, Watching};
 
+mod alarms;
 mod view;
 
 /// How long the thread waits for something to do.
@@ -101,6 +101,7 @@ pub(crate) struct Own {
     waiting: Vec<Waiting>,
     next_look: Option<Instant>,
     alarms_changed: u64,
+    alarms_seen: Vec<catchment_watch::Alarm>,
     /// Who paused the run, and when.
     paused: Option<(String, String)>,
     /// The audit log's lines of commands that have not ended.
@@ -188,6 +189,11 @@ impl Conductor {
                 let done = self.acknowledge(now_ns, &id, comment.as_deref(), &who);
                 self.look_when_due();
                 reply.send(done).ok();
+            }
+            Ask::AcknowledgeAll(ids, comment, who, reply) => {
+                let done = self.acknowledge_all(now_ns, ids.as_deref(), comment.as_deref(), &who);
+                self.look_when_due();
+                reply.send(Ok(done)).ok();
             }
             Ask::Configuration(version, text, reply) => {
                 reply.send(self.configure(version, text)).ok();
@@ -580,47 +586,6 @@ impl Conductor {
         }
         let view = self.view(now_ns, active, snapshot, (meaning, devices));
         self.desk.show(view);
-    }
-
-    /// Logs what happened to alarms, and does what they ask for.
-    fn act(&mut self, meaning: &Meaning) {
-        use catchment_watch::{ChangeKind, Severity};
-        for change in &meaning.changes {
-            self.own.alarms_changed += 1;
-            let (alarm, text) = (&change.alarm, &change.alarm.text);
-            match (change.kind, alarm.severity) {
-                (ChangeKind::Raised, Severity::Critical) => {
-                    tracing::error!(alarm = alarm.name, "alarm: {text}");
-                }
-                (ChangeKind::Raised, _) => tracing::warn!(alarm = alarm.name, "alarm: {text}"),
-                _ => tracing::info!(alarm = alarm.name, "alarm is {:?}: {text}", change.kind),
-            }
-            if change.kind == ChangeKind::Raised {
-                self.desk.counts.alarms_raised.fetch_add(1, Relaxed);
-            }
-            let json = serde_json::to_string(change).unwrap_or_default();
-            self.actions.put(&self.desk, &change.actions, &json);
-        }
-    }
-
-    fn acknowledge(
-        &mut self,
-        now_ns: u64,
-        id: &str,
-        comment: Option<&str>,
-        who: &Who,
-    ) -> Result<api::Alarm, Problem> {
-        use catchment_watch::AcknowledgeError;
-        let unknown = || Problem::not_found(format_args!("alarm {id}"));
-        let number: u64 = id.parse().map_err(|_| unknown())?;
-        let done = self.watching.alarms().acknowledge(now_ns, number, &who.name, comment);
-        let change = done.map_err(|error| match error {
-            AcknowledgeError::Unknown { .. } => unknown(),
-            error => Problem::conflict(error.to_string()),
-        })?;
-        self.own.alarms_changed += 1;
-        self.own.next_look = None;
-        Ok(alarm(&change.alarm))
     }
 
     fn change(

@@ -36,6 +36,8 @@ pub(crate) enum Ask {
     Change(String, serde_json::Map<String, serde_json::Value>, Who, Reply<api::Device>),
     /// Somebody has seen an alarm, and says something.
     Acknowledge(String, Option<String>, Who, Reply<api::Alarm>),
+    /// Somebody has seen these alarms, or all, and says something.
+    AcknowledgeAll(Option<Vec<u64>>, Option<String>, Who, Reply<api::AlarmList>),
     /// Take this as the configuration of the next run: its version, and the text.
     Configuration(Option<u64>, String, Reply<Vec<String>>),
 }
@@ -172,6 +174,7 @@ impl View {
         let before = std::mem::replace(&mut verdict.text, text);
         verdict.reasons.insert(0, format!("what it said before: {before}"));
         verdict.level = "not_recording".into();
+        verdict.loss_share = None;
         view.state_json = serde_json::to_string(&view.state).unwrap_or_default().into();
         view
     }

@@ -201,7 +201,8 @@ impl Node {
         // Nobody outside of this network can give an address to the machine's own name.
         settings.names.extend(machine::host_name());
         let audit = AuditLog::open(&folder).map_err(system("the audit log".into()))?;
-        let watching = Watching::new(&configuration.recorder, &configuration.rules)?;
+        let (recorder, rules) = (&configuration.recorder, &configuration.rules);
+        let watching = Watching::new(recorder, rules, settings.heavy_loss_share)?;
         let (asks_in, asks) = bounded(ASKS_MAX);
         let started_ns = now_ns();
         let (start, auto) = (settings.start, Arc::new(configuration));

@@ -1,6 +1,6 @@
 //! What the recorder's counters mean: rates, the verdict, the sources, the flow, and alarms.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use catchment_builder::SourceRole;
 use catchment_model::{Entry, SourceLedger};
@@ -13,6 +13,7 @@ use catchment_watch::{
 use crate::api;
 use crate::machine;
 
+mod fault;
 pub(crate) mod quantities;
 
 const S: u64 = 1_000_000_000;
@@ -20,6 +21,8 @@ const S: u64 = 1_000_000_000;
 const RATES_NS: u64 = 5 * S;
 /// How long the disk lasts is reckoned from this.
 const DISK_NS: u64 = 60 * S;
+/// The share that is lost is of this.
+const SHARE_NS: u64 = 10 * S;
 /// Ticks of half a second that dead time is reckoned from.
 const DEAD_TICKS: usize = 20;
 /// A source is silent after this.
@@ -44,12 +47,16 @@ struct Source {
 pub(crate) struct Watching {
     sources: Vec<Source>,
     limits: Limits,
+    /// From this share on loss is heavy.
+    heavy_loss_share: f64,
     /// What the next run has, if it is something else.
     next: Option<(Vec<Source>, Limits)>,
     rules: Vec<Rule>,
     alarms: Alarms,
     run: Option<u64>,
     rates: Rates,
+    /// What was lost, and what should have been recorded.
+    share: Rates,
     disk_rates: Rates,
     /// Bytes per second that this run wrote to disk when it last wrote any.
     disk_rate: Option<f64>,
@@ -68,6 +75,7 @@ pub(crate) struct Moment<'a> {
     pub(crate) run: Option<(u64, u64)>,
     pub(crate) snapshot: Option<&'a Snapshot>,
     pub(crate) flow: Run<'a>,
+    /// Why it is in fault or safe, if it is.
     pub(crate) fault: Option<&'a str>,
     pub(crate) addresses: &'a [std::net::SocketAddr],
     /// How full the sources' buffers in the kernel are.
@@ -95,17 +103,24 @@ impl Watching {
     ///
     /// # Errors
     /// A rule that cannot be.
-    pub(crate) fn new(config: &RecorderConfig, rules: &[Rule]) -> Result<Self, RuleError> {
-        let (sources, limits, frame_ns) = described(config);
-        let rules = all_rules(frame_ns, rules);
+    pub(crate) fn new(
+        config: &RecorderConfig,
+        rules: &[Rule],
+        heavy_loss_share: f64,
+    ) -> Result<Self, RuleError> {
+        let (sources, limits, frame_ns) = described(config, heavy_loss_share);
+        let rules = all_rules(default_rules(frame_ns, heavy_loss_share), rules);
         Ok(Self {
+            readings: grouped_readings(&sources),
             sources,
             limits,
+            heavy_loss_share,
             next: None,
             alarms: Alarms::new(rules.clone())?,
             rules,
             run: None,
             rates: Rates::new(RATES_NS),
+            share: Rates::new(SHARE_NS),
             disk_rates: Rates::new(DISK_NS),
             disk_rate: None,
             threads: Rates::new(RATES_NS),
@@ -113,7 +128,6 @@ impl Watching {
             losses: LossWatch::new(60 * S),
             dead: VecDeque::new(),
             discarded: 0,
-            readings: ReadingTable::default(),
         })
     }
 
@@ -127,14 +141,17 @@ impl Watching {
         config: &RecorderConfig,
         rules: &[Rule],
     ) -> Result<(), RuleError> {
-        let (sources, limits, frame_ns) = described(config);
-        let rules = all_rules(frame_ns, rules);
+        let (sources, limits, frame_ns) = described(config, self.heavy_loss_share);
+        let rules = all_rules(default_rules(frame_ns, self.heavy_loss_share), rules);
         if rules != self.rules {
             self.alarms.change(rules.clone())?;
             self.rules = rules;
         }
         match self.run {
-            None => (self.sources, self.limits) = (sources, limits),
+            None => {
+                self.readings = grouped_readings(&sources);
+                (self.sources, self.limits) = (sources, limits);
+            }
             Some(_) => self.next = Some((sources, limits)),
         }
         Ok(())
@@ -169,10 +186,16 @@ impl Watching {
         let rates = self.node_rates(number.is_some());
         let hours_left = self.hours_left(moment);
         let sources = self.source_states(moment, &losses);
-        let counts = counts(&sources);
+        let silent = self.silent(moment);
+        let counts = api::SourceCounts {
+            count: sources.len() as u64,
+            silent,
+            with_loss: sources.iter().filter(|source| !source.loss.is_empty()).count() as u64,
+        };
         let flow = self.flow(moment.snapshot, &rates);
         let dead_time = self.dead.iter().filter(|dead| **dead).count() as f64 / DEAD_TICKS as f64;
-        self.read(moment, &rates, (dead_time, hours_left), &sources);
+        let lately = Lately { dead_time, hours_left, loss_share: self.loss_share(), silent };
+        self.read(moment, &rates, &lately, &sources, &losses);
         let changes = self.alarms.observe(moment.now_ns, recording, &self.readings);
         let mut sources = sources;
         sources.sort_by_key(|source| (rank(source), lost_first(source), source.index));
@@ -192,9 +215,11 @@ impl Watching {
     /// A new run: its counters begin at zero, and what was before it is no matter.
     fn begin(&mut self) {
         if let Some((sources, limits)) = self.next.take() {
+            self.readings = grouped_readings(&sources);
             (self.sources, self.limits) = (sources, limits);
         }
         self.rates = Rates::new(RATES_NS);
+        self.share = Rates::new(SHARE_NS);
         self.disk_rates = Rates::new(DISK_NS);
         self.disk_rate = None;
         self.threads = Rates::new(RATES_NS);
@@ -224,6 +249,12 @@ impl Watching {
         }
         self.rates.push(now_ns, &counters);
         self.disk_rates.push(now_ns, &counters[3..4]);
+        if self.share.is_empty() {
+            // What was lost before one looked counts, too.
+            self.share.push(now_ns, &[0, 0]);
+        }
+        let expected = snapshot.ledger.sources.iter().map(expected).sum();
+        self.share.push(now_ns, &[counters[4], expected]);
         self.losses.push(now_ns, &snapshot.ledger);
         self.thread_names = snapshot.threads.iter().map(|thread| thread.name.clone()).collect();
         let times: Vec<u64> = snapshot.threads.iter().map(|thread| thread.cpu_ns).collect();
@@ -253,7 +284,7 @@ impl Watching {
         let free_bytes = moment.disk.as_ref()?.free_bytes;
         let snapshot = moment.snapshot.filter(|_| moment.run.is_some())?;
         let fault = match &snapshot.state {
-            RecorderState::Fault { reason } if is_full(reason) => return Some(0.0),
+            RecorderState::Fault { reason } if fault::is_full(reason) => return Some(0.0),
             state => matches!(state, RecorderState::Fault { .. }),
         };
         let written_ns = self.rates.since_grown_ns(3, moment.now_ns);
@@ -278,6 +309,23 @@ impl Watching {
         }
     }
 
+    /// The share of what should have been recorded lately that was lost.
+    fn loss_share(&self) -> f64 {
+        let (lost, expected) = (self.share.grown(0), self.share.grown(1));
+        lost as f64 / expected.max(lost).max(1) as f64
+    }
+
+    /// How many sources that are required have sent nothing for too long.
+    fn silent(&self, moment: &Moment<'_>) -> u64 {
+        let Some((_, started_ns)) = moment.run else { return 0 };
+        let age_ns = |index| self.rates.since_grown_ns(of_source(index, 0), moment.now_ns);
+        let since_ns = moment.now_ns.saturating_sub(started_ns);
+        let is_silent = |(index, source): &(usize, &Source)| {
+            source.required && age_ns(*index).unwrap_or(since_ns) > SILENT_NS
+        };
+        self.sources.iter().enumerate().filter(is_silent).count() as u64
+    }
+
     fn verdict<'a>(&'a self, moment: &Moment<'a>, losses: &[LossGrowth]) -> Verdict {
         let now_ns = moment.now_ns;
         let flow_of = |(index, source): (usize, &'a Source)| SourceFlow {
@@ -295,6 +343,7 @@ impl Watching {
         let flow = Flow {
             run: moment.flow,
             fault: moment.fault,
+            fault_advice: moment.fault.and_then(fault::advice),
             cannot_write: moment
                 .snapshot
                 .is_some_and(|one| matches!(one.state, RecorderState::Fault { .. })),
@@ -302,6 +351,7 @@ impl Watching {
             recorded_age_ns: self.rates.since_grown_ns(5, now_ns),
             sources: &sources,
             losses: &losses,
+            loss_share: self.loss_share(),
         };
         verdict(&flow, &self.limits)
     }
@@ -410,8 +460,9 @@ impl Watching {
         &mut self,
         moment: &Moment<'_>,
         rates: &api::Rates,
-        (dead_time, hours_left): (f64, Option<f64>),
+        lately: &Lately,
         sources: &[api::SourceState],
+        losses: &[LossGrowth],
     ) {
         let table = &mut self.readings;
         table.clear();
@@ -420,11 +471,11 @@ impl Watching {
         table.set("bytes_per_second", rates.bytes_per_second);
         table.set("bytes_written_per_second", rates.bytes_written_per_second);
         table.set("loss_per_second", rates.loss_per_second);
-        table.set("dead_time", dead_time);
+        table.set("dead_time", lately.dead_time);
         if let Some(disk) = &moment.disk {
             table.set("disk.free_bytes", disk.free_bytes as f64);
         }
-        if let Some(hours) = hours_left {
+        if let Some(hours) = lately.hours_left {
             table.set("disk.hours_left", hours);
         }
         if let Some(offset) = machine::clock_offset_seconds() {
@@ -444,6 +495,10 @@ impl Watching {
         table.set("rows_recorded", (counts.events_recorded + counts.slices_recorded) as f64);
         let fault = matches!(snapshot.state, RecorderState::Fault { .. });
         table.set("fault", f64::from(fault));
+        table.set("loss_share", lately.loss_share);
+        table.set("sources_silent", lately.silent as f64);
+        let with_loss: BTreeSet<usize> = losses.iter().map(|loss| loss.source).collect();
+        table.set("sources_with_loss", with_loss.len() as f64);
         for (name, count) in counts.iter() {
             table.set(name, count as f64);
         }
@@ -482,8 +537,17 @@ impl Watching {
     }
 }
 
+/// What was so over the last seconds.
+struct Lately {
+    dead_time: f64,
+    hours_left: Option<f64>,
+    loss_share: f64,
+    /// Sources that are required and silent.
+    silent: u64,
+}
+
 /// A configuration's sources, what counts as long in it, and how often its frames are cut.
-fn described(config: &RecorderConfig) -> (Vec<Source>, Limits, u64) {
+fn described(config: &RecorderConfig, heavy_loss_share: f64) -> (Vec<Source>, Limits, u64) {
     let frame_ns = match config.links.is_empty() {
         true => config.frame.time_ns,
         false => config.frame.time_ns.max(config.frame.duration_ns),
@@ -502,13 +566,23 @@ fn described(config: &RecorderConfig) -> (Vec<Source>, Limits, u64) {
         required: true,
         from: link.from.iter().map(ToString::to_string).collect(),
     });
-    (sources.chain(links).collect(), Limits::of_frames(frame_ns), frame_ns)
+    let limits = Limits { heavy_loss_share, ..Limits::of_frames(frame_ns) };
+    (sources.chain(links).collect(), limits, frame_ns)
+}
+
+/// No readings yet, of sources in their groups.
+fn grouped_readings(sources: &[Source]) -> ReadingTable {
+    let mut readings = ReadingTable::default();
+    for source in sources {
+        readings.set_group("source", &source.name, &source.group);
+    }
+    readings
 }
 
 /// The rules of a configuration, and the usual ones that it does not name.
-fn all_rules(frame_ns: u64, rules: &[Rule]) -> Vec<Rule> {
+fn all_rules(usual: Vec<Rule>, rules: &[Rule]) -> Vec<Rule> {
     let mut all = rules.to_vec();
-    for usual in default_rules(frame_ns) {
+    for usual in usual {
         if rules.iter().all(|rule| rule.name != usual.name) {
             all.push(usual);
         }
@@ -538,31 +612,31 @@ pub(crate) fn lost(source: &SourceLedger) -> u64 {
     seen.max(balance.packets_dropped_by_kernel).max(balance.packets_missing)
 }
 
+/// What a source's ledger says should have been recorded: what came and was wanted, and what was lost
+/// before it came.
+fn expected(source: &SourceLedger) -> u64 {
+    let unwanted = [
+        Entry::FragmentsDuplicate,
+        Entry::FragmentsDiscardedDisabled,
+        Entry::FragmentsDiscardedPaused,
+    ];
+    let unwanted = unwanted.iter().map(|&entry| source[entry]).fold(0, u64::saturating_add);
+    let balance = source.balance();
+    // These came and were counted as lost.
+    let came = balance.fragments_dropped.saturating_add(balance.fragments_removed);
+    let lost = lost(source);
+    let wanted = source[Entry::FragmentsReceived].saturating_sub(unwanted);
+    wanted.saturating_add(lost.saturating_sub(came)).max(lost)
+}
+
 fn loss(snapshot: &Snapshot) -> api::Loss {
     let total = snapshot.ledger.total();
     let count: u64 = snapshot.ledger.sources.iter().map(lost).sum();
-    let expected = total[Entry::FragmentsReceived].saturating_add(count).max(1);
+    let expected: u64 = snapshot.ledger.sources.iter().map(expected).sum();
+    let expected = expected.max(1);
     let entries = total.iter().filter(|(entry, count)| *count > 0 && is_loss(*entry));
     let by_entry = entries.map(|(entry, count)| (entry.name().to_owned(), count)).collect();
     api::Loss { count, share: count as f64 / expected as f64, by_entry }
-}
-
-fn counts(sources: &[api::SourceState]) -> api::SourceCounts {
-    let silent = |source: &&api::SourceState| source.status == "silent";
-    api::SourceCounts {
-        count: sources.len() as u64,
-        silent: sources.iter().filter(silent).count() as u64,
-        with_loss: sources.iter().filter(|source| !source.loss.is_empty()).count() as u64,
-    }
-}
-
-/// Whether a fault is for a disk that is full, or whose owner may have no more of it: the system's
-/// words are in its reason.
-fn is_full(reason: &str) -> bool {
-    [libc::ENOSPC, libc::EDQUOT].into_iter().any(|number| {
-        let words = std::io::Error::from_raw_os_error(number).to_string();
-        reason.contains(&words)
-    })
 }
 
 /// Worst first.

@@ -28,6 +28,28 @@ fn a_stream_tells_of_the_state_the_sources_and_the_log() {
 }
 
 #[test]
+fn a_text_that_counts_on_is_sent_as_it_does() {
+    let test = Test::with(support::settings(), |fixed| fixed.kill = Some((1, 100)));
+    let client = test.client();
+    client.command("1", "start");
+    let mut stream = TcpStream::connect(test.node().address()).unwrap();
+    stream.write_all(b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let lines = BufReader::new(stream).lines().map(Result::unwrap);
+    let mut texts = std::collections::BTreeSet::new();
+    for line in lines {
+        let Some(data) = line.strip_prefix("data: ") else { continue };
+        let seen: serde_json::Value = serde_json::from_str(data).unwrap();
+        let alarms = seen["alarms"].as_array().into_iter().flatten();
+        let silent = alarms.filter(|alarm| alarm["name"] == "source_silent");
+        texts.extend(silent.map(|alarm| alarm["text"].to_string()));
+        if texts.len() == 3 {
+            break;
+        }
+    }
+    assert!(texts.iter().all(|text| text.contains("s1 is silent: no packet for")), "{texts:?}");
+}
+
+#[test]
 fn a_node_that_is_shut_down_ends_its_run_and_its_streams() {
     let mut test = Test::start();
     let client = test.client();

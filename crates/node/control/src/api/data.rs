@@ -124,16 +124,24 @@ pub struct Alarm {
     pub state: String,
     /// What is wrong.
     pub text: String,
-    /// The value that it was raised for.
+    /// The worst value now, or when it was wrong last.
     pub value: Option<f64>,
     /// The bound that it passed.
     pub threshold: Option<f64>,
-    /// Since when.
+    /// When it was raised.
     pub since: String,
+    /// When it was cleared; of a latched one, when all was well again. Null while it is wrong.
+    pub ended: Option<String>,
     /// Who acknowledged it.
     pub acknowledged_by: Option<String>,
-    /// The source or queue that it is about.
+    /// The source or queue that it is about, if it is one.
     pub source: Option<String>,
+    /// The group of sources that it is about.
+    pub group: Option<String>,
+    /// The sources or queues that it is about, at most 1,000.
+    pub sources: Vec<String>,
+    /// How many it is about.
+    pub source_count: u64,
 }
 
 /// The last lines of the log, newest last.

@@ -14,8 +14,8 @@ pub use data::{
 };
 pub use devices::{Device, DeviceList};
 pub use requests::{
-    Acknowledge, CommandRequest, CommandResult, LogIn, NewConfiguration, NewToken, RunChange,
-    Session, TokenInfo, TokenList, TokenMade,
+    Acknowledge, AcknowledgeAll, CommandRequest, CommandResult, LogIn, NewConfiguration, NewToken,
+    RunChange, Session, TokenInfo, TokenList, TokenMade,
 };
 pub use state::{
     AlarmCounts, CommandOffer, Disk, Flow, Loss, NodeInfo, Queue, Rates, RunNow, SourceCounts,

@@ -87,6 +87,20 @@ pub struct Acknowledge {
     pub comment: Option<String>,
 }
 
+/// An acknowledgement of many alarms.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AcknowledgeAll {
+    /// The alarms that were seen; null: all.
+    #[serde(default)]
+    #[schema(max_items = 1000)]
+    pub ids: Option<Vec<String>>,
+    /// What they said.
+    #[serde(default)]
+    #[schema(max_length = 4000)]
+    pub comment: Option<String>,
+}
+
 /// A token, for a session.
 #[derive(Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -60,8 +60,11 @@ pub struct NodeInfo {
 /// Whether good data are being recorded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct Verdict {
-    /// good, loss or not_recording.
+    /// good, loss, heavy_loss or not_recording.
     pub level: String,
+    /// The share of what should have been recorded in the last 10 s that was lost, 0 to 1; null where
+    /// nothing is recorded.
+    pub loss_share: Option<f64>,
     /// In one line.
     pub text: String,
     /// Why and where.
@@ -192,7 +195,7 @@ pub struct Queue {
 pub struct SourceCounts {
     /// All.
     pub count: u64,
-    /// Those that have sent nothing for 5 s.
+    /// Those that are required and have sent nothing for 5 s.
     pub silent: u64,
     /// Those with loss in this run.
     pub with_loss: u64,

@@ -115,6 +115,7 @@ impl Conductor {
             time: rfc3339(now_ns),
             verdict: api::Verdict {
                 level: level(meaning.verdict.level).into(),
+                loss_share: meaning.verdict.loss_share,
                 text: meaning.verdict.text.clone(),
                 reasons: meaning.verdict.reasons.clone(),
             },
@@ -150,6 +151,7 @@ fn level(level: catchment_watch::Level) -> &'static str {
     match level {
         catchment_watch::Level::Good => "good",
         catchment_watch::Level::Loss => "loss",
+        catchment_watch::Level::HeavyLoss => "heavy_loss",
         catchment_watch::Level::NotRecording => "not_recording",
     }
 }
@@ -203,8 +205,12 @@ pub(super) fn alarm(alarm: &catchment_watch::Alarm) -> api::Alarm {
         value: alarm.value,
         threshold: Some(alarm.threshold),
         since: rfc3339(alarm.since_ns),
+        ended: alarm.ended_ns.map(rfc3339),
         acknowledged_by: alarm.acknowledged_by.clone(),
         source: alarm.source.clone(),
+        group: alarm.group.clone(),
+        sources: alarm.sources.clone(),
+        source_count: alarm.source_count,
     }
 }
 

@@ -71,6 +71,7 @@ pub(crate) const ROUTES: &[(&str, &str, Access)] = &[
     ("POST", "/api/v1/reload", Least(Operator)),
     ("GET", "/api/v1/logs", Least(Viewer)),
     ("GET", "/api/v1/alarms", Least(Viewer)),
+    ("POST", "/api/v1/alarms/acknowledge", Least(Operator)),
     ("POST", "/api/v1/alarms/{id}/acknowledge", Least(Operator)),
     ("GET", "/api/v1/history", Least(Viewer)),
     ("GET", "/api/v1/stream", Least(Viewer)),

@@ -13,12 +13,18 @@ pub struct KnownQuantity {
     pub what: String,
 }
 
-const NODE: [(&str, &str); 11] = [
+const NODE: [(&str, &str); 14] = [
     ("events_per_second", "Events that were built, or slices where there are no events."),
     ("packets_per_second", "Packets that came."),
     ("bytes_per_second", "Bytes of packets that came."),
     ("bytes_written_per_second", "Bytes that were written to files."),
     ("loss_per_second", "What was lost, of all sources."),
+    (
+        "loss_share",
+        "The share of what should have been recorded in the last 10 s that was lost, 0 to 1.",
+    ),
+    ("sources_silent", "Required sources that have sent nothing for 5 s."),
+    ("sources_with_loss", "Sources that lost anything in the last minute."),
     ("dead_time", "The share of the last 10 s in which data were discarded or paused."),
     ("disk.free_bytes", "What can still be written to the runs' folder."),
     ("disk.hours_left", "How long that lasts as the run last wrote; 0 in fault for a full disk."),

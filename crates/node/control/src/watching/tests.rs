@@ -13,20 +13,27 @@ struct Rig {
     paused: bool,
     free_bytes: u64,
     now_ns: u64,
+    fault: Option<&'static str>,
     /// As they were at the last look.
     verdict: String,
+    level: catchment_watch::Level,
     sources: Vec<api::SourceState>,
+    changes: Vec<catchment_watch::Change>,
 }
 
 impl Rig {
     fn new() -> Self {
-        let watching = Watching::new(&config(), &[]).unwrap();
+        Self::of(&config())
+    }
+
+    fn of(config: &RecorderConfig) -> Self {
+        let watching = Watching::new(config, &[], 0.05).unwrap();
         let snapshot = Snapshot {
             state: RecorderState::Recording,
             faults: 0,
-            ledger: Ledger::new(1),
+            ledger: Ledger::new(config.sources.len()),
             counts: Counts::default(),
-            alignment: vec![Alignment::default(); 1],
+            alignment: vec![Alignment::default(); config.sources.len()],
             fills: Vec::new(),
             threads: Vec::new(),
             files: Vec::new(),
@@ -35,8 +42,18 @@ impl Rig {
             malformed: None,
         };
         let (free_bytes, verdict) = (100_000_000, String::new());
-        let (now_ns, sources) = (S, Vec::new());
-        Self { watching, snapshot, paused: false, free_bytes, now_ns, verdict, sources }
+        Self {
+            watching,
+            snapshot,
+            paused: false,
+            free_bytes,
+            now_ns: S,
+            fault: None,
+            verdict,
+            level: catchment_watch::Level::NotRecording,
+            sources: Vec::new(),
+            changes: Vec::new(),
+        }
     }
 
     /// Looks twice a second; that many bytes are written between two looks.
@@ -52,9 +69,9 @@ impl Rig {
                 snapshot: Some(&self.snapshot),
                 flow: match self.paused {
                     true => Run::Paused { who: "ada", since: "10:00" },
-                    false => Run::Recording { since_ns: S },
+                    false => Run::Recording { since_ns: self.now_ns - S },
                 },
-                fault: None,
+                fault: self.fault,
                 addresses: &[],
                 socket_fills: &[Some(0.5)],
                 disk: Some(machine::Space {
@@ -66,6 +83,8 @@ impl Rig {
             hours_left = meaning.hours_left;
             self.verdict = meaning.verdict.text;
             self.sources = meaning.sources;
+            self.level = meaning.verdict.level;
+            self.changes.extend(meaning.changes);
         }
         hours_left
     }
@@ -76,16 +95,133 @@ impl Rig {
 }
 
 fn config() -> RecorderConfig {
-    let source = SourceConfig {
-        name: "a".into(),
-        group: "all".into(),
+    RecorderConfig::new("runs".into(), vec![source("a", "all")])
+}
+
+fn source(name: &str, group: &str) -> SourceConfig {
+    SourceConfig {
+        name: name.into(),
+        group: group.into(),
         address: ([127, 0, 0, 1], 0).into(),
         sub_event_id: None,
         from: Vec::new(),
         role: SourceRole::Required,
         payload: None,
+    }
+}
+
+/// What a rule would read.
+fn reading(rig: &Rig, name: &str) -> Option<f64> {
+    let mut found = None;
+    let quantity = catchment_watch::Quantity::new(name).unwrap();
+    catchment_watch::Readings::each(&rig.watching.readings, &quantity, &mut |_, value| {
+        found = Some(value);
+    });
+    found
+}
+
+#[test]
+fn ninety_silent_sources_are_one_alarm_for_each_group_and_one_action_with_a_list() {
+    let small = (0..60).map(|number| source(&format!("small-{number:02}"), "small"));
+    let large = (0..30).map(|number| source(&format!("large-{number:02}"), "large"));
+    let mut rig = Rig::of(&RecorderConfig::new("runs".into(), small.chain(large).collect()));
+    let rules = default_rules(S, 0.05).into_iter();
+    let rules = rules.map(|rule| Rule { actions: vec!["mail".into()], ..rule });
+    rig.watching.alarms = Alarms::new(rules.collect()).unwrap();
+    let sends = |rig: &mut Rig, sources: std::ops::Range<usize>| {
+        for source in sources {
+            rig.snapshot.ledger.sources[source][Entry::PacketsReceived] += 1;
+        }
+        rig.snapshot.counts.events_recorded += 1;
+        rig.look(1, 1_000);
     };
-    RecorderConfig::new("runs".into(), vec![source])
+    (0..5).for_each(|_| sends(&mut rig, 0..90));
+    // Two of the small ones go on; the others end within a second of each other.
+    sends(&mut rig, 0..45);
+    (0..7).for_each(|_| sends(&mut rig, 0..2));
+    let alarms = rig.watching.alarms_seen();
+    let texts: Vec<&str> = alarms.iter().map(|alarm| alarm.text.as_str()).collect();
+    assert_eq!(alarms.len(), 2, "{texts:?}");
+    assert!(texts[0].starts_with("All 30 sources in large are silent: large-00, "), "{texts:?}");
+    let begin = "58 of 60 sources in small are silent: small-02, small-03, small-04 and 55 more";
+    assert!(texts[1].starts_with(begin), "{texts:?}");
+    assert_eq!(alarms[1].sources.len(), 58);
+    assert_eq!(reading(&rig, "sources_silent"), Some(88.0));
+    let told = crate::actions::together(&rig.changes);
+    assert_eq!(told.len(), 1, "{told:?}");
+    let json: serde_json::Value = serde_json::from_str(&told[0].json()).unwrap();
+    assert_eq!(
+        (json["kind"].as_str(), json["alarms"].as_array().unwrap().len()),
+        (Some("raised"), 2)
+    );
+    assert_eq!(json["alarms"][1]["sources"].as_array().unwrap().len(), 58);
+    assert_eq!(json["alarm"], json["alarms"][0]);
+}
+
+#[test]
+fn most_data_lost_is_heavy_loss_and_a_critical_alarm_and_a_little_is_neither() {
+    let mut rig = Rig::new();
+    let second = |rig: &mut Rig, recorded: u64, missing: u64| {
+        let ledger = &mut rig.snapshot.ledger.sources[0];
+        ledger[Entry::PacketsReceived] += recorded + 1;
+        ledger[Entry::FragmentsReceived] += recorded;
+        ledger[Entry::FragmentsRecorded] += recorded;
+        ledger[Entry::FragmentsMissingUnrecorded] += missing;
+        rig.snapshot.counts.events_recorded += recorded;
+        rig.look(1, 1_000);
+    };
+    let loss = |rig: &Rig| rig.watching.alarms_seen().into_iter().find(|one| one.name == "loss");
+    (0..60).for_each(|_| second(&mut rig, 1_000, 0));
+    assert_eq!((rig.level, loss(&rig)), (catchment_watch::Level::Good, None));
+    (0..20).for_each(|_| second(&mut rig, 1_000, 1));
+    assert_eq!(rig.level, catchment_watch::Level::Loss);
+    let text = "recording with loss, 0.100 % of the data: \
+        a: 20 lost in the last minute (missing fragments of lost events)";
+    assert_eq!(rig.verdict, text);
+    let alarm = loss(&rig).expect("an alarm");
+    assert_eq!(alarm.severity, catchment_watch::Severity::Warning);
+    assert_eq!(alarm.text, "Losing 0.100 % of the data");
+    (0..12).for_each(|_| second(&mut rig, 90, 910));
+    assert_eq!(rig.level, catchment_watch::Level::HeavyLoss);
+    assert!(rig.verdict.starts_with("losing 91 % of the data: a: 10,"), "{}", rig.verdict);
+    let alarm = loss(&rig).expect("an alarm");
+    assert_eq!(alarm.severity, catchment_watch::Severity::Critical);
+    assert_eq!(alarm.text, "Losing 91 % of the data");
+    assert_eq!(reading(&rig, "sources_with_loss"), Some(1.0));
+    // When it is over it is loss for a minute, and no heavy one.
+    (0..12).for_each(|_| second(&mut rig, 1_000, 0));
+    assert_eq!(rig.level, catchment_watch::Level::Loss);
+    assert_eq!(reading(&rig, "loss_share"), Some(0.0));
+}
+
+#[test]
+fn what_came_and_was_discarded_is_not_twice_among_what_should_be_recorded() {
+    let mut rig = Rig::new();
+    let ledger = &mut rig.snapshot.ledger.sources[0];
+    ledger[Entry::FragmentsReceived] = 1_000;
+    ledger[Entry::FragmentsDiscardedDisk] = 1_000;
+    assert_eq!(loss(&rig.snapshot).share, 1.0);
+    let ledger = &mut rig.snapshot.ledger.sources[0];
+    ledger[Entry::FragmentsDiscardedDisk] = 100;
+    ledger[Entry::FragmentsRecorded] = 900;
+    ledger[Entry::FragmentsMissing] = 1_000;
+    assert_eq!(loss(&rig.snapshot).share, 0.55);
+}
+
+#[test]
+fn a_full_disk_says_what_to_do_and_the_path_comes_last() {
+    let mut rig = Rig::new();
+    for _ in 0..10 {
+        rig.snapshot.ledger.sources[0][Entry::PacketsReceived] += 1;
+        rig.snapshot.counts.events_recorded += 1;
+        rig.look(1, 1_000);
+    }
+    let reason = "node/recorder/write: cannot write /data/00000.catch: \
+        No space left on device (os error 28)";
+    rig.snapshot.state = RecorderState::Fault { reason: reason.into() };
+    rig.fault = Some(reason);
+    rig.look(1, 0);
+    assert_eq!(rig.verdict, "disk full: make room, and recording resumes by itself");
 }
 
 #[test]
@@ -185,18 +321,11 @@ fn what_rules_can_look_at_is_what_is_read() {
     known.sort();
     read.sort();
     assert_eq!(read, known);
-    for rule in default_rules(S) {
+    for rule in default_rules(S, 0.05) {
         assert!(known.contains(&rule.quantity.kind()), "{}", rule.quantity);
     }
     // Counts and entries that are zero are there, too.
-    let value = |name: &str| {
-        let mut found = None;
-        let quantity = catchment_watch::Quantity::new(name).unwrap();
-        catchment_watch::Readings::each(&rig.watching.readings, &quantity, &mut |_, value| {
-            found = Some(value);
-        });
-        found
-    };
+    let value = |name: &str| reading(&rig, name);
     assert_eq!(value("bytes_written"), Some(80_000_000.0));
     assert_eq!(value("events_incomplete"), Some(0.0));
     assert_eq!(value("source.a.fragments_late"), Some(0.0));

@@ -36,6 +36,7 @@ use crate::security::sessions::COOKIE;
         routes::logs,
         routes::alarms,
         routes::acknowledge,
+        routes::acknowledge_all,
         routes::history,
         sample::sample,
         stream::stream,

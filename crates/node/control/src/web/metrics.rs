@@ -7,12 +7,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use axum::extract::State as Shared;
 use axum::http::header;
 use axum::response::IntoResponse;
-use catchment_model::Entry;
+use catchment_model::{Entry, Ledger, SourceLedger};
 use catchment_recorder::State as RecorderState;
+use catchment_watch::is_loss;
 
 use crate::api;
 use crate::desk::{Desk, View};
 use crate::time::now_ns;
+use crate::watching::lost;
 use crate::watching::quantities::known_quantities;
 
 /// A metric.
@@ -44,7 +46,7 @@ impl Values<'_> {
 }
 
 const STATES: [&str; 7] = ["idle", "configured", "armed", "recording", "paused", "safe", "fault"];
-const VERDICTS: [&str; 3] = ["good", "loss", "not_recording"];
+const VERDICTS: [&str; 4] = ["good", "loss", "heavy_loss", "not_recording"];
 
 macro_rules! metrics {
     ($($name:literal, $kind:literal, $labels:literal, $help:literal, $value:expr;)*) => {
@@ -66,12 +68,33 @@ const METRICS: &[Metric] = metrics! {
             out.put(&[("state", state)], f64::from(view.state.state == state));
         };
     "catchment_verdict", "gauge", "level",
-        "1 for the verdict on the data flow (good, loss, not_recording), 0 for the others.",
+        "1 for the verdict on the data flow (good, loss, heavy_loss, not_recording), 0 for the others.",
         |_, view, out| for level in VERDICTS {
             out.put(&[("level", level)], f64::from(view.state.verdict.level == level));
         };
     "catchment_run_number", "gauge", "", "The run that is being recorded; 0 if there is none.",
         |_, view, out| out.put(&[], view.state.run.as_ref().map_or(0.0, |run| run.number as f64));
+    "catchment_loss_ratio", "gauge", "",
+        "The share of what should have been recorded in the last 10 s that was lost.",
+        |_, view, out| out.put(&[], view.state.verdict.loss_share.unwrap_or(0.0));
+    "catchment_lost_fragments_total", "counter", "reason",
+        "What is in no file though it was sent: fragments, or packets that would have been some, by \
+         the ledger's entry. A fragment that came too late is in two of them: as missing and as late.",
+        |_, view, out| {
+            let total = view.snapshot.as_ref().map(|one| one.ledger.total()).unwrap_or_default();
+            for &entry in Entry::ALL.iter().filter(|entry| is_loss(**entry)) {
+                out.put(&[("reason", entry.name())], total[entry] as f64);
+            }
+        };
+    "catchment_source_lost_fragments_total", "counter", "source",
+        "The same of each source, for all reasons together, each fragment once.",
+        |_, view, out| {
+            let none = SourceLedger::default();
+            for (index, source) in view.by_index().enumerate() {
+                let counts = view.snapshot.as_ref().and_then(|one| one.ledger.sources.get(index));
+                out.put(&[("source", source)], lost(counts.unwrap_or(&none)) as f64);
+            }
+        };
     "catchment_dead_time_ratio", "gauge", "",
         "The share of the last 10 s in which data were discarded or paused.",
         |_, view, out| out.put(&[], view.state.dead_time);
@@ -207,8 +230,11 @@ fn render(desk: &Desk, view: &View) -> String {
         writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
         (metric.value)(desk, view, &mut Values { name, text: &mut text });
     }
-    let Some(snapshot) = &view.snapshot else { return text };
-    let total = snapshot.ledger.total();
+    // All are there from the first moment, with 0: what rises from nothing would be no rise.
+    let none = Ledger::default();
+    let ledger = view.snapshot.as_ref().map_or(&none, |snapshot| &snapshot.ledger);
+    let (total, none) = (ledger.total(), SourceLedger::default());
+    let names: Vec<&str> = view.by_index().collect();
     for &entry in Entry::ALL {
         let name = ledger_name(entry, "");
         writeln!(text, "# HELP {name} {}\n# TYPE {name} counter", ledger_help(entry)).ok();
@@ -218,10 +244,9 @@ fn render(desk: &Desk, view: &View) -> String {
         let name = ledger_name(entry, "source_");
         writeln!(text, "# HELP {name} {}\n# TYPE {name} counter", ledger_help(entry)).ok();
         let mut values = Values { name: &name, text: &mut text };
-        for (source, counts) in view.by_index().zip(&snapshot.ledger.sources) {
-            if counts[entry] > 0 {
-                values.put(&[("source", source)], counts[entry] as f64);
-            }
+        for (index, source) in names.iter().enumerate() {
+            let counts = ledger.sources.get(index).unwrap_or(&none);
+            values.put(&[("source", source)], counts[entry] as f64);
         }
     }
     text
@@ -259,8 +284,8 @@ pub fn document() -> String {
     for Metric { name, kind, labels, help, .. } in METRICS {
         writeln!(text, "| `{name}` | {kind} | {labels} | {help} |").ok();
     }
-    text += "\n## The ledger\n\nEach entry of the ledger is a counter of all sources together, and, \
-        where it is not zero, one per source\n(`catchment_source_…_total{source=\"…\"}`). What the \
+    text += "\n## The ledger\n\nEach entry of the ledger is a counter of all sources together, and one \
+        per source\n(`catchment_source_…_total{source=\"…\"}`), both from the start of the program. What the \
         entries mean, and how they balance, is said in\n`crates/base/model/src/ledger.rs`.\n\n\
         | entry | metric | metric per source |\n| --- | --- | --- |\n";
     for &entry in Entry::ALL {

@@ -48,6 +48,7 @@ pub(super) fn router(desk: Arc<Desk>, stopped: watch::Receiver<bool>) -> Router 
         .route("/commands/{request}", get(command_result))
         .route("/logs", get(logs))
         .route("/alarms", get(alarms))
+        .route("/alarms/acknowledge", post(acknowledge_all))
         .route("/alarms/{id}/acknowledge", post(acknowledge))
         .route("/history", get(history))
         .route("/stream", get(stream::stream))
@@ -359,6 +360,31 @@ pub(super) async fn acknowledge(
     let outcome = result.as_ref().map_or_else(refused, |_| "done".into());
     desk.audit.write(api::AuditLine { what, result: outcome, comment, ..line });
     result.map(Json)
+}
+
+/// Says that somebody has seen all alarms that nobody has acknowledged, or those of them that are
+/// named. Answers those that were acknowledged by it.
+#[utoipa::path(post, path = "/api/v1/alarms/acknowledge", tag = "alarms",
+    request_body = api::AcknowledgeAll, responses((status = 200, body = api::AlarmList)))]
+pub(super) async fn acknowledge_all(
+    Shared(desk): Shared<Arc<Desk>>,
+    Extension(who): Extension<Who>,
+    Body(said): Body<api::AcknowledgeAll>,
+) -> Answer<api::AlarmList> {
+    written("comment", said.comment.as_deref(), 4_000)?;
+    let unknown = |id: &String| {
+        let detail = format!("ids: expected numbers of alarms, got {id:?}");
+        Problem::unprocessable(detail).with("field", "ids")
+    };
+    let number = |id: &String| id.parse::<u64>().map_err(|_| unknown(id));
+    let ids = said.ids.as_ref().map(|ids| ids.iter().map(number).collect::<Result<Vec<_>, _>>());
+    let (ids, asker, comment) = (ids.transpose()?, who.clone(), said.comment.clone());
+    let done = desk.ask(|reply| Ask::AcknowledgeAll(ids, said.comment, asker, reply)).await?;
+    let numbers: Vec<&str> = done.alarms.iter().map(|alarm| alarm.id.as_str()).collect();
+    let what = format!("acknowledge {}", numbers.join(" "));
+    let line = crate::desk::line(&who);
+    desk.audit.write(api::AuditLine { what, result: "done".into(), comment, ..line });
+    Ok(Json(done))
 }
 
 /// Which plots.

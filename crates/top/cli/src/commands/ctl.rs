@@ -89,10 +89,14 @@ enum What {
     },
     /// Alarms
     Alarms,
-    /// Say that an alarm was seen
+    /// Acknowledge an alarm, or all of them
     Ack {
         /// Its number
-        id: String,
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        id: Option<String>,
+        /// All alarms that nobody has acknowledged
+        #[arg(long)]
+        all: bool,
         /// What to say
         #[arg(long, short = 'm')]
         comment: Option<String>,
@@ -160,8 +164,11 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
             client.get(&format!("/api/v1/logs?level={level}&limit={limit}&search={search}"))?
         }
         What::Alarms => client.get("/api/v1/alarms")?,
-        What::Ack { id, comment } => {
-            let path = format!("/api/v1/alarms/{}/acknowledge", encoded(&id));
+        What::Ack { id, comment, .. } => {
+            let path = match id {
+                Some(id) => format!("/api/v1/alarms/{}/acknowledge", encoded(&id)),
+                None => "/api/v1/alarms/acknowledge".to_owned(),
+            };
             client.post(&path, &json!({ "comment": comment }))?
         }
         What::Config { versions } => match versions[..] {
@@ -256,7 +263,8 @@ fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
         ))?;
     }
     let lost = state["loss"]["count"].as_u64().unwrap_or_default() > 0;
-    Ok(if lost || state["verdict"]["level"] == "loss" { Exit::Loss } else { Exit::Done })
+    let losing = ["loss", "heavy_loss"].iter().any(|level| state["verdict"]["level"] == *level);
+    Ok(if lost || losing { Exit::Loss } else { Exit::Done })
 }
 
 /// A run's facts and its remarks, a line each.

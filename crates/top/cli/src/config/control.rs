@@ -30,6 +30,7 @@ pub(crate) struct ControlLow {
     start: StartLow,
     drain: Option<Time>,
     requests_per_second: Option<f64>,
+    heavy_loss_share: Option<f64>,
     #[serde(default)]
     emulate: bool,
     #[serde(default)]
@@ -129,7 +130,9 @@ pub(crate) struct AlarmLow {
     only_while_recording: bool,
     #[serde(default)]
     severity: SeverityLow,
+    critical_at: Option<f64>,
     text: Option<String>,
+    text_many: Option<String>,
     #[serde(default)]
     actions: Vec<String>,
 }
@@ -208,6 +211,13 @@ pub(super) fn control(
             return Err(located.error("control.requests_per_second", message));
         }
         settings.requests_per_second = rate;
+    }
+    if let Some(share) = control.heavy_loss_share {
+        if !(share > 0.0 && share <= 1.0) {
+            let message = format!("expected a share of the data above 0, up to 1, got {share}");
+            return Err(located.error("control.heavy_loss_share", message));
+        }
+        settings.heavy_loss_share = share;
     }
     let log = match control.log {
         LogLow::Text => LogFormat::Text,
@@ -288,6 +298,8 @@ pub(super) fn rules(
         if let Some(text) = &alarm.text {
             rule.text.clone_from(text);
         }
+        rule.text_many.clone_from(&alarm.text_many);
+        rule.critical_at = alarm.critical_at;
         rule.actions.clone_from(&alarm.actions);
         Ok(rule)
     });
@@ -383,6 +395,26 @@ mod tests {
         let condition = Condition::Above { threshold: 10.0, clear_at: 5.0 };
         assert_eq!((high.rules[0].condition, high.rules.len()), (condition, 1));
         assert!(check(Path::new("x.toml"), SOURCE).unwrap().control.is_none());
+    }
+
+    #[test]
+    fn heavy_loss_and_texts_of_many_sources_are_as_the_file_says() {
+        let text = |share: &str, critical_at: &str| {
+            format!(
+                "[control]\nheavy_loss_share = {share}\n{SOURCE}[[alarms]]\nname = \"x\"\n\
+                 quantity = \"source.*.loss_per_second\"\nabove = 10\n\
+                 critical_at = {critical_at}\ntext_many = \"{{things}} lose data\"\n"
+            )
+        };
+        let high = check(Path::new("x.toml"), &text("0.2", "100")).unwrap();
+        assert_eq!(high.control.unwrap().settings.heavy_loss_share, 0.2);
+        assert_eq!(high.rules[0].critical_at, Some(100.0));
+        assert_eq!(high.rules[0].text_many.as_deref(), Some("{things} lose data"));
+        let none = check(Path::new("x.toml"), &format!("[control]\n{SOURCE}")).unwrap();
+        assert_eq!(none.control.unwrap().settings.heavy_loss_share, 0.05);
+        for (share, critical_at) in [("0", "100"), ("1.5", "100"), ("nan", "100"), ("0.2", "9")] {
+            assert!(check(Path::new("x.toml"), &text(share, critical_at)).is_err());
+        }
     }
 
     #[test]

@@ -1,0 +1,82 @@
+//! What comes of alarms: lines of the log, actions, acknowledgements.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Conductor;
+use super::view::alarm;
+use crate::actions;
+use crate::api;
+use crate::problem::Problem;
+use crate::security::guard::Who;
+use crate::watching::Meaning;
+
+impl Conductor {
+    /// Logs what happened to alarms, and does what they ask for.
+    pub(super) fn act(&mut self, meaning: &Meaning) {
+        use catchment_watch::{ChangeKind, Severity};
+        for change in &meaning.changes {
+            let (alarm, text) = (&change.alarm, &change.alarm.text);
+            let name = &alarm.name;
+            let raised = matches!(change.kind, ChangeKind::Raised | ChangeKind::Worsened);
+            match (change.kind, alarm.severity) {
+                _ if raised && alarm.severity == Severity::Critical => {
+                    tracing::error!(alarm = name, "alarm: {text}");
+                }
+                _ if raised => tracing::warn!(alarm = name, "alarm: {text}"),
+                (ChangeKind::Latched, _) => {
+                    tracing::info!("alarm {name} ended, waiting for acknowledgement: {text}");
+                }
+                _ => tracing::info!("alarm {name} ended: {text}"),
+            }
+            if change.kind == ChangeKind::Raised {
+                self.desk.counts.alarms_raised.fetch_add(1, Relaxed);
+            }
+        }
+        for told in actions::together(&meaning.changes) {
+            self.actions.put(&self.desk, told.actions, &told.json());
+        }
+        // Also what only counts on in a text is to be seen.
+        let seen = self.watching.alarms_seen();
+        let texts = |alarms: &[catchment_watch::Alarm]| -> Vec<_> {
+            let shown = |one: &catchment_watch::Alarm| (one.id, one.state, one.text.clone());
+            alarms.iter().map(shown).collect()
+        };
+        if texts(&seen) != texts(&self.own.alarms_seen) {
+            self.own.alarms_changed += 1;
+        }
+        self.own.alarms_seen = seen;
+    }
+
+    /// Somebody has seen an alarm.
+    pub(super) fn acknowledge(
+        &mut self,
+        now_ns: u64,
+        id: &str,
+        comment: Option<&str>,
+        who: &Who,
+    ) -> Result<api::Alarm, Problem> {
+        use catchment_watch::AcknowledgeError;
+        let unknown = || Problem::not_found(format_args!("alarm {id}"));
+        let number: u64 = id.parse().map_err(|_| unknown())?;
+        let done = self.watching.alarms().acknowledge(now_ns, number, &who.name, comment);
+        let change = done.map_err(|error| match error {
+            AcknowledgeError::Unknown { .. } => unknown(),
+            error => Problem::conflict(error.to_string()),
+        })?;
+        self.own.next_look = None;
+        Ok(alarm(&change.alarm))
+    }
+
+    /// Somebody has seen these alarms, or all.
+    pub(super) fn acknowledge_all(
+        &mut self,
+        now_ns: u64,
+        only: Option<&[u64]>,
+        comment: Option<&str>,
+        who: &Who,
+    ) -> api::AlarmList {
+        let done = self.watching.alarms().acknowledge_all(now_ns, only, &who.name, comment);
+        self.own.next_look = None;
+        api::AlarmList { alarms: done.iter().map(|change| alarm(&change.alarm)).collect() }
+    }
+}

@@ -1,0 +1,56 @@
+//! What somebody can do about a fault: the first thing that the page says of it.
+
+/// What to do about a fault whose reason the system gave; none where there is nothing to say that
+/// the reason does not. Writing is tried again every second, whatever the reason was.
+pub(crate) fn advice(reason: &str) -> Option<&'static str> {
+    const ADVICE: [(i32, &str); 6] = [
+        (libc::ENOSPC, "disk full: make room, and recording resumes by itself"),
+        (
+            libc::EDQUOT,
+            "disk quota spent: delete files or raise the quota, and recording resumes by itself",
+        ),
+        (libc::EROFS, "disk is read-only: mount it for writing, and recording resumes by itself"),
+        (
+            libc::EACCES,
+            "no permission to write: allow it for the run's folder, and recording resumes by itself",
+        ),
+        (
+            libc::EIO,
+            "disk error: look at the disk and its cables; recording resumes by itself when it writes",
+        ),
+        (libc::ENOENT, "the run's folder is gone: put it back, and recording resumes by itself"),
+    ];
+    let found = ADVICE.into_iter().find(|(number, _)| is_of(reason, *number));
+    found.map(|(_, advice)| advice)
+}
+
+/// Whether a fault is for a disk that is full, or whose owner may have no more of it.
+pub(crate) fn is_full(reason: &str) -> bool {
+    [libc::ENOSPC, libc::EDQUOT].into_iter().any(|number| is_of(reason, number))
+}
+
+/// The system's words are in the reason.
+fn is_of(reason: &str, number: i32) -> bool {
+    reason.contains(&std::io::Error::from_raw_os_error(number).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_done_is_said_without_a_path() {
+        let reason = |number| {
+            let error = std::io::Error::from_raw_os_error(number);
+            format!("node/recorder/write: cannot write /long/path/run-00000.catch: {error}")
+        };
+        let full = advice(&reason(libc::ENOSPC));
+        assert_eq!(full, Some("disk full: make room, and recording resumes by itself"));
+        assert!(is_full(&reason(libc::ENOSPC)) && is_full(&reason(libc::EDQUOT)));
+        for number in [libc::EROFS, libc::EACCES, libc::EIO, libc::ENOENT] {
+            assert!(advice(&reason(number)).is_some_and(|text| !text.contains('/')));
+            assert!(!is_full(&reason(number)));
+        }
+        assert_eq!(advice("the thread write has ended"), None);
+    }
+}
