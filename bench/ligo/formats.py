@@ -85,6 +85,9 @@ class Format(Protocol):
     def read(self, folder: Path, channel: Channel) -> Samples:
         """Read one channel, opening included."""
 
+    def list_channels(self, folder: Path) -> int:
+        """Read the tables of contents of all files and nothing else: the channels of the last one."""
+
 
 class Hdf5:
     """HDF5 by h5py, compressed by bitshuffle and LZ4."""
@@ -118,6 +121,16 @@ class Hdf5:
             with h5py.File(path, "r") as file:
                 parts.append(file[channel.name][:])
         return joined(parts)
+
+    def list_channels(self, folder: Path) -> int:
+        """List the datasets of each file."""
+        import h5py
+
+        names: list[str] = []
+        for path in sorted(folder.iterdir()):
+            with h5py.File(path, "r") as file:
+                names = list(file)
+        return len(names)
 
 
 class Gwf:
@@ -193,6 +206,16 @@ class Gwf:
             parts += [read(file, channel.name, frame).data.data for frame in frames]
         return joined(parts)
 
+    def list_channels(self, folder: Path) -> int:
+        """Read the FrTOC of each file."""
+        import lalframe
+
+        channels = 0
+        for path in sorted(folder.iterdir()):
+            toc = lalframe.FrameUFrTOCRead(lalframe.FrameUFrFileOpen(str(path), "r"))
+            channels = int(lalframe.FrameUFrTOCQueryProcN(toc))
+        return channels
+
 
 class Parquet:
     """Parquet by pyarrow, compressed by zstd; floats with their bytes split."""
@@ -235,6 +258,15 @@ class Parquet:
             parts += [chunk.flatten().to_numpy() for chunk in column.chunks]
         return joined(parts)
 
+    def list_channels(self, folder: Path) -> int:
+        """Read the footer of each file."""
+        import pyarrow.parquet as pq
+
+        channels = 0
+        for path in sorted(folder.iterdir()):
+            channels = len(pq.ParquetFile(path).schema_arrow.names)
+        return channels
+
 
 class Catchment:
     """Catchment's own format by its Python package; the run is there already."""
@@ -250,6 +282,12 @@ class Catchment:
 
         samples: Samples = catchment.open(folder)[channel.name].numpy()
         return samples
+
+    def list_channels(self, folder: Path) -> int:
+        """Open the run, which reads the table of contents of each file."""
+        import catchment
+
+        return len(catchment.open(folder).channels)
 
 
 def joined(parts: list[Samples]) -> Samples:

@@ -78,8 +78,10 @@ def draw_space(figures: dict[str, Any], path: Path) -> list[Path]:
     names = ["gzip -1"] + [one["coding"] for one in kinds[0]["codecs"]]
     for place, kind in enumerate(kinds):
         sizes = [kind["gzip_bytes"] or 0] + [one["file_bytes"] for one in kind["codecs"]]
-        at = [index + (place - 1) * 0.27 for index in range(len(sizes))]
-        axis.bar(at, [size * 100 / kind["raw_bytes"] for size in sizes], 0.25, label=kind["name"])
+        width = 0.8 / len(kinds)
+        at = [index + (place - (len(kinds) - 1) / 2) * width for index in range(len(sizes))]
+        shares = [size * 100 / kind["raw_bytes"] for size in sizes]
+        axis.bar(at, shares, 0.9 * width, label=kind["name"])
     axis.set_xticks(range(len(names)), names, rotation=30, ha="right")
     axis.set_ylabel("percent of raw")
     axis.legend()

@@ -27,6 +27,8 @@ PACKAGES = {
     "Parquet": ["pyarrow"],
 }
 
+# What is read where no channel is: the tables of contents.
+TOC = "TOC"
 # How long a channel is read again and again for one figure.
 WARM_S = 0.05
 
@@ -67,7 +69,7 @@ def main() -> None:
     os.sync()
     reads = []
     for name in job["read"]:
-        channel = next(channel for channel in channels if channel.name == name)
+        channel = next((channel for channel in channels if channel.name == name), None)
         reads += measure(data, channel, folders, job)
     for name, folder in folders.items():
         if name != "Catchment":
@@ -76,36 +78,43 @@ def main() -> None:
 
 
 def measure(
-    data: Data, channel: Channel, folders: dict[str, Path], job: dict[str, Any]
+    data: Data, channel: Channel | None, folders: dict[str, Path], job: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Read a channel from every format in turn, again and again; check what is read."""
+    """Read a channel from every format in turn, again and again; check what is read.
+
+    Without a channel: the tables of contents alone.
+    """
     formats = [one for one in FORMATS if one.name in folders]
     cold: dict[str, list[float]] = {one.name: [] for one in formats}
     warm: dict[str, list[float]] = {one.name: [] for one in formats}
     for one in formats:
-        samples = one.read(folders[one.name], channel)
-        if not np.array_equal(samples, data[channel]):
-            raise SystemExit(f"{one.name} does not give {channel.name} back as it was written")
+        if channel is None:
+            good = one.list_channels(folders[one.name]) == len(data.channels)
+        else:
+            good = np.array_equal(one.read(folders[one.name], channel), data[channel])
+        if not good:
+            what = channel.name if channel else "its channels"
+            raise SystemExit(f"{one.name} does not give {what} back as it was written")
     for _ in range(job["cold"]):
         for one in formats:
             Path("/proc/sys/vm/drop_caches").write_text("3")
             cold[one.name].append(timed(one, folders[one.name], channel))
     # Catchment leaves in the page cache what is read twice.
     for one in 2 * formats:
-        one.read(folders[one.name], channel)
+        timed(one, folders[one.name], channel)
     for _ in range(job["warm"]):
         for one in formats:
             # Often enough that what the others left in the CPU's caches does not count.
             begin, reads = time.perf_counter(), 0
             while (seconds := time.perf_counter() - begin) < WARM_S:
-                one.read(folders[one.name], channel)
+                timed(one, folders[one.name], channel)
                 reads += 1
             warm[one.name].append(seconds / reads)
-    bytes_read = channel.samples * np.dtype(channel.dtype).itemsize
+    bytes_read = channel.samples * np.dtype(channel.dtype).itemsize if channel else 0
     return [
         {
             "format": one.name,
-            "channel": channel.name,
+            "channel": channel.name if channel else TOC,
             "bytes": bytes_read,
             "cold_s": cold[one.name],
             "warm_s": warm[one.name],
@@ -114,10 +123,13 @@ def measure(
     ]
 
 
-def timed(one: Format, folder: Path, channel: Channel) -> float:
+def timed(one: Format, folder: Path, channel: Channel | None) -> float:
     """Seconds that one read takes, opening included."""
     begin = time.perf_counter()
-    one.read(folder, channel)
+    if channel is None:
+        one.list_channels(folder)
+    else:
+        one.read(folder, channel)
     return time.perf_counter() - begin
 
 

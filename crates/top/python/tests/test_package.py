@@ -1,7 +1,7 @@
 """The installed package."""
 
 import ast
-from importlib.metadata import version
+from importlib.metadata import metadata, version
 from pathlib import Path
 from typing import TypeGuard
 
@@ -11,6 +11,13 @@ from catchment import _native
 
 def test_the_version_is_the_installed_packages_version() -> None:
     assert catchment.__version__ == version("catchment")
+
+
+def test_the_package_says_what_it_is_and_what_goes_with_it() -> None:
+    about = metadata("catchment")
+    assert "# Catchment" in (about.get_payload() or about["Description"])
+    extras = {"xarray", "pandas", "arrow", "dask", "zarr", "all"}
+    assert set(about.get_all("Provides-Extra") or []) == extras
 
 
 def test_the_stubs_say_what_the_native_module_says() -> None:

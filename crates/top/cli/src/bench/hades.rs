@@ -63,14 +63,18 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     }
     let end_to_end = end_to_end(bench, &found[2])?;
     let figures = Figures { fixed_rates, highest: found, end_to_end };
+    let mut sections = vec![
+        fixed_section(bench, &figures),
+        memory_section(&figures),
+        highest_section(bench, &figures),
+        chain(&figures),
+    ];
+    // A quick bench has no load that HADES gives its memory for.
+    sections.retain(|section| !section.table.rows.is_empty());
     Ok(Report {
         name: "hades",
         quick: bench.quick,
-        sections: vec![
-            fixed_section(bench, &figures),
-            highest_section(bench, &figures),
-            chain(&figures),
-        ],
+        sections,
         figures: serde_json::to_value(&figures)?,
     })
 }
@@ -150,23 +154,20 @@ fn fixed_section(bench: &Bench<'_>, figures: &Figures) -> Section {
         "build",
         "write",
         "emulate",
+        "load",
         "memory",
         "queue",
         "HADES: MB/s",
         "receiver",
         "builder",
+        "load",
+        "buffers: receiver, builder",
         "result",
     ];
     let mut table = Table::new(&head);
     for fixed in &figures.fixed_rates {
         let of = |field: fn(&Point) -> f64| median(fixed.rounds.iter().map(field));
-        let index = HADES_RATES.iter().position(|&rate| rate == fixed.rate_hz);
-        let hades_bytes = index.map_or("", |index| HADES_MEGABYTES[index]);
-        let (receiver, builder) = match fixed.rate_hz as u64 {
-            1_000 => ("10 %", "12 %"),
-            4_000 => ("32 %", "44 %"),
-            _ => ("", ""),
-        };
+        let hades = Hades::at(fixed);
         let huge = match fixed.huge_every {
             0 => "none".to_owned(),
             every => format!("1 per {every}"),
@@ -180,27 +181,95 @@ fn fixed_section(bench: &Bench<'_>, figures: &Figures) -> Section {
             format!("{:.0} %", of(|point| point.build_percent)),
             format!("{:.0} %", of(|point| point.write_percent)),
             format!("{:.0} %", of(|point| point.emulate_percent)),
+            format!("{:.2}", of(load)),
             format!("{:.0} %", of(|point| point.segments_percent as f64)),
             format!("{:.0} %", of(|point| point.descriptors_percent as f64)),
-            hades_bytes.to_owned(),
-            receiver.to_owned(),
-            builder.to_owned(),
-            if fixed.huge_every == 1_000 { "blocked" } else { "0 % discarded" }.to_owned(),
+            hades.map_or("", |one| one.megabytes).to_owned(),
+            hades.map_or("", |one| one.receiver).to_owned(),
+            hades.map_or("", |one| one.builder).to_owned(),
+            hades.map_or("", |one| one.load).to_owned(),
+            hades.map_or_else(String::new, |one| format!("{}, {}", one.received, one.built)),
+            hades.map_or("blocked", |_| "0 % discarded").to_owned(),
         ]);
     }
     let notes = vec![
         format!(
             "90 sources on 90 ports, packets of 32 kB, to disk, {:.1} s each, median of {}. \
-             Percent of one CPU; the emulator runs on the same machine. Memory and queue: the \
-             segments and the descriptors' queue at their fullest.",
+             Percent of one CPU; the emulator runs on the same machine. Load: receive, build and \
+             write together, in CPUs. Memory and queue: the segments and the descriptors' queue at \
+             their fullest.",
             bench.seconds(),
             bench.repeats()
         ),
-        "HADES (EventBuilder tests, 2008 to 2010): receiver 10 to 32 % and builder 12 to 44 % from 1 \
-         to 4 kHz; huge sub-events of 100 kB there, 60 kB here."
+        "HADES: tests 2 (no huge sub-events) and 3 (1 per 10,000) of its event builder, 2008 to 2010, \
+         nothing written: daq_netmem as the receiver, daq_evtbuild as the builder, load, and how full \
+         their buffers were. Of 1 per 1,000 it says no more than that daq_evtbuild was blocked and \
+         daq_netmem's buffers full, at no rate in particular. Huge sub-events of 100 kB there, 60 kB \
+         here."
             .into(),
     ];
     Section { title: "Fixed rates".into(), notes, table }
+}
+
+fn load(point: &Point) -> f64 {
+    (point.receive_percent + point.build_percent + point.write_percent) / 100.0
+}
+
+/// How much memory waiting data took, beside HADES' test 3.
+fn memory_section(figures: &Figures) -> Section {
+    let head =
+        ["rate", "sources", "buffer", "HADES: builder", "receiver", "all sources", "Catchment"];
+    let mut table = Table::new(&head);
+    for fixed in figures.fixed_rates.iter().filter(|fixed| fixed.huge_every == 10_000) {
+        let Some(index) = HADES_RATES.iter().position(|&rate| rate == fixed.rate_hz) else {
+            continue;
+        };
+        let groups = HADES_GROUPS.iter().zip(&HADES_FILLS[index]);
+        let all: f64 =
+            groups.clone().map(|(group, (built, received))| group.1 * (built + received)).sum();
+        let ours = median(fixed.rounds.iter().map(|point| point.segments_bytes as f64));
+        for (place, ((sources, _, buffer), (built, received))) in groups.enumerate() {
+            let once = |text: String| if place == 0 { text } else { String::new() };
+            table.row([
+                once(format!("{:.0} kHz", fixed.rate_hz / 1e3)),
+                (*sources).to_owned(),
+                format!("{buffer} MB"),
+                format!("{built} MB"),
+                format!("{received} MB"),
+                once(Bytes((all * 1e6) as u64).to_string()),
+                once(Bytes(ours as u64).to_string()),
+            ]);
+        }
+    }
+    let note = "HADES has two buffers per source, of the builder and of the receiver, and gives what is \
+                filled of each; \"all sources\" is their sum over 90. Catchment has one memory for all \
+                sources: the most of it that was in use, with one huge sub-event per 10,000.";
+    Section { title: "Memory in use".into(), notes: vec![note.into()], table }
+}
+
+/// A row of HADES' tables.
+#[derive(Clone, Copy)]
+struct Hades {
+    megabytes: &'static str,
+    builder: &'static str,
+    receiver: &'static str,
+    load: &'static str,
+    built: &'static str,
+    received: &'static str,
+}
+
+impl Hades {
+    /// Its test of that load; none where it was blocked, or at another rate.
+    fn at(fixed: &Fixed) -> Option<Self> {
+        let index = HADES_RATES.iter().position(|&rate| rate == fixed.rate_hz)?;
+        let row = match fixed.huge_every {
+            0 => HADES_TEST_2[index],
+            10_000 => HADES_TEST_3[index],
+            _ => return None,
+        };
+        let [megabytes, builder, receiver, load, built, received] = row;
+        Some(Self { megabytes, builder, receiver, load, built, received })
+    }
 }
 
 fn highest_section(bench: &Bench<'_>, figures: &Figures) -> Section {
@@ -270,6 +339,28 @@ fn chain(figures: &Figures) -> Section {
     Section { title: "End to end, packets of 32 kB".into(), notes: Vec::new(), table }
 }
 
-/// What HADES tested at, and the data rates that it gave.
+/// What HADES tested at.
 const HADES_RATES: [f64; 4] = [1_000.0, 2_000.0, 3_000.0, 4_000.0];
-const HADES_MEGABYTES: [&str; 4] = ["23", "46", "69", "95"];
+/// Its tests 2 and 3, by rate: MB/s, CPU of builder and receiver, load, fill of their buffers.
+const HADES_TEST_2: [[&str; 6]; 4] = [
+    ["23", "12 %", "10 %", "0.5", "10 %", "5 %"],
+    ["46", "20 %", "19 %", "0.6", "10 %", "10 %"],
+    ["69", "30 %", "28 %", "0.7", "20 %", "10 to 20 %"],
+    ["95", "44 %", "32 %", "0.9", "20 to 30 %", "20 %"],
+];
+const HADES_TEST_3: [[&str; 6]; 4] = [
+    ["23", "12 %", "10 %", "0.5", "20 %", "10 %"],
+    ["46", "20 %", "18 %", "0.5", "20 %", "15 %"],
+    ["69", "33 %", "29 %", "0.6", "20 %", "15 %"],
+    ["95", "42 %", "35 %", "0.9", "20 to 30 %", "20 %"],
+];
+/// Its groups of sources in test 3: which, how many, MB of each buffer.
+const HADES_GROUPS: [(&str, f64, u32); 3] =
+    [("0 to 59", 60.0, 8), ("60 to 79", 20.0, 16), ("80 to 89", 10.0, 64)];
+/// MB filled of the builder's and the receiver's buffer of a source, by rate and group.
+const HADES_FILLS: [[(f64, f64); 3]; 4] = [
+    [(1.6, 0.8), (3.2, 1.6), (12.8, 6.4)],
+    [(1.6, 1.2), (3.2, 2.4), (12.8, 9.6)],
+    [(1.6, 1.2), (3.2, 2.4), (12.8, 9.6)],
+    [(1.6, 1.6), (4.8, 3.2), (19.2, 12.8)],
+];

@@ -13,11 +13,19 @@ use catchment_storage::{
 };
 use serde::Serialize;
 
+use super::ligo_quiet;
+
 /// Channels and how many seconds of them.
 pub(crate) struct DataSet {
     pub(crate) channels: Vec<EmulatedChannel>,
     pub(crate) seconds: u64,
-    content: ChannelContent,
+    content: Content,
+}
+
+/// What the samples are.
+enum Content {
+    Noise(ChannelContent),
+    Quiet,
 }
 
 /// How long frames are, and how many of them are in a file.
@@ -70,8 +78,13 @@ impl DataSet {
 
     /// These channels.
     pub(crate) fn new(channels: Vec<EmulatedChannel>, seconds: u64) -> Self {
-        let content = ChannelContent::new(SEED, &channels);
+        let content = Content::Noise(ChannelContent::new(SEED, &channels));
         Self { channels, seconds, content }
+    }
+
+    /// These channels, with the entropy of a detector's.
+    pub(crate) fn quiet(channels: Vec<EmulatedChannel>, seconds: u64) -> Self {
+        Self { channels, seconds, content: Content::Quiet }
     }
 
     /// Bytes of all samples.
@@ -88,7 +101,10 @@ impl DataSet {
     /// Fills in a channel's samples from a second on, counted from the beginning of the data.
     pub(crate) fn fill(&self, channel: usize, second: u64, out: &mut [u8]) {
         let first = samples(&self.channels[channel], START_S + second);
-        self.content.fill(channel as u32, first, out);
+        match &self.content {
+            Content::Noise(content) => content.fill(channel as u32, first, out),
+            Content::Quiet => ligo_quiet::fill(channel, &self.channels[channel], first, out),
+        }
     }
 
     /// Writes the samples to `sink`, channel after channel, and says where each one stands.

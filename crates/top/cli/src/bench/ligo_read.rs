@@ -88,7 +88,9 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let mut tests = Vec::new();
     for &(memo, layout) in scale.tests {
         bench.now(format!("60 channels, frames of {} s", layout.frame_s))?;
-        let task = Task { layout, read: &READ_OF_60, cold: bench.repeats(), warm: bench.repeats() };
+        // The memo timed the tables of contents alone where frames are of 1 s.
+        let read = if matches!(memo, Some(1 | 2)) { &READ_OF_60[..] } else { &READ_OF_60[..3] };
+        let task = Task { layout, read, cold: bench.repeats(), warm: bench.repeats() };
         let (stored, reads) = source.measure(python.as_ref(), &task, coding, &EVERY)?;
         tests.push(Test { memo, layout, stored, reads });
     }
@@ -230,7 +232,7 @@ impl<'a> Source<'a> {
         };
         let warm_s = (0..task.warm).map(|_| warm()).collect::<anyhow::Result<_>>()?;
         let channel = self.raw.iter().position(|channel| channel.name == name);
-        let bytes = self.data.channel_bytes(channel.context("a channel that is read")?);
+        let bytes = channel.map_or(0, |channel| self.data.channel_bytes(channel));
         Ok(Read { format: NATIVE.into(), channel: name.into(), bytes, cold_s, warm_s })
     }
 }
@@ -245,6 +247,9 @@ struct Answer {
 pub(crate) fn read_once(run: &Path, name: &str) -> anyhow::Result<(f64, f64)> {
     let begin = Instant::now();
     let run = Run::open(run)?;
+    if name == TOC {
+        return Ok((begin.elapsed().as_secs_f64(), 0.0));
+    }
     let channel = run.channel(name).with_context(|| format!("there is no channel {name}"))?;
     let opened = Instant::now();
     let segments = channel.read(&Select::All)?;
@@ -268,8 +273,10 @@ pub(crate) fn drop_caches() -> anyhow::Result<()> {
 /// How Catchment is called where no Python is between.
 pub(crate) const NATIVE: &str = "Catchment, Rust";
 
-/// One of each of the memo's three kinds.
-pub(crate) const READ_OF_60: [&str; 3] = ["X:FAST-0003", "X:MEDIUM-0009", "X:SLOW-0018"];
+/// One of each of the memo's three kinds, and the tables of contents alone.
+pub(crate) const READ_OF_60: [&str; 4] = ["X:FAST-0003", "X:MEDIUM-0009", "X:SLOW-0018", TOC];
+/// What is read where no channel is.
+pub(crate) const TOC: &str = "TOC";
 /// How long a channel is read again and again for one figure.
 const WARM: Duration = Duration::from_millis(50);
 const READ_OF_1000: [&str; 4] = ["L1:FAST-0024", "L1:FAST-0025", "L1:SLOW-0150", "L1:SLOW-0151"];

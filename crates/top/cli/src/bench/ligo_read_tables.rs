@@ -3,7 +3,7 @@
 use catchment_model::units::Bytes;
 
 use super::ligo_data::Layout;
-use super::ligo_read::{Figures, NATIVE, READ_OF_60, Read, Test};
+use super::ligo_read::{Figures, NATIVE, READ_OF_60, Read, TOC, Test};
 use super::report::Section;
 use super::search::median;
 use crate::output::Table;
@@ -12,6 +12,7 @@ pub(crate) fn sections(figures: &Figures) -> Vec<Section> {
     let mut sections = vec![
         memo(figures, "cold", |read| &read.cold_s),
         memo(figures, "warm", |read| &read.warm_s),
+        contents(figures),
         stored(figures),
         targets(figures),
     ];
@@ -38,7 +39,7 @@ fn memo(figures: &Figures, state: &str, seconds: fn(&Read) -> &[f64]) -> Section
                 Some((bytes, seconds)) if !seconds.is_empty() => rate(bytes, seconds),
                 _ => String::new(),
             }));
-            row.push(String::from(if test.memo == Some(1) { "tens of kB/s" } else { "" }));
+            row.push(memo_rate(test, what));
             table.row(row);
         }
     }
@@ -69,11 +70,59 @@ fn memo(figures: &Figures, state: &str, seconds: fn(&Read) -> &[f64]) -> Section
         "Catchment with {coding} from Python (`catchment.open(run)[channel].numpy()`) and from Rust; \
          HDF5 by h5py, bitshuffle and LZ4, a chunk per frame; GWF by lalframe, compressed as it does \
          unasked, and not; Parquet by pyarrow, zstd, a list per frame. Each read gave the samples that \
-         were written. Of the memo's own figures only that of test 1 is known here.{}",
+         were written. The memo's disk was a RAID5 of its time.{}",
         versions(figures)
     );
     let title = format!("LIGO-T000108: one channel of 60, {state}");
     Section { title, notes: vec![first, second], table }
+}
+
+/// What the memo gives for one of its kinds, in MB/s; nothing where it did not measure.
+fn memo_rate(test: &Test, kind: &str) -> String {
+    let layout = (test.layout.frames_per_file, test.layout.frame_s);
+    let row = MEMO_KILOBYTES.iter().find(|(one, _)| *one == layout).filter(|_| test.memo.is_some());
+    let column = KINDS.iter().position(|one| *one == kind);
+    let rate = row.zip(column).map(|((_, rates), column)| rates[column] / 1e3);
+    rate.map_or_else(String::new, |rate| rate.to_string())
+}
+
+/// How long the tables of contents alone take.
+fn contents(figures: &Figures) -> Section {
+    let formats = formats(figures);
+    let mut head = vec!["TOC alone", "state"];
+    head.extend(&formats);
+    head.push("the memo, cold");
+    let mut table = Table::new(&head);
+    for test in &figures.tests {
+        let files = figures.seconds.div_ceil(test.layout.frame_s * test.layout.frames_per_file);
+        let published = MEMO_TOC.iter().find(|(number, ..)| test.memo == Some(*number));
+        let states: [(&str, fn(&Read) -> &[f64]); 2] =
+            [("cold", |read| &read.cold_s), ("warm", |read| &read.warm_s)];
+        for (state, seconds) in states {
+            let cells: Vec<String> = formats
+                .iter()
+                .map(|format| {
+                    let read = find(test, format, TOC).filter(|read| !seconds(read).is_empty());
+                    read.map_or_else(String::new, |read| {
+                        let each = median(seconds(read).iter().copied()) / files as f64;
+                        format!("{:.3} ms a file", each * 1e3)
+                    })
+                })
+                .collect();
+            if cells.iter().all(String::is_empty) {
+                continue;
+            }
+            let memo = published.filter(|_| state == "cold").map_or_else(String::new, |one| {
+                let (_, seconds, files) = one;
+                format!("{:.1} ms a file ({seconds} s, {files} files)", seconds * 1e3 / files)
+            });
+            let first = [format!("{}, {files} files", title(test)), state.to_owned()];
+            table.row(first.into_iter().chain(cells).chain([memo]));
+        }
+    }
+    let note = "All files of the folder, in the order of their names: what there is in each is \
+                read, and no channel.";
+    Section { title: "Tables of contents".into(), notes: vec![note.into()], table }
 }
 
 fn versions(figures: &Figures) -> String {
@@ -232,5 +281,16 @@ fn rate(bytes: u64, seconds: &[f64]) -> String {
     if rate < 10.0 { format!("{rate:.2}") } else { format!("{rate:.0}") }
 }
 
+/// What the memo gives, in kB/s of each of [`KINDS`], by frames per file and seconds per frame.
+const MEMO_KILOBYTES: [((u64, u64), [f64; 3]); 6] = [
+    ((1, 1), [1_700.0, 230.0, 23.0]),
+    ((60, 1), [3_500.0, 440.0, 61.0]),
+    ((1, 30), [19_000.0, 6_400.0, 730.0]),
+    ((1, 60), [24_000.0, 8_500.0, 1_600.0]),
+    ((1, 120), [26_000.0, 11_000.0, 2_100.0]),
+    ((1, 240), [30_000.0, 17_000.0, 3_500.0]),
+];
+/// The memo's test, seconds and files of reading the tables of contents alone.
+const MEMO_TOC: [(u32, f64, f64); 2] = [(1, 39.0, 3_600.0), (2, 1.1, 117.0)];
 /// The memo's three channels, in the order of [`READ_OF_60`].
 const KINDS: [&str; 3] = ["16 kHz, 4 B", "2 kHz, 4 B", "256 Hz, 2 B"];

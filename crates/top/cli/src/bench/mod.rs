@@ -9,6 +9,7 @@ mod discard;
 mod hades;
 mod ligo_cold;
 mod ligo_data;
+mod ligo_quiet;
 mod ligo_read;
 mod ligo_read_tables;
 mod ligo_record;

@@ -70,6 +70,7 @@ pub(crate) struct Point {
     pub(crate) fills: Vec<Fill>,
     /// The memory that payload waits in, at its fullest.
     pub(crate) segments_percent: u64,
+    pub(crate) segments_bytes: u64,
     /// The queue from the receive to the build thread, at its fullest.
     pub(crate) descriptors_percent: u64,
     /// The emulator sent at the rate that was asked for.
@@ -150,6 +151,7 @@ fn point(recording: &Recording, rate: Rate) -> Point {
         write_percent: recording.busy_of("write"),
         emulate_percent: recording.busy_of("emulate"),
         segments_percent: highest_fill(&last.fills, "segments"),
+        segments_bytes: last.fills.iter().find(|fill| fill.name == "segments").map_or(0, |fill| fill.highest),
         descriptors_percent: highest_fill(&last.fills, "descriptors"),
         fills: last.fills.clone(),
         rate_kept: rate.0.is_none_or(|hz| sent_hz >= hz * 0.99) && wire.packets_unsent == 0,
