@@ -285,7 +285,11 @@ fn every_answer_tells_the_browser_to_be_careful() {
         assert_eq!(headers["x-content-type-options"], "nosniff");
     }
     assert_eq!(client.get("/healthz").json()["status"], "alive");
-    assert!(client.get("/api/docs").text.contains("/api/v1/commands"));
+    let docs = client.get("/api/docs");
+    assert!(docs.text.contains("/api/v1/commands"));
+    // Its own, with which its style is one.
+    let policy = docs.headers["content-security-policy"].to_str().unwrap();
+    assert!(policy.contains("style-src 'unsafe-inline'"), "{policy}");
 }
 
 #[test]

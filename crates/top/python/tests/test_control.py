@@ -1,9 +1,11 @@
 """A node under control, by the Python client and by what a fuzzer of its OpenAPI document sends."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,6 +121,13 @@ def test_shutdown_ends_the_program(node: Node) -> None:
     control.start()
     control.command("shutdown", wait=False)
     assert node.process.wait() == 0
+
+
+def test_validators_accept_the_document(node: Node) -> None:
+    validator = pytest.importorskip("openapi_spec_validator")
+    with urllib.request.urlopen(f"{node.url}api/openapi.json") as answer:  # noqa: S310 (our own)
+        document = json.load(answer)
+    validator.validate(document)
 
 
 def test_a_fuzzer_of_the_document_finds_no_fault(node: Node, tmp_path: Path) -> None:

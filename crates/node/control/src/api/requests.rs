@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 /// A command to the node.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({ "request": "6f9d1c2e", "command": "start", "comment": "beam at 1.2 GeV" }))]
 pub struct CommandRequest {
     /// Chosen by whoever asks, best a UUID: the same id is done once and always answered alike.
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._:-]{1,64}$")]
@@ -58,6 +59,7 @@ pub struct CommandResult {
 /// A change to a run's entry in the catalogue.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({ "remark": "target moved at 03:10", "quality": "good" }))]
 pub struct RunChange {
     /// A remark to append to those that there are.
     #[serde(default)]
@@ -72,6 +74,7 @@ pub struct RunChange {
 /// A configuration to keep.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({ "text": "[run]\nfolder = \"runs\"\n" }))]
 pub struct NewConfiguration {
     /// The TOML text.
     pub text: String,
@@ -80,6 +83,7 @@ pub struct NewConfiguration {
 /// An acknowledgement.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({ "comment": "board 7 is being exchanged" }))]
 pub struct Acknowledge {
     /// What they said.
     #[serde(default)]
@@ -90,6 +94,7 @@ pub struct Acknowledge {
 /// An acknowledgement of many alarms.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({ "ids": ["3", "5"], "comment": "the crate has no power" }))]
 pub struct AcknowledgeAll {
     /// The alarms that were seen; null: all.
     #[serde(default)]
@@ -104,6 +109,7 @@ pub struct AcknowledgeAll {
 /// A token, for a session.
 #[derive(Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({ "token": "catchment_..." }))]
 pub struct LogIn {
     /// As `catchment token add` showed it.
     #[schema(max_length = 200)]
@@ -130,6 +136,7 @@ pub struct Session {
 /// A token to be made.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({ "name": "shift", "role": "operator" }))]
 pub struct NewToken {
     /// Its name.
     #[schema(min_length = 1, max_length = 64)]

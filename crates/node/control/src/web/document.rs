@@ -1,9 +1,6 @@
-//! The OpenAPI document, made from the handlers and types, and a page of it for people.
-
-use std::fmt::Write as _;
+//! The OpenAPI document, made from the handlers and types.
 
 use axum::Json;
-use axum::http::header;
 use axum::response::IntoResponse;
 use utoipa::OpenApi;
 use utoipa::openapi::path::{Operation, PathItem};
@@ -81,7 +78,9 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     document
 }
 
-fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
+pub(super) fn operations(
+    item: &mut PathItem,
+) -> impl Iterator<Item = (&'static str, &mut Operation)> {
     let all = [
         ("GET", &mut item.get),
         ("POST", &mut item.post),
@@ -114,6 +113,15 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
             .content("application/problem+json", content)
             .build()
     };
+    // Without a description a response is not valid; what it is, its schema says.
+    for response in operation.responses.responses.values_mut() {
+        match response {
+            RefOr::T(response) if response.description.is_empty() => {
+                response.description = "Done".to_owned();
+            }
+            _ => {}
+        }
+    }
     let always = ["400", "401", "421", "422", "429", "500", "503", "504"];
     let with_parts: &[&str] = if path.contains('{') { &["404"] } else { &[] };
     let changes: &[&str] = if method == "GET" { &[] } else { &["405", "409", "413", "415"] };
@@ -138,66 +146,6 @@ pub(super) async fn json() -> impl IntoResponse {
     Json(openapi())
 }
 
-/// `/api/docs`.
-pub(super) async fn page() -> impl IntoResponse {
-    // No script and nothing from elsewhere: a style in the page is all that it needs.
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
-        frame-ancestors 'none'";
-    let fields = [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, policy),
-    ];
-    (fields, html())
-}
-
-fn html() -> String {
-    let mut document = openapi();
-    let mut text = String::from(HEAD);
-    for (path, item) in &mut document.paths.paths {
-        for (method, operation) in operations(item) {
-            let summary = operation.summary.as_deref().unwrap_or_default();
-            let description = operation.description.as_deref().unwrap_or_default();
-            write!(
-                text,
-                "<section><h2><b>{method}</b> <code>{}</code></h2><p>{}</p><p>{}</p>",
-                escape(path),
-                escape(summary),
-                escape(description)
-            )
-            .ok();
-            for parameter in operation.parameters.iter().flatten() {
-                let RefOr::T(parameter) = parameter else { continue };
-                let about = parameter.description.as_deref().unwrap_or_default();
-                let (name, about) = (escape(&parameter.name), escape(about));
-                write!(text, "<p class=part><code>{name}</code> {about}</p>").ok();
-            }
-            text += "</section>";
-        }
-    }
-    text += "<h1>What is said and taken</h1>";
-    let components = document.components.unwrap_or_default();
-    for (name, schema) in &components.schemas {
-        let json = serde_json::to_string_pretty(schema).unwrap_or_default();
-        let (name, json) = (escape(name), escape(&json));
-        write!(text, "<details><summary>{name}</summary><pre>{json}</pre></details>").ok();
-    }
-    text += "<h1>Problems</h1><p>What cannot be done is answered with \
-        <code>application/problem+json</code>: type, title, status, detail, instance.</p>";
-    text
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-const HEAD: &str = "<!doctype html><html lang=en><meta charset=utf-8>\
-    <meta name=viewport content='width=device-width'><title>Catchment API</title><style>\
-    :root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;\
-    margin:2rem auto;padding:0 1rem}h2{font-size:1.1rem;margin-bottom:0}section{border-top:1px \
-    solid #8886;padding:.3rem 0}p{margin:.3rem 0}.part{padding-left:1.5rem}pre{overflow:auto}\
-    </style><h1>Catchment API</h1><p>The same for programs: \
-    <a href=/api/openapi.json>/api/openapi.json</a>.</p>";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,5 +167,32 @@ mod tests {
             });
             assert!(found, "{method} {path} is not documented");
         }
+    }
+
+    #[test]
+    fn every_response_has_a_description_and_every_body_that_is_sent_an_example() {
+        let document = serde_json::to_value(openapi()).unwrap();
+        let mut bodies = 0;
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                for (status, response) in operation["responses"].as_object().unwrap() {
+                    let description = response["description"].as_str().unwrap_or_default();
+                    assert!(!description.is_empty(), "{method} {path} {status}");
+                }
+                let body = &operation["requestBody"]["content"]["application/json"];
+                let Some(name) = body["schema"]["$ref"].as_str() else { continue };
+                let name = name.trim_start_matches("#/components/schemas/");
+                let schema = &document["components"]["schemas"][name];
+                let example = schema["example"].as_object().expect(name);
+                for (key, _) in example {
+                    assert!(schema["properties"].get(key).is_some(), "{name}: {key}");
+                }
+                for key in schema["required"].as_array().into_iter().flatten() {
+                    assert!(example.contains_key(key.as_str().unwrap()), "{name}: {key}");
+                }
+                bodies += 1;
+            }
+        }
+        assert!(bodies > 5);
     }
 }

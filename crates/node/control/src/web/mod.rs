@@ -1,6 +1,7 @@
 //! The HTTP server: `server.rs` accepts, `routes.rs` and its neighbours answer.
 
 mod document;
+mod document_page;
 mod extract;
 mod files;
 mod metrics;

@@ -17,7 +17,7 @@ use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Pr
 
 use super::extract::{Body, Params, Place, at_most, within, written};
 use super::routes_tokens::blocking;
-use super::{document, files, metrics, routes_runs, routes_tokens, sample, stream};
+use super::{document, document_page, files, metrics, routes_runs, routes_tokens, sample, stream};
 use crate::api;
 use crate::desk::{Ask, Desk, View};
 use crate::problem::Problem;
@@ -60,7 +60,7 @@ pub(super) fn router(desk: Arc<Desk>, stopped: watch::Receiver<bool>) -> Router 
         .route("/metrics", get(metrics::metrics))
         .route("/healthz", get(health))
         .route("/api/openapi.json", get(document::json))
-        .route("/api/docs", get(document::page))
+        .route("/api/docs", get(document_page::page))
         .route("/", get(files::index))
         .route("/{*asset}", get(files::asset))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -112,7 +112,9 @@ async fn finish(Shared(desk): Shared<Arc<Desk>>, request: Request, next: Next) -
     }
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
-        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        // A page may have its own policy.
+        let header = headers.entry(HeaderName::from_static(name));
+        header.or_insert(HeaderValue::from_static(value));
     }
     if !headers.contains_key(header::CACHE_CONTROL) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -196,7 +198,7 @@ pub(super) fn device_schema(view: &View, path: &str) -> Answer<serde_json::Value
 /// Changes properties of a device: those that its schema does not call readOnly.
 #[utoipa::path(patch, path = "/api/v1/devices/{path}/properties", tag = "devices",
     params(("path" = String, Path, description = "such as node/recorder")),
-    request_body = Object,
+    request_body(content = Object, example = json!({ "rate_hz": 200 })),
     responses((status = 200, body = api::Device)))]
 pub(super) async fn change_device(
     Shared(desk): Shared<Arc<Desk>>,
