@@ -171,7 +171,7 @@ impl ChannelWriter {
                 while !encoders.has_room(raw.bytes) {
                     self.land(&mut frame, encoders, cut, &mut books);
                 }
-                let level = books.level();
+                let level = books.lowering.level();
                 encoders.put(raw, Ask { level, ..self.channels[index].ask.clone() });
             }
         }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use catchment_codec::UnknownCoding;
 use catchment_encoder::{AutoState, Coding, Element, Level, Rule};
@@ -74,17 +75,30 @@ pub(crate) fn element_of(dtype: Dtype) -> Element {
     }
 }
 
-/// How much compression there is time for, from what waits: the less room is left, the less is done.
-/// It comes back at half the level at which it went, so that it does not flutter.
-#[derive(Debug, Default)]
+/// How much compression there is time for, from what waits behind the frame that is being encoded: the
+/// less room is left, the less is done. It comes back at half the level at which it went, so that it
+/// does not flutter.
+#[derive(Debug)]
 pub(crate) struct Lowering {
+    waiting: Arc<FillLevel>,
+    frame_bytes: u64,
     level: Level,
 }
 
 impl Lowering {
-    /// The level for what is encoded now, when so many of so many bytes are waiting.
-    pub(crate) fn level(&mut self, waiting: u64, room: u64) -> Level {
-        let percent = waiting.saturating_mul(100) / room.max(1);
+    /// For frames that are counted in `waiting` from their cut until they are written.
+    pub(crate) fn new(waiting: Arc<FillLevel>) -> Self {
+        Self { waiting, frame_bytes: 0, level: Level::default() }
+    }
+
+    /// A frame of that payload is encoded from now on.
+    pub(crate) fn begin(&mut self, frame_bytes: u64) {
+        self.frame_bytes = frame_bytes;
+    }
+
+    /// The level for what is encoded now.
+    pub(crate) fn level(&mut self) -> Level {
+        let percent = self.percent();
         self.level = match self.level {
             _ if percent >= NONE_FROM_PERCENT => Level::None,
             Level::None if percent >= NONE_FROM_PERCENT / 2 => Level::None,
@@ -94,11 +108,17 @@ impl Lowering {
         };
         self.level
     }
-}
 
-/// Whether so little waits that all that was asked for can be done.
-pub(crate) fn has_time(waiting: &FillLevel) -> bool {
-    waiting.level().saturating_mul(100) / waiting.capacity().max(1) < CHEAPER_FROM_PERCENT
+    /// Whether so little waits that all that was asked for can be done.
+    pub(crate) fn has_time(&self) -> bool {
+        self.percent() < CHEAPER_FROM_PERCENT
+    }
+
+    /// What waits, in percent of the room.
+    fn percent(&self) -> u64 {
+        let behind = self.waiting.level().saturating_sub(self.frame_bytes);
+        behind.saturating_mul(100) / self.waiting.capacity().max(1)
+    }
 }
 
 const CHEAPER_FROM_PERCENT: u64 = 25;
@@ -108,10 +128,19 @@ const NONE_FROM_PERCENT: u64 = 50;
 mod tests {
     use super::*;
 
+    fn lowering() -> (Arc<FillLevel>, Lowering) {
+        let waiting = Arc::new(FillLevel::new("frames waiting", 100));
+        (Arc::clone(&waiting), Lowering::new(waiting))
+    }
+
     #[test]
     fn compression_goes_step_by_step_and_comes_back_later() {
-        let mut lowering = Lowering::default();
-        let mut level = |percent| lowering.level(percent, 100);
+        let (waiting, mut lowering) = lowering();
+        let mut level = |percent| {
+            waiting.take(waiting.level());
+            waiting.put(percent);
+            lowering.level()
+        };
         let (asked, cheaper, none) = (Level::AsAsked, Level::Cheaper, Level::None);
         assert_eq!([0, 24, 25, 20, 13].map(&mut level), [asked, asked, cheaper, cheaper, cheaper]);
         assert_eq!([11, 24, 49].map(&mut level), [asked, asked, cheaper]);
@@ -121,11 +150,25 @@ mod tests {
 
     #[test]
     fn there_is_time_as_long_as_nothing_would_be_compressed_less() {
-        let waiting = FillLevel::new("frames waiting", 1_000);
-        assert!(has_time(&waiting));
-        waiting.put(249);
-        assert!(has_time(&waiting) && Lowering::default().level(249, 1_000) == Level::AsAsked);
+        let (waiting, mut lowering) = lowering();
+        assert!(lowering.has_time());
+        waiting.put(24);
+        assert!(lowering.has_time() && lowering.level() == Level::AsAsked);
         waiting.put(1);
-        assert!(!has_time(&waiting) && Lowering::default().level(250, 1_000) == Level::Cheaper);
+        assert!(!lowering.has_time() && lowering.level() == Level::Cheaper);
+    }
+
+    #[test]
+    fn the_frame_that_is_being_encoded_does_not_wait_for_itself() {
+        let (waiting, mut lowering) = lowering();
+        waiting.put(25);
+        lowering.begin(25);
+        assert!(lowering.has_time() && lowering.level() == Level::AsAsked);
+        // The next one is cut before this one is written: that is where room begins to be short.
+        waiting.put(25);
+        assert!(!lowering.has_time() && lowering.level() == Level::Cheaper);
+        waiting.take(25);
+        lowering.begin(25);
+        assert_eq!(lowering.level(), Level::AsAsked);
     }
 }

@@ -6,7 +6,6 @@ use catchment_builder::Cut;
 use catchment_encoder::{Ask, Coding, Element, Level};
 use catchment_frame::{Dtype, EventColumns, FrameInfo, Schema, SourceColumns};
 use catchment_model::{Entry, Ledger};
-use catchment_telemetry::FillLevel;
 
 use crate::coding::{CodingRule, Lowering, element_of};
 use crate::frames::{Encoders, Form, FrameMemory, FrameStream, Raw, Target, WrittenFrame};
@@ -29,16 +28,8 @@ pub(crate) struct Books<'a> {
     pub(crate) increment: &'a Ledger,
     /// What only this frame says, entry by entry. Filled while the frame is streamed.
     pub(crate) own: &'a mut Ledger,
-    /// What waits for the write thread, and how much compression that leaves time for.
-    pub(crate) waiting: &'a FillLevel,
+    /// How much compression there is time for.
     pub(crate) lowering: &'a mut Lowering,
-}
-
-impl Books<'_> {
-    /// How much compression there is time for now.
-    pub(crate) fn level(&mut self) -> Level {
-        self.lowering.level(self.waiting.level(), self.waiting.capacity())
-    }
 }
 
 /// Streams frames of events.
@@ -145,7 +136,7 @@ impl EventWriter {
                 while !encoders.has_room(raw.bytes) {
                     self.land(frame, encoders, cut, books);
                 }
-                let level = books.level();
+                let level = books.lowering.level();
                 encoders.put(raw, Ask { level, ..self.sources[index].ask.clone() });
             }
         }

@@ -108,7 +108,7 @@ pub struct FrameConfig {
     /// The data time that a frame of channels covers: it is cut at multiples of it.
     pub duration_ns: u64,
     /// The samples at which a frame of channels is cut though it cover less. A
-    /// sixteenth of the channels' share of the memory, if that is less.
+    /// quarter of the channels' share of the memory, if that is less.
     pub channel_bytes: u64,
     /// How its columns are encoded.
     pub codec: CodingRule,
@@ -295,8 +295,9 @@ impl RecorderConfig {
         let frame_fits = (4_096..=512 << 20).contains(&frame);
         require(frame_fits, "frame.bytes", "4 KiB to 512 MiB", frame)?;
         let channels = self.frame.channel_bytes;
-        let channels_fit = (4_096..=512 << 20).contains(&channels);
-        require(channels_fit, "frame.channel_bytes", "4 KiB to 512 MiB", channels)?;
+        // A column, which may be all of a frame, ends at 1 GiB.
+        let channels_fit = (4_096..=1_000 << 20).contains(&channels);
+        require(channels_fit, "frame.channel_bytes", "4 KiB to 1000 MiB", channels)?;
         let threads = self.encode.threads;
         require((1..=64).contains(&threads), "encode.threads", "1 to 64", threads)?;
         let bytes = self.encode.bytes;
@@ -374,7 +375,14 @@ impl RecorderConfig {
 
     /// The samples at which a frame of channels is cut.
     pub(crate) fn channel_frame_bytes(&self) -> u64 {
-        self.frame.channel_bytes.min(self.link_segment_bytes() / 16).max(1)
+        self.frame.channel_bytes.min(self.link_segment_bytes() / CHANNEL_FRAMES).max(1)
+    }
+
+    /// The budget with which frames of channels of that size are not cut for want of memory.
+    pub(crate) fn memory_bytes_for(&self, channel_frame_bytes: u64) -> u64 {
+        let shares = if self.sources.is_empty() { 1 } else { 2 };
+        let chunks = channel_frame_bytes.saturating_mul(CHANNEL_FRAMES * shares);
+        self.fixed_bytes().saturating_add(chunks.div_ceil(3).saturating_mul(4))
     }
 
     /// The largest frame, whatever it holds.
@@ -530,6 +538,9 @@ pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
     }
 }
 
+/// How many frames of channels their memory holds: one that is filled, one that is encoded, and room
+/// for two.
+const CHANNEL_FRAMES: u64 = 4;
 /// How many descriptors of one source may be parked: those of all take a sixteenth of what their
 /// payload may, where all are parked at once.
 fn parked_max(segment_bytes: u64, sources: usize) -> usize {

@@ -11,7 +11,7 @@ use catchment_telemetry::FillLevel;
 
 use crate::build::{Frame, Kind};
 use crate::channels::ChannelWriter;
-use crate::coding::{CodingRule, Lowering, has_time};
+use crate::coding::{CodingRule, Lowering};
 use crate::columns::{Books, EventWriter};
 use crate::config::{ConfigError, RecorderConfig, SourceConfig};
 use crate::frames::{Encoders, FrameMemory, NO_FRAME, Target, WrittenFrame};
@@ -52,16 +52,15 @@ pub(crate) struct FrameWriter {
     last: Option<(Instant, Duration)>,
 }
 
-/// A writer, and what waits for it.
+/// A writer, and how much compression there is time for.
 struct Half<W> {
     writer: W,
-    waiting: Arc<FillLevel>,
     lowering: Lowering,
 }
 
 impl<W> Half<W> {
     fn new(writer: W, waiting: Arc<FillLevel>) -> Self {
-        Self { writer, waiting, lowering: Lowering::default() }
+        Self { writer, lowering: Lowering::new(waiting) }
     }
 }
 
@@ -172,8 +171,9 @@ impl FrameWriter {
                     own[Entry::FragmentsMissing] = counts.missing;
                 }
                 let info = FrameInfo { file_id, sequence, ..half.writer.info(cut) };
-                let Half { writer, waiting, lowering } = half;
-                let books = Books { increment, own: &mut own, waiting, lowering };
+                let Half { writer, lowering } = half;
+                lowering.begin(cut.payload_bytes);
+                let books = Books { increment, own: &mut own, lowering };
                 let until_ns = info.time_last_ns;
                 let written = writer.write((memory, encoders), target, (info, cut), books);
                 let channels = writer.take_seconds();
@@ -194,8 +194,9 @@ impl FrameWriter {
                     rows: cut.keys.len() as u64,
                     ..NO_FRAME
                 };
-                let Half { writer, waiting, lowering } = half;
-                let books = Books { increment, own: &mut own, waiting, lowering };
+                let Half { writer, lowering } = half;
+                lowering.begin(cut.payload_bytes);
+                let books = Books { increment, own: &mut own, lowering };
                 writer.write((memory, encoders.as_mut()), target, (info, cut), books)
             }
             _ => unreachable!("a frame of a kind that the configuration has"),
@@ -211,9 +212,9 @@ impl FrameWriter {
     /// may wait. Where there is no time for compression, of events or of channels, there is none to wait.
     pub(crate) fn feed_trends(&mut self) {
         let (Some(trends), Some(seconds)) = (&self.trends, self.seconds.take()) else { return };
-        let events = self.events.as_ref().map(|half| &half.waiting);
-        let waiting = events.into_iter().chain(self.channels.as_ref().map(|half| &half.waiting));
-        trends.send(seconds, || waiting.clone().all(|waiting| has_time(waiting)));
+        let events = self.events.as_ref().map(|half| &half.lowering);
+        let both = events.into_iter().chain(self.channels.as_ref().map(|half| &half.lowering));
+        trends.send(seconds, || both.clone().all(Lowering::has_time));
     }
 }
 

@@ -59,10 +59,11 @@ impl RecorderConfig {
         }
         let bound = match bytes < asked_bytes {
             true => format!(
-                "a sixteenth of the memory for channels, {}, is less than frame.channel_bytes, {}, \
-                 and",
+                "a quarter of the memory for channels, {}, is less than frame.channel_bytes, {} \
+                 (a memory.budget of {} would do), and",
                 Bytes(bytes),
-                Bytes(asked_bytes)
+                Bytes(asked_bytes),
+                Bytes(self.memory_bytes_for(asked_bytes.min((asked_s * bytes_per_s) as u64)))
             ),
             false => format!("frame.channel_bytes is {} and", Bytes(bytes)),
         };
