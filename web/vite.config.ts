@@ -12,6 +12,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     sourcemap: false,
   },
+  worker: { format: "es" },
   server: {
     proxy: {
       "/api": { target: backend },

@@ -98,7 +98,7 @@ function CurrentView() {
 }
 
 export function App() {
-  useEffect(() => { document.getElementById("main")?.scrollIntoView({ block: "nearest" }); }, [route.value.view]);
+  useEffect(() => { scrollTo({ top: 0 }); }, [route.value.view]);
   if (session.value === null) return <Login />;
   return (
     <>

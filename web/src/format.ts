@@ -46,6 +46,11 @@ export function count(value: Maybe): string {
   return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
+/** As `count`, and in short where a tile has no place for all digits: 2.42 G. */
+export function shortCount(value: Maybe): Quantity {
+  return known(value) && Math.abs(value) >= 1e9 ? si(value, "") : { value: count(value), unit: "" };
+}
+
 /** "1 source", "2 sources". */
 export function many(value: number, one: string, more = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : more}`;
@@ -66,6 +71,12 @@ export function share(value: Maybe): Quantity {
 /** A share of one as whole per cent, for fill levels. */
 export function wholePercent(value: Maybe): string {
   return known(value) ? `${Math.round(value * 100)}${SPACE}%` : UNKNOWN;
+}
+
+/** Time that runs, where there is little place: 00:17:09, and with days 2 d 00:17. */
+export function shortClock(seconds: Maybe): string {
+  const whole = clock(seconds);
+  return whole.includes("d") ? whole.slice(0, -3) : whole;
 }
 
 /** Time that runs: 00:17:09, and with days 2 d 00:17:09. */
@@ -103,10 +114,21 @@ export function utc(time: string | number | null): string {
 
 /** "03:16:16", in UTC. */
 export const utcClock = (time: string | number | null): string => utc(time).slice(11) || UNKNOWN;
+/** "03:16:16", with its date if that is not the one of `now`; in UTC. */
+export function utcSince(time: string | number | null, now: string | number): string {
+  const whole = utc(time);
+  return whole.slice(0, 10) === utc(now).slice(0, 10) ? whole.slice(11) : whole;
+}
 export const utcMillis = (time: string): string => {
   const date = new Date(time);
   return Number.isNaN(date.getTime()) ? UNKNOWN : date.toISOString().slice(11, 23);
 };
+
+/** "03:16:16.250", with its date if that is not the one of `now`; in UTC. */
+export function utcMillisSince(time: string, now: string | number): string {
+  const day = utc(time).slice(0, 10);
+  return day === utc(now).slice(0, 10) ? utcMillis(time) : `${day} ${utcMillis(time)}`;
+}
 
 /** A value whose unit is not known to the page: a property, an alarm's threshold. */
 export function plain(value: unknown): string {

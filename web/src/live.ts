@@ -5,6 +5,7 @@ import type { Alarm, LogLine, Session, SourceState, State } from "./api";
 import { ApiError, BASE, get, useSession } from "./client";
 import { Freshness, backOff } from "./freshness";
 import { merged } from "./order";
+import { openStream } from "./stream";
 import { alarms, connection, freshMs, logLines, nowMs, session, sources, stale, state } from "./store";
 
 const TICK_MS = 250;
@@ -13,53 +14,48 @@ const SILENCE_MS = 5000;
 const LOG_LINES_MAX = 2000;
 
 const freshness = new Freshness();
-let stream: EventSource | null = null;
+let closeStream: (() => void) | null = null;
 let heardMs = 0;
 let tries = 0;
 let retry: ReturnType<typeof setTimeout> | undefined;
 
-function data<T>(event: Event): T {
-  return JSON.parse((event as MessageEvent<string>).data) as T;
-}
-
-function hear(handle: (event: Event) => void): (event: Event) => void {
-  return (event) => {
-    heardMs = Date.now();
-    batch(() => handle(event));
-  };
-}
-
 export function connect(): void {
   disconnect();
   heardMs = Date.now();
-  const opened = new EventSource(`${BASE}/stream`);
-  stream = opened;
-  opened.addEventListener("open", () => {
-    freshness.opened();
-    void catchUp();
+  closeStream = openStream(`${BASE}/stream`, ({ event, data }) => {
+    if (event === "open") {
+      freshness.opened();
+      void catchUp();
+    } else if (event === "error") {
+      lost();
+    } else {
+      heardMs = Date.now();
+      batch(() => hear(event, JSON.parse(data)));
+    }
   });
-  opened.addEventListener("error", () => lost());
-  opened.addEventListener("state", hear((event) => {
-    const next = data<State>(event);
+}
+
+function hear(event: string, told: unknown): void {
+  if (event === "state") {
+    const next = told as State;
     tries = 0;
     connection.value = { kind: "open" };
     freshness.seen(Date.parse(next.time), Date.now());
     state.value = next;
     tick();
-  }));
-  opened.addEventListener("sources", hear((event) => {
-    sources.value = data<{ sources: SourceState[] }>(event).sources;
-  }));
-  opened.addEventListener("log", hear((event) => addLogs([data<LogLine>(event)])));
-  opened.addEventListener("alarm", hear((event) => {
-    alarms.value = data<{ alarms: Alarm[] }>(event).alarms;
-  }));
+  } else if (event === "sources") {
+    sources.value = (told as { sources: SourceState[] }).sources;
+  } else if (event === "log") {
+    addLogs([told as LogLine]);
+  } else if (event === "alarm") {
+    alarms.value = (told as { alarms: Alarm[] }).alarms;
+  }
 }
 
 export function disconnect(): void {
   clearTimeout(retry);
-  stream?.close();
-  stream = null;
+  closeStream?.();
+  closeStream = null;
 }
 
 /** What happened while the page was not listening. */
@@ -116,7 +112,7 @@ function tick(): void {
     const age = freshness.age(now);
     freshMs.value = age === null ? null : now - age;
   });
-  if (stream && now - heardMs > SILENCE_MS) lost();
+  if (closeStream && now - heardMs > SILENCE_MS) lost();
 }
 
 export function watchClock(): void {

@@ -45,8 +45,10 @@ export function AcknowledgeAll({ shown }: { shown: Alarm[] }) {
 /** "active since …"; of one that is over, when it ended. */
 function When({ alarm }: { alarm: Alarm }) {
   const words = ALARM_STATE_WORDS[alarm.state] + (alarm.acknowledged_by ? ` by ${alarm.acknowledged_by}` : "");
-  const since = `${format.utcClock(alarm.since)} UTC`;
-  if (alarm.ended !== null) return <>{words} · from {since} to {format.utcClock(alarm.ended)} UTC</>;
+  const since = `${format.utcSince(alarm.since, nowMs.value)} UTC`;
+  if (alarm.ended !== null) {
+    return <>{words} · from {since} to {format.utcSince(alarm.ended, nowMs.value)} UTC</>;
+  }
   const age = Math.max(0, (nowMs.value - Date.parse(alarm.since)) / 1000);
   return <>{words} · since {since} ({format.join(format.duration(age))})</>;
 }

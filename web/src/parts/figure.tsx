@@ -19,11 +19,13 @@ interface TileProps {
   value: Quantity;
   note?: ComponentChildren;
   tone?: Tone;
+  /** All of it, where the value is shortened. */
+  title?: string;
 }
 
-export function Tile({ label, value, note, tone = "calm" }: TileProps) {
+export function Tile({ label, value, note, tone = "calm", title }: TileProps) {
   return (
-    <div class={`tile tone-${tone}`}>
+    <div class={`tile tone-${tone}`} title={title}>
       <dt>
         {tone === "calm" ? null : <Icon name={tone === "bad" ? "stop" : "warning"} />}
         {label}

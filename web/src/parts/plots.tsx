@@ -34,6 +34,8 @@ const PLOTS: Plot[] = [
 const range = signal(0);
 const past = signal<History | null>(null);
 const failed = signal<string | null>(null);
+/** The point under the pointer, in all plots. */
+const pointed = signal<number | null>(null);
 
 async function refresh(): Promise<void> {
   const chosen = RANGES[range.peek()] ?? RANGES[0];
@@ -49,6 +51,12 @@ async function refresh(): Promise<void> {
 const colour = (name: string): string =>
   getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+/** Points with nothing beside them: a curve alone would not show them. */
+export function alone(values: (number | null | undefined)[]): number[] {
+  const there = (index: number) => (values[index] ?? null) !== null;
+  return [...values.keys()].filter((index) => there(index) && !there(index - 1) && !there(index + 1));
+}
+
 function options(plot: Plot, width: number): uPlot.Options {
   const text = colour("--muted");
   const grid = { stroke: colour("--line"), width: 1 };
@@ -58,6 +66,7 @@ function options(plot: Plot, width: number): uPlot.Options {
     width, height: HEIGHT,
     legend: { show: false },
     cursor: { sync: { key: "rates" }, points: { size: 6 }, drag: { x: false, y: false } },
+    hooks: { setCursor: [(chart) => { pointed.value = chart.cursor.idx ?? null; }] },
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     scales: { y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
     axes: [
@@ -71,7 +80,8 @@ function options(plot: Plot, width: number): uPlot.Options {
     ],
     series: [{}, ...plot.curves.map((curve, index): uPlot.Series => ({
       label: curve.label, stroke: colour(curve.colour), width: 1.5, spanGaps: false,
-      points: { show: false }, ...(index > 0 ? { dash: [6, 4] } : {}),
+      points: { show: true, size: 4, filter: (chart, series) => alone([...(chart.data[series] ?? [])]) },
+      ...(index > 0 ? { dash: [6, 4] } : {}),
     }))],
   };
 }
@@ -120,10 +130,12 @@ function Chart({ plot, span }: { plot: Plot; span: string }) {
       <figcaption>
         <strong>{plot.title}</strong>
         {plot.curves.map((curve) => {
-          const last = history?.series[curve.name].findLast((value) => value !== null) ?? null;
+          const values = history?.series[curve.name] ?? [];
+          const at = pointed.value;
+          const shownValue = at === null ? values.findLast((value) => value !== null) : values[at];
           return (
             <span key={curve.name} class={`legend legend-${curve.name}`}>
-              {curve.label} <span class="figure">{format.join(plot.unit(last))}</span>
+              {curve.label} <span class="figure">{format.join(plot.unit(shownValue ?? null))}</span>
             </span>
           );
         })}
@@ -131,6 +143,13 @@ function Chart({ plot, span }: { plot: Plot; span: string }) {
       <div ref={place} class="plot-place" role="img" aria-label={spoken(history, plot, span)} />
     </figure>
   );
+}
+
+/** When the point under the pointer was. */
+function pointedAt(): string | null {
+  const [history, at] = [past.value, pointed.value];
+  if (history === null || at === null) return null;
+  return `${format.utc(Date.parse(history.start) + at * history.step_seconds * 1000)} UTC`;
 }
 
 export function Plots() {
@@ -143,7 +162,7 @@ export function Plots() {
   return (
     <section class="panel" aria-labelledby="plots-title">
       <div class="panel-head">
-        <h2 id="plots-title">Rates <span class="note">times in UTC; a gap: not known</span></h2>
+        <h2 id="plots-title">Rates <span class="note">{pointedAt() ?? "times in UTC; a gap: no data"}</span></h2>
         <div class="choice" role="group" aria-label="Time range">
           {RANGES.map(({ label }, index) => (
             <button type="button" key={label} aria-pressed={index === range.value}

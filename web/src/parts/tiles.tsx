@@ -24,16 +24,16 @@ export function Tiles({ now }: { now: State }) {
   return (
     <dl class="tiles">
       <Tile label="Run" value={plain(run ? String(run.number) : format.UNKNOWN)}
-        note={run ? `since ${format.utcClock(run.started)} UTC` : "none"} />
-      <Tile label="Time" value={plain(run ? format.clock(run.seconds) : format.UNKNOWN)}
-        note={run ? "h:min:s" : ""} />
-      <Tile label="Events" value={plain(format.count(run?.events))}
+        note={run ? `since ${format.utcSince(run.started, now.time)} UTC` : "none"} />
+      <Tile label="Time" value={plain(run ? format.shortClock(run.seconds) : format.UNKNOWN)}
+        note={!run ? "" : run.seconds < 86_400 ? "h:min:s" : "days, h:min"} title={format.clock(run?.seconds)} />
+      <Tile label="Events" value={format.shortCount(run?.events)} title={format.count(run?.events)}
         note={run ? `${format.join(format.bytes(run.bytes_written))} in ${format.many(run.files, "file")}` : ""} />
       <Tile label="Event rate" value={format.perSecond(rates.events_per_second)}
         note={`${format.join(format.si(rates.packets_per_second, ""))} packets/s in`} />
       <Tile label="Data in" value={format.bytesPerSecond(rates.bytes_per_second)}
         note={`${format.join(format.bytesPerSecond(rates.bytes_written_per_second))} to disk`} />
-      <Tile label="Lost" value={plain(format.count(loss.count))}
+      <Tile label="Lost" value={format.shortCount(loss.count)} title={format.count(loss.count)}
         tone={loss.count > 0 ? "loss" : "calm"} note={lossNote(now)} />
       <Tile label="Dead time" value={format.share(now.dead_time)}
         tone={(now.dead_time ?? 0) > 0 ? "loss" : "calm"} note="of the last 10 s" />

@@ -3,7 +3,7 @@ import { signal } from "@preact/signals";
 import type { LogLevel, LogLine } from "../api";
 import * as format from "../format";
 import { Icon } from "../parts/icon";
-import { logLines } from "../store";
+import { logLines, nowMs } from "../store";
 
 const LEVELS: LogLevel[] = ["error", "warn", "info", "debug", "trace"];
 const LINES_MAX = 500;
@@ -50,7 +50,7 @@ export function LogsView() {
           <tbody>
             {shown.map((line) => (
               <tr key={line.number} class={`log-${line.level}`}>
-                <td class="figure">{format.utcMillis(line.time)}</td>
+                <td class="figure">{format.utcMillisSince(line.time, nowMs.value)}</td>
                 <td class="level">
                   {line.level === "error" ? <Icon name="stop" /> : line.level === "warn" ? <Icon name="warning" /> : null}
                   {line.level}

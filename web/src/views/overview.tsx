@@ -2,6 +2,7 @@
 import { groups, needsAttention, urgentFirst, worstFirst } from "../order";
 import { AcknowledgeAll, AlarmCard } from "../parts/alarms";
 import { Flow } from "../parts/flow";
+import { LastRun } from "../parts/last_run";
 import { Plots } from "../parts/plots";
 import { GroupTile, SourceTable } from "../parts/sources";
 import { Tiles } from "../parts/tiles";
@@ -52,6 +53,7 @@ export function Overview() {
   if (!now) return null;
   return (
     <>
+      <LastRun />
       <Tiles now={now} />
       {now.warnings.length === 0 ? null : (
         <ul class="warnings" aria-label="Warnings">

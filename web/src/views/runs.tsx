@@ -44,7 +44,9 @@ async function load(before: number | null): Promise<void> {
   }
 }
 
-function seconds(run: Run): number | null {
+export function seconds(run: Run): number | null {
+  const current = state.value?.run;
+  if (current?.number === run.number) return current.seconds;
   if (run.started === null || run.ended === null) return null;
   return (Date.parse(run.ended) - Date.parse(run.started)) / 1000;
 }
@@ -55,7 +57,16 @@ export function QualityBadge({ run }: { run: Run }) {
   return <span class={`badge status-${tone}`}><Icon name={icon} />{run.quality}</span>;
 }
 
-function Row({ run }: { run: Run }) {
+/** The run that is being recorded has the figures of this moment. */
+function now(run: Run): Run {
+  const current = state.value?.run;
+  if (!current || current.number !== run.number) return run;
+  const { events, frames, files, bytes_written: bytes } = current;
+  return { ...run, events, frames, files, bytes, loss_count: state.value?.loss.count ?? run.loss_count };
+}
+
+function Row({ run: listed }: { run: Run }) {
+  const run = now(listed);
   return (
     <tr onClick={() => go("runs", run.number)}>
       <th scope="row" class="number"><a href={link("runs", run.number)}>{run.number}</a></th>

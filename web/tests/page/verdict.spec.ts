@@ -25,6 +25,18 @@ for (const [scenario, level, words, why] of VERDICTS) {
   });
 }
 
+test("more tabs than a browser has connections are all told", async ({ context }) => {
+  const tabs = await Promise.all(Array.from({ length: 9 }, () => context.newPage()));
+  for (const tab of tabs) {
+    await open(tab, "good");
+    await expect(tab.locator(".verdict")).toHaveAttribute("data-level", "good");
+  }
+  // Those that were opened first are still told what happens.
+  const [first, ...others] = tabs;
+  for (const tab of others) await tab.close();
+  if (first) await expect(first.locator(".veil")).toHaveCount(0);
+});
+
 test("emulated data are never taken for a detector's", async ({ page }) => {
   await open(page, "emulated");
   await expect(page.locator("header.top")).toContainText("EMULATED");

@@ -40,6 +40,16 @@ describe("quantities", () => {
     expect(format.clock(3661)).toBe("01:01:01");
     expect(format.clock(90_061)).toBe("1\u00a0d 01:01:01");
     expect(format.clock(-1)).toBe(format.UNKNOWN);
+    expect(format.shortClock(3661)).toBe("01:01:01");
+    expect(format.shortClock(653_434)).toBe("7\u00a0d 13:30");
+    expect(format.shortClock(null)).toBe(format.UNKNOWN);
+    expect(format.join(format.shortCount(999_999_999))).toBe("999,999,999");
+    expect(format.join(format.shortCount(2_418_723_456))).toBe("2.42\u00a0G");
+    const now = Date.parse("2026-11-22T20:00:00Z");
+    expect(format.utcSince("2026-11-22T03:16:16.25Z", now)).toBe("03:16:16");
+    expect(format.utcSince("2026-11-15T03:16:16.25Z", now)).toBe("2026-11-15 03:16:16");
+    expect(format.utcMillisSince("2026-11-22T03:16:16.25Z", now)).toBe("03:16:16.250");
+    expect(format.utcMillisSince("2026-11-15T03:16:16.25Z", now)).toBe("2026-11-15 03:16:16.250");
   });
 
   test("times are in UTC, whatever the computer's zone", () => {

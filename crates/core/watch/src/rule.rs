@@ -334,6 +334,15 @@ pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
             Severity::Critical,
             "Nothing has reached the disk for {time}",
         )),
+        usual(
+            "run_interrupted",
+            "interrupted_run",
+            Condition::Above { threshold: 0.0, clear_at: 0.0 },
+            Severity::Warning,
+            "Run {value} was interrupted: the program or the machine went down while it recorded. \
+             What had reached the disk can be read",
+        )
+        .map(|rule| Rule { latch: true, ..rule }),
         recording(usual(
             "loss",
             "loss_share",

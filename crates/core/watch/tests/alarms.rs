@@ -503,6 +503,7 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
         [
             "disk_space",
             "nothing_recorded",
+            "run_interrupted",
             "loss",
             "source_silent",
             "source_out_of_step",

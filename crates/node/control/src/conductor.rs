@@ -43,6 +43,9 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(800);
 const END_WITHIN: Duration = Duration::from_secs(30);
 /// How the request for the first run begins, which nobody asked for by name.
 pub(crate) const FIRST: &str = "first-";
+/// How long after the start a run that was interrupted before counts as something wrong. The alarm is
+/// latched: it stays until somebody has seen it.
+const INTERRUPTED_FOR_NS: u64 = 60_000_000_000;
 /// Clients that wait for a command's end.
 const WAITING_MAX: usize = 1_000;
 
@@ -530,6 +533,12 @@ impl Conductor {
         }
     }
 
+    /// The run before this program, if it was interrupted, for as long as makes an alarm of it.
+    fn interrupted_run(&self, now_ns: u64) -> u64 {
+        let is_new = now_ns.saturating_sub(self.desk.started_ns) < INTERRUPTED_FOR_NS;
+        if is_new { self.desk.interrupted.load(Relaxed) } else { 0 }
+    }
+
     fn look(&mut self, now_ns: u64) {
         let active = self.devices.shown.active();
         let open = active.as_ref().filter(|active| !active.ended);
@@ -568,6 +577,7 @@ impl Conductor {
             socket_fills: &socket_fills,
             disk: self.desk.disk.space(),
             devices: &devices,
+            interrupted_run: self.interrupted_run(now_ns),
         });
         self.act(&meaning);
         let second = now_ns / 1_000_000_000;

@@ -394,6 +394,7 @@ fn desk(
         books: Books::of(runs),
         disk: Seen::default(),
         past: Past::default(),
+        interrupted: AtomicU64::new(0),
         counts: Counts::default(),
         configure,
         configuration: Mutex::default(),

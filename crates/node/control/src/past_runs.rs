@@ -1,16 +1,17 @@
 //! What the plots show of the time before this program began: the trends of the recorder's counters,
 //! which lie beside every run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use catchment_catalog::{RunRow, Search};
+use catchment_catalog::{RunRow, RunState, Search};
 use catchment_model::{Entry, SourceLedger, Utc};
 use catchment_storage::{Run, Select, StorageError, TrendKind};
 
 use crate::desk::Desk;
 use crate::history::{DAY_NS, Past, Point, TEN_MINUTES_NS};
-use crate::watching::lost;
+use crate::watching::{RATES_NS, lost};
 
 /// Runs that are looked at, the newest first: a day of twenty-minute runs.
 const RUNS_MAX: usize = 72;
@@ -27,6 +28,7 @@ pub(crate) fn recall(desk: &Arc<Desk>) -> std::io::Result<()> {
 }
 
 fn recall_into(desk: &Desk, now_ns: u64) {
+    note_interrupted(desk);
     let since = Utc(now_ns.saturating_sub(DAY_NS));
     let search = Search { since: Some(since), limit: Some(RUNS_MAX), ..Search::default() };
     // Told by the catalogue's own trouble.
@@ -36,6 +38,18 @@ fn recall_into(desk: &Desk, now_ns: u64) {
         if let Err(error) = read {
             tracing::debug!(run = row.number, %error, "the plots do without a run before");
         }
+    }
+}
+
+/// Looks whether the last run came to an end, and tells of it if it did not.
+fn note_interrupted(desk: &Desk) {
+    let search = Search { until: Some(Utc(desk.started_ns)), limit: Some(1), ..Search::default() };
+    let Ok(runs) = desk.books.search(&search) else { return };
+    let Some((row, folder)) = runs.first() else { return };
+    if row.state == RunState::Interrupted {
+        desk.interrupted.store(row.number, Relaxed);
+        tracing::warn!(run = row.number, folder = %folder.display(),
+            "the run was interrupted: its program ended before it did");
     }
 }
 
@@ -53,7 +67,7 @@ fn recall_run(past: &Past, run: &Run, row: &RunRow, now_ns: u64) -> Result<(), S
     Ok(())
 }
 
-/// Rates per row of the trend: what counters grew by from the end of the row before.
+/// Rates per row of the trend: what counters grew by over as long as live rates are, or over a minute.
 fn points(
     run: &Run,
     kind: TrendKind,
@@ -78,7 +92,8 @@ fn points(
         read(entry.name(), &|counts, count| counts.ledger[entry] = count)?;
     }
     // Of a run that is older than what is asked for, the first row is where the next one begins.
-    let mut before = whole.then_some((started_ns, [0; 4]));
+    let mut before = VecDeque::from_iter(whole.then_some((started_ns, [0; 4])));
+    let over_ns = RATES_NS.max(unit_ns);
     let mut points = Vec::with_capacity(rows.len());
     for (row, counts) in rows {
         let end_ns = (row + 1).saturating_mul(unit_ns);
@@ -87,11 +102,16 @@ fn points(
             break;
         }
         let now = counts.totals();
-        if let Some((begin_ns, then)) = before.replace((end_ns, now)) {
-            let seconds = end_ns.saturating_sub(begin_ns).max(1_000_000_000) as f64 / 1e9;
+        // The newest of those that are old enough, or else the oldest.
+        while before.get(1).is_some_and(|(then_ns, _)| then_ns + over_ns <= end_ns) {
+            before.pop_front();
+        }
+        if let Some((begin_ns, then)) = before.front() {
+            let seconds = end_ns.saturating_sub(*begin_ns).max(1_000_000_000) as f64 / 1e9;
             let rate = |index: usize| now[index].saturating_sub(then[index]) as f64 / seconds;
             points.push((row, std::array::from_fn(rate)));
         }
+        before.push_back((end_ns, now));
     }
     Ok(points)
 }

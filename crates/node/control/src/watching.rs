@@ -18,7 +18,7 @@ pub(crate) mod quantities;
 
 const S: u64 = 1_000_000_000;
 /// Rates are over this.
-const RATES_NS: u64 = 5 * S;
+pub(crate) const RATES_NS: u64 = 5 * S;
 /// How long the disk lasts is reckoned from this.
 const DISK_NS: u64 = 60 * S;
 /// The share that is lost is of this.
@@ -82,6 +82,9 @@ pub(crate) struct Moment<'a> {
     pub(crate) socket_fills: &'a [Option<f64>],
     pub(crate) disk: Option<machine::Space>,
     pub(crate) devices: &'a [api::Device],
+    /// The last run before this program, if it was interrupted and that was found out just now;
+    /// otherwise 0.
+    pub(crate) interrupted_run: u64,
 }
 
 /// What it means.
@@ -472,6 +475,7 @@ impl Watching {
         table.set("bytes_written_per_second", rates.bytes_written_per_second);
         table.set("loss_per_second", rates.loss_per_second);
         table.set("dead_time", lately.dead_time);
+        table.set("interrupted_run", moment.interrupted_run as f64);
         if let Some(disk) = &moment.disk {
             table.set("disk.free_bytes", disk.free_bytes as f64);
         }

@@ -25,8 +25,9 @@ use crate::live::Live;
 use crate::trend::Seconds;
 use crate::write::RunIdentity;
 
-/// How often the recorder's counters are looked at.
-const COUNTERS_EVERY: Duration = Duration::from_millis(250);
+/// How often the recorder's counters are looked at: at whole multiples, so that the last looks in two
+/// seconds are a second apart, and what grows steadily has a steady rate.
+const COUNTERS_EVERY_NS: u64 = 250_000_000;
 /// Frames that wait for the trend thread.
 const FRAMES_QUEUED: usize = 16;
 /// How long the write thread waits for it before it looks how much time there is.
@@ -241,13 +242,13 @@ impl Trends {
     /// Merges and writes until the write thread has ended.
     pub(crate) fn run(mut self) {
         loop {
-            match self.frames.recv_timeout(COUNTERS_EVERY) {
+            match self.frames.recv_timeout(until_counted(self.clock.now_ns())) {
                 Ok(frame) => self.take(frame),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             let now_ns = self.clock.now_ns();
-            if now_ns.saturating_sub(self.counted_ns) >= COUNTERS_EVERY.as_nanos() as u64 {
+            if now_ns / COUNTERS_EVERY_NS != self.counted_ns / COUNTERS_EVERY_NS {
                 self.count(now_ns);
             }
         }
@@ -359,6 +360,11 @@ impl Counter {
     }
 }
 
+/// How long it is to the next look at the counters.
+fn until_counted(now_ns: u64) -> Duration {
+    Duration::from_nanos(COUNTERS_EVERY_NS - now_ns % COUNTERS_EVERY_NS)
+}
+
 /// The counters that have trends: the ledger's lines, what was written, and where there are not too
 /// many sources for the memory, some lines of each.
 fn counters(config: &RecorderConfig) -> Vec<(String, Counter)> {
@@ -391,6 +397,17 @@ mod tests {
     fn frame(samples: usize) -> FrameSeconds {
         let seconds = vec![(7, std::iter::repeat_n(1.5, samples).collect::<Accumulator>())];
         FrameSeconds { channels: vec![(0, seconds)], until_ns: 8_000_000_000 }
+    }
+
+    #[test]
+    fn counters_are_looked_at_at_the_same_places_of_each_second() {
+        let mut now_ns = 1_700_000_000_123_456_789;
+        for place in [250, 500, 750, 0, 250] {
+            now_ns += until_counted(now_ns).as_nanos() as u64;
+            assert_eq!(now_ns % 1_000_000_000 / 1_000_000, place);
+            // It is never on time.
+            now_ns += 7_000_000;
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub struct KnownQuantity {
     pub what: String,
 }
 
-const NODE: [(&str, &str); 14] = [
+const NODE: [(&str, &str); 15] = [
     ("events_per_second", "Events that were built, or slices where there are no events."),
     ("packets_per_second", "Packets that came."),
     ("bytes_per_second", "Bytes of packets that came."),
@@ -26,6 +26,11 @@ const NODE: [(&str, &str); 14] = [
     ("sources_silent", "Required sources that have sent nothing for 5 s."),
     ("sources_with_loss", "Sources that lost anything in the last minute."),
     ("dead_time", "The share of the last 10 s in which data were discarded or paused."),
+    (
+        "interrupted_run",
+        "The number of the last run before the program began, if it was interrupted: in the first \
+         minute; otherwise 0.",
+    ),
     ("disk.free_bytes", "What can still be written to the runs' folder."),
     ("disk.hours_left", "How long that lasts as the run last wrote; 0 in fault for a full disk."),
     ("clock.offset_seconds", "How far the clock is off; not there where nobody keeps it."),

@@ -59,10 +59,20 @@ pub(super) async fn runs(
     let limit = within("limit", query.limit, (1, 50, 500))?;
     at_most("search", query.search.as_deref(), 1_000)?;
     let search = query.search.unwrap_or_default();
+    let (shared, quality) = (Arc::clone(&desk), query.quality);
     let list = blocking(move || {
-        desk.books.list(&search, query.before, limit as usize, query.quality.as_deref())
+        shared.books.list(&search, query.before, limit as usize, quality.as_deref())
     });
-    list.await.map(Json)
+    let mut list = list.await?;
+    list.runs.iter_mut().for_each(|run| bring_up(run, &desk.view().state));
+    Ok(Json(list))
+}
+
+/// The catalogue has a run's figures when it is over; until then they are the recorder's.
+fn bring_up(run: &mut api::Run, state: &api::State) {
+    let Some(now) = state.run.as_ref().filter(|now| now.number == run.number) else { return };
+    (run.events, run.frames, run.files) = (now.events, now.frames, now.files);
+    (run.bytes, run.loss_count) = (now.bytes_written, state.loss.count);
 }
 
 /// A run.
@@ -72,7 +82,10 @@ pub(super) async fn run(
     Shared(desk): Shared<Arc<Desk>>,
     Place(number): Place<u64>,
 ) -> Answer<api::Run> {
-    blocking(move || desk.books.run(number)).await.map(Json)
+    let shared = Arc::clone(&desk);
+    let mut run = blocking(move || shared.books.run(number)).await?;
+    bring_up(&mut run, &desk.view().state);
+    Ok(Json(run))
 }
 
 /// Adds a remark to a run, or says what its data are worth.
