@@ -68,6 +68,8 @@ pub struct Flow<'a> {
 pub enum Run<'a> {
     /// No run. What is under way, if anything: `start is under way`.
     None(Option<&'a str>),
+    /// Ready: what comes is counted, and not recorded.
+    Armed,
     /// Since so many nanoseconds.
     Recording {
         /// How long.
@@ -210,6 +212,7 @@ fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
     let since_ns = match flow.run {
         Run::None(None) => return Some("no run".to_owned()),
         Run::None(Some(doing)) => return Some(format!("not recording: {doing}")),
+        Run::Armed => return Some(armed(flow, limits)),
         Run::Paused { who, since } => return Some(format!("paused by {who} since {since}")),
         Run::Recording { since_ns } => since_ns,
     };
@@ -239,6 +242,24 @@ fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
         }
         (Some(_), Some(_)) => None,
     }
+}
+
+/// Whether the detector is there before the run begins.
+fn armed(flow: &Flow<'_>, limits: &Limits) -> String {
+    let (sending, silent): (Vec<_>, Vec<_>) = flow
+        .sources
+        .iter()
+        .filter(|source| source.required)
+        .partition(|source| source.received_age_ns.is_some_and(|age| age <= limits.silent_ns));
+    let all = sending.len() + silent.len();
+    let (sending, all) = (grouped(sending.len() as u64), grouped(all as u64));
+    let names: Vec<&str> = silent.iter().take(NAMED).map(|source| source.name).collect();
+    let missing = match silent.len() {
+        0 => String::new(),
+        few if few <= NAMED => format!("; nothing from {}", names.join(", ")),
+        many => format!("; nothing from {} and {} more", names.join(", "), many - NAMED),
+    };
+    format!("armed, not started: {sending} of {all} sources are sending{missing}")
 }
 
 /// What is wrong with which source, the worst first: silent ones, those out of step, then by how much

@@ -223,6 +223,33 @@ fn a_source_out_of_step_is_a_loss_and_named_for_that() {
 }
 
 #[test]
+fn an_armed_node_says_which_of_its_sources_are_sending() {
+    let source = |name, required, age_s: Option<u64>| SourceFlow {
+        name,
+        required,
+        received_age_ns: age_s.map(|age_s| age_s * S),
+        out_of_step: false,
+    };
+    let seen = [
+        source("rich-01", true, Some(1)),
+        source("rich-02", true, None),
+        source("tof-01", true, Some(9)),
+        source("spare", false, None),
+    ];
+    let flow = Flow { run: Run::Armed, sources: &seen, received_age_ns: Some(S), ..good() };
+    let text = "armed, not started: 1 of 3 sources are sending; nothing from rich-02, tof-01";
+    assert_eq!(judge(&flow), not(text));
+    assert_eq!(
+        judge(&Flow { sources: &seen[..1], ..flow }),
+        not("armed, not started: 1 of 1 sources are sending")
+    );
+    let none = [seen[1]; 5];
+    let text = "armed, not started: 0 of 5 sources are sending; nothing from rich-02, rich-02, \
+                rich-02 and 2 more";
+    assert_eq!(judge(&Flow { sources: &none, ..flow }), not(text));
+}
+
+#[test]
 fn every_way_of_not_recording_says_why() {
     let flow = Flow { run: Run::None(None), ..good() };
     assert_eq!(judge(&flow), not("no run"));

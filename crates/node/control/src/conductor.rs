@@ -562,6 +562,7 @@ impl Conductor {
         let ending = hangs || under_way.as_ref().is_some_and(|one| ends(one.command));
         let flow = match (open.filter(|_| !ending), of_run) {
             (Some(_), State::Paused) => Run::Paused { who, since },
+            (Some(_), State::Armed) if doing.is_none() => Run::Armed,
             (Some(active), State::Recording | State::Fault) => {
                 Run::Recording { since_ns: now_ns.saturating_sub(active.started_ns) }
             }

@@ -295,6 +295,23 @@ fn a_comment_that_a_terminal_would_obey_is_refused() {
 }
 
 #[test]
+fn an_armed_node_says_which_sources_are_sending() {
+    let test = Test::start();
+    let client = test.client();
+    assert_eq!(client.command("1", "configure").json()["status"], "done");
+    assert_eq!(client.command("2", "arm").json()["status"], "done");
+    let text = |state: &Value| state["verdict"]["text"].as_str().unwrap().to_owned();
+    client.until(|state| text(state).contains("armed, not started: 0 of 3 sources are sending"));
+    let listed = client.get("/api/v1/sources").json();
+    let address = listed["sources"][0]["address"].as_str().unwrap().to_owned();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.until(|state| {
+        socket.send_to(&[0; 64], &address).unwrap();
+        text(state).contains("armed, not started: 1 of 3 sources are sending")
+    });
+}
+
+#[test]
 fn what_is_said_with_commands_and_of_runs_is_kept_and_never_replaced() {
     let test = Test::start();
     let client = test.client();

@@ -39,6 +39,8 @@ pub(crate) struct Live {
     pub(crate) paused: AtomicBool,
     /// Whether nothing that still comes belongs to the run, which is to end.
     pub(crate) past_end: AtomicBool,
+    /// Whether the builders know that what comes is wanted.
+    pub(crate) wanted: AtomicBool,
     // Of sources and links, by the numbers of the ledger.
     names: Vec<String>,
     // Likewise; none where there is no socket yet, or any more.
@@ -222,6 +224,7 @@ impl Live {
             counters: Counters::default(),
             paused: AtomicBool::new(false),
             past_end: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
             names,
             state: Mutex::new(Reported {
                 state: State::Recording,

@@ -100,10 +100,15 @@ mod tests {
     #[test]
     fn frames_that_memory_makes_shorter_are_told_with_both_figures() {
         let told = config(1 << 30).lowered();
-        let expected = "frame.duration: frames of channels cover 12.2 s instead of 64.0 s, because a \
-                        sixteenth of the memory for channels, 48.8 MB, is less than \
-                        frame.channel_bytes, 268 MB, and the channels bring 4.00 MB/s";
+        let expected = "frame.duration: frames of channels cover 48.8 s instead of 64.0 s, because a \
+                        quarter of the memory for channels, 195 MB, is less than \
+                        frame.channel_bytes, 268 MB (a memory.budget of 1.40 GB would do), and the \
+                        channels bring 4.00 MB/s";
         assert_eq!(told, [expected]);
+        // With what it says it is so.
+        let enough = config(1 << 30).memory_bytes_for(256_000_000);
+        assert_eq!(config(enough).lowered(), Vec::<String>::new());
+        assert_eq!(config(enough - 1_000_000).lowered().len(), 1);
         assert_eq!(config(16 << 30).lowered(), Vec::<String>::new());
     }
 

@@ -9,8 +9,8 @@ mod state;
 
 pub use data::{
     Alarm, AlarmList, Audit, AuditLine, ConfigurationList, ConfigurationVersion, Health, History,
-    LogLine, LogList, Run, RunLedger, RunList, Sample, SampleArray, SampleChannel, SampleHistogram,
-    Series,
+    LogLine, LogList, Remark, Run, RunLedger, RunList, Sample, SampleArray, SampleChannel,
+    SampleHistogram, Series,
 };
 pub use devices::{Device, DeviceList};
 pub use requests::{

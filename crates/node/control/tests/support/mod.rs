@@ -282,10 +282,14 @@ impl Client {
     /// Gives a command with all that is said with it, and waits for its end.
     pub fn command_with(&self, request: &str, body: Value) -> Answer {
         let mut answer = self.post("/api/v1/commands", &body);
-        while answer.status == 202 {
-            answer = self.get(&format!("/api/v1/commands/{request}"));
+        loop {
+            answer = match answer.status {
+                202 => self.get(&format!("/api/v1/commands/{request}")),
+                // On a machine that is slower than the node's patience: the same request is done once.
+                503 | 504 => self.post("/api/v1/commands", &body),
+                _ => return answer,
+            };
         }
-        answer
     }
 
     pub fn state(&self) -> Value {

@@ -52,7 +52,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_whole_counts_the_same_wherever_they_are_cut_and_one_channel_in_four_is_at_rest() {
+    fn samples_are_whole_counts_the_same_wherever_they_are_cut_and_one_channel_in_four_is_at_rest()
+    {
         let channels = ligo_1000();
         let mut at_rest = 0;
         for (number, channel) in channels.iter().enumerate().take(40) {

@@ -399,9 +399,10 @@ fn memo() -> Section {
             format!("{:.0} %", one.saved_percent()),
         ]);
     }
-    let note = "LIGO-T000108, page 3: its ratio is the compressed size over the size. The format of \
+    let note =
+        "LIGO-T000108, page 3: its ratio is the compressed size over the size. The format of \
                 its fourth row is not Catchment's to write; minute trends hold the same."
-        .into();
+            .into();
     Section { title: "What the memo's frames took".into(), notes: vec![note], table }
 }
 

@@ -151,7 +151,11 @@ fn point(recording: &Recording, rate: Rate) -> Point {
         write_percent: recording.busy_of("write"),
         emulate_percent: recording.busy_of("emulate"),
         segments_percent: highest_fill(&last.fills, "segments"),
-        segments_bytes: last.fills.iter().find(|fill| fill.name == "segments").map_or(0, |fill| fill.highest),
+        segments_bytes: last
+            .fills
+            .iter()
+            .find(|fill| fill.name == "segments")
+            .map_or(0, |fill| fill.highest),
         descriptors_percent: highest_fill(&last.fills, "descriptors"),
         fills: last.fills.clone(),
         rate_kept: rate.0.is_none_or(|hz| sent_hz >= hz * 0.99) && wire.packets_unsent == 0,
