@@ -246,7 +246,7 @@ fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
 
 /// Whether the detector is there before the run begins.
 fn armed(flow: &Flow<'_>, limits: &Limits) -> String {
-    let (sending, silent): (Vec<_>, Vec<_>) = flow
+    let (sending, silent): (Vec<&SourceFlow<'_>>, Vec<_>) = flow
         .sources
         .iter()
         .filter(|source| source.required)
