@@ -86,7 +86,7 @@ class Format(Protocol):
         """Read one channel, opening included."""
 
     def list_channels(self, folder: Path) -> int:
-        """Read the tables of contents of all files and nothing else: the channels of the last one."""
+        """Read the tables of contents of all files, and say how many channels the last one has."""
 
 
 class Hdf5:

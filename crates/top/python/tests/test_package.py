@@ -15,7 +15,7 @@ def test_the_version_is_the_installed_packages_version() -> None:
 
 def test_the_package_says_what_it_is_and_what_goes_with_it() -> None:
     about = metadata("catchment")
-    assert "# Catchment" in (about.get_payload() or about["Description"])
+    assert "# Catchment" in about.json["description"]
     extras = {"xarray", "pandas", "arrow", "dask", "zarr", "all"}
     assert set(about.get_all("Provides-Extra") or []) == extras
 

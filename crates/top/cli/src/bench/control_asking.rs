@@ -151,7 +151,7 @@ fn request(client: &Client, route: usize, run: u64, number: u64) -> anyhow::Resu
         SAMPLE => get(&format!("/api/v1/sources/small-{:02}/sample", number % 60)),
         "GET the page" => get("/"),
         "PATCH run (quality)" => {
-            let quality = if number % 2 == 0 { "good" } else { "unknown" };
+            let quality = if number.is_multiple_of(2) { "good" } else { "unknown" };
             let quality = json!({ "quality": quality });
             client.patch(&format!("/api/v1/runs/{run}"), &quality).map(|_| ())
         }

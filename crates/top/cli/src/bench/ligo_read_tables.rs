@@ -96,15 +96,16 @@ fn contents(figures: &Figures) -> Section {
     for test in &figures.tests {
         let files = figures.seconds.div_ceil(test.layout.frame_s * test.layout.frames_per_file);
         let published = MEMO_TOC.iter().find(|(number, ..)| test.memo == Some(*number));
-        let states: [(&str, fn(&Read) -> &[f64]); 2] =
-            [("cold", |read| &read.cold_s), ("warm", |read| &read.warm_s)];
-        for (state, seconds) in states {
+        for state in ["cold", "warm"] {
+            let seconds = |read: &Read| {
+                if state == "cold" { read.cold_s.clone() } else { read.warm_s.clone() }
+            };
             let cells: Vec<String> = formats
                 .iter()
                 .map(|format| {
                     let read = find(test, format, TOC).filter(|read| !seconds(read).is_empty());
                     read.map_or_else(String::new, |read| {
-                        let each = median(seconds(read).iter().copied()) / files as f64;
+                        let each = median(seconds(read)) / files as f64;
                         format!("{:.3} ms a file", each * 1e3)
                     })
                 })

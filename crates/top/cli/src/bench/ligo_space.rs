@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::Context;
-use catchment_emulator::{EmulatedChannel, ligo_1000};
+use catchment_emulator::ligo_1000;
 use catchment_frame::{ChannelColumns, Dtype, Schema};
 use catchment_model::SampleRate;
 use catchment_model::units::Bytes;
@@ -103,9 +103,8 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
     let scale = if bench.quick { &QUICK } else { &FULL };
     let scratch = Scratch::new(&bench.scratch, "ligo-space")?;
     let mut kinds = Vec::new();
-    let contents: [(&str, fn(Vec<EmulatedChannel>, u64) -> DataSet); 2] =
-        [("noise", DataSet::new), ("quiet", DataSet::quiet)];
-    for (content, data_set) in contents {
+    for content in ["noise", "quiet"] {
+        let data_set = if content == "noise" { DataSet::new } else { DataSet::quiet };
         let name = format!("full, {content}");
         bench.now(&name)?;
         let full = data_set(ligo_1000(), scale.full_s);
