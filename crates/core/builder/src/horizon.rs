@@ -373,9 +373,11 @@ impl Horizon {
         self.progress.slowest().unwrap_or(0)
     }
 
-    /// The key below which all keys had been passed one time-out ago.
+    /// The key below which all keys had been passed one time-out ago, and are passed still: a
+    /// majority that was wrong may have returned meanwhile.
     pub fn passed_long_ago(&mut self) -> u64 {
-        self.progress.passed_long_ago().unwrap_or(0)
+        let now = self.progress.passed().unwrap_or(0);
+        self.progress.passed_long_ago().unwrap_or(0).min(now)
     }
 
     /// Records a delivery at the position of a voter: its newest key, and the newest key before

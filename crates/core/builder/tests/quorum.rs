@@ -276,6 +276,35 @@ fn numbers_garbled_by_little_in_most_sources_before_a_pause_cost_those_alone() {
 }
 
 #[test]
+fn two_wrong_numbers_of_a_majority_before_a_pause_do_not_blank_what_follows() {
+    for (wrong, sources) in [(6, 10), (10, 10), (2, 3), (3, 3), (2, 2), (46, 90)] {
+        for added in [10_000, 65_536, 3_000_000, 1_u64.wrapping_neg() - 900] {
+            for pause_ms in
+                [0, 800, 1_200, 1_600, 1_900, 2_000, 2_100, 2_200, 2_300, 2_500, 3_000, 9_000]
+            {
+                let mut rig = Rig::required(sources);
+                let mut now = 0;
+                let change = |source, number: u64| match number {
+                    1_000..1_002 if source < wrong => number.wrapping_add(added),
+                    _ => number,
+                };
+                deliver(&mut rig, &mut now, sources, 0..1_002, change);
+                pause(&mut rig, &mut now, pause_ms * MS);
+                deliver(&mut rig, &mut now, sources, 1_002..5_002, change);
+                rig.finish(now);
+                let total = rig.ledger.total();
+                let case = format!("{wrong} of {sources}, {added}, {pause_ms} ms: {total:?}");
+                let sent = sources as u64 * 5_002;
+                // At worst what the others send while the majority is held, a time-out.
+                let most = (sources as u64 * 2).max((sources - wrong) as u64 * 430) + 10;
+                let recorded = total[Entry::FragmentsRecorded];
+                assert!(recorded + most >= sent, "{} not recorded: {case}", sent - recorded);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_jump_counts_with_all_that_followed_it_once_it_is_no_longer_on_probation() {
     let mut rig = Rig::required(3);
     let mut now = 0;
