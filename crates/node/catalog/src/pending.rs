@@ -262,7 +262,7 @@ impl Entry {
             Some(Some(got)) if self.id.as_ref() != Some(got) => {
                 return Ok(Some(got.clone()));
             }
-            Some(_) => {}
+            Some(_) => self.fill_in(connection)?,
             None => self.insert(connection)?,
         }
         ensure(connection, self.number, Utc(self.taken_ns))?;
@@ -301,14 +301,36 @@ impl Entry {
     }
 
     fn insert(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let taken = Utc(self.taken_ns);
-        let configuration = match self.configuration.as_str() {
-            "" => None,
-            text => Some(configurations::put(connection, text, &self.who, taken)?),
-        };
+        let configuration = self.put_configuration(connection)?;
         let (comment, emulated) = (self.comment.clone(), self.emulated);
-        let row = RunRow::starting(self.number, &self.who, taken);
+        let row = RunRow::starting(self.number, &self.who, Utc(self.taken_ns));
         RunRow { configuration, comment, emulated, ..row }.insert(connection)
+    }
+
+    /// Adds what people said to a row that lacks it: that of a rebuild is made from files, which have
+    /// none of it.
+    fn fill_in(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let sql = "UPDATE runs SET who = ?2 WHERE number = ?1 AND who = ''";
+        connection.execute(sql, params![stored(self.number), self.who])?;
+        let sql = "UPDATE runs SET comment = ?2 WHERE number = ?1 AND comment = ''";
+        connection.execute(sql, params![stored(self.number), self.comment])?;
+        let sql = "SELECT configuration FROM runs WHERE number = ?";
+        let known: Option<i64> =
+            connection.query_row(sql, [stored(self.number)], |row| row.get(0))?;
+        if known.is_none()
+            && let Some(version) = self.put_configuration(connection)?
+        {
+            let sql = "UPDATE runs SET configuration = ?2 WHERE number = ?1";
+            connection.execute(sql, params![stored(self.number), stored(version)])?;
+        }
+        Ok(())
+    }
+
+    fn put_configuration(&self, connection: &Connection) -> rusqlite::Result<Option<u64>> {
+        match self.configuration.as_str() {
+            "" => Ok(None),
+            text => configurations::put(connection, text, &self.who, Utc(self.taken_ns)).map(Some),
+        }
     }
 }
 

@@ -134,9 +134,8 @@ pub fn reduce(
     }
     write_complete(&mut writer, &channels, u64::MAX, length)?;
     let saturated = channels.iter().map(|channel| lock(channel).saturated).sum();
-    let flags = run.files().last().and_then(|file| file.flags);
-    let data_lost = flags.is_some_and(|flags| flags.data_lost);
-    let write = writer.finish(Ending { ledger: None, run_ended: run.ended(), data_lost })?;
+    let (data_lost, run_ended) = (run.lost_data(), run.ended());
+    let write = writer.finish(Ending { ledger: None, run_ended, data_lost })?;
     Ok(ReduceReport { write, decimated, saturated })
 }
 

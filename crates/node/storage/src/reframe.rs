@@ -315,10 +315,7 @@ impl<'a> Reframer<'a> {
         self.events.write_all(&mut self.writer)?;
         self.writer.write_increments(FrameKind::Channels, &self.counted)?;
         self.writer.write_increments(FrameKind::Events, self.events.counted())?;
-        let flags = self.run.files().last().and_then(|file| file.flags);
-        let lost = flags.is_some_and(|flags| flags.data_lost);
-        let data_lost = lost || self.run.problems().iter().any(|problem| problem.is_damage());
-        let run_ended = self.run.ended();
+        let (data_lost, run_ended) = (self.run.lost_data(), self.run.ended());
         self.writer.finish(Ending { ledger: None, run_ended, data_lost })
     }
 }

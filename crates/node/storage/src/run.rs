@@ -173,6 +173,12 @@ impl Run {
         &self.problems
     }
 
+    /// Whether data of it were lost: its recorder says so, or something of it is damaged or missing.
+    pub fn lost_data(&self) -> bool {
+        let flags = self.files().last().and_then(|file| file.flags);
+        flags.is_some_and(|flags| flags.data_lost) || !self.damage().is_empty()
+    }
+
     /// What is damaged, as far as opening tells: files that are missing or cannot be read, and places
     /// where frames should be. That columns are intact takes [`verify`](crate::verify()).
     pub fn damage(&self) -> Vec<String> {

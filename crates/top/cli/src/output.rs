@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use catchment_storage::Run;
 use serde::Serialize;
 
 /// What a command ends with; the number is the process's exit code.
@@ -118,6 +119,14 @@ impl Out {
 /// Says on stderr why a command failed. A stderr that is closed is nobody to tell.
 pub(crate) fn complain(message: impl std::fmt::Display) {
     writeln!(io::stderr(), "catchment: {message}").ok();
+}
+
+/// Says what of a run is missing or damaged, as far as opening tells: what is read of it lacks that.
+/// Of one that is being recorded, nothing is missing yet.
+pub(crate) fn tell_damage(run: &Run) -> Exit {
+    let damage = if run.being_recorded() { Vec::new() } else { run.damage() };
+    damage.iter().for_each(|line| complain(format_args!("left out: {line}")));
+    if damage.is_empty() { Exit::Done } else { Exit::Loss }
 }
 
 /// An error and its causes, without those that it names itself.

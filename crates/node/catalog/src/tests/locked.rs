@@ -181,3 +181,33 @@ fn what_was_in_flight_when_a_run_was_interrupted_counts_as_lost() {
     let row = catalog.run(2).unwrap().run;
     assert_eq!((row.state, row.loss_count), (RunState::Complete, Some(2)));
 }
+
+#[test]
+fn what_was_said_of_a_run_that_waits_is_not_lost_where_the_catalogue_is_made_again_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    drop(take(&mut Catalog::open(folder).unwrap(), "before"));
+    std::fs::write(Place::new(folder).database(), [7; 40_000]).unwrap();
+    let live = LiveRun::without_catalog(folder, None).unwrap();
+    let id = RunId([5; 16]);
+    Files { id, ..Files::of("run-b", 5, live.number()) }.write(folder);
+    let known = RunKnown {
+        who: "anna".into(),
+        comment: "precious words".into(),
+        configuration: "a = 1\n".into(),
+        taken: second(0),
+        remarks: vec![remark(0, "start", "precious words")],
+        begun: Some(Begun { id, folder: folder.join("run-b"), started: second(1) }),
+        over: Some(Over::Ended(ended(9, 6))),
+        ..RunKnown::default()
+    };
+    known.keep(folder, &live).unwrap();
+    let number = live.number();
+    drop(live);
+    rebuild(folder, |_, _| ()).unwrap();
+    let detail = Catalog::open(folder).unwrap().run(number).unwrap();
+    let row = detail.run;
+    assert_eq!((row.who.as_str(), row.comment.as_str()), ("anna", "precious words"));
+    assert!(row.configuration.is_some());
+    assert_eq!((row.id, detail.remarks), (Some(id), known.remarks));
+}

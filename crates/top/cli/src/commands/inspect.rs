@@ -128,6 +128,10 @@ fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
             }
             out.line(match (balance.holds(), reasons.is_empty()) {
                 (false, _) if judged => "  THE BOOKS DO NOT BALANCE".to_owned(),
+                // A copy has no books of what the run lacked that it was made from.
+                (_, true) if judged && run.lost_data() => {
+                    "  data were lost, here or in the run that this was made from".to_owned()
+                }
                 (_, true) if judged => "  nothing was lost".to_owned(),
                 (_, true) => "  no other loss is counted".to_owned(),
                 (_, false) => format!("  lost: {reasons}"),

@@ -13,8 +13,9 @@ use crate::export::channels::{Channels, Rows};
 use crate::export::events::{
     EventLines, EventRecords, EventTable, FragmentArrays, FragmentBytes, Frames,
 };
+use crate::export::part::Part;
 use crate::names;
-use crate::output::{Exit, Out, UsageError, progress};
+use crate::output::{Exit, Out, UsageError, progress, tell_damage};
 use crate::signals::Stop;
 
 /// Reads the table of events, one source's fragments, or channels, from a file or a run's folder.
@@ -103,8 +104,9 @@ fn range(text: &str) -> Result<Range<u64>, String> {
     Ok(number(first, 0)?..number(end, u64::MAX)?)
 }
 
-pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+pub(crate) fn run(mut arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let run = Run::open(&arguments.path)?;
+    let exit = tell_damage(&run);
     let to_file = matches!(arguments.format, Format::Npy | Format::Parquet | Format::Arrow);
     let what = format!("--format {:?}", arguments.format).to_lowercase();
     if to_file && arguments.output.is_none() {
@@ -118,20 +120,31 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         let message = "--format raw is for --source and --channel: events have no bytes";
         anyhow::bail!(UsageError(message.into()));
     }
-    let (json, output) = (out.json, arguments.output.clone());
+    let json = out.json;
+    // What is followed is looked at while it grows.
+    let part = match &arguments.output {
+        Some(output) if !arguments.follow => Some(Part::of(output)?),
+        _ => None,
+    };
+    if let Some(part) = &part {
+        arguments.output = Some(part.path.clone());
+    }
     let mut written = if arguments.channel.is_empty() {
         read_events(run, &arguments, out)?
     } else {
         read_channels(run, &arguments, out)?
     };
     if written.is_empty() {
-        written.extend(output);
+        written.extend(arguments.output.clone());
+    }
+    if let Some(part) = part {
+        written = part.finish(written)?;
     }
     if json && arguments.output.is_some() {
         let files: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
         out.object(&serde_json::json!({ "files": files }))?;
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 fn read_events(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result<Vec<PathBuf>> {

@@ -8,7 +8,7 @@ use catchment_storage::{Codings, ColumnCoding, ReduceOptions, Run, Selection, re
 use super::reframe::{Files, name_of, say};
 use crate::config::Time;
 use crate::names;
-use crate::output::{Exit, Out, progress};
+use crate::output::{Exit, Out, progress, tell_damage};
 
 /// Writes a reduced data set: chosen channels, decimated where asked.
 ///
@@ -51,6 +51,7 @@ fn selection(text: &str) -> Result<Selection, String> {
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let run = Run::open(&arguments.path)?;
+    let exit = tell_damage(&run);
     let patterns: Vec<_> = arguments.channel.iter().map(|one| one.pattern.clone()).collect();
     names::channels(&run, &patterns)?;
     let options = ReduceOptions {
@@ -77,7 +78,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     if report.saturated > 0 {
         out.say(format!("  {} numbers were set to a limit of their type", report.saturated))?;
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 /// Decimated channels that are shown.

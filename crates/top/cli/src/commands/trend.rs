@@ -6,7 +6,7 @@ use catchment_storage::{
     Codings, ColumnCoding, EXTENSION, Run, TrendKind, TrendOptions, make_trends, replace_trends,
 };
 
-use crate::output::{Exit, Out, UsageError, grouped, progress};
+use crate::output::{Exit, Out, UsageError, grouped, progress, tell_damage};
 
 /// Computes mean, minimum, maximum, rms and count of every channel, per second and per minute, into
 /// RUN/trends. Exits with 3 if samples came too late to be in them.
@@ -39,6 +39,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         false => refuse_where_there_are(&run)?,
         true => {}
     }
+    let exit = tell_damage(&run);
     let options = TrendOptions { codings: Codings::new(arguments.codec) };
     let bar = progress(out, "computing trends", run.channel_frames().len() as u64);
     let at = |done: usize, total: usize| {
@@ -66,7 +67,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         out.say(format!("  without a trend: {}", report.without.join(", ")))?;
     }
     if report.late_samples == 0 {
-        return Ok(Exit::Done);
+        return Ok(exit);
     }
     out.say(format_args!(
         "  too late: {} samples are in no row, since their second had been written: frames of the \

@@ -3,6 +3,7 @@
 pub(crate) mod arrow;
 pub(crate) mod channels;
 pub(crate) mod events;
+pub(crate) mod part;
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
