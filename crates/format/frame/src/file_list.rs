@@ -76,6 +76,9 @@ pub struct ListedFile {
     pub file_id: Option<u64>,
     /// Its length, if it was closed.
     pub closed_bytes: Option<u64>,
+    /// The greatest length with which it was closed: less than that is left of one that was cut and
+    /// closed again by `repair`.
+    pub longest_bytes: Option<u64>,
 }
 
 /// A list of files.
@@ -140,9 +143,12 @@ impl FileList {
         if let Some(index) = line.begun {
             let file_id = u64::from_str_radix(&line.file_id?, 16).ok()?;
             // A file that could not be written was deleted, and its index taken again.
-            self.files.insert(index, ListedFile { file_id: Some(file_id), closed_bytes: None });
+            let file_id = Some(file_id);
+            self.files.insert(index, ListedFile { file_id, ..ListedFile::default() });
         } else if let Some(index) = line.closed {
-            self.files.entry(index).or_default().closed_bytes = Some(line.bytes?);
+            let (file, bytes) = (self.files.entry(index).or_default(), line.bytes?);
+            file.closed_bytes = Some(bytes);
+            file.longest_bytes = file.longest_bytes.max(Some(bytes));
         } else if line.ended.is_some() {
             self.ended = line.ended;
         }
@@ -210,8 +216,10 @@ mod tests {
     #[test]
     fn a_list_comes_back_as_it_was_written() {
         let list = FileList::decode(text(&lines()).as_bytes()).expect("decodes");
-        let first = ListedFile { file_id: Some(0xfeed), closed_bytes: Some(1 << 40) };
-        let second = ListedFile { file_id: Some(u64::MAX), closed_bytes: None };
+        let closed = Some(1 << 40);
+        let first =
+            ListedFile { file_id: Some(0xfeed), closed_bytes: closed, longest_bytes: closed };
+        let second = ListedFile { file_id: Some(u64::MAX), ..ListedFile::default() };
         assert_eq!(list.files, BTreeMap::from([(0, first), (1, second)]));
         assert_eq!((list.run, list.ended), (RunId([7; 16]), Some(2)));
         assert_eq!((list.files_expected(), list.unread_lines.len()), (2, 0));

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use catchment_disk::{ReadFile, append_lines};
 use catchment_frame::{
-    FILE_LIST_BYTES_MAX, FILE_LIST_NAME, FileList, FileListError, FileListLine, Reopened,
+    BLOCK_BYTES, FILE_LIST_BYTES_MAX, FILE_LIST_NAME, FileList, FileListError, FileListLine,
+    Reopened,
 };
 use catchment_model::RunId;
 use serde::Serialize;
@@ -68,6 +69,7 @@ impl Whole {
         for file in run.run_files() {
             let problem = list.as_ref().and_then(|list| foreign(file, list));
             let problem = problem.or_else(|| lost_closing(file, list.as_ref()));
+            let problem = problem.or_else(|| lost_its_end(file, list.as_ref()?));
             whole.problems.extend(problem.map(|problem| in_file(file, problem)));
         }
         let last = run.run_files().last();
@@ -135,6 +137,19 @@ fn lost_closing(file: &RunFile, list: Option<&FileList>) -> Option<String> {
         (None, None | Some(Reopened::Longer { zeros: true, .. })) => None,
         (None, Some(why)) => Some(format!("it was closed, but {why}")),
     }
+}
+
+/// That `repair` closed what was left of a file that had been closed with more. A TOC that is made
+/// anew differs from the one before by less than a block.
+fn lost_its_end(file: &RunFile, list: &FileList) -> Option<String> {
+    let repaired = file.reader.flags().is_some_and(|flags| flags.repaired);
+    let listed = list.files.get(&file.header().file_index).filter(|_| repaired)?;
+    let (before, now) = (listed.longest_bytes?, file.reader.file_bytes());
+    (before >= now.saturating_add(BLOCK_BYTES)).then(|| {
+        format!(
+            "it was closed with {before} bytes, and repair closed the {now} that were left of it"
+        )
+    })
 }
 
 /// A run's list of files; none if it has none.

@@ -189,6 +189,32 @@ fn a_file_that_lost_only_its_trailer_gets_it_again_and_its_toc_stays() {
 }
 
 #[test]
+fn a_file_that_was_cut_and_repaired_is_not_taken_for_whole() {
+    for file in [1, 2] {
+        let made = three().make();
+        list(&made, 3, 3, true);
+        let bytes = std::fs::metadata(&made.files[file]).expect("is there").len();
+        // All its frames are cut off but the first, at its border and in the middle of the second.
+        let run = Run::open(&made.files[file]).expect("opens");
+        let second = run.frames()[1].summary.offset;
+        drop(run);
+        for left in [second, second + 100] {
+            let whole = std::fs::read(&made.files[file]).expect("reads");
+            std::fs::write(&made.files[file], &whole[..left as usize]).expect("writes");
+            repair(made.path()).expect("repairs");
+            let now = std::fs::metadata(&made.files[file]).expect("is there").len();
+            let (problems, extent, verdict) = judged(made.path());
+            let expected = format!(
+                "it was closed with {bytes} bytes, and repair closed the {now} that were left of it"
+            );
+            assert!(problems.contains(&expected), "{problems:?}");
+            assert_eq!((extent, verdict), (Extent::Ended, Verdict::Incomplete));
+            std::fs::write(&made.files[file], whole).expect("writes");
+        }
+    }
+}
+
+#[test]
 fn a_file_with_its_own_bytes_behind_it_has_its_frames_once() {
     let made = three().make();
     let whole = std::fs::read(&made.files[2]).expect("reads");
