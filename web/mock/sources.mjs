@@ -97,7 +97,7 @@ export class Sources {
 
   /** Worst first, as the API promises. @returns {SourceState[]} */
   list() {
-    const rank = { never: 0, silent: 1, out_of_step: 2, loss: 3, good: 4 };
+    const rank = { never: 0, silent: 1, out_of_step: 2, loss: 3, good: 4, off: 4 };
     return [...this.all]
       .sort(
         (a, b) =>

@@ -88,7 +88,8 @@ export interface State {
   warnings: string[];
 }
 
-export type SourceStatus = "good" | "loss" | "out_of_step" | "silent" | "never";
+/** `off` is the page's own: without a run nothing is received, and nothing is wrong with a source. */
+export type SourceStatus = "good" | "loss" | "out_of_step" | "silent" | "never" | "off";
 
 export interface SourceState {
   name: string;

@@ -6,7 +6,9 @@ import { ApiError, BASE, get, useSession } from "./client";
 import { Freshness, backOff } from "./freshness";
 import { merged } from "./order";
 import { openStream } from "./stream";
-import { alarms, connection, freshMs, logLines, nowMs, session, sources, stale, state } from "./store";
+import {
+  alarms, connection, freshMs, logLines, nowMs, session, stale, state, told as sourcesTold,
+} from "./store";
 
 const TICK_MS = 250;
 /** An open stream that says nothing for so long is opened anew. */
@@ -44,7 +46,7 @@ function hear(event: string, told: unknown): void {
     state.value = next;
     tick();
   } else if (event === "sources") {
-    sources.value = (told as { sources: SourceState[] }).sources;
+    sourcesTold.value = (told as { sources: SourceState[] }).sources;
   } else if (event === "log") {
     addLogs([told as LogLine]);
   } else if (event === "alarm") {

@@ -2,16 +2,16 @@
 import type { Alarm, LogLine, SourceState, SourceStatus } from "./api";
 
 const RANK: Record<SourceStatus, number> = {
-  silent: 0, never: 1, out_of_step: 2, loss: 3, good: 4,
+  silent: 0, never: 1, out_of_step: 2, loss: 3, good: 4, off: 4,
 };
 /** A source that no event waits for may be silent without harm. */
 const rank = (source: SourceState): number =>
-  RANK[source.status] + (source.required || source.status === "good" ? 0 : 3.5);
+  RANK[source.status] + (source.required || RANK[source.status] === RANK.good ? 0 : 3.5);
 
 /** Whether somebody should look at it. An optional source that was never seen is not there, and needs
  * nobody. */
 export const needsAttention = (source: SourceState): boolean =>
-  source.status !== "good" && (source.required || source.status !== "never");
+  RANK[source.status] !== RANK.good && (source.required || source.status !== "never");
 
 /** Worst first; equals stay in the order of their numbers, so that rows do not dance. */
 export function worstFirst(sources: SourceState[]): SourceState[] {
@@ -55,12 +55,13 @@ export function groups(sources: SourceState[]): Group[] {
     const name = source.group || "no group";
     let group = found.get(name);
     if (!group) {
-      const counts = { good: 0, loss: 0, out_of_step: 0, silent: 0, never: 0 };
+      const counts = { good: 0, loss: 0, out_of_step: 0, silent: 0, never: 0, off: 0 };
       group = { name, members: [], counts, worst: "good", absent: 0, packets: 0, bytes: 0, loss: 0 };
       found.set(name, group);
     }
     group.members.push(source);
-    if (source.status !== "good" && !needsAttention(source)) group.absent += 1;
+    if (source.status === "off") group.worst = "off";
+    if (RANK[source.status] !== RANK.good && !needsAttention(source)) group.absent += 1;
     else group.counts[source.status] += 1;
     if (needsAttention(source) && RANK[source.status] < RANK[group.worst]) group.worst = source.status;
     group.packets += source.packets_per_second ?? 0;

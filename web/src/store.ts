@@ -4,7 +4,10 @@ import type { Alarm, LogLine, Session, SourceState, State } from "./api";
 
 export const session = signal<Session | null | "unknown">("unknown");
 export const state = signal<State | null>(null);
-export const sources = signal<SourceState[]>([]);
+/** As the node tells them. */
+export const told = signal<SourceState[]>([]);
+export const sources = computed<SourceState[]>(() =>
+  state.value?.run ? told.value : told.value.map((source) => ({ ...source, status: "off" })));
 export const alarms = signal<Alarm[]>([]);
 /** Newest last; bounded. */
 export const logLines = signal<LogLine[]>([]);

@@ -22,6 +22,7 @@ export const SOURCE_WORDS: Record<SourceStatus, string> = {
   out_of_step: "out of step",
   silent: "silent",
   never: "never seen",
+  off: "not receiving, no run",
 };
 
 export const STATE_WORDS: Record<DeviceState, string> = {

@@ -31,5 +31,6 @@ export const LEVEL_ICONS: Record<Level, Name> = {
 };
 export const STATUS_ICONS: Record<SourceStatus, Name> = {
   good: "check", loss: "warning", out_of_step: "warning", silent: "silent", never: "never",
+  off: "never",
 };
 export const SEVERITY_ICONS: Record<Severity, Name> = { critical: "stop", warning: "warning", info: "info" };

@@ -14,7 +14,7 @@ export function SourceStatusBadge({ status }: { status: SourceState["status"] })
 }
 
 function groupWords(group: Group): string {
-  const words = (["never", "silent", "out_of_step", "loss", "good"] as const)
+  const words = (["never", "silent", "out_of_step", "loss", "good", "off"] as const)
     .filter((status) => group.counts[status] > 0)
     .map((status) => `${format.count(group.counts[status])} ${SOURCE_WORDS[status]}`);
   if (group.absent > 0) words.push(`${format.count(group.absent)} optional, not seen`);

@@ -25,6 +25,13 @@ for (const [scenario, level, words, why] of VERDICTS) {
   });
 }
 
+test("without a run no source needs attention, and the last run says what it came to", async ({ page }) => {
+  await open(page, "idle");
+  await expect(page.locator("#sources-title")).toContainText("0 of 90 sources need attention");
+  await expect(page.getByText("60 sources: 60 not receiving, no run")).toBeVisible();
+  await expect(page.locator(".last-run")).toContainText("Last run: 318, complete");
+});
+
 test("more tabs than a browser has connections are all told", async ({ context }) => {
   const tabs = await Promise.all(Array.from({ length: 9 }, () => context.newPage()));
   for (const tab of tabs) {
