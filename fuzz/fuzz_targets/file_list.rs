@@ -9,7 +9,9 @@ fuzz_target!(|data: &[u8]| {
     let mut text = FileListLine::Run(list.run).encode();
     for (&index, file) in &list.files {
         let begun = file.file_id.map(|file_id| FileListLine::Begun { index, file_id });
-        let closed = file.closed_bytes.map(|bytes| FileListLine::Closed { index, bytes });
+        // The last line for a file counts, and the greatest of those before it.
+        let closed = [file.longest_bytes, file.closed_bytes].into_iter().flatten();
+        let closed = closed.map(|bytes| FileListLine::Closed { index, bytes });
         begun.into_iter().chain(closed).for_each(|line| text.push_str(&line.encode()));
     }
     let ended = list.ended.map(|files| FileListLine::Ended { files });
