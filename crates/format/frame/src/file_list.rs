@@ -146,7 +146,8 @@ impl FileList {
             let file_id = Some(file_id);
             self.files.insert(index, ListedFile { file_id, ..ListedFile::default() });
         } else if let Some(index) = line.closed {
-            let (file, bytes) = (self.files.entry(index).or_default(), line.bytes?);
+            let bytes = line.bytes?;
+            let file = self.files.entry(index).or_default();
             file.closed_bytes = Some(bytes);
             file.longest_bytes = file.longest_bytes.max(Some(bytes));
         } else if line.ended.is_some() {
