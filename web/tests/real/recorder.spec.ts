@@ -179,8 +179,8 @@ test("a run is stopped and opened with its ledger", async ({ page }) => {
   await expect(drawer).toContainText("source-2");
   await expect(drawer.locator("pre")).toContainText("[[sources]]");
   await drawer.getByLabel("Quality").selectOption("bad");
-  await drawer.getByRole("button", { name: "Keep" }).click();
-  await expect(page.locator(".notice")).toContainText("comment and quality are kept");
+  await drawer.getByRole("button", { name: "Save" }).click();
+  await expect(page.locator(".notice")).toContainText("quality saved");
   await expect(page.locator("table.runs tbody tr").first()).toContainText("bad");
   await allFit();
 });
