@@ -6,11 +6,11 @@
 use catchment_emulator::EmulatedChannel;
 use catchment_frame::Dtype;
 
-/// Fills in a channel's samples from sample `first` on: of every four channels one is at rest, three
-/// have noise of 2 to 64 counts rms (by channel) on a triangle of 1,000 counts.
+/// Fills in a channel's samples from sample `first` on: of every eight channels one is at rest, the
+/// others have noise of 16 to 512 counts rms (by channel) on a triangle of 1,000 counts.
 pub(crate) fn fill(number: usize, channel: &EmulatedChannel, first: u64, out: &mut [u8]) {
     let seed = mix(number as u64 + 1);
-    let (rest, rms) = (number % 4 == 3, f64::from(1 << (1 + seed % 6)));
+    let (rest, rms) = (number % 8 == 7, f64::from(1 << (4 + seed % 6)));
     let scale = rms * 3.0_f64.sqrt() / f64::from(1 << 16);
     let value = |sample: u64| -> i16 {
         if rest {
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_whole_counts_the_same_wherever_they_are_cut_and_one_channel_in_four_is_at_rest()
+    fn samples_are_whole_counts_the_same_wherever_they_are_cut_and_one_channel_in_eight_is_at_rest()
     {
         let channels = ligo_1000();
         let mut at_rest = 0;
@@ -69,6 +69,6 @@ mod tests {
                 assert!(values.into_iter().all(|value| value.fract() == 0.0));
             }
         }
-        assert_eq!(at_rest, 10);
+        assert_eq!(at_rest, 5);
     }
 }

@@ -377,8 +377,8 @@ fn sizes(figures: &Figures) -> Section {
     notes.push(
         "Catchment's sizes are those of whole files. gzip has the raw samples, channel after channel, \
          without any format; the memo's gzip had whole files. noise: the emulator's, which uses all \
-         bits. quiet: whole counts of an ADC, noise of 2 to 64 counts rms, one channel in four at \
-         rest: about as compressible as the memo's full frames were, which were a detector's."
+         bits. quiet: whole counts of an ADC, noise of 16 to 512 counts rms, one channel in \
+         eight at rest: about as compressible as the memo's full frames were, which were a detector's."
             .into(),
     );
     Section { title: "What frames take".into(), notes, table }
