@@ -1,6 +1,6 @@
-// One stream of updates for all tabs of a browser, which has only so many connections to one address:
-// without it the seventh tab would wait for ever. Each tab says when it wants it opened; what comes is
-// passed on to all.
+// One stream of updates for all tabs of a browser, which has only so many connections to one
+// address: without it the seventh tab would wait for ever. Each tab says when it wants it opened;
+// what comes is passed on to all.
 import { STREAM_EVENTS, type FromStream, type ToStream } from "./stream";
 
 /** An open stream that says nothing for so long is opened anew when a tab asks. */

@@ -4,10 +4,10 @@ import type { Alarm, LogLine, Session, SourceState, State } from "./api";
 
 export const session = signal<Session | null | "unknown">("unknown");
 export const state = signal<State | null>(null);
-/** As the node tells them. */
-export const told = signal<SourceState[]>([]);
+/** As the node sends them. */
+export const nodeSources = signal<SourceState[]>([]);
 export const sources = computed<SourceState[]>(() =>
-  state.value?.run ? told.value : told.value.map((source) => ({ ...source, status: "off" })));
+  state.value?.run ? nodeSources.value : nodeSources.value.map((source) => ({ ...source, status: "off" })));
 export const alarms = signal<Alarm[]>([]);
 /** Newest last; bounded. */
 export const logLines = signal<LogLine[]>([]);

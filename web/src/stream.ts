@@ -1,4 +1,5 @@
-// The stream of updates, shared with the other tabs where the browser can, and this tab's own otherwise.
+// The stream of updates, shared with the other tabs where the browser can, and this tab's own
+// otherwise.
 
 /** What the node tells. */
 export const STREAM_EVENTS = ["state", "sources", "log", "alarm"] as const;

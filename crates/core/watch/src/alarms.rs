@@ -12,14 +12,15 @@
 //!       │                 └──────────────────────────────────────────┴───────┘
 //! ```
 //!
-//! There is one alarm for a rule and a group of the things that it looks at, however many of them are
-//! wrong; *wrong* and *well* are decided for each thing. Things that become wrong within [`crate::GATHER_NS`]
-//! are told of together. One that becomes wrong while others of its alarm are makes an acknowledged
-//! alarm *active* again, and is told of, but not more often than every [`crate::RETELL_NS`].
+//! There is one alarm for a rule and a group of the things that it looks at, however many of them
+//! are wrong; *wrong* and *well* are decided for each thing. Things that become wrong within
+//! [`crate::GATHER_NS`] are told of together. One that becomes wrong while others of its alarm are
+//! makes an acknowledged alarm *active* again, and is told of, but not more often than every
+//! [`crate::RETELL_NS`].
 //!
-//! An acknowledgement is of the things that took part. What was acknowledged, was cleared, and is wrong
-//! again within the time for which its acknowledgement holds is *acknowledged* at once, and nobody is
-//! told.
+//! An acknowledgement is of the things that took part. What was acknowledged, was cleared, and is
+//! wrong again within the time for which its acknowledgement holds is *acknowledged* at once, and
+//! nobody is told.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,12 @@
 //! Watching what runs: what a shifter must know at three in the morning.
 //!
 //! - [`Rates`]: counters to rates over a sliding window; [`LossWatch`]: which source lost what lately.
-//! - [`verdict`]: good data, data with loss, with heavy loss, or nothing recorded, with the reason, from the flow of data.
+//! - [`verdict`]: good data, data with loss, with heavy loss, or nothing recorded, with the reason,
+//!   from the flow of data.
 //! - [`bottleneck`]: which stage limits.
-//! - [`Alarms`]: [`Rule`]s on quantities, with hysteresis, delays, latching and acknowledgement, one
-//!   alarm for a rule and a group of sources; [`default_rules`] are there without any configuration.
+//! - [`Alarms`]: [`Rule`]s on quantities, with hysteresis, delays, latching and acknowledgement,
+//!   one alarm for a rule and a group of sources; [`default_rules`] are there without any
+//!   configuration.
 //!
 //! Bounds: [`ALARMS_MAX`] alarms, [`RULES_MAX`] rules, [`FOLLOWED_MAX`] pairs of a rule and a thing that
 //! it is followed for; what is beyond is counted. Memory of each grows with the number of counters
@@ -39,4 +41,3 @@ pub use tracker::GONE_NS;
 pub use verdict::{
     Flow, HEAVY_LOSS_SHARE, Level, Limits, Loss, Run, SourceFlow, Verdict, verdict, words_of_time,
 };
-pub use words::grouped;

@@ -99,11 +99,11 @@ pub struct Rule {
     pub critical_at: Option<f64>,
     /// What is shown; `{source}`, `{value}`, `{threshold}` stand for what they say. `{time}` is the
     /// value as a time (of `…hours_left` in hours, otherwise in seconds): `12 s`, `2.4 hours`;
-    /// `{percent}` the value as a share of one: `85 %`. Of several sources `{source}` names the first
-    /// ones, and the value is the worst.
+    /// `{percent}` the value as a share of one: `85 %`. Of several sources `{source}` names the
+    /// first ones, and the value is the worst.
     pub text: String,
-    /// What is shown of several sources of a group, where that is otherwise: `{things}` says how many
-    /// of how many (`58 of 60 sources in small`), `{sources}` names the first ones.
+    /// What is shown of several sources of a group, where that is otherwise: `{things}` says how
+    /// many of how many (`58 of 60 sources in small`), `{sources}` names the first ones.
     pub text_many: Option<String>,
     /// What is shown of a value of zero (of a time: of less than 1 s), where that is otherwise.
     pub text_zero: Option<String>,
@@ -309,10 +309,10 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// The rules that there are without any configuration, for frames that are cut that often. They read
-/// `source.*.last_packet_seconds`, `source.*.out_of_step`, `loss_share`, `queue.*.fill`,
-/// `disk.hours_left` and `rows_recorded` (events and slices on disk). Loss is critical from that share
-/// on.
+/// The rules that there are without any configuration, for frames that are cut that often. They
+/// read `source.*.last_packet_seconds`, `source.*.out_of_step`, `loss_share`, `queue.*.fill`,
+/// `disk.hours_left` and `rows_recorded` (events and slices on disk). Loss is critical from that
+/// share on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [

@@ -152,8 +152,8 @@ impl Standing {
                 *until_ns = u64::MAX;
             }
         }
-        // Of what is well but not yet cleared the last that was wrong stands: a silence of less than a
-        // second would be no silence.
+        // Of what is well but not yet cleared the last that was wrong stands: a silence of less
+        // than a second would be no silence.
         if gathered.is_wrong {
             self.describe(now_ns, rule, gathered);
         }

@@ -3,10 +3,11 @@
 //! Computed from the data's flow, not from states: what counts is what reached the disk, and when.
 
 use catchment_model::Entry;
+use catchment_model::units::grouped;
 use serde::{Deserialize, Serialize};
 
 use crate::loss::words_of_entry;
-use crate::words::{grouped, percent};
+use crate::words::percent;
 
 const S: u64 = 1_000_000_000;
 /// How many sources a text names.

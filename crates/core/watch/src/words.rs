@@ -1,5 +1,7 @@
 //! What an alarm says: a rule's text with its words filled in, and numbers and times for people.
 
+use catchment_model::units::grouped;
+
 use crate::rule::{Condition, Rule};
 
 /// How many things a text names.
@@ -63,19 +65,6 @@ impl Subject<'_> {
         let group = self.group.map(|group| format!(" in {group}")).unwrap_or_default();
         format!("{of} {} {}{plural}{group}", grouped(total as u64), self.family)
     }
-}
-
-/// A whole number with its thousands apart: `2,248,410`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A share of one for people; what is not nothing does not read as nothing.

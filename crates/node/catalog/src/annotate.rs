@@ -7,8 +7,8 @@ use crate::error::CatalogError;
 use crate::row::{Quality, stored};
 
 impl Catalog {
-    /// Replaces a run's comment, which is what it is started for: before it begins. What is said of it
-    /// otherwise is added by [`Catalog::add_remark`].
+    /// Replaces a run's comment, which is what it is started for: before it begins. What is said of
+    /// it otherwise is added by [`Catalog::add_remark`].
     ///
     /// # Errors
     /// A comment that is too long or has control characters, no such run, or a catalogue that cannot

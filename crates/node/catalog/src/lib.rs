@@ -2,8 +2,8 @@
 //!
 //! A data folder holds runs (`runs/run-…/`) and, in `runs/.catchment/`, this catalogue of them: one
 //! SQLite database, `catalog.sqlite`. The files of the runs are the truth and the catalogue is made
-//! from them again at any time ([`rebuild`]); only what people added (comments, remarks, quality, who) and the
-//! runs that never came to a file stand nowhere else.
+//! from them again at any time ([`rebuild`]); only what people added (comments, remarks, quality,
+//! who) and the runs that never came to a file stand nowhere else.
 //!
 //! ```text
 //! next_run_number ──► starting ──begin_run──► recording ──end_run──► complete | fault
@@ -27,8 +27,8 @@
 //!   and announces itself with a lock on `catalog.wanted` before. A [`Catalog`] is opened for what one
 //!   wants of it and dropped; a program that is asked often has a [`KeptCatalog`], which steps aside.
 //!
-//! Limits: run numbers up to [`RUN_NUMBER_MAX`], comments and remarks up to [`COMMENT_BYTES_MAX`], names up to
-//! [`WHO_BYTES_MAX`], [`SPANS_PER_FILE_MAX`] rows of frames per file.
+//! Limits: run numbers up to [`RUN_NUMBER_MAX`], comments and remarks up to [`COMMENT_BYTES_MAX`],
+//! names up to [`WHO_BYTES_MAX`], [`SPANS_PER_FILE_MAX`] rows of frames per file.
 
 mod annotate;
 mod catalog;

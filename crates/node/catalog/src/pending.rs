@@ -307,8 +307,8 @@ impl Entry {
         RunRow { configuration, comment, emulated, ..row }.insert(connection)
     }
 
-    /// Adds what people said to a row that lacks it: that of a rebuild is made from files, which have
-    /// none of it.
+    /// Adds what people said to a row that lacks it: that of a rebuild is made from files, which
+    /// have none of it.
     fn fill_in(&self, connection: &Connection) -> rusqlite::Result<()> {
         let sql = "UPDATE runs SET who = ?2 WHERE number = ?1 AND who = ''";
         connection.execute(sql, params![stored(self.number), self.who])?;

@@ -1,8 +1,8 @@
 //! The catalogue made again from the runs' files.
 //!
-//! What the files say counts. From the old catalogue come the things that stand in no file: comments,
-//! remarks, quality, who; numbers that were given to runs that failed; runs whose files are elsewhere now. The
-//! new one is written beside the old one, and takes its place by a rename:
+//! What the files say counts. From the old catalogue come the things that stand in no file:
+//! comments, remarks, quality, who; numbers that were given to runs that failed; runs whose files
+//! are elsewhere now. The new one is written beside the old one, and takes its place by a rename:
 //!
 //! ```text
 //! catalog.sqlite.new ──whole, synced──► catalog.sqlite.ready ──► catalog.sqlite

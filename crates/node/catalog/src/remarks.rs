@@ -52,14 +52,15 @@ impl Catalog {
     /// Appends a remark to those of a run.
     ///
     /// # Errors
-    /// A text that is empty, too long or has control characters, no such run, too many remarks, or a
-    /// catalogue that cannot be written.
+    /// A text that is empty, too long or has control characters, no such run, too many remarks, or
+    /// a catalogue that cannot be written.
     pub fn add_remark(&mut self, number: u64, remark: &Remark) -> Result<(), CatalogError> {
         remark.check()?;
         let count = |connection: &Connection, sql: &str| {
             connection.query_row(sql, [stored(number)], |row| row.get(0)).map(out)
         };
-        // A kill loses nothing of it; of a power cut it is safe with the next run that begins or ends.
+        // A kill loses nothing of it; of a power cut it is safe with the next run that begins or
+        // ends.
         self.sync("NORMAL")?;
         let added = self.write(|connection| {
             let runs = count(connection, "SELECT count(*) FROM runs WHERE number = ?")?;

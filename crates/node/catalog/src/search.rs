@@ -12,8 +12,8 @@ use crate::{SEARCH_LIMIT_MAX, catalog};
 /// What runs must be to be found; the newest come first.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
-    /// Words that each stand in a remark, or in comment, who, folder, identity or reason, in any case. A number also
-    /// finds the run of that number.
+    /// Words that each stand in a remark, or in comment, who, folder, identity or reason, in any
+    /// case. A number also finds the run of that number.
     pub text: String,
     /// The lowest number.
     pub from: Option<u64>,

@@ -22,9 +22,9 @@ const QUEUE_MAX: usize = 100;
 /// How long the action under way may take when the program ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What somebody is told of at once: the same thing that happened to several alarms of one rule.
+/// What an action reports: the same thing that happened to several alarms of one rule.
 #[derive(Debug, Serialize)]
-pub(crate) struct Told<'a> {
+pub(crate) struct AlarmEvent<'a> {
     kind: ChangeKind,
     /// The first of them.
     alarm: &'a Alarm,
@@ -34,20 +34,22 @@ pub(crate) struct Told<'a> {
     pub(crate) actions: &'a [String],
 }
 
-/// Changes of one rule's alarms, of one kind, together: one action each, and not one for each group.
-pub(crate) fn together(changes: &[Change]) -> Vec<Told<'_>> {
-    let mut all: Vec<Told<'_>> = Vec::new();
+/// Changes of one rule's alarms, of one kind, together: one action each, and not one for each
+/// group.
+pub(crate) fn together(changes: &[Change]) -> Vec<AlarmEvent<'_>> {
+    let mut all: Vec<AlarmEvent<'_>> = Vec::new();
     for Change { kind, alarm, actions } in changes.iter().filter(|one| !one.actions.is_empty()) {
-        let same = |told: &&mut Told<'_>| told.kind == *kind && told.alarm.name == alarm.name;
+        let same =
+            |event: &&mut AlarmEvent<'_>| event.kind == *kind && event.alarm.name == alarm.name;
         match all.iter_mut().find(same) {
-            Some(told) => told.alarms.push(alarm),
-            None => all.push(Told { kind: *kind, alarm, alarms: vec![alarm], actions }),
+            Some(event) => event.alarms.push(alarm),
+            None => all.push(AlarmEvent { kind: *kind, alarm, alarms: vec![alarm], actions }),
         }
     }
     all
 }
 
-impl Told<'_> {
+impl AlarmEvent<'_> {
     /// As programs and webhooks get it.
     pub(crate) fn json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()

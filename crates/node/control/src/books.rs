@@ -337,7 +337,7 @@ impl Books {
         remarks.extend(unsaid.flat_map(|said| said.known.remarks.clone()));
         remarks.sort();
         remarks.dedup();
-        let remarks = Some(remarks.into_iter().map(told_remark).collect());
+        let remarks = Some(remarks.into_iter().map(remark_of).collect());
         Ok(api::Run { remarks, ..self.told(detail.run) })
     }
 
@@ -449,7 +449,7 @@ fn quality_of(text: &str) -> Result<Quality, Problem> {
     })
 }
 
-fn told_remark(remark: Remark) -> api::Remark {
+fn remark_of(remark: Remark) -> api::Remark {
     let Remark { time, kind, who, text } = remark;
     api::Remark { time: time.to_string(), kind, who, text }
 }

@@ -20,7 +20,7 @@ use crate::actions::Actions;
 use crate::api;
 use crate::configuration::Configuration;
 use crate::desk::{Ask, Desk, Reply};
-use crate::devices::{Active, Devices, EMULATOR, Job, RECORDER, Said, WRITE};
+use crate::devices::{Active, Devices, EMULATOR, Job, Origin, RECORDER, WRITE};
 use crate::machine;
 use crate::problem::Problem;
 use crate::properties;
@@ -43,8 +43,8 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(800);
 const END_WITHIN: Duration = Duration::from_secs(30);
 /// How the request for the first run begins, which nobody asked for by name.
 pub(crate) const FIRST: &str = "first-";
-/// How long after the start a run that was interrupted before counts as something wrong. The alarm is
-/// latched: it stays until somebody has seen it.
+/// How long after the start a run that was interrupted before counts as something wrong. The alarm
+/// is latched: it stays until somebody has seen it.
 const INTERRUPTED_FOR_NS: u64 = 60_000_000_000;
 /// Clients that wait for a command's end.
 const WAITING_MAX: usize = 1_000;
@@ -409,7 +409,7 @@ impl Conductor {
                 self.own.before = Some(before);
                 self.take_up(tried, version, text);
             }
-            let said = self.control.under_way().map(Said::with).unwrap_or_default();
+            let origin = self.control.under_way().map(Origin::of).unwrap_or_default();
             let back = order.purpose == catchment_run::Purpose::Back;
             let configuration = match &self.own.before {
                 Some((before, ..)) if back => Arc::clone(before),
@@ -420,7 +420,7 @@ impl Conductor {
                 Action::Arm => Arc::clone(self.own.armed.insert(configuration)),
                 _ => configuration,
             };
-            self.devices.give(Job { order, configuration, said });
+            self.devices.give(Job { order, configuration, origin });
         }
     }
 

@@ -101,7 +101,8 @@ pub(crate) struct Desk {
     pub(crate) books: Books,
     pub(crate) disk: Seen,
     pub(crate) past: Past,
-    /// The last run before this program began, if it was interrupted; 0: it was not, or nobody knows yet.
+    /// The last run before this program began, if it was interrupted; 0: it was not, or nobody
+    /// knows yet.
     pub(crate) interrupted: AtomicU64,
     pub(crate) counts: Counts,
     pub(crate) configure: Arc<dyn Configure>,

@@ -55,21 +55,21 @@ pub(crate) const CATALOG: &str = "node/catalog";
 pub(crate) struct Job {
     pub(crate) order: Order,
     pub(crate) configuration: Arc<Configuration>,
-    pub(crate) said: Said,
+    pub(crate) origin: Origin,
 }
 
-/// Who gave a command, and what they said with it.
+/// Who gave a command, and with what comment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct Origin {
     pub(crate) who: String,
     pub(crate) comment: String,
     /// Both, to be added to the remarks of the run.
     pub(crate) remark: Option<Remark>,
 }
 
-impl Said {
-    /// What was said with a command that is under way.
-    pub(crate) fn with(command: UnderWay) -> Self {
+impl Origin {
+    /// The origin of a command that is under way.
+    pub(crate) fn of(command: UnderWay) -> Self {
         let UnderWay { who, comment, since_ns, command, .. } = command;
         let comment = comment.unwrap_or_default();
         // A device's reason may have whatever a file's name has.
@@ -330,9 +330,9 @@ impl Recording {
         let wanted = job.configuration.number;
         let emulated = job.configuration.emulates();
         let live = self.desk.books.take(&NumberRequest {
-            who: &job.said.who,
-            comment: &job.said.comment,
-            remark: job.said.remark.as_ref(),
+            who: &job.origin.who,
+            comment: &job.origin.comment,
+            remark: job.origin.remark.as_ref(),
             configuration: &config.text,
             emulated,
             wanted,
@@ -347,7 +347,7 @@ impl Recording {
                 return Err(failed(error, State::Configured));
             }
         };
-        let (who, comment) = (job.said.who.clone(), job.said.comment.clone());
+        let (who, comment) = (job.origin.who.clone(), job.origin.comment.clone());
         let active = Active { who, comment, emulated, ..Active::of(&recorder, live.number()) };
         self.shown.set_active(Some(active));
         self.open = Some(Open { recorder, live, begun: false });
@@ -358,15 +358,15 @@ impl Recording {
         let Some(open) = &mut self.open else {
             return Err(failed("there is no run to start", State::Configured));
         };
-        if !job.said.comment.is_empty() {
+        if !job.origin.comment.is_empty() {
             // Who armed it may have said nothing yet.
-            self.shown.change_active(|active| active.comment.clone_from(&job.said.comment));
-            self.desk.books.comment(&open.live, &job.said.comment);
+            self.shown.change_active(|active| active.comment.clone_from(&job.origin.comment));
+            self.desk.books.comment(&open.live, &job.origin.comment);
         }
         open.recorder.begin_between_events();
         open.begun = true;
         self.shown.change_active(|active| active.started_ns = now_ns());
-        if let Some(remark) = &job.said.remark {
+        if let Some(remark) = &job.origin.remark {
             self.desk.books.note(remark);
         }
         self.desk.books.begin(&open.live, open.recorder.run(), open.recorder.folder());
@@ -380,7 +380,7 @@ impl Recording {
             return Err(failed("there is no run", State::Configured));
         };
         open.recorder.pause(paused);
-        if let Some(remark) = &job.said.remark {
+        if let Some(remark) = &job.origin.remark {
             self.desk.books.remark(&open.live, remark);
         }
         Ok(())
@@ -388,7 +388,7 @@ impl Recording {
 
     fn end(&mut self, state: State, job: &Job) -> Result<(), Failed> {
         let Some(Open { recorder, live, begun }) = self.open.take() else { return Ok(()) };
-        if let Some(remark) = &job.said.remark {
+        if let Some(remark) = &job.origin.remark {
             self.desk.books.note(remark);
         }
         self.shown.change_active(|active| active.ending = true);

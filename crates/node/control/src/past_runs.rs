@@ -67,7 +67,8 @@ fn recall_run(past: &Past, run: &Run, row: &RunRow, now_ns: u64) -> Result<(), S
     Ok(())
 }
 
-/// Rates per row of the trend: what counters grew by over as long as live rates are, or over a minute.
+/// Rates per row of the trend: what counters grew by over as long as live rates are, or over a
+/// minute.
 fn points(
     run: &Run,
     kind: TrendKind,

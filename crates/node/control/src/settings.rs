@@ -25,8 +25,8 @@ pub struct Settings {
     pub drain: Duration,
     /// Requests per second that one address may make; five times as many at once.
     pub requests_per_second: f64,
-    /// From this share of the data on, 0 to 1, loss is heavy: the verdict is red, and the alarm about
-    /// loss is critical.
+    /// From this share of the data on, 0 to 1, loss is heavy: the verdict is red, and the alarm
+    /// about loss is critical.
     pub heavy_loss_share: f64,
     /// What alarms do.
     pub actions: Vec<Action>,

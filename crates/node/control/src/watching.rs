@@ -616,8 +616,8 @@ pub(crate) fn lost(source: &SourceLedger) -> u64 {
     seen.max(balance.packets_dropped_by_kernel).max(balance.packets_missing)
 }
 
-/// What a source's ledger says should have been recorded: what came and was wanted, and what was lost
-/// before it came.
+/// What a source's ledger says should have been recorded: what came and was wanted, and what was
+/// lost before it came.
 fn expected(source: &SourceLedger) -> u64 {
     let unwanted = [
         Entry::FragmentsDuplicate,

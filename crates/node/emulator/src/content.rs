@@ -203,7 +203,7 @@ fn h_of(base: u64, event: u64) -> u64 {
 
 /// SplitMix64's output function: every bit of the result depends on every bit of `x`.
 #[inline]
-pub(crate) fn mix(x: u64) -> u64 {
+pub fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)

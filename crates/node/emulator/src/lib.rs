@@ -23,7 +23,7 @@ mod report;
 pub use channel_content::ChannelContent;
 pub use channels::{EmulatedChannel, channel_preset, ligo_1000};
 pub use config::{ConfigError, EmulatedSource, EmulatorConfig, Faults, hades_90, preset};
-pub use content::Content;
+pub use content::{Content, mix};
 pub use emulator::{Emulator, EmulatorError};
 pub use link_config::{EmulatedLink, LinkEmulatorConfig};
 pub use link_emulator::LinkEmulator;

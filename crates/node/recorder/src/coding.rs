@@ -75,9 +75,9 @@ pub(crate) fn element_of(dtype: Dtype) -> Element {
     }
 }
 
-/// How much compression there is time for, from what waits behind the frame that is being encoded: the
-/// less room is left, the less is done. It comes back at half the level at which it went, so that it
-/// does not flutter.
+/// How much compression there is time for, from what waits behind the frame that is being encoded:
+/// the less room is left, the less is done. It comes back at half the level at which it went, so
+/// that it does not flutter.
 #[derive(Debug)]
 pub(crate) struct Lowering {
     waiting: Arc<FillLevel>,

@@ -538,8 +538,8 @@ pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
     }
 }
 
-/// How many frames of channels their memory holds: one that is filled, one that is encoded, and room
-/// for two.
+/// How many frames of channels their memory holds: one that is filled, one that is encoded, and
+/// room for two.
 const CHANNEL_FRAMES: u64 = 4;
 /// How many descriptors of one source may be parked: those of all take a sixteenth of what their
 /// payload may, where all are parked at once.

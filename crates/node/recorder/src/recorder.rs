@@ -252,9 +252,9 @@ impl Recorder {
     }
 
     /// Begins to record what a recorder that was started paused receives. Sources that were sending
-    /// already are heard within a quarter of a second after the sockets were opened, and then the run
-    /// begins between two events; without any it begins after that time. What is sent after this has
-    /// returned belongs to the run.
+    /// already are heard within a quarter of a second after the sockets were opened, and then the
+    /// run begins between two events; without any it begins after that time. What is sent after
+    /// this has returned belongs to the run.
     pub fn begin_between_events(&self) {
         let heard = || self.live.ledger.snapshot().total()[Entry::PacketsReceived] > 0;
         let over = |after| after >= HEARD_WITHIN || (after >= SETTLED_AFTER && heard());
@@ -262,8 +262,8 @@ impl Recorder {
             std::thread::sleep(HEARD_POLL);
         }
         self.pause(false);
-        // The build thread may have read the flag just before: what it takes until it reads it again is
-        // not wanted. A thread that has ended will not, and is told of elsewhere.
+        // The build thread may have read the flag just before: what it takes until it reads it
+        // again is not wanted. A thread that has ended will not, and is told of elsewhere.
         let ended = || self.threads.iter().any(JoinHandle::is_finished);
         while !self.live.wanted.load(Acquire) && !ended() {
             std::thread::sleep(HEARD_POLL);

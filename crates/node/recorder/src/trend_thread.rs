@@ -25,8 +25,8 @@ use crate::live::Live;
 use crate::trend::Seconds;
 use crate::write::RunIdentity;
 
-/// How often the recorder's counters are looked at: at whole multiples, so that the last looks in two
-/// seconds are a second apart, and what grows steadily has a steady rate.
+/// How often the recorder's counters are looked at: at whole multiples, so that the last looks in
+/// two seconds are a second apart, and what grows steadily has a steady rate.
 const COUNTERS_EVERY_NS: u64 = 250_000_000;
 /// Frames that wait for the trend thread.
 const FRAMES_QUEUED: usize = 16;

@@ -173,7 +173,8 @@ impl Run {
         &self.problems
     }
 
-    /// Whether data of it were lost: its recorder says so, or something of it is damaged or missing.
+    /// Whether data of it were lost: its recorder says so, or something of it is damaged or
+    /// missing.
     pub fn lost_data(&self) -> bool {
         let flags = self.files().last().and_then(|file| file.flags);
         flags.is_some_and(|flags| flags.data_lost) || !self.damage().is_empty()

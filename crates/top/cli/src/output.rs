@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
+pub(crate) use catchment_model::units::grouped;
 use catchment_storage::Run;
 use serde::Serialize;
 
@@ -121,9 +122,9 @@ pub(crate) fn complain(message: impl std::fmt::Display) {
     writeln!(io::stderr(), "catchment: {message}").ok();
 }
 
-/// Says what of a run is missing or damaged, as far as opening tells: what is read of it lacks that.
-/// Of one that is being recorded, nothing is missing yet.
-pub(crate) fn tell_damage(run: &Run) -> Exit {
+/// Reports what of a run is missing or damaged, as far as opening it shows: what is read lacks
+/// that. Of a run that is being recorded, nothing is missing yet.
+pub(crate) fn report_damage(run: &Run) -> Exit {
     let damage = if run.being_recorded() { Vec::new() } else { run.damage() };
     damage.iter().for_each(|line| complain(format_args!("left out: {line}")));
     if damage.is_empty() { Exit::Done } else { Exit::Loss }
@@ -194,19 +195,6 @@ impl Table {
         }
         widths
     }
-}
-
-/// A whole number with its thousands apart: `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A bar of progress on stderr; invisible where that is no terminal.

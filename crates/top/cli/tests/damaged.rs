@@ -1,4 +1,5 @@
-//! Whoever reads a damaged run is told what it lacks, and no half of a file has the name of a whole one.
+//! Whoever reads a damaged run is told what it lacks, and no half of a file has the name of a whole
+//! one.
 
 mod support;
 

@@ -140,7 +140,8 @@ fn a_run_that_became_gwf_files_comes_back_the_same() {
     }
 }
 
-/// Writes a GWF file with frames of 4 s from [`START_S`] on: in each frame of the list these series.
+/// Writes a GWF file with frames of 4 s from [`START_S`] on: in each frame of the list these
+/// series.
 fn write_gwf(path: &Path, frames: &[Vec<Series<'_>>]) {
     let options = WriteOptions { compress: Compress::Raw, ..WriteOptions::new("test") };
     let mut writer = GwfWriter::new(Vec::new(), options).unwrap();

@@ -62,8 +62,8 @@ pub struct NodeInfo {
 pub struct Verdict {
     /// good, loss, heavy_loss or not_recording.
     pub level: String,
-    /// The share of what should have been recorded in the last 10 s that was lost, 0 to 1; null where
-    /// nothing is recorded.
+    /// The share of what should have been recorded in the last 10 s that was lost, 0 to 1; null
+    /// where nothing is recorded.
     pub loss_share: Option<f64>,
     /// In one line.
     pub text: String,

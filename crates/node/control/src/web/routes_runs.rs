@@ -64,12 +64,12 @@ pub(super) async fn runs(
         shared.books.list(&search, query.before, limit as usize, quality.as_deref())
     });
     let mut list = list.await?;
-    list.runs.iter_mut().for_each(|run| bring_up(run, &desk.view().state));
+    list.runs.iter_mut().for_each(|run| show_live(run, &desk.view().state));
     Ok(Json(list))
 }
 
 /// The catalogue has a run's figures when it is over; until then they are the recorder's.
-fn bring_up(run: &mut api::Run, state: &api::State) {
+fn show_live(run: &mut api::Run, state: &api::State) {
     let Some(now) = state.run.as_ref().filter(|now| now.number == run.number) else { return };
     (run.events, run.frames, run.files) = (now.events, now.frames, now.files);
     (run.bytes, run.loss_count) = (now.bytes_written, state.loss.count);
@@ -84,7 +84,7 @@ pub(super) async fn run(
 ) -> Answer<api::Run> {
     let shared = Arc::clone(&desk);
     let mut run = blocking(move || shared.books.run(number)).await?;
-    bring_up(&mut run, &desk.view().state);
+    show_live(&mut run, &desk.view().state);
     Ok(Json(run))
 }
 

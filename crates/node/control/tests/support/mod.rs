@@ -285,7 +285,8 @@ impl Client {
         loop {
             answer = match answer.status {
                 202 => self.get(&format!("/api/v1/commands/{request}")),
-                // On a machine that is slower than the node's patience: the same request is done once.
+                // On a machine that is slower than the node's patience: the same request is done
+                // once.
                 503 | 504 => self.post("/api/v1/commands", &body),
                 _ => return answer,
             };

@@ -3,7 +3,7 @@
 //! The emulator's noise uses all bits that a type has. An ADC's channel does not: its noise is some
 //! counts, front-ends pass counts on as whole floats, and what is not connected stands still.
 
-use catchment_emulator::EmulatedChannel;
+use catchment_emulator::{EmulatedChannel, mix};
 use catchment_frame::Dtype;
 
 /// Fills in a channel's samples from sample `first` on: of every eight channels one is at rest, the
@@ -33,14 +33,6 @@ pub(crate) fn fill(number: usize, channel: &EmulatedChannel, first: u64, out: &m
             bytes.copy_from_slice(&value.to_le_bytes());
         }
     }
-}
-
-/// SplitMix64's finish.
-fn mix(value: u64) -> u64 {
-    let value = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 const DRIFT_SAMPLES: u64 = 1 << 22;

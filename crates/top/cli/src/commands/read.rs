@@ -15,7 +15,7 @@ use crate::export::events::{
 };
 use crate::export::part::Part;
 use crate::names;
-use crate::output::{Exit, Out, UsageError, progress, tell_damage};
+use crate::output::{Exit, Out, UsageError, progress, report_damage};
 use crate::signals::Stop;
 
 /// Reads the table of events, one source's fragments, or channels, from a file or a run's folder.
@@ -106,7 +106,7 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 
 pub(crate) fn run(mut arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let run = Run::open(&arguments.path)?;
-    let exit = tell_damage(&run);
+    let exit = report_damage(&run);
     let to_file = matches!(arguments.format, Format::Npy | Format::Parquet | Format::Arrow);
     let what = format!("--format {:?}", arguments.format).to_lowercase();
     if to_file && arguments.output.is_none() {

@@ -8,7 +8,7 @@ use catchment_storage::{Codings, ColumnCoding, ReduceOptions, Run, Selection, re
 use super::reframe::{Files, name_of, say};
 use crate::config::Time;
 use crate::names;
-use crate::output::{Exit, Out, progress, tell_damage};
+use crate::output::{Exit, Out, progress, report_damage};
 
 /// Writes a reduced data set: chosen channels, decimated where asked.
 ///
@@ -51,7 +51,7 @@ fn selection(text: &str) -> Result<Selection, String> {
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let run = Run::open(&arguments.path)?;
-    let exit = tell_damage(&run);
+    let exit = report_damage(&run);
     let patterns: Vec<_> = arguments.channel.iter().map(|one| one.pattern.clone()).collect();
     names::channels(&run, &patterns)?;
     let options = ReduceOptions {

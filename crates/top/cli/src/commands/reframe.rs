@@ -8,7 +8,7 @@ use catchment_storage::{
 };
 
 use crate::config::{Size, Time};
-use crate::output::{Exit, Out, UsageError, progress, tell_damage};
+use crate::output::{Exit, Out, UsageError, progress, report_damage};
 
 /// Writes a run's data anew, bit for bit: in longer or shorter frames, in one file or several, by
 /// another codec. The run itself stays as it is.
@@ -87,7 +87,7 @@ pub(crate) fn say(folder: &Path, report: &WriteReport, out: &mut Out) -> anyhow:
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let run = Run::open(&arguments.path)?;
-    let exit = tell_damage(&run);
+    let exit = report_damage(&run);
     let options = ReframeOptions {
         frame_ns: arguments.frame.map(|time| time.0),
         frame_bytes: arguments.frame_bytes.map(|size| size.0),

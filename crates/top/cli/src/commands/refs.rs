@@ -9,7 +9,7 @@ use catchment_storage::Run;
 
 use crate::export::with_suffix;
 use crate::names;
-use crate::output::{Exit, Out, tell_damage};
+use crate::output::{Exit, Out, report_damage};
 use crate::refs::{Options, references};
 
 /// Writes references with which plain xarray opens the run's channels, without Catchment.
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let run = Run::open(&arguments.path)?;
-    let exit = tell_damage(&run);
+    let exit = report_damage(&run);
     let places = names::channels(&run, &arguments.channel)?;
     let channels: Vec<_> = places.into_iter().filter_map(|place| run.channel_at(place)).collect();
     let output = arguments.output.clone().unwrap_or_else(|| beside(run.path()));

@@ -6,7 +6,7 @@ use catchment_storage::{
     Codings, ColumnCoding, EXTENSION, Run, TrendKind, TrendOptions, make_trends, replace_trends,
 };
 
-use crate::output::{Exit, Out, UsageError, grouped, progress, tell_damage};
+use crate::output::{Exit, Out, UsageError, grouped, progress, report_damage};
 
 /// Computes mean, minimum, maximum, rms and count of every channel, per second and per minute, into
 /// RUN/trends. Exits with 3 if samples came too late to be in them.
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         false => refuse_where_there_are(&run)?,
         true => {}
     }
-    let exit = tell_damage(&run);
+    let exit = report_damage(&run);
     let options = TrendOptions { codings: Codings::new(arguments.codec) };
     let bar = progress(out, "computing trends", run.channel_frames().len() as u64);
     let at = |done: usize, total: usize| {

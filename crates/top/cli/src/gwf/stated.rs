@@ -1,8 +1,9 @@
 //! What a run says of a channel and GWF's own fields cannot hold, in the comment of its vectors.
 //!
 //! `catchment: scale 0.001 offset 0.0 rate 10/3 time tai`: after the first word, pairs of a key and
-//! a value, each only where it is needed. A reader takes a value only where GWF's field is what that
-//! value is written as, so that a comment that another program copied to other samples does no harm.
+//! a value, each only where it is needed. A reader takes a value only where GWF's field is what
+//! that value is written as, so that a comment that another program copied to other samples does no
+//! harm.
 
 use std::fmt;
 
