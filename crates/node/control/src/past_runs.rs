@@ -2,8 +2,10 @@
 //! which lie beside every run.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use catchment_catalog::{RunRow, RunState, Search};
 use catchment_model::{Entry, SourceLedger, Utc};
@@ -15,6 +17,10 @@ use crate::watching::{RATES_NS, lost};
 
 /// Runs that are looked at, the newest first: a day of twenty-minute runs.
 const RUNS_MAX: usize = 72;
+
+/// How often the catalogue is asked, and how long between.
+const ASKED_MAX: usize = 60;
+const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Reads them on a thread of its own, which nobody waits for: disks may be slow, and plots can wait.
 ///
@@ -31,8 +37,7 @@ fn recall_into(desk: &Desk, now_ns: u64) {
     note_interrupted(desk);
     let since = Utc(now_ns.saturating_sub(DAY_NS));
     let search = Search { since: Some(since), limit: Some(RUNS_MAX), ..Search::default() };
-    // Told by the catalogue's own trouble.
-    let Ok(runs) = desk.books.search(&search) else { return };
+    let Some(runs) = find(desk, &search) else { return };
     for (row, folder) in &runs {
         let read = Run::open(folder).and_then(|run| recall_run(&desk.past, &run, row, now_ns));
         if let Err(error) = read {
@@ -41,10 +46,22 @@ fn recall_into(desk: &Desk, now_ns: u64) {
     }
 }
 
+/// The runs that are wanted. The catalogue may be in use while the program begins: then it is asked
+/// again, since nobody waits for this. What keeps it from answering is reported elsewhere.
+fn find(desk: &Desk, search: &Search) -> Option<Vec<(RunRow, PathBuf)>> {
+    for _ in 0..ASKED_MAX {
+        if let Ok(runs) = desk.books.search(search) {
+            return Some(runs);
+        }
+        std::thread::sleep(ASK_AGAIN);
+    }
+    None
+}
+
 /// Looks whether the last run came to an end, and tells of it if it did not.
 fn note_interrupted(desk: &Desk) {
     let search = Search { until: Some(Utc(desk.started_ns)), limit: Some(1), ..Search::default() };
-    let Ok(runs) = desk.books.search(&search) else { return };
+    let Some(runs) = find(desk, &search) else { return };
     let Some((row, folder)) = runs.first() else { return };
     if row.state == RunState::Interrupted {
         desk.interrupted.store(row.number, Relaxed);
