@@ -122,11 +122,15 @@ pub(crate) struct Own {
 }
 
 impl Conductor {
+    /// Shows the node for the first time: before anybody can ask for it.
+    pub(crate) fn first_look(&mut self) {
+        self.look(self.clock.now_ns());
+    }
+
     /// Runs until the node is shut down.
     pub(crate) fn run(mut self) {
         machine::prefer();
         let results = self.devices.results.clone();
-        self.look(self.clock.now_ns());
         while !self.control.ended() {
             let mut ask = None;
             let mut done = None;

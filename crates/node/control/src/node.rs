@@ -225,7 +225,7 @@ impl Node {
             Some((path.clone(), Schema::new(&path, found).ok()?.json()))
         });
         let signals: Arc<Signals> = Arc::default();
-        let conductor = Conductor {
+        let mut conductor = Conductor {
             schemas: Arc::new(schemas.collect()),
             clock: Clock::start(started_ns),
             control: Control::new(specs, drain_ns.clamp(1, catchment_run::DRAIN_NS_MAX))?,
@@ -239,6 +239,7 @@ impl Node {
             manager: Manager::from_environment(),
             own: Own::default(),
         };
+        conductor.first_look();
         let thread = std::thread::Builder::new().name("control".into());
         let thread = thread.spawn(move || conductor.run()).map_err(system("a thread".into()))?;
         let mut node = Self { desk, signals, shown, server: None, thread: Some(thread), address };

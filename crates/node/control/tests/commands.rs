@@ -11,6 +11,15 @@ fn recorded(state: &serde_json::Value) -> u64 {
 }
 
 #[test]
+fn the_first_answer_of_a_node_says_what_it_is() {
+    // Without anybody's turn between the start and the question.
+    for _ in 0..20 {
+        let state = Test::start().node().state();
+        assert_eq!((state.state.as_str(), state.verdict.level.as_str()), ("idle", "not_recording"));
+    }
+}
+
+#[test]
 fn a_run_goes_from_idle_to_recording_and_is_in_the_catalogue() {
     let test = Test::start();
     let client = test.client();

@@ -43,11 +43,11 @@ fn a_sources_fill_is_shown_while_it_has_a_socket_and_alarms_can_look_at_it() {
         if alarms.any(|alarm| alarm["name"] == "filling" && alarm["source"] == "s1") {
             break;
         }
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
     client.command("2", "stop");
     while !source(&client, "s1")["fill"].is_null() {
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 
@@ -153,7 +153,7 @@ fn emulated_links_are_started_and_ended_with_the_run_and_nothing_of_them_is_lost
             assert_eq!(begun["status"], "done", "{begun}");
             client.until(|state| state["run"]["number"] == number);
             while source(&client, "link")["ledger"]["fragments_recorded"].as_u64() < Some(1) {
-                std::thread::yield_now();
+                std::thread::sleep(std::time::Duration::from_millis(1));
             }
             let ended = client.command(&format!("stop-{number}"), "stop").json();
             assert_eq!(ended["status"], "done", "{ended}");
@@ -163,7 +163,7 @@ fn emulated_links_are_started_and_ended_with_the_run_and_nothing_of_them_is_lost
                 if !ledger["balanced"].is_null() {
                     break ledger;
                 }
-                std::thread::yield_now();
+                std::thread::sleep(std::time::Duration::from_millis(1));
             };
             assert_eq!(ledger["balanced"], true, "{ledger}");
             let link = ledger["sources"]["link"].as_object().unwrap();
@@ -185,7 +185,7 @@ fn emulated_links_are_started_and_ended_with_the_run_and_nothing_of_them_is_lost
         };
         // With the node's next look at itself.
         while seed() != 7 {
-            std::thread::yield_now();
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
 }

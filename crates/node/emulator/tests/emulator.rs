@@ -330,7 +330,7 @@ fn stop_ends_a_run_without_end() {
     let report = std::thread::scope(|scope| {
         let thread = scope.spawn(|| emulator.run(&stop, &live));
         while live.events.load(Relaxed) < 10 {
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
         stop.store(true, Relaxed);
         thread.join().unwrap().unwrap()

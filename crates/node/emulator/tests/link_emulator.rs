@@ -203,7 +203,7 @@ fn a_stop_ends_the_run_behind_a_whole_slice() {
     let report = std::thread::scope(|scope| {
         let running = scope.spawn(|| emulator.run(&stop, &live).unwrap());
         while live.events.load(Relaxed) < 3 {
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
         stop.store(true, Relaxed);
         running.join().unwrap()

@@ -189,7 +189,9 @@ fn trends_are_read_while_they_are_recorded_and_outlive_a_recorder_that_is_killed
     // As soon as there is a header to be read.
     let early = loop {
         match Run::open(recorder.folder()) {
-            Err(StorageError::NoFiles { .. }) => std::thread::yield_now(),
+            Err(StorageError::NoFiles { .. }) => {
+                std::thread::sleep(std::time::Duration::from_millis(1))
+            }
             opened => break opened.unwrap(),
         }
     };
@@ -206,7 +208,7 @@ fn trends_are_read_while_they_are_recorded_and_outlive_a_recorder_that_is_killed
         }
         next += 4 * seconds;
         while rows(&early) < least {
-            std::thread::yield_now();
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
         // What a kill leaves is what is in the files now.
         let killed = tempfile::tempdir().unwrap();
@@ -320,7 +322,7 @@ fn a_slow_disk_lowers_compression_before_anything_is_lost() {
             let sent = 4 * (slice - FIRST);
             let received = || recorder.snapshot().ledger.total()[Entry::FragmentsReceived];
             while received() < sent {
-                std::thread::yield_now();
+                std::thread::sleep(std::time::Duration::from_millis(1));
             }
         }
         slice
@@ -333,7 +335,7 @@ fn a_slow_disk_lowers_compression_before_anything_is_lost() {
     let lowered = || recorder.snapshot().ledger.total()[Entry::BytesCompressionLowered];
     let written = || {
         while waiting() > 5 {
-            std::thread::yield_now();
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
     };
     // Not by the first frames, while the disk keeps up: no more is sent than it takes.

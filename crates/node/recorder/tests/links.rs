@@ -21,7 +21,7 @@ use support::links::{
 /// Waits until the recorder has come so far.
 fn until(recorder: &Recorder, reached: impl Fn(&SourceLedger) -> bool) {
     while !reached(&recorder.snapshot().ledger.total()) {
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -88,7 +88,7 @@ fn every_packet_and_part_that_is_not_recorded_has_its_line() {
     }
     // All are past the slice that was held back: its event is closed.
     while recorder.snapshot().counts.slices_complete < 30 {
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
     sender.socket.send(&late).unwrap();
     // The clock is set back by two slices, and goes on.
@@ -185,7 +185,7 @@ fn record(folder: &Path, ranges: &[(Range<u64>, u64)]) -> RunSummary {
         slices.clone().for_each(|slice| sender.send(slice));
         complete += slices.end - slices.start - repeated;
         while recorder.snapshot().counts.slices_complete < complete {
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
     let summary = recorder.stop().unwrap();
@@ -296,7 +296,7 @@ fn a_follower_sees_each_frame_of_a_recording_once_whole_and_in_order() {
                 slice += 1;
             });
             while seen.load(Relaxed) + 2 < frames {
-                std::thread::yield_now();
+                std::thread::sleep(Duration::from_millis(1));
             }
         }
         (recorder.stop().unwrap(), follower.join().unwrap())
@@ -325,7 +325,7 @@ fn follow(folder: &Path, seen: &AtomicU64) -> Vec<(u64, Vec<Vec<u8>>)> {
     let mut follow = loop {
         match Follow::open(folder, poll) {
             Ok(follow) => break follow,
-            Err(_) => std::thread::yield_now(),
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
     };
     let mut frames = Vec::new();

@@ -23,7 +23,7 @@ fn send(recorder: &Recorder, sockets: &[UdpSocket], events: std::ops::Range<u32>
         let expected = u64::from(event) * 2;
         while received() < expected || recorder.snapshot().ledger.balance().fragments_in_flight > 0
         {
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -137,7 +137,7 @@ fn runs_begin_and_end_between_two_events_while_sources_go_on_sending() {
         for run in 0..5 {
             recorder.begin_between_events();
             while recorder.counts().events_recorded < 200 {
-                std::thread::yield_now();
+                std::thread::sleep(Duration::from_millis(1));
             }
             let summary = recorder.stop().unwrap();
             let balance = summary.last.ledger.balance();

@@ -40,7 +40,7 @@ fn packets_from_elsewhere_are_refused_before_they_are_parsed_and_the_books_balan
     send_from("127.0.0.4", &recorder, 0, &[b"no packet".to_vec()]);
     let count = |entry| recorder.snapshot().ledger.sources[0][entry];
     while count(Entry::PacketsAccepted) < 10 || count(Entry::PacketsRefused) < 21 {
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let summary = recorder.stop().unwrap();
     let ledger = &summary.last.ledger;
@@ -76,7 +76,7 @@ fn a_link_is_as_restricted_as_a_source() {
     send_from("127.0.0.1", &recorder, 0, &all);
     let count = |entry| recorder.snapshot().ledger.sources[0][entry];
     while count(Entry::PacketsAccepted) < 4 || count(Entry::PacketsRefused) < 4 {
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let summary = recorder.stop().unwrap();
     let link = &summary.last.ledger.sources[0];

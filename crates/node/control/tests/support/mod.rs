@@ -261,7 +261,7 @@ impl Client {
             if answer.status != 503 {
                 return answer;
             }
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -311,7 +311,7 @@ impl Client {
                 return seen;
             }
             assert!(Instant::now() < give_up, "{path} stayed {seen}");
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }

@@ -58,7 +58,7 @@ impl Detector {
 
     pub fn wait(&self, reached: impl Fn(&Recorder) -> bool) {
         while !reached(&self.recorder) {
-            std::thread::yield_now();
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
 
