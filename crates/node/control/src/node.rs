@@ -192,8 +192,8 @@ impl Node {
         let system = |what: String| move |source| NodeError::System { what, source };
         let made = std::fs::create_dir_all(&folder);
         made.map_err(system(format!("the folder {}", folder.display())))?;
+        check_protection(&settings, &folder)?;
         let tokens = Tokens::open(TokenFile::in_folder(&folder))?;
-        protected(&settings, tokens.any())?;
         let tls = acceptor(&settings.tls, &folder, &settings.names, settings.listen.ip())?;
         let address = settings.listen;
         let listener = bind(address).map_err(|source| NodeError::Listen { address, source })?;
@@ -404,13 +404,17 @@ fn desk(
     }
 }
 
-/// Refuses to be open to everybody.
-fn protected(settings: &Settings, tokens: bool) -> Result<(), NodeError> {
+/// Whether a node with these settings, whose own folder is `folder`, would be open to everybody.
+///
+/// # Errors
+/// [`NodeError::Unprotected`] if it would, or why its tokens cannot be read.
+pub fn check_protection(settings: &Settings, folder: &Path) -> Result<(), NodeError> {
     let address = settings.listen;
     if address.ip().is_loopback() || settings.without_protection {
         return Ok(());
     }
-    let missing = match (settings.tls != Tls::Off, tokens) {
+    let tokens = Tokens::open(TokenFile::in_folder(folder))?;
+    let missing = match (settings.tls != Tls::Off, tokens.any()) {
         (true, true) => return Ok(()),
         (false, false) => "there is neither TLS nor a token",
         (false, true) => "there is no TLS, and tokens would go through the network in clear text",

@@ -66,6 +66,11 @@ impl SystemMemory {
         self.limit_bytes() / 4
     }
 
+    /// Why the budget is what it is where nobody gave one: behind its figure.
+    pub fn default_words(&self) -> String {
+        format!(", which is the default: a quarter of {}", self.limit_words())
+    }
+
     /// Whose limit it is, in words.
     pub(crate) fn limit_words(&self) -> String {
         match self.group_bytes {

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use catchment_disk::{EditFile, ReadFile};
-use catchment_frame::{FileReader, FrameError, Skipped, find_headless};
+use catchment_frame::{FileList, FileReader, FrameError, Skipped, find_headless};
 use catchment_model::Ledger;
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use crate::error::StorageError;
 use crate::open::{self, OneFile};
 use crate::restore::{Lost, Sibling};
 use crate::verify::is_under_way;
-use crate::whole::list_closed;
+use crate::whole::{any_list, list_closed};
 
 /// What was done with a run's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -62,13 +62,29 @@ pub enum Outcome {
     Closed,
     /// Nothing: it was made ahead and never begun, and can be deleted.
     Blank,
-    /// Nothing: it is a copy of another file of the folder.
-    Copy,
+    /// Nothing: it is a copy of another file of the folder, or of a part of it.
+    Copy {
+        /// That file. It may be damaged where the copy is not: repair reads no columns.
+        of: PathBuf,
+    },
     /// Nothing can be done: its header cannot be read.
     Unreadable(String),
 }
 
 impl FileRepair {
+    /// A file in which nothing is left is damaged if the run's list has it as begun.
+    fn tell_emptied(&mut self, list: Option<&FileList>) {
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let index = open::index_of_name(&stem).filter(|_| self.outcome == Outcome::Blank);
+        let Some(listed) = index.and_then(|index| list?.files.get(&index)) else { return };
+        let before = match listed.longest_bytes {
+            Some(bytes) => format!("it was closed with {bytes} bytes"),
+            None => "it was begun".to_owned(),
+        };
+        let now = if self.bytes_before == 0 { "is empty" } else { "has nothing but zeros" };
+        self.outcome = Outcome::Unreadable(format!("{before}, and {now} now"));
+    }
+
     /// Of a file that is left as it is, and of whose frames nothing is known.
     pub(crate) fn left(path: PathBuf, outcome: Outcome) -> Self {
         let bytes = path.metadata().map_or(0, |file| file.len());
@@ -118,7 +134,10 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
         return Err(StorageError::NoFiles { path: path.to_owned() });
     }
     let mut report = RepairReport::default();
-    let (found, hopeless) = find(paths)?;
+    let (found, mut hopeless) = find(paths)?;
+    let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
+    let list = any_list(folder);
+    hopeless.iter_mut().for_each(|file| file.tell_emptied(list.as_ref()));
     let last_open = found.iter().rposition(|file| !file.is_intact());
     // What the frames of all files so far add up to, while none is missing. The totals in their TOCs
     // will not do: they were taken while the recorder counted on.
@@ -178,7 +197,7 @@ fn find(paths: Vec<PathBuf>) -> Result<(Vec<Found>, Vec<FileRepair>), StorageErr
         }
     }
     let copies = open::take_copies(&mut found);
-    done.extend(copies.into_iter().map(|(copy, _)| copy.untouched(Outcome::Copy)));
+    done.extend(copies.into_iter().map(|(copy, of)| copy.untouched(Outcome::Copy { of })));
     Ok((found, done))
 }
 

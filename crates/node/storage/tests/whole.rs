@@ -403,6 +403,24 @@ fn only_zeros_throughout_are_a_file_that_was_never_begun() {
 }
 
 #[test]
+fn a_file_that_was_emptied_is_none_that_was_never_begun() {
+    let made = three().make();
+    list(&made, 3, 3, true);
+    let bytes = std::fs::metadata(&made.files[2]).expect("is there").len();
+    for (contents, now) in [(vec![], "is empty"), (vec![0; 8_192], "has nothing but zeros")] {
+        std::fs::write(&made.files[2], &contents).expect("writes");
+        let report = repair(made.path()).expect("repairs");
+        let why = format!("it was closed with {bytes} bytes, and {now} now");
+        assert_eq!(report.files[2].outcome, Outcome::Unreadable(why));
+        let of_file = repair(&made.files[2]).expect("repairs");
+        assert_eq!(of_file.files[0].outcome, report.files[2].outcome);
+    }
+    // Without the list nobody knows.
+    std::fs::remove_file(made.path().join(FILE_LIST_NAME)).expect("removes");
+    assert_eq!(repair(made.path()).expect("repairs").files[2].outcome, Outcome::Blank);
+}
+
+#[test]
 fn repair_and_reading_agree_which_file_is_the_copy() {
     // The copy comes first by name, and is not closed.
     let made = three().make();
@@ -415,7 +433,8 @@ fn repair_and_reading_agree_which_file_is_the_copy() {
     assert_eq!((path, of), (&copy, &made.files[2]));
     let report = repair(made.path()).expect("repairs");
     assert_eq!(report.closed(), 0);
-    assert_eq!((&report.files[3].path, &report.files[3].outcome), (&copy, &Outcome::Copy));
+    let outcome = Outcome::Copy { of: made.files[2].clone() };
+    assert_eq!((&report.files[3].path, &report.files[3].outcome), (&copy, &outcome));
     assert_eq!(std::fs::read(&copy).expect("reads"), cut);
 }
 
@@ -427,7 +446,8 @@ fn repair_leaves_copies_alone() {
     let before = std::fs::read(&copy).expect("reads");
     let report = repair(made.path()).expect("repairs");
     let outcomes: Vec<_> = report.files.iter().map(|file| &file.outcome).collect();
-    let expected = [&Outcome::Intact, &Outcome::Intact, &Outcome::Closed, &Outcome::Copy];
+    let copied = Outcome::Copy { of: made.files[2].clone() };
+    let expected = [&Outcome::Intact, &Outcome::Intact, &Outcome::Closed, &copied];
     assert_eq!(outcomes, expected);
     assert_eq!(std::fs::read(&copy).expect("reads"), before);
     let run = Run::open(made.path()).expect("opens");

@@ -397,6 +397,15 @@ fn a_folder_that_cannot_be_written_is_found_before_a_run_begins() {
         let expected = "other.toml:2:10: run.folder: expected a folder that can be written, got ";
         assert!(told.contains(expected), "{told}");
     }
+    let told = check("/proc/runs", 2);
+    assert!(told.contains("got /proc: it is the kernel's, and no disk"), "{told}");
+    // What would keep the node from being served is found, too.
+    let open = format!("[control]\nlisten = \"0.0.0.0:0\"\n{silent}");
+    std::fs::write(folder.join("open.toml"), open).unwrap();
+    for more in [&["--check"][..], &[]] {
+        let told = stderr(folder, &[&["run", "open.toml"], more].concat(), 2);
+        assert!(told.contains("refused to listen on 0.0.0.0:0: there is neither TLS"), "{told}");
+    }
     // Whoever may do everything needs a disk on which nobody may write.
     let closed = folder.join("closed");
     std::fs::create_dir(&closed).unwrap();

@@ -45,6 +45,8 @@ pub(crate) fn check<T>(request: &Request<T>, names: &[String]) -> Result<(), Pro
     }
     let same = match text(header::ORIGIN) {
         None => true,
+        // No browser sends two.
+        Some(_) if headers.get_all(header::ORIGIN).iter().count() > 1 => false,
         Some(Ok(origin)) => {
             let plain = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
             plain.is_some_and(|plain| plain.eq_ignore_ascii_case(host))
@@ -127,6 +129,12 @@ mod tests {
         assert_eq!(status("localhost:7000", Some("http://localhost:7000")), 200);
         for origin in ["http://localhost:7001", "https://evil.example", "null", "localhost:7000"] {
             assert_eq!(status("localhost:7000", Some(origin)), 403, "{origin}");
+        }
+        let host = (header::HOST, "localhost:7000");
+        let own = (header::ORIGIN, "http://localhost:7000");
+        for second in ["https://evil.example", "http://localhost:7000"] {
+            let headers = [host.clone(), own.clone(), (header::ORIGIN, second)];
+            assert_eq!(checked("/", &headers), 403, "{second}");
         }
     }
 }

@@ -74,7 +74,9 @@ fn print(file: &FileRepair, out: &mut Out) -> anyhow::Result<()> {
         Outcome::Closed => format!("closed, {} now", Bytes(file.bytes_after)),
         Outcome::Blank if is_made_ahead(file) => "never begun: it can be deleted".to_owned(),
         Outcome::Blank => "empty".to_owned(),
-        Outcome::Copy => "a copy of another file, not changed".to_owned(),
+        Outcome::Copy { of } => {
+            format!("a copy of {}, not changed (keep it until that one is verified)", of.display())
+        }
         Outcome::Unreadable(why) => format!("cannot be repaired: {why}"),
     };
     out.say(format_args!(

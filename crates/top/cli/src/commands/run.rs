@@ -1,8 +1,8 @@
 //! `catchment run`: the recorder that a file describes.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use catchment_control::{LogFormat, LogLevel, Settings, Start};
+use catchment_control::{LogFormat, LogLevel, Settings, Start, check_protection, own_folder};
 use catchment_recorder::{Recorder, RecorderConfig};
 use serde::Serialize;
 
@@ -64,8 +64,13 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// Reads a configuration and says what it describes, without recording.
-fn check(path: &Path, out: &mut Out) -> anyhow::Result<Exit> {
+fn check(arguments: &Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+    let path = &arguments.config;
     let high = config::load_to_record(path)?;
+    if let Some((settings, _)) = control(arguments, &high) {
+        let folder = own_folder(&high.recorder.folder);
+        check_protection(&settings, &folder).map_err(|error| UsageError(error.to_string()))?;
+    }
     let (sources, links) = (high.recorder.sources.len(), high.recorder.links.len());
     let channels: usize = high.recorder.links.iter().map(|link| link.channels.len()).sum();
     if out.json {
@@ -91,7 +96,7 @@ fn check(path: &Path, out: &mut Out) -> anyhow::Result<Exit> {
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     if arguments.check {
-        return check(&arguments.config, out);
+        return check(&arguments, out);
     }
     let high = config::load(&arguments.config)?;
     if arguments.emulate && high.emulator.is_none() && high.link_emulator.is_none() {

@@ -11,6 +11,7 @@ use catchment_control::{
     Configuration, ConfigurationFault, Configure, Ended, LogFormat, LogLevel, Logs, Node,
     NodeError, Settings, Watched,
 };
+use catchment_model::Entry;
 use signal_hook::consts::SIGHUP;
 
 use crate::config::{self, High};
@@ -152,7 +153,14 @@ fn tell(ended: &Ended, out: &mut Out) -> anyhow::Result<Exit> {
                 "run": number, "folder": folder, "events": events, "lost_data": lost,
             }))?;
         }
-        out.say(format_args!("Run {number}: {} events in {folder}", grouped(events)))?;
+        let removed = summary.last.ledger.total()[Entry::FragmentsRemoved];
+        let gone = match removed {
+            0 => String::new(),
+            _ => {
+                format!("; {} fragments of them were in files that were removed", grouped(removed))
+            }
+        };
+        out.say(format_args!("Run {number}: {} events in {folder}{gone}", grouped(events)))?;
     }
     Ok(match (ended.failed, ended.lost) {
         (true, _) => Exit::Failed,

@@ -22,6 +22,9 @@ pub(super) fn check(folder: &Path) -> Result<(), String> {
             Ok(about) if !about.is_dir() => return expected(&"it is no folder", path),
             Ok(_) => {
                 return match writable(path) {
+                    Ok(()) if is_of_the_kernel(path) => {
+                        expected(&"it is the kernel's, and no disk", path)
+                    }
                     Ok(()) => Ok(()),
                     Err(error) => expected(&error, path),
                 };
@@ -43,4 +46,14 @@ fn writable(folder: &Path) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Whether files cannot be made there whatever the permissions say: `/proc` and `/sys`.
+fn is_of_the_kernel(folder: &Path) -> bool {
+    let Ok(path) = CString::new(folder.as_os_str().as_bytes()) else { return false };
+    // SAFETY: all zeros is a valid statfs.
+    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with a zero byte, and `about` is a statfs to be written.
+    let known = unsafe { libc::statfs(path.as_ptr(), &raw mut about) } == 0;
+    known && [libc::PROC_SUPER_MAGIC, libc::SYSFS_MAGIC].contains(&about.f_type)
 }

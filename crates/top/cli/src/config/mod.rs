@@ -20,8 +20,8 @@ use catchment_emulator::{EmulatedSource, EmulatorConfig, Faults, LinkEmulatorCon
 use catchment_model::limits::{DATAGRAM_BYTES_MAX, SOURCES_MAX};
 use catchment_net::Network;
 use catchment_recorder::{
-    BuildConfig, FrameConfig, LinkConfig, ReceiveConfig, RecorderConfig, SourceConfig, WriteConfig,
-    check_from,
+    BuildConfig, FrameConfig, LinkConfig, ReceiveConfig, RecorderConfig, SourceConfig,
+    SystemMemory, WriteConfig, check_from,
 };
 use catchment_wire::hadtu::{ByteOrder, PAYLOAD_BYTES_MAX};
 
@@ -84,7 +84,11 @@ pub(crate) fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
             "memory" => "memory.budget",
             key => key,
         };
-        let message = format!("expected {}, got {}", error.expected, error.got);
+        let whose = match key {
+            "memory.budget" if low.memory.budget.is_none() => SystemMemory::now().default_words(),
+            _ => String::new(),
+        };
+        let message = format!("expected {}, got {}{whose}", error.expected, error.got);
         return Err(located.error(key, message));
     }
     let (emulator, link_emulator) = match &low.emulator {
