@@ -193,6 +193,7 @@ export class World {
       if (dead && (dead.last_packet_seconds ?? 0) < 47) dead.last_packet_seconds = 47;
     }
     this.sources.step(seconds, flowing, faults);
+    if (!this.run) for (const source of this.sources.all) source.status = "off";
     const recording = this.state === "recording" && flowing;
     this.rate = recording ? MEAN_EVENTS_PER_SECOND * (1 + 0.01 * (this.random() - 0.5)) : 0;
     if (!this.run) return;

@@ -7,7 +7,7 @@ import { Freshness, backOff } from "./freshness";
 import { merged } from "./order";
 import { openStream } from "./stream";
 import {
-  alarms, connection, freshMs, logLines, nodeSources, nowMs, session, stale, state,
+  alarms, connection, freshMs, logLines, sources, nowMs, session, stale, state,
 } from "./store";
 
 const TICK_MS = 250;
@@ -46,7 +46,7 @@ function hear(event: string, told: unknown): void {
     state.value = next;
     tick();
   } else if (event === "sources") {
-    nodeSources.value = (told as { sources: SourceState[] }).sources;
+    sources.value = (told as { sources: SourceState[] }).sources;
   } else if (event === "log") {
     addLogs([told as LogLine]);
   } else if (event === "alarm") {

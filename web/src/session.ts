@@ -2,7 +2,7 @@
 import type { Session } from "./api";
 import { ApiError, call, get, useSession } from "./client";
 import { connect, disconnect, tryNow } from "./live";
-import { alarms, logLines, session, nodeSources, state } from "./store";
+import { alarms, logLines, session, sources, state } from "./store";
 
 function enter(known: Session): void {
   useSession(known);
@@ -29,7 +29,7 @@ export async function signOut(): Promise<void> {
   useSession(null);
   session.value = null;
   state.value = null;
-  nodeSources.value = [];
+  sources.value = [];
   alarms.value = [];
   logLines.value = [];
 }

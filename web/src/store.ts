@@ -4,10 +4,7 @@ import type { Alarm, LogLine, Session, SourceState, State } from "./api";
 
 export const session = signal<Session | null | "unknown">("unknown");
 export const state = signal<State | null>(null);
-/** As the node sends them. */
-export const nodeSources = signal<SourceState[]>([]);
-export const sources = computed<SourceState[]>(() =>
-  state.value?.run ? nodeSources.value : nodeSources.value.map((source) => ({ ...source, status: "off" })));
+export const sources = signal<SourceState[]>([]);
 export const alarms = signal<Alarm[]>([]);
 /** Newest last; bounded. */
 export const logLines = signal<LogLine[]>([]);

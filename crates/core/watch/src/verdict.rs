@@ -69,7 +69,9 @@ pub struct Flow<'a> {
 pub enum Run<'a> {
     /// No run. What is under way, if anything: `start is under way`.
     None(Option<&'a str>),
-    /// Ready: what comes is counted, and not recorded.
+    /// A run could begin: what comes is counted, and not recorded.
+    Configured,
+    /// A run is open, and has not begun: what comes is counted, and not recorded.
     Armed,
     /// Since so many nanoseconds.
     Recording {
@@ -213,7 +215,8 @@ fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
     let since_ns = match flow.run {
         Run::None(None) => return Some("no run".to_owned()),
         Run::None(Some(doing)) => return Some(format!("not recording: {doing}")),
-        Run::Armed => return Some(armed(flow, limits)),
+        Run::Configured => return Some(format!("no run: {}", sending(flow, limits))),
+        Run::Armed => return Some(format!("armed, not started: {}", sending(flow, limits))),
         Run::Paused { who, since } => return Some(format!("paused by {who} since {since}")),
         Run::Recording { since_ns } => since_ns,
     };
@@ -246,7 +249,7 @@ fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
 }
 
 /// Whether the detector is there before the run begins.
-fn armed(flow: &Flow<'_>, limits: &Limits) -> String {
+fn sending(flow: &Flow<'_>, limits: &Limits) -> String {
     let (sending, silent): (Vec<&SourceFlow<'_>>, Vec<_>) = flow
         .sources
         .iter()
@@ -260,7 +263,7 @@ fn armed(flow: &Flow<'_>, limits: &Limits) -> String {
         few if few <= NAMED => format!("; nothing from {}", names.join(", ")),
         many => format!("; nothing from {} and {} more", names.join(", "), many - NAMED),
     };
-    format!("armed, not started: {sending} of {all} sources are sending{missing}")
+    format!("{sending} of {all} sources are sending{missing}")
 }
 
 /// What is wrong with which source, the worst first: silent ones, those out of step, then by how much

@@ -223,7 +223,7 @@ fn a_source_out_of_step_is_a_loss_and_named_for_that() {
 }
 
 #[test]
-fn an_armed_node_says_which_of_its_sources_are_sending() {
+fn a_node_that_waits_says_which_of_its_sources_are_sending() {
     let source = |name, required, age_s: Option<u64>| SourceFlow {
         name,
         required,
@@ -237,6 +237,9 @@ fn an_armed_node_says_which_of_its_sources_are_sending() {
         source("spare", false, None),
     ];
     let flow = Flow { run: Run::Armed, sources: &seen, received_age_ns: Some(S), ..good() };
+    let configured = Flow { run: Run::Configured, ..flow };
+    let text = "no run: 1 of 3 sources are sending; nothing from rich-02, tof-01";
+    assert_eq!(judge(&configured), not(text));
     let text = "armed, not started: 1 of 3 sources are sending; nothing from rich-02, tof-01";
     assert_eq!(judge(&flow), not(text));
     assert_eq!(

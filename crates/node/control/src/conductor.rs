@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use catchment_recorder::State as RecorderState;
+use catchment_recorder::{Arrivals, State as RecorderState};
 use catchment_run::{
     Action, Answer, Command, CommandResult, Control, DevicePath, Request, RequestId, Schema, State,
     Status,
@@ -546,6 +546,7 @@ impl Conductor {
     fn look(&mut self, now_ns: u64) {
         let active = self.devices.shown.active();
         let open = active.as_ref().filter(|active| !active.ended);
+        let arrivals = self.devices.shown.arrivals().filter(|_| open.is_none());
         self.take_reports(now_ns, open);
         let devices = self.device_list();
         let snapshot = active.as_ref().map(|active| Arc::new(active.observer.snapshot()));
@@ -567,18 +568,21 @@ impl Conductor {
         let flow = match (open.filter(|_| !ending), of_run) {
             (Some(_), State::Paused) => Run::Paused { who, since },
             (Some(_), State::Armed) if doing.is_none() => Run::Armed,
+            (None, State::Configured) if doing.is_none() && arrivals.is_some() => Run::Configured,
             (Some(active), State::Recording | State::Fault) => {
                 Run::Recording { since_ns: now_ns.saturating_sub(active.started_ns) }
             }
             _ => Run::None(doing.as_deref()),
         };
+        let addresses = active.as_ref().map(|active| &active.addresses[..]);
         let meaning = self.watching.look(&Moment {
             now_ns,
             run: open.map(|active| (active.number, active.started_ns)),
             snapshot: snapshot.as_deref(),
             flow,
             fault: reason.as_deref().filter(|_| state.is_broken()),
-            addresses: active.as_ref().map_or(&[][..], |active| &active.addresses),
+            addresses: arrivals.as_ref().map(Arrivals::addresses).or(addresses).unwrap_or_default(),
+            arrivals: arrivals.as_ref().map(Arrivals::now),
             socket_fills: &socket_fills,
             disk: self.desk.disk.space(),
             devices: &devices,

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! *Armed* is a recorder that runs but is paused: sockets are open, memory is touched, the first file
-//! is there, and what comes is counted as discarded. So *start* is a moment, not a second.
+//! is there, and what comes is counted as discarded. So *start* is a moment, not a second. Before that,
+//! in *configured*, sockets of its own count what arrives: whether the detector is there.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 use catchment_catalog::{LiveRun, NumberRequest, Remark};
 use catchment_emulator::{Emulator, EmulatorConfig, EmulatorLive, LinkEmulator};
 use catchment_model::Utc;
-use catchment_recorder::{Observer, Recorder, RecorderConfig, RunSummary};
+use catchment_recorder::{Arrivals, Observer, Preflight, Recorder, RecorderConfig, RunSummary};
 use catchment_run::{
     Action, DeviceError, DevicePath, DeviceSpec, Failed, OnFault, Order, State, UnderWay,
 };
@@ -113,6 +114,8 @@ pub(crate) struct Active {
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) active: Mutex<Option<Active>>,
+    /// What arrives while there is no run and one could begin.
+    pub(crate) arrivals: Mutex<Option<Arrivals>>,
     /// What emulators of sources and of links have sent in the last run.
     pub(crate) emulators: Mutex<Vec<Arc<EmulatorLive>>>,
     /// What runs lost, for the program's exit code.
@@ -150,6 +153,14 @@ impl Shown {
 
     pub(crate) fn set_active(&self, active: Option<Active>) {
         *self.active.lock().unwrap_or_else(PoisonError::into_inner) = active;
+    }
+
+    pub(crate) fn arrivals(&self) -> Option<Arrivals> {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_arrivals(&self, arrivals: Option<Arrivals>) {
+        *self.arrivals.lock().unwrap_or_else(PoisonError::into_inner) = arrivals;
     }
 
     pub(crate) fn change_active(&self, change: impl FnOnce(&mut Active)) {
@@ -204,8 +215,12 @@ impl Devices {
         let shown: Arc<Shown> = Arc::default();
         let (recorder, recorder_jobs) = bounded(ORDERS_MAX);
         let (emulator, emulator_jobs) = bounded(ORDERS_MAX);
-        let mut recording =
-            Recording { desk: Arc::clone(desk), shown: Arc::clone(&shown), open: None };
+        let mut recording = Recording {
+            desk: Arc::clone(desk),
+            shown: Arc::clone(&shown),
+            open: None,
+            preflight: None,
+        };
         let mut emulating =
             Emulating { shown: Arc::clone(&shown), stop: Arc::default(), running: Vec::new() };
         let threads = vec![
@@ -300,6 +315,8 @@ struct Recording {
     desk: Arc<Desk>,
     shown: Arc<Shown>,
     open: Option<Open>,
+    /// Open while there is no run and one could begin.
+    preflight: Option<Preflight>,
 }
 
 /// A run that is armed or recorded.
@@ -311,6 +328,18 @@ struct Open {
 
 impl Recording {
     fn obey(&mut self, job: &Job) -> Result<(), Failed> {
+        // Its sockets are the run's.
+        self.count_arrivals(None);
+        let done = self.carry_out(job);
+        let state =
+            done.as_ref().map_or_else(|failed| failed.state, |()| job.order.action.target());
+        if state == State::Configured {
+            self.count_arrivals(Some(&job.configuration));
+        }
+        done
+    }
+
+    fn carry_out(&mut self, job: &Job) -> Result<(), Failed> {
         match job.order.action {
             Action::Configure => {
                 let checked = job.configuration.recorder.check();
@@ -322,6 +351,21 @@ impl Recording {
             Action::Resume => self.pause(false, job),
             Action::Stop | Action::Disarm => self.end(State::Fault, job),
             Action::Reset | Action::Safe | Action::Shutdown => self.end(State::Safe, job),
+        }
+    }
+
+    /// From now on counts what arrives for that configuration, or nothing. Not where an emulator
+    /// sends: it begins with the run.
+    fn count_arrivals(&mut self, configuration: Option<&Configuration>) {
+        self.shown.set_arrivals(None);
+        self.preflight = None;
+        let Some(configuration) = configuration.filter(|one| !one.emulates()) else { return };
+        match Preflight::start(&configuration.recorder) {
+            Ok(preflight) => {
+                self.shown.set_arrivals(Some(preflight.arrivals()));
+                self.preflight = Some(preflight);
+            }
+            Err(error) => tracing::warn!(%error, "what arrives before the run is not counted"),
         }
     }
 

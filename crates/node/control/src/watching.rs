@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use catchment_builder::SourceRole;
 use catchment_model::{Entry, SourceLedger};
-use catchment_recorder::{Alignment, RecorderConfig, Snapshot, State as RecorderState};
+use catchment_recorder::{Alignment, Arrived, RecorderConfig, Snapshot, State as RecorderState};
 use catchment_watch::{
     Alarms, Flow, Limits, Loss, LossGrowth, LossWatch, Rates, ReadingTable, Rule, RuleError, Run,
     SourceFlow, Stage, Verdict, bottleneck, default_rules, is_loss, verdict,
@@ -78,6 +78,8 @@ pub(crate) struct Moment<'a> {
     /// Why it is in fault or safe, if it is.
     pub(crate) fault: Option<&'a str>,
     pub(crate) addresses: &'a [std::net::SocketAddr],
+    /// What has arrived for each source and link where there is no run.
+    pub(crate) arrivals: Option<Vec<Arrived>>,
     /// How full the sources' buffers in the kernel are.
     pub(crate) socket_fills: &'a [Option<f64>],
     pub(crate) disk: Option<machine::Space>,
@@ -181,12 +183,16 @@ impl Watching {
         if let Some(snapshot) = moment.snapshot.filter(|_| number.is_some()) {
             self.count(moment.now_ns, snapshot);
         }
+        if let Some(arrivals) = moment.arrivals.as_ref().filter(|_| number.is_none()) {
+            self.count_arrivals(moment.now_ns, arrivals);
+        }
+        let counts_arrivals = number.is_some() || moment.arrivals.is_some();
         self.note_dead(moment);
         let losses = match recording {
             true => self.losses.recent(moment.now_ns, self.limits.loss_ns),
             false => Vec::new(),
         };
-        let rates = self.node_rates(number.is_some());
+        let rates = self.node_rates(counts_arrivals);
         let hours_left = self.hours_left(moment);
         let sources = self.source_states(moment, &losses);
         let silent = self.silent(moment);
@@ -262,6 +268,15 @@ impl Watching {
         self.thread_names = snapshot.threads.iter().map(|thread| thread.name.clone()).collect();
         let times: Vec<u64> = snapshot.threads.iter().map(|thread| thread.cpu_ns).collect();
         self.threads.push(now_ns, &times);
+    }
+
+    /// The same where there is no run: packets and bytes, and nothing is built or recorded.
+    fn count_arrivals(&mut self, now_ns: u64, arrivals: &[Arrived]) {
+        let mut counters = vec![0; NODE_COUNTERS];
+        counters[1] = arrivals.iter().map(|source| source.packets).sum();
+        counters[2] = arrivals.iter().map(|source| source.bytes).sum();
+        counters.extend(arrivals.iter().flat_map(|source| [source.packets, source.bytes, 0]));
+        self.rates.push(now_ns, &counters);
     }
 
     fn note_dead(&mut self, moment: &Moment<'_>) {
@@ -360,7 +375,7 @@ impl Watching {
     }
 
     fn source_states(&self, moment: &Moment<'_>, losses: &[LossGrowth]) -> Vec<api::SourceState> {
-        let running = moment.run.is_some();
+        let running = moment.run.is_some() || moment.arrivals.is_some();
         let state = |(index, source): (usize, &Source)| {
             let counts = moment.snapshot.and_then(|one| one.ledger.sources.get(index));
             let rate = |counter| {
@@ -368,7 +383,8 @@ impl Watching {
                 rate.filter(|_| running).unwrap_or(0.0)
             };
             let age_ns = self.rates.since_grown_ns(of_source(index, 0), moment.now_ns);
-            let status = match age_ns.filter(|_| running) {
+            let status = match age_ns {
+                _ if !running => "off",
                 None => "never",
                 Some(age_ns) if age_ns > SILENT_NS => "silent",
                 Some(_) if alignment(moment, index).out_of_step => "out_of_step",
@@ -651,7 +667,7 @@ fn rank(source: &api::SourceState) -> u32 {
         ("out_of_step", _) => 2,
         ("loss", _) => 3,
         ("silent", false) => 4,
-        ("never", false) => 5,
+        ("never" | "off", _) => 5,
         _ => 6,
     }
 }

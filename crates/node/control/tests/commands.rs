@@ -4,7 +4,7 @@ mod support;
 
 use catchment_control::{devices_with, known_quantities};
 use serde_json::{Value, json};
-use support::Test;
+use support::{Test, settings};
 
 fn recorded(state: &serde_json::Value) -> u64 {
     state["run"]["events"].as_u64().unwrap_or_default()
@@ -301,6 +301,46 @@ fn a_comment_that_a_terminal_would_obey_is_refused() {
     client.until(|state| state["run"]["comment"] == "two lines\nof text");
     // It is shown before it is in the catalogue.
     client.until_of("/api/v1/runs/1", |run| run["comment"] == "two lines\nof text");
+}
+
+#[test]
+fn a_node_without_a_run_says_which_sources_are_sending_and_makes_way_for_the_run() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let test = Test::with(settings(), |fixed| {
+        (fixed.elsewhere, fixed.address) = (true, address);
+    });
+    let client = test.client();
+    let source = |name: &str| {
+        let listed = client.get("/api/v1/sources").json();
+        let mut all = listed["sources"].as_array().unwrap().iter();
+        all.find(|source| source["name"] == name).unwrap().clone()
+    };
+    assert_eq!(source("s0")["status"], "off");
+    let text = |state: &Value| state["verdict"]["text"].as_str().unwrap().to_owned();
+    // Twice, since the sockets are closed for the run and opened again after it.
+    for (round, command) in [(0, "configure"), (1, "stop")] {
+        let done = client.command(&format!("{command}-{round}"), command).json();
+        assert_eq!((&done["status"], &done["state"]), (&json!("done"), &json!("configured")));
+        let none = "no run: 0 of 3 sources are sending; nothing from s0, s1, s2";
+        client.until(|state| text(state) == none);
+        assert_eq!(source("s0")["status"], "never");
+        client.until(|state| {
+            socket.send_to(&[0; 64], address).unwrap();
+            text(state) == "no run: 1 of 3 sources are sending; nothing from s1, s2"
+        });
+        assert_eq!(
+            (&source("s0")["status"], &source("s1")["status"]),
+            (&json!("good"), &json!("never"))
+        );
+        let begun = client.command(&format!("start-{round}"), "start").json();
+        assert_eq!(begun["status"], "done", "{begun}");
+        client.until(|state| state["run"]["number"] == round + 1);
+        let counted = &source("s0")["ledger"]["packets_received"];
+        assert_eq!(counted, &Value::Null, "what came before a run is not in its books");
+    }
 }
 
 #[test]

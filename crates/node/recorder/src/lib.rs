@@ -24,6 +24,7 @@ mod links;
 mod live;
 mod lowered;
 mod pool;
+mod preflight;
 mod receive;
 mod recorder;
 mod slices;
@@ -42,4 +43,5 @@ pub use config::{
 };
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{Alignment, Counts, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State};
+pub use preflight::{Arrivals, Arrived, Preflight};
 pub use recorder::{Recorder, RecorderError};

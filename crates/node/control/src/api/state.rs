@@ -231,7 +231,7 @@ pub struct SourceState {
     /// events or channels.
     pub kind: String,
     /// good, loss, out_of_step (its numbers do not fit to the others', and its data are discarded),
-    /// silent or never.
+    /// silent, never, or off (there is neither a run, nor are arrivals counted before one).
     pub status: String,
     /// Whether events wait for it.
     pub required: bool,

@@ -73,6 +73,7 @@ impl Rig {
                 },
                 fault: self.fault,
                 addresses: &[],
+                arrivals: None,
                 interrupted_run: 0,
                 socket_fills: &[Some(0.5)],
                 disk: Some(machine::Space {

@@ -33,6 +33,8 @@ pub struct Fixed {
     pub links: Vec<LinkConfig>,
     /// Channels of which the first link is emulated.
     pub emulated: Vec<EmulatedChannel>,
+    /// Whether the sources are somewhere else, and not emulated.
+    pub elsewhere: bool,
 }
 
 impl Fixed {
@@ -47,6 +49,7 @@ impl Fixed {
             trends: false,
             links: Vec::new(),
             emulated: Vec::new(),
+            elsewhere: false,
         }
     }
 }
@@ -130,7 +133,7 @@ impl Configure for Fixed {
             ..LinkEmulatorConfig::default()
         });
         let (number, rules, control) = (None, self.rules.clone(), String::new());
-        let emulator = (self.sources > 0).then_some(emulator);
+        let emulator = (self.sources > 0 && !self.elsewhere).then_some(emulator);
         Ok(Configuration { number, recorder, emulator, link_emulator, rules, control })
     }
 }
