@@ -117,7 +117,7 @@ fn elements_of<const SIZE: usize>(planes: &[[u8; GROUP]; SIZE], group: &mut [[u8
 }
 
 macro_rules! compiled_for {
-    ($(#[$doc:meta])* $visible:vis $name:ident, $inner:ident, $rows:ident) => {
+    ($(#[$doc:meta])* $visible:vis $name:ident, $inner:ident) => {
         $(#[$doc])*
         $visible fn $name(cpu: Cpu, size: usize, from: &[u8], out: &mut [u8]) {
             if !(from.len() / size).is_multiple_of(8) {
@@ -128,24 +128,24 @@ macro_rules! compiled_for {
             {
                 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2")]
                 fn avx512(size: usize, from: &[u8], out: &mut [u8]) {
-                    $inner(size, from, out, bits::avx512::$rows);
+                    $inner::<bits::Avx512>(size, from, out);
                 }
                 #[target_feature(enable = "avx2,bmi2")]
                 fn avx2(size: usize, from: &[u8], out: &mut [u8]) {
-                    $inner(size, from, out, bits::avx2::$rows);
+                    $inner::<bits::Avx2>(size, from, out);
                 }
                 match cpu {
                     // SAFETY: whoever made this value found that the processor has these.
                     Cpu::Avx512 | Cpu::Gfni => return unsafe { avx512(size, from, out) },
                     // SAFETY: as above.
                     Cpu::Avx2 => return unsafe { avx2(size, from, out) },
-                    Cpu::Any => return $inner(size, from, out, bits::sse2::$rows),
+                    Cpu::Any => return $inner::<bits::Sse2>(size, from, out),
                 }
             }
             #[allow(unreachable_code, reason = "for processors of other makes")]
             {
                 let _ = cpu;
-                $inner(size, from, out, bits::plain::$rows);
+                $inner::<bits::Plain>(size, from, out);
             }
         }
     };
@@ -153,9 +153,9 @@ macro_rules! compiled_for {
 
 compiled_for!(
     /// Gathers bits; whole groups are done with the processor's widest registers.
-    pub(crate) bitshuffle, gather_bits, rows
+    pub(crate) bitshuffle, gather_bits
 );
-compiled_for!(unshuffle_by_groups, scatter_bits, bytes);
+compiled_for!(unshuffle_by_groups, scatter_bits);
 
 /// The inverse of [`bitshuffle`].
 pub(crate) fn bitunshuffle(cpu: Cpu, size: usize, shuffled: &[u8], out: &mut [u8]) {
@@ -168,12 +168,12 @@ pub(crate) fn bitunshuffle(cpu: Cpu, size: usize, shuffled: &[u8], out: &mut [u8
 }
 
 #[inline(always)]
-fn gather_bits(size: usize, raw: &[u8], out: &mut [u8], rows: impl Fn(&[u8; GROUP]) -> [u64; 8]) {
+fn gather_bits<W: Way>(size: usize, raw: &[u8], out: &mut [u8]) {
     match size {
-        1 => gather_bits_of::<1>(raw, out, rows),
-        2 => gather_bits_of::<2>(raw, out, rows),
-        4 => gather_bits_of::<4>(raw, out, rows),
-        8 => gather_bits_of::<8>(raw, out, rows),
+        1 => gather_bits_of::<W, 1>(raw, out),
+        2 => gather_bits_of::<W, 2>(raw, out),
+        4 => gather_bits_of::<W, 4>(raw, out),
+        8 => gather_bits_of::<W, 8>(raw, out),
         _ => {
             let count = raw.len() / size;
             for start in (0..count).step_by(GROUP) {
@@ -183,7 +183,7 @@ fn gather_bits(size: usize, raw: &[u8], out: &mut [u8], rows: impl Fn(&[u8; GROU
                     for (i, byte) in plane[..elements].iter_mut().enumerate() {
                         *byte = raw[(start + i) * size + j];
                     }
-                    put_rows(out, count, start, elements, j, &rows(&plane));
+                    put_rows(out, count, start, elements, j, &W::rows(&plane));
                 }
             }
             out[count * size..].copy_from_slice(&raw[count * size..]);
@@ -192,24 +192,20 @@ fn gather_bits(size: usize, raw: &[u8], out: &mut [u8], rows: impl Fn(&[u8; GROU
 }
 
 #[inline(always)]
-fn gather_bits_of<const SIZE: usize>(
-    raw: &[u8],
-    out: &mut [u8],
-    rows: impl Fn(&[u8; GROUP]) -> [u64; 8],
-) {
+fn gather_bits_of<W: Way, const SIZE: usize>(raw: &[u8], out: &mut [u8]) {
     let count = raw.len() / SIZE;
     let (elements, rest) = raw.as_chunks::<SIZE>();
     for (index, group) in elements.chunks(GROUP).enumerate() {
-        let planes = match group.try_into() {
-            Ok(group) => planes_of::<SIZE>(group),
+        let rows = match group.try_into() {
+            Ok(group) => W::rows_of::<SIZE>(group),
             Err(_) => {
                 let mut own = [[0; SIZE]; GROUP];
                 own[..group.len()].copy_from_slice(group);
-                planes_of(&own)
+                W::rows_of(&own)
             }
         };
-        for (j, plane) in planes.iter().enumerate() {
-            put_rows(out, count, index * GROUP, group.len(), j, &rows(plane));
+        for (j, rows) in rows.iter().enumerate() {
+            put_rows(out, count, index * GROUP, group.len(), j, rows);
         }
     }
     out[count * SIZE..].copy_from_slice(rest);
@@ -229,23 +225,18 @@ fn put_rows(out: &mut [u8], count: usize, start: usize, group: usize, j: usize, 
 }
 
 #[inline(always)]
-fn scatter_bits(
-    size: usize,
-    shuffled: &[u8],
-    out: &mut [u8],
-    bytes: impl Fn(&[u64; 8]) -> [u8; GROUP],
-) {
+fn scatter_bits<W: Way>(size: usize, shuffled: &[u8], out: &mut [u8]) {
     match size {
-        1 => scatter_bits_of::<1>(shuffled, out, bytes),
-        2 => scatter_bits_of::<2>(shuffled, out, bytes),
-        4 => scatter_bits_of::<4>(shuffled, out, bytes),
-        8 => scatter_bits_of::<8>(shuffled, out, bytes),
+        1 => scatter_bits_of::<W, 1>(shuffled, out),
+        2 => scatter_bits_of::<W, 2>(shuffled, out),
+        4 => scatter_bits_of::<W, 4>(shuffled, out),
+        8 => scatter_bits_of::<W, 8>(shuffled, out),
         _ => {
             let count = out.len() / size;
             for start in (0..count).step_by(GROUP) {
                 let elements = GROUP.min(count - start);
                 for j in 0..size {
-                    let plane = bytes(&rows_at(shuffled, count, start, elements, j));
+                    let plane = W::bytes(&rows_at(shuffled, count, start, elements, j));
                     for (i, &byte) in plane[..elements].iter().enumerate() {
                         out[(start + i) * size + j] = byte;
                     }
@@ -257,23 +248,19 @@ fn scatter_bits(
 }
 
 #[inline(always)]
-fn scatter_bits_of<const SIZE: usize>(
-    shuffled: &[u8],
-    out: &mut [u8],
-    bytes: impl Fn(&[u64; 8]) -> [u8; GROUP],
-) {
+fn scatter_bits_of<W: Way, const SIZE: usize>(shuffled: &[u8], out: &mut [u8]) {
     let count = out.len() / SIZE;
     let (elements, rest) = out.as_chunks_mut::<SIZE>();
     for (index, group) in elements.chunks_mut(GROUP).enumerate() {
         let mut planes = [[0; GROUP]; SIZE];
         for (j, plane) in planes.iter_mut().enumerate() {
-            *plane = bytes(&rows_at(shuffled, count, index * GROUP, group.len(), j));
+            *plane = W::bytes(&rows_at(shuffled, count, index * GROUP, group.len(), j));
         }
         if let Ok(group) = (&mut *group).try_into() {
-            elements_of(&planes, group);
+            W::elements(&planes, group);
         } else {
             let mut own = [[0; SIZE]; GROUP];
-            elements_of(&planes, &mut own);
+            W::elements(&planes, &mut own);
             group.copy_from_slice(&own[..group.len()]);
         }
     }
@@ -296,9 +283,115 @@ fn rows_at(shuffled: &[u8], count: usize, start: usize, group: usize, j: usize) 
     rows
 }
 
-/// Sixty-four bytes as eight rows of their bits, and back.
+/// A way of taking 64 elements apart and putting them together again.
+trait Way {
+    /// Sixty-four bytes as eight rows of their bits.
+    fn rows(bytes: &[u8; GROUP]) -> [u64; 8];
+
+    /// And back.
+    fn bytes(rows: &[u64; 8]) -> [u8; GROUP];
+
+    /// The rows of each byte of elements of 1, 2, 4 or 8 bytes.
+    #[inline(always)]
+    fn rows_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u64; 8]; SIZE] {
+        planes_of(group).map(|plane| Self::rows(&plane))
+    }
+
+    /// Puts elements together whose bytes stand by their place in the element.
+    #[inline(always)]
+    fn elements<const SIZE: usize>(planes: &[[u8; GROUP]; SIZE], group: &mut [[u8; SIZE]; GROUP]) {
+        elements_of(planes, group);
+    }
+}
+
+/// The ways that processors know.
 mod bits {
-    use super::GROUP;
+    use super::{GROUP, Way};
+
+    pub(super) struct Plain;
+    #[cfg(target_arch = "x86_64")]
+    pub(super) struct Sse2;
+    #[cfg(target_arch = "x86_64")]
+    pub(super) struct Avx2;
+    #[cfg(target_arch = "x86_64")]
+    pub(super) struct Avx512;
+
+    impl Way for Plain {
+        #[inline(always)]
+        fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+            plain::rows(bytes)
+        }
+
+        #[inline(always)]
+        fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+            plain::bytes(rows)
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    impl Way for Sse2 {
+        #[inline(always)]
+        fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+            sse2::rows(bytes)
+        }
+
+        #[inline(always)]
+        fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+            plain::bytes(rows)
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    impl Way for Avx2 {
+        #[inline(always)]
+        fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+            avx2::rows(bytes)
+        }
+
+        #[inline(always)]
+        fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+            avx2::bytes(rows)
+        }
+
+        #[inline(always)]
+        fn rows_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u64; 8]; SIZE] {
+            avx2::rows_of(group)
+        }
+
+        #[inline(always)]
+        fn elements<const SIZE: usize>(
+            planes: &[[u8; GROUP]; SIZE],
+            group: &mut [[u8; SIZE]; GROUP],
+        ) {
+            avx2::elements(planes, group);
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    impl Way for Avx512 {
+        #[inline(always)]
+        fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+            avx512::rows(bytes)
+        }
+
+        #[inline(always)]
+        fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+            avx512::bytes(rows)
+        }
+
+        #[inline(always)]
+        fn rows_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u64; 8]; SIZE] {
+            avx2::rows_of(group)
+        }
+
+        #[inline(always)]
+        fn elements<const SIZE: usize>(
+            planes: &[[u8; GROUP]; SIZE],
+            group: &mut [[u8; SIZE]; GROUP],
+        ) {
+            avx2::elements(planes, group);
+        }
+    }
 
     pub(super) mod plain {
         use super::GROUP;
@@ -352,7 +445,6 @@ mod bits {
         use std::arch::x86_64::{__m128i, _mm_add_epi8, _mm_loadu_si128, _mm_movemask_epi8};
 
         use super::GROUP;
-        pub use super::plain::bytes;
 
         /// The top bits of sixteen bytes at a time, then the next ones.
         #[inline(always)]
@@ -375,29 +467,171 @@ mod bits {
 
     #[cfg(target_arch = "x86_64")]
     pub(super) mod avx2 {
+        use super::GROUP;
+        use std::arch::asm;
         use std::arch::x86_64::{
             __m256i, _mm256_add_epi8, _mm256_and_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256,
-            _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8, _mm256_set1_epi32,
-            _mm256_set1_epi64x, _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8,
-            _mm256_storeu_si256,
+            _mm256_or_si256, _mm256_packus_epi16, _mm256_permute4x64_epi64, _mm256_set1_epi8,
+            _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi64x,
+            _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_srli_epi16, _mm256_storeu_si256,
+            _mm256_unpackhi_epi8, _mm256_unpacklo_epi8,
         };
 
-        use super::GROUP;
+        /// What a vector holds.
+        const VECTOR: usize = 32;
+        /// Vectors of 64 elements of 8 bytes.
+        const VECTORS_MAX: usize = GROUP * 8 / VECTOR;
+        /// The quarters of a vector whose lanes were put together one by one, in order.
+        const IN_ORDER: i32 = 0b11_01_10_00;
+
+        // No closures here: what they are passed to is not compiled for AVX2, and calls each step.
+
+        /// Bytes at even and at odd places are taken apart again and again, until each plane is on
+        /// its own, and its bits with it. Called where AVX2 is.
+        #[inline(always)]
+        pub fn rows_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u64; 8]; SIZE] {
+            let mut vectors = load(group.as_flattened());
+            let mut parts = 1;
+            while parts < SIZE {
+                let whole = 2 * SIZE / parts;
+                let mut halves = vectors;
+                for part in 0..parts {
+                    for pair in 0..whole / 2 {
+                        let at = part * whole;
+                        let [even, odd] =
+                            unzip([vectors[at + 2 * pair], vectors[at + 2 * pair + 1]]);
+                        halves[at + pair] = even;
+                        halves[at + whole / 2 + pair] = odd;
+                    }
+                }
+                (vectors, parts) = (halves, 2 * parts);
+            }
+            let mut rows = [[0; 8]; SIZE];
+            for (j, rows) in rows.iter_mut().enumerate() {
+                let place = 2 * mirrored::<SIZE>(j);
+                // SAFETY: the caller is compiled for AVX2.
+                unsafe {
+                    top_bits(rows, 0, vectors[place]);
+                    top_bits(rows, 32, vectors[place + 1]);
+                }
+            }
+            rows
+        }
+
+        /// Adds 32 bytes' bits to eight rows, at that bit of theirs.
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        fn top_bits(rows: &mut [u64; 8], at: u32, mut bytes: __m256i) {
+            for row in rows.iter_mut().rev() {
+                let top: u32;
+                // SAFETY: no memory is touched. An instruction, since the compiler makes of the
+                // intrinsic a test of one byte after the other.
+                unsafe {
+                    asm!("vpmovmskb {top:e}, {bytes}", top = lateout(reg) top,
+                        bytes = in(ymm_reg) bytes, options(pure, nomem, nostack, preserves_flags));
+                }
+                *row |= u64::from(top) << at;
+                bytes = _mm256_add_epi8(bytes, bytes);
+            }
+        }
+
+        /// Zips planes to elements. Called where AVX2 is.
+        #[inline(always)]
+        pub fn elements<const SIZE: usize>(
+            planes: &[[u8; GROUP]; SIZE],
+            group: &mut [[u8; SIZE]; GROUP],
+        ) {
+            let mut halves = load(planes.as_flattened());
+            let in_place = halves;
+            for j in 0..SIZE {
+                let place = 2 * mirrored::<SIZE>(j);
+                (halves[place], halves[place + 1]) = (in_place[2 * j], in_place[2 * j + 1]);
+            }
+            let mut parts = SIZE;
+            while parts > 1 {
+                parts /= 2;
+                let whole = 2 * SIZE / parts;
+                let mut joined = halves;
+                for part in 0..parts {
+                    for pair in 0..whole / 2 {
+                        let at = part * whole;
+                        let [first, second] =
+                            zip([halves[at + pair], halves[at + whole / 2 + pair]]);
+                        joined[at + 2 * pair] = first;
+                        joined[at + 2 * pair + 1] = second;
+                    }
+                }
+                halves = joined;
+            }
+            store(&halves, group.as_flattened_mut());
+        }
+
+        /// Where halving puts byte `j` of an element: its bits the other way round.
+        #[inline(always)]
+        const fn mirrored<const SIZE: usize>(j: usize) -> usize {
+            match SIZE {
+                8 => (j & 1) << 2 | j & 2 | j >> 2,
+                4 => (j & 1) << 1 | j >> 1,
+                _ => j,
+            }
+        }
+
+        /// The bytes at even places of two vectors, and those at odd ones.
+        #[inline(always)]
+        fn unzip([a, b]: [__m256i; 2]) -> [__m256i; 2] {
+            // SAFETY: the caller is compiled for AVX2; no memory is touched.
+            unsafe {
+                let low = _mm256_set1_epi16(0xff);
+                let even = _mm256_packus_epi16(_mm256_and_si256(a, low), _mm256_and_si256(b, low));
+                let odd = _mm256_packus_epi16(_mm256_srli_epi16::<8>(a), _mm256_srli_epi16::<8>(b));
+                [
+                    _mm256_permute4x64_epi64::<IN_ORDER>(even),
+                    _mm256_permute4x64_epi64::<IN_ORDER>(odd),
+                ]
+            }
+        }
+
+        /// The inverse of [`unzip`].
+        #[inline(always)]
+        fn zip([even, odd]: [__m256i; 2]) -> [__m256i; 2] {
+            // SAFETY: the caller is compiled for AVX2; no memory is touched.
+            unsafe {
+                let even = _mm256_permute4x64_epi64::<IN_ORDER>(even);
+                let odd = _mm256_permute4x64_epi64::<IN_ORDER>(odd);
+                [_mm256_unpacklo_epi8(even, odd), _mm256_unpackhi_epi8(even, odd)]
+            }
+        }
+
+        /// At most so many bytes, as vectors; the others are zero.
+        #[inline(always)]
+        fn load(bytes: &[u8]) -> [__m256i; VECTORS_MAX] {
+            // SAFETY: the caller is compiled for AVX2; 32 bytes are read, at any address.
+            unsafe {
+                let mut vectors = [_mm256_setzero_si256(); VECTORS_MAX];
+                for (vector, part) in vectors.iter_mut().zip(bytes.as_chunks::<VECTOR>().0) {
+                    *vector = _mm256_loadu_si256(part.as_ptr().cast::<__m256i>());
+                }
+                vectors
+            }
+        }
+
+        /// Fills the bytes with the first vectors.
+        #[inline(always)]
+        fn store(vectors: &[__m256i], bytes: &mut [u8]) {
+            for (part, vector) in bytes.as_chunks_mut::<VECTOR>().0.iter_mut().zip(vectors) {
+                // SAFETY: the caller is compiled for AVX2; 32 bytes are written, at any address.
+                unsafe { _mm256_storeu_si256(part.as_mut_ptr().cast::<__m256i>(), *vector) };
+            }
+        }
 
         /// As with SSE2, thirty-two bytes at a time. Called where AVX2 is.
         #[inline(always)]
         pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
-            let mut rows = [0; 8];
-            for (i, part) in bytes.as_chunks::<32>().0.iter().enumerate() {
-                // SAFETY: the caller is compiled for AVX2; 32 bytes are read, at any address.
-                unsafe {
-                    let mut part = _mm256_loadu_si256(part.as_ptr().cast::<__m256i>());
-                    for row in rows.iter_mut().rev() {
-                        let top = _mm256_movemask_epi8(part).cast_unsigned();
-                        *row |= u64::from(top) << (32 * i);
-                        part = _mm256_add_epi8(part, part);
-                    }
-                }
+            let (vectors, mut rows) = (load(bytes), [0; 8]);
+            // SAFETY: the caller is compiled for AVX2.
+            unsafe {
+                top_bits(&mut rows, 0, vectors[0]);
+                top_bits(&mut rows, 32, vectors[1]);
             }
             rows
         }
