@@ -7,7 +7,7 @@ use catchment_storage::{ColumnCoding, glob};
 
 use crate::gwf::{self, EXTENSION};
 use crate::names;
-use crate::output::{Exit, Out, UsageError, grouped};
+use crate::output::{Exit, Out, UsageError, grouped, shortened};
 use crate::signals::Stop;
 
 /// Converts GWF files (IGWD frames version 8) into a run, or a run's channels into GWF files.
@@ -138,10 +138,10 @@ fn say(report: &Report, output: &Path, out: &mut Out) -> anyhow::Result<()> {
         grouped(report.files.len() as u64),
         Bytes(report.file_bytes)
     ))?;
-    for left_out in &report.left_out {
+    for left_out in shortened(&report.left_out) {
         out.say(format_args!("  not converted: {left_out}"))?;
     }
-    for note in &report.notes {
+    for note in shortened(&report.notes) {
         out.say(format_args!("  not kept: {note}"))?;
     }
     if report.stopped {
