@@ -127,9 +127,10 @@ fn a_demo_is_recorded_verified_and_read_back() {
     let raw = ["read", run, "--source", "89", "--events", "10..11", "--format", "raw"];
     let raw = output(folder, &raw).stdout;
     let hex: String = raw.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(csv, format!("event,bytes,fragment\n10,{},{hex}\n", raw.len()));
+    let line = format!("{},{},{hex}", lines[1], raw.len());
+    assert_eq!(csv, format!("event,time_ns,flags,bytes,fragment\n{line}\n"));
     let npy = ["read", run, "--source", "0", "--format", "npy", "--output", "small", "--json"];
-    assert_eq!(json(folder, &npy, 0)["files"].as_array().unwrap().len(), 3);
+    assert_eq!(json(folder, &npy, 0)["files"].as_array().unwrap().len(), 4);
     assert!(std::fs::read(folder.join("small.keys.npy")).unwrap().starts_with(b"\x93NUMPY"));
     let near = stderr(folder, &["read", run, "--source", "smal-00"], 2);
     assert!(near.contains("did you mean small-00"), "{near}");
@@ -353,7 +354,7 @@ fn a_reader_that_goes_away_is_no_failure() {
     json(folder, &["demo", "--seconds", "0.5", "--rate", "2000", "--json"], 0);
     let run = only_run(folder);
     let arguments = ["read", run.to_str().unwrap(), "--source", "0"];
-    let (mut child, lines) = started(folder, &arguments, "event,bytes,fragment");
+    let (mut child, lines) = started(folder, &arguments, "event,time_ns,flags,bytes,fragment");
     drop(lines);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
