@@ -46,7 +46,9 @@ fn bad_usage_ends_with_2_and_says_what_was_expected() {
         (vec!["demo", "--rate", "4 khz"], "expected a rate such as \"4 kHz\""),
         (vec!["demo", "--seconds", "0"], "expected a number of seconds"),
         (vec!["demo", "--fault", "loose=1"], "expected lose, duplicate"),
-        (vec!["demo", "--fault", "kill=90@5"], "expected a source below 90, got 90"),
+        (vec!["demo", "--fault", "kill=90@5"], "expected a source below 90 or its name, got 90"),
+        (vec!["demo", "--fault", "kill=smal-03@5"], "below 90 or its name, got smal-03"),
+        (vec!["demo", "--fault", "kill=@5"], "expected SOURCE@EVENT such as 3@1000"),
         (vec!["emulate", "hades-09"], "did you mean hades-90?"),
         (vec!["emulate", "hades-90"], "expected --to IP:PORT"),
         (vec!["emulate", "ligo-100"], "did you mean ligo-1000?"),
@@ -170,7 +172,7 @@ fn demo_and_the_audit_of_its_run_agree_about_loss() {
         (Some("duplicate=0.05"), false),
         (Some("lose=0.02"), true),
         (Some("corrupt=0.02"), true),
-        (Some("kill=3@200"), true),
+        (Some("kill=small-03@200"), true),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();

@@ -132,3 +132,23 @@ fn output_that_could_not_be_finished_is_not_there() {
         assert_eq!(names(folder.path()), before, "{format}");
     }
 }
+
+#[test]
+fn repair_says_samples_of_channels_and_of_trends() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = generated(folder.path(), "lz4");
+    stdout(folder.path(), &["trend", "run"], 0);
+    // As a recorder that was killed leaves them: without the trailer.
+    let second = folder.path().join("run/trends/second");
+    let trend = names(&second).into_iter().find(|name| name.ends_with(".catch")).unwrap();
+    for path in [files.last().unwrap(), &second.join(trend)] {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_len(file.metadata().unwrap().len() - 64).unwrap();
+    }
+    let told = stdout(folder.path(), &["repair", "run"], 0);
+    assert!(!told.contains("events"), "{told}");
+    for line in told.lines() {
+        assert!(line.ends_with(" samples") && !line.contains(" 0 "), "{told}");
+    }
+    assert!(told.lines().any(|line| line.contains("trends")), "{told}");
+}

@@ -237,7 +237,7 @@ fn samples_of_several_numbers_are_an_array_of_more_dimensions() {
         let bytes =
             std::fs::read(folder.path().join(format!("{name}.samples.npy"))).expect("reads");
         let head = String::from_utf8_lossy(&bytes[10..256]);
-        assert!(head.contains(&format!("'descr': '<f4'")), "{head}");
+        assert!(head.contains("'descr': '<f4'"), "{head}");
         assert!(head.contains(&format!("'shape': {shape}")), "{head}");
         assert_eq!(bytes.len(), 256 + if shape == "(10,)" { 40 } else { 120 });
     }
