@@ -15,7 +15,7 @@ pub mod utc;
 pub use event::{CloseReason, EventFlags};
 pub use ids::{RunId, SourceId};
 pub use ledger::{Balance, Entry, Ledger, SourceLedger};
-pub use moment::Moment;
+pub use moment::{Moment, UTC_BEGINS_NS};
 pub use rate::{RateError, SampleRate};
 pub use time_scale::{LEAP_SECONDS_KNOWN_UNTIL_UTC_NS, TimeScale, TimeScaleError};
 pub use utc::{ParseUtcError, Utc};

@@ -23,7 +23,8 @@ pub enum Moment {
 
 impl Moment {
     /// The moment as a time of that scale, as [`TimeScale::convert_ns`] converts. What is before
-    /// the scale's epoch becomes 0, what 64 bits do not hold `u64::MAX`.
+    /// the scale's epoch becomes 0, what 64 bits do not hold `u64::MAX`. So does an instant before
+    /// 1972, when UTC was not whole seconds from TAI, become 0 in another scale.
     pub fn in_scale(self, scale: TimeScale) -> u64 {
         match self {
             Self::Ns(time_ns) => time_ns,
@@ -31,6 +32,8 @@ impl Moment {
             Self::Instant(ns) => match clamp(ns) {
                 // An open end is one in every scale.
                 u64::MAX => u64::MAX,
+                // 10 s of TAI, where the table begins, would be no open end.
+                utc_ns if utc_ns < UTC_BEGINS_NS && scale != TimeScale::Utc => 0,
                 utc_ns => TimeScale::Utc.convert_ns(scale, utc_ns),
             },
         }
@@ -49,6 +52,9 @@ impl FromStr for Moment {
         Ok(if has_offset { Self::Instant(ns) } else { Self::Date(ns) })
     }
 }
+
+/// 1972-01-01: since then UTC is whole seconds from TAI.
+pub const UTC_BEGINS_NS: u64 = 63_072_000_000_000_000;
 
 fn clamp(ns: i128) -> u64 {
     ns.clamp(0, i128::from(u64::MAX)) as u64
@@ -90,6 +96,13 @@ mod tests {
             assert_eq!(at("1969-12-31T23:59:59", scale), 0);
         }
         assert_eq!(at("1980-01-05", TimeScale::Gps), 0);
+        for scale in [TimeScale::Tai, TimeScale::Gps] {
+            for text in ["0001-01-01T00:00Z", "1970-01-01T00:00:00Z", "1971-12-31T23:59:59.9Z"] {
+                assert_eq!(at(text, scale), 0, "{text} {scale}");
+            }
+        }
+        assert_eq!(at("1972-01-01T00:00:00Z", TimeScale::Tai), UTC_BEGINS_NS + 10 * S);
+        assert_eq!(at("1971-12-31T00:00:00Z", TimeScale::Utc), UTC_BEGINS_NS - 86_400 * S);
         for bad in ["", "now", "2026-11", "0000-01-01", "99999999999999999999", "-5"] {
             assert!(bad.parse::<Moment>().is_err(), "{bad:?}");
         }

@@ -1,6 +1,7 @@
 //! What a run's files say of it: headers and tables of contents, no data.
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use catchment_disk::list_folder;
 use catchment_model::{Ledger, RunId, Utc};
@@ -172,12 +173,26 @@ fn span(file: u32, kind: FrameKind, frames: &[Frame]) -> FrameSpan {
     }
 }
 
-/// The last time in a run's frames.
+/// When a run ended: the last time in its frames. Events have the recorder's own time. Samples have
+/// that of their senders, whose clocks may be wrong by years: recording did not end before it began,
+/// nor after its files were last written.
 fn ended(run: &Run) -> Option<Utc> {
     let last = |frames: &[Frame]| frames.iter().map(|frame| frame.summary.info.time_last_ns).max();
     let scale = run.channels().first().map(|channel| channel.time_scale);
-    let channels = last(run.channel_frames()).zip(scale).map(|(ns, scale)| scale.to_utc_ns(ns));
+    let channels = last(run.channel_frames()).zip(scale).map(|(ns, scale)| {
+        let began_ns = run.header().created_ns;
+        let written_ns = last_written_ns(run).unwrap_or(u64::MAX);
+        scale.to_utc_ns(ns).min(written_ns).max(began_ns)
+    });
     last(run.frames()).max(channels).map(Utc)
+}
+
+/// When the last of a run's files was changed, by the system's clock.
+fn last_written_ns(run: &Run) -> Option<u64> {
+    let changed = |path: &Path| std::fs::metadata(path).and_then(|it| it.modified()).ok();
+    let last = run.files().filter_map(|file| changed(file.path)).max()?;
+    let since_1970 = last.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    u64::try_from(since_1970.as_nanos()).ok()
 }
 
 /// Frames of a killed run whose books are done again: a second's reading.

@@ -234,7 +234,7 @@ impl<'a> Channel<'a> {
             first_sample: part.first_sample,
             samples: part.samples,
         };
-        Ok(self.parts(select)?.iter().map(piece).collect())
+        Ok(self.parts(select, &|_, _| true)?.iter().map(piece).collect())
     }
 
     /// From the first sample's time to the end of the last one: nanoseconds in the channel's time
@@ -269,13 +269,27 @@ impl<'a> Channel<'a> {
     }
 
     pub(crate) fn plan(&self, select: &Select) -> Result<fetch::Plan, StorageError> {
+        self.plan_of(select, &|_, _| true)
+    }
+
+    /// As [`Channel::plan`], of those columns alone of which `wanted` says so: by the frame's place
+    /// in [`Run::channel_frames`] and their number.
+    pub(crate) fn plan_of(
+        &self,
+        select: &Select,
+        wanted: &dyn Fn(usize, u32) -> bool,
+    ) -> Result<fetch::Plan, StorageError> {
         let info = self.info();
-        let parts = self.parts(select)?;
+        let parts = self.parts(select, wanted)?;
         Ok(fetch::Plan { rate: info.rate, row_bytes: info.sample_bytes(), parts })
     }
 
     /// What is to be read of each frame.
-    fn parts(&self, select: &Select) -> Result<Vec<Part>, StorageError> {
+    fn parts(
+        &self,
+        select: &Select,
+        columns: &dyn Fn(usize, u32) -> bool,
+    ) -> Result<Vec<Part>, StorageError> {
         let info = self.info();
         let wanted = match select {
             Select::All | Select::Frames(_) => 0..u64::MAX,
@@ -304,7 +318,7 @@ impl<'a> Channel<'a> {
         };
         let mut parts = Vec::new();
         for (frame, file, entry) in self.run.places_of(info.id, frames)? {
-            if entry.first_sample < wanted.end && entry.rows > 0 {
+            if entry.first_sample < wanted.end && entry.rows > 0 && columns(frame, entry.id) {
                 self.parts_of(&mut parts, (frame, file, entry), &wanted)?;
             }
         }

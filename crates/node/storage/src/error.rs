@@ -45,6 +45,9 @@ pub enum StorageError {
         /// Why.
         problem: String,
     },
+    /// Whoever asked for it stopped it before its end.
+    #[error("stopped before its end")]
+    Stopped,
     /// A file that was made ahead and never begun.
     #[error("{}: nothing was ever recorded in this file", path.display())]
     Blank {
@@ -178,6 +181,7 @@ impl StorageError {
             | Self::Read { .. }
             | Self::Write { .. }
             | Self::Unwritable { .. }
+            | Self::Stopped
             | Self::Blank { .. }
             | Self::NoFiles { .. }
             | Self::NoEvent { .. }

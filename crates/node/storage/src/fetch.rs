@@ -51,6 +51,12 @@ impl Plan {
         self.parts.iter().map(|part| part.samples * self.row_bytes).sum()
     }
 
+    /// Whether samples follow each other in time, as they must in one column.
+    pub(crate) fn is_in_order(&self) -> bool {
+        let end = |part: &Part| part.first_sample + part.samples;
+        self.parts.windows(2).all(|pair| end(&pair[0]) <= pair[1].first_sample)
+    }
+
     /// Where samples go on behind a gap, their rows counted from the first part's.
     pub(crate) fn spans(&self) -> Vec<Span> {
         let (mut spans, mut row) = (Vec::new(), 0);

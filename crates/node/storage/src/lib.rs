@@ -21,6 +21,7 @@ mod fetch;
 mod follow;
 pub mod glob;
 mod growth;
+mod left_out;
 mod leftovers;
 mod memory;
 mod open;

@@ -4,6 +4,7 @@
 //! would fold is suppressed, times are kept exactly, and where the filter has no samples, at the ends
 //! and beside gaps, there is no output. Where source frames begin and end makes no difference.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -15,8 +16,9 @@ use crate::channels::Select;
 use crate::coding::Codings;
 use crate::error::StorageError;
 use crate::glob;
+use crate::left_out::LeftOut;
 use crate::parallel;
-use crate::reframe::Done;
+use crate::reframe::{Done, NOT_ORDERED};
 use crate::run::Run;
 use crate::waiting::Waiting;
 use crate::write::{
@@ -88,23 +90,21 @@ struct Reduced {
 }
 
 /// Writes a reduced data set: a run of its own, with the same number and configuration. Events are
-/// not in it.
+/// not in it. A column that is damaged is a gap: the report names it, and the copy says that data
+/// were lost. `progress` says whether to go on.
 ///
 /// # Errors
 /// No channel selected, a rate that cannot be reached by a whole factor, frames that do not follow
-/// each other in time, a column that cannot be read, or a disk that refuses.
+/// each other in time, a disk that refuses, or that `progress` stopped it.
 pub fn reduce(
     run: &Run,
     folder: &Path,
     name: &str,
     options: &ReduceOptions,
-    mut progress: impl FnMut(Done),
+    mut progress: impl FnMut(Done) -> ControlFlow<()>,
 ) -> Result<ReduceReport, StorageError> {
     if !run.channels_ordered() {
-        return Err(unwritable(
-            "a reduced data set",
-            "the frames do not follow each other in time",
-        ));
+        return Err(unwritable("a reduced data set", NOT_ORDERED));
     }
     let (schema, channels, decimated) = plan(run, options)?;
     let header = run.header();
@@ -122,20 +122,26 @@ pub fn reduce(
     let length = options.frame_ns.unwrap_or(length).max(1);
     let delay_ns = channels.iter().map(|channel| channel.delay_ns).max().unwrap_or(0);
     let channels: Vec<_> = channels.into_iter().map(Mutex::new).collect();
+    let mut left_out = LeftOut::default();
     for (place, frame) in frames.iter().enumerate() {
-        parallel::map(
+        let taken = parallel::map(
             channels.iter().collect(),
             parallel::threads(),
             |channel: &Mutex<Reduced>| lock(channel).take(run, place),
         )?;
+        taken.into_iter().flatten().try_for_each(|damage| left_out.note(damage))?;
         let complete_ns = frame.summary.info.time_last_ns.saturating_sub(delay_ns);
         write_complete(&mut writer, &channels, complete_ns, length)?;
-        progress(Done { frames: place + 1, frames_total: frames.len() });
+        if progress(Done { frames: place + 1, frames_total: frames.len() }).is_break() {
+            return Err(StorageError::Stopped);
+        }
     }
     write_complete(&mut writer, &channels, u64::MAX, length)?;
     let saturated = channels.iter().map(|channel| lock(channel).saturated).sum();
-    let (data_lost, run_ended) = (run.lost_data(), run.ended());
+    let data_lost = run.lost_data() || !left_out.is_empty();
+    let run_ended = run.ended();
     let write = writer.finish(Ending { ledger: None, run_ended, data_lost })?;
+    let write = WriteReport { left_out: left_out.into_lines(), ..write };
     Ok(ReduceReport { write, decimated, saturated })
 }
 
@@ -192,10 +198,15 @@ fn plan(
 }
 
 impl Reduced {
-    /// Takes the samples of the source's next frame.
-    fn take(&mut self, run: &Run, frame: usize) -> Result<(), StorageError> {
-        let Some(channel) = run.channel_at(self.place) else { return Ok(()) };
-        for segment in channel.read_alone(&Select::Frames(frame..frame + 1))? {
+    /// Takes the samples of the source's next frame. Returns why, if they are damaged: then there are
+    /// none.
+    fn take(&mut self, run: &Run, frame: usize) -> Result<Option<StorageError>, StorageError> {
+        let Some(channel) = run.channel_at(self.place) else { return Ok(None) };
+        let segments = match channel.read_alone(&Select::Frames(frame..frame + 1)) {
+            Err(error) if error.is_damage() => return Ok(Some(error)),
+            read => read?,
+        };
+        for segment in segments {
             let Some(decimator) = &mut self.decimator else {
                 self.waiting.take(segment.first_sample, &segment.bytes);
                 continue;
@@ -216,7 +227,7 @@ impl Reduced {
         }
         self.saturated += self.decimated.saturated();
         self.decimated.clear();
-        Ok(())
+        Ok(None)
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! Frames of channels are cut at multiples of a duration, those of events at a size; or they stay as
 //! they are. A frame that stays as it is, in its codecs too, is copied without being decoded: its
-//! checksums are checked all the same.
+//! checksums are checked all the same. A channel's column that is damaged becomes a gap.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use catchment_frame::{ColumnEntry, FrameKind, Schema};
@@ -15,6 +16,7 @@ use crate::coding::{Codings, ColumnCoding};
 use crate::error::StorageError;
 use crate::events_buffer::EventsBuffer;
 use crate::fetch::{self, Plan};
+use crate::left_out::{Checked, LeftOut, channel_entries, stored};
 use crate::parallel;
 use crate::run::{Frame, Run};
 use crate::write::{
@@ -45,16 +47,18 @@ pub struct Done {
 }
 
 /// Writes a run anew into a folder: the same identity, events, samples and books. Trends are not
-/// copied.
+/// copied. Where a channel's column is damaged the copy has a gap: the report names it, and the copy
+/// says that data were lost. `progress` says whether to go on.
 ///
 /// # Errors
-/// A column that cannot be read, files of that name that are there already, or a disk that refuses.
+/// Events that cannot be read, files of that name that are there already, a disk that refuses, or
+/// that `progress` stopped it.
 pub fn reframe(
     run: &Run,
     folder: &Path,
     name: &str,
     options: &ReframeOptions,
-    mut progress: impl FnMut(Done),
+    mut progress: impl FnMut(Done) -> ControlFlow<()>,
 ) -> Result<WriteReport, StorageError> {
     if options.frame_ns == Some(0) || options.frame_bytes == Some(0) {
         return Err(unwritable("a frame", "it must be longer than nothing"));
@@ -78,7 +82,9 @@ pub fn reframe(
         for index in 0..file.reader.frames().len() {
             reframer.take(place, index)?;
             frames += 1;
-            progress(Done { frames, frames_total });
+            if progress(Done { frames, frames_total }).is_break() {
+                return Err(StorageError::Stopped);
+            }
         }
     }
     reframer.finish()
@@ -97,6 +103,8 @@ struct Reframer<'a> {
     end_ns: u64,
     /// Columns whose codec was taken over.
     codings: HashSet<u32>,
+    checked: Checked,
+    left_out: LeftOut,
 }
 
 impl<'a> Reframer<'a> {
@@ -114,6 +122,8 @@ impl<'a> Reframer<'a> {
             next_ns,
             end_ns: 0,
             codings: HashSet::new(),
+            checked: Checked::default(),
+            left_out: LeftOut::default(),
         }
     }
 
@@ -126,15 +136,19 @@ impl<'a> Reframer<'a> {
             return Ok(());
         }
         let (ledger, problems) = run_file.reader.frame_ledger(index);
-        if let Some(problem) = problems.into_iter().next() {
-            return Err(run_file.error(problem));
-        }
+        let problem = problems.into_iter().next().map(|problem| run_file.error(problem));
         if self.options.codings.is_none() {
             self.keep_codings(file, index)?;
         }
         if kind == FrameKind::Events {
-            return self.take_events(file, index, &ledger);
+            let taken = match problem {
+                Some(problem) => Err(problem),
+                None => self.take_events(file, index, &ledger),
+            };
+            return taken.map_err(no_gap_of_events);
         }
+        // What such a frame counted, it counted itself: without it the others' books balance.
+        problem.map_or(Ok(()), |problem| self.left_out.note(problem))?;
         self.counted.add(&ledger);
         if summary.info.rows == 0 {
             return Ok(());
@@ -206,6 +220,9 @@ impl<'a> Reframer<'a> {
         };
         let frames = &self.run.channel_frames()[candidates.clone()];
         let mut meeting = candidates.zip(frames).filter(|(_, frame)| meets(frame));
+        for (place, _) in meeting.clone() {
+            self.checked.check(self.run, place, &mut self.left_out)?;
+        }
         if let (Some((place, frame)), None) = (meeting.next(), meeting.next()) {
             let info = frame.summary.info;
             if (info.time_first_ns, info.time_last_ns) == (start_ns, end_ns) {
@@ -222,6 +239,7 @@ impl<'a> Reframer<'a> {
         if self.options.codings.is_some() || self.options.write.trends.is_some() {
             let time = (info.time_first_ns, info.time_last_ns);
             let select = Select::Frames(place..place + 1);
+            self.checked.check(self.run, place, &mut self.left_out)?;
             return self.write_decoded(&select, time, (info.key_first, info.key_last));
         }
         self.copy(&frame)
@@ -235,9 +253,13 @@ impl<'a> Reframer<'a> {
     ) -> Result<(), StorageError> {
         let run = self.run;
         let mut plans = Vec::new();
+        let intact = |frame, column| self.checked.is_intact(frame, column);
         for place in 0..run.channels().len() {
             let Some(channel) = run.channel_at(place) else { continue };
-            let plan = channel.plan(select)?;
+            let plan = channel.plan_of(select, &intact)?;
+            if !plan.is_in_order() {
+                return Err(unwritable("frames of another length", NOT_ORDERED));
+            }
             if !plan.parts.is_empty() {
                 let spans = plan.spans();
                 plans.push((channel.info().id, plan, spans));
@@ -265,19 +287,18 @@ impl<'a> Reframer<'a> {
     fn copy(&mut self, frame: &Frame) -> Result<(), StorageError> {
         let file = &self.run.run_files()[frame.file];
         let fail = |error| file.error(error);
-        let channels = file.reader.channel_columns();
-        let all = file.reader.columns(frame.index).map_err(fail)?;
-        let entries: Vec<ColumnEntry> =
-            all.into_iter().filter(|entry| channels.by_id(entry.id).is_some()).collect();
+        let mut read = Vec::new();
+        let columns = channel_entries(self.run, frame)?;
+        for (entry, bytes) in parallel::map(columns, parallel::threads(), |entry| {
+            Ok((entry, stored(self.run, frame, &entry)))
+        })? {
+            read.extend(self.left_out.or_gap(bytes)?.map(|bytes| (entry, bytes)));
+        }
+        if read.is_empty() {
+            return Ok(());
+        }
+        let (entries, stored): (Vec<ColumnEntry>, Vec<Vec<u8>>) = read.into_iter().unzip();
         let spans = file.reader.spans(frame.index).map_err(fail)?;
-        let stored = parallel::map(entries.clone(), parallel::threads(), |entry| {
-            file.reader.check_column(frame.index, &entry).map_err(fail)?;
-            let mut bytes = vec![0; entry.stored_bytes as usize];
-            let at = frame.summary.offset + entry.offset;
-            file.reader.read_bytes(frame.index, entry.id, at, &mut bytes).map_err(fail)?;
-            file.reader.check_stored(frame.index, &entry, &bytes).map_err(fail)?;
-            Ok(bytes)
-        })?;
         let gaps = entries.iter().map(|entry| {
             let runs = spans.runs(entry).map_err(|problem| {
                 fail(catchment_frame::FrameError::Column {
@@ -315,10 +336,29 @@ impl<'a> Reframer<'a> {
         self.events.write_all(&mut self.writer)?;
         self.writer.write_increments(FrameKind::Channels, &self.counted)?;
         self.writer.write_increments(FrameKind::Events, self.events.counted())?;
-        let (data_lost, run_ended) = (self.run.lost_data(), self.run.ended());
-        self.writer.finish(Ending { ledger: None, run_ended, data_lost })
+        let data_lost = self.run.lost_data() || !self.left_out.is_empty();
+        let run_ended = self.run.ended();
+        let written = self.writer.finish(Ending { ledger: None, run_ended, data_lost })?;
+        Ok(WriteReport { left_out: self.left_out.into_lines(), ..written })
     }
 }
+
+/// Why events that are damaged are no gap: the ledger accounts for every fragment, and has no entry
+/// for those that were recorded and are not there any more.
+fn no_gap_of_events(error: StorageError) -> StorageError {
+    if !error.is_damage() {
+        return error;
+    }
+    let problem = format!(
+        "{error}; without these fragments the books would not balance. The other frames can be \
+         read with `catchment read --frames`, and `catchment inspect --verify` lists all damage"
+    );
+    unwritable("the events", &problem)
+}
+
+/// Why frames cannot be cut or joined.
+pub(crate) const NOT_ORDERED: &str = "the frames do not follow each other in time, as where a \
+    clock was set back. As they are they can be copied: `catchment reframe` without --frame";
 
 /// What reads a plan's samples when their turn comes.
 pub(crate) fn make<'a>(run: &'a Run, plan: &'a Plan) -> Box<MakeBytes<'a>> {

@@ -8,7 +8,9 @@
 use std::path::{Path, PathBuf};
 
 use catchment_disk::{EditFile, ReadFile};
-use catchment_frame::{FileList, FileReader, FrameError, Skipped, find_headless};
+use catchment_frame::{
+    FileList, FileReader, FrameError, FrameInfo, FrameKind, Skipped, find_headless,
+};
 use catchment_model::Ledger;
 use serde::Serialize;
 
@@ -38,6 +40,8 @@ pub struct FileRepair {
     pub frames: u64,
     /// Events in these.
     pub events: u64,
+    /// Samples in these, of all channels together.
+    pub samples: u64,
     /// Bytes of unrecognized data: neither frames, nor zeros, nor an incomplete last frame.
     pub skipped_bytes: u64,
     /// Bytes of the incomplete frame that the recorder was writing when it was killed.
@@ -94,6 +98,7 @@ impl FileRepair {
             header_from: None,
             frames: 0,
             events: 0,
+            samples: 0,
             skipped_bytes: 0,
             under_way_bytes: 0,
             frames_missing: 0,
@@ -270,11 +275,12 @@ impl Found {
 
     fn untouched(self, outcome: Outcome) -> FileRepair {
         let bytes = self.reader.file_bytes();
-        let rows = self.reader.frames().iter().map(|frame| frame.info.rows);
+        let infos = || self.reader.frames().iter().map(|frame| frame.info);
         FileRepair {
             header_from: self.header_from,
             frames: self.reader.frames().len() as u64,
-            events: rows.fold(0, u64::saturating_add),
+            events: rows_of(infos(), FrameKind::Events),
+            samples: rows_of(infos(), FrameKind::Channels),
             bytes_before: bytes,
             bytes_after: bytes,
             ..FileRepair::left(self.path, outcome)
@@ -315,12 +321,13 @@ impl Found {
         let bytes = |holes: &[&Skipped]| {
             holes.iter().fold(0u64, |sum, hole| sum.saturating_add(hole.bytes))
         };
-        let rows = plan.frames.iter().map(|frame| frame.info.rows);
+        let infos = || plan.frames.iter().map(|frame| frame.info);
         let done = FileRepair {
             outcome,
             header_from,
             frames: plan.frames.len() as u64,
-            events: rows.fold(0, u64::saturating_add),
+            events: rows_of(infos(), FrameKind::Events),
+            samples: rows_of(infos(), FrameKind::Channels),
             skipped_bytes: bytes(&damage),
             under_way_bytes: bytes(&under_way),
             frames_missing: plan.frames_missing,
@@ -331,6 +338,12 @@ impl Found {
         };
         Ok((done, total))
     }
+}
+
+/// Rows of the frames of a kind: events, or samples of all channels.
+pub(crate) fn rows_of(infos: impl Iterator<Item = FrameInfo>, kind: FrameKind) -> u64 {
+    let rows = infos.filter(|info| info.kind == kind).map(|info| info.rows);
+    rows.fold(0, u64::saturating_add)
 }
 
 const DAMAGED_MAX: usize = 1_000;

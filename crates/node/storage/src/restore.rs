@@ -15,7 +15,7 @@ use catchment_frame::{
 
 use crate::error::StorageError;
 use crate::open;
-use crate::repair::{FileRepair, Outcome};
+use crate::repair::{FileRepair, Outcome, rows_of};
 use crate::whole::any_list;
 
 /// A file whose header is lost.
@@ -76,13 +76,18 @@ impl Lost {
     /// The file as it is, and why nothing can be done.
     pub(crate) fn left(&self, why: String) -> FileRepair {
         let left = FileRepair::left(self.path.clone(), Outcome::Unreadable(why));
-        FileRepair { frames: self.found.frames.len() as u64, events: self.events(), ..left }
+        let frames = self.found.frames.len() as u64;
+        FileRepair {
+            frames,
+            events: self.rows(FrameKind::Events),
+            samples: self.rows(FrameKind::Channels),
+            ..left
+        }
     }
 
-    /// Events in its frames.
-    fn events(&self) -> u64 {
-        let events = self.found.frames.iter().filter(|frame| frame.info.kind == FrameKind::Events);
-        events.fold(0, |sum, frame| sum.saturating_add(frame.info.rows))
+    /// Events, or samples, in its frames.
+    fn rows(&self, kind: FrameKind) -> u64 {
+        rows_of(self.found.frames.iter().map(|frame| frame.info), kind)
     }
 
     fn header(
@@ -161,7 +166,7 @@ impl Lost {
     }
 
     fn say(&self, why: &str) -> String {
-        let (frames, events) = (self.found.frames.len(), self.events());
+        let (frames, events) = (self.found.frames.len(), self.rows(FrameKind::Events));
         let start = self.found.frames.first().map_or(0, |first| first.offset);
         let end = self.found.frames.last().map_or(0, |last| last.offset + last.frame_bytes);
         format!(

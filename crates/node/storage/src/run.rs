@@ -184,11 +184,13 @@ impl Run {
     /// where frames should be. That columns are intact takes [`verify`](crate::verify()).
     pub fn damage(&self) -> Vec<String> {
         let files = self.problems.iter().filter(|problem| problem.is_damage());
-        let holes = self
-            .files
-            .iter()
-            .flat_map(|file| holes(file).map(|hole| format!("{}: {hole}", file.path.display())));
-        files.map(ToString::to_string).chain(holes).collect()
+        files.map(ToString::to_string).chain(self.holes()).collect()
+    }
+
+    /// Places in the files where frames should be and cannot be recognized.
+    pub fn holes(&self) -> impl Iterator<Item = String> {
+        let named = |file| holes(file).map(|hole| format!("{}: {hole}", file.path.display()));
+        self.files.iter().flat_map(named)
     }
 
     /// Whether every file has its TOC and trailer. A run that is being recorded is not closed.

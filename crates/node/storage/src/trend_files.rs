@@ -145,8 +145,18 @@ impl TrendFiles {
     /// # Errors
     /// A disk that refuses. What was written so far stays readable, tails included.
     pub fn finish(&mut self, run_ended: bool) -> Result<TrendFilesReport, StorageError> {
-        let second = self.second.finish(run_ended);
-        let minute = self.minute.finish(run_ended);
+        self.finish_with(run_ended, false)
+    }
+
+    /// The same; `data_lost` says that the run lacks samples.
+    pub(crate) fn finish_with(
+        &mut self,
+        run_ended: bool,
+        data_lost: bool,
+    ) -> Result<TrendFilesReport, StorageError> {
+        let ending = Ending { run_ended, data_lost, ..Ending::default() };
+        let second = self.second.finish(ending.clone());
+        let minute = self.minute.finish(ending);
         Ok(TrendFilesReport { second: second?, minute: minute? })
     }
 
@@ -254,7 +264,7 @@ impl TrendRun {
         written
     }
 
-    fn finish(&mut self, run_ended: bool) -> Result<WriteReport, StorageError> {
+    fn finish(&mut self, ending: Ending) -> Result<WriteReport, StorageError> {
         let written = self.write_complete(u64::MAX);
         if written.is_err() {
             self.rows_lost += self.rows_waiting();
@@ -270,7 +280,7 @@ impl TrendRun {
             // All that is in it is in the long files, so that it does no harm if it stays.
             let _deleted = std::fs::remove_dir_all(folder);
         }
-        long.writer.finish(Ending { run_ended, ..Ending::default() })
+        long.writer.finish(ending)
     }
 
     /// Writes all frames whose rows are complete, that is, before `until`.

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,11 +16,12 @@ use catchment_trends::{TrendChannel, TrendSeries};
 use crate::channels::Select;
 use crate::coding::Codings;
 use crate::error::StorageError;
+use crate::left_out::LeftOut;
 use crate::parallel;
 use crate::run::Run;
 use crate::trend::TrendKind;
 use crate::trend_files::{NewTrends, TrendFiles, TrendFilesReport, TrendLengths};
-use crate::write::{ColumnHook, NewRun, WriteReport};
+use crate::write::{ColumnHook, NewRun, WriteReport, unwritable};
 
 /// How trends are written.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +41,8 @@ pub struct TrendReport {
     pub without: Vec<String>,
     /// Samples that came after their second had been written, and are in no row.
     pub late_samples: u64,
+    /// What of the run is damaged and in no row, a line for each place.
+    pub left_out: Vec<String>,
 }
 
 /// Writes the trends of one run's channels.
@@ -118,19 +122,20 @@ impl TrendWriter {
         self.files.advance(until)
     }
 
-    /// Writes the rest and closes both runs.
+    /// Writes the rest and closes both runs; `data_lost` says that samples are missing.
     ///
     /// # Errors
     /// A disk that refuses.
-    pub fn finish(mut self, run_ended: bool) -> Result<TrendReport, StorageError> {
+    pub fn finish(mut self, run_ended: bool, data_lost: bool) -> Result<TrendReport, StorageError> {
         let mut late_samples = 0;
         for (place, (_, series)) in self.sums.channels.iter().enumerate() {
             let mut series = lock(series);
             self.files.add(place, &series.finish());
             late_samples += series.late_samples();
         }
-        let TrendFilesReport { second, minute } = self.files.finish(run_ended)?;
-        Ok(TrendReport { second, minute, without: self.without, late_samples })
+        let TrendFilesReport { second, minute } = self.files.finish_with(run_ended, data_lost)?;
+        let (without, left_out) = (self.without, Vec::new());
+        Ok(TrendReport { second, minute, without, late_samples, left_out })
     }
 }
 
@@ -151,17 +156,23 @@ impl ColumnHook for Arc<Sums> {
     }
 }
 
-/// Makes the trends of a run that is there, beside it. `progress` hears of every frame: how many are
-/// done, and how many there are.
+/// Makes the trends of a run that is there, beside it. `progress` hears of every frame, how many are
+/// done, and how many there are, and says whether to go on. Where a column is damaged its samples are
+/// in no row: the report names it, and the trends say that data were lost. Whatever fails, no half of
+/// a trend stays.
 ///
 /// # Errors
-/// Trends that are there already, a column that cannot be read, or a disk that refuses.
+/// Trends that are there already, a disk that refuses, or that `progress` stopped it.
 pub fn make_trends(
     run: &Run,
     options: &TrendOptions,
-    progress: impl FnMut(usize, usize),
+    progress: impl FnMut(usize, usize) -> ControlFlow<()>,
 ) -> Result<TrendReport, StorageError> {
-    make_in(trends_folder(run), run, options, progress)
+    let trends = create_for(trends_folder(run), run, options)?;
+    make(trends, run, Damage::LeftOut, progress).inspect_err(|_| {
+        // Those that were just made, and are not whole. If they stay, `replace_trends` is asked for.
+        KINDS.iter().for_each(|kind| drop(remove(&run.trend_folder(*kind))));
+    })
 }
 
 /// Makes the trends of a run's channels anew, whether there are any or not. They are made aside, and
@@ -169,11 +180,12 @@ pub fn make_trends(
 /// Those of the recorder's counters are not touched. The run must not be recorded meanwhile.
 ///
 /// # Errors
-/// A column that cannot be read, or a disk that refuses.
+/// A column that is damaged: the trends that are there may have rows of its samples, and are worth
+/// more than new ones without. A disk that refuses, or that `progress` stopped it.
 pub fn replace_trends(
     run: &Run,
     options: &TrendOptions,
-    progress: impl FnMut(usize, usize),
+    progress: impl FnMut(usize, usize) -> ControlFlow<()>,
 ) -> Result<TrendReport, StorageError> {
     let folder = trends_folder(run);
     let [new, old] = ["new", "old"].map(|name| folder.join(name));
@@ -186,7 +198,9 @@ pub fn replace_trends(
     }
     remove(&new)?;
     remove(&old)?;
-    let report = match make_in(new.clone(), run, options, progress) {
+    let made = create_for(new.clone(), run, options)
+        .and_then(|new| make(new, run, Damage::Refused, progress));
+    let report = match made {
         Ok(report) => report,
         Err(error) => {
             // The error counts. What stays of it is no trend, and goes the next time.
@@ -220,12 +234,12 @@ fn trends_folder(run: &Run) -> PathBuf {
     second.parent().map_or_else(|| run.path().join("trends"), Path::to_owned)
 }
 
-fn make_in(
+/// Begins trends of a run that is there.
+fn create_for(
     trends: PathBuf,
     run: &Run,
     options: &TrendOptions,
-    mut progress: impl FnMut(usize, usize),
-) -> Result<TrendReport, StorageError> {
+) -> Result<TrendWriter, StorageError> {
     let header = run.header();
     let name = run.files().next().map_or_else(String::new, |file| {
         let stem = file.path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
@@ -241,22 +255,59 @@ fn make_in(
         emulated: header.emulated,
         schema: Schema::clone(&header.schema),
     };
-    let mut trends = TrendWriter::create_in(trends, &new, options)?;
+    TrendWriter::create_in(trends, &new, options)
+}
+
+/// What becomes of columns that are damaged.
+#[derive(Clone, Copy)]
+enum Damage {
+    LeftOut,
+    Refused,
+}
+
+fn make(
+    mut trends: TrendWriter,
+    run: &Run,
+    damage: Damage,
+    mut progress: impl FnMut(usize, usize) -> ControlFlow<()>,
+) -> Result<TrendReport, StorageError> {
+    let mut left_out = LeftOut::default();
     let frames = run.channel_frames();
     let places: Vec<usize> = (0..run.channels().len()).collect();
     for (frame, info) in frames.iter().enumerate() {
         let sums = &trends.sums;
-        parallel::map(places.clone(), parallel::threads(), |place| {
-            let Some(channel) = run.channel_at(place) else { return Ok(()) };
-            for segment in channel.read_alone(&Select::Frames(frame..frame + 1))? {
+        let added = parallel::map(places.clone(), parallel::threads(), |place| {
+            let Some(channel) = run.channel_at(place) else { return Ok(None) };
+            let segments = match channel.read_alone(&Select::Frames(frame..frame + 1)) {
+                Err(error) if error.is_damage() => return Ok(Some(error)),
+                read => read?,
+            };
+            for segment in segments {
                 sums.add(channel.info().id, segment.first_sample, &[], &segment.bytes);
             }
-            Ok(())
+            Ok(None)
         })?;
+        for damaged in added.into_iter().flatten() {
+            match damage {
+                Damage::LeftOut => left_out.note(damaged)?,
+                Damage::Refused => return Err(not_replaced(&damaged)),
+            }
+        }
         trends.advance(info.summary.info.time_last_ns)?;
-        progress(frame + 1, frames.len());
+        if progress(frame + 1, frames.len()).is_break() {
+            return Err(StorageError::Stopped);
+        }
     }
-    trends.finish(run.ended())
+    let report = trends.finish(run.ended(), run.lost_data() || !left_out.is_empty())?;
+    Ok(TrendReport { left_out: left_out.into_lines(), ..report })
+}
+
+fn not_replaced(damaged: &StorageError) -> StorageError {
+    let problem = format!(
+        "{damaged}; those that are there may have rows of these samples, and stay. To have trends of \
+         what can be read instead, move the folder of the trends elsewhere and make them anew"
+    );
+    unwritable("the new trends", &problem)
 }
 
 fn lock<T>(series: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

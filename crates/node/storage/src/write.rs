@@ -389,7 +389,8 @@ impl RunWriter {
             list.end(self.next_index)?;
         }
         if let Some(trends) = self.trends.take() {
-            self.report.trends = Some(Box::new(trends.finish(ending.run_ended)?));
+            let trends = trends.finish(ending.run_ended, ending.data_lost)?;
+            self.report.trends = Some(Box::new(trends));
         }
         Ok(self.report)
     }

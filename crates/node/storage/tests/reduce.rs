@@ -2,6 +2,8 @@
 
 mod signal;
 
+use std::ops::ControlFlow;
+
 use catchment_frame::{ChannelInfo, Dtype, Schema, Span};
 use catchment_model::SampleRate;
 use catchment_storage::{
@@ -66,7 +68,7 @@ fn a_decimated_sine_is_the_sine_at_the_new_times_and_gaps_stay_gaps() {
         let folder = target.path().join(format!("{frame_ns:?}"));
         let options =
             ReduceOptions { select: select.clone(), frame_ns, ..ReduceOptions::default() };
-        let report = reduce(&run, &folder, "reduced", &options, |_| {}).expect("writes");
+        let report = reduce(&run, &folder, "reduced", &options, go_on).expect("writes");
         assert_eq!((report.decimated.len(), report.saturated), (2, 0));
         let reduced = Run::open(&folder).expect("opens");
         assert!(verify(&reduced, |_| {}).is_intact() && reduced.ended());
@@ -104,7 +106,7 @@ fn integers_that_pass_their_limits_are_set_to_them_and_counted() {
         let folder = target.path().join(keep_dtype.to_string());
         let select = vec![selection("i16", Some("32"))];
         let options = ReduceOptions { select, keep_dtype, ..ReduceOptions::default() };
-        let report = reduce(&run, &folder, "reduced", &options, |_| {}).expect("writes");
+        let report = reduce(&run, &folder, "reduced", &options, go_on).expect("writes");
         let reduced = Run::open(&folder).expect("opens");
         let segments = reduced.channel("i16").expect("is there").read(&Select::All);
         let bytes: Vec<u8> =
@@ -135,7 +137,7 @@ fn channels_that_are_not_above_the_rate_are_kept_as_they_are() {
     let folder = tempfile::tempdir().expect("a folder");
     let select = vec![selection("*o*", None), selection("fast", None), selection("m*", Some("1"))];
     let options = ReduceOptions { select, ..ReduceOptions::default() };
-    let report = reduce(&run, folder.path(), "reduced", &options, |_| {}).expect("writes");
+    let report = reduce(&run, folder.path(), "reduced", &options, go_on).expect("writes");
     assert!(report.decimated.is_empty());
     let reduced = Run::open(folder.path()).expect("opens");
     let names: Vec<_> = reduced.channels().iter().map(|info| info.name.as_str()).collect();
@@ -158,8 +160,53 @@ fn what_cannot_be_reduced_is_said_and_leaves_no_file() {
         vec![selection("fast", Some("100"))],
     ] {
         let options = ReduceOptions { select, ..ReduceOptions::default() };
-        let error = reduce(&run, folder.path(), "reduced", &options, |_| {}).expect_err("cannot");
+        let error = reduce(&run, folder.path(), "reduced", &options, go_on).expect_err("cannot");
         assert!(matches!(error, StorageError::Unwritable { .. }), "{error}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 0);
+}
+
+#[test]
+fn a_damaged_column_is_a_gap_that_is_named() {
+    let made = Signal { coding: "lz4", ..Signal::default() }.write();
+    let run = Run::open(made.path()).expect("opens");
+    let damaged = ["fast", "slow"].map(|name| {
+        let channel = run.channel(name).expect("is there");
+        let piece = channel.pieces().expect("reads")[5];
+        let frame = run.channel_frames()[piece.frame];
+        let path = run.files().nth(frame.file).expect("a file").path.to_owned();
+        signal::damage_column(&path, frame.index, channel.info().id);
+        channel.info().rate.time_ns(piece.first_sample)
+            ..channel.info().rate.time_ns(piece.end_sample())
+    });
+    let run = Run::open(made.path()).expect("opens");
+    let folder = tempfile::tempdir().expect("a folder");
+    let select = vec![selection("*", None), selection("fast", Some("64"))];
+    let options = ReduceOptions { select, ..ReduceOptions::default() };
+    let report = reduce(&run, folder.path(), "reduced", &options, go_on).expect("writes");
+    let [fast, slow] = &report.write.left_out[..] else { panic!("{:?}", report.write.left_out) };
+    assert!(fast.contains("frame 5, channel fast") && slow.contains("frame 5, channel slow"));
+    let reduced = Run::open(folder.path()).expect("opens");
+    assert!(reduced.lost_data());
+    for (name, damaged) in ["fast", "slow"].iter().zip(damaged) {
+        let channel = reduced.channel(name).expect("is there");
+        assert!(
+            channel.read(&Select::TimeNs(damaged.clone())).expect("reads").is_empty(),
+            "{name}"
+        );
+        let [before, after] = &channel.read(&Select::All).expect("reads")[..] else {
+            panic!("{name}: one gap")
+        };
+        let end = channel.info().rate.time_ns(before.first_sample + before.samples);
+        // Beside the gap the filter lacks neighbours.
+        let edge_ns = NS;
+        assert!(
+            end + edge_ns >= damaged.start && after.start_ns <= damaged.end + edge_ns,
+            "{name}"
+        );
+    }
+}
+
+fn go_on(_: catchment_storage::Done) -> ControlFlow<()> {
+    ControlFlow::Continue(())
 }

@@ -3,12 +3,14 @@
 mod common;
 mod signal;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
-use catchment_frame::Codec;
+use catchment_frame::{Codec, ColumnKind};
 use catchment_model::SourceId;
 use catchment_storage::{
-    Codings, ReframeOptions, Run, Select, Verdict, WriteOptions, audit, reframe, verify,
+    Codings, Ending, ReframeOptions, Run, Select, StorageError, Verdict, WriteOptions, audit,
+    reframe, verify,
 };
 use common::Recipe;
 use signal::Signal;
@@ -52,7 +54,10 @@ fn check(source: &Path, options: &ReframeOptions) -> (usize, usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let run = Run::open(source).expect("opens");
     let mut last = None;
-    let report = reframe(&run, folder.path(), "anew", options, |done| last = Some(done));
+    let report = reframe(&run, folder.path(), "anew", options, |done| {
+        last = Some(done);
+        ControlFlow::Continue(())
+    });
     let report = report.expect("writes");
     assert_eq!(last.map(|done| done.frames), last.map(|done| done.frames_total));
     assert_eq!(contents(folder.path()), contents(source), "{options:?}");
@@ -90,7 +95,7 @@ fn a_frame_that_stays_as_it_is_keeps_its_codec_and_its_stored_bytes() {
     let made = Signal { coding: "zstd:3", ..Signal::default() }.write();
     let folder = tempfile::tempdir().expect("a folder");
     let run = Run::open(made.path()).expect("opens");
-    reframe(&run, folder.path(), "anew", &ReframeOptions::default(), |_| {}).expect("writes");
+    reframe(&run, folder.path(), "anew", &ReframeOptions::default(), go_on).expect("writes");
     let anew = Run::open(folder.path()).expect("opens");
     let of = |run: &Run| -> Vec<_> {
         let channel = run.channel("fast").expect("is there");
@@ -120,21 +125,102 @@ fn events_in_other_frames_are_the_same_with_the_same_books() {
     }
 }
 
-#[test]
-fn a_source_that_is_damaged_is_an_error_that_names_the_column() {
-    let made = Signal::default().write();
+/// Damages the third column of `slow`, and returns the samples in it.
+fn damage_slow(made: &signal::Made) -> std::ops::Range<u64> {
     let run = Run::open(made.path()).expect("opens");
     let channel = run.channel("slow").expect("is there");
-    let frame = run.channel_frames()[channel.pieces().expect("reads")[3].frame];
+    let piece = channel.pieces().expect("reads")[3];
+    let frame = run.channel_frames()[piece.frame];
     let path = run.files().nth(frame.file).expect("a file").path.to_owned();
-    let id = channel.info().id;
-    signal::damage_column(&path, frame.index, id);
-    for frame_ns in [None, Some(60 * NS)] {
-        let run = Run::open(made.path()).expect("opens");
-        let folder = tempfile::tempdir().expect("a folder");
-        let options = ReframeOptions { frame_ns, ..ReframeOptions::default() };
-        let error = reframe(&run, folder.path(), "anew", &options, |_| {}).expect_err("is damaged");
-        assert!(error.is_damage() && error.to_string().contains("slow"), "{error}");
-        assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 0);
+    signal::damage_column(&path, frame.index, channel.info().id);
+    piece.first_sample..piece.end_sample()
+}
+
+#[test]
+fn a_damaged_column_of_a_channel_is_a_gap_that_is_named() {
+    for coding in ["none", "lz4"] {
+        let made = Signal { coding, gap: true, ..Signal::default() }.write();
+        let whole = contents(made.path());
+        let gap = damage_slow(&made);
+        for (frame_s, codings) in
+            [(None, None), (None, Some("zstd:1")), (Some(60), None), (Some(1), None)]
+        {
+            let run = Run::open(made.path()).expect("opens");
+            let folder = tempfile::tempdir().expect("a folder");
+            let codings = codings.map(|text| Codings::new(text.parse().expect("a coding")));
+            let frame_ns = frame_s.map(|seconds: u64| seconds * NS);
+            let options = ReframeOptions { frame_ns, codings, ..ReframeOptions::default() };
+            let report = reframe(&run, folder.path(), "anew", &options, go_on).expect("writes");
+            let [line] = &report.left_out[..] else { panic!("{:?}", report.left_out) };
+            assert!(line.contains("frame 3, channel slow"), "{line}");
+            let anew = Run::open(folder.path()).expect("opens");
+            assert!(anew.lost_data() && anew.ended());
+            let found = contents(folder.path());
+            for (place, (found, whole)) in found.channels.iter().zip(&whole.channels).enumerate() {
+                if anew.channels()[place].name != "slow" {
+                    assert_eq!(found, whole);
+                    continue;
+                }
+                let [before, after] = &found[..] else { panic!("{} pieces", found.len()) };
+                let [all] = &whole[..] else { panic!("{} pieces", whole.len()) };
+                assert_eq!(before.first_sample + before.samples, gap.start);
+                assert_eq!(after.first_sample, gap.end);
+                assert!(all.bytes.starts_with(&before.bytes) && all.bytes.ends_with(&after.bytes));
+            }
+        }
     }
+}
+
+#[test]
+fn damaged_events_are_an_error_that_names_the_column_and_leaves_no_file() {
+    let made = Recipe { files: vec![vec![5, 7]], ..Recipe::default() }.make();
+    let path =
+        Run::open(made.path()).expect("opens").files().next().expect("a file").path.to_owned();
+    let run = Run::open(made.path()).expect("opens");
+    let id = run.header().schema.column(Some(SourceId(1)), &ColumnKind::FragmentPayload);
+    signal::damage_column(&path, 1, id.expect("a column"));
+    let run = Run::open(made.path()).expect("opens");
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = ReframeOptions::default();
+    let error = reframe(&run, folder.path(), "anew", &options, go_on).expect_err("is damaged");
+    let text = error.to_string();
+    assert!(text.contains("frame 1, fragment_payload of source"), "{text}");
+    assert!(text.contains("catchment read --frames"), "{text}");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 0);
+}
+
+#[test]
+fn where_a_clock_was_set_back_frames_of_another_length_are_refused_in_plain_words() {
+    let signal = Signal { frames: 0, ..Signal::default() };
+    let (folder, mut writer) = signal.begin();
+    for frame in [0, 1, 2, 1, 2, 3] {
+        signal.write_frame(&mut writer, frame).expect("writes");
+    }
+    writer.finish(Ending { run_ended: true, ..Ending::default() }).expect("ends");
+    let run = Run::open(folder.path()).expect("opens");
+    let anew = tempfile::tempdir().expect("a folder");
+    let longer = ReframeOptions { frame_ns: Some(60 * NS), ..ReframeOptions::default() };
+    let error = reframe(&run, anew.path(), "anew", &longer, go_on).expect_err("cannot");
+    assert!(error.to_string().contains("do not follow each other in time"), "{error}");
+    assert!(error.to_string().contains("without --frame"), "{error}");
+    assert_eq!(std::fs::read_dir(anew.path()).expect("lists").count(), 0);
+    check(folder.path(), &ReframeOptions::default());
+}
+
+#[test]
+fn whoever_stops_it_finds_no_file() {
+    let made = Signal::default().write();
+    let run = Run::open(made.path()).expect("opens");
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = ReframeOptions::default();
+    let stop = |done: catchment_storage::Done| match done.frames {
+        3 => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let error = reframe(&run, folder.path(), "anew", &options, stop).expect_err("was stopped");
+    assert!(matches!(error, StorageError::Stopped), "{error}");
+}
+
+fn go_on(_: catchment_storage::Done) -> ControlFlow<()> {
+    ControlFlow::Continue(())
 }

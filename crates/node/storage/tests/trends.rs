@@ -2,8 +2,10 @@
 
 mod signal;
 
+use std::ops::ControlFlow;
+
 use catchment_storage::{
-    Run, Select, TrendKind, TrendOptions, WriteOptions, make_trends, replace_trends,
+    Run, Select, StorageError, TrendKind, TrendOptions, WriteOptions, make_trends, replace_trends,
 };
 use signal::{Made, Signal};
 
@@ -78,11 +80,14 @@ fn trends_written_with_a_run_and_those_made_of_it_later_are_those_of_its_samples
         let run = Run::open(made.path()).expect("opens");
         assert!(run.trend("fast", TrendKind::Second, &Select::All).expect("reads").is_none());
         let mut frames = 0;
-        let report = make_trends(&run, &TrendOptions::default(), |done, _| frames = done);
+        let report = make_trends(&run, &TrendOptions::default(), |done, _| {
+            frames = done;
+            ControlFlow::Continue(())
+        });
         let report = report.expect("makes");
         assert_eq!((frames, report.late_samples, report.without.len()), (1_100, 0, 0));
         check_trends(&made);
-        make_trends(&run, &TrendOptions::default(), |_, _| {}).expect_err("they are there already");
+        make_trends(&run, &TrendOptions::default(), go_on).expect_err("they are there already");
     }
 }
 
@@ -106,7 +111,7 @@ fn trends_that_are_made_anew_take_the_place_of_the_old_ones_only_when_they_are_w
             std::fs::rename(trends.join("second"), trends.join("old/second")).expect("renames");
         }
         let run = Run::open(made.path()).expect("opens");
-        let report = replace_trends(&run, &options, |_, _| {}).expect("makes");
+        let report = replace_trends(&run, &options, go_on).expect("makes");
         assert_eq!(report.late_samples, 0);
         check_trends(&made);
         assert_eq!(inside(), ["minute", "second"]);
@@ -121,9 +126,34 @@ fn trends_that_are_made_anew_take_the_place_of_the_old_ones_only_when_they_are_w
     std::fs::write(&path, bytes).expect("writes");
     let before = run.trend("fast", TrendKind::Second, &Select::All).expect("reads");
     let run = Run::open(made.path()).expect("opens");
-    replace_trends(&run, &options, |_, _| {}).expect_err("a damaged column");
+    let error = replace_trends(&run, &options, go_on).expect_err("a damaged column");
+    assert!(error.to_string().contains("move the folder of the trends elsewhere"), "{error}");
     assert_eq!(inside(), ["minute", "second"]);
     let run = Run::open(made.path()).expect("opens");
     assert_eq!(run.trend("fast", TrendKind::Second, &Select::All).expect("reads"), before);
-    assert!(before.is_some_and(|trend| trend.n.len() == 160));
+    assert!(before.as_ref().is_some_and(|trend| trend.n.len() == 160));
+    // Where there are none, some are better: without the damaged frame's four seconds.
+    std::fs::remove_dir_all(&trends).expect("deletes");
+    let report = make_trends(&run, &options, go_on).expect("makes");
+    assert!(report.left_out.iter().all(|line| line.contains("frame ")), "{:?}", report.left_out);
+    assert!(report.left_out.iter().any(|line| line.contains("channel fast")));
+    let run = Run::open(made.path()).expect("opens");
+    let trend = run.trend("fast", TrendKind::Second, &Select::All).expect("reads");
+    assert!(trend.is_some_and(|trend| trend.n.len() == 156));
+    assert!(run.trend_run(TrendKind::Second).expect("opens").is_some_and(|run| run.lost_data()));
+}
+
+#[test]
+fn trends_that_are_stopped_leave_nothing_in_the_way_of_the_next_ones() {
+    let made = Signal::default().write();
+    let run = Run::open(made.path()).expect("opens");
+    let stop = |_, _| ControlFlow::Break(());
+    let options = TrendOptions::default();
+    let error = make_trends(&run, &options, stop).expect_err("was stopped");
+    assert!(matches!(error, StorageError::Stopped), "{error}");
+    make_trends(&run, &options, go_on).expect("makes");
+}
+
+fn go_on(_: usize, _: usize) -> ControlFlow<()> {
+    ControlFlow::Continue(())
 }

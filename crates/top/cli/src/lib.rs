@@ -36,7 +36,7 @@ use output::{Exit, Out, UsageError, complain};
 #[derive(Debug, Parser)]
 #[command(name = "catchment", version, max_term_width = 100, after_help = EXIT_CODES)]
 struct Cli {
-    /// One JSON object on stdout instead of text
+    /// One JSON object on stdout instead of text; what goes wrong is text on stderr all the same
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]

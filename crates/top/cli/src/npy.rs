@@ -1,4 +1,4 @@
-//! NumPy's .npy files, version 1.0, one dimension, written as the data come.
+//! NumPy's .npy files, version 1.0, written as the data come: they grow in the first dimension.
 //!
 //! The header has a fixed length, so that the count can be put in at the end.
 
@@ -13,17 +13,30 @@ pub(crate) struct Npy {
     file: BufWriter<File>,
     path: PathBuf,
     dtype: String,
+    /// What stands behind the count in the array's shape.
+    inner: String,
     item_bytes: usize,
     bytes: u64,
 }
 
 impl Npy {
-    /// A new file; `dtype` as numpy writes it, such as `'<u8'` with its quotes.
+    /// A new file of one dimension; `dtype` as numpy writes it, such as `'<u8'` with its quotes.
     pub(crate) fn create(path: &Path, dtype: &str, item_bytes: usize) -> anyhow::Result<Self> {
+        Self::create_of(path, dtype, &[], item_bytes)
+    }
+
+    /// A new file of items of a shape, which have that many bytes together.
+    pub(crate) fn create_of(
+        path: &Path,
+        dtype: &str,
+        shape: &[u64],
+        item_bytes: usize,
+    ) -> anyhow::Result<Self> {
         let file =
             File::create_new(path).with_context(|| format!("cannot make {}", path.display()))?;
         let (file, path) = (BufWriter::with_capacity(1 << 20, file), path.to_owned());
-        let mut npy = Self { file, path, dtype: dtype.to_owned(), item_bytes, bytes: 0 };
+        let inner = shape.iter().map(|length| format!("{length}, ")).collect();
+        let mut npy = Self { file, path, dtype: dtype.to_owned(), inner, item_bytes, bytes: 0 };
         npy.header()?;
         Ok(npy)
     }
@@ -50,8 +63,13 @@ impl Npy {
 
     fn header(&mut self) -> anyhow::Result<()> {
         let count = self.bytes / self.item_bytes as u64;
+        // A comma is due behind the only number, and behind no other.
+        let shape = match self.inner.strip_suffix(", ") {
+            Some(inner) => format!("{count}, {inner}"),
+            None => format!("{count},"),
+        };
         let dtype = &self.dtype;
-        let text = format!("{{'descr': {dtype}, 'fortran_order': False, 'shape': ({count},), }}");
+        let text = format!("{{'descr': {dtype}, 'fortran_order': False, 'shape': ({shape}), }}");
         let room = HEADER_BYTES - PREFIX_BYTES - 1;
         assert!(text.len() <= room, "a header that fits");
         self.file.write_all(b"\x93NUMPY\x01\x00")?;
@@ -81,6 +99,11 @@ mod tests {
         let text = std::str::from_utf8(&bytes[10..HEADER_BYTES]).unwrap();
         assert!(text.starts_with("{'descr': '<u8', 'fortran_order': False, 'shape': (3,), }"));
         assert!(text.ends_with('\n'));
+        let mut npy = Npy::create_of(&folder.path().join("a.npy"), "'|u1'", &[2, 3], 6).unwrap();
+        npy.bytes(&[0; 12]).unwrap();
+        let bytes = std::fs::read(npy.finish().unwrap()).unwrap();
+        let text = std::str::from_utf8(&bytes[10..HEADER_BYTES]).unwrap();
+        assert!(text.starts_with("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2, 3), }"));
         assert!(Npy::create(&folder.path().join("keys.npy"), "'<u8'", 8).is_err());
     }
 }

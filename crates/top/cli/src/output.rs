@@ -19,6 +19,13 @@ pub(crate) enum Exit {
     Loss = 3,
 }
 
+impl Exit {
+    /// What two parts of a command come to: the worse one.
+    pub(crate) fn and(self, other: Self) -> Self {
+        if self == Self::Done { other } else { self }
+    }
+}
+
 /// An option or argument that makes no sense; exit code 2.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);
@@ -126,9 +133,26 @@ pub(crate) fn complain(message: impl std::fmt::Display) {
 /// that. Of a run that is being recorded, nothing is missing yet.
 pub(crate) fn report_damage(run: &Run) -> Exit {
     let damage = if run.being_recorded() { Vec::new() } else { run.damage() };
-    damage.iter().for_each(|line| complain(format_args!("left out: {line}")));
-    if damage.is_empty() { Exit::Done } else { Exit::Loss }
+    report_left_out(&damage)
 }
+
+/// Reports what was left out, a line for each, of many the first ones and how many more.
+pub(crate) fn report_left_out(lines: &[String]) -> Exit {
+    let shown = shortened(lines);
+    shown.for_each(|line| complain(format_args!("left out: {line}")));
+    if lines.is_empty() { Exit::Done } else { Exit::Loss }
+}
+
+/// The first of many lines, and how many more there are.
+pub(crate) fn shortened(lines: &[String]) -> impl Iterator<Item = String> {
+    let shown = if lines.len() > LINES_MAX + 1 { LINES_MAX } else { lines.len() };
+    let more = lines.len() - shown;
+    let more = (more > 0).then(|| format!("and {} more", grouped(more as u64)));
+    lines[..shown].iter().cloned().chain(more)
+}
+
+/// Lines of what was left out that are shown; those who read JSON get all.
+const LINES_MAX: usize = 20;
 
 /// An error and its causes, without those that it names itself.
 pub(crate) fn chain(error: &anyhow::Error) -> String {
@@ -222,6 +246,17 @@ mod tests {
             ["  group         MB/s", "  small            7", "  large ones  12,345"]
         );
         assert_eq!(table.markdown()[1], "| --- | --: |");
+    }
+
+    #[test]
+    fn of_many_lines_the_first_are_shown_and_how_many_more() {
+        let lines = |count: usize| (0..count).map(|line| line.to_string()).collect::<Vec<_>>();
+        assert_eq!(shortened(&lines(21)).count(), 21, "one more is no shorter");
+        let shown: Vec<_> = shortened(&lines(1_020)).collect();
+        assert_eq!(
+            (shown.len(), shown[19].as_str(), shown[20].as_str()),
+            (21, "19", "and 1,000 more")
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Ctrl-C, the service manager's stop and a terminal that goes away end a run in order.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -42,6 +43,11 @@ impl Stop {
     /// Whether to stop.
     pub(crate) fn asked(&self) -> bool {
         self.flag.load(Relaxed)
+    }
+
+    /// The same, for those who are asked whether to go on.
+    pub(crate) fn go_on(&self) -> ControlFlow<()> {
+        if self.asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// Waits until then, or until it is to stop.

@@ -46,7 +46,9 @@ fn bad_usage_ends_with_2_and_says_what_was_expected() {
         (vec!["demo", "--rate", "4 khz"], "expected a rate such as \"4 kHz\""),
         (vec!["demo", "--seconds", "0"], "expected a number of seconds"),
         (vec!["demo", "--fault", "loose=1"], "expected lose, duplicate"),
-        (vec!["demo", "--fault", "kill=90@5"], "expected a source below 90, got 90"),
+        (vec!["demo", "--fault", "kill=90@5"], "expected a source below 90 or its name, got 90"),
+        (vec!["demo", "--fault", "kill=smal-03@5"], "below 90 or its name, got smal-03"),
+        (vec!["demo", "--fault", "kill=@5"], "expected SOURCE@EVENT such as 3@1000"),
         (vec!["emulate", "hades-09"], "did you mean hades-90?"),
         (vec!["emulate", "hades-90"], "expected --to IP:PORT"),
         (vec!["emulate", "ligo-100"], "did you mean ligo-1000?"),
@@ -127,9 +129,10 @@ fn a_demo_is_recorded_verified_and_read_back() {
     let raw = ["read", run, "--source", "89", "--events", "10..11", "--format", "raw"];
     let raw = output(folder, &raw).stdout;
     let hex: String = raw.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(csv, format!("event,bytes,fragment\n10,{},{hex}\n", raw.len()));
+    let line = format!("{},{},{hex}", lines[1], raw.len());
+    assert_eq!(csv, format!("event,time_ns,flags,bytes,fragment\n{line}\n"));
     let npy = ["read", run, "--source", "0", "--format", "npy", "--output", "small", "--json"];
-    assert_eq!(json(folder, &npy, 0)["files"].as_array().unwrap().len(), 3);
+    assert_eq!(json(folder, &npy, 0)["files"].as_array().unwrap().len(), 4);
     assert!(std::fs::read(folder.join("small.keys.npy")).unwrap().starts_with(b"\x93NUMPY"));
     let near = stderr(folder, &["read", run, "--source", "smal-00"], 2);
     assert!(near.contains("did you mean small-00"), "{near}");
@@ -169,7 +172,7 @@ fn demo_and_the_audit_of_its_run_agree_about_loss() {
         (Some("duplicate=0.05"), false),
         (Some("lose=0.02"), true),
         (Some("corrupt=0.02"), true),
-        (Some("kill=3@200"), true),
+        (Some("kill=small-03@200"), true),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
@@ -353,7 +356,7 @@ fn a_reader_that_goes_away_is_no_failure() {
     json(folder, &["demo", "--seconds", "0.5", "--rate", "2000", "--json"], 0);
     let run = only_run(folder);
     let arguments = ["read", run.to_str().unwrap(), "--source", "0"];
-    let (mut child, lines) = started(folder, &arguments, "event,bytes,fragment");
+    let (mut child, lines) = started(folder, &arguments, "event,time_ns,flags,bytes,fragment");
     drop(lines);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }

@@ -443,14 +443,18 @@ fn a_disk_that_ends_leaves_no_half_file() {
     assert!(said.contains("large") && said.contains(".gwf.part"), "{said}");
     assert_eq!(left("out"), Vec::<String>::new());
     limited(&["a.gwf", "other", "--codec", "none"]);
-    // The list says that the run was never ended.
-    assert_eq!(left("other"), ["files.jsonl"]);
+    assert!(!path.join("other").exists(), "nothing is in the way of the next try");
 }
 
 /// Writes a run of a channel of 4 Hz with a frame for each of these seconds, in TAI.
 fn write_run(folder: &Path, seconds: &[u64]) {
+    write_run_in(TimeScale::Tai, folder, seconds);
+}
+
+fn write_run_in(time_scale: TimeScale, folder: &Path, seconds: &[u64]) {
     let rate = SampleRate::new(4, 1).unwrap();
-    let channels = vec![ChannelInfo::new("X1:A", Dtype::I16, rate)];
+    let channel = ChannelInfo::new("X1:A", Dtype::I16, rate);
+    let channels = vec![ChannelInfo { time_scale, ..channel }];
     let schema = Schema::channels(Vec::new(), channels).unwrap();
     let id = schema.columns.iter().find_map(ChannelInfo::of).unwrap().id;
     let new = NewRun::new(folder, "run", schema).unwrap();
@@ -484,4 +488,38 @@ fn samples_of_a_clock_that_was_never_set_are_said_and_years_without_samples_cost
     let expected = "X1:A: 8 samples of times before 1980-01-06, when GPS time begins";
     assert_eq!(told["left_out"][0], expected);
     assert_eq!((&told["samples"], &told["frames"]), (&0.into(), &0.into()), "{told}");
+}
+
+#[test]
+fn seconds_that_were_recorded_twice_are_left_out_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let first = u64::from(START_S) + 315_964_819;
+    write_run(&path.join("back"), &[0, 1, 2, 3, 1, 2, 3, 4, 5].map(|second| first + second));
+    let told = report(path, &["back", "out"], 3);
+    let expected = "X1:A: 24 samples in seconds that were recorded twice: a clock was set back";
+    assert_eq!(told["left_out"], Value::from(vec![expected]), "{told}");
+    assert_eq!(told["samples"], 12, "{told}");
+}
+
+#[test]
+fn a_leap_second_in_utc_is_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    // 2016-12-31T23:59:60 UTC is GPS 1167264017, in the second frame of 64 s.
+    let seconds: Vec<u64> = (1_483_228_719..1_483_228_819).collect();
+    write_run_in(TimeScale::Utc, &path.join("leap"), &seconds);
+    let told = error(path, &["leap", "out"], 1);
+    assert!(told.contains("lies a leap second"), "{told}");
+    assert!(!path.join("out").exists());
+    write_run_in(TimeScale::Utc, &path.join("before"), &seconds[..80]);
+    assert_eq!(report(path, &["before", "out"], 0)["samples"], 320);
+}
+
+#[test]
+fn a_file_shorter_than_a_frame_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    write_run(&folder.path().join("run"), &[1_000_000_000]);
+    let told = error(folder.path(), &["run", "out", "--file-seconds", "3"], 2);
+    assert!(told.contains("--file-seconds 3 is less than --frame-seconds 64"), "{told}");
 }

@@ -4,6 +4,7 @@
 mod support;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use support::{output, stderr, stdout};
 
@@ -51,19 +52,73 @@ fn all_that_read_a_run_say_what_is_missing_of_it() {
     }
 }
 
+/// Damages a column of the last file, and returns its channel.
+fn damage(folder: &Path, files: &[PathBuf]) -> String {
+    let mut bytes = std::fs::read(files.last().unwrap()).unwrap();
+    let middle = bytes.len() / 3;
+    bytes[middle..middle + 4_096].iter_mut().for_each(|byte| *byte ^= 1);
+    std::fs::write(files.last().unwrap(), bytes).unwrap();
+    let verified = stdout(folder, &["inspect", "run", "--verify"], 1);
+    let damaged = verified.split_whitespace().find(|word| word.starts_with("L1:"));
+    let channel = damaged.expect("a channel is named");
+    channel.trim_matches(|c: char| !c.is_alphanumeric()).to_owned()
+}
+
+#[test]
+fn a_damaged_column_is_a_gap_in_what_is_made_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = generated(folder.path(), "lz4");
+    let channel = damage(folder.path(), &files);
+    for arguments in [
+        &["reframe", "run", "--out", "copied"][..],
+        &["reframe", "run", "--out", "reframed", "--frame", "6 s", "--codec", "zstd:1"],
+        &["reduce", "run", "--out", "reduced", "--channel", "L1:*"],
+        &["trend", "run"],
+    ] {
+        let told = stderr(folder.path(), arguments, 3);
+        assert!(told.starts_with("catchment: left out: run/run-"), "{arguments:?}: {told}");
+        assert!(told.contains(&format!("channel {channel}: ")), "{arguments:?}: {told}");
+    }
+    for copy in ["copied", "reframed", "reduced"] {
+        let told = stdout(folder.path(), &["inspect", copy, "--verify"], 0);
+        assert!(told.contains("data were lost") && !told.contains("nothing was lost"), "{told}");
+    }
+    // The trends that there are now are not made worse.
+    let told = stderr(folder.path(), &["trend", "run", "--replace"], 1);
+    assert!(told.contains("may have rows of these samples, and stay"), "{told}");
+}
+
+#[test]
+fn a_command_that_fails_midway_leaves_nothing_in_the_way_of_the_next_try() {
+    let folder = tempfile::tempdir().unwrap();
+    generated(folder.path(), "lz4");
+    let before = names(folder.path());
+    for arguments in [
+        &["reframe", "run", "--out", "new"][..],
+        &["reduce", "run", "--out", "new", "--channel", "L1:FAST-*"],
+        &["generate", "--out", "new", "--seconds", "12"],
+    ] {
+        let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_catchment")]).args(arguments);
+        let failed = shell.current_dir(folder.path()).output().unwrap();
+        let told = String::from_utf8(failed.stderr).unwrap();
+        assert_eq!(failed.status.code(), Some(1), "{told}");
+        assert_eq!(names(folder.path()), before, "{arguments:?}: {told}");
+    }
+    // What was there before stays, whatever it is.
+    std::fs::create_dir(folder.path().join("new")).unwrap();
+    let told = stderr(folder.path(), &["reframe", "run", "--out", "new"], 2);
+    assert!(told.contains("new is there already") && folder.path().join("new").exists());
+}
+
 #[test]
 fn output_that_could_not_be_finished_is_not_there() {
     let folder = tempfile::tempdir().unwrap();
     let files = generated(folder.path(), "lz4");
     let before = names(folder.path());
-    // A bit of the last frame's first channel.
-    let mut bytes = std::fs::read(files.last().unwrap()).unwrap();
-    let middle = bytes.len() / 3;
-    bytes[middle..middle + 4_096].iter_mut().for_each(|byte| *byte ^= 1);
-    std::fs::write(files.last().unwrap(), bytes).unwrap();
-    let verified = stdout(folder.path(), &["inspect", "run", "--verify"], 1);
-    let damaged = verified.split_whitespace().find(|word| word.starts_with("L1:"));
-    let channel = damaged.expect("a channel is named").trim_matches(|c: char| !c.is_alphanumeric());
+    let channel = damage(folder.path(), &files);
+    let channel = channel.as_str();
     for (format, name) in [
         ("csv", "out.csv"),
         ("raw", "out.raw"),
@@ -76,4 +131,24 @@ fn output_that_could_not_be_finished_is_not_there() {
         assert_eq!(failed.status.code(), Some(1), "{format}: {failed:?}");
         assert_eq!(names(folder.path()), before, "{format}");
     }
+}
+
+#[test]
+fn repair_says_samples_of_channels_and_of_trends() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = generated(folder.path(), "lz4");
+    stdout(folder.path(), &["trend", "run"], 0);
+    // As a recorder that was killed leaves them: without the trailer.
+    let second = folder.path().join("run/trends/second");
+    let trend = names(&second).into_iter().find(|name| name.ends_with(".catch")).unwrap();
+    for path in [files.last().unwrap(), &second.join(trend)] {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_len(file.metadata().unwrap().len() - 64).unwrap();
+    }
+    let told = stdout(folder.path(), &["repair", "run"], 0);
+    assert!(!told.contains("events"), "{told}");
+    for line in told.lines() {
+        assert!(line.ends_with(" samples") && !line.contains(" 0 "), "{told}");
+    }
+    assert!(told.lines().any(|line| line.contains("trends")), "{told}");
 }

@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
-use catchment_model::{SourceId, TimeScale, Utc};
-use catchment_storage::Run;
+use catchment_frame::{ChannelInfo, Dtype, Schema, SourceInfo};
+use catchment_model::{EventFlags, SampleRate, SourceId, TimeScale, Utc};
+use catchment_storage::{
+    ChannelColumn, ChannelFrame, ColumnData, Ending, NewRun, Run, RunWriter, WriteOptions,
+};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use support::{json, output, stderr, stdout};
 
@@ -152,12 +155,129 @@ fn options_that_do_not_fit_are_refused() {
         (["--frames", "1..2", "--follow", "--json"], "cannot be used with '--follow'"),
         (["--channel", "*", "--events", "1..2"], "cannot be used with"),
         (["--format", "csv", "--frames", "1-2"], "expected FIRST..END"),
+        (["--format", "csv", "--frames", "5..2"], "5 is behind 2"),
+        (["--json", "--format", "csv", "--channel=X1:F64"], "--json needs --output"),
     ] {
         let path = golden("v1.1/channels-none.catch");
         let read = ["read", path.to_str().expect("text")];
         let errors = stderr(folder.path(), &[&read[..], &options].concat(), 2);
         assert!(errors.contains(expected), "{options:?}: {errors}");
     }
+}
+
+/// A run of one link: `X:PLAIN`, and `X:TRIPLE` whose samples are three numbers each.
+fn of_a_link(folder: &Path) -> PathBuf {
+    let named = |name: &str| name.to_owned();
+    let (name, group, protocol) = (named("crate"), named(""), named("link"));
+    let link = SourceInfo { id: 0, name, group, protocol, required: false };
+    let rate: SampleRate = "10".parse().expect("a rate");
+    let plain = ChannelInfo::new("X:PLAIN", Dtype::F32, rate);
+    let triple = ChannelInfo { shape: vec![3], ..ChannelInfo::new("X:TRIPLE", Dtype::F32, rate) };
+    let schema = Schema::new(vec![link]).with_channels(vec![plain, triple]).expect("a schema");
+    let run = NewRun::new(folder.join("run"), "run", schema).expect("a run");
+    let mut writer = RunWriter::create(run, WriteOptions::small()).expect("begins");
+    let infos = writer.run().schema.columns.iter().filter_map(ChannelInfo::of);
+    let ids: Vec<u32> = infos.map(|info| info.id).collect();
+    let bytes: Vec<u8> = (0..30).flat_map(|number| (number as f32).to_le_bytes()).collect();
+    let column = |id, bytes| {
+        let samples = ColumnData::Raw(bytes);
+        ChannelColumn { id, first_sample: 0, spans: &[], samples }
+    };
+    let columns = vec![column(ids[0], &bytes[..40]), column(ids[1], &bytes)];
+    let (end_ns, keys) = (1_000_000_000, (0, 0));
+    let frame = ChannelFrame { start_ns: 0, end_ns, columns, keys, increments: None };
+    writer.write_channels(frame).expect("writes");
+    writer.finish(Ending { run_ended: true, ..Ending::default() }).expect("ends");
+    folder.join("run")
+}
+
+#[test]
+fn what_has_no_events_is_refused_with_the_channels_that_there_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    of_a_link(folder.path());
+    let errors = stderr(folder.path(), &["read", "run"], 2);
+    assert!(errors.contains("run has channels and no events"), "{errors}");
+    assert!(errors.contains("by --channel: X:PLAIN, X:TRIPLE\n"), "{errors}");
+    let errors = stderr(folder.path(), &["read", "run", "--source", "crate"], 2);
+    assert!(errors.contains("crate is a link, which delivers channels"), "{errors}");
+    let many = golden("v1.1/channels-none.catch");
+    let errors = stderr(folder.path(), &["read", many.to_str().expect("text")], 2);
+    assert!(errors.contains(" more, which `inspect --channels` lists"), "{errors}");
+}
+
+#[test]
+fn an_empty_selection_is_said_in_a_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    of_a_link(folder.path());
+    for nothing in [["--time", "2026-11-21..2026-11-22"], ["--frames", "99.."]] {
+        let read = ["read", "run", "--channel", "X:PLAIN"];
+        let said = stderr(folder.path(), &[&read[..], &nothing].concat(), 0);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("those of X:PLAIN are of 0..1000000000 in nanoseconds of TAI"));
+    }
+    let events = golden("v1.1/typed-none.catch");
+    let read = ["read", events.to_str().expect("text")];
+    let all = events_printed(&events, &[]);
+    for nothing in [["--frames", "99.."], ["--time", "..5"], ["--events", "500000000.."]] {
+        let said = stderr(folder.path(), &[&read[..], &nothing].concat(), 0);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        let (first, last) = (all[0], all[all.len() - 1]);
+        assert!(said.contains(&format!("from number {first} to {last}")), "{said}");
+    }
+    assert!(stderr(folder.path(), &read, 0).is_empty());
+}
+
+#[test]
+fn samples_of_several_numbers_are_an_array_of_more_dimensions() {
+    let folder = tempfile::tempdir().expect("a folder");
+    of_a_link(folder.path());
+    for (name, shape) in [("X:PLAIN", "(10,)"), ("X:TRIPLE", "(10, 3)")] {
+        let read = ["read", "run", "--channel", name, "--format", "npy", "--output", name];
+        stdout(folder.path(), &read, 0);
+        let bytes =
+            std::fs::read(folder.path().join(format!("{name}.samples.npy"))).expect("reads");
+        let head = String::from_utf8_lossy(&bytes[10..256]);
+        assert!(head.contains("'descr': '<f4'"), "{head}");
+        assert!(head.contains(&format!("'shape': {shape}")), "{head}");
+        assert_eq!(bytes.len(), 256 + if shape == "(10,)" { 40 } else { 120 });
+    }
+}
+
+#[test]
+fn every_format_has_all_events_of_a_source_and_says_where_it_is_missing() {
+    let path = golden("v1.0/events-lz4-missing.catch");
+    let recorded: Vec<Row> = recorded(&path).into_iter().flatten().collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    for source in [0, 1] {
+        let number = source.to_string();
+        let read = ["read", path.to_str().expect("text"), "--source", &number];
+        let text = stdout(folder.path(), &read, 0);
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(lines.len(), recorded.len());
+        for (line, (key, time, flags, fragments)) in lines.iter().zip(&recorded) {
+            let fragment = fragments[source].as_ref().map_or(",".to_owned(), |bytes| {
+                let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("{},{hex}", bytes.len())
+            });
+            let flags = EventFlags(*flags);
+            assert_eq!(**line, format!("{key},{time},{flags},{fragment}"));
+        }
+        let write = ["--format", "npy", "--output", &number];
+        stdout(folder.path(), &[&read[..], &write].concat(), 0);
+        let array = |name: &str| {
+            let path = folder.path().join(format!("{number}.{name}.npy"));
+            std::fs::read(path).expect("reads").split_off(256)
+        };
+        let keys: Vec<u8> = recorded.iter().flat_map(|row| row.0.to_le_bytes()).collect();
+        assert_eq!(array("keys"), keys);
+        let valid: Vec<u8> = recorded.iter().map(|row| u8::from(row.3[source].is_some())).collect();
+        assert_eq!(array("valid"), valid);
+        assert_eq!(array("offsets").len(), 8 * (recorded.len() + 1));
+        let payload: Vec<u8> =
+            recorded.iter().flat_map(|row| row.3[source].clone()).flatten().collect();
+        assert_eq!(array("payload"), payload);
+    }
+    assert!(recorded.iter().any(|row| row.3.contains(&None)), "some are missing");
 }
 
 #[test]
@@ -181,7 +301,11 @@ fn times_are_dates_as_well_as_nanoseconds() {
     assert_eq!(read(&format!("{}..9999-12-31", date(second))), expected);
     assert_eq!(read(&format!("{}Z..", date(second - 37))), expected);
     assert_eq!(read(&format!("{}+01:00..", date(second - 37 + 3600))), expected);
-    assert!(read(&format!("9999-12-31..{}", date(second))).is_empty());
+    let reversed = format!("9999-12-31..{}", date(second));
+    let read = ["read", path.to_str().expect("text"), "--channel", &channel.name];
+    let folder = tempfile::tempdir().expect("a folder");
+    let errors = stderr(folder.path(), &[&read[..], &["--time", &reversed]].concat(), 2);
+    assert!(errors.contains("is behind") && errors.contains("of tai"), "{errors}");
 
     let events = golden("v1.0/events-raw.catch");
     let rows = events_printed(&events, &["--time", "2020-01-01..9999-12-31"]);

@@ -107,7 +107,8 @@ fn a_reduced_run_has_the_chosen_channels_at_the_lower_rate() {
         ..ReduceOptions::default()
     };
     let by_library = folder.join("by-library");
-    reduce(&source, &by_library, "by-library", &options, |_| {}).unwrap();
+    reduce(&source, &by_library, "by-library", &options, |_| std::ops::ControlFlow::Continue(()))
+        .unwrap();
     assert!(contents(&run) == contents(&open(&by_library)));
 
     let all = |run: &Run, name: &str| run.channel(name).unwrap().read(&Select::All).unwrap();
@@ -120,6 +121,23 @@ fn a_reduced_run_has_the_chosen_channels_at_the_lower_rate() {
         assert!((60..128).contains(&segment.samples), "{name}: {}", segment.samples);
         assert!(segment.start_ns > START_NS && segment.start_ns < START_NS + NS);
     }
+}
+
+#[test]
+fn data_that_would_end_behind_all_times_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for start in ["9223372036854775807", "9223372035854775807", "18446744073709551615"] {
+        let command = ["generate", "--out", "run", "--seconds", "2", "--start", start];
+        let errors = stderr(folder.path(), &command, 2);
+        assert!(errors.contains("end behind 9223372036854775807 ns (2262-04-11)"), "{errors}");
+        assert!(!folder.path().join("run").exists());
+    }
+    let last = (i64::MAX as u64 - 2 * NS).to_string();
+    json(
+        folder.path(),
+        &["generate", "--out", "run", "--seconds", "2", "--start", &last, "--json"],
+        0,
+    );
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The catalogue of runs, read only, as JSON.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use catchment_catalog::{Catalog, Quality, RunState, SEARCH_LIMIT_MAX, Search};
+use catchment_model::Utc;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::Value;
@@ -56,17 +56,13 @@ fn search(query: &Value) -> PyResult<Search> {
         text: text("text").unwrap_or_default().to_owned(),
         from: query["from"].as_u64(),
         before: query["before"].as_u64(),
-        since: text("since").map(parsed).transpose()?,
-        until: text("until").map(parsed).transpose()?,
+        since: query["since_ns"].as_u64().map(Utc),
+        until: query["until_ns"].as_u64().map(Utc),
         quality: text("quality").map(|name| known(name, Quality::from_name)).transpose()?,
         state: text("state").map(|name| known(name, RunState::from_name)).transpose()?,
         who: text("who").map(str::to_owned),
         limit: Some(SEARCH_LIMIT_MAX),
     })
-}
-
-fn parsed<T: FromStr<Err: std::fmt::Display>>(text: &str) -> PyResult<T> {
-    text.parse().map_err(|error: T::Err| PyValueError::new_err(error.to_string()))
 }
 
 fn known<T>(name: &str, from: impl Fn(&str) -> Option<T>) -> PyResult<T> {

@@ -38,7 +38,8 @@ pub(crate) fn python_error(error: StorageError) -> PyErr {
         error @ (StorageError::Disk(_)
         | StorageError::Read { .. }
         | StorageError::Write { .. }
-        | StorageError::Unwritable { .. }) => CatchmentError::new_err(error.to_string()),
+        | StorageError::Unwritable { .. }
+        | StorageError::Stopped) => CatchmentError::new_err(error.to_string()),
     }
 }
 

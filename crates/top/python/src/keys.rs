@@ -1,6 +1,7 @@
-//! What Python puts into brackets and ranges: names, numbers, keys, indices and slices.
+//! What Python puts into brackets, ranges and paths: names, numbers, keys, indices and slices.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -62,6 +63,20 @@ impl Key {
     }
 }
 
+/// A path as it is given: a str or an os.PathLike of one.
+pub(crate) struct PathArgument(pub(crate) PathBuf);
+
+impl FromPyObject<'_, '_> for PathArgument {
+    type Error = PyErr;
+
+    fn extract(any: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        any.extract().map(Self).map_err(|_| {
+            let message = format!("expected a path, a str or os.PathLike, got {}", kind(&any));
+            PyTypeError::new_err(message)
+        })
+    }
+}
+
 /// One item of a sequence, or several.
 pub(crate) enum Index {
     One(usize),
@@ -94,11 +109,24 @@ impl Index {
 /// ValueError for another step than 1.
 pub(crate) fn adjacent(slice: &PySliceIndices, what: &str) -> PyResult<Range<usize>> {
     if slice.step != 1 {
-        let message = format!("{what} are sliced with step 1, not {}", slice.step);
+        let message = format!(
+            "a slice of {what} is a view of items that follow each other, its step is 1, got {}: \
+             list({what})[start:stop:step] takes any step",
+            slice.step
+        );
         return Err(PyValueError::new_err(message));
     }
     let start = slice.start as usize;
     Ok(start..start + slice.slicelength)
+}
+
+/// A range of frames or samples, `name` being the argument: its start and its stop.
+///
+/// # Errors
+/// TypeError for what is no pair of integers, ValueError for negative or overlong ones.
+pub(crate) fn number_range(name: &str, bounds: &Bound<'_, PyAny>) -> PyResult<(u64, u64)> {
+    let module = bounds.py().import("catchment._times")?;
+    module.call_method1("number_range", (name, bounds))?.extract()
 }
 
 /// The name of an object's type.

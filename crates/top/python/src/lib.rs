@@ -24,12 +24,12 @@ mod times;
 mod views;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::{CatchmentError, python_error};
+use crate::keys::PathArgument;
 
 /// What `catchment._native` holds; the package's Python files give it its public names.
 #[pymodule]
@@ -76,9 +76,9 @@ mod _native {
 
     /// The report of an audit, as JSON.
     #[pyfunction]
-    fn audit_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    fn audit_json(py: Python<'_>, path: PathArgument) -> PyResult<String> {
         let report = py.detach(|| {
-            let run = catchment_storage::Run::open(&path)?;
+            let run = catchment_storage::Run::open(&path.0)?;
             catchment_storage::audit(&run)
         });
         serde_json::to_string(&report.map_err(python_error)?).map_err(json_error)
@@ -86,9 +86,9 @@ mod _native {
 
     /// The report of a verification, as JSON.
     #[pyfunction]
-    fn verify_json(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    fn verify_json(py: Python<'_>, path: PathArgument) -> PyResult<String> {
         let report = py.detach(|| {
-            let run = catchment_storage::Run::open(&path)?;
+            let run = catchment_storage::Run::open(&path.0)?;
             Ok(catchment_storage::verify(&run, |_| ()))
         });
         serde_json::to_string(&report.map_err(python_error)?).map_err(json_error)

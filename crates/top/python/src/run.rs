@@ -14,7 +14,7 @@ use crate::channels::{ChannelReader, channel_object, trend_columns};
 use crate::errors::{UnknownChannelError, UnknownSourceError, python_error};
 use crate::events::Events;
 use crate::frames::{FollowedFrames, Frames};
-use crate::keys::Wanted;
+use crate::keys::{PathArgument, Wanted};
 use crate::ledger::{RunLedger, of_run};
 use crate::opened::OpenRun;
 use crate::sources::{Source, Sources, find_source, unknown_name};
@@ -66,10 +66,15 @@ impl PyRun {
     }
 
     /// What is wrong with the run's files and does not keep the rest from being read: files that are
-    /// missing, unreadable, or were never begun.
+    /// missing, unreadable, or were never begun, and places in them where frames cannot be
+    /// recognized. Damage within frames is found by `catchment.verify`.
     #[getter]
     fn problems(&self) -> PyResult<Vec<String>> {
-        Ok(self.run()?.problems().iter().map(ToString::to_string).collect())
+        let run = self.run()?;
+        let files = run.problems().iter().map(ToString::to_string);
+        // The frame that a recorder is writing is no hole.
+        let holes = run.holes().filter(|_| !run.being_recorded());
+        Ok(files.chain(holes).collect())
     }
 
     /// The sources, by name or number.
@@ -353,11 +358,11 @@ impl PyRun {
 #[pyo3(signature = (path, *, follow = false, cache_bytes = None))]
 pub(crate) fn open(
     py: Python<'_>,
-    path: PathBuf,
+    path: PathArgument,
     follow: bool,
     cache_bytes: Option<usize>,
 ) -> PyResult<PyRun> {
-    let open = py.detach(|| OpenRun::open(path, follow, cache_bytes)).map_err(python_error)?;
+    let open = py.detach(|| OpenRun::open(path.0, follow, cache_bytes)).map_err(python_error)?;
     let (events, ledger, config) = (PyOnceLock::new(), PyOnceLock::new(), PyOnceLock::new());
     Ok(PyRun { open: Arc::new(open), events, ledger, config })
 }

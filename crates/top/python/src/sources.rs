@@ -14,7 +14,7 @@ use pyo3::types::{PyAny, PyIterator, PyList};
 use crate::errors::{UnknownSourceError, python_error};
 use crate::events::unknown;
 use crate::fragments::{Fragments, fragment};
-use crate::keys::{Key, Wanted};
+use crate::keys::{Key, Wanted, number_range};
 use crate::opened::OpenRun;
 
 /// The number of a source, if the run has it.
@@ -212,7 +212,7 @@ impl Source {
         start: Option<Bound<'_, PyAny>>,
         stop: Option<Bound<'_, PyAny>>,
         time: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
-        frames: Option<(usize, usize)>,
+        frames: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Fragments> {
         let time_ns = time.map(|(start, stop)| -> PyResult<_> {
             let module = py.import("catchment._times")?;
@@ -220,6 +220,7 @@ impl Source {
             let (first, last) = range.extract::<(u64, u64)>()?;
             Ok(first..last)
         });
+        let frames = frames.map(|frames| number_range("frames", &frames)).transpose()?;
         let start = start.as_ref().map(Key::of).transpose()?;
         // One above what 64 bits hold leaves nothing.
         let nothing = matches!(start, Some(Key::Above));
@@ -232,7 +233,7 @@ impl Source {
         let select = SelectEvents {
             keys,
             time_ns: time_ns.transpose()?,
-            frames: frames.map_or(0..usize::MAX, |(start, stop)| start..stop),
+            frames: frames.map_or(0..usize::MAX, |(start, stop)| start as usize..stop as usize),
         };
         Fragments::of_events(py, &*self.open.run()?, self.id, select)
     }

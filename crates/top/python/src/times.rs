@@ -1,6 +1,6 @@
 //! Times: from one scale to another, and from what people write.
 
-use catchment_model::{LEAP_SECONDS_KNOWN_UNTIL_UTC_NS, Moment, TimeScale};
+use catchment_model::{LEAP_SECONDS_KNOWN_UNTIL_UTC_NS, Moment, TimeScale, UTC_BEGINS_NS};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -74,6 +74,3 @@ fn scale_of(text: &str) -> PyResult<TimeScale> {
     text.parse()
         .map_err(|error: catchment_model::TimeScaleError| PyValueError::new_err(error.to_string()))
 }
-
-/// 1972-01-01.
-const UTC_BEGINS_NS: u64 = 63_072_000_000_000_000;

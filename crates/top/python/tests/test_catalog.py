@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 import catchment
 
+WEST, EAST = timezone(timedelta(hours=-5)), timezone(timedelta(hours=5))
 SILENT = '[[sources]]\nname = "silent"\naddress = "127.0.0.1:0"\n'
 
 
@@ -62,6 +63,14 @@ def test_runs_are_found(folder: Path) -> None:
     assert found(state="recording") == []
     assert found(since=datetime.now(UTC) + timedelta(days=1)) == []
     assert found(since="2026-01-01", until=datetime.now(UTC)) == [2, 1]
+    late: list[Any] = ["9999-12-31", datetime.max, datetime.max.replace(tzinfo=WEST), 2**70]  # noqa: DTZ901
+    early: list[Any] = ["0001-01-01", datetime.min, datetime.min.replace(tzinfo=EAST), -1]  # noqa: DTZ901
+    for time in late:
+        assert found(until=time) == [2, 1], time
+        assert found(since=time) == [], time
+    for time in early:
+        assert found(since=time) == [2, 1], time
+        assert found(until=time) == [], time
     with pytest.raises(ValueError, match="expected a time"):
         found(since="yesterday")
     with pytest.raises(ValueError, match="there is no 'fine'"):

@@ -30,7 +30,7 @@ def test_slices_are_what_the_items_are(closed_golden: Golden) -> None:
         assert run.events[::-2] == events[::-2]
         assert fragments[2:9][1:3].keys.tolist() == fragments.keys[3:5].tolist()
         for sequence in (fragments, run.frames()):
-            with pytest.raises(ValueError, match="with step 1, not 2"):
+            with pytest.raises(ValueError, match="its step is 1, got 2: list"):
                 sequence[::2]
         for sequence in (run.events, fragments, run.frames()):
             with pytest.raises(IndexError, match=f"of {len(sequence)}"):

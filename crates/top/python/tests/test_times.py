@@ -77,9 +77,19 @@ def test_ends_beyond_what_nanoseconds_hold_are_open(channel: catchment.Channel, 
     assert len(channel.times(None, end)) == 100 * RATE
 
 
-@pytest.mark.parametrize(
-    "start", ["0001-01-01", np.datetime64("1500-01-01"), np.datetime64(-(10**9), "Y"), date.min, -5]
-)
+EARLY: list[Any] = [
+    "0001-01-01",
+    np.datetime64("1500-01-01"),
+    np.datetime64(-(10**9), "Y"),
+    date.min,
+    -5,
+    "1900-01-01T00:00Z",
+    "1970-01-01T00:00:00Z",
+    datetime.min.replace(tzinfo=UTC),
+]
+
+
+@pytest.mark.parametrize("start", EARLY, ids=str)
 def test_starts_before_the_epoch_are_open(channel: catchment.Channel, start: Any) -> None:  # noqa: ANN401
     assert len(channel.numpy(start)) == 100 * RATE
     assert len(channel.numpy(None, start)) == 0

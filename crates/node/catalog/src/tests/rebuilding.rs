@@ -1,3 +1,9 @@
+use std::time::{Duration, SystemTime};
+
+use catchment_frame::{ChannelInfo, Dtype};
+use catchment_model::TimeScale;
+use catchment_storage::{ChannelColumn, ChannelFrame, Run};
+
 use super::*;
 use crate::schema::Place;
 use crate::{Quality, rebuild};
@@ -198,4 +204,43 @@ fn a_copy_in_other_frames_is_not_another_run() {
     let report = again(folder);
     assert_eq!(report.runs, 1);
     assert_eq!(report.problems, ["run-a-reframed is the same run as run-a, which stands for both"]);
+}
+
+/// Writes a run of a channel whose sender's clock is so far ahead, or behind; its file is last written
+/// five seconds after it was begun.
+fn write_samples(folder: &Path, sample: impl Fn(u64) -> u64) {
+    let channel = ChannelInfo::new("X:A", Dtype::U8, "1".parse().unwrap());
+    let schema =
+        Schema::channels(Vec::new(), vec![ChannelInfo { time_scale: TimeScale::Utc, ..channel }]);
+    let run = NewRun::new(folder, "run", schema.unwrap()).unwrap();
+    let mut writer = RunWriter::create(run, WriteOptions::small()).unwrap();
+    let id = writer.run().schema.columns.iter().find_map(ChannelInfo::of).unwrap().id;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let first_sample = sample(now.as_secs());
+    let (start_ns, end_ns) = (first_sample * 1_000_000_000, (first_sample + 3) * 1_000_000_000);
+    let samples = ColumnData::Raw(&[1, 2, 3]);
+    let columns = vec![ChannelColumn { id, first_sample, spans: &[], samples }];
+    let (keys, increments) = ((0, 0), None);
+    writer.write_channels(ChannelFrame { start_ns, end_ns, columns, keys, increments }).unwrap();
+    let ending = Ending { run_ended: true, ..Ending::default() };
+    let file = writer.finish(ending).unwrap().files.remove(0);
+    let begun = Duration::from_nanos(Run::open(folder).unwrap().header().created_ns);
+    let written = SystemTime::UNIX_EPOCH + begun + Duration::from_secs(5);
+    std::fs::File::options().write(true).open(file).unwrap().set_modified(written).unwrap();
+}
+
+#[test]
+fn a_run_whose_senders_clocks_are_wrong_ends_when_its_files_were_last_written() {
+    const DAY_S: u64 = 86_400;
+    let folder = tempfile::tempdir().unwrap();
+    for (name, ahead) in [("run-ahead", true), ("run-behind", false)] {
+        let sample = |now| if ahead { now + 53 * DAY_S } else { now - 53 * DAY_S };
+        write_samples(&folder.path().join(name), sample);
+    }
+    let catalog = Catalog::open(folder.path()).unwrap();
+    for (number, seconds) in [(1, 5), (2, 0)] {
+        let run = catalog.run(number).unwrap().run;
+        let (started, ended) = (run.started.unwrap().0, run.ended.unwrap().0);
+        assert_eq!(ended - started, seconds * 1_000_000_000, "{:?}", run.folder);
+    }
 }

@@ -230,4 +230,6 @@ pub struct WriteReport {
     pub file_bytes: u64,
     /// The trends, where they were asked for.
     pub trends: Option<Box<TrendReport>>,
+    /// What of the run that is written anew is damaged and therefore left out, a line for each place.
+    pub left_out: Vec<String>,
 }

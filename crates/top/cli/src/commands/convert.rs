@@ -7,7 +7,7 @@ use catchment_storage::{ColumnCoding, glob};
 
 use crate::gwf::{self, EXTENSION};
 use crate::names;
-use crate::output::{Exit, Out, UsageError, grouped};
+use crate::output::{Exit, Out, UsageError, grouped, shortened};
 use crate::signals::Stop;
 
 /// Converts GWF files (IGWD frames version 8) into a run, or a run's channels into GWF files.
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value = "64",
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     frame_seconds: u32,
-    /// Seconds of data in a GWF file; without it those of a frame
+    /// Seconds of data in a GWF file, no less than in a frame; without it those of a frame
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     file_seconds: Option<u32>,
     /// Of GWF files: the letter of the site; without it the first of the channels' names
@@ -103,9 +103,17 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
             let message = format!("{}: a folder for the .gwf files is wanted", output.display());
             anyhow::bail!(UsageError(message));
         }
+        let frame_s = arguments.frame_seconds;
+        let file_s = arguments.file_seconds.unwrap_or(frame_s);
+        if file_s < frame_s {
+            anyhow::bail!(UsageError(format!(
+                "--file-seconds {file_s} is less than --frame-seconds {frame_s}: a file has whole \
+                 frames"
+            )));
+        }
         let options = gwf::ExportOptions {
-            frame_s: arguments.frame_seconds,
-            file_s: arguments.file_seconds.unwrap_or(arguments.frame_seconds),
+            frame_s,
+            file_s,
             site: arguments.site,
             description: arguments.description,
             zlib: arguments.zlib,
@@ -138,10 +146,10 @@ fn say(report: &Report, output: &Path, out: &mut Out) -> anyhow::Result<()> {
         grouped(report.files.len() as u64),
         Bytes(report.file_bytes)
     ))?;
-    for left_out in &report.left_out {
+    for left_out in shortened(&report.left_out) {
         out.say(format_args!("  not converted: {left_out}"))?;
     }
-    for note in &report.notes {
+    for note in shortened(&report.notes) {
         out.say(format_args!("  not kept: {note}"))?;
     }
     if report.stopped {

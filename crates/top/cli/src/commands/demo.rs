@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FOLDER", default_value = "runs")]
     out: PathBuf,
     /// A fault on purpose, may be repeated: lose=1e-3, duplicate=, reorder=, corrupt= (share of the
-    /// packets), kill=SOURCE@EVENT, restart=SOURCE@EVENT
+    /// packets), kill=SOURCE@EVENT, restart=SOURCE@EVENT with the source's name or number
     #[arg(long, value_name = "FAULT")]
     fault: Vec<Fault>,
     /// Where the page that shows it is served, while it runs; port 0 lets the system choose
@@ -92,8 +92,10 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let high = preset.high()?;
     let mut emulator = high.emulator.expect("the preset has an emulator");
     emulator.seconds = Some(arguments.seconds);
+    let names: Vec<String> =
+        high.recorder.sources.iter().map(|source| source.name.clone()).collect();
     for fault in &arguments.fault {
-        fault.apply(&mut emulator.faults, emulator.sources.len())?;
+        fault.apply(&mut emulator.faults, &names)?;
     }
     let stop = Stop::listen()?;
     out.say(format_args!(

@@ -1,20 +1,19 @@
 //! `catchment emulate`: sources or channel links that send, to a recorder anywhere.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use catchment_emulator::{
-    EmulatorConfig, EmulatorReport, Faults, LinkEmulatorConfig, SourceReport,
+    EmulatedSource, EmulatorConfig, EmulatorReport, Faults, LinkEmulatorConfig, SourceReport,
 };
 use catchment_model::units::{Bytes, Count};
 
 use super::emulate_links;
 use super::generate::Multiple;
-use crate::config::{
-    self, Address, RATE_HZ_DEFAULT, Rate, Size, SourceEvent, Time, counted_up, near_matches,
-};
+use crate::config::{self, Address, RATE_HZ_DEFAULT, Rate, Size, Time, counted_up, near_matches};
 use crate::output::{Exit, Out, UsageError, grouped};
 use crate::session::Sender;
 use crate::signals::Stop;
@@ -59,20 +58,45 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(super) seed: Option<u64>,
     /// A fault on purpose, may be repeated: lose=1e-3, duplicate=, reorder=, corrupt= (share of the
-    /// packets), kill=SOURCE@EVENT, restart=SOURCE@EVENT
+    /// packets), kill=SOURCE@EVENT, restart=SOURCE@EVENT with the source's name or number
     #[arg(long, value_name = "FAULT")]
     pub(super) fault: Vec<Fault>,
 }
 
 /// One `--fault`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fault {
     Lose(f64),
     Duplicate(f64),
     Reorder(f64),
     Corrupt(f64),
-    Kill(SourceEvent),
-    Restart(SourceEvent),
+    Kill(Place),
+    Restart(Place),
+}
+
+/// A source, by name or number, and an event.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Place {
+    source: String,
+    event: u64,
+}
+
+impl Place {
+    /// The source's number among those of these names, and the event.
+    fn among(&self, names: &[String]) -> Result<(u32, u64), UsageError> {
+        if names.is_empty() {
+            let message = "kill and restart are for sources of events, not for channels";
+            return Err(UsageError(message.into()));
+        }
+        // As `read --source` has it: a name comes before a number.
+        let named = names.iter().position(|name| *name == self.source);
+        let place = named.or_else(|| self.source.parse().ok()).filter(|place| *place < names.len());
+        let expected = || {
+            let count = names.len();
+            UsageError(format!("expected a source below {count} or its name, got {}", self.source))
+        };
+        place.map(|place| (place as u32, self.event)).ok_or_else(expected)
+    }
 }
 
 impl std::str::FromStr for Fault {
@@ -85,11 +109,13 @@ impl std::str::FromStr for Fault {
             _ => Err(format!("expected a share of the packets, 0 to 1, got {value:?}")),
         };
         let place = || {
-            let parts = value.split_once('@');
-            let parsed = parts.and_then(|(source, event)| {
-                Some(SourceEvent { source: source.parse().ok()?, event: event.parse().ok()? })
+            let parsed = value.rsplit_once('@').and_then(|(source, event)| {
+                let (source, event) = (source.to_owned(), event.parse().ok()?);
+                (!source.is_empty()).then_some(Place { source, event })
             });
-            parsed.ok_or_else(|| format!("expected SOURCE@EVENT such as 3@1000, got {value:?}"))
+            parsed.ok_or_else(|| {
+                format!("expected SOURCE@EVENT such as 3@1000 or rich-07@1000, got {value:?}")
+            })
         };
         match name {
             "lose" => share().map(Self::Lose),
@@ -106,25 +132,15 @@ impl std::str::FromStr for Fault {
 }
 
 impl Fault {
-    /// Adds this fault to those of an emulator of so many sources; links have none.
-    pub(crate) fn apply(self, faults: &mut Faults, sources: usize) -> Result<(), UsageError> {
-        let place = |target: SourceEvent| {
-            if target.source as usize >= sources {
-                let message = match sources {
-                    0 => "kill and restart are for sources of events, not for channels".into(),
-                    _ => format!("expected a source below {sources}, got {}", target.source),
-                };
-                return Err(UsageError(message));
-            }
-            Ok(Some((target.source, target.event)))
-        };
+    /// Adds this fault to those of an emulator of sources of these names; links have none.
+    pub(crate) fn apply(&self, faults: &mut Faults, names: &[String]) -> Result<(), UsageError> {
         match self {
-            Self::Lose(share) => faults.lose = share,
-            Self::Duplicate(share) => faults.duplicate = share,
-            Self::Reorder(share) => faults.reorder = share,
-            Self::Corrupt(share) => faults.corrupt = share,
-            Self::Kill(target) => faults.kill = place(target)?,
-            Self::Restart(target) => faults.restart = place(target)?,
+            Self::Lose(share) => faults.lose = *share,
+            Self::Duplicate(share) => faults.duplicate = *share,
+            Self::Reorder(share) => faults.reorder = *share,
+            Self::Corrupt(share) => faults.corrupt = *share,
+            Self::Kill(place) => faults.kill = Some(place.among(names)?),
+            Self::Restart(place) => faults.restart = Some(place.among(names)?),
         }
         Ok(())
     }
@@ -159,6 +175,7 @@ enum What {
 
 fn configure(arguments: &Arguments) -> anyhow::Result<What> {
     let path = Path::new(&arguments.what);
+    let mut names = Vec::new();
     let mut config = if path.exists() || arguments.what.ends_with(".toml") {
         let high = config::load(path)?;
         let links = &high.recorder.links;
@@ -169,6 +186,7 @@ fn configure(arguments: &Arguments) -> anyhow::Result<What> {
             }
             _ => {}
         }
+        names.extend(high.recorder.sources.iter().map(|source| source.name.clone()));
         high.emulator.with_context(|| {
             let path = path.display();
             UsageError(format!("{path}: expected an [emulator] section or links, got none"))
@@ -176,6 +194,7 @@ fn configure(arguments: &Arguments) -> anyhow::Result<What> {
     } else if let Some(links) = emulate_links::preset(arguments)? {
         return Ok(What::Links(links));
     } else if let Some(sources) = catchment_emulator::preset(&arguments.what) {
+        names = preset_names(&sources);
         EmulatorConfig { sources, rate_hz: Some(RATE_HZ_DEFAULT), ..EmulatorConfig::default() }
     } else {
         let known = ["hades-90", "ligo-1000"];
@@ -199,11 +218,28 @@ fn configure(arguments: &Arguments) -> anyhow::Result<What> {
     if config.targets.is_empty() || config.targets.iter().any(|target| target.port() == 0) {
         anyhow::bail!(UsageError("expected --to IP:PORT, the first source's target".into()));
     }
-    override_by(&mut config, arguments)?;
+    override_by(&mut config, arguments, &names)?;
     Ok(What::Sources(config))
 }
 
-fn override_by(config: &mut EmulatorConfig, arguments: &Arguments) -> Result<(), UsageError> {
+/// The names of a preset's sources, as its configuration has them: counted in each group.
+fn preset_names(sources: &[EmulatedSource]) -> Vec<String> {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    sources
+        .iter()
+        .map(|source| {
+            let count = counts.entry(&source.group).or_default();
+            *count += 1;
+            format!("{}-{:02}", source.group, *count - 1)
+        })
+        .collect()
+}
+
+fn override_by(
+    config: &mut EmulatorConfig,
+    arguments: &Arguments,
+    names: &[String],
+) -> Result<(), UsageError> {
     if let Some(rate) = arguments.rate {
         config.rate_hz = rate.0;
     }
@@ -215,8 +251,7 @@ fn override_by(config: &mut EmulatorConfig, arguments: &Arguments) -> Result<(),
     config.seconds = arguments.seconds.or(config.seconds);
     config.events = arguments.events.or(config.events);
     config.seed = arguments.seed.unwrap_or(config.seed);
-    let sources = config.sources.len();
-    arguments.fault.iter().try_for_each(|fault| fault.apply(&mut config.faults, sources))
+    arguments.fault.iter().try_for_each(|fault| fault.apply(&mut config.faults, names))
 }
 
 fn say_live(sender: &Sender, start: Instant, out: &mut Out) -> anyhow::Result<()> {

@@ -87,7 +87,7 @@ fn override_by(config: &mut LinkEmulatorConfig, arguments: &Arguments) -> anyhow
     config.seed = arguments.seed.unwrap_or(config.seed);
     for fault in &arguments.fault {
         // No link is a source that could be killed.
-        fault.apply(&mut config.faults, 0)?;
+        fault.apply(&mut config.faults, &[])?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `catchment generate`: emulated channels straight into files, without a network between.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,6 +15,7 @@ use catchment_storage::{
 };
 
 use crate::config::{Size, Time};
+use crate::export::part::NewFolder;
 use crate::names;
 use crate::output::{Exit, Out, UsageError, progress};
 use crate::signals::Stop;
@@ -49,7 +51,8 @@ pub(crate) struct Arguments {
     /// Bytes of a file before the next is begun
     #[arg(long, value_name = "SIZE", default_value = "16 GiB")]
     file_bytes: Size,
-    /// When the data begin: nanoseconds of TAI; without it now, at a border of frames
+    /// When the data begin: nanoseconds of TAI, below 2^63, as when they end; without it now, at a
+    /// border of frames
     #[arg(long, value_name = "NS")]
     start: Option<u64>,
     /// What samples are drawn from
@@ -89,18 +92,17 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         let message = format!("no preset {:?}; there is ligo-1000", arguments.preset);
         anyhow::bail!(UsageError(message));
     };
-    if arguments.out.exists() {
-        anyhow::bail!(UsageError(format!("{} is there already", arguments.out.display())));
-    }
     let names: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
     names::check(arguments.rule.iter().map(|(pattern, _)| pattern.as_str()), &names)?;
     if arguments.frame.0 == 0 {
         anyhow::bail!(UsageError("--frame must be longer than 0".into()));
     }
     let start_ns = arguments.start.map_or_else(|| now_at_border(arguments.frame.0), Ok)?;
-    let stop = Stop::listen()?;
+    let end_ns = end_of(start_ns, arguments.seconds)?;
+    let (folder, stop) = (NewFolder::make(&arguments.out)?, Stop::listen()?);
     let begun = Instant::now();
-    let report = generate(&arguments, &channels, start_ns, &stop, out)?;
+    let report = generate(&arguments, &channels, start_ns..end_ns, &stop, out)?;
+    folder.keep();
     let seconds = begun.elapsed().as_secs_f64();
     if out.json {
         out.object(&serde_json::json!({
@@ -131,10 +133,11 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
 fn generate(
     arguments: &Arguments,
     channels: &[EmulatedChannel],
-    start_ns: u64,
+    time_ns: Range<u64>,
     stop: &Stop,
     out: &Out,
 ) -> anyhow::Result<WriteReport> {
+    let Range { start: start_ns, end: end_ns } = time_ns;
     let infos = channels.iter().map(|channel| ChannelInfo {
         shape: channel.shape.clone(),
         unit: channel.unit.clone(),
@@ -161,7 +164,6 @@ fn generate(
     let mut writer = RunWriter::create(new, options)?;
     let content = ChannelContent::new(arguments.seed, channels);
     let frame_ns = arguments.frame.0;
-    let end_ns = start_ns.saturating_add((arguments.seconds * 1e9) as u64);
     let bar = progress(out, "generating", (end_ns - start_ns).div_ceil(frame_ns));
     let begun = Instant::now();
     let mut from_ns = start_ns;
@@ -216,6 +218,20 @@ fn write_frame(
         keys: (0, 0),
         increments: None,
     })
+}
+
+/// Where so many seconds end. Readers have times as signed numbers of 64 bits
+/// (docs/spec/link.md, 1.2).
+fn end_of(start_ns: u64, seconds: f64) -> anyhow::Result<u64> {
+    const END_NS: u64 = i64::MAX as u64;
+    let end_ns = start_ns.saturating_add((seconds * 1e9) as u64);
+    if end_ns > END_NS {
+        anyhow::bail!(UsageError(format!(
+            "--start {start_ns} and --seconds {seconds}: the data would end behind {END_NS} ns \
+             (2262-04-11), the last time that 64 bits with a sign hold"
+        )));
+    }
+    Ok(end_ns)
 }
 
 /// Now in TAI, at the last border of frames.

@@ -4,6 +4,7 @@ use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use catchment_frame::ColumnKind;
 use catchment_model::{Moment, ParseUtcError, SourceId, TimeScale};
 use catchment_storage::{Follow, Followed, Run, Select, SelectEvents};
 
@@ -15,14 +16,17 @@ use crate::export::events::{
 };
 use crate::export::part::Part;
 use crate::names;
-use crate::output::{Exit, Out, UsageError, progress, report_damage};
+use crate::output::{Exit, Out, UsageError, complain, grouped, progress, report_damage};
 use crate::signals::Stop;
 
 /// Reads the table of events, one source's fragments, or channels, from a file or a run's folder.
 ///
-/// A fragment is given as it came: for HADES its 16-byte sub-event header first. Channels are given as
-/// they were recorded; scale and offset stand in the metadata of Parquet and Arrow files. Only the
-/// columns that are asked for are read.
+/// A fragment is given as it came: for HADES its 16-byte sub-event header first. Channels are given raw,
+/// as they were recorded, in all formats: where a channel has a scale and an offset, a physical value
+/// is raw * scale + offset. Both stand in the metadata of Parquet and Arrow files and in `catchment
+/// inspect RUN --channels --json`; numpy() in Python and `catchment refs` give physical values. Only
+/// the columns that are asked for are read. With --json the names of the files that --output made are
+/// printed as an object.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
@@ -49,8 +53,8 @@ pub(crate) struct Arguments {
     /// How it is written
     #[arg(long, value_enum, default_value = "csv")]
     format: Format,
-    /// The file to write; with npy the beginning of several names (--source: .keys.npy, .offsets.npy,
-    /// .payload.npy; --channel: .times.npy, .samples.npy). Without it: stdout
+    /// The file to write; with npy the beginning of several names (--source: .keys.npy, .valid.npy,
+    /// .offsets.npy, .payload.npy; --channel: .times.npy, .samples.npy). Without it: stdout
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Go on as the run is written, until it ends or Ctrl-C
@@ -60,9 +64,10 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// A line per event or sample; fragments in hexadecimal
+    /// A line per event or sample; fragments in hexadecimal, bytes and fragment empty where an event
+    /// has none of the source
     Csv,
-    /// NumPy arrays
+    /// NumPy arrays; of a source also whether an event has a fragment of it
     Npy,
     /// The bytes of fragments or samples, one behind the other
     Raw,
@@ -80,9 +85,14 @@ struct TimeRange {
 }
 
 impl TimeRange {
-    fn in_scale(self, scale: TimeScale) -> Range<u64> {
+    fn in_scale(self, scale: TimeScale) -> anyhow::Result<Range<u64>> {
         let ns = |moment: Option<Moment>, open| moment.map_or(open, |m| m.in_scale(scale));
-        ns(self.start, 0)..ns(self.end, u64::MAX)
+        let (start, end) = (ns(self.start, 0), ns(self.end, u64::MAX));
+        if start > end {
+            let message = format!("--time START..END: {start} ns is behind {end} ns of {scale}");
+            anyhow::bail!(UsageError(message));
+        }
+        Ok(start..end)
     }
 }
 
@@ -101,7 +111,11 @@ fn range(text: &str) -> Result<Range<u64>, String> {
     let number = |text: &str, default: u64| {
         if text.is_empty() { Ok(default) } else { text.parse().map_err(|_| wrong()) }
     };
-    Ok(number(first, 0)?..number(end, u64::MAX)?)
+    let range = number(first, 0)?..number(end, u64::MAX)?;
+    if range.start > range.end {
+        return Err(format!("FIRST..END, and {} is behind {}", range.start, range.end));
+    }
+    Ok(range)
 }
 
 pub(crate) fn run(mut arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
@@ -121,6 +135,13 @@ pub(crate) fn run(mut arguments: Arguments, out: &mut Out) -> anyhow::Result<Exi
         anyhow::bail!(UsageError(message.into()));
     }
     let json = out.json;
+    if json && arguments.output.is_none() {
+        let message = "--json needs --output FILE: what is read is written as --format says";
+        anyhow::bail!(UsageError(message.into()));
+    }
+    if arguments.channel.is_empty() {
+        refuse_what_has_no_events(&run, arguments.source.as_deref())?;
+    }
     // What is followed is looked at while it grows.
     let part = match &arguments.output {
         Some(output) if !arguments.follow => Some(Part::of(output)?),
@@ -147,9 +168,33 @@ pub(crate) fn run(mut arguments: Arguments, out: &mut Out) -> anyhow::Result<Exi
     Ok(exit)
 }
 
+/// Refuses to read events of a run that has channels alone, or of a link.
+fn refuse_what_has_no_events(run: &Run, source_name: Option<&str>) -> anyhow::Result<()> {
+    let id = source_name.map(|name| source(run, name)).transpose()?;
+    let schema = &run.header().schema;
+    let has_fragments = |id| schema.column(Some(id), &ColumnKind::FragmentLengths).is_some();
+    let mut ids = (0..run.sources().len() as u32).map(SourceId);
+    let what = match id {
+        Some(id) if !has_fragments(id) => {
+            format!("{} is a link, which delivers channels", run.sources()[id.index()].name)
+        }
+        None if !run.channels().is_empty() && !ids.any(has_fragments) => {
+            format!("{} has channels and no events", run.path().display())
+        }
+        _ => return Ok(()),
+    };
+    let names: Vec<&str> = run.channels().iter().map(|info| info.name.as_str()).collect();
+    let shown = names[..names.len().min(NAMES_SHOWN)].join(", ");
+    let more = match names.len() - names.len().min(NAMES_SHOWN) {
+        0 => String::new(),
+        more => format!(" and {} more, which `inspect --channels` lists", grouped(more as u64)),
+    };
+    anyhow::bail!(UsageError(format!("{what}: choose some by --channel: {shown}{more}")))
+}
+
 fn read_events(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result<Vec<PathBuf>> {
     let source = arguments.source.as_deref().map(|name| source(&run, name)).transpose()?;
-    let select = events_of(arguments);
+    let select = events_of(arguments)?;
     let wanted = run.frames_in(&select);
     let bar = progress(out, "reading", wanted.len() as u64);
     let output = arguments.output.as_deref();
@@ -174,43 +219,74 @@ fn read_events(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result
             frames.flush()
         })?;
     } else {
+        let mut count = 0;
         for frame in wanted {
-            write_rows(&run, frame, &select, frames.as_mut())?;
+            count += write_rows(&run, frame, &select, frames.as_mut())?;
             bar.inc(1);
+        }
+        if count == 0 {
+            complain(events_there_are(&run));
         }
     }
     bar.finish_and_clear();
     frames.finish()
 }
 
-/// Writes what is selected of a frame. Fragments of one that has no such event are not read.
+/// What events there are, where a selection held none of them.
+fn events_there_are(run: &Run) -> String {
+    let infos = || run.frames().iter().map(|frame| frame.summary.info);
+    let (Some(first), Some(last)) =
+        (infos().map(|info| info.key_first).min(), infos().map(|info| info.key_last).max())
+    else {
+        return "there are no events in this run".to_owned();
+    };
+    let from = infos().map(|info| info.time_first_ns).min().unwrap_or_default();
+    let to = infos().map(|info| info.time_last_ns).max().unwrap_or_default();
+    format!(
+        "no event is in that range: there are {} from number {first} to {last}, of {from} ns to {to} \
+         ns UTC, in {} frames",
+        grouped(run.event_count()),
+        grouped(run.frames().len() as u64)
+    )
+}
+
+/// Writes what is selected of a frame, and says how many events that are. Fragments of one that has
+/// no such event are not read.
 fn write_rows(
     run: &Run,
     frame: usize,
     select: &SelectEvents,
     frames: &mut dyn Frames,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<usize> {
     let rows = run.rows_in(frame, select)?;
-    if rows.is_empty() { Ok(()) } else { frames.rows(run, frame, &rows) }
+    if !rows.is_empty() {
+        frames.rows(run, frame, &rows)?;
+    }
+    Ok(rows.iter().map(Range::len).sum())
 }
 
 /// The events that are asked for.
-fn events_of(arguments: &Arguments) -> SelectEvents {
+fn events_of(arguments: &Arguments) -> anyhow::Result<SelectEvents> {
     let all = SelectEvents::default();
-    SelectEvents {
+    let time_ns = arguments.time.map(|time| time.in_scale(TimeScale::Utc)).transpose()?;
+    Ok(SelectEvents {
         keys: arguments.events.as_ref().map_or(all.keys, |keys| match keys.end.checked_sub(1) {
             Some(last) => keys.start..=last,
             None => RangeInclusive::new(1, 0),
         }),
-        time_ns: arguments.time.map(|time| time.in_scale(TimeScale::Utc)),
+        time_ns,
         frames: arguments.frames.as_ref().map_or(all.frames, places_of),
-    }
+    })
 }
 
 /// The samples that are asked for, in so many steps.
-fn samples_of(arguments: &Arguments, run: &Run, channels: &Channels) -> Vec<Select> {
-    let time = arguments.time.map(|time| time.in_scale(channels.time_scale()));
-    match (time, &arguments.frames) {
+fn samples_of(
+    arguments: &Arguments,
+    run: &Run,
+    channels: &Channels,
+) -> anyhow::Result<Vec<Select>> {
+    let time = arguments.time.map(|time| time.in_scale(channels.time_scale())).transpose()?;
+    Ok(match (time, &arguments.frames) {
         (None, None) => vec![Select::All],
         (Some(time), None) => vec![Select::TimeNs(time)],
         (None, Some(frames)) => vec![Select::Frames(places_of(frames))],
@@ -219,7 +295,7 @@ fn samples_of(arguments: &Arguments, run: &Run, channels: &Channels) -> Vec<Sele
             let there = frames.start..frames.end.min(run.channel_frames().len());
             there.map(|frame| Select::FrameSamples(frame, samples.clone())).collect()
         }
-    }
+    })
 }
 
 fn places_of(frames: &Range<u64>) -> Range<usize> {
@@ -230,7 +306,7 @@ fn read_channels(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Resu
     let channels = Channels::of(&run, names::channels(&run, &arguments.channel)?)?;
     let output = arguments.output.as_deref();
     let path = || output.expect("a format that needs a file has one");
-    let selects = if arguments.follow { vec![] } else { samples_of(arguments, &run, &channels) };
+    let selects = if arguments.follow { vec![] } else { samples_of(arguments, &run, &channels)? };
     selects.iter().try_for_each(|select| channels.check(&run, select))?;
     let mut rows: Box<dyn Rows + '_> = match arguments.format {
         Format::Csv => Box::new(channels.csv(Sink::open(output, out)?)?),
@@ -239,9 +315,8 @@ fn read_channels(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Resu
         format => Box::new(channels.arrow(path(), kind(format))?),
     };
     if arguments.follow {
-        let samples = arguments
-            .time
-            .map_or(0..u64::MAX, |time| channels.samples_at(&time.in_scale(channels.time_scale())));
+        let time = arguments.time.map(|time| time.in_scale(channels.time_scale())).transpose()?;
+        let samples = time.map_or(0..u64::MAX, |time| channels.samples_at(&time));
         follow(run, |run, followed| {
             let Followed::Channels(frame) = followed else { return Ok(()) };
             let select = Select::FrameSamples(frame, samples.clone());
@@ -250,8 +325,12 @@ fn read_channels(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Resu
             rows.flush()
         })?;
     } else {
+        let mut count = 0;
         for select in &selects {
-            channels.read(&run, select, rows.as_mut())?;
+            count += channels.read(&run, select, rows.as_mut())?;
+        }
+        if count == 0 {
+            complain(channels.there_is(&run)?);
         }
     }
     rows.finish()
@@ -293,6 +372,8 @@ fn source(run: &Run, name: &str) -> anyhow::Result<SourceId> {
     }
 }
 
+/// Channels that are named where none was chosen.
+const NAMES_SHOWN: usize = 3;
 /// How often a run that is followed is looked at.
 const POLL: Duration = Duration::from_millis(20);
 /// How long Ctrl-C may wait.
@@ -307,19 +388,23 @@ mod tests {
         assert_eq!(range("100..200"), Ok(100..200));
         assert_eq!(range("100.."), Ok(100..u64::MAX));
         assert_eq!(range(".."), Ok(0..u64::MAX));
-        for bad in ["", "5", "a..b", "1-2", "1...2"] {
+        for bad in ["", "5", "a..b", "1-2", "1...2", "5..2"] {
             assert!(range(bad).is_err(), "{bad}");
         }
     }
     #[test]
     fn times_are_numbers_or_dates_and_open_ends_are_none() {
-        let at = |text: &str, scale| time_range(text).expect("a range").in_scale(scale);
+        let at = |text: &str, scale| {
+            time_range(text).expect("a range").in_scale(scale).expect("not reversed")
+        };
         assert_eq!(at("5..7", TimeScale::Tai), 5..7);
         assert_eq!(at("..", TimeScale::Tai), 0..u64::MAX);
         let day = 1_795_219_200_000_000_000;
         assert_eq!(at("2026-11-21..9999-12-31", TimeScale::Tai), day..u64::MAX);
         assert_eq!(at("..2026-11-21T00:00:00.5Z", TimeScale::Tai), 0..day + 37_500_000_000);
         assert_eq!(at("2026-11-21T00:00Z..", TimeScale::Utc).start, day);
+        let reversed = time_range("2026-11-22..2026-11-21").expect("two times");
+        assert!(reversed.in_scale(TimeScale::Tai).is_err_and(|error| error.is::<UsageError>()));
         for bad in ["", "5", "a..", "..tomorrow", "2026-11-21"] {
             assert!(time_range(bad).is_err(), "{bad}");
         }

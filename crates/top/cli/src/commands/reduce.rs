@@ -7,14 +7,17 @@ use catchment_storage::{Codings, ColumnCoding, ReduceOptions, Run, Selection, re
 
 use super::reframe::{Files, name_of, say};
 use crate::config::Time;
+use crate::export::part::NewFolder;
 use crate::names;
-use crate::output::{Exit, Out, progress, report_damage};
+use crate::output::{Exit, Out, progress, report_damage, report_left_out};
+use crate::signals::Stop;
 
 /// Writes a reduced data set: chosen channels, decimated where asked.
 ///
 /// Decimation is by a filter of linear phase whose delay is taken out: what is kept below 0.8 of the
 /// new Nyquist frequency changes by less than 0.01 dB, what would fold back is at least 100 dB down.
-/// Samples at a gap or at the ends, where the filter lacks neighbours, are left out.
+/// Samples at a gap or at the ends, where the filter lacks neighbours, are left out. A column that is
+/// damaged is a gap, which is said; exit code 3.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
@@ -61,11 +64,14 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         codings: Codings::new(arguments.codec),
         write: arguments.files.options(),
     };
+    let (folder, stop) = (NewFolder::make(&arguments.out)?, Stop::listen()?);
     let bar = progress(out, "reducing", 0);
-    let report = reduce(&run, &arguments.out, &name_of(&arguments.out)?, &options, |done| {
+    let report = reduce(&run, &arguments.out, &name_of(&arguments.out), &options, |done| {
         bar.set_length(done.frames_total as u64);
         bar.set_position(done.frames as u64);
+        stop.go_on()
     })?;
+    folder.keep();
     bar.finish_and_clear();
     say(&arguments.out, &report.write, out)?;
     for reduction in report.decimated.iter().take(SHOWN_MAX) {
@@ -78,7 +84,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     if report.saturated > 0 {
         out.say(format!("  {} numbers were set to a limit of their type", report.saturated))?;
     }
-    Ok(exit)
+    Ok(exit.and(report_left_out(&report.write.left_out)))
 }
 
 /// Decimated channels that are shown.

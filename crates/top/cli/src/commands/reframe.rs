@@ -8,10 +8,13 @@ use catchment_storage::{
 };
 
 use crate::config::{Size, Time};
-use crate::output::{Exit, Out, UsageError, progress, report_damage};
+use crate::export::part::NewFolder;
+use crate::output::{Exit, Out, progress, report_damage, report_left_out};
+use crate::signals::Stop;
 
 /// Writes a run's data anew, bit for bit: in longer or shorter frames, in one file or several, by
-/// another codec. The run itself stays as it is.
+/// another codec. The run itself stays as it is. Where a channel's column is damaged the new run has
+/// a gap, which is said; exit code 3.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
@@ -54,12 +57,9 @@ impl Files {
     }
 }
 
-/// The new run's name, if its folder is not there yet.
-pub(crate) fn name_of(out: &Path) -> anyhow::Result<String> {
-    if out.exists() {
-        anyhow::bail!(UsageError(format!("{} is there already", out.display())));
-    }
-    Ok(out.file_name().unwrap_or_default().to_string_lossy().into_owned())
+/// The new run's name: that of its folder.
+pub(crate) fn name_of(out: &Path) -> String {
+    out.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Says what was written.
@@ -94,12 +94,15 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         codings: arguments.codec.map(Codings::new),
         write: arguments.files.options(),
     };
+    let (folder, stop) = (NewFolder::make(&arguments.out)?, Stop::listen()?);
     let bar = progress(out, "reframing", 0);
-    let report = reframe(&run, &arguments.out, &name_of(&arguments.out)?, &options, |done| {
+    let report = reframe(&run, &arguments.out, &name_of(&arguments.out), &options, |done| {
         bar.set_length(done.frames_total as u64);
         bar.set_position(done.frames as u64);
+        stop.go_on()
     })?;
+    folder.keep();
     bar.finish_and_clear();
     say(&arguments.out, &report, out)?;
-    Ok(exit)
+    Ok(exit.and(report_left_out(&report.left_out)))
 }

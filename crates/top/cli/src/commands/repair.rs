@@ -79,12 +79,7 @@ fn print(file: &FileRepair, out: &mut Out) -> anyhow::Result<()> {
         }
         Outcome::Unreadable(why) => format!("cannot be repaired: {why}"),
     };
-    out.say(format_args!(
-        "{}: {outcome}, {} frames, {} events",
-        file.path.display(),
-        grouped(file.frames),
-        grouped(file.events)
-    ))?;
+    out.say(format_args!("{}: {outcome}, {}", file.path.display(), contents(file)))?;
     if let Some(from) = &file.header_from {
         let from = from.display();
         out.say(format_args!("  its header was lost and was made again from {from}"))?;
@@ -103,6 +98,17 @@ fn print(file: &FileRepair, out: &mut Out) -> anyhow::Result<()> {
         out.say(format_args!("  {damaged}"))?;
     }
     Ok(())
+}
+
+/// What is in a file's frames: events, samples of channels or of trends, or both.
+fn contents(file: &FileRepair) -> String {
+    let mut parts = vec![format!("{} frames", grouped(file.frames))];
+    for (count, what) in [(file.events, "events"), (file.samples, "samples")] {
+        if count > 0 {
+            parts.push(format!("{} {what}", grouped(count)));
+        }
+    }
+    if file.frames == 0 { "no frames".to_owned() } else { parts.join(", ") }
 }
 
 /// Has the catalogue beside the run, if there is one that knows it, look at its files again.

@@ -6,10 +6,11 @@ use catchment_storage::{
     Codings, ColumnCoding, EXTENSION, Run, TrendKind, TrendOptions, make_trends, replace_trends,
 };
 
-use crate::output::{Exit, Out, UsageError, grouped, progress, report_damage};
+use crate::output::{Exit, Out, UsageError, grouped, progress, report_damage, report_left_out};
+use crate::signals::Stop;
 
 /// Computes mean, minimum, maximum, rms and count of every channel, per second and per minute, into
-/// RUN/trends. Exits with 3 if samples came too late to be in them.
+/// RUN/trends. Exits with 3 if samples came too late to be in them, or are damaged.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A run's folder
@@ -19,8 +20,8 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "auto")]
     codec: ColumnCoding,
     /// Make them anew where there are some, such as those of a recorder that was killed before the
-    /// last of them were in files. The old ones stay until the new ones are whole; those of the
-    /// recorder's own counters are not touched
+    /// last of them were in files. The old ones stay until the new ones are whole, and where data are
+    /// damaged by now; those of the recorder's own counters are not touched
     #[arg(long)]
     replace: bool,
 }
@@ -39,18 +40,21 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         false => refuse_where_there_are(&run)?,
         true => {}
     }
-    let exit = report_damage(&run);
+    let mut exit = report_damage(&run);
     let options = TrendOptions { codings: Codings::new(arguments.codec) };
+    let stop = Stop::listen()?;
     let bar = progress(out, "computing trends", run.channel_frames().len() as u64);
     let at = |done: usize, total: usize| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
+        stop.go_on()
     };
     let report = match arguments.replace {
         true => replace_trends(&run, &options, at)?,
         false => make_trends(&run, &options, at)?,
     };
     bar.finish_and_clear();
+    exit = exit.and(report_left_out(&report.left_out));
     if out.json {
         out.object(&serde_json::json!({
             "second": { "files": report.second.files, "file_bytes": report.second.file_bytes },

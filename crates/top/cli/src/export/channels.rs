@@ -16,7 +16,7 @@ use catchment_storage::{ChannelInfo, Piece, Run, Select};
 use super::arrow::{self, ArrowFile, Kind};
 use super::{Sink, with_suffix};
 use crate::npy::Npy;
-use crate::output::UsageError;
+use crate::output::{UsageError, grouped};
 
 /// Channels that are read side by side: they have the same samples.
 pub(crate) struct Channels {
@@ -72,12 +72,14 @@ impl Channels {
     }
 
     /// Hands out the samples of a range, some at a time and in order; [`Channels::check`] has it.
+    /// Returns how many there were.
     pub(crate) fn read(
         &self,
         run: &Run,
         select: &Select,
         rows: &mut dyn Rows,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<u64> {
+        let mut count = 0;
         let first = run.channel_at(self.places[0]).context("a run keeps its channels")?;
         let pieces = first.pieces_in(select)?;
         let pieces =
@@ -99,10 +101,28 @@ impl Channels {
                     })?;
                     columns.push(other.bytes);
                 }
+                count += samples.end - samples.start;
                 rows.rows(&self.infos, samples, columns)?;
             }
         }
-        Ok(())
+        Ok(count)
+    }
+
+    /// What there is of them, where a range held none of it.
+    pub(crate) fn there_is(&self, run: &Run) -> anyhow::Result<String> {
+        let first = run.channel_at(self.places[0]).context("a run keeps its channels")?;
+        let name = &self.infos[0].name;
+        Ok(match first.time_range()? {
+            None => format!("{name} has no samples in this run"),
+            Some(time) => format!(
+                "no sample is in that range: those of {name} are of {}..{} in nanoseconds of {}, in \
+                 {} frames",
+                time.start,
+                time.end,
+                self.infos[0].time_scale.to_string().to_uppercase(),
+                grouped(run.channel_frames().len() as u64)
+            ),
+        })
     }
 
     /// What writes lines: time and values.
@@ -131,12 +151,13 @@ impl Channels {
     /// What writes NAME.times.npy and NAME.samples.npy, of one channel.
     pub(crate) fn npy(&self, base: &Path) -> anyhow::Result<NpyPair> {
         let info = self.only("--format npy")?;
-        let descr =
-            numpy_descr(info).with_context(|| format!("numpy has no type for {}", info.name))?;
+        let dtype = info.dtype.numpy();
+        let dtype = dtype.with_context(|| format!("numpy has no type for {}", info.name))?;
+        let (dtype, sample_bytes) = (format!("'{dtype}'"), info.sample_bytes() as usize);
         let named = |suffix| with_suffix(base, suffix);
         Ok(NpyPair {
             times: Npy::create(&named(".times.npy"), "'<u8'", 8)?,
-            samples: Npy::create(&named(".samples.npy"), &descr, info.sample_bytes() as usize)?,
+            samples: Npy::create_of(&named(".samples.npy"), &dtype, &info.shape, sample_bytes)?,
         })
     }
 
@@ -338,16 +359,6 @@ fn length(samples: &Range<u64>) -> usize {
 /// Numbers in one sample; a complex one is one.
 fn elements(info: &ChannelInfo) -> usize {
     info.shape.iter().product::<u64>().max(1) as usize
-}
-
-fn numpy_descr(info: &ChannelInfo) -> Option<String> {
-    let name = info.dtype.numpy()?;
-    if info.shape.is_empty() {
-        return Some(format!("'{name}'"));
-    }
-    // An item of the array is a sample: numpy gives the inner shape to a field.
-    let shape: String = info.shape.iter().map(|length| format!("{length}, ")).collect();
-    Some(format!("[('sample', '{name}', ({shape}))]"))
 }
 
 /// One number as text, as short as it reads back the same.

@@ -93,7 +93,8 @@ impl Frames for EventRecords {
     }
 }
 
-/// Fragments as lines of hexadecimal, or as they are.
+/// Fragments as lines of hexadecimal, one for each event, or as they are. Of an event that has none a
+/// line says neither bytes nor fragment.
 pub(crate) struct FragmentBytes<'a> {
     source: SourceId,
     lines: bool,
@@ -103,7 +104,7 @@ pub(crate) struct FragmentBytes<'a> {
 impl<'a> FragmentBytes<'a> {
     pub(crate) fn new(source: SourceId, lines: bool, mut sink: Sink<'a>) -> anyhow::Result<Self> {
         if lines {
-            sink.bytes(b"event,bytes,fragment\n")?;
+            sink.bytes(b"event,time_ns,flags,bytes,fragment\n")?;
         }
         Ok(Self { source, lines, sink })
     }
@@ -114,14 +115,20 @@ impl Frames for FragmentBytes<'_> {
         let column = run.fragments(frame, self.source)?;
         let mut text = String::new();
         for row in each(rows) {
-            let Some(fragment) = column.fragment(row) else { continue };
+            let fragment = column.fragment(row);
             if !self.lines {
-                self.sink.bytes(fragment)?;
+                self.sink.bytes(fragment.unwrap_or_default())?;
                 continue;
             }
-            write!(text, "{},{},", column.events().keys()[row], fragment.len())?;
-            for byte in fragment {
-                write!(text, "{byte:02x}")?;
+            let events = column.events();
+            let (key, time) = (events.keys()[row], events.times_ns()[row]);
+            write!(text, "{key},{time},{},", EventFlags(events.flags()[row]))?;
+            match fragment {
+                Some(fragment) => {
+                    write!(text, "{},", fragment.len())?;
+                    fragment.iter().try_for_each(|byte| write!(text, "{byte:02x}"))?;
+                }
+                None => text.push(','),
             }
             text.push('\n');
         }
@@ -133,10 +140,12 @@ impl Frames for FragmentBytes<'_> {
     }
 }
 
-/// Three arrays: fragment *i* is `payload[offsets[i]:offsets[i + 1]]` and belongs to `keys[i]`.
+/// Four arrays: fragment *i* is `payload[offsets[i]:offsets[i + 1]]` and belongs to the event
+/// `keys[i]`, which has one if `valid[i]`.
 pub(crate) struct FragmentArrays {
     source: SourceId,
     keys: Npy,
+    valid: Npy,
     offsets: Npy,
     payload: Npy,
     end: u64,
@@ -149,7 +158,8 @@ impl FragmentArrays {
         offsets.numbers(&[0])?;
         let keys = Npy::create(&named(".keys.npy"), "'<u8'", 8)?;
         let payload = Npy::create(&named(".payload.npy"), "'|u1'", 1)?;
-        Ok(Self { source, keys, offsets, payload, end: 0 })
+        let valid = Npy::create(&named(".valid.npy"), "'|b1'", 1)?;
+        Ok(Self { source, keys, valid, offsets, payload, end: 0 })
     }
 }
 
@@ -157,7 +167,9 @@ impl Frames for FragmentArrays {
     fn rows(&mut self, run: &Run, frame: usize, rows: &[Range<usize>]) -> anyhow::Result<()> {
         let column = run.fragments(frame, self.source)?;
         for row in each(rows) {
-            let Some(fragment) = column.fragment(row) else { continue };
+            let fragment = column.fragment(row);
+            self.valid.bytes(&[u8::from(fragment.is_some())])?;
+            let fragment = fragment.unwrap_or_default();
             self.end += fragment.len() as u64;
             self.keys.numbers(&[column.events().keys()[row]])?;
             self.offsets.numbers(&[self.end])?;
@@ -167,7 +179,8 @@ impl Frames for FragmentArrays {
     }
 
     fn finish(self: Box<Self>) -> anyhow::Result<Vec<PathBuf>> {
-        Ok(vec![self.keys.finish()?, self.offsets.finish()?, self.payload.finish()?])
+        let files = [self.keys, self.valid, self.offsets, self.payload];
+        files.into_iter().map(Npy::finish).collect()
     }
 }
 

@@ -1,10 +1,12 @@
-//! Output that has its name only when it is whole.
+//! Output that has its name only when it is whole, and folders that go when it does not become so.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
 use super::with_suffix;
+use crate::output::UsageError;
 
 /// A file, or several with something behind its name, under way: dropped before its end, it goes.
 #[derive(Debug)]
@@ -73,6 +75,44 @@ impl Drop for Part {
     }
 }
 
+/// A folder that a command makes for what it writes: dropped before it is kept, it goes with all that
+/// is in it.
+#[derive(Debug)]
+pub(crate) struct NewFolder(Option<PathBuf>);
+
+impl NewFolder {
+    /// Makes it, and the folders that it is in.
+    ///
+    /// # Errors
+    /// It is there already, as a usage error: what is in it is somebody's. Or the system refuses.
+    pub(crate) fn make(path: &Path) -> anyhow::Result<Self> {
+        let failed = || format!("cannot make {}", path.display());
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).with_context(failed)?;
+        }
+        match std::fs::create_dir(path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                Err(UsageError(format!("{} is there already", path.display())).into())
+            }
+            made => made.with_context(failed).map(|()| Self(Some(path.to_owned()))),
+        }
+    }
+
+    /// What is in it is whole.
+    pub(crate) fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for NewFolder {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // The error counts for which it goes. What cannot be removed, the next attempt names.
+            std::fs::remove_dir_all(path).ok();
+        }
+    }
+}
+
 fn is_free(path: &Path) -> anyhow::Result<()> {
     anyhow::ensure!(!path.exists(), "cannot make {}: it is there already", path.display());
     Ok(())
@@ -81,6 +121,19 @@ fn is_free(path: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_is_not_kept_goes_and_one_that_was_there_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("some/where");
+        let new = NewFolder::make(&out).unwrap();
+        std::fs::write(out.join("half"), "x").unwrap();
+        drop(new);
+        assert!(!out.exists());
+        NewFolder::make(&out).unwrap().keep();
+        let error = NewFolder::make(&out).unwrap_err();
+        assert!(error.is::<UsageError>() && out.exists());
+    }
 
     #[test]
     fn files_have_their_names_when_all_is_whole_and_otherwise_there_are_none() {

@@ -58,6 +58,15 @@ pub(crate) fn export(
         bail!("{}: the channels have no samples", path.display());
     };
     say_what_gwf_has_no_times_for(&run, &channels, &mut report)?;
+    let frame_ns = u64::from(options.frame_s) * NS_PER_S;
+    let mut feed = Feed::new(&run, &channels, scale);
+    // Every frame before the first is written: a refusal leaves no half of the files.
+    if scale == TimeScale::Utc {
+        let mut frames = Frames { time: time.clone(), frame_ns };
+        while let Some(gps) = frames.next(&feed) {
+            feed.check(&gps)?;
+        }
+    }
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let site = options.site.clone().unwrap_or_else(|| sites(&channels));
     let mut files = Files {
@@ -71,35 +80,61 @@ pub(crate) fn export(
         done: Vec::new(),
         bytes: 0,
     };
-    let mut feed = Feed::new(&run, &channels, scale);
-    let frame_ns = u64::from(options.frame_s) * NS_PER_S;
     let bar = progress(out, "converting", (time.end - time.start).div_ceil(frame_ns));
-    let mut left_out = vec![0; channels.len()];
-    let mut at = time.start;
-    while at < time.end && !stop.asked() {
-        // Where nothing was recorded, perhaps for years, there is nothing to ask for.
-        at = feed.next(at).map_or(time.end, |next| at.max(next / frame_ns * frame_ns));
-        if at >= time.end {
-            break;
-        }
-        let border = (at / frame_ns + 1).saturating_mul(frame_ns).min(time.end);
-        write_frames(&mut feed, &mut files, at..border, &mut left_out, &mut report)?;
+    let mut left_out = vec![LeftOut::default(); channels.len()];
+    let mut frames = Frames { time, frame_ns };
+    while !stop.asked()
+        && let Some(gps) = frames.next(&feed)
+    {
+        write_frames(&mut feed, &mut files, gps, &mut left_out, &mut report)?;
         bar.inc(1);
-        at = border;
     }
-    report.stopped = at < time.end;
+    report.stopped = frames.next(&feed).is_some();
     files.close()?;
     bar.finish_and_clear();
     report.left_out.extend(feed.damaged());
-    for (channel, samples) in channels.iter().zip(left_out) {
-        if samples > 0 {
-            let why = "in seconds that are not whole";
-            let count = grouped(samples);
-            report.left_out.push(format!("{}: {count} samples {why}", channel.info.name));
+    for (channel, left_out) in channels.iter().zip(left_out) {
+        for (samples, why) in [
+            (left_out.not_whole, "in seconds that are not whole"),
+            (left_out.went_back, "in seconds that were recorded twice: a clock was set back"),
+        ] {
+            if samples > 0 {
+                let count = grouped(samples);
+                report.left_out.push(format!("{}: {count} samples {why}", channel.info.name));
+            }
         }
     }
     (report.frames, report.files, report.file_bytes) = (files.frames, files.done, files.bytes);
     Ok(report)
+}
+
+/// The frames that are to be written, one after the other.
+struct Frames {
+    /// What is left, in GPS time.
+    time: Range<u64>,
+    frame_ns: u64,
+}
+
+impl Frames {
+    fn next(&mut self, feed: &Feed<'_>) -> Option<Range<u64>> {
+        // Where nothing was recorded, perhaps for years, there is nothing to ask for.
+        let next = feed.next(self.time.start)? / self.frame_ns * self.frame_ns;
+        let start = self.time.start.max(next);
+        if start >= self.time.end {
+            return None;
+        }
+        let border = (start / self.frame_ns + 1).saturating_mul(self.frame_ns);
+        self.time.start = border.min(self.time.end);
+        Some(start..self.time.start)
+    }
+}
+
+/// Samples of a channel that are in no frame, by the reason.
+#[derive(Clone, Copy, Debug, Default)]
+struct LeftOut {
+    not_whole: u64,
+    /// An FrVect has one sample at a time: which of two is the right one cannot be known.
+    went_back: u64,
 }
 
 /// What a run has and GWF files have not.
@@ -276,7 +311,7 @@ fn write_frames(
     feed: &mut Feed<'_>,
     files: &mut Files,
     gps: Range<u64>,
-    left_out: &mut [u64],
+    left_out: &mut [LeftOut],
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let mut frame: Option<(Range<u64>, Vec<Holds>)> = None;
@@ -342,7 +377,7 @@ fn write_frame(
     feed: &mut Feed<'_>,
     files: &mut Files,
     gps: &Range<u64>,
-    left_out: &mut [u64],
+    left_out: &mut [LeftOut],
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let channels = feed.channels;
@@ -351,7 +386,10 @@ fn write_frame(
     let mut series = Vec::with_capacity(channels.len());
     for ((channel, part), left_out) in channels.iter().zip(&parts).zip(left_out) {
         let Some(samples) = part.samples.filter(|_| part.whole) else {
-            *left_out += part.count;
+            match part.went_back {
+                true => left_out.went_back += part.count,
+                false => left_out.not_whole += part.count,
+            }
             continue;
         };
         report.samples += part.count;

@@ -17,6 +17,8 @@ pub(super) struct Part<'a> {
     pub(super) first_sample: u64,
     /// How many there are, behind gaps too.
     pub(super) count: u64,
+    /// Whether some of them are there twice, or behind later ones: a clock was set back.
+    pub(super) went_back: bool,
     /// How many belong there.
     pub(super) wanted: u64,
     /// Whether none is missing.
@@ -64,17 +66,27 @@ impl<'a> Feed<'a> {
     pub(super) fn load(&mut self, gps: &Range<u64>) -> anyhow::Result<Vec<Part<'_>>> {
         let time = self.in_scale(gps)?;
         if gps.start < self.block.start || gps.end > self.block.end {
-            let frames = self.run.channel_frames();
-            let ends =
-                overlapping(frames, &time).map(|frame| frames[frame].summary.info.time_last_ns);
-            let end =
-                ends.max().map_or(gps.end, |end_ns| self.scale.to_gps_ns(end_ns).max(gps.end));
-            self.block = gps.start..end;
-            let frames: Vec<usize> = overlapping(frames, &self.in_scale(&self.block)?).collect();
+            self.block = self.block_of(gps, &time);
+            let time = self.in_scale(&self.block)?;
+            let frames: Vec<usize> = overlapping(self.run.channel_frames(), &time).collect();
             self.segments = self.read(&frames);
         }
         let parts = self.channels.iter().zip(&self.segments);
         Ok(parts.map(|(channel, segments)| part(channel, segments, &time)).collect())
+    }
+
+    /// Whether that GPS time can be loaded, before anything is written.
+    pub(super) fn check(&self, gps: &Range<u64>) -> anyhow::Result<()> {
+        let time = self.in_scale(gps)?;
+        self.in_scale(&self.block_of(gps, &time)).map(drop)
+    }
+
+    /// What is read with that time: to the end of the run's frames that it meets.
+    fn block_of(&self, gps: &Range<u64>, time: &Range<u64>) -> Range<u64> {
+        let frames = self.run.channel_frames();
+        let ends = overlapping(frames, time).map(|frame| frames[frame].summary.info.time_last_ns);
+        let end = ends.max().map_or(gps.end, |end_ns| self.scale.to_gps_ns(end_ns).max(gps.end));
+        gps.start..end
     }
 
     /// Reads whole frames: a part of a column that is not compressed would be read unchecked.
@@ -147,9 +159,11 @@ fn part<'a>(channel: &Export<'_>, segments: &'a [Segment], time: &Range<u64>) ->
         first_sample: wanted.start,
         count: 0,
         wanted: wanted.end - wanted.start,
+        went_back: false,
         whole: false,
     };
     let width = channel.kind.bytes();
+    let mut before = wanted.start;
     for segment in segments {
         let end = segment.first_sample + segment.samples;
         let first = wanted.start.max(segment.first_sample);
@@ -158,6 +172,8 @@ fn part<'a>(channel: &Export<'_>, segments: &'a [Segment], time: &Range<u64>) ->
             continue;
         }
         part.count += last - first;
+        part.went_back |= first < before;
+        before = before.max(last);
         if part.samples.is_none() {
             let from = (first - segment.first_sample) as usize * width;
             let bytes = (last - first) as usize * width;

@@ -17,6 +17,7 @@ use catchment_storage::{
 };
 
 use crate::commands::convert::{Report, Wanted};
+use crate::export::part::NewFolder;
 use crate::gwf::targets::{Input, InputFrame, Targets, place, seconds};
 use crate::gwf::unkept::Unkept;
 use crate::gwf::{NS_PER_S, Source, why_not};
@@ -31,7 +32,7 @@ pub(crate) struct ImportOptions {
     pub(crate) codec: ColumnCoding,
 }
 
-/// Writes a run of what the files hold. Where that fails, no file is left that was not whole.
+/// Writes a run of what the files hold. Where that fails, nothing of it is left.
 pub(crate) fn import(
     paths: &[PathBuf],
     folder: &Path,
@@ -40,12 +41,10 @@ pub(crate) fn import(
     stop: &Stop,
     out: &Out,
 ) -> anyhow::Result<Report> {
-    let result = convert(paths, folder, wanted, options, stop, out);
-    if result.is_err() {
-        // Goes only if it is empty; that it is not, or was never made, is no error of its own.
-        std::fs::remove_dir(folder).ok();
-    }
-    result
+    let made = NewFolder::make(folder)?;
+    let report = convert(paths, folder, wanted, options, stop, out)?;
+    made.keep();
+    Ok(report)
 }
 
 fn convert(

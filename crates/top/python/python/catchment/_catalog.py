@@ -4,16 +4,19 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from catchment import _native
 from catchment._optional import optional
+from catchment._times import nanoseconds
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from catchment._times import Time
 
 __all__ = ["Catalog", "CatalogCopy", "CatalogFile", "CatalogFrames", "CatalogRun", "catalog"]
 
@@ -198,8 +201,8 @@ def catalog(  # noqa: PLR0913 (each narrows the list, by name)
     folder: str | os.PathLike[str] = "runs",
     text: str = "",
     *,
-    since: datetime | str | None = None,
-    until: datetime | str | None = None,
+    since: "Time | None" = None,
+    until: "Time | None" = None,
     quality: Quality | None = None,
     state: State | None = None,
     who: str | None = None,
@@ -210,8 +213,9 @@ def catalog(  # noqa: PLR0913 (each narrows the list, by name)
         folder: The folder of the runs.
         text: Words that all stand in comment, person, folder, identity or reason, in any case. A
             number also finds the run of that number.
-        since: Only runs that had not ended before. Without a time zone it is UTC.
-        until: Only runs that began before.
+        since: Only runs that had not ended before: a time as channels take it, such as
+            "2026-11-21", a datetime, or nanoseconds since 1970. Without a time zone it is UTC.
+        until: Only runs that began before. "9999-12-31" is an open end.
         quality: Only runs of which that was said.
         state: Only runs in that state.
         who: Only this person's runs.
@@ -224,8 +228,8 @@ def catalog(  # noqa: PLR0913 (each narrows the list, by name)
     """
     query = {
         "text": text,
-        "since": _text(since),
-        "until": _text(until),
+        "since_ns": None if since is None else nanoseconds(since, "utc"),
+        "until_ns": None if until is None else nanoseconds(until, "utc"),
         "quality": quality,
         "state": state,
         "who": who,
@@ -244,10 +248,3 @@ def _run(folder: Path, row: dict[str, Any]) -> CatalogRun:
 def _times(row: dict[str, Any], *names: str) -> dict[str, Any]:
     times = {name: row[name] and datetime.fromisoformat(row[name]) for name in names}
     return {**row, **times}
-
-
-def _text(time: datetime | str | None) -> str | None:
-    if not isinstance(time, datetime):
-        return time
-    zoned = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return zoned.astimezone(UTC).isoformat(timespec="microseconds")

@@ -14,7 +14,7 @@ import numpy as np
 from catchment import _native
 from catchment._errors import GapError
 from catchment._optional import optional
-from catchment._times import convert_time, dates, time_bounds, time_range
+from catchment._times import convert_time, dates, number_range, time_bounds, time_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -352,9 +352,9 @@ class Channel:
         if in_time + (samples is not None) + (frames is not None) > 1:
             raise TypeError("give a range in time, in samples or in frames, not several")
         if samples is not None:
-            return ("samples", *samples)
+            return ("samples", *number_range("samples", samples))
         if frames is not None:
-            return ("frames", *frames)
+            return ("frames", *number_range("frames", frames))
         if not in_time:
             return ("all", 0, 0)
         return ("time", *time_range(start, stop, self.time_scale))
@@ -426,10 +426,14 @@ class Channel:
                 'gaps="join"'
             )
         value = np.asarray(np.nan if fill is None else fill)
+        if value.ndim or value.dtype.kind not in "biufc":
+            raise TypeError(f"{self.name}: fill={fill!r} is no number")
+        if value.dtype.kind == "c" and dtype.kind != "c":
+            raise ValueError(f"{self.name}: fill={fill!r} is complex, the channel is {dtype}")
         if dtype.kind in "iu" and not (
             value == np.trunc(value) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
         ):
-            raise ValueError(f"{self.name}: {fill} is no {dtype}")
+            raise ValueError(f"{self.name}: fill={fill!r} is no {dtype}")
         return value, dtype
 
     def _as_recorded(self, segments: Sequence[Segment], *, raw: bool) -> tuple[Runs, NDArray[Any]]:

@@ -156,14 +156,24 @@ def to_arrow(
             columns.append(table.column("time"))
             fields.append(table.field("time"))
         elif not np.array_equal(times, own):
-            raise ValueError(
-                f"{channels[0].name} and {channel.name} have samples at different times: "
-                "one table cannot hold them; choose channels of one rate"
-            )
+            raise ValueError(_other_times(channels[0], channel))
         columns.append(table.column(channel.name))
         fields.append(table.field(channel.name))
     joined: pa.Table = pyarrow.table(columns, schema=pyarrow.schema(fields))
     return joined
+
+
+def _other_times(one: Channel, other: Channel) -> str:
+    """Why one table cannot hold two channels."""
+    if one.rate != other.rate:
+        return (
+            f"{one.name} and {other.name} have {one.rate} Hz and {other.rate} Hz: "
+            "one table cannot hold them; choose channels of one rate"
+        )
+    return (
+        f"{other.name} has other gaps in this range than {one.name}: one table cannot hold them; "
+        "read them one by one"
+    )
 
 
 def _events(

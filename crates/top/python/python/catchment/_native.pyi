@@ -99,7 +99,8 @@ class Run:
     @property
     def problems(self) -> list[str]:
         """What is wrong with the run's files and does not keep the rest from being read: files
-        that are missing, unreadable, or were never begun.
+        that are missing, unreadable, or were never begun, and places in them where frames cannot
+        be recognized. Damage within frames is found by `catchment.verify`.
         """
     @property
     def sources(self) -> Sources:

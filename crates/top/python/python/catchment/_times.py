@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -35,14 +36,14 @@ def convert_time(
 ) -> NDArray[np.datetime64]: ...
 @overload
 def convert_time(
-    times: NDArray[np.integer[Any]], source: TimeScale, target: TimeScale
+    times: NDArray[np.integer[Any]] | list[int], source: TimeScale, target: TimeScale
 ) -> NDArray[np.int64]: ...
 def convert_time(times: Any, source: TimeScale, target: TimeScale) -> Any:
     """Convert times of one scale, "tai", "utc" or "gps", to another.
 
     Integers are nanoseconds since the scales' epochs: 1970-01-01 for TAI and UTC, 1980-01-06 for
-    GPS. datetime64 are dates of the scales' own calendars. Arrays of either, of any shape, give
-    arrays of int64 or of datetime64[ns]; single ones give a single one.
+    GPS. datetime64 are dates of the scales' own calendars. Arrays and lists of either, of any
+    shape, give arrays of int64 or of datetime64[ns]; single ones give a single one.
 
         channel.numpy(*catchment.convert_time(run.events.times[:2], "utc", channel.time_scale))
 
@@ -63,7 +64,7 @@ def convert_time(times: Any, source: TimeScale, target: TimeScale) -> Any:
     if array.dtype.kind == "u" and array.size and int(array.max()) > OPEN_NS:
         raise ValueError(f"{array.max()} ns are more than int64 holds")
     found = _converted(array.reshape(-1), source, target).reshape(array.shape)
-    return found if isinstance(times, np.ndarray) else int(found)
+    return found if isinstance(times, np.ndarray) or array.ndim else int(found)
 
 
 def _converted(times: NDArray[Any], source: TimeScale, target: TimeScale) -> NDArray[np.int64]:
@@ -117,6 +118,17 @@ def nanoseconds(time: Time, time_scale: str) -> int:
         )
     since_1970 = min(max(since_1970, 0), 2**64 - 1)
     return min(_native.date_in_scale(since_1970, is_instant, time_scale), OPEN_NS)
+
+
+def number_range(name: str, bounds: Any) -> tuple[int, int]:  # noqa: ANN401
+    """Numbers of samples or frames from which and before which; `name` is the argument's."""
+    try:
+        start, stop = (operator.index(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}={bounds!r}: expected (start, stop), two integers") from None
+    if not (0 <= start < _NUMBERS and 0 <= stop < _NUMBERS):
+        raise ValueError(f"{name}={bounds!r}: expected numbers from 0 on, in 64 bits")
+    return start, stop
 
 
 def _of_datetime(time: date) -> tuple[int, bool]:
@@ -174,6 +186,7 @@ def _epoch_ns(time_scale: str) -> int:
     return GPS_EPOCH_NS if time_scale == "gps" else 0
 
 
+_NUMBERS = 2**64
 _DAY_NS = 86_400 * 10**9
 _MONTHS = {"Y": 12, "M": 1}
 _ATTOSECONDS = {

@@ -1,0 +1,139 @@
+//! What of a damaged run those who write it anew leave out: what cannot be read becomes a gap.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use catchment_frame::{ColumnEntry, FrameError, FrameRef};
+
+use crate::error::StorageError;
+use crate::parallel;
+use crate::run::{Frame, Run};
+
+/// What was left out, a line for each place.
+///
+/// Of at most [`LINES_MAX`] places it says which they are: a file can have any number.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut {
+    lines: BTreeSet<String>,
+    more: u64,
+}
+
+impl LeftOut {
+    /// Notes what cannot be read.
+    ///
+    /// # Errors
+    /// The error itself if it is no damage: a disk that fails is no gap.
+    pub(crate) fn note(&mut self, error: StorageError) -> Result<(), StorageError> {
+        if !error.is_damage() {
+            return Err(error);
+        }
+        if self.lines.len() < LINES_MAX {
+            self.lines.insert(error.to_string());
+        } else {
+            self.more += 1;
+        }
+        Ok(())
+    }
+
+    /// What was read, or nothing where that is damaged.
+    ///
+    /// # Errors
+    /// As [`LeftOut::note`].
+    pub(crate) fn or_gap<T>(
+        &mut self,
+        read: Result<T, StorageError>,
+    ) -> Result<Option<T>, StorageError> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(error) => self.note(error).map(|()| None),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// The lines, in order.
+    pub(crate) fn into_lines(self) -> Vec<String> {
+        let more = (self.more > 0).then(|| format!("and {} more places", self.more));
+        self.lines.into_iter().chain(more).collect()
+    }
+}
+
+/// The columns of channels that are damaged, by frame; found when a frame is first come to.
+///
+/// A frame that is begun cannot be written without a column that turns out to be damaged, so that
+/// checksums are checked before. What is decoded afterwards mostly comes from the page cache.
+#[derive(Debug, Default)]
+pub(crate) struct Checked {
+    frames: BTreeMap<usize, BTreeSet<u32>>,
+}
+
+impl Checked {
+    /// Checks the channels' columns of a frame, unless that was done before.
+    ///
+    /// # Errors
+    /// A disk that fails.
+    pub(crate) fn check(
+        &mut self,
+        run: &Run,
+        place: usize,
+        left_out: &mut LeftOut,
+    ) -> Result<(), StorageError> {
+        if self.frames.contains_key(&place) {
+            return Ok(());
+        }
+        let frame = run.channel_frames()[place];
+        let entries = channel_entries(run, &frame)?;
+        let checked = parallel::map(entries, parallel::threads(), |entry| {
+            Ok((entry.id, stored(run, &frame, &entry).map(drop)))
+        })?;
+        let mut damaged = BTreeSet::new();
+        for (id, read) in checked {
+            if left_out.or_gap(read)?.is_none() {
+                damaged.insert(id);
+            }
+        }
+        self.frames.insert(place, damaged);
+        Ok(())
+    }
+
+    /// Whether a column can be read, of a frame that was checked.
+    pub(crate) fn is_intact(&self, place: usize, column: u32) -> bool {
+        self.frames.get(&place).is_none_or(|damaged| !damaged.contains(&column))
+    }
+}
+
+/// What a frame's directory says of its channels' columns.
+pub(crate) fn channel_entries(run: &Run, frame: &Frame) -> Result<Vec<ColumnEntry>, StorageError> {
+    let file = &run.run_files()[frame.file];
+    let channels = file.reader.channel_columns();
+    let entries = file.reader.columns(frame.index).map_err(|error| file.error(error))?;
+    Ok(entries.into_iter().filter(|entry| channels.by_id(entry.id).is_some()).collect())
+}
+
+/// The stored bytes of a channel's column, which are as they were written; and that it can be said
+/// which samples they are.
+pub(crate) fn stored(
+    run: &Run,
+    frame: &Frame,
+    entry: &ColumnEntry,
+) -> Result<Vec<u8>, StorageError> {
+    let file = &run.run_files()[frame.file];
+    let read = || -> Result<Vec<u8>, FrameError> {
+        file.reader.check_column(frame.index, entry)?;
+        file.spans(frame.index)?.runs(entry).map_err(|problem| FrameError::Column {
+            frame: FrameRef::Index(frame.index),
+            column: entry.id,
+            problem,
+        })?;
+        let mut bytes = vec![0; entry.stored_bytes as usize];
+        let at = frame.summary.offset + entry.offset;
+        file.reader.read_bytes(frame.index, entry.id, at, &mut bytes)?;
+        file.reader.check_stored(frame.index, entry, &bytes)?;
+        Ok(bytes)
+    };
+    read().map_err(|error| file.error(error))
+}
+
+/// Places that are named.
+const LINES_MAX: usize = 10_000;
