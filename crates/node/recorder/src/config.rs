@@ -285,9 +285,6 @@ impl RecorderConfig {
         let timeout = self.build.timeout_ns;
         require(timeout > 0, "build.timeout", "more than 0", timeout)?;
         self.check_builder()?;
-        if let Err(DiskError::Config { field, expected, got }) = disk_config(&self.write).check() {
-            require(false, &format!("write.{field}"), expected, got)?;
-        }
         require(self.frame.time_ns > 0, "frame.time", "more than 0", self.frame.time_ns)?;
         let file_time = self.write.file_time_ns;
         require(file_time != Some(0), "write.file_time", "more than 0", 0)?;
@@ -320,6 +317,10 @@ impl RecorderConfig {
         require(buffer >= header, "write.buffer_bytes", expected, buffer)?;
         let count = self.write.buffer_count;
         require((3..=256).contains(&count), "write.buffer_count", "3 to 256", count)?;
+        // Last, since the bounds above are narrower.
+        if let Err(DiskError::Config { field, expected, got }) = disk_config(&self.write).check() {
+            require(false, &format!("write.{field}"), expected, got)?;
+        }
         let least = self.memory_bytes_min();
         let memory = self.memory_bytes;
         let expected = format_args!("at least {least} bytes for these sources and buffers");
