@@ -102,6 +102,15 @@ impl Auto {
         self.decide(encoder, raw, free_cpu_share).coding
     }
 
+    /// Whether the next column stays as it is, whatever its bytes are: nothing was worth it when
+    /// columns were looked at last, and this one is not to be looked at. It counts as chosen then.
+    pub fn stays_raw(&mut self) -> bool {
+        let none = self.decision.as_ref().is_some_and(|decision| decision.coding == Coding::None);
+        let passes = none && !self.stale && self.columns_since_look + 1 < self.columns_to_look;
+        self.columns_since_look += u32::from(passes);
+        passes
+    }
+
     /// Whether the coding in use does very differently from when it was chosen.
     fn drifted(&self, encoder: &mut ColumnEncoder, raw: &[u8]) -> bool {
         let Some(decision) = &self.decision else { return true };

@@ -304,6 +304,15 @@ mod tests {
     }
 
     #[test]
+    fn a_type_of_the_other_byte_order_is_unknown_and_never_taken_for_ours() {
+        for name in [">u4", "u32be", "be_u32", "U32", "u32 ", "big u32"] {
+            let dtype = Dtype::from_name(name);
+            assert!(dtype.is_unknown() && !dtype.is_number(), "{name}");
+            assert_eq!((dtype.bits(), dtype.element()), (None, Element::Bytes), "{name}");
+        }
+    }
+
+    #[test]
     fn sizes_of_rows_round_bits_up_and_never_overflow() {
         assert_eq!(Dtype::Bits.bytes_of(9), Some(2));
         assert_eq!(Dtype::U64.bytes_of(3), Some(24));

@@ -31,13 +31,15 @@ pub struct PoolConfig {
     pub bytes_max: usize,
     /// Where the threads register their CPU time, as `encode-0` and so on.
     pub times: Option<Arc<ThreadTimes>>,
+    /// What each thread does first, such as to choose its priority.
+    pub begin: fn(),
 }
 
 impl Default for PoolConfig {
     /// A thread per CPU, 64 MiB under way.
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { threads, bytes_max: 64 << 20, times: None }
+        Self { threads, bytes_max: 64 << 20, times: None, begin: || () }
     }
 }
 
@@ -103,9 +105,11 @@ impl<C: Column> EncoderPool<C> {
         };
         for number in 0..config.threads {
             let (shared, times) = (Arc::clone(&pool.shared), config.times.clone());
+            let begin = config.begin;
             let name = format!("encode-{number}");
             let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
                 let _guard = times.as_ref().map(|times| times.register(name));
+                begin();
                 shared.run();
             });
             pool.threads.push(thread?);

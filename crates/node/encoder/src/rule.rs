@@ -57,9 +57,21 @@ pub enum Level {
 }
 
 impl Ask {
+    /// Whether the rule asks for any compression.
+    pub fn compresses(&self) -> bool {
+        match &self.rule {
+            Rule::Fixed(coding) => coding.for_element(self.element) != Coding::None,
+            Rule::Auto(_) => true,
+        }
+    }
+
     /// Whether nothing can come out but the raw bytes, so that they need not be gathered.
     pub(crate) fn is_raw(&self) -> bool {
-        self.level == Level::None || matches!(self.rule, Rule::Fixed(Coding::None))
+        let auto_stays_raw = || match &self.rule {
+            Rule::Fixed(_) => false,
+            Rule::Auto(state) => state.lock().stays_raw(),
+        };
+        self.level == Level::None || !self.compresses() || auto_stays_raw()
     }
 
     /// The coding for these bytes, and whether it is less than was asked for.

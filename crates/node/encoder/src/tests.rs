@@ -30,7 +30,7 @@ fn ask(coding: Coding, level: Level) -> Ask {
 }
 
 fn pool<C: Column>(threads: usize, bytes_max: usize) -> EncoderPool<C> {
-    EncoderPool::new(PoolConfig { threads, bytes_max, times: None }).unwrap()
+    EncoderPool::new(PoolConfig { threads, bytes_max, ..PoolConfig::default() }).unwrap()
 }
 
 /// Columns of all sizes, some of which do not compress.

@@ -148,6 +148,41 @@ mod tests {
         assert_eq!([90, 5].map(&mut level), [none, asked]);
     }
 
+    /// Memory fills at 1, and is emptied by columns that are encoded at a speed of each level: however slow
+    /// compression is, it is given up before memory is full, what is in the encoders by then included.
+    #[test]
+    fn compression_that_is_too_slow_is_given_up_before_memory_is_full() {
+        let capacity = 3_200;
+        for (asked, cheaper) in [(0.25, 0.25), (0.3, 0.9), (0.6, 0.7), (0.9, 0.95), (0.99, 2.0)] {
+            for under_way_max in [1, 30, 100] {
+                let waiting = Arc::new(FillLevel::new("frames waiting", capacity));
+                let mut lowering = Lowering::new(Arc::clone(&waiting));
+                let mut under_way = std::collections::VecDeque::new();
+                let (mut arrived, mut raw, mut most) = (0.0_f64, 0, 0);
+                for _ in 0..100_000 {
+                    while under_way.len() < under_way_max {
+                        under_way.push_back(lowering.level());
+                    }
+                    let speed = match under_way.pop_front().unwrap() {
+                        Level::AsAsked => asked,
+                        Level::Cheaper => cheaper,
+                        // As fast as where nothing is compressed, which keeps up.
+                        Level::None => 1.5,
+                    };
+                    raw += u32::from(speed == 1.5);
+                    waiting.take(waiting.level().min(1));
+                    arrived += 1.0 / speed;
+                    waiting.put(arrived as u64);
+                    arrived = arrived.fract();
+                    most = most.max(waiting.level());
+                }
+                // A quarter is left to events that wait for sources.
+                assert!(most <= capacity * 3 / 4, "{asked} {under_way_max}: {most}");
+                assert!(raw > 0 || cheaper > 1.0);
+            }
+        }
+    }
+
     #[test]
     fn there_is_time_as_long_as_nothing_would_be_compressed_less() {
         let (waiting, mut lowering) = lowering();

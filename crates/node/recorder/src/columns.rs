@@ -136,13 +136,36 @@ impl EventWriter {
                 while !encoders.has_room(raw.bytes) {
                     self.land(frame, encoders, cut, books);
                 }
-                let level = books.lowering.level();
-                encoders.put(raw, Ask { level, ..self.sources[index].ask.clone() });
+                match books.lowering.level() {
+                    Level::None => self.raw(frame, encoders, cut, (raw, books)),
+                    level => encoders.put(raw, Ask { level, ..self.sources[index].ask.clone() }),
+                }
             }
         }
         while encoders.under_way() > 0 {
             self.land(frame, encoders, cut, books);
         }
+    }
+
+    /// Streams a column that there is no time to compress, as it would be where nothing is: the
+    /// threads that encode go behind other programs, and this one does not wait for them.
+    fn raw<T>(
+        &self,
+        frame: &mut FrameStream<'_, T>,
+        encoders: &mut Encoders,
+        cut: &mut Cut,
+        (mut raw, books): (Raw, &mut Books<'_>),
+    ) {
+        while encoders.under_way() > 0 {
+            self.land(frame, encoders, cut, books);
+        }
+        let (source, bytes) = (&self.sources[raw.index], raw.bytes as u64);
+        self.lengths(frame, cut, raw.index);
+        frame.as_it_is(source.form(bytes), &raw);
+        if source.ask.compresses() {
+            books.own.sources[raw.index][Entry::BytesCompressionLowered] += bytes;
+        }
+        raw.give_back(cut);
     }
 
     /// Streams the oldest column of the pool, and what belongs before it.

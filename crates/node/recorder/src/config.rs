@@ -128,7 +128,7 @@ pub struct CodecRule {
 pub struct EncodeConfig {
     /// Threads; as many as there are CPUs unless said otherwise.
     pub threads: usize,
-    /// Raw bytes that may be under way in them.
+    /// Raw bytes that may be under way in them; a thirty-second of the memory, if that is less.
     pub bytes: usize,
     /// The first rule whose pattern fits a column's name counts; without one the frames' codec.
     pub rules: Vec<CodecRule>,
@@ -189,7 +189,7 @@ impl Default for FrameConfig {
             time_ns: 1_000_000_000,
             duration_ns: 64_000_000_000,
             channel_bytes: 256 << 20,
-            codec: CodingRule::NONE,
+            codec: CodingRule::Auto,
         }
     }
 }
@@ -285,9 +285,6 @@ impl RecorderConfig {
         let timeout = self.build.timeout_ns;
         require(timeout > 0, "build.timeout", "more than 0", timeout)?;
         self.check_builder()?;
-        if let Err(DiskError::Config { field, expected, got }) = disk_config(&self.write).check() {
-            require(false, &format!("write.{field}"), expected, got)?;
-        }
         require(self.frame.time_ns > 0, "frame.time", "more than 0", self.frame.time_ns)?;
         let file_time = self.write.file_time_ns;
         require(file_time != Some(0), "write.file_time", "more than 0", 0)?;
@@ -301,7 +298,7 @@ impl RecorderConfig {
         let threads = self.encode.threads;
         require((1..=64).contains(&threads), "encode.threads", "1 to 64", threads)?;
         let bytes = self.encode.bytes;
-        let fits = (1 << 20..=1 << 30).contains(&bytes);
+        let fits = (ENCODE_BYTES_MIN..=1 << 30).contains(&bytes);
         require(fits, "encode.bytes", "1 MiB to 1 GiB", bytes)?;
         let file = self.write.file_bytes;
         let frame = if self.links.is_empty() { frame } else { frame.max(channels) };
@@ -320,6 +317,10 @@ impl RecorderConfig {
         require(buffer >= header, "write.buffer_bytes", expected, buffer)?;
         let count = self.write.buffer_count;
         require((3..=256).contains(&count), "write.buffer_count", "3 to 256", count)?;
+        // Last, since the bounds above are narrower.
+        if let Err(DiskError::Config { field, expected, got }) = disk_config(&self.write).check() {
+            require(false, &format!("write.{field}"), expected, got)?;
+        }
         let least = self.memory_bytes_min();
         let memory = self.memory_bytes;
         let expected = format_args!("at least {least} bytes for these sources and buffers");
@@ -345,10 +346,36 @@ impl RecorderConfig {
     /// Disk buffers and trends; and where anything is compressed, the columns under way, results that are kept
     /// for reuse, and the threads' own memory, which is as much again.
     fn fixed_bytes(&self) -> u64 {
+        let encode = if self.compresses() { 4 * self.encode_bytes() as u64 } else { 0 };
+        self.buffer_bytes() + encode
+    }
+
+    /// Disk buffers and trends.
+    fn buffer_bytes(&self) -> u64 {
         let buffers = self.write.buffer_bytes * self.write.buffer_count;
-        let encode = if self.compresses() { 4 * self.encode.bytes } else { 0 };
         let trends = if self.trends { crate::trend_thread::memory_bytes(self) } else { 0 };
-        (buffers + encode + trends) as u64
+        (buffers + trends) as u64
+    }
+
+    /// The budget that leaves so many bytes beside all that is fixed.
+    fn memory_bytes_with(&self, bytes: u64) -> u64 {
+        let rest = self.buffer_bytes().saturating_add(bytes);
+        // Encoding gets an eighth of the whole, which is a seventh of the rest.
+        let encode = match self.compresses() {
+            true => 4 * self.encode_bytes_of(rest.saturating_add(rest.div_ceil(7))) as u64,
+            false => 0,
+        };
+        rest.saturating_add(encode)
+    }
+
+    /// Raw bytes that may be under way in the threads that encode: compression is the default, and
+    /// must leave a small budget its room.
+    pub(crate) fn encode_bytes(&self) -> usize {
+        self.encode_bytes_of(self.memory_bytes)
+    }
+
+    fn encode_bytes_of(&self, memory_bytes: u64) -> usize {
+        self.encode.bytes.min((memory_bytes / 32) as usize).max(ENCODE_BYTES_MIN)
     }
 
     /// Whether any column may be compressed.
@@ -382,7 +409,7 @@ impl RecorderConfig {
     pub(crate) fn memory_bytes_for(&self, channel_frame_bytes: u64) -> u64 {
         let shares = if self.sources.is_empty() { 1 } else { 2 };
         let chunks = channel_frame_bytes.saturating_mul(CHANNEL_FRAMES * shares);
-        self.fixed_bytes().saturating_add(chunks.div_ceil(3).saturating_mul(4))
+        self.memory_bytes_with(chunks.div_ceil(3).saturating_mul(4))
     }
 
     /// The largest frame, whatever it holds.
@@ -425,12 +452,11 @@ impl RecorderConfig {
     }
 
     fn memory_bytes_min(&self) -> u64 {
-        let fixed = self.fixed_bytes();
         let (_, chunk_lanes) = self.lanes();
         let lanes = self.sources.len().max(chunk_lanes.len()) as u64;
         let segments = lanes * 4 * crate::pool::CHUNK_BYTES_MIN as u64;
         let parts = if self.links.is_empty() || self.sources.is_empty() { 1 } else { 2 };
-        fixed + (segments + 2 * self.frame.bytes) * parts / 3 * 4 + 4
+        self.memory_bytes_with((segments + 2 * self.frame.bytes) * parts / 3 * 4 + 4)
     }
 
     /// What the builder would refuse, by the keys of the configuration file.
@@ -578,6 +604,8 @@ fn matches(pattern: &str, name: &str) -> bool {
     rest.len() >= last.len() && rest.ends_with(last)
 }
 
+/// Raw bytes under way in the threads that encode, at least.
+const ENCODE_BYTES_MIN: usize = 1 << 20;
 /// Networks that a source may send from: each of its datagrams is compared with them.
 const NETWORKS_MAX: usize = 64;
 /// Slices that can be open at a time.
@@ -618,6 +646,32 @@ mod tests {
         config.memory_bytes = 10 << 40;
         let refused = config.check_memory(&machine).unwrap_err().to_string();
         assert!(refused.contains("the machine's memory, 8.59 GB"), "{refused}");
+    }
+
+    #[test]
+    fn the_least_budget_that_is_named_is_enough_and_none_below_it_is() {
+        for codec in ["none", "auto"] {
+            for (buffer_bytes, encode_bytes) in
+                [(1 << 16, 32 << 20), (4 << 20, 2 << 20), (16 << 20, 1 << 30)]
+            {
+                let address = "127.0.0.1:0".parse().unwrap();
+                let channel = crate::ChannelConfig::new(
+                    "x".to_owned(),
+                    catchment_frame::Dtype::I16,
+                    catchment_model::SampleRate::new(8, 1).unwrap(),
+                );
+                let mut config = RecorderConfig::new("runs".into(), Vec::new());
+                config.links = vec![LinkConfig::new("l", address, vec![channel])];
+                config.frame.codec = codec.parse().unwrap();
+                (config.write.buffer_bytes, config.encode.bytes) = (buffer_bytes, encode_bytes);
+                let least = config.memory_bytes_min();
+                let mut is_enough = |bytes| {
+                    config.memory_bytes = bytes;
+                    config.check_values().is_ok()
+                };
+                assert_eq!([least - 40, least + 40].map(&mut is_enough), [false, true], "{codec}");
+            }
+        }
     }
 
     #[test]

@@ -88,8 +88,9 @@ impl FrameWriter {
         });
         let pool = PoolConfig {
             threads: config.encode.threads,
-            bytes_max: config.encode.bytes,
+            bytes_max: config.encode_bytes(),
             times: Some(Arc::clone(&live.threads)),
+            begin: crate::recorder::go_behind,
         };
         let needed = channels.is_some() || config.compresses();
         let what = "an encoder thread";

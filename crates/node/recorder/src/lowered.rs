@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn frames_that_memory_makes_shorter_are_told_with_both_figures() {
         let told = config(1 << 30).lowered();
-        let expected = "frame.duration: frames of channels cover 48.8 s instead of 64.0 s, because a \
-                        quarter of the memory for channels, 195 MB, is less than \
-                        frame.channel_bytes, 268 MB (a memory.budget of 1.40 GB would do), and the \
+        let expected = "frame.duration: frames of channels cover 42.5 s instead of 64.0 s, because a \
+                        quarter of the memory for channels, 170 MB, is less than \
+                        frame.channel_bytes, 268 MB (a memory.budget of 1.53 GB would do), and the \
                         channels bring 4.00 MB/s";
         assert_eq!(told, [expected]);
         // With what it says it is so.

@@ -27,6 +27,8 @@ use crate::write::{RunIdentity, Write};
 const PREFERRED: [&str; 3] = ["receive", "build", "write"];
 /// Their nice value.
 const PREFERRED_NICE: i32 = -10;
+/// The nice value of threads that compress: a third of the weight of one that has 0.
+const BEHIND_NICE: i32 = 5;
 /// Frames between the build and the write thread; what more there is waits in the build thread.
 const FRAMES_QUEUED: usize = 2;
 
@@ -338,6 +340,13 @@ fn prefer() {
     // SAFETY: no pointers; 0 is the calling thread. Without the right to (CAP_SYS_NICE) it is refused,
     // and all threads are equal.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, PREFERRED_NICE) };
+}
+
+/// Lets the calling thread go behind others: compression takes the CPU that is free, also where nothing
+/// has the right to go before others (decision 0126).
+pub(crate) fn go_behind() {
+    // SAFETY: no pointers; 0 is the calling thread. A higher nice value is refused to nobody.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, BEHIND_NICE) };
 }
 
 /// Tells of a thread that panics: a defect, and no reason to go on as if nothing had happened.

@@ -120,6 +120,19 @@ fn a_demo_is_recorded_verified_and_read_back() {
     assert_eq!(inspected["sources"].as_array().unwrap().len(), 90);
     let told = stdout(folder, &["inspect", run, "--sources", "--frames"], 0);
     assert!(told.contains("90 (60 small, 20 medium, 10 large)"), "{told}");
+    // What compression came to, in sum of each group.
+    let groups = inspected["stored"].as_array().unwrap();
+    let names: Vec<_> = groups.iter().map(|group| group["group"].as_str().unwrap()).collect();
+    assert_eq!(names, ["small", "medium", "large"]);
+    for (group, sources) in groups.iter().zip([60, 20, 10]) {
+        let columns: u64 =
+            group["codecs"].as_object().unwrap().values().flat_map(Value::as_u64).sum();
+        assert!(
+            columns >= sources && group["stored_bytes"].as_u64() <= group["raw_bytes"].as_u64()
+        );
+        let line = format!("  stored   {}: ", group["group"].as_str().unwrap());
+        assert!(told.contains(&line), "{told}");
+    }
 
     let events = stdout(folder, &["read", run, "--events", "10..13"], 0);
     let lines: Vec<&str> = events.lines().collect();

@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How columns are compressed
-    #[arg(long, default_value = "none")]
+    #[arg(long, default_value = "auto")]
     codec: CodecLow,
     /// The folder in which the run makes a folder of its own, which is kept
     #[arg(long, value_name = "FOLDER", default_value = "runs")]

@@ -104,6 +104,9 @@ fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
         grouped(run.frames().len() as u64),
         Count(if seconds > 0.0 { events as f64 / seconds } else { 0.0 })
     ))?;
+    for (group, stored) in stored_groups(run)? {
+        out.line(format_args!("  stored   {group}: {}", stored_text(&stored)))?;
+    }
     for file in run.files() {
         let (bytes, state) = (Bytes(file.bytes), closing(&file));
         out.line(format_args!("  file     {} {bytes}, {state}", file.path.display()))?;
@@ -344,6 +347,10 @@ fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
         "events": run.event_count(),
         "frames": run.frames().len(),
         "files": files,
+        "stored": stored_groups(run)?.into_iter().map(|(group, stored)| json!({
+            "group": group, "raw_bytes": stored.raw_bytes, "stored_bytes": stored.stored_bytes,
+            "codecs": stored.codings,
+        })).collect::<Vec<_>>(),
         "sources": sources?,
         "channels": channels?,
         "channel_frames": run.channel_frames().len(),
@@ -362,6 +369,44 @@ fn groups(run: &Run) -> Vec<(&str, usize)> {
         }
     }
     groups
+}
+
+/// How the payload of each group's sources, and the samples of its channels, are stored.
+fn stored_groups(run: &Run) -> anyhow::Result<Vec<(&str, ColumnStorage)>> {
+    let mut groups: Vec<(&str, ColumnStorage)> = Vec::new();
+    let mut add = |name, stored: ColumnStorage| {
+        if stored.raw_bytes == 0 {
+            return;
+        }
+        let index = groups.iter().position(|(group, _)| *group == name).unwrap_or_else(|| {
+            groups.push((name, ColumnStorage::default()));
+            groups.len() - 1
+        });
+        let sum = &mut groups[index].1;
+        sum.raw_bytes += stored.raw_bytes;
+        sum.stored_bytes += stored.stored_bytes;
+        for (coding, columns) in stored.codings {
+            *sum.codings.entry(coding).or_default() += columns;
+        }
+    };
+    for (place, source) in run.sources().iter().enumerate() {
+        add(&source.group, run.stored_payload(place)?.unwrap_or_default());
+    }
+    for channel in run.channels() {
+        let link = channel.source.and_then(|id| run.sources().iter().find(|one| one.id == id));
+        add(link.map_or("channels", |link| &link.group), run.stored(channel.id)?);
+    }
+    Ok(groups)
+}
+
+/// What was saved, and by what: `107 MB as 64.2 MB (60 %), columns: for 30, none 2`.
+fn stored_text(stored: &ColumnStorage) -> String {
+    let ColumnStorage { raw_bytes, stored_bytes, codings } = stored;
+    let (raw, percent) = (Bytes(*raw_bytes), *stored_bytes as f64 * 100.0 / *raw_bytes as f64);
+    let codings: Vec<String> =
+        codings.iter().map(|(coding, columns)| format!("{coding} {columns}")).collect();
+    let (stored, codings) = (Bytes(*stored_bytes), codings.join(", "));
+    format!("{raw} as {stored} ({percent:.0} %), columns: {codings}")
 }
 
 /// From the first event's arrival to the last one's.

@@ -586,4 +586,6 @@ fn bytes(size: Size) -> usize {
 pub(crate) const RATE_HZ_DEFAULT: f64 = 4_000.0;
 
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod tests;

@@ -314,7 +314,10 @@ fn a_source_says_what_its_payload_is() {
         "{ dtype = \"record\", record_bytes = 4, fields = [{ name = \"x\", dtype = \"f64\", offset = 0 }] }",
     );
     assert!(message(&text).starts_with("run.toml:4:"), "{}", message(&text));
-    assert!(message(&source("{ dtype = \"bits\" }")).starts_with("run.toml:4:"));
+    for dtype in ["bits", ">u4", "u32be"] {
+        let text = source(&format!("{{ dtype = \"{dtype}\" }}"));
+        assert!(message(&text).starts_with("run.toml:4:"), "{dtype}");
+    }
 }
 
 #[test]
