@@ -27,6 +27,7 @@
 //! ```
 
 mod auto;
+mod bits;
 mod blosc;
 mod codec;
 mod coding;

@@ -2,15 +2,15 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, Read};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use catchment_emulator::{Content, EmulatorConfig, hades_90};
 use catchment_model::SourceId;
 use serde_json::Value;
-use support::{catchment, example, json, only_run, output, started, stderr, stdout};
+use support::{example, json, only_run, output, started, stderr, stdout};
 
 #[test]
 fn every_command_explains_itself() {
@@ -676,32 +676,4 @@ fn a_damaged_catalogue_keeps_nothing_from_being_recorded() {
     assert!(rebuilt["old_catalog"].as_str().unwrap().contains("is damaged"), "{rebuilt}");
     assert_eq!(recorded(folder, &[]), 3);
     assert!(stdout(folder, &["catalog", "rebuild"], 0).starts_with("3 runs, 3 of them"));
-}
-
-#[test]
-fn a_demo_can_be_looked_at_and_not_be_touched() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    // Longer than anything takes, and no more on disk than in a minute of 500 Hz.
-    let demo = ["demo", "--seconds", "3600", "--rate", "8"];
-    let mut child = catchment(folder, &demo).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let url =
-        lines.find_map(|line| line.strip_prefix("Look at it in a browser: ").map(String::from));
-    let url = url.unwrap();
-    let state = |told: &Output| -> Value { serde_json::from_slice(&told.stdout).unwrap() };
-    let mut told = output(folder, &["ctl", "--url", &url, "state", "--json"]);
-    while state(&told)["verdict"]["level"] == "not_recording" {
-        // Whoever asks without a pause is refused, on a machine that is fast enough: at most every
-        // hundredth of a second.
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        told = output(folder, &["ctl", "--url", &url, "state", "--json"]);
-    }
-    let state = state(&told);
-    assert_eq!((&state["state"], &state["run"]["number"]), (&"recording".into(), &1.into()));
-    assert_eq!(state["commands"], serde_json::json!([]));
-    let refused = stderr(folder, &["ctl", "--url", &url, "stop"], 1);
-    assert!(refused.contains("only looked at"), "{refused}");
-    child.kill().unwrap();
-    child.wait().unwrap();
 }

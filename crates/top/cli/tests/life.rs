@@ -2,12 +2,12 @@
 
 mod support;
 
-use std::io::{BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 
 use serde_json::Value;
 use support::{catchment, json, only_run, output, stderr, stdout};
@@ -644,4 +644,32 @@ fn a_full_disk_keeps_nobody_from_looking_at_the_runs() {
     assert_eq!((&said["text"], &said["kind"]), (&"mended".into(), &"remark".into()));
     node.signal(libc::SIGTERM);
     assert_eq!(node.ended().code(), Some(3));
+}
+
+#[test]
+fn a_demo_can_be_looked_at_and_not_be_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // Longer than anything takes, and no more on disk than in a minute of 500 Hz.
+    let demo = ["demo", "--seconds", "3600", "--rate", "8"];
+    let mut child = catchment(folder, &demo).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let url =
+        lines.find_map(|line| line.strip_prefix("Look at it in a browser: ").map(String::from));
+    let url = url.unwrap();
+    let state = |told: &Output| -> Value { serde_json::from_slice(&told.stdout).unwrap() };
+    let mut told = output(folder, &["ctl", "--url", &url, "state", "--json"]);
+    while state(&told)["verdict"]["level"] == "not_recording" {
+        // Whoever asks without a pause is refused, on a machine that is fast enough: at most every
+        // hundredth of a second.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        told = output(folder, &["ctl", "--url", &url, "state", "--json"]);
+    }
+    let state = state(&told);
+    assert_eq!((&state["state"], &state["run"]["number"]), (&"recording".into(), &1.into()));
+    assert_eq!(state["commands"], serde_json::json!([]));
+    let refused = stderr(folder, &["ctl", "--url", &url, "stop"], 1);
+    assert!(refused.contains("only looked at"), "{refused}");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

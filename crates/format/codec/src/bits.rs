@@ -1,0 +1,453 @@
+//! Sixty-four elements taken apart into rows of their bits, and put together again, in each way that
+//! processors know.
+
+/// Elements that are taken at once.
+pub(crate) const GROUP: usize = 64;
+
+/// A way of taking 64 elements apart and putting them together again.
+pub(crate) trait Way {
+    /// Sixty-four bytes as eight rows of their bits.
+    fn rows(bytes: &[u8; GROUP]) -> [u64; 8];
+
+    /// And back.
+    fn bytes(rows: &[u64; 8]) -> [u8; GROUP];
+
+    /// The rows of each byte of elements of 1, 2, 4 or 8 bytes.
+    #[inline(always)]
+    fn rows_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u64; 8]; SIZE] {
+        planes_of(group).map(|plane| Self::rows(&plane))
+    }
+
+    /// Puts elements together whose bytes stand by their place in the element.
+    #[inline(always)]
+    fn elements<const SIZE: usize>(planes: &[[u8; GROUP]; SIZE], group: &mut [[u8; SIZE]; GROUP]) {
+        elements_of(planes, group);
+    }
+}
+
+#[inline(always)]
+pub(crate) fn planes_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u8; GROUP]; SIZE] {
+    let mut planes = [[0; GROUP]; SIZE];
+    for (i, element) in group.iter().enumerate() {
+        for j in 0..SIZE {
+            planes[j][i] = element[j];
+        }
+    }
+    planes
+}
+
+#[inline(always)]
+pub(crate) fn elements_of<const SIZE: usize>(
+    planes: &[[u8; GROUP]; SIZE],
+    group: &mut [[u8; SIZE]; GROUP],
+) {
+    for (i, element) in group.iter_mut().enumerate() {
+        for j in 0..SIZE {
+            element[j] = planes[j][i];
+        }
+    }
+}
+
+pub(crate) struct Plain;
+#[cfg(target_arch = "x86_64")]
+pub(crate) struct Sse2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) struct Avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) struct Avx512;
+
+impl Way for Plain {
+    #[inline(always)]
+    fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+        plain::rows(bytes)
+    }
+
+    #[inline(always)]
+    fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+        plain::bytes(rows)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Way for Sse2 {
+    #[inline(always)]
+    fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+        sse2::rows(bytes)
+    }
+
+    #[inline(always)]
+    fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+        plain::bytes(rows)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Way for Avx2 {
+    #[inline(always)]
+    fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+        avx2::rows(bytes)
+    }
+
+    #[inline(always)]
+    fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+        avx2::bytes(rows)
+    }
+
+    #[inline(always)]
+    fn rows_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u64; 8]; SIZE] {
+        avx2::rows_of(group)
+    }
+
+    #[inline(always)]
+    fn elements<const SIZE: usize>(planes: &[[u8; GROUP]; SIZE], group: &mut [[u8; SIZE]; GROUP]) {
+        avx2::elements(planes, group);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Way for Avx512 {
+    #[inline(always)]
+    fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+        avx512::rows(bytes)
+    }
+
+    #[inline(always)]
+    fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+        avx512::bytes(rows)
+    }
+
+    #[inline(always)]
+    fn rows_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u64; 8]; SIZE] {
+        avx2::rows_of(group)
+    }
+
+    #[inline(always)]
+    fn elements<const SIZE: usize>(planes: &[[u8; GROUP]; SIZE], group: &mut [[u8; SIZE]; GROUP]) {
+        avx2::elements(planes, group);
+    }
+}
+
+mod plain {
+    use super::GROUP;
+
+    /// Eight bytes as eight rows of eight bits: a square of bits mirrored at its diagonal.
+    #[inline(always)]
+    fn mirror(mut square: u64) -> u64 {
+        for (shift, mask) in [
+            (7, 0x00aa_00aa_00aa_00aa_u64),
+            (14, 0x0000_cccc_0000_cccc),
+            (28, 0x0000_0000_f0f0_f0f0),
+        ] {
+            let moved = (square ^ (square >> shift)) & mask;
+            square ^= moved ^ (moved << shift);
+        }
+        square
+    }
+
+    #[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "for other processors"))]
+    #[inline(always)]
+    pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+        let mut rows = [[0; 8]; 8];
+        for (i, eight) in bytes.as_chunks::<8>().0.iter().enumerate() {
+            let square = mirror(u64::from_le_bytes(*eight)).to_le_bytes();
+            for k in 0..8 {
+                rows[k][i] = square[k];
+            }
+        }
+        rows.map(u64::from_le_bytes)
+    }
+
+    #[inline(always)]
+    pub fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+        let rows = rows.map(u64::to_le_bytes);
+        let mut squares = [[0; 8]; 8];
+        for (k, row) in rows.iter().enumerate() {
+            for i in 0..8 {
+                squares[i][k] = row[i];
+            }
+        }
+        let mut bytes = [0; GROUP];
+        for (eight, square) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(squares) {
+            *eight = mirror(u64::from_le_bytes(square)).to_le_bytes();
+        }
+        bytes
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod sse2 {
+    use std::arch::x86_64::{__m128i, _mm_add_epi8, _mm_loadu_si128, _mm_movemask_epi8};
+
+    use super::GROUP;
+
+    /// The top bits of sixteen bytes at a time, then the next ones.
+    #[inline(always)]
+    pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+        let mut rows = [0; 8];
+        for (i, sixteen) in bytes.as_chunks::<16>().0.iter().enumerate() {
+            // SAFETY: every x86-64 processor has SSE2; sixteen bytes are read, at any address.
+            unsafe {
+                let mut part = _mm_loadu_si128(sixteen.as_ptr().cast::<__m128i>());
+                for row in rows.iter_mut().rev() {
+                    let top = _mm_movemask_epi8(part).cast_unsigned();
+                    *row |= u64::from(top) << (16 * i);
+                    part = _mm_add_epi8(part, part);
+                }
+            }
+        }
+        rows
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::GROUP;
+    use std::arch::asm;
+    use std::arch::x86_64::{
+        __m256i, _mm256_add_epi8, _mm256_and_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256,
+        _mm256_or_si256, _mm256_packus_epi16, _mm256_permute4x64_epi64, _mm256_set1_epi8,
+        _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi64x,
+        _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_srli_epi16, _mm256_storeu_si256,
+        _mm256_unpackhi_epi8, _mm256_unpacklo_epi8,
+    };
+
+    /// What a vector holds.
+    const VECTOR: usize = 32;
+    /// Vectors of 64 elements of 8 bytes.
+    const VECTORS_MAX: usize = GROUP * 8 / VECTOR;
+    /// The quarters of a vector whose lanes were put together one by one, in order.
+    const IN_ORDER: i32 = 0b11_01_10_00;
+
+    // No closures here: what they are passed to is not compiled for AVX2, and calls each step.
+
+    /// Bytes at even and at odd places are taken apart again and again, until each plane is on
+    /// its own, and its bits with it. Called where AVX2 is.
+    #[inline(always)]
+    pub fn rows_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u64; 8]; SIZE] {
+        let mut vectors = load(group.as_flattened());
+        let mut parts = 1;
+        while parts < SIZE {
+            let whole = 2 * SIZE / parts;
+            let mut halves = vectors;
+            for part in 0..parts {
+                for pair in 0..whole / 2 {
+                    let at = part * whole;
+                    let [even, odd] = unzip([vectors[at + 2 * pair], vectors[at + 2 * pair + 1]]);
+                    halves[at + pair] = even;
+                    halves[at + whole / 2 + pair] = odd;
+                }
+            }
+            (vectors, parts) = (halves, 2 * parts);
+        }
+        let mut rows = [[0; 8]; SIZE];
+        for (j, rows) in rows.iter_mut().enumerate() {
+            let place = 2 * mirrored::<SIZE>(j);
+            // SAFETY: the caller is compiled for AVX2.
+            unsafe {
+                top_bits(rows, 0, vectors[place]);
+                top_bits(rows, 32, vectors[place + 1]);
+            }
+        }
+        rows
+    }
+
+    /// Adds 32 bytes' bits to eight rows, at that bit of theirs.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn top_bits(rows: &mut [u64; 8], at: u32, mut bytes: __m256i) {
+        for row in rows.iter_mut().rev() {
+            let top: u32;
+            // SAFETY: no memory is touched. An instruction, since the compiler makes of the
+            // intrinsic a test of one byte after the other.
+            unsafe {
+                asm!("vpmovmskb {top:e}, {bytes}", top = lateout(reg) top,
+                    bytes = in(ymm_reg) bytes, options(pure, nomem, nostack, preserves_flags));
+            }
+            *row |= u64::from(top) << at;
+            bytes = _mm256_add_epi8(bytes, bytes);
+        }
+    }
+
+    /// Zips planes to elements. Called where AVX2 is.
+    #[inline(always)]
+    pub fn elements<const SIZE: usize>(
+        planes: &[[u8; GROUP]; SIZE],
+        group: &mut [[u8; SIZE]; GROUP],
+    ) {
+        let mut halves = load(planes.as_flattened());
+        let in_place = halves;
+        for j in 0..SIZE {
+            let place = 2 * mirrored::<SIZE>(j);
+            (halves[place], halves[place + 1]) = (in_place[2 * j], in_place[2 * j + 1]);
+        }
+        let mut parts = SIZE;
+        while parts > 1 {
+            parts /= 2;
+            let whole = 2 * SIZE / parts;
+            let mut joined = halves;
+            for part in 0..parts {
+                for pair in 0..whole / 2 {
+                    let at = part * whole;
+                    let [first, second] = zip([halves[at + pair], halves[at + whole / 2 + pair]]);
+                    joined[at + 2 * pair] = first;
+                    joined[at + 2 * pair + 1] = second;
+                }
+            }
+            halves = joined;
+        }
+        store(&halves, group.as_flattened_mut());
+    }
+
+    /// Where halving puts byte `j` of an element: its bits the other way round.
+    #[inline(always)]
+    const fn mirrored<const SIZE: usize>(j: usize) -> usize {
+        match SIZE {
+            8 => (j & 1) << 2 | j & 2 | j >> 2,
+            4 => (j & 1) << 1 | j >> 1,
+            _ => j,
+        }
+    }
+
+    /// The bytes at even places of two vectors, and those at odd ones.
+    #[inline(always)]
+    fn unzip([a, b]: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: the caller is compiled for AVX2; no memory is touched.
+        unsafe {
+            let low = _mm256_set1_epi16(0xff);
+            let even = _mm256_packus_epi16(_mm256_and_si256(a, low), _mm256_and_si256(b, low));
+            let odd = _mm256_packus_epi16(_mm256_srli_epi16::<8>(a), _mm256_srli_epi16::<8>(b));
+            [_mm256_permute4x64_epi64::<IN_ORDER>(even), _mm256_permute4x64_epi64::<IN_ORDER>(odd)]
+        }
+    }
+
+    /// The inverse of [`unzip`].
+    #[inline(always)]
+    fn zip([even, odd]: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: the caller is compiled for AVX2; no memory is touched.
+        unsafe {
+            let even = _mm256_permute4x64_epi64::<IN_ORDER>(even);
+            let odd = _mm256_permute4x64_epi64::<IN_ORDER>(odd);
+            [_mm256_unpacklo_epi8(even, odd), _mm256_unpackhi_epi8(even, odd)]
+        }
+    }
+
+    /// At most so many bytes, as vectors; the others are zero.
+    #[inline(always)]
+    fn load(bytes: &[u8]) -> [__m256i; VECTORS_MAX] {
+        // SAFETY: the caller is compiled for AVX2; 32 bytes are read, at any address.
+        unsafe {
+            let mut vectors = [_mm256_setzero_si256(); VECTORS_MAX];
+            for (vector, part) in vectors.iter_mut().zip(bytes.as_chunks::<VECTOR>().0) {
+                *vector = _mm256_loadu_si256(part.as_ptr().cast::<__m256i>());
+            }
+            vectors
+        }
+    }
+
+    /// Fills the bytes with the first vectors.
+    #[inline(always)]
+    fn store(vectors: &[__m256i], bytes: &mut [u8]) {
+        for (part, vector) in bytes.as_chunks_mut::<VECTOR>().0.iter_mut().zip(vectors) {
+            // SAFETY: the caller is compiled for AVX2; 32 bytes are written, at any address.
+            unsafe { _mm256_storeu_si256(part.as_mut_ptr().cast::<__m256i>(), *vector) };
+        }
+    }
+
+    /// As with SSE2, thirty-two bytes at a time. Called where AVX2 is.
+    #[inline(always)]
+    pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+        let (vectors, mut rows) = (load(bytes), [0; 8]);
+        // SAFETY: the caller is compiled for AVX2.
+        unsafe {
+            top_bits(&mut rows, 0, vectors[0]);
+            top_bits(&mut rows, 32, vectors[1]);
+        }
+        rows
+    }
+
+    /// Each of 32 bits is spread to a byte, rows are put together bit by bit.
+    #[inline(always)]
+    pub fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+        let mut bytes = [0; GROUP];
+        for (i, part) in bytes.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+            // SAFETY: the caller is compiled for AVX2; 32 bytes are written, at any address.
+            unsafe {
+                let spread = _mm256_setr_epi64x(
+                    0,
+                    0x0101_0101_0101_0101,
+                    0x0202_0202_0202_0202,
+                    0x0303_0303_0303_0303,
+                );
+                let each = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
+                let mut all = _mm256_setzero_si256();
+                for (k, row) in rows.iter().enumerate() {
+                    let word = _mm256_set1_epi32(((row >> (32 * i)) as u32).cast_signed());
+                    let bits = _mm256_and_si256(_mm256_shuffle_epi8(word, spread), each);
+                    let set = _mm256_cmpeq_epi8(bits, each);
+                    let bit = _mm256_set1_epi8((1u8 << k).cast_signed());
+                    all = _mm256_or_si256(all, _mm256_and_si256(set, bit));
+                }
+                _mm256_storeu_si256(part.as_mut_ptr().cast::<__m256i>(), all);
+            }
+        }
+        bytes
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use std::arch::x86_64::{
+        __m512i, _mm512_add_epi8, _mm512_loadu_si512, _mm512_maskz_set1_epi8, _mm512_movepi8_mask,
+        _mm512_or_si512, _mm512_setzero_si512, _mm512_storeu_si512,
+    };
+
+    use super::GROUP;
+
+    /// As with SSE2, all bytes at a time. Called where AVX-512 is.
+    #[inline(always)]
+    pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+        let mut rows = [0; 8];
+        // SAFETY: the caller is compiled for AVX-512; 64 bytes are read, at any address.
+        unsafe {
+            let mut all = _mm512_loadu_si512(bytes.as_ptr().cast::<__m512i>());
+            for row in rows.iter_mut().rev() {
+                *row = _mm512_movepi8_mask(all);
+                all = _mm512_add_epi8(all, all);
+            }
+        }
+        rows
+    }
+
+    /// Rows are masks: each sets its bit in the bytes that it names.
+    #[inline(always)]
+    pub fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+        let mut bytes = [0; GROUP];
+        // SAFETY: the caller is compiled for AVX-512; 64 bytes are written, at any address.
+        unsafe {
+            let mut all = _mm512_setzero_si512();
+            for (k, &row) in rows.iter().enumerate() {
+                let bit = (1u8 << k).cast_signed();
+                all = _mm512_or_si512(all, _mm512_maskz_set1_epi8(row, bit));
+            }
+            _mm512_storeu_si512(bytes.as_mut_ptr().cast::<__m512i>(), all);
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_rows_of_bits_are_the_same_in_plain_code() {
+        let raw: Vec<u8> = (0..GROUP as u64)
+            .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8)
+            .collect();
+        let bytes: &[u8; GROUP] = raw[..].try_into().expect("64 bytes");
+        let rows = plain::rows(bytes);
+        assert_eq!(plain::bytes(&rows), *bytes);
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(sse2::rows(bytes), rows);
+    }
+}
