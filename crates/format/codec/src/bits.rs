@@ -1,30 +1,46 @@
-//! Sixty-four elements taken apart into rows of their bits, and put together again, in each way that
-//! processors know.
+//! Sixty-four elements taken apart into rows of their bits, and put together again, in each way
+//! that processors know.
 
 /// Elements that are taken at once.
 pub(crate) const GROUP: usize = 64;
 
 /// A way of taking 64 elements apart and putting them together again.
 pub(crate) trait Way {
+    /// Whether AVX2 takes elements of 1, 2, 4 or 8 bytes apart. Only code that is compiled for AVX2
+    /// may use such a way.
+    const UNZIPS: bool = false;
+
     /// Sixty-four bytes as eight rows of their bits.
     fn rows(bytes: &[u8; GROUP]) -> [u64; 8];
 
     /// And back.
-    fn bytes(rows: &[u64; 8]) -> [u8; GROUP];
+    #[inline(always)]
+    fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+        plain::bytes(rows)
+    }
 
     /// The rows of each byte of elements of 1, 2, 4 or 8 bytes.
     #[inline(always)]
     fn rows_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u64; 8]; SIZE] {
+        #[cfg(target_arch = "x86_64")]
+        if Self::UNZIPS {
+            return avx2::rows_of(group);
+        }
         planes_of(group).map(|plane| Self::rows(&plane))
     }
 
-    /// Puts elements together whose bytes stand by their place in the element.
+    /// Puts elements together of their bytes, which stand by their place in the element.
     #[inline(always)]
     fn elements<const SIZE: usize>(planes: &[[u8; GROUP]; SIZE], group: &mut [[u8; SIZE]; GROUP]) {
+        #[cfg(target_arch = "x86_64")]
+        if Self::UNZIPS {
+            return avx2::elements(planes, group);
+        }
         elements_of(planes, group);
     }
 }
 
+/// The bytes of elements, those of one place in the element together.
 #[inline(always)]
 pub(crate) fn planes_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u8; GROUP]; SIZE] {
     let mut planes = [[0; GROUP]; SIZE];
@@ -36,6 +52,7 @@ pub(crate) fn planes_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u8;
     planes
 }
 
+/// The inverse of [`planes_of`].
 #[inline(always)]
 pub(crate) fn elements_of<const SIZE: usize>(
     planes: &[[u8; GROUP]; SIZE],
@@ -61,11 +78,6 @@ impl Way for Plain {
     fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
         plain::rows(bytes)
     }
-
-    #[inline(always)]
-    fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
-        plain::bytes(rows)
-    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -74,15 +86,12 @@ impl Way for Sse2 {
     fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
         sse2::rows(bytes)
     }
-
-    #[inline(always)]
-    fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
-        plain::bytes(rows)
-    }
 }
 
 #[cfg(target_arch = "x86_64")]
 impl Way for Avx2 {
+    const UNZIPS: bool = true;
+
     #[inline(always)]
     fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
         avx2::rows(bytes)
@@ -92,20 +101,12 @@ impl Way for Avx2 {
     fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
         avx2::bytes(rows)
     }
-
-    #[inline(always)]
-    fn rows_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u64; 8]; SIZE] {
-        avx2::rows_of(group)
-    }
-
-    #[inline(always)]
-    fn elements<const SIZE: usize>(planes: &[[u8; GROUP]; SIZE], group: &mut [[u8; SIZE]; GROUP]) {
-        avx2::elements(planes, group);
-    }
 }
 
 #[cfg(target_arch = "x86_64")]
 impl Way for Avx512 {
+    const UNZIPS: bool = true;
+
     #[inline(always)]
     fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
         avx512::rows(bytes)
@@ -114,16 +115,6 @@ impl Way for Avx512 {
     #[inline(always)]
     fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
         avx512::bytes(rows)
-    }
-
-    #[inline(always)]
-    fn rows_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u64; 8]; SIZE] {
-        avx2::rows_of(group)
-    }
-
-    #[inline(always)]
-    fn elements<const SIZE: usize>(planes: &[[u8; GROUP]; SIZE], group: &mut [[u8; SIZE]; GROUP]) {
-        avx2::elements(planes, group);
     }
 }
 
@@ -201,7 +192,6 @@ mod sse2 {
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::GROUP;
     use std::arch::asm;
     use std::arch::x86_64::{
         __m256i, _mm256_add_epi8, _mm256_and_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256,
@@ -211,14 +201,17 @@ mod avx2 {
         _mm256_unpackhi_epi8, _mm256_unpacklo_epi8,
     };
 
-    /// What a vector holds.
+    use super::GROUP;
+
+    /// Bytes of a vector.
     const VECTOR: usize = 32;
     /// Vectors of 64 elements of 8 bytes.
     const VECTORS_MAX: usize = GROUP * 8 / VECTOR;
     /// The quarters of a vector whose lanes were put together one by one, in order.
     const IN_ORDER: i32 = 0b11_01_10_00;
 
-    // No closures here: what they are passed to is not compiled for AVX2, and calls each step.
+    // No closures here: functions that call them are not compiled for AVX2, so that each instruction
+    // in them would become a call.
 
     /// Bytes at even and at odd places are taken apart again and again, until each plane is on
     /// its own, and its bits with it. Called where AVX2 is.
@@ -257,8 +250,8 @@ mod avx2 {
     fn top_bits(rows: &mut [u64; 8], at: u32, mut bytes: __m256i) {
         for row in rows.iter_mut().rev() {
             let top: u32;
-            // SAFETY: no memory is touched. An instruction, since the compiler makes of the
-            // intrinsic a test of one byte after the other.
+            // The instruction itself: the compiler turns the intrinsic into a test of each byte.
+            // SAFETY: no memory is touched.
             unsafe {
                 asm!("vpmovmskb {top:e}, {bytes}", top = lateout(reg) top,
                     bytes = in(ymm_reg) bytes, options(pure, nomem, nostack, preserves_flags));

@@ -174,8 +174,8 @@ fn span(file: u32, kind: FrameKind, frames: &[Frame]) -> FrameSpan {
 }
 
 /// When a run ended: the last time in its frames. Events have the recorder's own time. Samples have
-/// that of their senders, whose clocks may be wrong by years: recording did not end before it began,
-/// nor after its files were last written.
+/// that of their senders, whose clocks may be wrong by years: it ended neither before it began nor
+/// after its files were last written.
 fn ended(run: &Run) -> Option<Utc> {
     let last = |frames: &[Frame]| frames.iter().map(|frame| frame.summary.info.time_last_ns).max();
     let scale = run.channels().first().map(|channel| channel.time_scale);

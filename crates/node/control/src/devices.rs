@@ -11,8 +11,8 @@
 //! ```
 //!
 //! *Armed* is a recorder that runs but is paused: sockets are open, memory is touched, the first file
-//! is there, and what comes is counted as discarded. So *start* is a moment, not a second. Before that,
-//! in *configured*, sockets of its own count what arrives: whether the detector is there.
+//! is there, and what comes is counted as discarded. So *start* is a moment, not a second. Before
+//! that, in *configured*, a preflight with sockets of its own counts what arrives.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

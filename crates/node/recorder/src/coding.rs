@@ -148,8 +148,8 @@ mod tests {
         assert_eq!([90, 5].map(&mut level), [none, asked]);
     }
 
-    /// Memory fills at 1, and is emptied by columns that are encoded at a speed of each level: however slow
-    /// compression is, it is given up before memory is full, what is in the encoders by then included.
+    /// Memory fills at a speed of 1, and encoding empties it at a speed of each level: however slow
+    /// compression is, it is given up before memory is full, columns under way included.
     #[test]
     fn compression_that_is_too_slow_is_given_up_before_memory_is_full() {
         let capacity = 3_200;

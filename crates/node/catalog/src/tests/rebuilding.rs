@@ -206,8 +206,8 @@ fn a_copy_in_other_frames_is_not_another_run() {
     assert_eq!(report.problems, ["run-a-reframed is the same run as run-a, which stands for both"]);
 }
 
-/// Writes a run of a channel whose sender's clock is so far ahead, or behind; its file is last written
-/// five seconds after it was begun.
+/// Writes a run of a channel whose sender's clock is so far ahead, or behind; its file is last
+/// written five seconds after it was begun.
 fn write_samples(folder: &Path, sample: impl Fn(u64) -> u64) {
     let channel = ChannelInfo::new("X:A", Dtype::U8, "1".parse().unwrap());
     let schema =

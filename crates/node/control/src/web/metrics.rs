@@ -98,7 +98,8 @@ const METRICS: &[Metric] = metrics! {
     "catchment_dead_time_ratio", "gauge", "",
         "The share of the last 10 s in which data were discarded or paused.",
         |_, view, out| out.put(&[], view.state.dead_time);
-    "catchment_sources", "gauge", "status", "Sources and links: good, loss, out_of_step, silent, never; off where nothing is counted.",
+    "catchment_sources", "gauge", "status",
+        "Sources and links: good, loss, out_of_step, silent, never; off where nothing is counted.",
         |_, view, out| for status in ["good", "loss", "out_of_step", "silent", "never", "off"] {
             let with = view.sources.sources.iter().filter(|source| source.status == status);
             out.put(&[("status", status)], with.count() as f64);
