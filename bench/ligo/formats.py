@@ -90,15 +90,19 @@ class Format(Protocol):
 
 
 class Hdf5:
-    """HDF5 by h5py, compressed by bitshuffle and LZ4."""
+    """HDF5 by h5py, compressed by bitshuffle and LZ4 unless another filter is given."""
 
     name = "HDF5"
+
+    def __init__(self, compression: Any = None) -> None:  # noqa: ANN401 (hdf5plugin has no types)
+        self.compression = compression
 
     def write(self, folder: Path, data: Data, layout: Layout) -> None:
         """Write a dataset per channel, a chunk per frame."""
         import h5py
         import hdf5plugin
 
+        compression = self.compression or hdf5plugin.Bitshuffle(cname="lz4")
         for number, frames in enumerate(data.files(layout)):
             with h5py.File(folder / f"{number:05}.h5", "w") as file:
                 for channel in data.channels:
@@ -108,7 +112,7 @@ class Hdf5:
                         channel.name,
                         data=samples[first.start : frames[-1].of(channel).stop],
                         chunks=(first.stop - first.start,),
-                        **hdf5plugin.Bitshuffle(cname="lz4"),
+                        **compression,
                     )
 
     def read(self, folder: Path, channel: Channel) -> Samples:

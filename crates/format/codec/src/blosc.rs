@@ -1,6 +1,8 @@
 //! Chunks of c-blosc 1, format version 2, written and read here, so that nothing but Rust sees their
 //! sizes. Blocks are not split into streams when written; both forms are read.
 
+use std::ops::Range;
+
 use crate::cpu::Cpu;
 use crate::error::CodecError;
 use crate::filter::{bitshuffle, bitunshuffle, shuffle, unshuffle};
@@ -193,13 +195,14 @@ impl Blocks {
     }
 }
 
-/// Decodes a chunk into exactly its raw bytes. `decompress` fills a stream's raw bytes.
+/// Decodes a chunk into exactly its raw bytes, or as many of its blocks as hold the bytes that are
+/// wanted. `decompress` fills a stream's raw bytes.
 ///
-/// Of a chunk that is on its way, `there` bytes are looked at, and `done` blocks were decoded before.
-/// It goes as far as blocks are whole, and leaves it to the end to say what is wrong.
+/// Of a chunk that is on its way, `there` bytes are looked at, and `wanted` begins behind what was
+/// decoded before. It goes as far as blocks are whole, and leaves it to the end to say what is wrong.
 pub(crate) fn decode(
     cpu: Cpu,
-    (stored, there, done): (&[u8], usize, &mut usize),
+    (stored, there, wanted): (&[u8], usize, &mut Range<usize>),
     filtered: &mut Vec<u8>,
     out: &mut [u8],
     mut decompress: impl FnMut(Inner, &[u8], &mut [u8]) -> Result<(), CodecError>,
@@ -218,7 +221,11 @@ pub(crate) fn decode(
     if filter != Filter::None && filtered.len() < block_bytes {
         filtered.resize(block_bytes, 0);
     }
-    for (index, block) in out.chunks_mut(block_bytes).enumerate().skip(*done) {
+    let first = wanted.start / block_bytes;
+    for (index, block) in out.chunks_mut(block_bytes).enumerate().skip(first) {
+        if wanted.start >= wanted.end {
+            break;
+        }
         let place = HEADER_BYTES + 4 * index;
         if place + 4 > there {
             return Ok(());
@@ -242,7 +249,7 @@ pub(crate) fn decode(
             Filter::Bits => bitunshuffle(cpu, size, &filtered[..block.len()], block),
             Filter::Bytes => unshuffle(size, &filtered[..block.len()], block),
         }
-        *done = index + 1;
+        wanted.start = (index + 1) * block_bytes;
     }
     Ok(())
 }

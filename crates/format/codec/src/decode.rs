@@ -1,6 +1,7 @@
 //! Decoding: sizes first, then bytes.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use zstd_safe::DCtx;
 
@@ -74,11 +75,26 @@ pub fn decode_into(codec: Codec, stored: &[u8], out: &mut [u8]) -> Result<(), Co
     decode_rest(codec, stored, out, Progress::default())
 }
 
+/// Decodes those bytes of a column that are wanted, to their places in a slice of exactly the raw size.
+/// What else it holds afterwards is of no meaning: blosc's other blocks are left out, other codecs
+/// decode all.
+///
+/// # Errors
+/// As [`decode_into`], of the blocks that are decoded.
+pub fn decode_part(
+    codec: Codec,
+    stored: &[u8],
+    wanted: Range<usize>,
+    out: &mut [u8],
+) -> Result<(), CodecError> {
+    decode_rest(codec, stored, out, Progress { wanted: Some(wanted) })
+}
+
 /// How far the decoding of a column has come whose stored bytes are on their way.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Blocks of blosc.
-    blocks: usize,
+    /// The bytes yet to be decoded of a column in blocks; all, unless they were named.
+    wanted: Option<Range<usize>>,
 }
 
 /// Decodes of a column what its first `there` stored bytes give, beyond what it has given before:
@@ -197,7 +213,8 @@ impl Decoder {
         progress: &mut Progress,
     ) -> Result<(), CodecError> {
         let Self { zstd, filtered } = self;
-        let chunk = (stored, there, &mut progress.blocks);
+        let wanted = progress.wanted.get_or_insert(0..out.len());
+        let chunk = (stored, there, wanted);
         let result =
             blosc::decode(Cpu::here(), chunk, filtered, out, |inner, from, to| match inner {
                 blosc::Inner::Lz4 => decode_lz4(from, to),

@@ -3,7 +3,7 @@
 use crate::codec::Codec;
 use crate::coding::Coding;
 use crate::decode::{
-    Progress, check_sizes, decode_ahead, decode_column, decode_rest, raw_bytes_of,
+    Progress, check_sizes, decode_ahead, decode_column, decode_part, decode_rest, raw_bytes_of,
 };
 use crate::element::Element;
 use crate::encode::ColumnEncoder;
@@ -57,6 +57,9 @@ pub fn fuzz_column(data: &[u8]) {
             let mut slowly = vec![1; raw_bytes as usize];
             assert_eq!(decode_slowly(codec, bytes, &mut slowly), decoded);
             assert!(decoded.is_err() || slowly == out);
+            let [from, to] = [low, middle].map(|at| raw_bytes as usize * usize::from(at) / 256);
+            let part = decode_part(codec, bytes, from..to, &mut slowly);
+            assert!(decoded.is_err() || part.is_ok() && slowly.get(from..to) == out.get(from..to));
         }
     }
     let element = ELEMENTS[usize::from(low) % ELEMENTS.len()];

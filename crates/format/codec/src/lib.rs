@@ -49,7 +49,8 @@ pub use auto::{Auto, Decision, Trial};
 pub use codec::Codec;
 pub use coding::{Coding, UnknownCoding};
 pub use decode::{
-    Progress, check_sizes, decode_ahead, decode_column, decode_into, decode_rest, raw_bytes_of,
+    Progress, check_sizes, decode_ahead, decode_column, decode_into, decode_part, decode_rest,
+    raw_bytes_of,
 };
 pub use element::{Element, UnknownElement};
 pub use encode::{ColumnEncoder, Encoded};

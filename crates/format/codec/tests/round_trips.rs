@@ -4,7 +4,7 @@ mod common;
 
 use catchment_codec::{
     Codec, Coding, ColumnEncoder, Element, Progress, check_sizes, decode_ahead, decode_column,
-    decode_rest, raw_bytes_of,
+    decode_part, decode_rest, raw_bytes_of,
 };
 use common::{CODINGS, ELEMENTS, Random, noise, wave};
 use proptest::prelude::*;
@@ -73,6 +73,32 @@ fn columns_that_are_decoded_while_they_come_are_the_same() {
             }
             decode_rest(codec, &stored, &mut out, progress).expect("decodes");
             assert!(out == raw, "{coding} by {piece}");
+        }
+    }
+}
+
+#[test]
+fn a_part_of_a_column_is_decoded_alone() {
+    let mut encoder = ColumnEncoder::new();
+    for coding in CODINGS {
+        let raw = wave(Element::F32, 100_000, 3);
+        let encoded = encoder.encode_always(coding, Element::F32, &raw).map(<[u8]>::to_vec);
+        let Some(mut encoded) = encoded else { continue };
+        let codec = coding.for_element(Element::F32).codec();
+        let mut out = vec![1; raw.len()];
+        for (from, to) in [(0, 0), (0, 1), (65_000, 66_000), (1, 400_000), (399_999, 400_000)] {
+            out.fill(1);
+            decode_part(codec, &encoded, from..to, &mut out).expect("decodes");
+            assert!(out[from..to] == raw[from..to], "{coding} {from}..{to}");
+            // Where there are blocks, the other end is not touched.
+            let far = if from < 200_000 { 399_999 } else { 0 };
+            assert!(codec != Codec::Blosc || (from, to) == (1, 400_000) || out[far] == 1, "{from}");
+        }
+        if codec == Codec::Blosc {
+            // Where the first block stands: nowhere.
+            encoded[16..20].fill(0xff);
+            decode_part(codec, &encoded, 399_000..400_000, &mut out).expect("decodes");
+            decode_part(codec, &encoded, 10..20, &mut out).expect_err("no such place");
         }
     }
 }

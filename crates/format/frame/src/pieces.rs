@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use catchment_codec::{Codec, Progress, check_sizes, decode_ahead, decode_into, decode_rest};
+use catchment_codec::{Codec, Progress, check_sizes, decode_ahead, decode_part, decode_rest};
 
 use crate::checksum::{Crc32c, crc32c};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
@@ -101,7 +101,8 @@ impl<R: ReadAt> FileReader<R> {
         decode_rest(entry.codec, stored, out, progress).map_err(|error| fail(error.into()))
     }
 
-    /// Checks a column's stored bytes and decodes them into `out`, which has exactly its raw bytes.
+    /// Checks a column's stored bytes and decodes those that are wanted to their places in `out`, which
+    /// has exactly its raw bytes. What else it holds afterwards is of no meaning.
     ///
     /// # Errors
     /// Bytes that are not those that were written, or do not decode.
@@ -109,7 +110,7 @@ impl<R: ReadAt> FileReader<R> {
         &self,
         frame: usize,
         entry: &ColumnEntry,
-        stored: &[u8],
+        (stored, wanted): (&[u8], Range<usize>),
         out: &mut [u8],
     ) -> Result<(), FrameError> {
         self.check_stored(frame, entry, stored)?;
@@ -123,7 +124,7 @@ impl<R: ReadAt> FileReader<R> {
             out.copy_from_slice(stored);
             return Ok(());
         }
-        decode_into(entry.codec, stored, out).map_err(|error| fail(error.into()))
+        decode_part(entry.codec, stored, wanted, out).map_err(|error| fail(error.into()))
     }
 }
 

@@ -3,10 +3,9 @@
 //! What has not been used for the longest time goes first. An item that is larger than the whole
 //! bound is handed out and not kept. Whoever holds an item keeps it alive, also after it went.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Something that the cache can keep: cheap to clone, and of known size.
 pub(crate) trait Cached: Clone {
@@ -26,12 +25,41 @@ struct State<K, V> {
     by_use: BTreeMap<u64, K>,
     clock: u64,
     bytes: usize,
+    /// Keys that were asked for once and are not here.
+    asked: HashSet<K>,
 }
 
 impl<K: Copy + Eq + Hash, V: Cached> Cache<K, V> {
     pub(crate) fn new(bytes_max: usize) -> Self {
         let (items, by_use) = (HashMap::new(), BTreeMap::new());
-        Self { state: Mutex::new(State { items, by_use, clock: 0, bytes: 0 }), bytes_max }
+        let state = State { items, by_use, clock: 0, bytes: 0, asked: HashSet::new() };
+        Self { state: Mutex::new(state), bytes_max }
+    }
+
+    /// The item of that key if it is here.
+    pub(crate) fn get(&self, key: K) -> Option<V> {
+        self.lock().touch(key)
+    }
+
+    /// Keeps an item, unless one of its key is here.
+    pub(crate) fn keep(&self, key: K, value: V) {
+        let mut state = self.lock();
+        if state.touch(key).is_none() {
+            state.insert(key, value, self.bytes_max);
+        }
+    }
+
+    /// Whether an item of so many bytes is worth keeping: it fits with others, and its key was asked
+    /// for before. What is read only once costs no copy, then, and throws nothing out.
+    pub(crate) fn is_asked_again(&self, key: K, bytes: usize) -> bool {
+        if bytes > self.bytes_max / SHARES {
+            return false;
+        }
+        let asked = &mut self.lock().asked;
+        if asked.len() >= ASKED_MAX {
+            asked.clear();
+        }
+        !asked.insert(key)
     }
 
     /// The item of that key, made by `make` if it is not here. No lock is held meanwhile, so that
@@ -88,6 +116,11 @@ impl<K: Copy + Eq + Hash, V: Cached> State<K, V> {
     }
 }
 
+/// What takes a larger share of the bound is not worth what it throws out.
+const SHARES: usize = 4;
+/// Keys that are remembered: more than the columns that anybody reads in turn, and less than a megabyte.
+const ASKED_MAX: usize = 16 * 1024;
+
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
@@ -123,6 +156,24 @@ mod tests {
         assert!(get(&cache, 2, 40).1);
         let state = cache.lock();
         assert_eq!((state.bytes, state.items.len(), state.by_use.len()), (80, 2, 2));
+    }
+
+    #[test]
+    fn what_is_asked_for_again_is_worth_keeping_unless_it_is_large() {
+        let cache: Cache<u32, Arc<Vec<u8>>> = Cache::new(100);
+        assert!(!cache.is_asked_again(1, 25));
+        assert!(!cache.is_asked_again(2, 25));
+        assert!(cache.is_asked_again(1, 25));
+        assert!(!cache.is_asked_again(3, 26));
+        assert!(!cache.is_asked_again(3, 26));
+        for key in 0..2 * ASKED_MAX as u32 {
+            cache.is_asked_again(key, 1);
+        }
+        assert!(cache.lock().asked.len() <= ASKED_MAX);
+        assert!(cache.get(1).is_none());
+        cache.keep(1, Arc::new(vec![7]));
+        cache.keep(1, Arc::new(vec![8]));
+        assert_eq!(*cache.get(1).expect("kept"), [7]);
     }
 
     #[test]

@@ -10,6 +10,10 @@
 //! page cache, where all stays: the third time it costs no disk. What the system forgets meanwhile is
 //! new again. Where reads cannot pass the page cache, and when it is to be filled, they are announced to
 //! the system before their turn comes (ahead.rs), so that the disk works while columns are decoded.
+//!
+//! Of an encoded column all stored bytes are read and checked; of one in blocks, those blocks alone are
+//! decoded that hold what is wanted. Who asks for a column again gets it from memory from then on
+//! ([`crate::cache`]).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,13 +21,14 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use catchment_disk::{DirectBytes, DirectReader, ReadFile, Ticket};
-use catchment_frame::{Codec, ColumnEntry, Span};
+use catchment_frame::{Codec, ColumnEntry, FrameError, Span};
 use catchment_model::SampleRate;
 
 use crate::ahead::Ahead;
 use crate::channels::Segment;
 use crate::error::StorageError;
 use crate::memory;
+use crate::open::RunFile;
 use crate::parallel;
 use crate::run::Run;
 
@@ -75,6 +80,8 @@ struct Task<'a> {
     file: usize,
     /// The frame's place in its file.
     frame: usize,
+    /// Its place in [`Run::channel_frames`].
+    place: usize,
     entry: ColumnEntry,
     /// Where the stored bytes that must be read stand in the file.
     stored: Range<u64>,
@@ -89,6 +96,11 @@ pub(crate) fn fetch(
     plans: Vec<Plan>,
     threads: usize,
 ) -> Result<Vec<Vec<Segment>>, StorageError> {
+    if let [plan] = plans.as_slice()
+        && let Some(segment) = run.from_memory(plan)
+    {
+        return Ok(vec![vec![segment]]);
+    }
     let mut read: Vec<Vec<Segment>> = plans.iter().map(segments).collect();
     let mut tasks = Vec::new();
     for (plan, segments) in plans.iter().zip(&mut read) {
@@ -99,9 +111,12 @@ pub(crate) fn fetch(
                 let part = parts.next().expect("a segment's bytes are those of its parts");
                 let (out, later) = rest.split_at_mut((part.samples * plan.row_bytes) as usize);
                 rest = later;
-                tasks.push(run.task(part, plan.row_bytes, out));
+                tasks.extend(run.task(part, plan.row_bytes, out));
             }
         }
+    }
+    if tasks.is_empty() {
+        return Ok(read);
     }
     let raw_bytes: usize = tasks.iter().map(|task| task.out.len()).sum();
     let threads = if raw_bytes < ALONE_BYTES_MAX { 1 } else { threads };
@@ -213,7 +228,7 @@ pub(crate) fn fetch_into(run: &Run, plan: &Plan, out: &mut [u8]) -> Result<(), S
     for part in &plan.parts {
         let (out, later) = rest.split_at_mut((part.samples * plan.row_bytes) as usize);
         rest = later;
-        tasks.push(run.task(part, plan.row_bytes, out));
+        tasks.extend(run.task(part, plan.row_bytes, out));
     }
     let groups = groups(tasks);
     let ahead = run.ahead(&groups);
@@ -291,18 +306,39 @@ thread_local! {
 }
 
 impl Run {
-    fn task<'a>(&self, part: &Part, row_bytes: u64, out: &'a mut [u8]) -> Task<'a> {
+    /// What is in one column in memory: the shortest way, for those who read little and often.
+    fn from_memory(&self, plan: &Plan) -> Option<Segment> {
+        let [part] = plan.parts.as_slice() else { return None };
+        let kept = self.kept_samples(part.frame, part.entry.id)?;
+        let (row, bytes) = (part.row * plan.row_bytes, part.samples * plan.row_bytes);
+        Some(Segment {
+            first_sample: part.first_sample,
+            samples: part.samples,
+            start_ns: plan.rate.time_ns(part.first_sample),
+            bytes: memory::copy_of(&kept[row as usize..(row + bytes) as usize]),
+        })
+    }
+
+    /// What is to be done for a part; nothing if its column is in memory.
+    fn task<'a>(&self, part: &Part, row_bytes: u64, out: &'a mut [u8]) -> Option<Task<'a>> {
         let frame = &self.channel_frames()[part.frame];
         let entry = part.entry;
         let start = part.row * row_bytes;
         let raw = start..start + part.samples * row_bytes;
+        if entry.codec != Codec::None
+            && let Some(kept) = self.kept_samples(part.frame, entry.id)
+        {
+            out.copy_from_slice(&kept[raw.start as usize..raw.end as usize]);
+            return None;
+        }
         let at = frame.summary.offset + entry.offset;
         let stored = match entry.codec {
             Codec::None => at + raw.start..at + raw.end,
             _ => at..at + entry.stored_bytes,
         };
         let raw = raw.start as usize..raw.end as usize;
-        Task { file: part.file, frame: frame.index, entry, stored, raw, out }
+        let (file, frame, place) = (part.file, frame.index, part.frame);
+        Some(Task { file, frame, place, entry, stored, raw, out })
     }
 
     /// What the groups will have read of their files.
@@ -364,7 +400,9 @@ impl Run {
             let entry = &task.entry;
             let stored = grown(&mut scratch.stored, entry.stored_bytes as usize);
             let read = file.reader.read_decoded(task.frame, entry, (stored, task.out), come);
-            return read.map_err(|error| file.error(error));
+            read.map_err(|error| file.error(error))?;
+            self.keep_if_asked_again(task);
+            return Ok(());
         }
         let start = group[0].stored.start;
         let end = group[group.len() - 1].stored.end;
@@ -390,61 +428,91 @@ impl Run {
         &self,
         group: &mut [Task<'_>],
         stored: &[u8],
-        raw: &mut Vec<u8>,
+        scratch: &mut Vec<u8>,
     ) -> Result<(), StorageError> {
         let file = &self.run_files()[group[0].file];
         let start = group[0].stored.start;
+        let stored_of = |task: &Task<'_>| {
+            &stored[(task.stored.start - start) as usize..(task.stored.end - start) as usize]
+        };
         // Parts of one column follow each other, and gaps make many of them: it is decoded once.
-        let mut decoded = None;
-        for task in group {
-            let at = (task.stored.start - start) as usize;
-            let stored = &stored[at..at + (task.stored.end - task.stored.start) as usize];
-            let column = (task.frame, task.entry.id);
-            if decoded != Some(column) {
-                decoded = task.decode(file, stored, raw)?.then_some(column);
+        let one_column = |a: &Task<'_>, b: &Task<'_>| a.column() == b.column();
+        for tasks in group.chunk_by_mut(one_column) {
+            if tasks[0].entry.codec == Codec::None {
+                for task in tasks {
+                    task.out.copy_from_slice(stored_of(task));
+                    task.check(file)?;
+                }
                 continue;
             }
-            task.out.copy_from_slice(&raw[task.raw.clone()]);
+            let stored = stored_of(&tasks[0]);
+            self.decode_column(file, tasks, stored, scratch).map_err(|error| file.error(error))?;
         }
         Ok(())
+    }
+
+    /// Decodes what is wanted of an encoded column.
+    fn decode_column(
+        &self,
+        file: &RunFile,
+        tasks: &mut [Task<'_>],
+        stored: &[u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), FrameError> {
+        let (frame, entry) = (tasks[0].frame, tasks[0].entry);
+        let bytes = entry.raw_bytes as usize;
+        if let [task] = tasks
+            && task.is_whole()
+        {
+            file.reader.decode_stored(frame, &entry, (stored, 0..bytes), task.out)?;
+            self.keep_if_asked_again(task);
+            return Ok(());
+        }
+        let asked_again = self.samples_asked_again(tasks[0].place, &entry);
+        let mut kept = vec![0; if asked_again { bytes } else { 0 }];
+        let (wanted, raw) = if asked_again {
+            (0..bytes, kept.as_mut_slice())
+        } else {
+            let ranges = || tasks.iter().map(|task| &task.raw);
+            let first = ranges().map(|raw| raw.start).min().unwrap_or(0);
+            let end = ranges().map(|raw| raw.end).max().unwrap_or(bytes);
+            (first..end, grown(scratch, bytes))
+        };
+        file.reader.decode_stored(frame, &entry, (stored, wanted), raw)?;
+        for task in &mut *tasks {
+            task.out.copy_from_slice(&raw[task.raw.clone()]);
+        }
+        if asked_again {
+            self.keep_samples(tasks[0].place, entry.id, kept);
+        }
+        Ok(())
+    }
+
+    /// Keeps a column that was decoded to where it is wanted.
+    fn keep_if_asked_again(&self, task: &Task<'_>) {
+        if self.samples_asked_again(task.place, &task.entry) {
+            self.keep_samples(task.place, task.entry.id, task.out.to_vec());
+        }
     }
 }
 
 impl Task<'_> {
+    /// Frame and column, which only one file has in a group.
+    fn column(&self) -> (usize, u32) {
+        (self.frame, self.entry.id)
+    }
+
     fn is_whole(&self) -> bool {
         self.raw.len() as u64 == self.entry.raw_bytes
     }
 
     /// Checks the sum of a column that was read whole and is stored as it is.
-    fn check(&self, file: &crate::open::RunFile) -> Result<(), StorageError> {
+    fn check(&self, file: &RunFile) -> Result<(), StorageError> {
         if !self.is_whole() {
             return Ok(());
         }
         let checked = file.reader.check_stored(self.frame, &self.entry, self.out);
         checked.map_err(|error| file.error(error))
-    }
-
-    /// True if the whole column stands in `scratch` afterwards.
-    fn decode(
-        &mut self,
-        file: &crate::open::RunFile,
-        stored: &[u8],
-        scratch: &mut Vec<u8>,
-    ) -> Result<bool, StorageError> {
-        if self.entry.codec == Codec::None {
-            self.out.copy_from_slice(stored);
-            return self.check(file).map(|()| false);
-        }
-        let (frame, entry) = (self.frame, &self.entry);
-        if self.is_whole() {
-            let decoded = file.reader.decode_stored(frame, entry, stored, self.out);
-            return decoded.map(|()| false).map_err(|error| file.error(error));
-        }
-        let raw = grown(scratch, entry.raw_bytes as usize);
-        let decoded = file.reader.decode_stored(frame, entry, stored, raw);
-        decoded.map_err(|error| file.error(error))?;
-        self.out.copy_from_slice(&raw[self.raw.clone()]);
-        Ok(true)
     }
 }
 

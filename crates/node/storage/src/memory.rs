@@ -25,6 +25,16 @@ pub(crate) fn take(bytes: usize) -> Vec<u8> {
     POOL.take(bytes)
 }
 
+/// A copy of these bytes.
+pub(crate) fn copy_of(bytes: &[u8]) -> Vec<u8> {
+    if bytes.len() < LEAST_BYTES {
+        return bytes.to_vec();
+    }
+    let mut copy = take(bytes.len());
+    copy.copy_from_slice(bytes);
+    copy
+}
+
 /// Bytes of columns that somebody has, counted for as long as this lives.
 #[derive(Debug)]
 pub struct InUse {

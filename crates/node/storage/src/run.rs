@@ -336,6 +336,24 @@ impl Run {
         Ok(missing)
     }
 
+    /// A channel's decoded column if it is in memory: its frame is a place in [`Run::channel_frames`].
+    pub(crate) fn kept_samples(&self, frame: usize, column: u32) -> Option<Arc<Vec<u8>>> {
+        match self.cache.get((frame, Piece::Samples(column)))? {
+            Kept::Samples(samples) => Some(samples),
+            _ => unreachable!("a piece is kept under its own key"),
+        }
+    }
+
+    /// Whether a channel's column is to be kept once it is decoded.
+    pub(crate) fn samples_asked_again(&self, frame: usize, entry: &ColumnEntry) -> bool {
+        self.cache.is_asked_again((frame, Piece::Samples(entry.id)), entry.raw_bytes as usize)
+    }
+
+    /// Keeps a channel's decoded column for those who ask again.
+    pub(crate) fn keep_samples(&self, frame: usize, column: u32, samples: Vec<u8>) {
+        self.cache.keep((frame, Piece::Samples(column)), Kept::Samples(Arc::new(samples)));
+    }
+
     pub(crate) fn run_files(&self) -> &[RunFile] {
         &self.files
     }
@@ -366,9 +384,10 @@ impl Run {
     pub(crate) fn take_up(&mut self) {
         let (frames, channel_frames, ordered) = growth::frames_of(&self.files);
         let place = |frame: &Frame| (frame.file, frame.index);
-        let appended =
-            frames.iter().map(place).take(self.frames.len()).eq(self.frames.iter().map(place));
-        if !appended {
+        let goes_on = |before: &[Frame], now: &[Frame]| {
+            now.iter().map(place).take(before.len()).eq(before.iter().map(place))
+        };
+        if !(goes_on(&self.frames, &frames) && goes_on(&self.channel_frames, &channel_frames)) {
             // What is kept is kept by the frame's place.
             self.cache = Cache::new(self.cache_bytes_max);
         }
@@ -597,12 +616,13 @@ fn numbers<const N: usize, T>(bytes: &[u8], decode: impl Fn([u8; N]) -> T) -> Ve
     chunks.iter().map(|&chunk| decode(chunk)).collect()
 }
 
-/// Part of a frame that is decoded alone.
+/// Part of a frame of events, or of one of channels, that is decoded alone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Piece {
     Events,
     Validity(u32),
     Fragments(u32),
+    Samples(u32),
 }
 
 #[derive(Clone)]
@@ -610,6 +630,7 @@ enum Kept {
     Events(Arc<FrameEvents>),
     Validity(Arc<Validity>),
     Fragments(Arc<FragmentColumn>),
+    Samples(Arc<Vec<u8>>),
 }
 
 impl Cached for Kept {
@@ -618,6 +639,7 @@ impl Cached for Kept {
             Self::Events(events) => events.bytes(),
             Self::Validity(validity) => validity.bytes(),
             Self::Fragments(fragments) => fragments.bytes(),
+            Self::Samples(samples) => samples.len(),
         };
         bytes + KEPT_OVERHEAD_BYTES
     }

@@ -3,8 +3,8 @@
 mod signal;
 
 use catchment_disk::{DirectReader, ReadFile};
-use catchment_frame::Span;
-use catchment_storage::{Run, Segment, Select, StorageError};
+use catchment_frame::{Codec, Span};
+use catchment_storage::{Piece, Run, Segment, Select, StorageError};
 use signal::{Signal, sample_bytes};
 
 const NS: u64 = 1_000_000_000;
@@ -215,6 +215,64 @@ fn an_encoded_column_is_read_once_however_many_gaps_it_has() {
     channel.read(&Select::All).expect("reads");
     let stored: u64 = columns.iter().map(|(_, bytes)| bytes).sum();
     assert_eq!(run.bytes_read() - before, stored);
+}
+
+#[test]
+fn what_is_asked_for_again_comes_from_memory_and_is_the_same() {
+    for coding in signal::CODINGS {
+        let made = Signal { gap: true, coding, ..Signal::default() }.write();
+        let run = Run::open(made.path()).expect("opens");
+        let channel = run.channel("fast").expect("is there");
+        let first = channel.info().rate.first_sample_at(made.start_ns);
+        let encoded = |piece: &Piece| piece.entry.codec != Codec::None;
+        let is_encoded = channel.pieces().expect("reads").iter().all(encoded);
+        let ranges = [(0, 1), (2_000, 2_100), (1_000, 3_500), (1_100, 1_150), (0, 9_000)];
+        // What is small or whole, asked for once, twice and three times, before the others and behind.
+        for turn in 0..3 {
+            for &(from, to) in &ranges {
+                let wanted = Select::Samples(first + from..first + to);
+                for segment in channel.read(&wanted).expect("reads") {
+                    let end = segment.first_sample + segment.samples;
+                    check(0, &segment, segment.first_sample..end);
+                }
+            }
+            let before = run.bytes_read();
+            let all = channel.read(&Select::All).expect("reads");
+            assert_eq!(all.len(), 3);
+            let from_memory = run.bytes_read() == before;
+            // What only this asks for is kept the second time.
+            let expected = is_encoded && turn > 1;
+            assert!(turn == 1 || from_memory == expected, "{coding}, turn {turn}");
+        }
+
+        // Without memory for it, or in a run that is looked at anew, it is read again.
+        let run = Run::open_with_cache(made.path(), 0).expect("opens");
+        let channel = run.channel("fast").expect("is there");
+        for _ in 0..3 {
+            let before = run.bytes_read();
+            assert_eq!(channel.read(&Select::All).expect("reads").len(), 3);
+            assert!(run.bytes_read() > before);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_column_is_refused_however_often_it_is_asked_for() {
+    let made = Signal { coding: "bitshuffle+lz4", ..Signal::default() }.write();
+    let run = Run::open(made.path()).expect("opens");
+    let piece = run.channel("fast").expect("is there").pieces().expect("reads")[0];
+    let frame = run.channel_frames()[piece.frame];
+    let path = run.files().nth(frame.file).expect("a file").path.to_owned();
+    signal::damage_column(&path, frame.index, piece.entry.id);
+    let run = Run::open(made.path()).expect("opens");
+    let channel = run.channel("fast").expect("is there");
+    let one = piece.first_sample..piece.first_sample + 1;
+    for select in [Select::Samples(one), Select::Frames(0..1)] {
+        for _ in 0..4 {
+            let read = channel.read(&select);
+            assert!(matches!(read, Err(StorageError::Column { frame: 0, .. })), "{read:?}");
+        }
+    }
 }
 
 #[test]

@@ -5,12 +5,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use catchment_emulator::{EmulatedChannel, ligo_1000};
+use catchment_frame::Dtype;
 use catchment_storage::{ColumnCoding, Run, Select, give_back};
 use serde::{Deserialize, Serialize};
 
 use super::Bench;
 use super::ligo_cold::{self, Cold};
-use super::ligo_data::{DataSet, Layout, RawChannel, Scratch};
+use super::ligo_data::{DataSet, Layout, RawChannel, SECOND_NS, START_S, Scratch};
 use super::ligo_read_tables as tables;
 use super::python::Python;
 use super::report::Report;
@@ -25,6 +27,7 @@ pub(crate) struct Figures {
     pub(crate) packages: Vec<(String, String)>,
     pub(crate) tests: Vec<Test>,
     pub(crate) one_of_1000: Option<Test>,
+    pub(crate) ranges: Vec<Ranges>,
     pub(crate) cold_share: Vec<Cold>,
 }
 
@@ -57,12 +60,31 @@ pub(crate) struct Read {
     pub(crate) warm_s: Vec<f64>,
 }
 
+/// Ranges of one channel, read from files that stay open, with the same codec.
+#[derive(Debug, Serialize)]
+pub(crate) struct Ranges {
+    pub(crate) coding: String,
+    pub(crate) frame_s: u64,
+    pub(crate) reads: Vec<RangeRead>,
+}
+
+/// Seconds that a range takes of a channel of that type, the first time or again, by Catchment and h5py.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RangeRead {
+    pub(crate) dtype: String,
+    pub(crate) seconds: u64,
+    pub(crate) state: String,
+    pub(crate) ours_s: Vec<f64>,
+    pub(crate) theirs_s: Vec<f64>,
+}
+
 /// How much of it is done.
 struct Scale {
     seconds: u64,
     tests: &'static [(Option<u32>, Layout)],
     many_s: u64,
     many_reads: usize,
+    ranges_s: &'static [u64],
     /// Lengths of the files that columns are read from, beside direct reads.
     cold_s: &'static [u64],
     cold_frame_s: u64,
@@ -99,6 +121,13 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         Some(python) => Some(one_of_1000(bench, python, scale, (&scratch.folder, coding))?),
         None => None,
     };
+    let mut ranges = Vec::new();
+    if let Some(python) = python.as_ref().filter(|python| python.can("HDF5")) {
+        for coding in RANGE_CODINGS {
+            bench.now(format!("ranges of one channel, files open, {coding}"))?;
+            ranges.push(read_ranges(python, scale, (&scratch.folder, coding), bench.repeats())?);
+        }
+    }
     bench.now("cold reads against direct reads")?;
     let (frame_s, reads) = (scale.cold_frame_s, scale.cold_reads);
     let mut cold_share = Vec::new();
@@ -116,6 +145,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         packages: packages.collect(),
         tests,
         one_of_1000,
+        ranges,
         cold_share,
     };
     Ok(Report {
@@ -141,6 +171,44 @@ fn one_of_1000(
     let formats = ["Catchment", "HDF5"];
     let (stored, reads) = source.measure(Some(python), &task, coding, &formats)?;
     Ok(Test { memo: None, layout, stored, reads })
+}
+
+/// Ranges of channels of 16,384 Hz, float32 and int16, from one frame in files that stay open.
+fn read_ranges(
+    python: &Python,
+    scale: &Scale,
+    (folder, coding): (&Path, &str),
+    repeats: usize,
+) -> anyhow::Result<Ranges> {
+    let fast = |dtype| {
+        let of_type = move |channel: &EmulatedChannel| {
+            channel.dtype == dtype && channel.name.contains("FAST")
+        };
+        ligo_1000().into_iter().filter(of_type).take(RANGE_CHANNELS)
+    };
+    let channels = fast(Dtype::F32).chain(fast(Dtype::I16)).collect();
+    let data = DataSet::new(channels, scale.many_s);
+    let source = Source::new(&data, folder)?;
+    let run = source.folder.folder.join("run");
+    let layout = Layout { frame_s: scale.many_s, frames_per_file: 1 };
+    data.write_run(&run, layout, coding.parse()?)?;
+    let answer = python.ask(
+        "read_ranges.py",
+        &serde_json::json!({
+            "raw": source.folder.folder.join("raw"),
+            "seconds": data.seconds,
+            "start_ns": START_S * SECOND_NS,
+            "channels": source.raw,
+            "layout": layout,
+            "scratch": source.folder.folder.join("others"),
+            "run": run,
+            "coding": coding,
+            "ranges_s": scale.ranges_s,
+            "repeats": repeats,
+        }),
+    )?;
+    let reads = serde_json::from_value(answer).context("an answer of Python")?;
+    Ok(Ranges { coding: coding.into(), frame_s: scale.many_s, reads })
 }
 
 /// What is written and read of a data set.
@@ -283,6 +351,9 @@ const READ_OF_1000: [&str; 4] = ["L1:FAST-0024", "L1:FAST-0025", "L1:SLOW-0150",
 const EVERY: [&str; 5] = ["Catchment", "HDF5", "GWF", "GWF, uncompressed", "Parquet"];
 /// Catchment's own: it decodes several times as fast as what h5py's files have, and saves more.
 const CODING: &str = "for";
+/// h5py has filters for both.
+const RANGE_CODINGS: [&str; 2] = ["bitshuffle+lz4", "zstd:3"];
+const RANGE_CHANNELS: usize = 8;
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 const fn layout(frame_s: u64, frames_per_file: u64) -> Layout {
@@ -302,6 +373,7 @@ const FULL: Scale = Scale {
     ],
     many_s: 64,
     many_reads: 201,
+    ranges_s: &[1, 24, 64],
     cold_s: &[512, 3_584],
     cold_frame_s: 64,
     cold_reads: 18,
@@ -312,6 +384,7 @@ const QUICK: Scale = Scale {
     tests: &[(Some(1), layout(1, 1)), (None, layout(12, 1))],
     many_s: 2,
     many_reads: 11,
+    ranges_s: &[1, 2],
     cold_s: &[4],
     cold_frame_s: 2,
     cold_reads: 1,

@@ -15,13 +15,18 @@ use crate::output::Table;
 /// Everything that `bench ligo-record` measures.
 #[derive(Debug, Serialize)]
 struct Figures {
-    codings: Vec<(String, String)>,
+    coding: String,
     /// The recordings at the highest rate, in the order in which they were made.
     highest: Vec<Recorded>,
     size: Option<Size>,
     without_trends: Vec<Recorded>,
     with_trends: Vec<Recorded>,
     followed: Vec<Recorded>,
+    /// Not compressed, and as the recorder compresses unasked, in turn.
+    none: Vec<Recorded>,
+    auto: Vec<Recorded>,
+    /// With frames of 128 s at 6 MB/s.
+    long_frames: Option<Recorded>,
 }
 
 /// Recorded frames beside what gzip makes of the same samples.
@@ -81,8 +86,33 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
             if trends { &mut with_trends } else { &mut without_trends }.push(recorded);
         }
     }
-    let codings = load.codings();
-    let figures = Figures { codings, highest, size, without_trends, with_trends, followed };
+    let slow = Load { rate: TRENDS_RATE, seconds: seconds_slow, ..load };
+    let (mut none, mut auto) = (Vec::new(), Vec::new());
+    for round in 1..=bench.repeats() {
+        for (coding, recorded) in [("none", &mut none), ("auto", &mut auto)] {
+            bench.now(format!("100 MB/s, {coding}, {round}"))?;
+            recorded.push(measure(bench, folder, &Load { coding, ..slow })?);
+        }
+    }
+    let mut long_frames = None;
+    if !bench.quick {
+        bench.now("100 MB/s in frames of 768 MB")?;
+        let (frame_bytes, memory_bytes) = (Some(LONG_FRAME_BYTES), LONG_FRAME_MEMORY_BYTES);
+        let load = Load { frame_bytes, memory_bytes, coding: "auto", ..slow };
+        long_frames = Some(measure(bench, folder, &load)?);
+    }
+    let coding = load.coding.to_owned();
+    let figures = Figures {
+        coding,
+        highest,
+        size,
+        without_trends,
+        with_trends,
+        followed,
+        none,
+        auto,
+        long_frames,
+    };
     Ok(Report {
         name: "ligo-record",
         quick: bench.quick,
@@ -114,12 +144,16 @@ fn size(bench: &mut Bench<'_>, folder: &std::path::Path) -> anyhow::Result<Optio
 
 fn recordings(figures: &Figures, (seconds, seconds_slow): (f64, f64)) -> Section {
     let head = ["recording", "raw samples/s", "to disk", "times real time", "files", "lowered"];
-    let mut table = Table::new(&[&head[..], &["recorder", "threads", "emulate"]].concat());
+    let head = [&head[..], &["frames up to", "recorder", "threads", "emulate", "lost"]].concat();
+    let mut table = Table::new(&head);
     let rows = [
-        ("highest rate", &figures.highest),
+        ("highest rate", figures.highest.as_slice()),
         ("the same, followed", &figures.followed),
         ("100 MB/s", &figures.without_trends),
         ("100 MB/s, trends", &figures.with_trends),
+        ("100 MB/s, none", &figures.none),
+        ("100 MB/s, auto", &figures.auto),
+        ("100 MB/s, auto, frames of 768 MB", figures.long_frames.as_slice()),
     ];
     for (name, recorded) in rows {
         let Some(one) = middle(recorded) else {
@@ -135,25 +169,27 @@ fn recordings(figures: &Figures, (seconds, seconds_slow): (f64, f64)) -> Section
             format!("{:.0}", one.bytes_per_second / one.real_time_bytes_per_second),
             format!("{:.0} %", one.file_bytes as f64 * 100.0 / raw),
             format!("{:.0} %", one.lowered_bytes as f64 * 100.0 / raw),
+            format!("{:.0} s", one.frame_s),
             format!("{:.0} %", one.recorder_percent),
             threads.join(", "),
             format!("{:.0} %", one.emulate_percent),
+            String::from(if one.whole { "nothing" } else { "data" }),
         ]);
     }
-    let codings: Vec<String> =
-        figures.codings.iter().map(|(pattern, coding)| format!("{coding} for {pattern}")).collect();
+    let coding = &figures.coding;
     let notes = vec![
         format!(
             "1,000 channels over {LINKS} links on this machine, {seconds} s each (at 100 MB/s \
-             {seconds_slow} s), emulator and recorder on the same CPUs; {}. A rate is reached if the \
+             {seconds_slow} s), emulator and recorder on the same CPUs; {coding} unless said otherwise. A \
+             rate is reached if the \
              emulator kept it, every slice is in the files, nothing is lost in any unit, the books \
              balance and 99 % of the samples are compressed as asked: beyond, the recorder gives up \
              compression before it loses anything. Three times in a row, the middle one is shown. \
-             Percent of one CPU.",
-            codings.join(", ")
+             Percent of one CPU."
         ),
         "To disk: the same samples over the time until the last file was closed. The recorder's CPU \
-         time until then is given in percent of the time of sending; it may use 2 GiB of memory."
+         time until then is given in percent of the time of sending; it may use 2 GiB of memory, and 5 \
+         GiB for frames of 768 MB, which is 128 s at 6 MB/s."
             .into(),
         "Files: bytes of the files in percent of the samples. Lowered: samples that were stored with \
          less compression than asked for, because time was short."
@@ -231,4 +267,8 @@ fn middle(recorded: &[Recorded]) -> Option<&Recorded> {
 }
 
 pub(crate) const LINKS: usize = 4;
+/// 128 s at 6 MB/s.
+const LONG_FRAME_BYTES: u64 = 768_000_000;
+/// A frame is cut at a quarter of the channels' memory, which is three quarters of all but disk buffers.
+const LONG_FRAME_MEMORY_BYTES: u64 = 5 << 30;
 const TRENDS_RATE: f64 = 100e6;

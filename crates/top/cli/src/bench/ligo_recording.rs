@@ -10,10 +10,8 @@ use catchment_emulator::{
     EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig, LinkEmulatorReport, ligo_1000,
 };
 use catchment_model::Entry;
-use catchment_recorder::{
-    ChannelConfig, CodecRule, LinkConfig, Recorder, RecorderConfig, RunSummary,
-};
-use catchment_storage::{Follow, Followed, Select};
+use catchment_recorder::{ChannelConfig, LinkConfig, Recorder, RecorderConfig, RunSummary};
+use catchment_storage::{Follow, Followed, Run, Select};
 use catchment_telemetry::ThreadTimes;
 use serde::Serialize;
 
@@ -30,8 +28,11 @@ pub(crate) struct Load<'a> {
     pub(crate) seconds: f64,
     pub(crate) trends: bool,
     pub(crate) follow: bool,
-    /// Samples at which a frame is cut; none leaves that to the recorder.
+    /// How all channels are encoded.
+    pub(crate) coding: &'a str,
+    /// Samples at which a frame is cut, whatever time it covers; none leaves both to the recorder.
     pub(crate) frame_bytes: Option<u64>,
+    pub(crate) memory_bytes: u64,
     /// Where the run is left; otherwise it is deleted.
     pub(crate) keep: Option<&'a Path>,
 }
@@ -43,14 +44,12 @@ impl Load<'_> {
             seconds: 1.0,
             trends: false,
             follow: false,
+            coding: "for",
             frame_bytes: None,
+            // So that what waits is a small part of what is recorded.
+            memory_bytes: 2 << 30,
             keep: None,
         }
-    }
-
-    /// Which channels get which coding; the first pattern that fits.
-    pub(crate) fn codings(&self) -> Vec<(String, String)> {
-        CODINGS.iter().map(|&(pattern, coding)| (pattern.into(), coding.into())).collect()
     }
 }
 
@@ -68,6 +67,8 @@ pub(crate) struct Recorded {
     pub(crate) slices_recorded: u64,
     /// Of the run's own files, its trends' not.
     pub(crate) file_bytes: u64,
+    /// Data time of the longest frame.
+    pub(crate) frame_s: f64,
     /// Samples stored with less compression than asked for.
     pub(crate) lowered_bytes: u64,
     /// Frames that the follower saw.
@@ -138,7 +139,7 @@ pub(crate) fn measure(
     let whole_s = begin.0.elapsed().as_secs_f64();
     let busy = busy(&begin.1, &summary.last.threads, report.seconds);
     let seen = follow.map(Follower::finish).transpose()?;
-    let file_bytes = file_bytes(&summary.folder)?;
+    let files = (file_bytes(&summary.folder)?, longest_frame_s(&summary.folder)?);
     match load.keep {
         Some(keep) => std::fs::rename(&summary.folder, keep)?,
         None => std::fs::remove_dir_all(&summary.folder)?,
@@ -152,7 +153,7 @@ pub(crate) fn measure(
         load,
         real_time,
         (&report, &summary, whole_s),
-        (&busy, seen.map(|seen| Watched { seen, written }), file_bytes),
+        (&busy, seen.map(|seen| Watched { seen, written }), files),
     ))
 }
 
@@ -160,7 +161,7 @@ fn recorded(
     load: &Load<'_>,
     real_time: f64,
     (report, summary, whole_s): (&LinkEmulatorReport, &RunSummary, f64),
-    (busy, followed, file_bytes): (&[(String, f64)], Option<Watched>, u64),
+    (busy, followed, (file_bytes, frame_s)): (&[(String, f64)], Option<Watched>, (u64, f64)),
 ) -> Recorded {
     let total = summary.last.ledger.total();
     let seconds = report.seconds.max(1e-9);
@@ -184,6 +185,7 @@ fn recorded(
         slices_sent: report.slices,
         slices_recorded: summary.last.counts.slices_recorded,
         file_bytes,
+        frame_s,
         lowered_bytes: total[Entry::BytesCompressionLowered],
         frames_followed: followed.as_ref().map(|watched| watched.seen.len() as u64),
         seen_after_ms: followed.map_or_else(Vec::new, Watched::seen_after_ms),
@@ -214,13 +216,12 @@ fn recorder_config(folder: &Path, load: &Load<'_>) -> anyhow::Result<RecorderCon
     let mut config = RecorderConfig::new(folder.to_owned(), Vec::new());
     config.links = links.into_iter().map(link).collect();
     config.trends = load.trends;
-    // So that what waits is a small part of what is recorded.
-    config.memory_bytes = config.memory_bytes.min(2 << 30);
-    config.frame.channel_bytes = load.frame_bytes.unwrap_or(config.frame.channel_bytes);
-    for (pattern, coding) in load.codings() {
-        let codec = coding.parse().map_err(anyhow::Error::msg)?;
-        config.encode.rules.push(CodecRule { pattern, codec });
+    config.memory_bytes = load.memory_bytes;
+    if let Some(bytes) = load.frame_bytes {
+        config.frame.channel_bytes = bytes;
+        config.frame.duration_ns = FRAME_NS_MAX;
     }
+    config.frame.codec = load.coding.parse().map_err(anyhow::Error::msg)?;
     Ok(config)
 }
 
@@ -241,6 +242,14 @@ fn file_bytes(folder: &Path) -> anyhow::Result<u64> {
         bytes += if metadata.is_file() { metadata.len() } else { 0 };
     }
     Ok(bytes)
+}
+
+/// Data time of the run's longest frame, in seconds.
+fn longest_frame_s(folder: &Path) -> anyhow::Result<f64> {
+    let run = Run::open(folder)?;
+    let infos = run.channel_frames().iter().map(|frame| frame.summary.info);
+    let longest = infos.map(|info| info.time_last_ns.saturating_sub(info.time_first_ns)).max();
+    Ok(longest.unwrap_or(0) as f64 / 1e9)
 }
 
 /// When a recording's frames were seen and written, in their order.
@@ -307,4 +316,5 @@ fn follow(folder: &Path, stop: &AtomicBool) -> anyhow::Result<Vec<Instant>> {
 
 const FOLLOWED: &str = "L1:FAST-0024";
 const POLL: Duration = Duration::from_millis(10);
-const CODINGS: [(&str, &str); 1] = [("*", "for")];
+/// Longer than any frame of a bench.
+const FRAME_NS_MAX: u64 = 3_600_000_000_000;

@@ -60,6 +60,11 @@ impl Python {
         able.map(|(name, _)| name.as_str()).collect()
     }
 
+    /// Whether that format can be measured.
+    pub(crate) fn can(&self, format: &str) -> bool {
+        self.able().contains(&format)
+    }
+
     /// Those that cannot, in words.
     pub(crate) fn missing(&self) -> Option<String> {
         let missing = self.formats.iter().filter(|(_, packages)| packages.is_none());

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     Gaps = Literal["fill", "join", "raise"]
     Runs = list[tuple[int, int]]
+    # First sample, start in ns, samples: of each piece without a gap.
+    Read = list[tuple[int, int, NDArray[Any]]]
 
 FILLED_MAX = 1 << 20
 """A range of so many samples is always filled; a longer one if enough of it was recorded."""
@@ -98,6 +100,7 @@ class Channel:
         """The unit of the values; empty if none was given."""
         self.rate = Fraction(*info["rate"])
         """Samples per second, exactly."""
+        self._per_ns = (self.rate.numerator, self.rate.denominator * 1_000_000_000)
         self.time_scale: TimeScale = info["time_scale"]
         """What times count: "tai", "utc" or "gps"."""
         self.scale: float | None = info["scale"]
@@ -238,7 +241,8 @@ class Channel:
         pandas = optional("pandas")
         if self.shape:
             raise TypeError(f"{self.name} has samples of shape {self.shape}: pandas takes scalars")
-        runs, values = self._as_recorded(self.segments(start, stop, raw=raw), raw=raw)
+        read = self._reader.read(*self._range(start, stop, None, None))
+        runs, values = self._as_recorded(read, raw=raw)
         times = self._times_of(runs)
         index = pandas.DatetimeIndex(self._dates(times), name="time")
         series: pd.Series[Any] = pandas.Series(values, index=index, name=self.name)
@@ -250,7 +254,8 @@ class Channel:
     ) -> pa.Table:
         """Read a range as a pyarrow.Table with the columns time and the channel's name."""
         pyarrow = optional("pyarrow")
-        runs, values = self._as_recorded(self.segments(start, stop, raw=raw), raw=raw)
+        read = self._reader.read(*self._range(start, stop, None, None))
+        runs, values = self._as_recorded(read, raw=raw)
         times = self._times_of(runs)
         return self._table(pyarrow, times, values)
 
@@ -326,7 +331,8 @@ class Channel:
         return f"<catchment.Channel '{self.name}': {self.dtype}{shape}{unit}, {self.rate} Hz>"
 
     def _time(self, sample: int) -> int:
-        return sample * self.rate.denominator * 1_000_000_000 // self.rate.numerator
+        samples, in_ns = self._per_ns
+        return sample * in_ns // samples
 
     def _times_of(self, runs: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
         times = [self._sample_times(first, count) for first, count in runs]
@@ -357,9 +363,9 @@ class Channel:
             return ("frames", *number_range("frames", frames))
         if not in_time:
             return ("all", 0, 0)
-        return ("time", *time_range(start, stop, self.time_scale))
+        return ("time", *time_range(time_bounds(start, stop, self.time_scale)))
 
-    def _segments(self, read: list[tuple[int, int, NDArray[Any]]], *, raw: bool) -> list[Segment]:
+    def _segments(self, read: Read, *, raw: bool) -> list[Segment]:
         return [
             Segment(start_ns, first_sample, self._values(data, raw=raw))
             for first_sample, start_ns, data in read
@@ -377,18 +383,20 @@ class Channel:
         """Read a range as one array; with it, which samples it holds: runs of first and count."""
         if gaps not in ("fill", "join", "raise"):
             raise ValueError(f'gaps is {gaps!r}, expected "fill", "join" or "raise"')
-        segments = self.segments(start, stop, raw=raw)
-        for before, after in pairwise(segments):
-            end = before.first_sample + len(before)
-            if after.first_sample < end:
+        bounds = time_bounds(start, stop, self.time_scale)
+        kind = "all" if start is None and stop is None else "time"
+        read = self._reader.read(kind, *time_range(bounds))
+        runs = [(first, len(data)) for first, _, data in read]
+        for (before, length), (after, _) in pairwise(runs):
+            if after < (end := before + length):
                 raise GapError(
-                    f"{self.name}: time goes back in this range, to {self._say(after.first_sample)}"
+                    f"{self.name}: time goes back in this range, to {self._say(after)}"
                     f" behind {self._say(end)}: segments() gives all samples as recorded"
                 )
-        first, count = self._grid(start, stop, segments)
-        recorded = sum(len(segment) for segment in segments)
+        first, count = self._grid(bounds, runs)
+        recorded = sum(length for _, length in runs) if len(runs) != 1 else runs[0][1]
         if gaps == "join" or recorded == count:
-            return self._as_recorded(segments, raw=raw)
+            return self._as_recorded(read, raw=raw)
         missing = f"{count - recorded} of {count} samples are missing in this range"
         if gaps == "raise":
             raise GapError(f"{self.name}: {missing}")
@@ -399,22 +407,20 @@ class Channel:
                 'read segments(), or use gaps="join"'
             )
         filled = np.full((count, *self.shape), *self._filling(fill, missing, raw=raw))
-        for segment in segments:
-            begin = segment.first_sample - first
-            filled[begin : begin + len(segment)] = segment.data
+        for at, _, data in read:
+            begin = at - first
+            filled[begin : begin + len(data)] = self._values(data, raw=raw)
         return [(first, count)], filled
 
-    def _grid(
-        self, start: Time | None, stop: Time | None, segments: Sequence[Segment]
-    ) -> tuple[int, int]:
+    def _grid(self, bounds: tuple[int | None, int | None], runs: Runs) -> tuple[int, int]:
         """First sample and count of a range: from edge to edge, or of what was recorded."""
-        start_ns, stop_ns = time_bounds(start, stop, self.time_scale)
+        start_ns, stop_ns = bounds
         first = None if start_ns is None else self._sample_at(start_ns)
         end = None if stop_ns is None else self._sample_at(stop_ns)
         if first is None:
-            first = segments[0].first_sample if segments else end or 0
+            first = runs[0][0] if runs else end or 0
         if end is None:
-            end = segments[-1].first_sample + len(segments[-1]) if segments else first
+            end = sum(runs[-1]) if runs else first
         return first, max(end - first, 0)
 
     def _filling(self, fill: float | None, missing: str, *, raw: bool) -> tuple[Any, np.dtype[Any]]:
@@ -436,13 +442,15 @@ class Channel:
             raise ValueError(f"{self.name}: fill={fill!r} is no {dtype}")
         return value, dtype
 
-    def _as_recorded(self, segments: Sequence[Segment], *, raw: bool) -> tuple[Runs, NDArray[Any]]:
-        """Join segments in their order, whatever their times."""
-        runs = [(segment.first_sample, len(segment)) for segment in segments]
-        if not segments:
-            return runs, self._values(np.empty((0, *self.shape), self.dtype), raw=raw)
-        data = [segment.data for segment in segments]
-        return runs, data[0] if len(data) == 1 else np.concatenate(data)
+    def _as_recorded(self, read: Read, *, raw: bool) -> tuple[Runs, NDArray[Any]]:
+        """Join pieces in their order, whatever their times."""
+        if len(read) == 1:
+            first, _, data = read[0]
+            return [(first, len(data))], self._values(data, raw=raw)
+        pieces = [data for _, _, data in read]
+        runs = [(first, len(data)) for first, _, data in read]
+        joined = np.concatenate(pieces) if pieces else np.empty((0, *self.shape), self.dtype)
+        return runs, self._values(joined, raw=raw)
 
     def _at(self, first: int, end: int) -> NDArray[Any]:
         """Read samples by their places among those that were recorded."""
@@ -455,15 +463,15 @@ class Channel:
                 begin, _ = ranges.get(piece.frame, (piece.first_sample + low - place, 0))
                 ranges[piece.frame] = (begin, piece.first_sample + high - place)
             place += piece.samples
-        segments: list[Segment] = []
+        read: Read = []
         for frame, (begin, stop) in ranges.items():
-            read = self._reader.read("samples", begin, stop, frame)
-            segments += self._segments(read, raw=False)
-        return self._as_recorded(segments, raw=False)[1]
+            read += self._reader.read("samples", begin, stop, frame)
+        return self._as_recorded(read, raw=False)[1]
 
     def _sample_at(self, time_ns: int) -> int:
         """Give the first sample whose time is not before that."""
-        return -(-time_ns * self.rate.numerator // (self.rate.denominator * 1_000_000_000))
+        samples, in_ns = self._per_ns
+        return -(-time_ns * samples // in_ns)
 
     def _say(self, sample: int) -> str:
         """When a sample is, for people."""

@@ -77,9 +77,8 @@ def dates(times: NDArray[np.int64], time_scale: str) -> NDArray[np.datetime64]:
     return (times + _epoch_ns(time_scale)).view("datetime64[ns]")
 
 
-def time_range(start: Time | None, stop: Time | None, time_scale: str) -> tuple[int, int]:
-    """Nanoseconds of a time scale where a range begins, and behind its end."""
-    bounds = time_bounds(start, stop, time_scale)
+def time_range(bounds: tuple[int | None, int | None]) -> tuple[int, int]:
+    """Nanoseconds where a range of such bounds begins, and behind its end."""
     return bounds[0] or 0, 2**64 - 1 if bounds[1] is None else bounds[1]
 
 
@@ -103,6 +102,8 @@ def nanoseconds(time: Time, time_scale: str) -> int:
     Dates are those of the scale's own calendar, unless they have a time zone: then they are
     instants in UTC.
     """
+    if type(time) is int and 0 <= time <= OPEN_NS:
+        return time
     if isinstance(time, (int, np.integer)) and not isinstance(time, (bool, np.timedelta64)):
         return min(max(int(time), 0), OPEN_NS)
     if isinstance(time, str):
