@@ -49,7 +49,8 @@ class Node:
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         config = folder / "node.toml"
-        config.write_text(CONFIG.format(folder=folder / "runs"))
+        self.runs = folder / "runs"
+        config.write_text(CONFIG.format(folder=self.runs))
         program = os.environ.get("CATCHMENT_PROGRAM")
         command = [program] if program else [sys.executable, "-m", "catchment"]
         self.process = subprocess.Popen(
@@ -104,8 +105,7 @@ def test_a_run_from_start_to_stop(node: Node) -> None:
 
 
 def run_folder(node: Node, control: catchment.Control, number: int) -> Path:
-    config = Path(str(node.process.args[2]))  # type: ignore[index]
-    return config.parent / "runs" / str(control.run(number)["folder"])
+    return node.runs / str(control.run(number)["folder"])
 
 
 def test_a_signal_ends_the_run_in_order(node: Node) -> None:

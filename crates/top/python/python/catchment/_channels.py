@@ -14,7 +14,7 @@ import numpy as np
 from catchment import _native
 from catchment._errors import GapError
 from catchment._optional import optional
-from catchment._times import convert_time, dates, number_range, time_bounds, time_range
+from catchment._times import closed, convert_time, dates, number_range, time_bounds, time_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -363,7 +363,7 @@ class Channel:
             return ("frames", *number_range("frames", frames))
         if not in_time:
             return ("all", 0, 0)
-        return ("time", *time_range(time_bounds(start, stop, self.time_scale)))
+        return ("time", *time_range(start, stop, self.time_scale))
 
     def _segments(self, read: Read, *, raw: bool) -> list[Segment]:
         return [
@@ -385,7 +385,7 @@ class Channel:
             raise ValueError(f'gaps is {gaps!r}, expected "fill", "join" or "raise"')
         bounds = time_bounds(start, stop, self.time_scale)
         kind = "all" if start is None and stop is None else "time"
-        read = self._reader.read(kind, *time_range(bounds))
+        read = self._reader.read(kind, *closed(bounds))
         runs = [(first, len(data)) for first, _, data in read]
         for (before, length), (after, _) in pairwise(runs):
             if after < (end := before + length):

@@ -10,7 +10,7 @@ import numpy as np
 
 from catchment._channels import arrow_column
 from catchment._optional import optional
-from catchment._times import dates, time_bounds, time_range
+from catchment._times import dates, time_range
 from catchment._typed import fits, lists
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def to_arrow(
     """
     pyarrow = optional("pyarrow")
     if not run.channels:
-        return _events(pyarrow, run, names, time_range(time_bounds(start, stop, "utc")))
+        return _events(pyarrow, run, names, time_range(start, stop, "utc"))
     channels = chosen(run, names)
     columns: list[Any] = []
     fields: list[Any] = []

@@ -77,8 +77,13 @@ def dates(times: NDArray[np.int64], time_scale: str) -> NDArray[np.datetime64]:
     return (times + _epoch_ns(time_scale)).view("datetime64[ns]")
 
 
-def time_range(bounds: tuple[int | None, int | None]) -> tuple[int, int]:
-    """Nanoseconds where a range of such bounds begins, and behind its end."""
+def time_range(start: Time | None, stop: Time | None, time_scale: str) -> tuple[int, int]:
+    """Nanoseconds of a time scale where a range begins, and behind its end."""
+    return closed(time_bounds(start, stop, time_scale))
+
+
+def closed(bounds: tuple[int | None, int | None]) -> tuple[int, int]:
+    """Such bounds as numbers: what is open begins at 0 and ends behind everything."""
     return bounds[0] or 0, 2**64 - 1 if bounds[1] is None else bounds[1]
 
 
