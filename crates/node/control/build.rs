@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 fn main() -> std::io::Result<()> {
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../web/dist");
     let mut paths = Vec::new();
-    if dist.is_dir() {
+    // Cargo can watch only what is there, and the page may be built tomorrow. Where the folder cannot
+    // be made, nothing will be built in it either.
+    if std::fs::create_dir_all(&dist).is_ok() {
+        println!("cargo::rerun-if-changed={}", dist.display());
         collect(&dist, &mut paths)?;
     }
     paths.sort();
@@ -28,11 +31,6 @@ fn main() -> std::io::Result<()> {
     code += "];\n";
     let out = std::env::var_os("OUT_DIR").unwrap_or_default();
     std::fs::write(PathBuf::from(out).join("page.rs"), code)?;
-    // A folder that is not there counts as changed: only its parent is watched then.
-    let watched = if dist.is_dir() { dist.as_path() } else { Path::new("../../..") };
-    if dist.is_dir() {
-        println!("cargo::rerun-if-changed={}", watched.display());
-    }
     println!("cargo::rerun-if-changed=build.rs");
     Ok(())
 }

@@ -26,7 +26,7 @@ use crate::problem::Problem;
 use crate::properties;
 use crate::security::guard::Who;
 use crate::systemd::Manager;
-use crate::time::rfc3339;
+use crate::time::{now_ns, rfc3339};
 use crate::watching::{Moment, Watching};
 
 mod alarms;
@@ -66,11 +66,11 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub(crate) fn start(start_ns: u64) -> Self {
-        Self { start: Instant::now(), start_ns }
+    pub(crate) fn start() -> Self {
+        Self { start: Instant::now(), start_ns: now_ns() }
     }
 
-    fn now_ns(&self) -> u64 {
+    pub(crate) fn now_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.start.elapsed().as_nanos() as u64)
     }
 }

@@ -205,7 +205,7 @@ impl Node {
         let (recorder, rules) = (&configuration.recorder, &configuration.rules);
         let watching = Watching::new(recorder, rules, settings.heavy_loss_share)?;
         let (asks_in, asks) = bounded(ASKS_MAX);
-        let started_ns = now_ns();
+        let clock = Clock::start();
         let (start, auto) = (settings.start, Arc::new(configuration));
         let mut desk = desk(settings, &runs, (tokens, audit, logs), configure, asks_in);
         desk.watched = watched.is_some();
@@ -227,7 +227,7 @@ impl Node {
         let signals: Arc<Signals> = Arc::default();
         let mut conductor = Conductor {
             schemas: Arc::new(schemas.collect()),
-            clock: Clock::start(started_ns),
+            clock,
             control: Control::new(specs, drain_ns.clamp(1, catchment_run::DRAIN_NS_MAX))?,
             actions: Actions::start(&desk).map_err(system("a thread".into()))?,
             desk: Arc::clone(&desk),

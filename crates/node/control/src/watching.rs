@@ -15,14 +15,15 @@ use crate::machine;
 
 mod fault;
 pub(crate) mod quantities;
+mod share;
+
+use share::{LossShare, expected};
 
 const S: u64 = 1_000_000_000;
 /// Rates are over this.
 pub(crate) const RATES_NS: u64 = 5 * S;
 /// How long the disk lasts is reckoned from this.
 const DISK_NS: u64 = 60 * S;
-/// The share that is lost is of this.
-const SHARE_NS: u64 = 10 * S;
 /// Ticks of half a second that dead time is reckoned from.
 const DEAD_TICKS: usize = 20;
 /// A source is silent after this.
@@ -55,8 +56,7 @@ pub(crate) struct Watching {
     alarms: Alarms,
     run: Option<u64>,
     rates: Rates,
-    /// What was lost, and what should have been recorded.
-    share: Rates,
+    share: LossShare,
     disk_rates: Rates,
     /// Bytes per second that this run wrote to disk when it last wrote any.
     disk_rate: Option<f64>,
@@ -64,7 +64,8 @@ pub(crate) struct Watching {
     thread_names: Vec<String>,
     losses: LossWatch,
     dead: VecDeque<bool>,
-    discarded: u64,
+    /// How much had been discarded when something last was, and when that was.
+    discarded: (u64, u64),
     readings: ReadingTable,
 }
 
@@ -125,14 +126,14 @@ impl Watching {
             rules,
             run: None,
             rates: Rates::new(RATES_NS),
-            share: Rates::new(SHARE_NS),
+            share: LossShare::new(),
             disk_rates: Rates::new(DISK_NS),
             disk_rate: None,
             threads: Rates::new(RATES_NS),
             thread_names: Vec::new(),
             losses: LossWatch::new(60 * S),
             dead: VecDeque::new(),
-            discarded: 0,
+            discarded: (0, 0),
         })
     }
 
@@ -203,7 +204,8 @@ impl Watching {
         };
         let flow = self.flow(moment.snapshot, &rates);
         let dead_time = self.dead.iter().filter(|dead| **dead).count() as f64 / DEAD_TICKS as f64;
-        let lately = Lately { dead_time, hours_left, loss_share: self.loss_share(), silent };
+        let lately =
+            Lately { dead_time, hours_left, loss_share: self.share.at(moment.now_ns), silent };
         self.read(moment, &rates, &lately, &sources, &losses);
         let changes = self.alarms.observe(moment.now_ns, recording, &self.readings);
         let mut sources = sources;
@@ -228,13 +230,13 @@ impl Watching {
             (self.sources, self.limits) = (sources, limits);
         }
         self.rates = Rates::new(RATES_NS);
-        self.share = Rates::new(SHARE_NS);
+        self.share = LossShare::new();
         self.disk_rates = Rates::new(DISK_NS);
         self.disk_rate = None;
         self.threads = Rates::new(RATES_NS);
         self.losses = LossWatch::new(60 * S);
         self.dead.clear();
-        self.discarded = 0;
+        self.discarded = (0, 0);
     }
 
     fn count(&mut self, now_ns: u64, snapshot: &Snapshot) {
@@ -258,12 +260,7 @@ impl Watching {
         }
         self.rates.push(now_ns, &counters);
         self.disk_rates.push(now_ns, &counters[3..4]);
-        if self.share.is_empty() {
-            // What was lost before one looked counts, too.
-            self.share.push(now_ns, &[0, 0]);
-        }
-        let expected = snapshot.ledger.sources.iter().map(expected).sum();
-        self.share.push(now_ns, &[counters[4], expected]);
+        self.share.push(now_ns, counters[4], &snapshot.ledger);
         self.losses.push(now_ns, &snapshot.ledger);
         self.thread_names = snapshot.threads.iter().map(|thread| thread.name.clone()).collect();
         let times: Vec<u64> = snapshot.threads.iter().map(|thread| thread.cpu_ns).collect();
@@ -282,17 +279,23 @@ impl Watching {
     fn note_dead(&mut self, moment: &Moment<'_>) {
         let discarded = moment.snapshot.map_or(0, |snapshot| {
             let total = snapshot.ledger.total();
-            total[Entry::FragmentsDiscardedDisk]
-                + total[Entry::FragmentsDiscardedMemory]
-                + total[Entry::FragmentsDiscardedPaused]
+            total[Entry::FragmentsDiscardedDisk] + total[Entry::FragmentsDiscardedMemory]
         });
+        let mut is_dead = discarded > self.discarded.0;
+        if is_dead {
+            self.discarded = (discarded, moment.now_ns);
+        }
+        // What cannot be written is discarded frame by frame.
+        let failed = |snapshot: &Snapshot| matches!(snapshot.state, RecorderState::Fault { .. });
+        if self.discarded.0 > 0 && moment.snapshot.is_some_and(failed) {
+            is_dead |= moment.now_ns.saturating_sub(self.discarded.1) <= self.limits.recorded_ns;
+        }
         let paused = matches!(moment.flow, Run::Paused { .. });
         let recording = matches!(moment.flow, Run::Recording { .. });
         if self.dead.len() == DEAD_TICKS {
             self.dead.pop_front();
         }
-        self.dead.push_back(paused || (recording && discarded > self.discarded));
-        self.discarded = discarded;
+        self.dead.push_back(paused || (recording && is_dead));
     }
 
     /// How long the disk lasts: not at all where it has no place for what is to be written, otherwise
@@ -325,12 +328,6 @@ impl Watching {
             bytes_written_per_second: rate(3),
             loss_per_second: rate(4),
         }
-    }
-
-    /// The share of what should have been recorded lately that was lost.
-    fn loss_share(&self) -> f64 {
-        let (lost, expected) = (self.share.grown(0), self.share.grown(1));
-        lost as f64 / expected.max(lost).max(1) as f64
     }
 
     /// How many sources that are required have sent nothing for too long.
@@ -369,7 +366,7 @@ impl Watching {
             recorded_age_ns: self.rates.since_grown_ns(5, now_ns),
             sources: &sources,
             losses: &losses,
-            loss_share: self.loss_share(),
+            loss_share: self.share.at(now_ns),
         };
         verdict(&flow, &self.limits)
     }
@@ -630,23 +627,6 @@ pub(crate) fn lost(source: &SourceLedger) -> u64 {
         .saturating_add(balance.packets_malformed)
         .saturating_add(balance.fragments_removed);
     seen.max(balance.packets_dropped_by_kernel).max(balance.packets_missing)
-}
-
-/// What a source's ledger says should have been recorded: what came and was wanted, and what was
-/// lost before it came.
-fn expected(source: &SourceLedger) -> u64 {
-    let unwanted = [
-        Entry::FragmentsDuplicate,
-        Entry::FragmentsDiscardedDisabled,
-        Entry::FragmentsDiscardedPaused,
-    ];
-    let unwanted = unwanted.iter().map(|&entry| source[entry]).fold(0, u64::saturating_add);
-    let balance = source.balance();
-    // These came and were counted as lost.
-    let came = balance.fragments_dropped.saturating_add(balance.fragments_removed);
-    let lost = lost(source);
-    let wanted = source[Entry::FragmentsReceived].saturating_sub(unwanted);
-    wanted.saturating_add(lost.saturating_sub(came)).max(lost)
 }
 
 fn loss(snapshot: &Snapshot) -> api::Loss {

@@ -197,6 +197,56 @@ fn most_data_lost_is_heavy_loss_and_a_critical_alarm_and_a_little_is_neither() {
 }
 
 #[test]
+fn what_the_last_events_lack_is_no_heavy_loss_when_nothing_comes_any_more() {
+    let mut rig = Rig::new();
+    let look = |rig: &mut Rig, received: u64, missing: u64| {
+        let ledger = &mut rig.snapshot.ledger.sources[0];
+        ledger[Entry::PacketsReceived] += received;
+        ledger[Entry::FragmentsReceived] += received;
+        ledger[Entry::FragmentsMissing] += missing;
+        rig.snapshot.counts.events_recorded += received;
+        rig.look(1, 1_000);
+        reading(rig, "loss_share").unwrap_or(0.0)
+    };
+    for _ in 0..20 {
+        assert!(look(&mut rig, 989, 11) <= 0.0111);
+    }
+    // Everybody stops, and what the last events lack is counted a second later.
+    let shares: Vec<f64> = [11, 11].into_iter().map(|missing| look(&mut rig, 0, missing)).collect();
+    assert!(shares.iter().all(|share| (0.01..0.015).contains(share)), "{shares:?}");
+    for _ in 0..8 {
+        assert!(look(&mut rig, 0, 0) < 0.015);
+    }
+    assert_eq!(look(&mut rig, 0, 0), 0.0);
+    // Where all is dropped before anybody reads it, all is lost.
+    for _ in 0..11 {
+        let ledger = &mut rig.snapshot.ledger.sources[0];
+        ledger[Entry::PacketsDroppedByKernel] += 1_000;
+        look(&mut rig, 0, 1_000);
+    }
+    assert_eq!(reading(&rig, "loss_share"), Some(1.0));
+}
+
+#[test]
+fn dead_time_is_all_of_it_where_nothing_can_be_written_and_none_of_it_at_a_start() {
+    let mut rig = Rig::new();
+    // What came before the start was discarded on purpose.
+    rig.snapshot.ledger.sources[0][Entry::FragmentsDiscardedPaused] += 1_000;
+    rig.look(10, 1_000);
+    assert_eq!(reading(&rig, "dead_time"), Some(0.0));
+    rig.snapshot.state = RecorderState::Fault { reason: "no room".into() };
+    for _ in 0..11 {
+        // A frame each second, twice looked at.
+        rig.snapshot.ledger.sources[0][Entry::FragmentsDiscardedDisk] += 1_000;
+        rig.look(1, 0);
+    }
+    assert_eq!(reading(&rig, "dead_time"), Some(1.0));
+    rig.snapshot.state = RecorderState::Recording;
+    rig.look(10, 1_000);
+    assert_eq!(reading(&rig, "dead_time"), Some(0.0));
+}
+
+#[test]
 fn what_came_and_was_discarded_is_not_twice_among_what_should_be_recorded() {
     let mut rig = Rig::new();
     let ledger = &mut rig.snapshot.ledger.sources[0];
