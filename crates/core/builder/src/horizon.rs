@@ -314,6 +314,14 @@ impl Horizon {
         }
     }
 
+    /// Lets one period pass at most, however much time has.
+    #[inline]
+    pub fn resume(&mut self, now_ns: u64) {
+        if self.delivered_ns.is_some() {
+            self.period_end_ns = self.period_end_ns.max(now_ns);
+        }
+    }
+
     /// Ends the periods that have passed: samples progress and finds silent voters.
     #[inline]
     pub fn advance(&mut self, now_ns: u64) {

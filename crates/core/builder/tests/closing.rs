@@ -76,6 +76,51 @@ fn an_event_times_out_when_a_source_does_not_deliver_it() {
 }
 
 #[test]
+fn after_a_stop_of_the_process_what_waits_in_its_sockets_is_not_late() {
+    for cycles_between in [1, 20] {
+        let mut rig = Rig::required(3);
+        let cycle = |rig: &mut Rig, now| {
+            rig.builder.resume(now);
+            rig.poll(now);
+        };
+        // One sends packets of so many events that it is behind the others.
+        for step in 0..200 {
+            let now = step * 10 * MS;
+            rig.send_all(now, 0..2, step * 10..(step + 1) * 10);
+            if step % 20 == 0 {
+                rig.send(now, 2, (step * 10).saturating_sub(200)..step * 10);
+            }
+            cycle(&mut rig, now);
+        }
+        assert_eq!(rig.builder.status().events_timed_out, 0);
+        let mut now = 2 * S + 30 * S;
+        cycle(&mut rig, now);
+        // Socket after socket is read.
+        for source in 0..3 {
+            let from = if source == 2 { 1_800 } else { 2_000 };
+            for _ in 0..cycles_between {
+                now += 10 * MS;
+                cycle(&mut rig, now);
+            }
+            rig.send(now, source, from..3_500);
+            cycle(&mut rig, now);
+        }
+        let status = rig.builder.status();
+        assert_eq!((status.events_timed_out, status.open_events), (0, 0));
+        // Time passes all the same: an event whose fragment does not come is given up.
+        for step in 0..300 {
+            now += 10 * MS;
+            rig.send_all(now, 0..2, 3_500 + step..3_501 + step);
+            cycle(&mut rig, now);
+        }
+        assert!(rig.builder.status().events_timed_out > 0);
+        rig.finish(now);
+        assert_eq!(rig.count(2, Entry::FragmentsLate), 0);
+        assert_eq!(rig.complete(), 3_500);
+    }
+}
+
+#[test]
 fn a_lost_fragment_is_given_up_when_all_sources_are_past_it() {
     let mut rig = Rig::required(2);
     rig.send(0, 0, 0..6_000);

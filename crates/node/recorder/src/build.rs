@@ -184,6 +184,7 @@ impl Side {
     /// Takes descriptors, closes what can be closed, and cuts frames. Returns how much there was to
     /// do.
     fn cycle(&mut self, now_ns: u64, live: &Live, discarded: &mut Vec<Discard>) -> usize {
+        self.builder.resume(now_ns);
         let mut work = self.take_descriptors(now_ns);
         if !self.finished && work == 0 && self.rings.iter().all(|(ring, _)| ended(ring)) {
             self.builder.finish(now_ns);
