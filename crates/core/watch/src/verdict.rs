@@ -69,8 +69,12 @@ pub struct Flow<'a> {
 pub enum Run<'a> {
     /// No run. What is under way, if anything: `start is under way`.
     None(Option<&'a str>),
+    /// No run, and no configuration that one could begin with: nobody listens.
+    Unconfigured,
     /// A run could begin: what comes is counted, and not recorded.
     Configured,
+    /// A run could not begin: why what comes cannot be received.
+    Deaf(&'a str),
     /// A run is open, and has not begun: what comes is counted, and not recorded.
     Armed,
     /// Since so many nanoseconds.
@@ -215,6 +219,10 @@ fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
     let since_ns = match flow.run {
         Run::None(None) => return Some("no run".to_owned()),
         Run::None(Some(doing)) => return Some(format!("not recording: {doing}")),
+        Run::Unconfigured => {
+            return Some("no run: configure one to see what is sending".to_owned());
+        }
+        Run::Deaf(why) => return Some(format!("no run, and none can begin: {why}")),
         Run::Configured => return Some(format!("no run: {}", sending(flow, limits))),
         Run::Armed => return Some(format!("armed, not started: {}", sending(flow, limits))),
         Run::Paused { who, since } => return Some(format!("paused by {who} since {since}")),

@@ -256,6 +256,10 @@ fn a_node_that_waits_says_which_of_its_sources_are_sending() {
 fn every_way_of_not_recording_says_why() {
     let flow = Flow { run: Run::None(None), ..good() };
     assert_eq!(judge(&flow), not("no run"));
+    let flow = Flow { run: Run::Unconfigured, ..good() };
+    assert_eq!(judge(&flow), not("no run: configure one to see what is sending"));
+    let flow = Flow { run: Run::Deaf("port 5000 is taken"), ..good() };
+    assert_eq!(judge(&flow), not("no run, and none can begin: port 5000 is taken"));
     let flow = Flow { run: Run::None(Some("start is under way")), ..good() };
     assert_eq!(judge(&flow), not("not recording: start is under way"));
     let flow = Flow { run: Run::Paused { who: "ada", since: "03:12" }, ..good() };

@@ -114,8 +114,8 @@ pub(crate) struct Active {
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) active: Mutex<Option<Active>>,
-    /// What arrives while there is no run and one could begin.
-    pub(crate) arrivals: Mutex<Option<Arrivals>>,
+    /// What arrives while there is no run and one could begin, or why nothing can be received.
+    pub(crate) arrivals: Mutex<Option<Result<Arrivals, String>>>,
     /// What emulators of sources and of links have sent in the last run.
     pub(crate) emulators: Mutex<Vec<Arc<EmulatorLive>>>,
     /// What runs lost, for the program's exit code.
@@ -155,11 +155,11 @@ impl Shown {
         *self.active.lock().unwrap_or_else(PoisonError::into_inner) = active;
     }
 
-    pub(crate) fn arrivals(&self) -> Option<Arrivals> {
+    pub(crate) fn arrivals(&self) -> Option<Result<Arrivals, String>> {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set_arrivals(&self, arrivals: Option<Arrivals>) {
+    fn set_arrivals(&self, arrivals: Option<Result<Arrivals, String>>) {
         *self.arrivals.lock().unwrap_or_else(PoisonError::into_inner) = arrivals;
     }
 
@@ -362,10 +362,13 @@ impl Recording {
         let Some(configuration) = configuration.filter(|one| !one.emulates()) else { return };
         match Preflight::start(&configuration.recorder) {
             Ok(preflight) => {
-                self.shown.set_arrivals(Some(preflight.arrivals()));
+                self.shown.set_arrivals(Some(Ok(preflight.arrivals())));
                 self.preflight = Some(preflight);
             }
-            Err(error) => tracing::warn!(%error, "what arrives before the run is not counted"),
+            Err(error) => {
+                tracing::warn!(%error, "what arrives before the run is not counted");
+                self.shown.set_arrivals(Some(Err(error.to_string())));
+            }
         }
     }
 

@@ -344,6 +344,29 @@ fn a_node_without_a_run_says_which_sources_are_sending_and_makes_way_for_the_run
 }
 
 #[test]
+fn a_node_that_cannot_listen_says_why_before_anybody_starts_a_run() {
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let test = Test::with(settings(), |fixed| {
+        (fixed.elsewhere, fixed.address) = (true, address);
+    });
+    let client = test.client();
+    let text = |state: &Value| state["verdict"]["text"].as_str().unwrap().to_owned();
+    client.until(|state| text(state) == "no run: configure one to see what is sending");
+    assert_eq!(client.command("1", "configure").json()["status"], "done");
+    client.until(|state| {
+        let text = text(state);
+        text.starts_with("no run, and none can begin: ")
+            && text.contains(&format!("{address}"))
+            && text.contains("ddress already in use")
+    });
+    // It is tried again with the next command.
+    drop(taken);
+    assert_eq!(client.command("2", "configure").json()["status"], "done");
+    client.until(|state| text(state).starts_with("no run: 0 of 3 sources are sending"));
+}
+
+#[test]
 fn an_armed_node_says_which_sources_are_sending() {
     let test = Test::start();
     let client = test.client();

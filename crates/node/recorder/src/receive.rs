@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use catchment_builder::{Fragment, FragmentFlags};
 use catchment_model::Entry;
 use catchment_net::UdpReceiver;
-use catchment_wire::hadtu::{Packet, SubEvent};
+use catchment_wire::hadtu::{ByteOrder, Packet, SubEvent};
 
 use crate::desk::Desk;
 
@@ -109,6 +109,8 @@ pub(crate) struct HadtuIntake {
     pub(crate) desk: Desk,
     /// What each socket's source must carry.
     pub(crate) sub_event_ids: Vec<Option<u32>>,
+    /// What to say of a big-endian sub-event of each socket's source, if it matters; it is said once.
+    pub(crate) if_big_endian: Vec<Option<String>>,
 }
 
 impl Intake for HadtuIntake {
@@ -139,6 +141,11 @@ impl HadtuIntake {
         if self.sub_event_ids[socket].is_some_and(|expected| expected != sub_event.id) {
             counts[Entry::FragmentsUnknownSource] += 1;
             return;
+        }
+        if sub_event.order == ByteOrder::Big
+            && let Some(warning) = self.if_big_endian[socket].take()
+        {
+            self.desk.warn_once(warning);
         }
         let Some(offset) = self.desk.store(socket, socket, sub_event.bytes, 1) else {
             self.desk.counts(socket)[Entry::FragmentsDiscardedMemory] += 1;

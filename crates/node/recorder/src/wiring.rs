@@ -105,7 +105,9 @@ impl Wiring {
             let ids = places.iter().map(|&id| SourceId(id as u32));
             let desk = Desk::new(ids, places.len(), producer, fill, &memory);
             let sub_event_ids = places.iter().map(|&id| config.sources[id].sub_event_id).collect();
-            self.receive(parts, receiver, HadtuIntake { desk, sub_event_ids });
+            let if_big_endian =
+                places.iter().map(|&id| config.sources[id].if_big_endian()).collect();
+            self.receive(parts, receiver, HadtuIntake { desk, sub_event_ids, if_big_endian });
         }
         let lanes = (0..count as u32).map(|id| (id, SourceId(id))).collect();
         let chunk_use =
