@@ -10,7 +10,7 @@ import { HISTORY_SECONDS, history, logs, runs } from "./past.mjs";
 /** What can be set by `?scenario=`. */
 export const SCENARIOS = [
   "good", "loss", "heavy", "silent", "idle", "fault", "alarms", "hang", "refuse", "quiet", "viewer", "login",
-  "emulated",
+  "emulated", "full",
 ];
 
 /** @type {Record<DeviceState, CommandName[]>} */
@@ -21,8 +21,10 @@ const LEGAL = {
   recording: ["pause", "stop"],
   paused: ["resume", "stop"],
   safe: ["reset"],
-  fault: ["reset"],
+  fault: ["stop", "reset"],
 };
+const FULL = "node/recorder/write: cannot write /data/runs/run-20261121-075912-6d1f0c52/run-00009.catch: " +
+  "No space left on device (os error 28)";
 /** @type {Partial<Record<CommandName, DeviceState>>} */
 const LEADS_TO = {
   configure: "configured", arm: "armed", disarm: "configured", start: "recording",
@@ -80,6 +82,12 @@ export class World {
     if (scenario === "fault") {
       this.end("fault");
       this.reason = "node/recorder/write: disk full: /data/runs has 0 B free";
+      this.raise("disk-full", "critical", "Disk is full", "free disk space 0 B", 0, 1);
+    }
+    // The run is still open, and goes on when there is room.
+    if (scenario === "full") {
+      this.state = "fault";
+      this.reason = FULL;
       this.raise("disk-full", "critical", "Disk is full", "free disk space 0 B", 0, 1);
     }
     if (scenario === "loss") {
@@ -212,6 +220,10 @@ export class World {
     if (this.state === "paused") {
       return { level: "not_recording", loss_share: null, text: `paused by anna since ${this.paused_since} UTC`, reasons: [] };
     }
+    if (this.state === "fault" && this.run) {
+      const reasons = ["data arrive but cannot be written to the disk", `fault: ${FULL}`];
+      return { level: "not_recording", loss_share: null, text: "disk full: make room, and recording resumes by itself", reasons };
+    }
     if (this.state === "fault") {
       return { level: "not_recording", loss_share: null, text: `fault: ${this.reason ?? "unknown"}`, reasons: ["no run"] };
     }
@@ -235,9 +247,13 @@ export class World {
   commands() {
     if (this.under_way) return [];
     const number = this.run?.number;
-    return LEGAL[this.state].map((name) => ({
+    /** @type {CommandName[]} */
+    const legal = [...LEGAL[this.state].filter((name) => name !== "stop" || this.run), "shutdown"];
+    return legal.map((name) => ({
       name,
       confirm: name === "stop" ? `Ends run ${number} for everybody.`
+        : name === "shutdown" ? "Ends the run and the program: this page goes with it."
+        : name === "reset" && this.run ? `Ends run ${number} and forgets the fault.`
         : name === "pause" ? `Data that arrive while run ${number} is paused are discarded.` : null,
     }));
   }
@@ -323,7 +339,7 @@ export class World {
       const now = current === null ? "there is no current run" : `the current run is ${current}`;
       return { refused: `${request.command} is meant for run ${request.run}, but ${now}` };
     }
-    if (!LEGAL[this.state].includes(request.command)) {
+    if (!this.commands().some(({ name }) => name === request.command)) {
       return { refused: `${request.command} is not legal in state ${this.state}` };
     }
     if (this.scenario === "refuse") return { refused: "node/recorder/receive: cannot bind 0.0.0.0:20007: address in use" };
@@ -354,7 +370,11 @@ export class World {
     else if (request.command === "stop") this.end("configured");
     else if (to) this.state = to;
     if (request.command === "start" && this.scenario === "idle") this.scenario = "good";
-    if (request.command === "reset") this.reason = null;
+    if (request.command === "reset") {
+      if (this.run) this.end("fault");
+      this.state = "idle";
+      this.reason = null;
+    }
     if (request.command === "pause") this.paused_since = new Date().toISOString().slice(11, 19);
   }
 

@@ -20,7 +20,7 @@ export const stale = signal(true);
 /** When what is shown was true, by the page's clock. */
 export const freshMs = signal<number | null>(null);
 
-/** What was just done or refused; stays until somebody closes it or a new one comes. */
+/** What was just done or refused. A refusal stays until somebody closes it or a new one comes. */
 export interface Notice { kind: "done" | "failed" | "waiting"; text: string }
 export const notice = signal<Notice | null>(null);
 

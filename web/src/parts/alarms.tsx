@@ -8,7 +8,7 @@ import { link } from "../route";
 import { mayOperate, notice, nowMs, sources } from "../store";
 import { ALARM_STATE_WORDS, alarmWords } from "../words";
 import { Icon, SEVERITY_ICONS } from "./icon";
-import { Modal } from "./modal";
+import { Modal, sendByKey } from "./modal";
 
 /** The alarms that somebody is about to acknowledge. */
 const asked = signal<Alarm[] | null>(null);
@@ -99,7 +99,7 @@ export function AlarmDialog() {
   const title = seen.length === 1 ? `Acknowledge “${alarmWords(one.name)}”?` : `Acknowledge ${format.many(seen.length, "alarm")}?`;
   return (
     <Modal key={one.id} title={title} close={close}>
-      <form onSubmit={submit}>
+      <form onSubmit={submit} onKeyDown={sendByKey}>
         {seen.length === 1 ? <p>{one.text}</p> : <ul>{seen.map((alarm) => <li key={alarm.id}>{alarm.text}</li>)}</ul>}
         <label>
           What is being done <span class="note">(optional)</span>

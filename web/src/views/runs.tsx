@@ -8,7 +8,7 @@ import { askStart } from "../parts/control";
 import { Emulated } from "../parts/emulated";
 import { Icon } from "../parts/icon";
 import { LedgerTable } from "../parts/ledger";
-import { Drawer, Question } from "../parts/modal";
+import { Drawer, Question, sendByKey } from "../parts/modal";
 import { go, link } from "../route";
 import { mayOperate, notice, stale, state } from "../store";
 import { RUN_STATE_WORDS, isLoss, topEntries } from "../words";
@@ -299,7 +299,7 @@ function Opened({ run, ledger, configuration }: { run: Run; ledger: RunLedger | 
       <h3>Remarks</h3>
       <Remarks run={run} />
       {mayOperate.value ? (
-        <form class="edit" onSubmit={submit}>
+        <form class="edit" onSubmit={submit} onKeyDown={sendByKey}>
           <label>Quality{" "}
             <select name="quality">
               {QUALITIES.map((name) => (
