@@ -107,7 +107,11 @@ export class World {
       this.raise("queue", "warning", "A queue is nearly full", "frames waiting: 84 % of 256 MB", 0.84, 0.8);
       this.raise("clock", "info", "Clock is off", "0.12 s from the time server", 0.12, 0.1);
     }
-    if (scenario === "good") for (const alarm of this.alarms.values()) Object.assign(alarm, { state: "cleared", ended: new Date().toISOString() });
+    if (scenario === "good") {
+      const ended = new Date().toISOString();
+      for (const alarm of this.alarms.values()) Object.assign(alarm, { state: "cleared", ended });
+      this.tell("alarm", { alarms: [...this.alarms.values()] });
+    }
     if (scenario === "good" && !this.run) this.begin(0, "");
   }
 
@@ -165,20 +169,35 @@ export class World {
   /** @param {import("../src/api.ts").Run} run @param {string} kind @param {string} text */
   remark(run, kind, text) {
     run.remarks = [...(run.remarks ?? []), this.said(kind, text)];
+    if (run.number === this.run?.number) this.remarks = run.remarks;
+  }
+
+  /** @returns {import("../src/api.ts").Run | null} */
+  current() {
+    if (!this.run) return null;
+    const lost = Object.values(this.loss).reduce((sum, value) => sum + value, 0);
+    return {
+      number: this.run.number, id: this.run.id, started: this.run.started, ended: null,
+      who: this.run.who, comment: this.run.comment, configuration: 12,
+      emulated: this.run.emulated, state: "recording", quality: "unknown",
+      events: Math.floor(this.run.events), bytes: Math.floor(this.run.bytes_written),
+      frames: Math.floor(this.run.frames), files: this.run.files, loss_count: Math.floor(lost),
+      folder: this.run.folder, remarks: this.remarks,
+    };
+  }
+
+  /** Newest first, with the one that is recorded. */
+  catalogue() {
+    const current = this.current();
+    return current ? [current, ...this.runs] : this.runs;
   }
 
   /** @param {DeviceState} state */
   end(state) {
-    if (this.run) {
-      const lost = Object.values(this.loss).reduce((sum, value) => sum + value, 0);
-      this.runs.unshift({
-        number: this.run.number, id: this.run.id, started: this.run.started,
-        ended: new Date().toISOString(), who: this.run.who, comment: this.run.comment,
-        configuration: 12, emulated: this.run.emulated, state: state === "fault" ? "fault" : "complete", quality: "unknown",
-        events: Math.floor(this.run.events), bytes: Math.floor(this.run.bytes_written),
-        frames: Math.floor(this.run.frames), files: this.run.files, loss_count: Math.floor(lost),
-        folder: this.run.folder, remarks: this.remarks,
-      });
+    const current = this.current();
+    if (current) {
+      const ended = new Date().toISOString();
+      this.runs.unshift({ ...current, ended, state: state === "fault" ? "fault" : "complete" });
     }
     this.run = null;
     this.state = state;

@@ -42,9 +42,16 @@ export function AcknowledgeAll({ shown }: { shown: Alarm[] }) {
   );
 }
 
+/** "acknowledged by anna"; one that is cleared was cleared by nobody. */
+function stateWords({ state, acknowledged_by: who }: Alarm): string {
+  const words = ALARM_STATE_WORDS[state];
+  if (who === null) return words;
+  return state === "acknowledged" ? `${words} by ${who}` : `${words}, acknowledged by ${who}`;
+}
+
 /** "active since …"; of one that is over, when it ended. */
 function When({ alarm }: { alarm: Alarm }) {
-  const words = ALARM_STATE_WORDS[alarm.state] + (alarm.acknowledged_by ? ` by ${alarm.acknowledged_by}` : "");
+  const words = stateWords(alarm);
   const since = `${format.utcSince(alarm.since, nowMs.value)} UTC`;
   if (alarm.ended !== null) {
     return <>{words} · from {since} to {format.utcSince(alarm.ended, nowMs.value)} UTC</>;

@@ -6,7 +6,7 @@ import lossIcon from "../icons/loss.svg";
 import notRecordingIcon from "../icons/not_recording.svg";
 import unknownIcon from "../icons/unknown.svg";
 import type { Level, Verdict as Said } from "../api";
-import { announcement, sameVerdict, why } from "../announce";
+import { announcement, folded, sameVerdict } from "../announce";
 import { stale, state } from "../store";
 import { VERDICT_WORDS, headline } from "../words";
 import { Control } from "./control";
@@ -44,7 +44,7 @@ export function Verdict() {
   const now = state.value;
   if (!now) return null;
   const { verdict } = now;
-  const reasons = why(verdict);
+  const { shown, details } = folded(verdict);
   return (
     <section class={`verdict level-${verdict.level}`} aria-label="Verdict" data-level={verdict.level}>
       <div class="verdict-sign"><Icon name={LEVEL_ICONS[verdict.level]} /></div>
@@ -52,9 +52,15 @@ export function Verdict() {
         <h1>{headline(verdict)}</h1>
         {now.emulated ? <Emulated long /> : null}
         <ul>
-          {reasons.slice(0, REASONS_MAX).map((reason) => <li key={reason}>{reason}</li>)}
-          {reasons.length > REASONS_MAX ? <li>and {reasons.length - REASONS_MAX} more</li> : null}
+          {shown.slice(0, REASONS_MAX).map((reason) => <li key={reason}>{reason}</li>)}
+          {shown.length > REASONS_MAX ? <li>and {shown.length - REASONS_MAX} more</li> : null}
         </ul>
+        {details.length === 0 ? null : (
+          <details class="verdict-details">
+            <summary>Details, with paths</summary>
+            <ul>{details.map((one) => <li key={one}>{one}</li>)}</ul>
+          </details>
+        )}
       </div>
       <Control now={now} />
     </section>

@@ -25,6 +25,23 @@ for (const [scenario, level, words, why] of VERDICTS) {
   });
 }
 
+test("paths of a fault are folded away behind what can be done", async ({ page }) => {
+  await open(page, "full");
+  const verdict = page.locator(".verdict");
+  const lines = verdict.locator(".verdict-text > ul > li");
+  await expect(lines).toHaveText([
+    "disk full: make room, and recording resumes by itself",
+    "data arrive but cannot be written to the disk",
+  ]);
+  const details = verdict.locator("details");
+  await expect(details.getByRole("listitem")).toBeHidden();
+  await details.locator("summary").click();
+  await expect(details.getByRole("listitem")).toContainText("/data/runs/run-20261121-075912");
+  // The only line keeps the end of its path.
+  await open(page, "fault");
+  await expect(lines.first()).toHaveText("fault: node/recorder/write: disk full: …/runs has 0 B free");
+});
+
 test("without a run no source needs attention, and the last run says what it came to", async ({ page }) => {
   await open(page, "idle");
   await expect(page.locator("#sources-title")).toContainText("0 of 90 sources need attention");

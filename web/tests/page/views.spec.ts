@@ -1,7 +1,7 @@
 // Sources, alarms, runs, logs; telephones; colours; accessibility.
 import AxeBuilder from "@axe-core/playwright";
 import { expect, test } from "@playwright/test";
-import { complaints, open } from "./page";
+import { complaints, open, post } from "./page";
 
 test("alarms are acknowledged with a word on what is being done", async ({ page }) => {
   await open(page, "alarms");
@@ -13,6 +13,17 @@ test("alarms are acknowledged with a word on what is being done", async ({ page 
   await expect(page.locator("nav .count")).toHaveText("2");
   await expect(page.getByRole("button", { name: "Acknowledge: Disk is nearly full" })).toHaveCount(0);
   await expect(page.locator(".alarm").last()).toContainText("acknowledged by anna");
+});
+
+test("an alarm that is over was cleared by nobody, and acknowledged by somebody", async ({ page }) => {
+  await open(page, "alarms", "#/alarms");
+  const alarm = page.locator(".alarm", { hasText: "Disk is nearly full" });
+  await alarm.getByRole("button", { name: /^Acknowledge/ }).click();
+  await page.keyboard.press("Control+Enter");
+  await expect(alarm).toContainText("acknowledged by anna · since");
+  await post(page, "set?scenario=good");
+  await expect(alarm).toContainText("cleared, acknowledged by anna · from");
+  await expect(page.getByText("cleared by")).toHaveCount(0);
 });
 
 test("an alarm of many sources has their list, and all alarms are acknowledged at once", async ({ page }) => {
