@@ -25,6 +25,8 @@ const VALUES_MAX = 64;
 
 const sample = signal<Sample | null>(null);
 const sampleError = signal<string | null>(null);
+/** There is nothing to be shown now, which is no failure; in the node's words. */
+const sampleNone = signal<string | null>(null);
 const running = signal(true);
 /** Of a link: its channels, and the one that is looked at. */
 const channels = signal<string[]>([]);
@@ -45,21 +47,34 @@ async function fetchSample(name: string): Promise<void> {
     }
     sample.value = next;
     sampleError.value = null;
+    sampleNone.value = null;
   } catch (error) {
     if (looked !== name || channel.peek() !== asked) return;
     // It is being read, and will be there in a moment.
     if (error instanceof ApiError && error.status === 503) return;
     // The next run may have other channels: which, is asked anew.
-    if (error instanceof ApiError && error.status === 404) channel.value = null;
-    sampleError.value = reason(error);
+    const none = error instanceof ApiError && error.status === 404;
+    if (none) channel.value = null;
+    sampleNone.value = none ? reason(error) : null;
+    sampleError.value = none ? null : reason(error);
   }
 }
 
-function SampleView({ name }: { name: string }) {
+/** Why nothing is shown of a source: of one that has recorded something, the last frame has none. */
+function noneWords(source: SourceState, said: string): string {
+  if (!/no recorded (event|sample)/.test(said)) return `${said}.`;
+  const one = source.kind === "events" ? "event" : "sample";
+  return (source.ledger.fragments_recorded ?? 0) > 0
+    ? `No ${one} of ${source.name} in the last frame.` : `No ${one} of ${source.name} is recorded yet.`;
+}
+
+function SampleView({ source }: { source: SourceState }) {
+  const { name } = source;
   useEffect(() => {
     looked = name;
     sample.value = null;
     sampleError.value = null;
+    sampleNone.value = null;
     channels.value = [];
     channel.value = null;
     void fetchSample(name);
@@ -81,7 +96,9 @@ function SampleView({ name }: { name: string }) {
       </div>
       {channels.value.length > 1 ? <ChannelChoice name={name} /> : null}
       {sampleError.value === null ? null : <p class="error">{sampleError.value}</p>}
-      {got ? <Sampled sample={got} /> : <p class="note">Nothing sampled yet.</p>}
+      {sampleNone.value === null ? null : <p class="note">{noneWords(source, sampleNone.value)}</p>}
+      {got ? <Sampled sample={got} /> : null}
+      {got === null && sampleNone.value === null ? <p class="note">Nothing sampled yet.</p> : null}
     </section>
   );
 }
@@ -163,7 +180,7 @@ function SourceDrawer({ name, source }: { name: string; source: SourceState | un
           <dl class="facts">
             <dt>Status</dt><dd><SourceStatusBadge status={source.status} /></dd>
             <dt>Group</dt><dd>{source.group || "none"}, {source.kind}</dd>
-            <dt>Sends to</dt>
+            <dt>Receives on</dt>
             <dd>
               {source.address || format.UNKNOWN}
               {source.from.length === 0 ? ", from anywhere" : `, from ${source.from.join(", ")} only`}
@@ -182,7 +199,7 @@ function SourceDrawer({ name, source }: { name: string; source: SourceState | un
               {source.last_packet_seconds === null ? "never" : `${format.join(format.duration(source.last_packet_seconds))} ago`}
             </dd>
           </dl>
-          <SampleView name={name} />
+          <SampleView source={source} />
           <h3>Ledger of this run</h3>
           <LedgerTable counts={source.ledger} />
         </>
