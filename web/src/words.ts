@@ -1,5 +1,7 @@
 // Plain words for the names that the API uses.
-import type { Alarm, Counts, DeviceState, Level, RunState, SourceStatus, Verdict } from "./api";
+import type {
+  Alarm, Counts, DeviceState, Level, Run, RunState, SourceStatus, Verdict,
+} from "./api";
 import * as format from "./format";
 
 export const VERDICT_WORDS: Record<Level, string> = {
@@ -43,6 +45,16 @@ export const RUN_STATE_WORDS: Record<RunState, string> = {
   interrupted: "interrupted",
   failed: "failed to start",
 };
+
+/** What a run lost, with a plus where that is the least; as `catchment catalog ls` has it. */
+export function lossOf(run: Run): { text: string; title: string | undefined } {
+  const least = run.state === "interrupted";
+  return {
+    text: `${format.count(run.loss_count)}${least ? "+" : ""}`,
+    title: least ? "At least so much: nobody counted what was received last before the program "
+      + "or the machine went down." : undefined,
+  };
+}
 
 export const ALARM_STATE_WORDS: Record<Alarm["state"], string> = {
   active: "active",
