@@ -10,7 +10,7 @@ import { HISTORY_SECONDS, history, logs, runs } from "./past.mjs";
 /** What can be set by `?scenario=`. */
 export const SCENARIOS = [
   "good", "loss", "heavy", "silent", "idle", "fault", "alarms", "hang", "refuse", "quiet", "viewer", "login",
-  "emulated", "full",
+  "emulated", "emulated-full", "full", "links", "young",
 ];
 
 /** @type {Record<DeviceState, CommandName[]>} */
@@ -38,6 +38,7 @@ export class World {
   constructor({ scenario, sources }) {
     this.random = generator(17);
     this.sources = new Sources(sources, this.random);
+    if (scenario === "links") for (const source of this.sources.all) source.kind = "channels";
     this.began = Date.now();
     this.last = this.began;
     this.scenario = scenario;
@@ -85,7 +86,7 @@ export class World {
       this.raise("disk-full", "critical", "Disk is full", "free disk space 0 B", 0, 1);
     }
     // The run is still open, and goes on when there is room.
-    if (scenario === "full") {
+    if (scenario.endsWith("full")) {
       this.state = "fault";
       this.reason = FULL;
       this.raise("disk-full", "critical", "Disk is full", "free disk space 0 B", 0, 1);
@@ -153,7 +154,7 @@ export class World {
     this.run = {
       number: this.next, id, folder: `/data/runs/run-${stamp}-${id.slice(0, 8)}`,
       started: started.toISOString(), seconds: seconds_ago, who: "anna", comment, events,
-      emulated: this.scenario === "emulated",
+      emulated: this.scenario.startsWith("emulated"),
       frames: Math.floor(seconds_ago), files: 1 + Math.floor(seconds_ago / 120),
       bytes_written: Math.floor(events * 32_700),
     };
@@ -247,6 +248,9 @@ export class World {
       return { level: "not_recording", loss_share: null, text: `fault: ${this.reason ?? "unknown"}`, reasons: ["no run"] };
     }
     if (!this.run) return { level: "not_recording", loss_share: null, text: "no run", reasons: [] };
+    if (this.scenario === "young") {
+      return { level: "not_recording", loss_share: 0, text: "the run began 2 s ago, the first data are on their way", reasons: [] };
+    }
     if (this.scenario === "quiet") {
       return { level: "not_recording", loss_share: 0, text: "no data from any source for 12 s", reasons: [] };
     }
@@ -279,6 +283,7 @@ export class World {
 
   /** @returns {Stage[]} */
   flow() {
+    if (!this.run) return [];
     const on = this.state === "recording" && this.scenario !== "quiet";
     const slow = this.scenario === "alarms";
     /** @param {string} name @param {number} level @param {number} highest @param {number} capacity */
@@ -318,7 +323,7 @@ export class World {
       reason: this.reason,
       under_way: this.under_way,
       commands: this.commands(),
-      emulated: this.scenario === "emulated",
+      emulated: this.scenario.startsWith("emulated"),
       run: this.run && { ...this.run, events: Math.floor(this.run.events), frames: Math.floor(this.run.frames), bytes_written: Math.floor(this.run.bytes_written) },
       rates: {
         events_per_second: this.rate, packets_per_second: packets, bytes_per_second: bytes,

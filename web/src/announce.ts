@@ -1,6 +1,6 @@
 // What a screen reader is told of the verdict: that it changed, not each figure in it.
 import type { Verdict } from "./api";
-import { VERDICT_WORDS } from "./words";
+import { verdictWords } from "./words";
 
 const withoutFigures = (text: string): string => text.replace(/[\d.,]+/g, "#");
 
@@ -30,5 +30,6 @@ export function folded(verdict: Verdict): { shown: string[]; details: string[] }
 
 export function announcement(verdict: Verdict): string {
   const first = verdict.level === "good" ? undefined : why(verdict)[0];
-  return first === undefined ? VERDICT_WORDS[verdict.level] : `${VERDICT_WORDS[verdict.level]}: ${first}`;
+  const words = verdictWords(verdict);
+  return first === undefined ? words : `${words}: ${first}`;
 }

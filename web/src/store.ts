@@ -29,6 +29,13 @@ export const mayOperate = computed(() => {
   return who !== null && who !== "unknown" && who.role !== "viewer";
 });
 
+/** A node of channels alone has no events, but slices and frames. */
+export const linksOnly = computed(() =>
+  sources.value.length > 0 && sources.value.every((source) => source.kind === "channels"));
+
+/** The run that the sources' ledgers are of: without one they keep the last one's. */
+export const whichRun = (): string => state.value?.run ? "this run" : "the last run";
+
 /** Alarms that are not over and seen. */
 export const openAlarms = computed(() =>
   alarms.value.filter((alarm) => alarm.state !== "cleared"));

@@ -8,7 +8,7 @@ import unknownIcon from "../icons/unknown.svg";
 import type { Level, Verdict as Said } from "../api";
 import { announcement, folded, sameVerdict } from "../announce";
 import { stale, state } from "../store";
-import { VERDICT_WORDS, headline } from "../words";
+import { headline, isBeginning, verdictWords } from "../words";
 import { Control } from "./control";
 import { Emulated } from "./emulated";
 import { Icon, LEVEL_ICONS } from "./icon";
@@ -30,12 +30,15 @@ export function watchVerdict(): void {
     if (!before || !sameVerdict(before, verdict)) announced.value = verdict;
   });
   effect(() => {
-    const level = stale.value ? null : (state.value?.verdict.level ?? null);
+    const verdict = stale.value ? null : (state.value?.verdict ?? null);
+    const level = verdict?.level ?? null;
     const run = state.value?.run?.number;
     const icon = document.getElementById("icon");
-    if (icon instanceof HTMLLinkElement) icon.href = level ? TAB_ICONS[level] : unknownIcon;
-    document.title = level
-      ? `${TAB_SIGNS[level]} ${VERDICT_WORDS[level]}${run === undefined ? "" : `, run ${run}`} · Catchment`
+    if (icon instanceof HTMLLinkElement) {
+      icon.href = level && !(verdict && isBeginning(verdict)) ? TAB_ICONS[level] : unknownIcon;
+    }
+    document.title = verdict && level
+      ? `${isBeginning(verdict) ? "…" : TAB_SIGNS[level]} ${verdictWords(verdict)}${run === undefined ? "" : `, run ${run}`} · Catchment`
       : "? No connection · Catchment";
   });
 }
@@ -44,10 +47,14 @@ export function Verdict() {
   const now = state.value;
   if (!now) return null;
   const { verdict } = now;
+  const begins = isBeginning(verdict);
+  const tone = begins ? "beginning" : verdict.level;
   const { shown, details } = folded(verdict);
   return (
-    <section class={`verdict level-${verdict.level}`} aria-label="Verdict" data-level={verdict.level}>
-      <div class="verdict-sign"><Icon name={LEVEL_ICONS[verdict.level]} /></div>
+    <section class={`verdict level-${tone}`} aria-label="Verdict" data-level={verdict.level}>
+      <div class="verdict-sign">
+        <Icon name={begins ? "never" : LEVEL_ICONS[verdict.level]} />
+      </div>
       <div class="verdict-text">
         <h1>{headline(verdict)}</h1>
         {now.emulated ? <Emulated long /> : null}
