@@ -5,13 +5,16 @@ import type { Sample, SourceState, SourceStatus } from "../api";
 import { ApiError, get, reason } from "../client";
 import * as format from "../format";
 import { hexRows } from "../hex";
+import { type Bars, evened } from "../histogram";
 import { filtered, groups, worstFirst } from "../order";
-import { Bars, Line } from "../parts/graph";
+import { Histogram, Line } from "../parts/graph";
 import { LedgerTable } from "../parts/ledger";
 import { Drawer } from "../parts/modal";
 import { GroupTile, SourceStatusBadge, SourceTable } from "../parts/sources";
 import { go } from "../route";
-import { sources, stale } from "../store";
+import { sources, stale, whichRun } from "../store";
+
+type HistogramOf = NonNullable<Sample["histogram"]>;
 
 const search = signal("");
 const status = signal<SourceStatus | "bad" | "all">("all");
@@ -139,6 +142,14 @@ function Origin({ sample: got }: { sample: Sample }) {
   );
 }
 
+/** Sizes and integers are whole numbers, of others nothing is known. */
+function bars({ array, total_bytes }: Sample, { what, edges, counts }: HistogramOf): Bars {
+  if (what === "payload_bytes") return evened(edges, counts, [total_bytes]);
+  const whole = array !== null && /^u?(int|\d)|^i\d/.test(array.dtype);
+  const known = whole ? array.values.filter((value) => value !== null) : [Number.NaN];
+  return evened(edges, counts, known);
+}
+
 function Sampled({ sample: got }: { sample: Sample }) {
   const shown = got.bytes.length / 2;
   const rows = hexRows(got.bytes);
@@ -146,7 +157,7 @@ function Sampled({ sample: got }: { sample: Sample }) {
     <>
       <Origin sample={got} />
       {got.histogram ? (
-        <Bars edges={got.histogram.edges} counts={got.histogram.counts}
+        <Histogram bars={bars(got, got.histogram)}
           unit={got.histogram.what === "payload_bytes" ? "B" : ""}
           label={got.histogram.what === "payload_bytes" ? "Payload, bytes" : "Values"} />
       ) : null}
@@ -200,7 +211,7 @@ function SourceDrawer({ name, source }: { name: string; source: SourceState | un
             </dd>
           </dl>
           <SampleView source={source} />
-          <h3>Ledger of this run</h3>
+          <h3>Ledger of {whichRun()}</h3>
           <LedgerTable counts={source.ledger} />
         </>
       ) : <p>No source of that name.</p>}
