@@ -71,12 +71,12 @@ function Row({ run: listed }: { run: Run }) {
   return (
     <tr onClick={() => go("runs", run.number)}>
       <th scope="row" class="number"><a href={link("runs", run.number)}>{run.number}</a></th>
-      <td class="figure">
+      <td class="started">
         {run.started === null ? format.UNKNOWN : format.utc(run.started)}
         {run.emulated ? <> <Emulated /></> : null}
       </td>
       <td class="number wide">{format.clock(seconds(run))}</td>
-      <td class="number">{format.count(run.events)}</td>
+      <td class="number roomy">{format.count(run.events)}</td>
       <td class="number wide">{format.join(format.bytes(run.bytes))}</td>
       <td class={run.loss_count > 0 ? "number is-loss" : "number"} title={lost.title}>{lost.text}</td>
       <td class="wide">{RUN_STATE_WORDS[run.state]}</td>
@@ -120,7 +120,7 @@ export function RunsView({ item }: { item: string | null }) {
               <th scope="col" class="number">Run</th>
               <th scope="col">Started</th>
               <th scope="col" class="number wide">Time, h:min:s</th>
-              <th scope="col" class="number">Events</th>
+              <th scope="col" class="number roomy">Events</th>
               <th scope="col" class="number wide">Data</th>
               <th scope="col" class="number">Lost</th>
               <th scope="col" class="wide">End</th>
