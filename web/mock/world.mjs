@@ -23,8 +23,8 @@ const LEGAL = {
   safe: ["reset"],
   fault: ["stop", "reset"],
 };
-const FULL = "node/recorder/write: cannot write /data/runs/run-20261121-075912-6d1f0c52/run-00009.catch: " +
-  "No space left on device (os error 28)";
+const FULL = "node/recorder/write: cannot write " +
+  "/data/runs/run-20261121-075912-6d1f0c52/run-00009.catch: No space left on device (os error 28)";
 /** @type {Partial<Record<CommandName, DeviceState>>} */
 const LEADS_TO = {
   configure: "configured", arm: "armed", disarm: "configured", start: "recording",
@@ -242,14 +242,16 @@ export class World {
     }
     if (this.state === "fault" && this.run) {
       const reasons = ["data arrive but cannot be written to the disk", `fault: ${FULL}`];
-      return { level: "not_recording", loss_share: null, text: "disk full: make room, and recording resumes by itself", reasons };
+      const text = "disk full: make room, and recording resumes by itself";
+      return { level: "not_recording", loss_share: null, text, reasons };
     }
     if (this.state === "fault") {
       return { level: "not_recording", loss_share: null, text: `fault: ${this.reason ?? "unknown"}`, reasons: ["no run"] };
     }
     if (!this.run) return { level: "not_recording", loss_share: null, text: "no run", reasons: [] };
     if (this.scenario === "young") {
-      return { level: "not_recording", loss_share: 0, text: "the run began 2 s ago, the first data are on their way", reasons: [] };
+      const text = "the run began 2 s ago, the first data are on their way";
+      return { level: "not_recording", loss_share: 0, text, reasons: [] };
     }
     if (this.scenario === "quiet") {
       return { level: "not_recording", loss_share: 0, text: "no data from any source for 12 s", reasons: [] };
@@ -283,7 +285,6 @@ export class World {
 
   /** @returns {Stage[]} */
   flow() {
-    if (!this.run) return [];
     const on = this.state === "recording" && this.scenario !== "quiet";
     const slow = this.scenario === "alarms";
     /** @param {string} name @param {number} level @param {number} highest @param {number} capacity */

@@ -130,8 +130,8 @@ export function utcMillisSince(time: string, now: string | number): string {
   return day === utc(now).slice(0, 10) ? utcMillis(time) : `${day} ${utcMillis(time)}`;
 }
 
-/** Ticks of a time axis in UTC, seconds since 1970, `step` apart: the day stands below the first one
- * of each day that begins on the axis. */
+/** Ticks of a time axis in UTC, seconds since 1970, `step` apart: the day stands below the first
+ * one of each day that begins on the axis. */
 export function timeTicks(ticks: number[], step: number): string[] {
   return ticks.map((tick, index) => {
     const whole = utc(tick * 1000);

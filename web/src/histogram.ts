@@ -1,5 +1,5 @@
-// Histograms of whole numbers without a comb. The node's bins are equally wide and begin at the least
-// value: some have one more of the values that can occur than others, or none at all.
+// Histograms of whole numbers without a comb. The node's bins are equally wide and begin at the
+// least value: some have one more of the values that can occur than others, or none at all.
 
 export interface Bars {
   edges: number[];

@@ -145,10 +145,12 @@ function Ask({ meant }: { meant: Asked }) {
             onInput={(event) => { text.value = event.currentTarget.value; }}
           />
         </label>
-        <p class="note">
-          {who && who !== "unknown" ? `Done in the name of ${who.name} (${who.role}). ` : ""}
-          Ctrl+Enter sends.
-        </p>
+        {over ? null : (
+          <p class="note">
+            {who && who !== "unknown" ? `Done in the name of ${who.name} (${who.role}). ` : ""}
+            Ctrl+Enter sends.
+          </p>
+        )}
         <div class="buttons">
           <button ref={cancel} type="button" onClick={close} autofocus={danger}>
             {over ? "Close" : "Cancel"}

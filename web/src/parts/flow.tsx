@@ -21,7 +21,6 @@ function QueueFill({ queue }: { queue: Queue }) {
 }
 
 export function Flow({ stages }: { stages: Stage[] }) {
-  if (stages.length === 0) return null;
   return (
     <section class="panel" aria-labelledby="flow-title">
       <h2 id="flow-title">Flow <span class="note">sources → disk; the mark is the highest level so far</span></h2>

@@ -43,7 +43,9 @@ export function LastRun() {
         <strong><a href={link("runs", run.number)}>Last run: {run.number}</a></strong>, {RUN_STATE_WORDS[run.state]}
         {run.emulated ? <> <Emulated /></> : null}: {ended}
         <span class="figure">{format.count(run.events)}</span> events, {format.join(format.bytes(run.bytes))} in
-        {" "}{format.many(run.files, "file")}, <span title={loss.title}>{none ? "nothing" : loss.text} lost</span>. {WORDS[run.state] ?? ""}
+        {" "}{format.many(run.files, "file")},{" "}
+        <span title={loss.title}>{none ? "nothing" : loss.text} lost</span>.
+        {" "}{WORDS[run.state] ?? ""}
       </p>
     </section>
   );

@@ -38,7 +38,8 @@ export function watchVerdict(): void {
       icon.href = level && !(verdict && isBeginning(verdict)) ? TAB_ICONS[level] : unknownIcon;
     }
     document.title = verdict && level
-      ? `${isBeginning(verdict) ? "…" : TAB_SIGNS[level]} ${verdictWords(verdict)}${run === undefined ? "" : `, run ${run}`} · Catchment`
+      ? `${isBeginning(verdict) ? "…" : TAB_SIGNS[level]} ${verdictWords(verdict)}${
+        run === undefined ? "" : `, run ${run}`} · Catchment`
       : "? No connection · Catchment";
   });
 }

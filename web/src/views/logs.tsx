@@ -11,10 +11,9 @@ const LINES_MAX = 500;
 const level = signal<LogLevel>("info");
 const search = signal("");
 
-/** Identities and long paths say little to whoever reads the log. */
-const LONG = 48;
-const IDENTITY = /^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$/i;
-const isAside = (value: string): boolean => value.length > LONG || IDENTITY.test(value);
+/** Identities and paths say little to whoever reads the log. */
+const ASIDE = /^(\/.*|[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12})$/i;
+const isAside = (value: string): boolean => ASIDE.test(value);
 
 function fields(line: LogLine, which: (value: string) => boolean = () => true): string {
   const chosen = Object.entries(line.fields).filter(([, value]) => which(format.plain(value)));

@@ -78,7 +78,9 @@ function Row({ run: listed }: { run: Run }) {
       <td class="number wide">{format.clock(seconds(run))}</td>
       <td class="number roomy">{format.count(run.events)}</td>
       <td class="number wide">{format.join(format.bytes(run.bytes))}</td>
-      <td class={run.loss_count > 0 ? "number is-loss" : "number"} title={lost.title}>{lost.text}</td>
+      <td class={run.loss_count > 0 ? "number is-loss" : "number"} title={lost.title}>
+        {lost.text}
+      </td>
       <td class="wide">{RUN_STATE_WORDS[run.state]}</td>
       <td><QualityBadge run={run} /></td>
       <td class="wide">{run.who}</td>
@@ -314,7 +316,7 @@ function Opened({ run, ledger, configuration }: { run: Run; ledger: RunLedger | 
         <dt>Started</dt>
         <dd class="figure">
           {run.started === null
-            ? `not started; asked by ${run.who || "nobody known"}`
+            ? `${run.state === "failed" ? "not started" : "not yet"}; asked by ${run.who || "?"}`
             : `${format.utc(run.started)} UTC by ${run.who}`}
         </dd>
         <dt>Ended</dt><dd class="figure">{run.ended === null ? "not yet" : `${format.utc(run.ended)} UTC`}</dd>

@@ -63,12 +63,13 @@ async function fetchSample(name: string): Promise<void> {
   }
 }
 
-/** Why nothing is shown of a source: of one that has recorded something, the last frame has none. */
+/** Why nothing is shown: of a source that has recorded something, the last frame has none. */
 function noneWords(source: SourceState, said: string): string {
   if (!/no recorded (event|sample)/.test(said)) return `${said}.`;
   const one = source.kind === "events" ? "event" : "sample";
   return (source.ledger.fragments_recorded ?? 0) > 0
-    ? `No ${one} of ${source.name} in the last frame.` : `No ${one} of ${source.name} is recorded yet.`;
+    ? `No ${one} of ${source.name} in the last frame.`
+    : `No ${one} of ${source.name} is recorded yet.`;
 }
 
 function SampleView({ source }: { source: SourceState }) {

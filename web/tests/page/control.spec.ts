@@ -32,7 +32,7 @@ test("a stop is asked about first, and cancelling changes nothing", async ({ pag
   await expect(page.locator("[data-test=state]")).toHaveText("recording");
 });
 
-test("a button has one place in all states, and what ends the program is far from it", async ({ page }) => {
+test("a button has one place in all states, and Shut down is far from it", async ({ page }) => {
   const places = new Map<string, string>();
   const control = page.getByRole("group", { name: "Run control" });
   const look = async () => {
@@ -45,8 +45,8 @@ test("a button has one place in all states, and what ends the program is far fro
     }
   };
   const states: [string, string, string][] = [
-    ["idle", "configured", "Start run"], ["good", "recording", "Pause"], ["loss", "recording", "Pause"],
-    ["full", "fault", "Reset"], ["fault", "fault", "Reset"],
+    ["idle", "configured", "Start run"], ["good", "recording", "Pause"],
+    ["loss", "recording", "Pause"], ["full", "fault", "Reset"], ["fault", "fault", "Reset"],
   ];
   for (const [scenario, name, first] of states) {
     await open(page, scenario);
@@ -70,9 +70,10 @@ test("a button has one place in all states, and what ends the program is far fro
     ["Arm", "Configure", "Disarm", "Pause", "Reset", "Resume", "Start run", "Stop run"],
   );
   await page.getByRole("link", { name: "Devices" }).click();
-  const end = page.getByRole("region", { name: "Devices" }).getByRole("button", { name: "Shut down" });
-  await end.click();
-  await expect(page.getByRole("dialog", { name: "Shut down?" })).toContainText("this page goes with it");
+  const devices = page.getByRole("region", { name: "Devices" });
+  await devices.getByRole("button", { name: "Shut down" }).click();
+  const dialog = page.getByRole("dialog", { name: "Shut down?" });
+  await expect(dialog).toContainText("this page goes with it");
 });
 
 test("in a fault a reset of an open run says what it costs", async ({ page }) => {
@@ -105,7 +106,7 @@ test("the focus stays with run control when the button that was pressed goes", a
   await expect(control.getByRole("button", { name: "Stop run" })).toBeFocused();
 });
 
-test("what was done is told over the page and goes by itself, what failed stays", async ({ page }) => {
+test("what was done is told over the page and goes, a failure stays", async ({ page }) => {
   await page.clock.install();
   await open(page, "idle");
   const tiles = page.locator(".tiles");

@@ -12,7 +12,8 @@ test("of an interrupted run the loss is the least, everywhere", async ({ page })
   const drawer = page.getByRole("dialog", { name: "Run 296" });
   await expect(drawer.locator("dd[title^='At least so much']")).toHaveText("1,231+ or more");
   await page.route("**/api/v1/runs?limit=1", async (route) => {
-    const run = await (await route.fetch({ url: route.request().url().replace(/runs.*/, "runs/296") })).json();
+    const url = route.request().url().replace(/runs.*/, "runs/296");
+    const run = await (await route.fetch({ url })).json();
     await route.fulfill({ json: { runs: [run], next: null } });
   });
   await open(page, "idle");
@@ -36,7 +37,7 @@ test("a run under way has its ledger as it is now", async ({ page }) => {
   await expect(drawer).not.toContainText("Nothing counted");
 });
 
-test("a run that never began was asked for by somebody, and why it failed is said", async ({ page }) => {
+test("a run that never began was asked for and failed for a reason", async ({ page }) => {
   await open(page, "good", "#/runs/265");
   const drawer = page.getByRole("dialog", { name: "Run 265" });
   await expect(drawer).toContainText("not started; asked by bert");

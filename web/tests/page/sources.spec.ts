@@ -6,7 +6,9 @@ import { open } from "./page";
 async function without(page: Page, name: string, what: string): Promise<void> {
   await page.route(`**/sources/${name}/sample*`, (route) => route.fulfill({
     status: 404, contentType: "application/problem+json",
-    json: { title: "Not Found", status: 404, detail: `there is no recorded ${what} of "${name}" yet` },
+    json: {
+      title: "Not Found", status: 404, detail: `there is no recorded ${what} of "${name}" yet`,
+    },
   }));
 }
 

@@ -6,7 +6,8 @@ test.use({ viewport: { width: 390, height: 844 } });
 
 /** Nothing of it is cut off at the side. */
 async function whole(place: Locator): Promise<void> {
-  await expect.poll(() => place.evaluate((one) => one.scrollWidth - one.clientWidth)).toBeLessThanOrEqual(0);
+  const beyond = () => place.evaluate((one) => one.scrollWidth - one.clientWidth);
+  await expect.poll(beyond).toBeLessThanOrEqual(0);
 }
 
 test("the list of runs is not cut", async ({ page }) => {
@@ -18,7 +19,8 @@ test("the list of runs is not cut", async ({ page }) => {
   await page.route("**/api/v1/runs?*", async (route) => {
     const { runs } = await (await route.fetch()).json();
     const long = { quality: "questionable", loss_count: 1_234_567, emulated: true };
-    await route.fulfill({ json: { runs: runs.map((run: object) => ({ ...run, ...long })), next: null } });
+    const longer = runs.map((run: object) => ({ ...run, ...long }));
+    await route.fulfill({ json: { runs: longer, next: null } });
   });
   await page.getByLabel("Search").fill("3");
   await expect(rows.first()).toContainText("questionable");

@@ -15,7 +15,7 @@ test("alarms are acknowledged with a word on what is being done", async ({ page 
   await expect(page.locator(".alarm").last()).toContainText("acknowledged by anna");
 });
 
-test("an alarm that is over was cleared by nobody, and acknowledged by somebody", async ({ page }) => {
+test("an alarm that is over was acknowledged, and cleared by nobody", async ({ page }) => {
   await open(page, "alarms", "#/alarms");
   const alarm = page.locator(".alarm", { hasText: "Disk is nearly full" });
   await alarm.getByRole("button", { name: /^Acknowledge/ }).click();
@@ -185,10 +185,10 @@ test("the log is filtered by level and words", async ({ page }) => {
   await expect(rows).toHaveCount(1);
 });
 
-test("a line of the log says what happened first, and has its date if that is not today's", async ({ page }) => {
+test("a line of the log says what happened first, and on which day", async ({ page }) => {
   const line = {
-    number: 1, time: "2026-11-20T23:59:58.250Z", level: "info", target: "catchment_control::conductor",
-    message: "a command is done",
+    number: 1, time: "2026-11-20T23:59:58.250Z", level: "info",
+    target: "catchment_control::conductor", message: "a command is done",
     fields: { command: "start", request: "0f6e2c1a-7b1d-4a53-9c55-0d8f6a1b2c3d" },
   };
   await page.route("**/api/v1/logs*", (route) => route.fulfill({ json: { lines: [line] } }));
