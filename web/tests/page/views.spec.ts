@@ -255,7 +255,9 @@ test("the switch of colours goes against the system's, and is remembered", async
 });
 
 const VIEWS: [string, string][] = [
-  ["good", "#/overview"], ["emulated", "#/overview"], ["loss", "#/overview"], ["fault", "#/overview"], ["alarms", "#/overview"],
+  ["good", "#/overview"], ["emulated", "#/overview"], ["loss", "#/overview"],
+  ["fault", "#/overview"], ["full", "#/overview"], ["idle", "#/overview"], ["young", "#/overview"],
+  ["alarms", "#/overview"],
   ["silent", "#/sources/large-03"], ["alarms", "#/alarms"], ["good", "#/runs/315"], ["good", "#/logs"],
   ["fault", "#/devices"], ["login", ""],
 ];
