@@ -16,7 +16,7 @@ const SMALL: CommandName[] = ["configure", "arm", "disarm", "reset"];
 const SLOW_SECONDS = 10;
 const POLL_MS = 500;
 /** What was done needs no answer, and is told for so long. */
-const NOTICE_MS = 8000;
+const NOTICE_MS = 12_000;
 
 const asked = signal<Asked | null>(null);
 /** Sent, and no answer yet. */

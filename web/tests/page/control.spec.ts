@@ -114,12 +114,12 @@ test("what was done is told over the page and goes, a failure stays", async ({ p
   await page.getByRole("button", { name: "Configure" }).click();
   await expect(page.locator(".notice")).toContainText("Configure: done");
   expect((await tiles.boundingBox())?.y).toBe(before);
-  await page.clock.fastForward(10_000);
+  await page.clock.fastForward(13_000);
   await expect(page.locator(".notice")).toHaveCount(0);
   await post(page, "set?scenario=refuse");
   await page.getByRole("button", { name: "Arm", exact: true }).click();
   await expect(page.locator(".notice")).toContainText("address in use");
-  await page.clock.fastForward(10_000);
+  await page.clock.fastForward(13_000);
   await expect(page.locator(".notice")).toContainText("address in use");
 });
 
