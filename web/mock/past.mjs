@@ -23,7 +23,7 @@ export function runs(now) {
     const state = number % 37 === 0 ? "interrupted" : number % 53 === 0 ? "failed" : "complete";
     return {
       number, id: number.toString(16).padStart(32, "0"),
-      started: new Date(started).toISOString(),
+      started: state === "failed" ? null : new Date(started).toISOString(),
       ended: new Date(started + seconds * 1000).toISOString(),
       who: ["anna", "bert", "chiara"][number % 3] ?? "anna",
       comment: COMMENTS[number % COMMENTS.length] ?? "", configuration: 12 - (index >> 5),
@@ -31,7 +31,8 @@ export function runs(now) {
       state, quality: lossy ? "bad" : number % 4 === 0 ? "unknown" : "good",
       events: state === "failed" ? 0 : events, bytes: state === "failed" ? 0 : events * 32_700,
       frames: seconds, files: 1 + Math.floor((events * 32_700) / 16e9),
-      loss_count: lossy ? 1234 + number : 0, folder: `/data/runs/run-20261120-${number}`,
+      loss_count: state === "interrupted" ? 1231 : lossy ? 1234 + number : 0,
+      folder: `/data/runs/run-20261120-${number}`,
       remarks: COMMENTS[number % COMMENTS.length] ? [{
         time: new Date(started).toISOString(), who: ["anna", "bert", "chiara"][number % 3] ?? "anna",
         kind: "start", text: COMMENTS[number % COMMENTS.length] ?? "",
@@ -57,6 +58,7 @@ export function ledger(run) {
       fragments_received: events - missing, fragments_recorded: events - missing,
       fragments_durable: events - missing, fragment_bytes_recorded: events * 360,
       ...(missing > 0 ? { fragments_missing: missing } : {}),
+      ...(missing > 0 ? { fragments_discarded_disk: 3 } : {}),
     };
     sources[name] = counts;
     for (const [entry, value] of Object.entries(counts)) totals[entry] = (totals[entry] ?? 0) + value;
@@ -64,12 +66,14 @@ export function ledger(run) {
   return { balanced: true, totals, sources };
 }
 
+const REQUEST = "0f6e2c1a-7b1d-4a53-9c55-0d8f6a1b2c3d";
+
 /** @param {number} now @returns {LogLine[]} */
 export function logs(now) {
   /** @type {[number, LogLine["level"], string, string, Record<string, string>][]} */
   const lines = [
     [1041, "info", "catchment_control", "listening", { address: "127.0.0.1:8080" }],
-    [1032, "info", "catchment_control", "start: under way", { who: "anna" }],
+    [1032, "info", "catchment_control", "start: under way", { who: "anna", request: REQUEST }],
     [1031, "info", "catchment_recorder", "sockets bound", { count: "90", buffer_bytes: "16777216" }],
     [1029, "info", "catchment_recorder", "recording", { run: "318", folder: "/data/runs" }],
     [640, "warn", "catchment_recorder", "compression lowered for 0.4 s: frames wait for the disk", { waiting_bytes: "71303168" }],

@@ -128,6 +128,8 @@ const ROUTES = [
   }],
   ["GET", /^\/runs\/(\d+)\/ledger$/, ({ here, response, match }) => {
     const run = found(here, match);
+    // The recorder has not said anything of a run under way.
+    if (run?.ended === null) return json(response, { balanced: null, totals: {}, sources: {} });
     return run ? json(response, ledger(run)) : problem(response, 404, "No such run", match[1] ?? "");
   }],
   ["GET", /^\/runs\/(\d+)\/configuration$/, ({ response }) => {
@@ -165,7 +167,7 @@ const ROUTES = [
 ];
 
 /** @param {World} here @param {string[]} match */
-const found = (here, match) => here.runs.find((run) => run.number === Number(match[1]));
+const found = (here, match) => here.catalogue().find((run) => run.number === Number(match[1]));
 
 /** @param {World} here @param {ServerResponse} response @param {URL} url */
 function runs(here, response, url) {
@@ -173,7 +175,7 @@ function runs(here, response, url) {
   const limit = Number(url.searchParams.get("limit") ?? 50);
   const search = (url.searchParams.get("search") ?? "").toLowerCase();
   const quality = url.searchParams.get("quality");
-  const all = here.runs.filter((run) =>
+  const all = here.catalogue().filter((run) =>
     run.number < before && (!quality || run.quality === quality) &&
     `${run.number} ${run.who} ${run.comment}`.toLowerCase().includes(search));
   json(response, { runs: all.slice(0, limit), next: all.length > limit ? (all[limit - 1]?.number ?? null) : null });

@@ -10,7 +10,7 @@ import { HISTORY_SECONDS, history, logs, runs } from "./past.mjs";
 /** What can be set by `?scenario=`. */
 export const SCENARIOS = [
   "good", "loss", "heavy", "silent", "idle", "fault", "alarms", "hang", "refuse", "quiet", "viewer", "login",
-  "emulated",
+  "emulated", "emulated-full", "full", "links", "young",
 ];
 
 /** @type {Record<DeviceState, CommandName[]>} */
@@ -21,8 +21,10 @@ const LEGAL = {
   recording: ["pause", "stop"],
   paused: ["resume", "stop"],
   safe: ["reset"],
-  fault: ["reset"],
+  fault: ["stop", "reset"],
 };
+const FULL = "node/recorder/write: cannot write " +
+  "/data/runs/run-20261121-075912-6d1f0c52/run-00009.catch: No space left on device (os error 28)";
 /** @type {Partial<Record<CommandName, DeviceState>>} */
 const LEADS_TO = {
   configure: "configured", arm: "armed", disarm: "configured", start: "recording",
@@ -36,6 +38,7 @@ export class World {
   constructor({ scenario, sources }) {
     this.random = generator(17);
     this.sources = new Sources(sources, this.random);
+    if (scenario === "links") for (const source of this.sources.all) source.kind = "channels";
     this.began = Date.now();
     this.last = this.began;
     this.scenario = scenario;
@@ -82,6 +85,12 @@ export class World {
       this.reason = "node/recorder/write: disk full: /data/runs has 0 B free";
       this.raise("disk-full", "critical", "Disk is full", "free disk space 0 B", 0, 1);
     }
+    // The run is still open, and goes on when there is room.
+    if (scenario.endsWith("full")) {
+      this.state = "fault";
+      this.reason = FULL;
+      this.raise("disk-full", "critical", "Disk is full", "free disk space 0 B", 0, 1);
+    }
     if (scenario === "loss") {
       this.raise("loss", "warning", "Data are being lost", "fragments missing from medium-07", 42, 0);
     }
@@ -99,7 +108,11 @@ export class World {
       this.raise("queue", "warning", "A queue is nearly full", "frames waiting: 84 % of 256 MB", 0.84, 0.8);
       this.raise("clock", "info", "Clock is off", "0.12 s from the time server", 0.12, 0.1);
     }
-    if (scenario === "good") for (const alarm of this.alarms.values()) Object.assign(alarm, { state: "cleared", ended: new Date().toISOString() });
+    if (scenario === "good") {
+      const ended = new Date().toISOString();
+      for (const alarm of this.alarms.values()) Object.assign(alarm, { state: "cleared", ended });
+      this.tell("alarm", { alarms: [...this.alarms.values()] });
+    }
     if (scenario === "good" && !this.run) this.begin(0, "");
   }
 
@@ -141,7 +154,7 @@ export class World {
     this.run = {
       number: this.next, id, folder: `/data/runs/run-${stamp}-${id.slice(0, 8)}`,
       started: started.toISOString(), seconds: seconds_ago, who: "anna", comment, events,
-      emulated: this.scenario === "emulated",
+      emulated: this.scenario.startsWith("emulated"),
       frames: Math.floor(seconds_ago), files: 1 + Math.floor(seconds_ago / 120),
       bytes_written: Math.floor(events * 32_700),
     };
@@ -157,20 +170,35 @@ export class World {
   /** @param {import("../src/api.ts").Run} run @param {string} kind @param {string} text */
   remark(run, kind, text) {
     run.remarks = [...(run.remarks ?? []), this.said(kind, text)];
+    if (run.number === this.run?.number) this.remarks = run.remarks;
+  }
+
+  /** @returns {import("../src/api.ts").Run | null} */
+  current() {
+    if (!this.run) return null;
+    const lost = Object.values(this.loss).reduce((sum, value) => sum + value, 0);
+    return {
+      number: this.run.number, id: this.run.id, started: this.run.started, ended: null,
+      who: this.run.who, comment: this.run.comment, configuration: 12,
+      emulated: this.run.emulated, state: "recording", quality: "unknown",
+      events: Math.floor(this.run.events), bytes: Math.floor(this.run.bytes_written),
+      frames: Math.floor(this.run.frames), files: this.run.files, loss_count: Math.floor(lost),
+      folder: this.run.folder, remarks: this.remarks,
+    };
+  }
+
+  /** Newest first, with the one that is recorded. */
+  catalogue() {
+    const current = this.current();
+    return current ? [current, ...this.runs] : this.runs;
   }
 
   /** @param {DeviceState} state */
   end(state) {
-    if (this.run) {
-      const lost = Object.values(this.loss).reduce((sum, value) => sum + value, 0);
-      this.runs.unshift({
-        number: this.run.number, id: this.run.id, started: this.run.started,
-        ended: new Date().toISOString(), who: this.run.who, comment: this.run.comment,
-        configuration: 12, emulated: this.run.emulated, state: state === "fault" ? "fault" : "complete", quality: "unknown",
-        events: Math.floor(this.run.events), bytes: Math.floor(this.run.bytes_written),
-        frames: Math.floor(this.run.frames), files: this.run.files, loss_count: Math.floor(lost),
-        folder: this.run.folder, remarks: this.remarks,
-      });
+    const current = this.current();
+    if (current) {
+      const ended = new Date().toISOString();
+      this.runs.unshift({ ...current, ended, state: state === "fault" ? "fault" : "complete" });
     }
     this.run = null;
     this.state = state;
@@ -212,10 +240,19 @@ export class World {
     if (this.state === "paused") {
       return { level: "not_recording", loss_share: null, text: `paused by anna since ${this.paused_since} UTC`, reasons: [] };
     }
+    if (this.state === "fault" && this.run) {
+      const reasons = ["data arrive but cannot be written to the disk", `fault: ${FULL}`];
+      const text = "disk full: make room, and recording resumes by itself";
+      return { level: "not_recording", loss_share: null, text, reasons };
+    }
     if (this.state === "fault") {
       return { level: "not_recording", loss_share: null, text: `fault: ${this.reason ?? "unknown"}`, reasons: ["no run"] };
     }
     if (!this.run) return { level: "not_recording", loss_share: null, text: "no run", reasons: [] };
+    if (this.scenario === "young") {
+      const text = "the run began 2 s ago, the first data are on their way";
+      return { level: "not_recording", loss_share: 0, text, reasons: [] };
+    }
     if (this.scenario === "quiet") {
       return { level: "not_recording", loss_share: 0, text: "no data from any source for 12 s", reasons: [] };
     }
@@ -235,9 +272,13 @@ export class World {
   commands() {
     if (this.under_way) return [];
     const number = this.run?.number;
-    return LEGAL[this.state].map((name) => ({
+    /** @type {CommandName[]} */
+    const legal = [...LEGAL[this.state].filter((name) => name !== "stop" || this.run), "shutdown"];
+    return legal.map((name) => ({
       name,
       confirm: name === "stop" ? `Ends run ${number} for everybody.`
+        : name === "shutdown" ? "Ends the run and the program: this page goes with it."
+        : name === "reset" && this.run ? `Ends run ${number} and forgets the fault.`
         : name === "pause" ? `Data that arrive while run ${number} is paused are discarded.` : null,
     }));
   }
@@ -283,7 +324,7 @@ export class World {
       reason: this.reason,
       under_way: this.under_way,
       commands: this.commands(),
-      emulated: this.scenario === "emulated",
+      emulated: this.scenario.startsWith("emulated"),
       run: this.run && { ...this.run, events: Math.floor(this.run.events), frames: Math.floor(this.run.frames), bytes_written: Math.floor(this.run.bytes_written) },
       rates: {
         events_per_second: this.rate, packets_per_second: packets, bytes_per_second: bytes,
@@ -323,7 +364,7 @@ export class World {
       const now = current === null ? "there is no current run" : `the current run is ${current}`;
       return { refused: `${request.command} is meant for run ${request.run}, but ${now}` };
     }
-    if (!LEGAL[this.state].includes(request.command)) {
+    if (!this.commands().some(({ name }) => name === request.command)) {
       return { refused: `${request.command} is not legal in state ${this.state}` };
     }
     if (this.scenario === "refuse") return { refused: "node/recorder/receive: cannot bind 0.0.0.0:20007: address in use" };
@@ -354,7 +395,11 @@ export class World {
     else if (request.command === "stop") this.end("configured");
     else if (to) this.state = to;
     if (request.command === "start" && this.scenario === "idle") this.scenario = "good";
-    if (request.command === "reset") this.reason = null;
+    if (request.command === "reset") {
+      if (this.run) this.end("fault");
+      this.state = "idle";
+      this.reason = null;
+    }
     if (request.command === "pause") this.paused_since = new Date().toISOString().slice(11, 19);
   }
 

@@ -200,6 +200,8 @@ export interface Run {
   files: number;
   loss_count: number;
   folder: string;
+  /** Why it failed or ended in a fault, of a node that says so. */
+  reason?: string | null;
   /** Oldest first; not in lists. */
   remarks?: Remark[];
 }

@@ -130,6 +130,20 @@ export function utcMillisSince(time: string, now: string | number): string {
   return day === utc(now).slice(0, 10) ? utcMillis(time) : `${day} ${utcMillis(time)}`;
 }
 
+/** Ticks of a time axis in UTC, seconds since 1970, `step` apart: the day stands below the first
+ * one of each day that begins on the axis. */
+export function timeTicks(ticks: number[], step: number): string[] {
+  return ticks.map((tick, index) => {
+    const whole = utc(tick * 1000);
+    const time = whole.slice(11, step < 60 ? 19 : 16);
+    const before = ticks[index - 1];
+    const day = whole.slice(0, 10);
+    const begins = before === undefined
+      ? tick % 86_400 === 0 : utc(before * 1000).slice(0, 10) !== day;
+    return begins ? `${time}\n${day}` : time;
+  });
+}
+
 /** A value whose unit is not known to the page: a property, an alarm's threshold. */
 export function plain(value: unknown): string {
   if (value === null || value === undefined) return UNKNOWN;

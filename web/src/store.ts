@@ -20,7 +20,7 @@ export const stale = signal(true);
 /** When what is shown was true, by the page's clock. */
 export const freshMs = signal<number | null>(null);
 
-/** What was just done or refused; stays until somebody closes it or a new one comes. */
+/** What was just done or refused. A refusal stays until somebody closes it or a new one comes. */
 export interface Notice { kind: "done" | "failed" | "waiting"; text: string }
 export const notice = signal<Notice | null>(null);
 
@@ -28,6 +28,13 @@ export const mayOperate = computed(() => {
   const who = session.value;
   return who !== null && who !== "unknown" && who.role !== "viewer";
 });
+
+/** A node of channels alone has no events, but slices and frames. */
+export const linksOnly = computed(() =>
+  sources.value.length > 0 && sources.value.every((source) => source.kind === "channels"));
+
+/** The run that the sources' ledgers are of: without one they keep the last one's. */
+export const whichRun = (): string => state.value?.run ? "this run" : "the last run";
 
 /** Alarms that are not over and seen. */
 export const openAlarms = computed(() =>

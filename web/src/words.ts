@@ -1,5 +1,7 @@
 // Plain words for the names that the API uses.
-import type { Alarm, Counts, DeviceState, Level, RunState, SourceStatus, Verdict } from "./api";
+import type {
+  Alarm, Counts, DeviceState, Level, Run, RunState, SourceStatus, Verdict,
+} from "./api";
 import * as format from "./format";
 
 export const VERDICT_WORDS: Record<Level, string> = {
@@ -9,11 +11,21 @@ export const VERDICT_WORDS: Record<Level, string> = {
   not_recording: "Not recording",
 };
 
+/** A run that has just begun has nothing on the disk yet, and nothing is wrong. */
+export const isBeginning = ({ level, text }: Verdict): boolean =>
+  level === "not_recording" && text.endsWith("the first data are on their way");
+
+/** The verdict in a few words. */
+export const verdictWords = (verdict: Verdict): string =>
+  isBeginning(verdict) ? "Beginning to record" : VERDICT_WORDS[verdict.level];
+
 /** The verdict's large words, with the share that is lost now. */
-export function headline({ level, loss_share }: Verdict): string {
+export function headline(verdict: Verdict): string {
+  const { level, loss_share } = verdict;
   const lost = format.join(format.share(loss_share));
   if (level === "heavy_loss") return `Losing ${lost} of the data`;
-  return level === "loss" && (loss_share ?? 0) > 0 ? `${VERDICT_WORDS.loss}, ${lost} of the data` : VERDICT_WORDS[level];
+  return level === "loss" && (loss_share ?? 0) > 0
+    ? `${VERDICT_WORDS.loss}, ${lost} of the data` : verdictWords(verdict);
 }
 
 export const SOURCE_WORDS: Record<SourceStatus, string> = {
@@ -43,6 +55,16 @@ export const RUN_STATE_WORDS: Record<RunState, string> = {
   interrupted: "interrupted",
   failed: "failed to start",
 };
+
+/** What a run lost, with a plus where that is the least; as `catchment catalog ls` has it. */
+export function lossOf(run: Run): { text: string; title: string | undefined } {
+  const least = run.state === "interrupted";
+  return {
+    text: `${format.count(run.loss_count)}${least ? "+" : ""}`,
+    title: least ? "At least so much: nobody counted what was received last before the program "
+      + "or the machine went down." : undefined,
+  };
+}
 
 export const ALARM_STATE_WORDS: Record<Alarm["state"], string> = {
   active: "active",

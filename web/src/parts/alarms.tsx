@@ -8,7 +8,7 @@ import { link } from "../route";
 import { mayOperate, notice, nowMs, sources } from "../store";
 import { ALARM_STATE_WORDS, alarmWords } from "../words";
 import { Icon, SEVERITY_ICONS } from "./icon";
-import { Modal } from "./modal";
+import { Modal, sendByKey } from "./modal";
 
 /** The alarms that somebody is about to acknowledge. */
 const asked = signal<Alarm[] | null>(null);
@@ -42,9 +42,16 @@ export function AcknowledgeAll({ shown }: { shown: Alarm[] }) {
   );
 }
 
+/** "acknowledged by anna"; one that is cleared was cleared by nobody. */
+function stateWords({ state, acknowledged_by: who }: Alarm): string {
+  const words = ALARM_STATE_WORDS[state];
+  if (who === null) return words;
+  return state === "acknowledged" ? `${words} by ${who}` : `${words}, acknowledged by ${who}`;
+}
+
 /** "active since …"; of one that is over, when it ended. */
 function When({ alarm }: { alarm: Alarm }) {
-  const words = ALARM_STATE_WORDS[alarm.state] + (alarm.acknowledged_by ? ` by ${alarm.acknowledged_by}` : "");
+  const words = stateWords(alarm);
   const since = `${format.utcSince(alarm.since, nowMs.value)} UTC`;
   if (alarm.ended !== null) {
     return <>{words} · from {since} to {format.utcSince(alarm.ended, nowMs.value)} UTC</>;
@@ -99,7 +106,7 @@ export function AlarmDialog() {
   const title = seen.length === 1 ? `Acknowledge “${alarmWords(one.name)}”?` : `Acknowledge ${format.many(seen.length, "alarm")}?`;
   return (
     <Modal key={one.id} title={title} close={close}>
-      <form onSubmit={submit}>
+      <form onSubmit={submit} onKeyDown={sendByKey}>
         {seen.length === 1 ? <p>{one.text}</p> : <ul>{seen.map((alarm) => <li key={alarm.id}>{alarm.text}</li>)}</ul>}
         <label>
           What is being done <span class="note">(optional)</span>

@@ -1,21 +1,24 @@
 // Small still graphs, drawn as SVG: a histogram's bars and an array's line. Both with their scales.
 import * as format from "../format";
+import type { Bars } from "../histogram";
 
 const WIDTH = 480;
 const HEIGHT = 120;
 
-export function Bars({ edges, counts, unit, label }: { edges: number[]; counts: number[]; unit: string; label: string }) {
-  const most = Math.max(1, ...counts);
+export function Histogram({ bars, unit, label }: { bars: Bars; unit: string; label: string }) {
+  const { edges, heights, total, each } = bars;
+  const most = Math.max(Number.MIN_VALUE, ...heights);
   const low = edges[0] ?? 0;
   const span = (edges.at(-1) ?? 1) - low || 1;
   const x = (value: number) => ((value - low) / span) * WIDTH;
-  const total = counts.reduce((sum, value) => sum + value, 0);
   return (
     <figure class="graph">
-      <figcaption class="note">{label}: {format.count(total)} entries, at most {format.count(most)} in a bin</figcaption>
+      <figcaption class="note">
+        {label}: {format.count(total)} entries, at most {format.count(most)} {each}
+      </figcaption>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img"
         aria-label={`${label} from ${format.join(format.si(low, unit))} to ${format.join(format.si(low + span, unit))}`}>
-        {counts.map((value, index) => {
+        {heights.map((value, index) => {
           const from = x(edges[index] ?? 0);
           const height = (value / most) * HEIGHT;
           return (

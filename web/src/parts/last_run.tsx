@@ -6,7 +6,7 @@ import { get } from "../client";
 import * as format from "../format";
 import { link } from "../route";
 import { nowMs, stale, state } from "../store";
-import { RUN_STATE_WORDS } from "../words";
+import { RUN_STATE_WORDS, lossOf } from "../words";
 import { Emulated } from "./emulated";
 import { Icon } from "./icon";
 
@@ -33,7 +33,8 @@ export function LastRun() {
   const run = last.value;
   if (current !== null || run === null) return null;
   const bad = run.state !== "complete" || run.loss_count > 0;
-  const lost = run.loss_count > 0 ? `${format.count(run.loss_count)} lost` : "nothing lost";
+  const loss = lossOf(run);
+  const none = run.loss_count === 0 && loss.title === undefined;
   const ended = run.ended === null ? "" : `ended ${format.utcSince(run.ended, nowMs.value)} UTC, `;
   return (
     <section class={bad ? "panel last-run is-bad" : "panel last-run"} aria-label="Last run">
@@ -42,7 +43,9 @@ export function LastRun() {
         <strong><a href={link("runs", run.number)}>Last run: {run.number}</a></strong>, {RUN_STATE_WORDS[run.state]}
         {run.emulated ? <> <Emulated /></> : null}: {ended}
         <span class="figure">{format.count(run.events)}</span> events, {format.join(format.bytes(run.bytes))} in
-        {" "}{format.many(run.files, "file")}, {lost}. {WORDS[run.state] ?? ""}
+        {" "}{format.many(run.files, "file")},{" "}
+        <span title={loss.title}>{none ? "nothing" : loss.text} lost</span>.
+        {" "}{WORDS[run.state] ?? ""}
       </p>
     </section>
   );

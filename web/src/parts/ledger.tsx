@@ -4,9 +4,15 @@ import * as format from "../format";
 import { entryWords, isBytes, isLoss } from "../words";
 import { Icon } from "./icon";
 
-export function LedgerTable({ counts }: { counts: Counts }) {
+interface LedgerProps {
+  counts: Counts;
+  /** What stands there instead of an empty table. */
+  none?: string | undefined;
+}
+
+export function LedgerTable({ counts, none = "Nothing counted." }: LedgerProps) {
   const entries = Object.entries(counts).sort(([a], [b]) => Number(isLoss(b)) - Number(isLoss(a)));
-  if (entries.length === 0) return <p class="note">Nothing counted.</p>;
+  if (entries.length === 0) return <p class="note">{none}</p>;
   return (
     <table class="ledger">
       <thead><tr><th scope="col">Entry</th><th scope="col" class="number">Count</th></tr></thead>

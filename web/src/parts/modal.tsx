@@ -5,7 +5,8 @@ import { Icon } from "./icon";
 
 interface ModalProps {
   title: string;
-  close: () => void;
+  /** Asked when somebody wants to leave; false keeps the dialog open. */
+  close: () => false | void;
   children: ComponentChildren;
 }
 
@@ -20,16 +21,39 @@ interface QuestionProps {
 
 export function Modal({ title, close, children }: ModalProps) {
   const dialog = useRef<HTMLDialogElement>(null);
+  const gone = useRef(false);
   const id = useId();
   useEffect(() => {
-    dialog.current?.showModal();
+    const before = document.activeElement;
+    const element = dialog.current;
+    element?.showModal();
+    return () => {
+      gone.current = true;
+      // Nothing below an open one takes the focus.
+      element?.close();
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
   }, []);
+  // A browser may close it at a second Escape without asking.
+  const closed = () => { if (!gone.current && close() === false) dialog.current?.showModal(); };
   return (
-    <dialog ref={dialog} class="modal" aria-labelledby={id} onClose={close}>
+    <dialog
+      ref={dialog} class="modal" aria-labelledby={id} onClose={closed}
+      onCancel={(event) => { if (close() === false) event.preventDefault(); }}
+    >
       <h2 id={id}>{title}</h2>
       {children}
     </dialog>
   );
+}
+
+/** Ctrl+Enter sends a form whose text takes Enter for itself. */
+export function sendByKey(event: KeyboardEvent): void {
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+  const form = event.currentTarget;
+  if (!(form instanceof HTMLFormElement)) return;
+  event.preventDefault();
+  form.requestSubmit();
 }
 
 /** Asks before something is lost; Escape and the first button keep it. */

@@ -7,6 +7,7 @@ import "uplot/dist/uPlot.min.css";
 import type { History, SeriesName } from "../api";
 import { get } from "../client";
 import * as format from "../format";
+import { linksOnly } from "../store";
 import { shown } from "../theme";
 
 const RANGES = [
@@ -15,10 +16,14 @@ const RANGES = [
   { label: "24 h", seconds: 86_400, refreshMs: 60_000 },
 ];
 const POINTS = 300;
-const HEIGHT = 150;
+const HEIGHT = 164;
 
 interface Curve { name: SeriesName; label: string; colour: string }
-interface Plot { title: string; unit: (value: number | null) => format.Quantity; curves: Curve[] }
+interface Plot {
+  title: string;
+  unit: (value: number | null) => format.Quantity;
+  curves: Curve[];
+}
 const PLOTS: Plot[] = [
   { title: "Event rate", unit: format.perSecond,
     curves: [{ name: "events_per_second", label: "events", colour: "--curve-1" }] },
@@ -30,6 +35,12 @@ const PLOTS: Plot[] = [
   { title: "Loss", unit: format.perSecond,
     curves: [{ name: "loss_per_second", label: "lost", colour: "--loss-tone" }] },
 ];
+
+/** What a node of channels alone builds. */
+const SLICES: Plot = {
+  title: "Slice rate", unit: format.perSecond,
+  curves: [{ name: "events_per_second", label: "slices", colour: "--curve-1" }],
+};
 
 const range = signal(0);
 const past = signal<History | null>(null);
@@ -70,11 +81,8 @@ function options(plot: Plot, width: number): uPlot.Options {
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     scales: { y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
     axes: [
-      { ...axis, size: 26, values: [
-        [3600, "{HH}:{mm}", null, null, null, null, null, null, 1],
-        [60, "{HH}:{mm}", null, null, null, null, null, null, 1],
-        [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1],
-      ] },
+      { ...axis, size: 40,
+        values: (_, ticks, __, ___, step) => format.timeTicks(ticks, step) },
       { ...axis, size: 74,
         values: (_, ticks) => ticks.map((tick) => format.join(plot.unit(tick))) },
     ],
@@ -145,6 +153,8 @@ function Chart({ plot, span }: { plot: Plot; span: string }) {
   );
 }
 
+const plots = (): Plot[] => linksOnly.value ? [SLICES, ...PLOTS.slice(1)] : PLOTS;
+
 /** When the point under the pointer was. */
 function pointedAt(): string | null {
   const [history, at] = [past.value, pointed.value];
@@ -172,7 +182,7 @@ export function Plots() {
       </div>
       {failed.value === null ? null : <p class="error">{failed.value}</p>}
       <div class="plots">
-        {PLOTS.map((plot) => <Chart key={plot.title} plot={plot} span={chosen?.label ?? ""} />)}
+        {plots().map((plot) => <Chart key={plot.title} plot={plot} span={chosen?.label ?? ""} />)}
       </div>
     </section>
   );

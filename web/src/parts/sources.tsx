@@ -6,6 +6,7 @@ import type { SourceState } from "../api";
 import * as format from "../format";
 import type { Group } from "../order";
 import { go, link } from "../route";
+import { whichRun } from "../store";
 import { SOURCE_WORDS, entryWords, topEntries } from "../words";
 import { Icon, STATUS_ICONS } from "./icon";
 
@@ -92,7 +93,7 @@ export function SourceTable({ sources, label, rows }: TableProps) {
             <th scope="col" class="number wide">Packets</th>
             <th scope="col" class="number">Data</th>
             <th scope="col" class="number">Loss</th>
-            <th scope="col" class="wide grow">Lost in this run</th>
+            <th scope="col" class="wide grow">Lost in {whichRun()}</th>
             <th scope="col" class="number wide">Fill</th>
             <th scope="col" class="number">Last packet</th>
           </tr>

@@ -6,9 +6,9 @@ import lossIcon from "../icons/loss.svg";
 import notRecordingIcon from "../icons/not_recording.svg";
 import unknownIcon from "../icons/unknown.svg";
 import type { Level, Verdict as Said } from "../api";
-import { announcement, sameVerdict, why } from "../announce";
+import { announcement, folded, sameVerdict } from "../announce";
 import { stale, state } from "../store";
-import { VERDICT_WORDS, headline } from "../words";
+import { headline, isBeginning, verdictWords } from "../words";
 import { Control } from "./control";
 import { Emulated } from "./emulated";
 import { Icon, LEVEL_ICONS } from "./icon";
@@ -30,12 +30,16 @@ export function watchVerdict(): void {
     if (!before || !sameVerdict(before, verdict)) announced.value = verdict;
   });
   effect(() => {
-    const level = stale.value ? null : (state.value?.verdict.level ?? null);
+    const verdict = stale.value ? null : (state.value?.verdict ?? null);
+    const level = verdict?.level ?? null;
     const run = state.value?.run?.number;
     const icon = document.getElementById("icon");
-    if (icon instanceof HTMLLinkElement) icon.href = level ? TAB_ICONS[level] : unknownIcon;
-    document.title = level
-      ? `${TAB_SIGNS[level]} ${VERDICT_WORDS[level]}${run === undefined ? "" : `, run ${run}`} · Catchment`
+    if (icon instanceof HTMLLinkElement) {
+      icon.href = level && !(verdict && isBeginning(verdict)) ? TAB_ICONS[level] : unknownIcon;
+    }
+    document.title = verdict && level
+      ? `${isBeginning(verdict) ? "…" : TAB_SIGNS[level]} ${verdictWords(verdict)}${
+        run === undefined ? "" : `, run ${run}`} · Catchment`
       : "? No connection · Catchment";
   });
 }
@@ -44,17 +48,27 @@ export function Verdict() {
   const now = state.value;
   if (!now) return null;
   const { verdict } = now;
-  const reasons = why(verdict);
+  const begins = isBeginning(verdict);
+  const tone = begins ? "beginning" : verdict.level;
+  const { shown, details } = folded(verdict);
   return (
-    <section class={`verdict level-${verdict.level}`} aria-label="Verdict" data-level={verdict.level}>
-      <div class="verdict-sign"><Icon name={LEVEL_ICONS[verdict.level]} /></div>
+    <section class={`verdict level-${tone}`} aria-label="Verdict" data-level={verdict.level}>
+      <div class="verdict-sign">
+        <Icon name={begins ? "never" : LEVEL_ICONS[verdict.level]} />
+      </div>
       <div class="verdict-text">
         <h1>{headline(verdict)}</h1>
         {now.emulated ? <Emulated long /> : null}
         <ul>
-          {reasons.slice(0, REASONS_MAX).map((reason) => <li key={reason}>{reason}</li>)}
-          {reasons.length > REASONS_MAX ? <li>and {reasons.length - REASONS_MAX} more</li> : null}
+          {shown.slice(0, REASONS_MAX).map((reason) => <li key={reason}>{reason}</li>)}
+          {shown.length > REASONS_MAX ? <li>and {shown.length - REASONS_MAX} more</li> : null}
         </ul>
+        {details.length === 0 ? null : (
+          <details class="verdict-details">
+            <summary>Details, with paths</summary>
+            <ul>{details.map((one) => <li key={one}>{one}</li>)}</ul>
+          </details>
+        )}
       </div>
       <Control now={now} />
     </section>

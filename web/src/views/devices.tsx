@@ -4,6 +4,7 @@ import { useEffect } from "preact/hooks";
 import type { Device, DeviceState } from "../api";
 import { get, reason } from "../client";
 import * as format from "../format";
+import { ShutDown } from "../parts/control";
 import { Icon } from "../parts/icon";
 import { stale, state } from "../store";
 import { STATE_WORDS } from "../words";
@@ -38,7 +39,12 @@ export function DevicesView() {
   }, [state.value?.state]);
   return (
     <section class="panel" aria-labelledby="devices-title">
-      <h2 id="devices-title">Devices <span class="note">{format.many(list.value.length, "device")}</span></h2>
+      <div class="panel-head">
+        <h2 id="devices-title">
+          Devices <span class="note">{format.many(list.value.length, "device")}</span>
+        </h2>
+        {state.value ? <ShutDown now={state.value} /> : null}
+      </div>
       {failed.value === null ? null : <p class="error">{failed.value}</p>}
       <ul class="devices">
         {list.value.map((device) => (

@@ -11,8 +11,26 @@ const LINES_MAX = 500;
 const level = signal<LogLevel>("info");
 const search = signal("");
 
-function fields(line: LogLine): string {
-  return Object.entries(line.fields).map(([name, value]) => `${name}=${format.plain(value)}`).join("  ");
+/** Identities and paths say little to whoever reads the log. */
+const ASIDE = /^(\/.*|[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12})$/i;
+const isAside = (value: string): boolean => ASIDE.test(value);
+
+function fields(line: LogLine, which: (value: string) => boolean = () => true): string {
+  const chosen = Object.entries(line.fields).filter(([, value]) => which(format.plain(value)));
+  return chosen.map(([name, value]) => `${name}=${format.plain(value)}`).join("  ");
+}
+
+/** What the line says; the part of the program and what is aside can be unfolded. */
+function Said({ line }: { line: LogLine }) {
+  return (
+    <td class="said">
+      {line.message} <span class="note">{fields(line, (value) => !isAside(value))}</span>
+      <details class="note">
+        <summary aria-label="More of this line">…</summary>
+        <span>{line.target} {fields(line, isAside)}</span>
+      </details>
+    </td>
+  );
 }
 
 function matches(line: LogLine, words: string[]): boolean {
@@ -45,7 +63,7 @@ export function LogsView() {
       <div class="table-place free" tabIndex={0} role="region" aria-label="Log">
         <table class="logs">
           <thead>
-            <tr><th scope="col">Time</th><th scope="col">Level</th><th scope="col">What</th><th scope="col" class="wide">Where</th></tr>
+            <tr><th scope="col">Time</th><th scope="col">Level</th><th scope="col">What</th></tr>
           </thead>
           <tbody>
             {shown.map((line) => (
@@ -55,8 +73,7 @@ export function LogsView() {
                   {line.level === "error" ? <Icon name="stop" /> : line.level === "warn" ? <Icon name="warning" /> : null}
                   {line.level}
                 </td>
-                <td>{line.message} <span class="note">{fields(line)}</span></td>
-                <td class="wide note">{line.target}</td>
+                <Said line={line} />
               </tr>
             ))}
           </tbody>

@@ -61,7 +61,7 @@ export function Overview() {
         </ul>
       )}
       <div class="columns">
-        <Flow stages={now.flow} />
+        {now.run ? <Flow stages={now.flow} /> : null}
         <AlarmPanel />
       </div>
       <Plots />

@@ -1,17 +1,17 @@
 // The runs, newest first, and one of them in a drawer: figures, remarks, ledger, configuration.
 import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import type { Quality, Remark, Run, RunLedger, RunPage } from "../api";
+import type { Counts, Quality, Remark, Run, RunLedger, RunPage } from "../api";
 import { call, get, reason, text } from "../client";
 import * as format from "../format";
 import { askStart } from "../parts/control";
 import { Emulated } from "../parts/emulated";
 import { Icon } from "../parts/icon";
 import { LedgerTable } from "../parts/ledger";
-import { Drawer, Question } from "../parts/modal";
+import { Drawer, Question, sendByKey } from "../parts/modal";
 import { go, link } from "../route";
-import { mayOperate, notice, stale, state } from "../store";
-import { RUN_STATE_WORDS, isLoss, topEntries } from "../words";
+import { mayOperate, notice, sources, stale, state } from "../store";
+import { RUN_STATE_WORDS, entryWords, isLoss, lossOf, topEntries } from "../words";
 
 const PAGE = 50;
 const TYPING_MS = 300;
@@ -67,17 +67,20 @@ function now(run: Run): Run {
 
 function Row({ run: listed }: { run: Run }) {
   const run = now(listed);
+  const lost = lossOf(run);
   return (
     <tr onClick={() => go("runs", run.number)}>
       <th scope="row" class="number"><a href={link("runs", run.number)}>{run.number}</a></th>
-      <td class="figure">
+      <td class="started">
         {run.started === null ? format.UNKNOWN : format.utc(run.started)}
         {run.emulated ? <> <Emulated /></> : null}
       </td>
       <td class="number wide">{format.clock(seconds(run))}</td>
-      <td class="number">{format.count(run.events)}</td>
+      <td class="number roomy">{format.count(run.events)}</td>
       <td class="number wide">{format.join(format.bytes(run.bytes))}</td>
-      <td class={run.loss_count > 0 ? "number is-loss" : "number"}>{format.count(run.loss_count)}</td>
+      <td class={run.loss_count > 0 ? "number is-loss" : "number"} title={lost.title}>
+        {lost.text}
+      </td>
       <td class="wide">{RUN_STATE_WORDS[run.state]}</td>
       <td><QualityBadge run={run} /></td>
       <td class="wide">{run.who}</td>
@@ -119,7 +122,7 @@ export function RunsView({ item }: { item: string | null }) {
               <th scope="col" class="number">Run</th>
               <th scope="col">Started</th>
               <th scope="col" class="number wide">Time, h:min:s</th>
-              <th scope="col" class="number">Events</th>
+              <th scope="col" class="number roomy">Events</th>
               <th scope="col" class="number wide">Data</th>
               <th scope="col" class="number">Lost</th>
               <th scope="col" class="wide">End</th>
@@ -221,7 +224,8 @@ function Lossy({ ledger }: { ledger: RunLedger }) {
         {lossy.slice(0, 20).map(({ name, lost }) => (
           <li key={name}>
             <strong>{name}</strong>{" "}
-            {topEntries(lost, 3).map(([entry, value]) => `${format.count(value)} ${entry.replaceAll("_", " ")}`).join(", ")}
+            {topEntries(lost, 3)
+              .map(([entry, value]) => `${format.count(value)} ${entryWords(entry)}`).join(", ")}
           </li>
         ))}
         {lossy.length > 20 ? <li>and {lossy.length - 20} more</li> : null}
@@ -273,19 +277,48 @@ function RunDrawer({ number }: { number: number }) {
   );
 }
 
+/** Why a run did not come to a recording, as far as the node says. */
+function Why({ run }: { run: Run }) {
+  if (run.reason) return <>: {run.reason}</>;
+  return <span class="note">; the <a href={link("logs")}>log</a> says why</span>;
+}
+
+/** The books of a run under way are those of the sources now. */
+function liveTotals(): Counts {
+  const totals: Counts = {};
+  for (const { ledger } of sources.value) {
+    for (const [entry, value] of Object.entries(ledger)) {
+      totals[entry] = (totals[entry] ?? 0) + value;
+    }
+  }
+  return totals;
+}
+
 function Opened({ run, ledger, configuration }: { run: Run; ledger: RunLedger | null; configuration: string | null }) {
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget as HTMLFormElement);
     void save(run, String(form.get("quality") ?? run.quality));
   };
+  const lost = lossOf(run);
+  const live = state.value?.run?.number === run.number;
+  const totals = live ? liveTotals() : (ledger?.totals ?? {});
   const startLegal = state.value?.commands.some((known) => known.name === "start") ?? false;
   return (
     <>
       <dl class="facts">
-        <dt>End</dt><dd>{RUN_STATE_WORDS[run.state]}</dd>
+        <dt>End</dt>
+        <dd>
+          {RUN_STATE_WORDS[run.state]}
+          {run.state === "failed" || run.reason ? <Why run={run} /> : null}
+        </dd>
         {run.emulated ? <><dt>Source</dt><dd><Emulated long /></dd></> : null}
-        <dt>Started</dt><dd class="figure">{run.started === null ? "not" : `${format.utc(run.started)} UTC`} by {run.who}</dd>
+        <dt>Started</dt>
+        <dd class="figure">
+          {run.started === null
+            ? `${run.state === "failed" ? "not started" : "not yet"}; asked by ${run.who || "?"}`
+            : `${format.utc(run.started)} UTC by ${run.who}`}
+        </dd>
         <dt>Ended</dt><dd class="figure">{run.ended === null ? "not yet" : `${format.utc(run.ended)} UTC`}</dd>
         <dt>Events</dt><dd class="figure">{format.count(run.events)}</dd>
         <dt>Data</dt>
@@ -293,13 +326,16 @@ function Opened({ run, ledger, configuration }: { run: Run; ledger: RunLedger | 
           {format.join(format.bytes(run.bytes))} in {format.many(run.files, "file")}, {format.many(run.frames, "frame")}
         </dd>
         <dt>Lost</dt>
-        <dd class="figure">{run.loss_count > 0 ? <Icon name="warning" /> : null}{format.count(run.loss_count)}</dd>
+        <dd class="figure" title={lost.title}>
+          {run.loss_count > 0 ? <Icon name="warning" /> : null}{lost.text}
+          {lost.title === undefined ? null : <span class="note"> or more</span>}
+        </dd>
         <dt>Folder</dt><dd class="path">{run.folder}</dd>
       </dl>
       <h3>Remarks</h3>
       <Remarks run={run} />
       {mayOperate.value ? (
-        <form class="edit" onSubmit={submit}>
+        <form class="edit" onSubmit={submit} onKeyDown={sendByKey}>
           <label>Quality{" "}
             <select name="quality">
               {QUALITIES.map((name) => (
@@ -320,11 +356,11 @@ function Opened({ run, ledger, configuration }: { run: Run; ledger: RunLedger | 
         </form>
       ) : null}
       <h3>Ledger</h3>
-      {ledger === null ? <p class="note">No ledger.</p> : (
+      {ledger === null && !live ? <p class="note">No ledger.</p> : (
         <>
-          <p><Balanced ledger={ledger} run={run} /></p>
-          <Lossy ledger={ledger} />
-          <LedgerTable counts={ledger.totals} />
+          {ledger === null ? null : <p><Balanced ledger={ledger} run={run} /></p>}
+          {ledger === null ? null : <Lossy ledger={ledger} />}
+          <LedgerTable counts={totals} none={live ? "Nothing counted yet." : undefined} />
         </>
       )}
       <h3>Configuration {run.configuration ?? ""}</h3>

@@ -5,13 +5,16 @@ import type { Sample, SourceState, SourceStatus } from "../api";
 import { ApiError, get, reason } from "../client";
 import * as format from "../format";
 import { hexRows } from "../hex";
+import { type Bars, evened } from "../histogram";
 import { filtered, groups, worstFirst } from "../order";
-import { Bars, Line } from "../parts/graph";
+import { Histogram, Line } from "../parts/graph";
 import { LedgerTable } from "../parts/ledger";
 import { Drawer } from "../parts/modal";
 import { GroupTile, SourceStatusBadge, SourceTable } from "../parts/sources";
 import { go } from "../route";
-import { sources, stale } from "../store";
+import { sources, stale, whichRun } from "../store";
+
+type HistogramOf = NonNullable<Sample["histogram"]>;
 
 const search = signal("");
 const status = signal<SourceStatus | "bad" | "all">("all");
@@ -25,6 +28,8 @@ const VALUES_MAX = 64;
 
 const sample = signal<Sample | null>(null);
 const sampleError = signal<string | null>(null);
+/** There is nothing to be shown now, which is no failure; in the node's words. */
+const sampleNone = signal<string | null>(null);
 const running = signal(true);
 /** Of a link: its channels, and the one that is looked at. */
 const channels = signal<string[]>([]);
@@ -45,21 +50,35 @@ async function fetchSample(name: string): Promise<void> {
     }
     sample.value = next;
     sampleError.value = null;
+    sampleNone.value = null;
   } catch (error) {
     if (looked !== name || channel.peek() !== asked) return;
     // It is being read, and will be there in a moment.
     if (error instanceof ApiError && error.status === 503) return;
     // The next run may have other channels: which, is asked anew.
-    if (error instanceof ApiError && error.status === 404) channel.value = null;
-    sampleError.value = reason(error);
+    const none = error instanceof ApiError && error.status === 404;
+    if (none) channel.value = null;
+    sampleNone.value = none ? reason(error) : null;
+    sampleError.value = none ? null : reason(error);
   }
 }
 
-function SampleView({ name }: { name: string }) {
+/** Why nothing is shown: of a source that has recorded something, the last frame has none. */
+function noneWords(source: SourceState, said: string): string {
+  if (!/no recorded (event|sample)/.test(said)) return `${said}.`;
+  const one = source.kind === "events" ? "event" : "sample";
+  return (source.ledger.fragments_recorded ?? 0) > 0
+    ? `No ${one} of ${source.name} in the last frame.`
+    : `No ${one} of ${source.name} is recorded yet.`;
+}
+
+function SampleView({ source }: { source: SourceState }) {
+  const { name } = source;
   useEffect(() => {
     looked = name;
     sample.value = null;
     sampleError.value = null;
+    sampleNone.value = null;
     channels.value = [];
     channel.value = null;
     void fetchSample(name);
@@ -81,7 +100,9 @@ function SampleView({ name }: { name: string }) {
       </div>
       {channels.value.length > 1 ? <ChannelChoice name={name} /> : null}
       {sampleError.value === null ? null : <p class="error">{sampleError.value}</p>}
-      {got ? <Sampled sample={got} /> : <p class="note">Nothing sampled yet.</p>}
+      {sampleNone.value === null ? null : <p class="note">{noneWords(source, sampleNone.value)}</p>}
+      {got ? <Sampled sample={got} /> : null}
+      {got === null && sampleNone.value === null ? <p class="note">Nothing sampled yet.</p> : null}
     </section>
   );
 }
@@ -122,6 +143,14 @@ function Origin({ sample: got }: { sample: Sample }) {
   );
 }
 
+/** Sizes and integers are whole numbers, of others nothing is known. */
+function bars({ array, total_bytes }: Sample, { what, edges, counts }: HistogramOf): Bars {
+  if (what === "payload_bytes") return evened(edges, counts, [total_bytes]);
+  const whole = array !== null && /^u?(int|\d)|^i\d/.test(array.dtype);
+  const known = whole ? array.values.filter((value) => value !== null) : [Number.NaN];
+  return evened(edges, counts, known);
+}
+
 function Sampled({ sample: got }: { sample: Sample }) {
   const shown = got.bytes.length / 2;
   const rows = hexRows(got.bytes);
@@ -129,7 +158,7 @@ function Sampled({ sample: got }: { sample: Sample }) {
     <>
       <Origin sample={got} />
       {got.histogram ? (
-        <Bars edges={got.histogram.edges} counts={got.histogram.counts}
+        <Histogram bars={bars(got, got.histogram)}
           unit={got.histogram.what === "payload_bytes" ? "B" : ""}
           label={got.histogram.what === "payload_bytes" ? "Payload, bytes" : "Values"} />
       ) : null}
@@ -163,7 +192,7 @@ function SourceDrawer({ name, source }: { name: string; source: SourceState | un
           <dl class="facts">
             <dt>Status</dt><dd><SourceStatusBadge status={source.status} /></dd>
             <dt>Group</dt><dd>{source.group || "none"}, {source.kind}</dd>
-            <dt>Sends to</dt>
+            <dt>Receives on</dt>
             <dd>
               {source.address || format.UNKNOWN}
               {source.from.length === 0 ? ", from anywhere" : `, from ${source.from.join(", ")} only`}
@@ -182,8 +211,8 @@ function SourceDrawer({ name, source }: { name: string; source: SourceState | un
               {source.last_packet_seconds === null ? "never" : `${format.join(format.duration(source.last_packet_seconds))} ago`}
             </dd>
           </dl>
-          <SampleView name={name} />
-          <h3>Ledger of this run</h3>
+          <SampleView source={source} />
+          <h3>Ledger of {whichRun()}</h3>
           <LedgerTable counts={source.ledger} />
         </>
       ) : <p>No source of that name.</p>}

@@ -10,6 +10,7 @@ const LEGAL: [string, string[]][] = [
   ["good", ["Pause", "Stop run"]],
   ["idle", ["Start run", "Configure", "Arm"]],
   ["fault", ["Reset"]],
+  ["full", ["Stop run", "Reset"]],
   ["viewer", []],
 ];
 
@@ -31,6 +32,97 @@ test("a stop is asked about first, and cancelling changes nothing", async ({ pag
   await expect(page.locator("[data-test=state]")).toHaveText("recording");
 });
 
+test("a button has one place in all states, and Shut down is far from it", async ({ page }) => {
+  const places = new Map<string, string>();
+  const control = page.getByRole("group", { name: "Run control" });
+  const look = async () => {
+    for (const one of await control.getByRole("button").all()) {
+      const name = await one.textContent() ?? "";
+      const box = await one.boundingBox();
+      const place = `${box?.x} ${box?.y} ${box?.width} ${box?.height}`;
+      expect(places.get(name) ?? place, name).toBe(place);
+      places.set(name, place);
+    }
+  };
+  const states: [string, string, string][] = [
+    ["idle", "configured", "Start run"], ["good", "recording", "Pause"],
+    ["loss", "recording", "Pause"], ["full", "fault", "Reset"], ["fault", "fault", "Reset"],
+  ];
+  for (const [scenario, name, first] of states) {
+    await open(page, scenario);
+    await page.evaluate(() => document.fonts.ready);
+    await expect(page.locator("[data-test=state]")).toHaveText(name);
+    await expect(control.getByRole("button", { name: first })).toBeVisible();
+    await look();
+  }
+  await open(page, "idle");
+  await page.getByRole("button", { name: "Arm", exact: true }).click();
+  await expect(control.getByRole("button", { name: "Disarm" })).toBeVisible();
+  await look();
+  await open(page, "good");
+  await page.getByRole("button", { name: "Pause" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
+  await expect(control.getByRole("button", { name: "Resume" })).toBeVisible();
+  await look();
+  // None stands where another one does.
+  expect(new Set(places.values()).size).toBe(places.size);
+  expect([...places.keys()].sort()).toEqual(
+    ["Arm", "Configure", "Disarm", "Pause", "Reset", "Resume", "Start run", "Stop run"],
+  );
+  await page.getByRole("link", { name: "Devices" }).click();
+  const devices = page.getByRole("region", { name: "Devices" });
+  await devices.getByRole("button", { name: "Shut down" }).click();
+  const dialog = page.getByRole("dialog", { name: "Shut down?" });
+  await expect(dialog).toContainText("this page goes with it");
+});
+
+test("in a fault a reset of an open run says what it costs", async ({ page }) => {
+  await open(page, "full");
+  await page.getByRole("button", { name: "Reset" }).click();
+  const dialog = page.getByRole("dialog", { name: "Reset?" });
+  await expect(dialog).toContainText("Ends run 318 and forgets the fault.");
+  await expect(dialog).toContainText("data that are not written yet are lost");
+  await expect(dialog).toContainText("Without a reset recording resumes by itself");
+  await expect(dialog.getByRole("button", { name: "Cancel" })).toBeFocused();
+});
+
+test("the focus stays with run control when the button that was pressed goes", async ({ page }) => {
+  await open(page, "idle");
+  const control = page.getByRole("group", { name: "Run control" });
+  await control.getByRole("button", { name: "Arm", exact: true }).focus();
+  await page.keyboard.press("Enter");
+  await expect(control.getByRole("button", { name: "Disarm" })).toBeVisible();
+  await expect(control).toBeFocused();
+  await control.getByRole("button", { name: "Start run" }).focus();
+  await page.keyboard.press("Enter");
+  await page.keyboard.type("by keyboard");
+  await page.keyboard.press("Control+Enter");
+  await expect(page.locator("[data-test=state]")).toHaveText("recording");
+  await expect(page.getByRole("dialog")).toHaveCount(0);
+  await expect(control).toBeFocused();
+  // A dialog that is left gives the focus back.
+  await control.getByRole("button", { name: "Stop run" }).click();
+  await page.keyboard.press("Escape");
+  await expect(control.getByRole("button", { name: "Stop run" })).toBeFocused();
+});
+
+test("what was done is told over the page and goes, a failure stays", async ({ page }) => {
+  await page.clock.install();
+  await open(page, "idle");
+  const tiles = page.locator(".tiles");
+  const before = (await tiles.boundingBox())?.y;
+  await page.getByRole("button", { name: "Configure" }).click();
+  await expect(page.locator(".notice")).toContainText("Configure: done");
+  expect((await tiles.boundingBox())?.y).toBe(before);
+  await page.clock.fastForward(13_000);
+  await expect(page.locator(".notice")).toHaveCount(0);
+  await post(page, "set?scenario=refuse");
+  await page.getByRole("button", { name: "Arm", exact: true }).click();
+  await expect(page.locator(".notice")).toContainText("address in use");
+  await page.clock.fastForward(13_000);
+  await expect(page.locator(".notice")).toContainText("address in use");
+});
+
 test("a dialog about a run that has ended says so, and the next run goes on", async ({ page }) => {
   await open(page, "good");
   await page.getByRole("button", { name: "Stop run" }).click();
@@ -38,13 +130,38 @@ test("a dialog about a run that has ended says so, and the next run goes on", as
   await dialog.getByLabel("Comment").fill("beam is gone");
   await post(page, "next");
   await expect(dialog).toContainText("Run 318 has ended. The current run is 319. Nothing was sent.");
-  await expect(dialog.getByRole("button")).toHaveText(["Close"]);
+  await expect(dialog.getByRole("button")).toHaveText(["Close", "Save as a remark of run 318"]);
   await expect(dialog.getByRole("button", { name: "Close" })).toBeFocused();
   await expect(dialog.getByLabel("Comment")).toHaveValue("beam is gone");
+  // What was typed is not dropped unasked.
+  const question = page.getByRole("dialog", { name: "Discard the comment?" });
+  for (const key of ["Enter", "Escape"]) {
+    await page.keyboard.press(key);
+    await expect(question.getByRole("button", { name: "Go back" })).toBeFocused();
+    await page.keyboard.press("Escape");
+    await expect(question).toBeHidden();
+    await expect(dialog.getByLabel("Comment")).toHaveValue("beam is gone");
+  }
   await page.keyboard.press("Enter");
+  await question.getByRole("button", { name: "Discard" }).click();
   await expect(dialog).toBeHidden();
   await expect(page.locator("[data-test=state]")).toHaveText("recording");
   await expect(page.locator(".tile").first()).toContainText("319");
+});
+
+test("what was typed of a run that has ended is saved as its remark", async ({ page }) => {
+  await open(page, "good");
+  await page.getByRole("button", { name: "Stop run" }).click();
+  const dialog = page.getByRole("dialog", { name: "Stop run?" });
+  await dialog.getByLabel("Comment").fill("beam is gone");
+  await post(page, "next");
+  await dialog.getByRole("button", { name: "Save as a remark of run 318" }).click();
+  await expect(page.locator(".notice")).toContainText("Run 318: remark saved.");
+  await expect(dialog).toHaveCount(0);
+  await page.evaluate(() => { location.hash = "#/runs/318"; });
+  const remarks = page.getByRole("list", { name: "Remarks" }).getByRole("listitem");
+  await expect(remarks.last()).toContainText("beam is gone");
+  await expect(page.locator("[data-test=state]")).toHaveText("recording");
 });
 
 test("a command names the run that it is meant for", async ({ page }) => {

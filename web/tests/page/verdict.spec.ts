@@ -25,11 +25,62 @@ for (const [scenario, level, words, why] of VERDICTS) {
   });
 }
 
+test("paths of a fault are folded away behind what can be done", async ({ page }) => {
+  await open(page, "full");
+  const verdict = page.locator(".verdict");
+  const lines = verdict.locator(".verdict-text > ul > li");
+  await expect(lines).toHaveText([
+    "disk full: make room, and recording resumes by itself",
+    "data arrive but cannot be written to the disk",
+  ]);
+  const details = verdict.locator("details");
+  await expect(details.getByRole("listitem")).toBeHidden();
+  await details.locator("summary").click();
+  await expect(details.getByRole("listitem")).toContainText("/data/runs/run-20261121-075912");
+  // The only line keeps the end of its path.
+  await open(page, "fault");
+  const short = "fault: node/recorder/write: disk full: …/runs has 0 B free";
+  await expect(lines.first()).toHaveText(short);
+});
+
 test("without a run no source needs attention, and the last run says what it came to", async ({ page }) => {
   await open(page, "idle");
   await expect(page.locator("#sources-title")).toContainText("0 of 90 sources need attention");
   await expect(page.getByText("60 sources: 60 not receiving, no run")).toBeVisible();
   await expect(page.locator(".last-run")).toContainText("Last run: 318, complete");
+});
+
+test("without a run nothing stands there that has no value", async ({ page }) => {
+  await open(page, "idle");
+  await expect(page.locator(".tile dt")).toHaveText(["Data in", "Disk free"]);
+  await expect(page.locator(".tiles")).not.toContainText("–");
+  await expect(page.getByRole("heading", { name: /^Flow/ })).toHaveCount(0);
+  const columns = page.getByRole("columnheader", { name: /^Lost in/ });
+  await expect(columns).toHaveText("Lost in the last run");
+  await open(page, "good");
+  await expect(page.locator(".tile")).toHaveCount(8);
+  await expect(columns).toHaveText("Lost in this run");
+});
+
+test("a node of channels has frames and packets, and no events", async ({ page }) => {
+  await open(page, "links");
+  await expect(page.locator(".tile dt")).toContainText(["Run", "Time", "Frames", "Packets in"]);
+  await expect(page.locator(".tile", { hasText: "Packets in" })).toContainText("from 90 links");
+  await expect(page.locator(".tiles")).not.toContainText("Event");
+  await expect(page.locator(".plot strong").first()).toHaveText("Slice rate");
+});
+
+test("a run that has just begun is no alarm", async ({ page }) => {
+  await open(page, "young");
+  const verdict = page.locator(".verdict");
+  await expect(verdict.getByRole("heading")).toHaveText("Beginning to record");
+  await expect(verdict).toContainText("the first data are on their way");
+  await expect(page).toHaveTitle(/^… Beginning to record, run 318/);
+  const calm = await verdict.evaluate((one) => getComputedStyle(one).backgroundColor);
+  await open(page, "quiet");
+  await expect(verdict).toContainText("no data from any source");
+  const red = await verdict.evaluate((one) => getComputedStyle(one).backgroundColor);
+  expect(calm).not.toBe(red);
 });
 
 test("more tabs than a browser has connections are all told", async ({ context }) => {

@@ -1,7 +1,7 @@
 // Sources, alarms, runs, logs; telephones; colours; accessibility.
 import AxeBuilder from "@axe-core/playwright";
 import { expect, test } from "@playwright/test";
-import { complaints, open } from "./page";
+import { complaints, open, post } from "./page";
 
 test("alarms are acknowledged with a word on what is being done", async ({ page }) => {
   await open(page, "alarms");
@@ -13,6 +13,17 @@ test("alarms are acknowledged with a word on what is being done", async ({ page 
   await expect(page.locator("nav .count")).toHaveText("2");
   await expect(page.getByRole("button", { name: "Acknowledge: Disk is nearly full" })).toHaveCount(0);
   await expect(page.locator(".alarm").last()).toContainText("acknowledged by anna");
+});
+
+test("an alarm that is over was acknowledged, and cleared by nobody", async ({ page }) => {
+  await open(page, "alarms", "#/alarms");
+  const alarm = page.locator(".alarm", { hasText: "Disk is nearly full" });
+  await alarm.getByRole("button", { name: /^Acknowledge/ }).click();
+  await page.keyboard.press("Control+Enter");
+  await expect(alarm).toContainText("acknowledged by anna · since");
+  await post(page, "set?scenario=good");
+  await expect(alarm).toContainText("cleared, acknowledged by anna · from");
+  await expect(page.getByText("cleared by")).toHaveCount(0);
 });
 
 test("an alarm of many sources has their list, and all alarms are acknowledged at once", async ({ page }) => {
@@ -174,6 +185,51 @@ test("the log is filtered by level and words", async ({ page }) => {
   await expect(rows).toHaveCount(1);
 });
 
+test("a line of the log says what happened first, and on which day", async ({ page }) => {
+  const line = {
+    number: 1, time: "2026-11-20T23:59:58.250Z", level: "info",
+    target: "catchment_control::conductor", message: "a command is done",
+    fields: { command: "start", request: "0f6e2c1a-7b1d-4a53-9c55-0d8f6a1b2c3d" },
+  };
+  await page.route("**/api/v1/logs*", (route) => route.fulfill({ json: { lines: [line] } }));
+  await open(page, "good", "#/logs");
+  const row = page.locator("table.logs tbody tr");
+  await expect(row.locator("td").first()).toHaveText("2026-11-20 23:59:58.250");
+  const said = row.locator(".said");
+  await expect(said).toHaveText(/^a command is done command=start/);
+  await expect(said.getByText("catchment_control::conductor")).toBeHidden();
+  await said.locator("summary").click();
+  await expect(said.getByText(/catchment_control::conductor\s+request=0f6e2c1a/)).toBeVisible();
+  // What is folded away is found all the same.
+  await page.getByLabel("Search").fill("0f6e2c1a conductor");
+  await expect(row).toHaveCount(1);
+});
+
+test("at midnight the time axis has the date", async ({ page }) => {
+  const texts: string[] = [];
+  await page.exposeFunction("drawn", (text: string) => { texts.push(text); });
+  await page.addInitScript(() => {
+    const { fillText } = CanvasRenderingContext2D.prototype;
+    CanvasRenderingContext2D.prototype.fillText = function draw(text, x, y, most) {
+      (window as unknown as { drawn: (text: string) => void }).drawn(text);
+      fillText.call(this, text, x, y, most ?? 1e6);
+    };
+  });
+  const values = Array.from({ length: 300 }, () => 4000);
+  await page.route("**/api/v1/history*", (route) => route.fulfill({ json: {
+    start: "2026-11-20T12:00:00Z", step_seconds: 288,
+    series: {
+      events_per_second: values, bytes_per_second: values, bytes_written_per_second: values,
+      loss_per_second: values,
+    },
+  } }));
+  await open(page, "good");
+  await page.getByRole("button", { name: "24 h" }).click();
+  await expect.poll(() => texts).toContain("00:00");
+  await expect.poll(() => texts).toContain("2026-11-21");
+  expect(texts).not.toContain("2026-11-20");
+});
+
 for (const view of ["overview", "sources", "runs", "alarms", "logs", "devices"]) {
   test(`${view} fits a telephone`, async ({ page }) => {
     await page.setViewportSize({ width: 390, height: 844 });
@@ -199,7 +255,9 @@ test("the switch of colours goes against the system's, and is remembered", async
 });
 
 const VIEWS: [string, string][] = [
-  ["good", "#/overview"], ["emulated", "#/overview"], ["loss", "#/overview"], ["fault", "#/overview"], ["alarms", "#/overview"],
+  ["good", "#/overview"], ["emulated", "#/overview"], ["loss", "#/overview"],
+  ["fault", "#/overview"], ["full", "#/overview"], ["idle", "#/overview"], ["young", "#/overview"],
+  ["alarms", "#/overview"],
   ["silent", "#/sources/large-03"], ["alarms", "#/alarms"], ["good", "#/runs/315"], ["good", "#/logs"],
   ["fault", "#/devices"], ["login", ""],
 ];

@@ -57,3 +57,13 @@ describe("quantities", () => {
     expect(format.utc("nonsense")).toBe(format.UNKNOWN);
   });
 });
+
+test("the day stands below the first tick of each day that begins on the axis", () => {
+  const noon = Date.parse("2026-11-20T12:00:00Z") / 1000;
+  const ticks = [0, 6, 12, 18].map((hours) => noon + hours * 3600);
+  expect(format.timeTicks(ticks, 21_600)).toEqual(["12:00", "18:00", "00:00\n2026-11-21", "06:00"]);
+  const odd = [noon + 11 * 3600, noon + 13 * 3600];
+  expect(format.timeTicks(odd, 7200)).toEqual(["23:00", "01:00\n2026-11-21"]);
+  expect(format.timeTicks([noon + 12 * 3600], 3600)).toEqual(["00:00\n2026-11-21"]);
+  expect(format.timeTicks([noon, noon + 10], 10)).toEqual(["12:00:00", "12:00:10"]);
+});
