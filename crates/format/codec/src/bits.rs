@@ -19,14 +19,23 @@ pub(crate) trait Way {
         plain::bytes(rows)
     }
 
-    /// The rows of each byte of elements of 1, 2, 4 or 8 bytes.
+    /// Puts the rows of each byte of elements of 1, 2, 4 or 8 bytes where they belong: rows are so many
+    /// bytes apart, and the first one's begin at that place.
     #[inline(always)]
-    fn rows_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u64; 8]; SIZE] {
+    fn gather<const SIZE: usize>(
+        group: &[[u8; SIZE]; GROUP],
+        out: &mut [u8],
+        (row_bytes, at): (usize, usize),
+    ) {
         #[cfg(target_arch = "x86_64")]
         if Self::UNZIPS {
-            return avx2::rows_of(group);
+            return avx2::gather(group, out, (row_bytes, at));
         }
-        planes_of(group).map(|plane| Self::rows(&plane))
+        for (j, plane) in planes_of(group).iter().enumerate() {
+            for (k, row) in Self::rows(plane).iter().enumerate() {
+                out[(8 * j + k) * row_bytes + at..][..8].copy_from_slice(&row.to_le_bytes());
+            }
+        }
     }
 
     /// Puts elements together of their bytes, which stand by their place in the element.
@@ -216,7 +225,11 @@ mod avx2 {
     /// Bytes at even and at odd places are taken apart again and again, until each plane is on
     /// its own, and its bits with it. Called where AVX2 is.
     #[inline(always)]
-    pub fn rows_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u64; 8]; SIZE] {
+    pub fn gather<const SIZE: usize>(
+        group: &[[u8; SIZE]; GROUP],
+        out: &mut [u8],
+        (row_bytes, at): (usize, usize),
+    ) {
         let mut vectors = load(group.as_flattened());
         let mut parts = 1;
         while parts < SIZE {
@@ -232,33 +245,47 @@ mod avx2 {
             }
             (vectors, parts) = (halves, 2 * parts);
         }
-        let mut rows = [[0; 8]; SIZE];
-        for (j, rows) in rows.iter_mut().enumerate() {
+        assert!((8 * SIZE - 1) * row_bytes + at + 8 <= out.len(), "rows are within the block");
+        for j in 0..SIZE {
             let place = 2 * mirrored::<SIZE>(j);
-            // SAFETY: the caller is compiled for AVX2.
+            // SAFETY: the caller is compiled for AVX2; the last of these rows is within `out`, as was
+            // just asserted, and so are those before it.
             unsafe {
-                top_bits(rows, 0, vectors[place]);
-                top_bits(rows, 32, vectors[place + 1]);
+                let first = out.as_mut_ptr().add(8 * j * row_bytes + at);
+                put_top_bits([vectors[place], vectors[place + 1]], first, row_bytes);
             }
         }
-        rows
     }
 
-    /// Adds 32 bytes' bits to eight rows, at that bit of theirs.
+    /// Writes the bits of 64 bytes as eight rows, so many bytes apart: each as soon as it is known,
+    /// because all of them would not fit into registers.
+    ///
+    /// # Safety
+    /// Eight bytes can be written at each row's place.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn top_bits(rows: &mut [u64; 8], at: u32, mut bytes: __m256i) {
-        for row in rows.iter_mut().rev() {
-            let top: u32;
-            // The instruction itself: the compiler turns the intrinsic into a test of each byte.
-            // SAFETY: no memory is touched.
-            unsafe {
-                asm!("vpmovmskb {top:e}, {bytes}", top = lateout(reg) top,
-                    bytes = in(ymm_reg) bytes, options(pure, nomem, nostack, preserves_flags));
-            }
-            *row |= u64::from(top) << at;
-            bytes = _mm256_add_epi8(bytes, bytes);
+    unsafe fn put_top_bits([mut low, mut high]: [__m256i; 2], first: *mut u8, row_bytes: usize) {
+        for k in (0..8).rev() {
+            let row = u64::from(top(low)) | u64::from(top(high)) << 32;
+            // SAFETY: as the caller says.
+            unsafe { first.add(k * row_bytes).cast::<[u8; 8]>().write(row.to_le_bytes()) };
+            low = _mm256_add_epi8(low, low);
+            high = _mm256_add_epi8(high, high);
         }
+    }
+
+    /// The top bits of 32 bytes. The instruction itself: the compiler turns the intrinsic into a test of
+    /// each byte.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn top(bytes: __m256i) -> u32 {
+        let top: u32;
+        // SAFETY: no memory is touched.
+        unsafe {
+            asm!("vpmovmskb {top:e}, {bytes}", top = lateout(reg) top,
+                bytes = in(ymm_reg) bytes, options(pure, nomem, nostack, preserves_flags));
+        }
+        top
     }
 
     /// Zips planes to elements. Called where AVX2 is.
@@ -349,13 +376,10 @@ mod avx2 {
     /// As with SSE2, thirty-two bytes at a time. Called where AVX2 is.
     #[inline(always)]
     pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
-        let (vectors, mut rows) = (load(bytes), [0; 8]);
-        // SAFETY: the caller is compiled for AVX2.
-        unsafe {
-            top_bits(&mut rows, 0, vectors[0]);
-            top_bits(&mut rows, 32, vectors[1]);
-        }
-        rows
+        let (vectors, mut rows) = (load(bytes), [[0; 8]; 8]);
+        // SAFETY: the caller is compiled for AVX2; the rows follow each other.
+        unsafe { put_top_bits([vectors[0], vectors[1]], rows.as_mut_ptr().cast::<u8>(), 8) };
+        rows.map(u64::from_le_bytes)
     }
 
     /// Each of 32 bits is spread to a byte, rows are put together bit by bit.

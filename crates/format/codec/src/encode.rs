@@ -37,6 +37,8 @@ pub struct Encoded<'a> {
 pub struct ColumnEncoder {
     cpu: Cpu,
     table: CompressTable,
+    /// Of blocks: half as large, for offsets below 64 KiB.
+    small: CompressTable,
     zstd: Option<(CCtx<'static>, i32)>,
     filtered: Vec<u8>,
     scratch: Vec<u8>,
@@ -49,6 +51,7 @@ impl ColumnEncoder {
         Self {
             cpu: Cpu::here(),
             table: CompressTable::large(),
+            small: CompressTable::small(),
             zstd: None,
             filtered: Vec::new(),
             scratch: Vec::new(),
@@ -173,7 +176,7 @@ impl ColumnEncoder {
         let size = element.size();
         let block = get_maximum_output_size(blosc::block_bytes(size, inner));
         self.room(blosc::encoded_bytes_max(raw.len(), size) + block);
-        let Self { table, zstd, filtered, scratch, .. } = self;
+        let Self { small: table, zstd, filtered, scratch, .. } = self;
         let what = (self.cpu, filter, inner, size);
         let compress = |block: &[u8], out: &mut [u8]| match inner {
             Inner::Lz4 => lz4_block(table, block, out),

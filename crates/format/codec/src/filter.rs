@@ -174,16 +174,15 @@ fn gather_bits_of<W: Way, const SIZE: usize>(raw: &[u8], out: &mut [u8]) {
     let count = raw.len() / SIZE;
     let (elements, rest) = raw.as_chunks::<SIZE>();
     for (index, group) in elements.chunks(GROUP).enumerate() {
-        let rows = match group.try_into() {
-            Ok(group) => W::rows_of::<SIZE>(group),
-            Err(_) => {
-                let mut own = [[0; SIZE]; GROUP];
-                own[..group.len()].copy_from_slice(group);
-                W::rows_of(&own)
-            }
-        };
-        for (j, rows) in rows.iter().enumerate() {
-            put_rows(out, count, index * GROUP, group.len(), j, rows);
+        let at = index * GROUP / 8;
+        if let Ok(group) = group.try_into() {
+            W::gather::<SIZE>(group, out, (count / 8, at));
+            continue;
+        }
+        let mut own = [[0; SIZE]; GROUP];
+        own[..group.len()].copy_from_slice(group);
+        for (j, plane) in planes_of(&own).iter().enumerate() {
+            put_rows(out, count, index * GROUP, group.len(), j, &W::rows(plane));
         }
     }
     out[count * SIZE..].copy_from_slice(rest);
