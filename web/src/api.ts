@@ -200,7 +200,7 @@ export interface Run {
   files: number;
   loss_count: number;
   folder: string;
-  /** Why it failed or ended in a fault, of a node that says so. */
+  /** Why it failed, or ended in a fault. */
   reason?: string | null;
   /** Oldest first; not in lists. */
   remarks?: Remark[];

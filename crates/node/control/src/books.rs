@@ -465,6 +465,7 @@ fn run(row: RunRow) -> api::Run {
         configuration: row.configuration,
         emulated: row.emulated,
         state: row.state.name().into(),
+        reason: row.reason,
         quality: row.quality.name().into(),
         events: row.events.unwrap_or_default(),
         bytes: row.bytes.unwrap_or_default(),

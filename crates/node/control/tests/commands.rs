@@ -164,7 +164,9 @@ fn a_start_that_fails_leaves_nothing_half_and_says_why() {
     for device in devices["devices"].as_array().unwrap() {
         assert_eq!(device["state"], "idle", "{device}");
     }
-    assert_eq!(client.get("/api/v1/runs/1").json()["state"], "failed");
+    let run = client.get("/api/v1/runs/1").json();
+    assert_eq!(run["state"], "failed");
+    assert!(run["reason"].as_str().unwrap().contains(&address.to_string()), "{run}");
     drop(taken);
     assert_eq!(client.command("2", "start").json()["run"], 2, "a number is never used again");
 }

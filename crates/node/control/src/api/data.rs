@@ -48,6 +48,8 @@ pub struct Run {
     pub emulated: bool,
     /// recording, complete, fault, interrupted or failed.
     pub state: String,
+    /// Why it is in that state, where it did not end as it should.
+    pub reason: Option<String>,
     /// unknown, good, bad, or what the experiment says.
     pub quality: String,
     /// Events on disk.
