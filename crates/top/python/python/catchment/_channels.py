@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     Read = list[tuple[int, int, NDArray[Any]]]
 
 FILLED_MAX = 1 << 20
-"""A range of so many samples is always filled; a longer one if enough of it was recorded."""
+"""A range of so many numbers (a sample of shape [8] is eight) is always filled.
+
+A longer one is filled if enough of it was recorded.
+"""
 
 FILLED_SHARE = 16
 """That is, of so many samples one of the range, or of the whole channel."""
@@ -183,9 +187,9 @@ class Channel:
         is missing.
 
         GapError also where time goes back in the range, and where there is too much to fill: of
-        more than 2**20 samples at least one in 16 must be recorded in the range, or as many as that
-        would be in the whole channel. A part of a column that is not compressed is read unchecked:
-        see `Channel`.
+        more than 2**20 numbers (samples times the elements of their shape) at least one in 16 must
+        be recorded in the range, or as many as that would be in the whole channel. A part of a
+        column that is not compressed is read unchecked: see `Channel`.
         """
         return self._read(start, stop, gaps, fill, raw=raw)[1]
 
@@ -268,11 +272,12 @@ class Channel:
         """As `dask`; with `raw`, scale and offset are left out. Gaps are left out."""
         array = optional("dask.array")
         delayed = optional("dask").delayed(_read_frame, pure=True)
-        run = self._reader.run_object
-        state = (run.header.run_id, run.header.file_bytes)
+        header = self._reader.run_object.header
         lengths: dict[int, int] = {}
         for piece in self.pieces:
             lengths[piece.frame] = lengths.get(piece.frame, 0) + piece.samples
+        # A file that is being recorded has its bytes from the start: its frames say how far it is.
+        state = (header.run_id, header.file_bytes, max(lengths, default=-1) + 1)
         dtype = self._values(np.empty((0, *self.shape), self.dtype), raw=raw).dtype
         chunks = [
             array.from_delayed(
@@ -400,8 +405,9 @@ class Channel:
         missing = f"{count - recorded} of {count} samples are missing in this range"
         if gaps == "raise":
             raise GapError(f"{self.name}: {missing}")
-        most = FILLED_MAX + FILLED_SHARE * recorded
-        if count > most and count > FILLED_MAX + FILLED_SHARE * len(self):
+        always = FILLED_MAX // math.prod(self.shape)
+        most = always + FILLED_SHARE * recorded
+        if count > most and count > always + FILLED_SHARE * len(self):
             raise GapError(
                 f"{self.name}: {missing}, too many to fill: leave an end of the range open, "
                 'read segments(), or use gaps="join"'
@@ -511,13 +517,13 @@ def arrow_column(pyarrow: Any, values: NDArray[Any]) -> Any:  # noqa: ANN401
 
 
 @functools.lru_cache(maxsize=8)
-def _opened(path: Path, _state: tuple[str, int]) -> _native.Run:
+def _opened(path: Path, _state: tuple[str, int, int]) -> _native.Run:
     """Open a run in a worker of Dask, once as long as it is the same."""
     return _native.open(path)
 
 
 def _read_frame(
-    path: Path, state: tuple[str, int], name: str, frame: int, *, raw: bool
+    path: Path, state: tuple[str, int, int], name: str, frame: int, *, raw: bool
 ) -> NDArray[Any]:
     channel = _opened(path, state)[name]
     return np.concatenate([s.data for s in channel.segments(frames=(frame, frame + 1), raw=raw)])
