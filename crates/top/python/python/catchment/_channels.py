@@ -76,7 +76,8 @@ class Channel:
     int, or dates as numpy.datetime64, datetime or ISO text. Dates are those of the channel's scale;
     with a time zone ("2026-11-22T07:41:45Z", an aware datetime) they are instants in UTC, and
     converted. What is not given is open, and so is a start before the scale's epoch and a stop from
-    2262-04-11 on ("9999-12-31"). NaT raises ValueError.
+    2262-04-11 on ("9999-12-31"). NaT raises ValueError, and so does an int from 1 to
+    10**12 - 1 where all data are later: that is seconds.
 
     Where a clock was set back, samples that were recorded later have earlier times, perhaps the
     same as others. `segments`, iterating, `times`, `pandas`, `arrow` and `dask` give them all, in
@@ -258,6 +259,10 @@ class Channel:
     ) -> pa.Table:
         """Read a range as a pyarrow.Table with the columns time and the channel's name."""
         pyarrow = optional("pyarrow")
+        if self.name == "time":
+            raise ValueError(
+                "the channel 'time' has the name of the column of times: read it by numpy()"
+            )
         read = self._reader.read(*self._range(start, stop, None, None))
         runs, values = self._as_recorded(read, raw=raw)
         times = self._times_of(runs)
@@ -368,7 +373,7 @@ class Channel:
             return ("frames", *number_range("frames", frames))
         if not in_time:
             return ("all", 0, 0)
-        return ("time", *time_range(start, stop, self.time_scale))
+        return ("time", *time_range(start, stop, self.time_scale, lambda: self.start_ns))
 
     def _segments(self, read: Read, *, raw: bool) -> list[Segment]:
         return [
@@ -388,7 +393,7 @@ class Channel:
         """Read a range as one array; with it, which samples it holds: runs of first and count."""
         if gaps not in ("fill", "join", "raise"):
             raise ValueError(f'gaps is {gaps!r}, expected "fill", "join" or "raise"')
-        bounds = time_bounds(start, stop, self.time_scale)
+        bounds = time_bounds(start, stop, self.time_scale, lambda: self.start_ns)
         kind = "all" if start is None and stop is None else "time"
         read = self._reader.read(kind, *closed(bounds))
         runs = [(first, len(data)) for first, _, data in read]
@@ -405,7 +410,7 @@ class Channel:
         missing = f"{count - recorded} of {count} samples are missing in this range"
         if gaps == "raise":
             raise GapError(f"{self.name}: {missing}")
-        always = FILLED_MAX // math.prod(self.shape)
+        always = FILLED_MAX // max(math.prod(self.shape), 1)
         most = always + FILLED_SHARE * recorded
         if count > most and count > always + FILLED_SHARE * len(self):
             raise GapError(
@@ -442,10 +447,12 @@ class Channel:
             raise TypeError(f"{self.name}: fill={fill!r} is no number")
         if value.dtype.kind == "c" and dtype.kind != "c":
             raise ValueError(f"{self.name}: fill={fill!r} is complex, the channel is {dtype}")
-        if dtype.kind in "iu" and not (
-            value == np.trunc(value) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
-        ):
-            raise ValueError(f"{self.name}: fill={fill!r} is no {dtype}")
+        if dtype.kind in "iu":
+            # Floats do not hold what integers hold at most: the comparison is of integers.
+            whole = bool(np.isfinite(value)) and value == np.trunc(value)
+            if not whole or not np.iinfo(dtype).min <= int(value) <= np.iinfo(dtype).max:
+                raise ValueError(f"{self.name}: fill={fill!r} is no {dtype}")
+            value = np.asarray(int(value), dtype)
         return value, dtype
 
     def _as_recorded(self, read: Read, *, raw: bool) -> tuple[Runs, NDArray[Any]]:
