@@ -152,3 +152,14 @@ def test_a_fill_is_compared_as_an_integer(tmp_path: Path) -> None:
         right: list[Any] = [-(2.0**63), 2**63 - 1, np.int64(-7), True]
         for fill in right:
             assert run["X"].numpy(fill=fill)[5] == fill
+
+
+def test_a_budget_of_bytes_that_is_none_is_refused_by_name(closed_golden: Golden) -> None:
+    for wrong in (-1, 2**70):
+        with pytest.raises(ValueError, match=f"^cache_bytes={wrong}: expected a number of bytes"):
+            catchment.open(closed_golden.path, cache_bytes=wrong)
+    word: Any = "all"
+    with pytest.raises(TypeError):
+        catchment.open(closed_golden.path, cache_bytes=word)
+    with catchment.open(closed_golden.path, cache_bytes=0) as run:
+        assert len(run.events) > 0

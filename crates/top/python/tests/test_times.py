@@ -163,6 +163,11 @@ def test_events_are_chosen_by_the_same_times(closed_golden: Golden) -> None:
         assert len(source.fragments(time=(None, zoned))) == 0
         with pytest.raises(ValueError, match="NaT"):
             source.fragments(time=(np.datetime64("NaT"), None))
+        for seconds in ((UTC_S, None), (None, UTC_S)):
+            with pytest.raises(ValueError, match="times are in nanoseconds, seconds times"):
+                source.fragments(time=seconds)
+            with pytest.raises(ValueError, match="times are in nanoseconds, seconds times"):
+                run.to_arrow(None, *seconds)
 
 
 KNOWN = [  # UTC (POSIX), TAI, GPS in seconds

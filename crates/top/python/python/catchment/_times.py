@@ -92,6 +92,11 @@ def time_range(
     return closed(time_bounds(start, stop, time_scale, first_ns))
 
 
+def event_range(start: Time | None, stop: Time | None, first_ns: int | None) -> tuple[int, int]:
+    """As `time_range`, of events of which the first arrived then, UTC."""
+    return time_range(start, stop, "utc", lambda: first_ns)
+
+
 def closed(bounds: tuple[int | None, int | None]) -> tuple[int, int]:
     """Such bounds as numbers: what is open begins at 0 and ends behind everything."""
     return bounds[0] or 0, 2**64 - 1 if bounds[1] is None else bounds[1]
