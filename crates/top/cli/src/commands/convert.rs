@@ -157,8 +157,8 @@ fn say(report: &Report, output: &Path, out: &mut Out) -> anyhow::Result<()> {
     }
     if report.channels_scaled > 0 {
         out.say(format_args!(
-            "  note: {} with scale or offset as FrAdcData: most readers give raw counts, the value is \
-             raw * slope + bias",
+            "  note: {} with scale or offset as FrAdcData: most readers give raw counts, the \
+             value is raw * slope + bias",
             counted(report.channels_scaled as u64, "channel")
         ))?;
     }

@@ -14,11 +14,11 @@ use crate::refs::{Options, references};
 
 /// Writes references with which plain xarray opens the run's channels, without Catchment.
 ///
-/// The references are kerchunk's JSON, for xarray with zarr and fsspec (below). The chunks are the columns in the run's own files. What cannot be pointed at is copied to
-/// FILE.data: times, chunks at the run's ends and at gaps, and columns by the codecs `for` and
-/// `pcodec`, which plain xarray does not read and which are compressed anew. Missing samples are NaN;
-/// integer channels with gaps become floats. Exit code 3: channels were left out; which and why is
-/// said.
+/// The references are kerchunk's JSON, for xarray with zarr and fsspec (below). The chunks are the
+/// columns in the run's own files. What cannot be pointed at is copied to FILE.data: times, chunks at
+/// the run's ends and at gaps, and columns by the codecs `for` and `pcodec`, which plain xarray does
+/// not read and which are compressed anew. Missing samples are NaN; integer channels with gaps become
+/// floats. Exit code 3: channels were left out; which and why is said.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
@@ -134,9 +134,10 @@ const READ: &str = r#"    import xarray
     store = {"storage_options": {"fo": FILE}, "consolidated": False}
     xarray.open_dataset("reference://", engine="zarr", backend_kwargs=store)"#;
 
-const AFTER_HELP: &str = r#"FILE names the .catch files, and FILE.data with the chunks that were copied, by their paths here.
-With --prefix URL/ it names both at the URL: copy the .catch files and FILE.data to that URL,
-names unchanged; FILE can be anywhere. In Python, with xarray, zarr and fsspec:
+const AFTER_HELP: &str = r#"FILE names the .catch files, and FILE.data with copied chunks, by their
+paths here. With --prefix URL/ it names both at the URL:
+copy the .catch files and FILE.data to that URL, names unchanged; FILE can be anywhere.
+In Python, with xarray, zarr and fsspec:
     import xarray
     store = {"storage_options": {"fo": "FILE"}, "consolidated": False}
     xarray.open_dataset("reference://", engine="zarr", backend_kwargs=store)"#;

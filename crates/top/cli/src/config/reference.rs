@@ -351,7 +351,7 @@ struct Bounds {
     outside: Vec<String>,
 }
 
-/// What a range says, in the words of the page, of values of that type; none of ranges without numbers.
+/// What a range says, in the words of the page, of values of that type; none without numbers.
 fn bounds(range: &str, word: &str) -> Option<Bounds> {
     let (range, factor) = match range.strip_prefix("a power of two, ") {
         Some(range) => (range, 2),

@@ -338,7 +338,8 @@ fn a_link_that_cannot_work_is_told_where() {
     );
     assert_eq!(
         change("offset = 273.15", "offset = nan"),
-        "run.toml:14:10: links[0].channels[0].offset: expected a finite number (X:TEMPERATURE), got NaN"
+        "run.toml:14:10: links[0].channels[0].offset: expected a finite number (X:TEMPERATURE), \
+         got NaN"
     );
     assert!(
         change("scale = 0.01", "scale = 0.0")
@@ -363,8 +364,8 @@ fn a_source_says_what_its_payload_is() {
     assert!(message(&text).starts_with("run.toml:4:"), "{}", message(&text));
     assert_eq!(
         message(&source("{ dtype = \"record\" }")),
-        "run.toml:4:11: sources[0].payload.record_bytes: expected it to be there for records and only \
-         for them"
+        "run.toml:4:11: sources[0].payload.record_bytes: expected it to be there for records and \
+         only for them"
     );
     for dtype in ["bits", ">u4", "u32be"] {
         let text = source(&format!("{{ dtype = \"{dtype}\" }}"));
