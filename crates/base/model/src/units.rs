@@ -50,6 +50,12 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// A number of things whose plural ends in s: `1 source`, `4,096 sources`.
+pub fn counted(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", grouped(number))
+}
+
 /// A quantity that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, got {got:?}")]
@@ -110,6 +116,12 @@ fn scaled(value: f64, units: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn things_are_counted_in_their_number() {
+        let texts = [0, 1, 4_096].map(|number| counted(number, "source"));
+        assert_eq!(texts, ["0 sources", "1 source", "4,096 sources"]);
+    }
 
     #[test]
     fn sizes_and_durations_are_read_as_people_write_them() {

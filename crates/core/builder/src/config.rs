@@ -201,8 +201,10 @@ pub enum ConfigError {
 
 /// The widest event numbers: keys have 2^14 cycles of them.
 pub const NUMBER_BITS_MAX: u32 = 48;
+/// The shortest window.
+pub const WINDOW_EVENTS_MIN: u64 = 256;
+/// The shortest time-out.
+pub const TIMEOUT_NS_MIN: u64 = 1_000;
 const NUMBER_BITS_MIN: u32 = 16;
-const WINDOW_EVENTS_MIN: u64 = 256;
 const WINDOW_EVENTS_MAX: u64 = 1 << 24;
-const TIMEOUT_NS_MIN: u64 = 1_000;
 const PARKED_MAX: usize = 1 << 24;

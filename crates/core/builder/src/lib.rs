@@ -38,7 +38,10 @@ mod wanted;
 mod window;
 
 pub use builder::Builder;
-pub use config::{BuilderConfig, ConfigError, IncompletePolicy, NUMBER_BITS_MAX, SourceRole};
+pub use config::{
+    BuilderConfig, ConfigError, IncompletePolicy, NUMBER_BITS_MAX, SourceRole, TIMEOUT_NS_MIN,
+    WINDOW_EVENTS_MIN,
+};
 pub use cut::{ColumnCut, Cut, Span};
 pub use fragment::{Discard, Fragment, FragmentFlags};
 pub use status::{BuilderStatus, Restart, SourceStatus};

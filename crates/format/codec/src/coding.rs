@@ -138,8 +138,9 @@ impl fmt::Display for Coding {
 /// A text that is no coding.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "expected none, lz4, zstd:1 to zstd:19, bitshuffle+lz4, bitshuffle+zstd:LEVEL, shuffle+lz4, \
-     shuffle+zstd:LEVEL, pcodec:0 to pcodec:12 or for"
+    "expected none, lz4, zstd:1 to zstd:19, bitshuffle+lz4, bitshuffle+zstd:1 to \
+     bitshuffle+zstd:19, shuffle+lz4, shuffle+zstd:1 to shuffle+zstd:19, pcodec:0 to pcodec:12 \
+     (without a level zstd has 1, pcodec 8) or for"
 )]
 pub struct UnknownCoding;
 

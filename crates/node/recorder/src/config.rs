@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use catchment_builder::{BuilderConfig, IncompletePolicy, SourceRole};
+use catchment_builder::{BuilderConfig, IncompletePolicy, SourceRole, WINDOW_EVENTS_MIN};
 use catchment_disk::{DiskConfig, DiskError, EngineChoice, FaultPlan};
 use catchment_frame::PayloadType;
 use catchment_model::limits::{
@@ -292,15 +292,9 @@ impl RecorderConfig {
         require((1..=64).contains(&threads), "receive.threads", "1 to 64", threads)?;
         let threads = self.receive.link_threads;
         require((1..=64).contains(&threads), "receive.link_threads", "1 to 64", threads)?;
-        let window = self.build.window_events;
-        let window_fits = window.is_power_of_two() && (1_024..=1 << 24).contains(&window);
-        require(window_fits, "build.window_events", "a power of two, 1024 to 16777216", window)?;
-        let reorder = self.build.reorder_events;
-        let half = window / 2;
-        require(reorder <= half, "build.reorder_events", format_args!("at most {half}"), reorder)?;
-        let timeout = self.build.timeout_ns;
-        require(timeout > 0, "build.timeout", "more than 0", timeout)?;
         self.check_builder()?;
+        let (reorder, half) = (self.build.reorder_events, self.build.window_events / 2);
+        require(reorder <= half, "build.reorder_events", format_args!("at most {half}"), reorder)?;
         require(self.frame.time_ns > 0, "frame.time", "more than 0", self.frame.time_ns)?;
         let file_time = self.write.file_time_ns;
         require(file_time != Some(0), "write.file_time", "more than 0", 0)?;
@@ -478,10 +472,18 @@ impl RecorderConfig {
     /// What the builder would refuse, by the keys of the configuration file.
     fn check_builder(&self) -> Result<(), ConfigError> {
         use catchment_builder::ConfigError as Refused;
-        if self.sources.is_empty() {
-            return Ok(());
+        let mut config = builder_config(self);
+        // Its settings are held to their bounds also where there are only links.
+        if config.sources.is_empty() {
+            config.sources.push(SourceRole::Required);
         }
-        let Err(refused) = builder_config(self).check() else { return Ok(()) };
+        // This has a narrower bound of its own.
+        config.reorder_events = config.reorder_events.min(config.window_events / 2);
+        let Err(refused) = config.check() else { return Ok(()) };
+        if let Refused::Window { got, max } = refused {
+            let expected = format_args!("a power of two, {WINDOW_EVENTS_MIN} to {max}");
+            return require(false, "build.window_events", expected, got);
+        }
         let key = match refused {
             Refused::Sources { .. } => "sources",
             Refused::AllDisabled => "sources.role",

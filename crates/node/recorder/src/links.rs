@@ -108,9 +108,12 @@ impl ChannelConfig {
         let slice_ms = slice_ns as f64 / NS_PER_MS as f64;
         let got = format_args!("{} in {slice_ms} ms", self.slice_bytes_max(slice_ns));
         require(self.fits(slice_ns), "links.channels.rate", expected, got)?;
-        let finite = self.scale.is_none_or(|scale| scale.is_finite() && scale != 0.0)
-            && self.offset.is_none_or(f64::is_finite);
-        require(finite, "links.channels.scale", "finite numbers, scale not 0", name)
+        let scale = self.scale.unwrap_or(1.0);
+        let expected = format_args!("a finite number other than 0 ({name})");
+        require(scale.is_finite() && scale != 0.0, "links.channels.scale", expected, scale)?;
+        let offset = self.offset.unwrap_or(0.0);
+        let expected = format_args!("a finite number ({name})");
+        require(offset.is_finite(), "links.channels.offset", expected, offset)
     }
 
     /// Whether each of its slices fits into a datagram.

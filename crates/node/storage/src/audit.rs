@@ -8,7 +8,7 @@
 //! recorder was killed is lost, and so is what came in after the last frame, which no books count:
 //! of an interrupted run nobody can say that nothing was lost.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use catchment_frame::{ChannelInfo, FrameKind, TocFlags};
 use catchment_model::{Balance, Entry, Ledger};
@@ -86,8 +86,12 @@ pub struct AuditReport {
     pub closing: Closing,
     /// Events in the files.
     pub events: u64,
-    /// Frames with events.
+    /// Frames with events or samples of channels.
     pub frames: u64,
+    /// Channels of the run.
+    pub channels: usize,
+    /// Those of its sources that are links, which bring channels.
+    pub links: usize,
     /// Frames that are missing, by the numbers of those that are there.
     pub frames_missing: u64,
     /// Bytes behind the last whole frame, where one is under way.
@@ -113,7 +117,7 @@ pub struct AuditReport {
     pub extent: Extent,
     /// Columns and files that could not be read; what they would have said is not in the books.
     pub problems: Vec<Problem>,
-    /// Names of the sources, in the order of the ledgers.
+    /// Names of the sources and links, in the order of the ledgers.
     pub sources: Vec<String>,
 }
 
@@ -269,11 +273,14 @@ pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
         Some(recorded) if closing == Closing::Ended => differences(&sources, recorded, &recomputed),
         _ => Vec::new(),
     };
+    let links: HashSet<u32> = run.channels().iter().filter_map(|channel| channel.source).collect();
     let mut report = AuditReport {
         verdict: Verdict::Balanced,
         closing,
         events: run.event_count(),
-        frames: run.frames().len() as u64,
+        frames: (run.frames().len() + run.channel_frames().len()) as u64,
+        channels: run.channels().len(),
+        links: links.len(),
         // What is under way in a run at work may come yet.
         frames_missing: if closing == Closing::Recording { 0 } else { frames_missing(run) },
         under_way_bytes: run.run_files().last().map_or(0, under_way_bytes),

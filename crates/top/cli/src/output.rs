@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-pub(crate) use catchment_model::units::grouped;
+pub(crate) use catchment_model::units::{counted, grouped};
 use catchment_storage::Run;
 use serde::Serialize;
 

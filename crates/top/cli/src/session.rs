@@ -12,7 +12,7 @@ use catchment_model::{Balance, SourceId};
 use catchment_recorder::{Recorder, RecorderConfig, RunSummary, State};
 use catchment_telemetry::{ThreadTime, ThreadTimes};
 
-use crate::output::Out;
+use crate::output::{Out, counted};
 use crate::signals::Stop;
 use crate::view::{Moment, Subject, View, busy, groups};
 
@@ -161,8 +161,13 @@ pub(crate) fn record_told(
         let count = groups.iter().map(|group| group.sources.len()).sum::<usize>();
         let folder = recorder.folder().display();
         let what = match channels {
-            0 => format!("{count} sources"),
-            _ => format!("{count} sources and links, {channels} channels,"),
+            0 => counted(count as u64, "source"),
+            // One alone that brings channels is a link.
+            _ => {
+                let count =
+                    if count == 1 { "1 link".into() } else { format!("{count} sources and links") };
+                format!("{count}, {},", counted(channels as u64, "channel"))
+            }
         };
         out.say(format_args!("Recording {what} to {folder}; Ctrl-C ends it in order."))?;
         let (least, asked) = (Bytes(sockets.granted_bytes_min as u64), Bytes(asked_bytes as u64));

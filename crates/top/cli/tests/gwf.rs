@@ -124,6 +124,7 @@ fn a_run_that_became_gwf_files_comes_back_the_same() {
             let (out, again) = (format!("out-{scale}-{frame}"), format!("again-{scale}-{frame}"));
             let told = convert(path, &[&run, &out, "--frame-seconds", frame], 0);
             assert_left_out(&told, &[]);
+            assert_eq!(told["channels_scaled"], 3);
             let told = convert(path, &[&out, &again], 0);
             assert_left_out(&told, &[]);
             assert_eq!(told["notes"], json!([]));

@@ -100,6 +100,12 @@ fn an_emulated_link_is_recorded_by_run_and_both_books_agree() {
     assert_eq!(books["fragments_recorded"], link["fragments_made"].as_u64().unwrap());
     assert_eq!(books["fragment_bytes_recorded"], sent["sample_bytes"].as_u64().unwrap());
     assert_eq!(audit["verdict"], "balanced");
+    let told = stdout(folder, &["audit", path.to_str().unwrap()], 0);
+    let frames = run.channel_frames().len();
+    assert!(frames > 0 && audit["frames"] == frames, "{audit}");
+    assert!(told.contains(&format!("\n  1,000 channels of 1 link in {frames} frame")), "{told}");
+    let checked = stdout(folder, &["run", &config, "--check"], 0);
+    assert!(checked.contains(": 0 sources, 1 link of 1,000 channels, no fault"), "{checked}");
 }
 
 /// A ledger in an audit's JSON, which leaves zeros out, summed over the sources.

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use catchment_model::units::counted;
 use catchment_storage::{Run, TrendKind};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyDict, PyIterator, PyList, PyTuple};
@@ -329,16 +330,15 @@ impl PyRun {
         let Ok(run) = self.run() else {
             return format!("<catchment.Run {}: closed for reading>", self.open.path().display());
         };
-        let files = run.files().len();
         format!(
-            "<catchment.Run {} at {}: {} sources, {} channels, {} events in {} frames, {files} {}, {}>",
+            "<catchment.Run {} at {}: {}, {}, {} in {}, {}, {}>",
             run.header().run_number,
             self.open.path().display(),
-            run.sources().len(),
-            run.channels().len(),
-            run.event_count(),
-            frame_count(&run),
-            if files == 1 { "file" } else { "files" },
+            counted(run.sources().len() as u64, "source"),
+            counted(run.channels().len() as u64, "channel"),
+            counted(run.event_count(), "event"),
+            counted(frame_count(&run) as u64, "frame"),
+            counted(run.files().len() as u64, "file"),
             status(&run)
         )
     }
@@ -360,11 +360,24 @@ pub(crate) fn open(
     py: Python<'_>,
     path: PathArgument,
     follow: bool,
-    cache_bytes: Option<usize>,
+    cache_bytes: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyRun> {
+    let cache_bytes = cache_bytes.as_ref().map(bytes_of).transpose()?;
     let open = py.detach(|| OpenRun::open(path.0, follow, cache_bytes)).map_err(python_error)?;
     let (events, ledger, config) = (PyOnceLock::new(), PyOnceLock::new(), PyOnceLock::new());
     Ok(PyRun { open: Arc::new(open), events, ledger, config })
+}
+
+/// The argument `cache_bytes`.
+fn bytes_of(number: &Bound<'_, PyAny>) -> PyResult<usize> {
+    number.extract().map_err(|error: PyErr| {
+        if !error.is_instance_of::<PyOverflowError>(number.py()) {
+            return error;
+        }
+        PyValueError::new_err(format!(
+            "cache_bytes={number}: expected a number of bytes, 0 or more"
+        ))
+    })
 }
 
 /// Frames of events and of channels.

@@ -216,7 +216,10 @@ impl Source {
     ) -> PyResult<Fragments> {
         let time_ns = time.map(|(start, stop)| -> PyResult<_> {
             let module = py.import("catchment._times")?;
-            let range = module.call_method1("time_range", (start, stop, "utc"))?;
+            let frames = self.open.run()?;
+            let first_ns =
+                frames.frames().iter().map(|frame| frame.summary.info.time_first_ns).min();
+            let range = module.call_method1("event_range", (start, stop, first_ns))?;
             let (first, last) = range.extract::<(u64, u64)>()?;
             Ok(first..last)
         });

@@ -125,3 +125,41 @@ def test_paths_are_text_or_path_likes(closed_golden: Golden) -> None:
         for call in (catchment.open, catchment.audit, catchment.verify):
             with pytest.raises(TypeError, match=r"expected a path, a str or os\.PathLike, got"):
                 call(path)
+
+
+@pytest.mark.parametrize("name", ["time", "X_1"])
+def test_a_channel_with_the_name_of_a_dimension_is_named(tmp_path: Path, name: str) -> None:
+    wide = Written("X", (10, 1), [(0, counting(0, 80).reshape(10, 8))], about={"shape": [8]})
+    other = Written(name, (10, 1), [(0, counting(0, 10))])
+    with catchment.open(write_run(tmp_path / "run.catch", wide, other)) as run:
+        with pytest.raises(ValueError, match=f"the channel '{name}' has the name of a dimension"):
+            run.to_xarray()
+        assert list(run.to_xarray("X")) == ["X"]
+        assert len(run[name].xarray()) == len(run[name].numpy()) == 10
+        if name == "time":
+            with pytest.raises(ValueError, match="the channel 'time' has the name of the column"):
+                run.to_arrow()
+
+
+def test_a_fill_is_compared_as_an_integer(tmp_path: Path) -> None:
+    """2**63 as a float is not above the largest int64 as a float."""
+    pieces = [(0, counting(0, 5, "<i8")), (6, counting(6, 4, "<i8"))]
+    with catchment.open(write_run(tmp_path / "run.catch", Written("X", (1, 1), pieces))) as run:
+        wrong: list[Any] = [2.0**63, -(2.0**64), np.inf]
+        for fill in wrong:
+            with pytest.raises(ValueError, match="is no int64"):
+                run["X"].numpy(fill=fill)
+        right: list[Any] = [-(2.0**63), 2**63 - 1, np.int64(-7), True]
+        for fill in right:
+            assert run["X"].numpy(fill=fill)[5] == fill
+
+
+def test_a_budget_of_bytes_that_is_none_is_refused_by_name(closed_golden: Golden) -> None:
+    for wrong in (-1, 2**70):
+        with pytest.raises(ValueError, match=f"^cache_bytes={wrong}: expected a number of bytes"):
+            catchment.open(closed_golden.path, cache_bytes=wrong)
+    word: Any = "all"
+    with pytest.raises(TypeError):
+        catchment.open(closed_golden.path, cache_bytes=word)
+    with catchment.open(closed_golden.path, cache_bytes=0) as run:
+        assert len(run.events) > 0

@@ -298,3 +298,8 @@ def test_the_codec_for_is_found_by_plain_xarray(generated: Generated, tmp_path: 
     subprocess.run([sys.executable, "-c", script, references, plain], check=True)
     with catchment.open(generated.path) as run:
         np.testing.assert_array_equal(np.load(plain), run["L1:STATE-0001"].numpy())
+
+
+def test_an_audit_counts_frames_of_channels(generated: Generated) -> None:
+    assert (audited := catchment.audit(generated.path)).frames == 3, audited
+    assert audited.events == 0

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -167,3 +168,15 @@ def test_a_fuzzer_of_the_document_finds_no_fault(node: Node, tmp_path: Path) -> 
         cwd=tmp_path,  # where it keeps what it found
     )
     assert result.returncode == 0, result.stdout[-20_000:] + result.stderr[-2_000:]
+
+
+def test_a_node_that_is_not_there_is_an_error_of_the_package() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        control = catchment.Control(f"http://127.0.0.1:{unused.getsockname()[1]}")
+        with pytest.raises(
+            catchment.ControlConnectionError, match="no node answers at http"
+        ) as told:
+            control.state()
+    assert isinstance(told.value, catchment.CatchmentError)
+    assert isinstance(told.value, ConnectionError)

@@ -95,6 +95,17 @@ def test_a_follower_gets_each_frame_once_and_in_order(growing: Growing, tmp_path
         assert again == [first_sample for first_sample, _ in expected]
 
 
+def test_dask_of_a_run_that_grows_computes_what_is_there(growing: Growing) -> None:
+    """A recorder's file has its whole length from the start."""
+    for frames in (1, 2, 3):
+        growing.grow(0, frames)
+        growing.files[0].truncate(64 << 20)
+        with catchment.open(growing.path) as run:
+            channel = run[NAME]
+            assert len(channel.pieces) == frames
+            np.testing.assert_array_equal(channel.dask.compute(), channel.numpy())
+
+
 def test_frames_of_events_are_read_where_they_are_followed(recorded: Recorded) -> None:
     with catchment.open(recorded.path) as run, catchment.open(recorded.path, follow=True) as same:
         for frame, followed in zip(run.frames(), same.frames(), strict=True):

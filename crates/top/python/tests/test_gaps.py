@@ -110,5 +110,20 @@ def test_absurd_lengths_are_refused_and_long_gaps_of_long_runs_are_not(tmp_path:
             else:
                 assert len(channel.numpy()) == most
             with pytest.raises(catchment.GapError, match="too many to fill"):
-                channel.numpy(1, 2 * edges[1])
-            assert len(channel.numpy(1, 2 * edges[1], gaps="join")) == 2 * count
+                channel.numpy(10**12, 2 * edges[1])
+            assert len(channel.numpy(10**12, 2 * edges[1], gaps="join")) == 2 * count
+
+
+def test_what_is_filled_is_counted_in_numbers(tmp_path: Path) -> None:
+    """Ten samples of 8,000 numbers, and a range that is filled, or would be 3 GB."""
+    shape = (8_000,)
+    data = counting(0, 10 * shape[0], "<f4").reshape(10, *shape)
+    written = Written("X:WIDE", (1, 1), [(BASE, data)], about={"shape": shape})
+    with catchment.open(write_run(tmp_path / "wide.catch", written)) as run:
+        channel = run["X:WIDE"]
+        most = (1 << 20) // 8_000 + 16 * 10
+        start = BASE * NS
+        assert channel.numpy(start, start + most * NS).shape == (most, *shape)
+        for seconds in (most + 1, 100_000):
+            with pytest.raises(catchment.GapError, match="too many to fill"):
+                channel.numpy(start, start + seconds * NS)

@@ -122,6 +122,35 @@ def test_what_is_no_time_is_refused(
             read(None, wrong)
 
 
+@pytest.mark.parametrize("seconds", [1, UTC_S, np.int64(UTC_S), 10**12 - 1])
+def test_seconds_are_refused_where_all_data_are_later(
+    channel: catchment.Channel,
+    seconds: Any,  # noqa: ANN401
+    tmp_path: Path,
+) -> None:
+    message = "less than 17 minutes after the epoch, before all data: times are in nanoseconds"
+    for read in (channel.numpy, channel.times, channel.xarray, channel.segments):
+        with pytest.raises(ValueError, match=message):
+            read(seconds, seconds + 100)
+        with pytest.raises(ValueError, match=message):
+            read(None, seconds)
+        assert len(read(0, 2**63)) == len(read())
+    assert len(channel.times(10**12)) == 100 * RATE
+    # Data that begin at the epoch have such times.
+    early = Written("X", (RATE, 1), [(0, counting(0, 100 * RATE))])
+    with catchment.open(write_run(tmp_path / "early.catch", early)) as run:
+        assert run["X"].numpy(1, 10**9).tolist() == list(range(1, RATE))
+
+
+def test_no_times_are_converted_to_none() -> None:
+    floats: Any = np.empty(0)
+    found = catchment.convert_time([], "gps", "utc")
+    assert found.dtype == np.int64
+    assert found.shape == (0,)
+    with pytest.raises(TypeError, match="expected nanoseconds as integers"):
+        catchment.convert_time(floats, "gps", "utc")
+
+
 def test_events_are_chosen_by_the_same_times(closed_golden: Golden) -> None:
     with catchment.open(closed_golden.path) as run:
         source, count = run["board-0"], len(run.events)
@@ -134,6 +163,11 @@ def test_events_are_chosen_by_the_same_times(closed_golden: Golden) -> None:
         assert len(source.fragments(time=(None, zoned))) == 0
         with pytest.raises(ValueError, match="NaT"):
             source.fragments(time=(np.datetime64("NaT"), None))
+        for seconds in ((UTC_S, None), (None, UTC_S)):
+            with pytest.raises(ValueError, match="times are in nanoseconds, seconds times"):
+                source.fragments(time=seconds)
+            with pytest.raises(ValueError, match="times are in nanoseconds, seconds times"):
+                run.to_arrow(None, *seconds)
 
 
 KNOWN = [  # UTC (POSIX), TAI, GPS in seconds

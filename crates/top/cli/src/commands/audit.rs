@@ -6,7 +6,7 @@ use catchment_model::ledger::Role;
 use catchment_storage::{AuditReport, Closing, Extent, Run, Verdict, audit};
 
 use crate::commands::inspect::UNKNOWN_EXTENT;
-use crate::output::{Exit, Out, grouped};
+use crate::output::{Exit, Out, counted, grouped};
 use crate::view::loss_reasons;
 
 /// Recomputes the ledger from the files and compares it with what the recorder wrote. Exits with 1 if
@@ -45,12 +45,7 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
         Closing::Part => "part of a run",
     };
     out.line(format_args!("{} ({closing})", run.path().display()))?;
-    out.line(format_args!(
-        "  {} events in {} frames of {} sources",
-        grouped(report.events),
-        grouped(report.frames),
-        report.sources.len()
-    ))?;
+    out.line(format_args!("  {}", contents(report)))?;
     for (entry, count) in total.iter() {
         // What came in and went out always, everything else only if it happened.
         let always = matches!(entry.role(), Role::PacketsIn | Role::PacketsOut | Role::FragmentsIn)
@@ -87,6 +82,24 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
         out.line(sentence)?;
     }
     Ok(())
+}
+
+/// What there is in the files, of sources and of links.
+fn contents(report: &AuditReport) -> String {
+    let (sources, links) = (report.sources.len().saturating_sub(report.links), report.links);
+    let count = |number: usize, thing| counted(number as u64, thing);
+    let mut parts = Vec::new();
+    if sources > 0 || report.channels == 0 {
+        parts.push(format!("{} of {}", counted(report.events, "event"), count(sources, "source")));
+    }
+    match (report.channels, links) {
+        (0, _) => {}
+        (channels, 0) => parts.push(count(channels, "channel")),
+        (channels, links) => {
+            parts.push(format!("{} of {}", count(channels, "channel"), count(links, "link")));
+        }
+    }
+    format!("{} in {}", parts.join(" and "), counted(report.frames, "frame"))
 }
 
 /// What the audit comes to, in sentences.

@@ -7,7 +7,7 @@ use catchment_storage::{ColumnCoding, glob};
 
 use crate::gwf::{self, EXTENSION};
 use crate::names;
-use crate::output::{Exit, Out, UsageError, grouped, shortened};
+use crate::output::{Exit, Out, UsageError, counted, grouped, shortened};
 use crate::signals::Stop;
 
 /// Converts GWF files (IGWD frames version 8) into a run, or a run's channels into GWF files.
@@ -82,6 +82,9 @@ pub(crate) struct Report {
     pub(crate) file_bytes: u64,
     /// What was not taken along, and why.
     pub(crate) left_out: Vec<String>,
+    /// Channels with scale or offset, written as FrAdcData with slope and bias: many readers of GWF
+    /// give their samples as they were recorded.
+    pub(crate) channels_scaled: usize,
     /// What is said of the data and was not kept: no sample is missing for it.
     pub(crate) notes: Vec<String>,
     /// Whether somebody stopped it before the end.
@@ -151,6 +154,13 @@ fn say(report: &Report, output: &Path, out: &mut Out) -> anyhow::Result<()> {
     }
     for note in shortened(&report.notes) {
         out.say(format_args!("  not kept: {note}"))?;
+    }
+    if report.channels_scaled > 0 {
+        out.say(format_args!(
+            "  note: {} with scale or offset as FrAdcData: most readers give raw counts, the \
+             value is raw * slope + bias",
+            counted(report.channels_scaled as u64, "channel")
+        ))?;
     }
     if report.stopped {
         out.say("  stopped before the end; what was written is whole")?;

@@ -9,18 +9,18 @@ use catchment_storage::Run;
 
 use crate::export::with_suffix;
 use crate::names;
-use crate::output::{Exit, Out, report_damage};
+use crate::output::{Exit, Out, counted, grouped, report_damage};
 use crate::refs::{Options, references};
 
 /// Writes references with which plain xarray opens the run's channels, without Catchment.
 ///
-/// The references are kerchunk's JSON: open them with
-/// `xarray.open_dataset(FILE, engine="kerchunk")`, or through fsspec's "reference" file system. The
-/// chunks are the columns in the run's own files. What cannot be pointed at is copied to FILE.data:
-/// times, chunks at the run's ends and at gaps, and columns by the codecs `for` and `pcodec`, which
-/// plain xarray does not read and which are compressed anew. Missing samples are NaN; integer
-/// channels with gaps become floats. Exit code 3: channels were left out; which and why is said.
+/// The references are kerchunk's JSON, for xarray with zarr and fsspec (below). The chunks are the
+/// columns in the run's own files. What cannot be pointed at is copied to FILE.data: times, chunks at
+/// the run's ends and at gaps, and columns by the codecs `for` and `pcodec`, which plain xarray does
+/// not read and which are compressed anew. Missing samples are NaN; integer channels with gaps become
+/// floats. Exit code 3: channels were left out; which and why is said.
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
     path: PathBuf,
@@ -30,7 +30,8 @@ pub(crate) struct Arguments {
     /// Only channels whose names fit (* and ?); may be repeated
     #[arg(long, alias = "channels", value_name = "PATTERN")]
     channel: Vec<String>,
-    /// What stands before the files' names, such as s3://bucket/run/; without it their paths here
+    /// What stands before the names of the .catch files and of FILE.data, such as s3://bucket/run/;
+    /// without it their paths here
     #[arg(long, value_name = "URL")]
     prefix: Option<String>,
     /// Points at columns of every codec where they stand: readers then need the Python package
@@ -87,12 +88,12 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         out.say(format!("left out: {line}"))?;
     }
     out.say(format!(
-        "{}: {} channels, {} chunks where they stand, {} copied ({} bytes)",
+        "{}: {}, {} where they stand, {} copied ({})",
         output.display(),
-        summary.channels,
-        summary.chunks_referenced,
-        summary.chunks_copied,
-        summary.bytes_copied
+        counted(summary.channels as u64, "channel"),
+        counted(summary.chunks_referenced, "chunk"),
+        grouped(summary.chunks_copied),
+        counted(summary.bytes_copied, "byte")
     ))?;
     if summary.channels_transcoded > 0 {
         out.say(format!(
@@ -101,7 +102,25 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
             summary.channels_transcoded, summary.chunks_transcoded, summary.bytes_transcoded
         ))?;
     }
+    say_how_to_read(&output, &data, prefix, out)?;
     Ok(if summary.left_out.is_empty() { exit } else { Exit::Loss })
+}
+
+/// What must be where, and how it is opened then.
+fn say_how_to_read(
+    output: &Path,
+    data: &Path,
+    prefix: Option<&str>,
+    out: &mut Out,
+) -> anyhow::Result<()> {
+    if let Some(prefix) = prefix {
+        let data = data.display();
+        out.say(format!("  copy the run's .catch files and {data} to {prefix}, names unchanged"))?;
+    }
+    // In quotes as Python has them, too.
+    let file = serde_json::to_string(&output.display().to_string())?;
+    out.say(format!("  in Python:\n{}", READ.replace("FILE", &file)))?;
+    Ok(())
 }
 
 /// RUN.refs.json beside RUN.
@@ -109,3 +128,16 @@ fn beside(run: &Path) -> PathBuf {
     let run = std::path::absolute(run).unwrap_or_else(|_| run.to_owned());
     with_suffix(&run, ".refs.json")
 }
+
+/// How plain xarray opens FILE.
+const READ: &str = r#"    import xarray
+    store = {"storage_options": {"fo": FILE}, "consolidated": False}
+    xarray.open_dataset("reference://", engine="zarr", backend_kwargs=store)"#;
+
+const AFTER_HELP: &str = r#"FILE names the .catch files, and FILE.data with copied chunks, by their
+paths here. With --prefix URL/ it names both at the URL:
+copy the .catch files and FILE.data to that URL, names unchanged; FILE can be anywhere.
+In Python, with xarray, zarr and fsspec:
+    import xarray
+    store = {"storage_options": {"fo": "FILE"}, "consolidated": False}
+    xarray.open_dataset("reference://", engine="zarr", backend_kwargs=store)"#;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::commands::report::{Summary, exit_of};
 use crate::commands::run_control::{File, serve};
 use crate::config::{self, Address};
-use crate::output::{Exit, Out, UsageError, complain};
+use crate::output::{Exit, Out, UsageError, complain, counted};
 use crate::register::Register;
 use crate::session::{Ends, record_told};
 use crate::signals::Stop;
@@ -80,9 +80,13 @@ fn check(arguments: &Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         });
         out.object(&counts)?;
     }
+    let count = |number: usize, thing| counted(number as u64, thing);
     let what = match links {
-        0 => format!("{sources} sources"),
-        _ => format!("{sources} sources, {links} links of {channels} channels"),
+        0 => count(sources, "source"),
+        _ => {
+            let (links, channels) = (count(links, "link"), count(channels, "channel"));
+            format!("{}, {links} of {channels}", count(sources, "source"))
+        }
     };
     out.say(format_args!("{}: {what}, no fault", path.display()))?;
     for lowered in high.recorder.lowered() {

@@ -14,6 +14,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::locate::{ConfigFileError, Located, near_matches};
 use super::low::{Address, Low, Time};
+use super::{H, MS, within};
 
 /// `[control]`.
 #[derive(Debug, serde::Deserialize)]
@@ -199,10 +200,8 @@ pub(super) fn control(
         StartLow::Auto => Start::Auto,
         StartLow::Manual => Start::Manual,
     };
+    within(located, "control.drain", control.drain, MS..=H)?;
     if let Some(Time(drain_ns)) = control.drain {
-        if !(1..=3_600_000_000_000).contains(&drain_ns) {
-            return Err(located.error("control.drain", "expected a time of at most an hour"));
-        }
         settings.drain = Duration::from_nanos(drain_ns);
     }
     if let Some(rate) = control.requests_per_second {
@@ -254,10 +253,8 @@ pub(super) fn actions(located: &Located<'_>, low: &Low) -> Result<Vec<Action>, C
                 );
             }
         };
+        within(located, &format!("actions[{index}].timeout"), action.timeout, MS..=H / 6)?;
         let timeout_ns = action.timeout.map_or(10_000_000_000, |Time(ns)| ns);
-        if !(1_000_000..=600_000_000_000).contains(&timeout_ns) {
-            return error("expected a timeout of 1 ms to 10 min");
-        }
         let timeout = Duration::from_nanos(timeout_ns);
         actions.push(Action { name: action.name.clone(), what, timeout });
     }
@@ -449,7 +446,7 @@ mod tests {
         for (text, expected) in [
             ("[control]\nlissten = \"127.0.0.1:1\"\n", "did you mean listen"),
             ("[control]\nnames = [\"a:1\"]\n", "names of hosts"),
-            ("[control]\ndrain = \"2 h\"\n", "at most an hour"),
+            ("[control]\ndrain = \"2 h\"\n", ":2:9: control.drain: expected 1 ms to 1 h, got 2 h"),
             (
                 "[control]\ntls = \"on\"\n",
                 ":2:7: expected \"off\", \"self-made\" or { certificate = FILE, key = FILE }, \

@@ -1,7 +1,7 @@
 //! Channel links, typed payload and codec rules: as they are written, and as the recorder wants them.
 
 use catchment_emulator::{EmulatedChannel, EmulatedLink, LinkEmulatorConfig};
-use catchment_frame::{Dtype, FieldInfo, PayloadType, Schema, SourceInfo};
+use catchment_frame::{Dtype, FieldInfo, PayloadType, Schema, SchemaError, SourceInfo};
 use catchment_model::{SampleRate, SourceId, TimeScale};
 use catchment_recorder::{ChannelConfig, CodecRule, LinkConfig, slice_ns_default};
 use serde::Deserialize;
@@ -210,6 +210,11 @@ pub(crate) fn payload(
     };
     match Schema::events(vec![source]).with_payload_type(SourceId(0), payload.clone()) {
         Ok(_) => Ok(payload),
+        Err(SchemaError::ColumnKey { key, expected, .. }) => {
+            // A key of the file, but for the one that the format names by what it is of.
+            let key = if key == "fragment_shape" { "shape" } else { key };
+            Err(located.error(&format!("{path}.{key}"), format!("expected it to be {expected}")))
+        }
         Err(error) => Err(located.error(path, error)),
     }
 }

@@ -117,7 +117,7 @@ fn reword(message: &str) -> String {
         Some((got, _)) if message.starts_with("missing field") => {
             return format!("the key {got:?} is missing here");
         }
-        _ => return message,
+        _ => return with_type(&message),
     };
     let near = near_matches(got, known);
     let mut text = format!("unknown {what} {got:?}");
@@ -128,6 +128,22 @@ fn reword(message: &str) -> String {
         text += &format!(" (known here: {})", known.join(", "));
     }
     text
+}
+
+/// Types in the words of the people who write the file, not of the program.
+fn with_type(message: &str) -> String {
+    let Some((got, expected)) = message.rsplit_once(", expected ") else { return message.into() };
+    let expected = match expected {
+        "u32" => "an integer, 0 to 4294967295",
+        "u64" | "usize" => "an integer, 0 or more",
+        "f64" => "a number",
+        "path string" => "a path",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        expected if expected.starts_with("struct ") => "a table",
+        expected => expected,
+    };
+    format!("{got}, expected {expected}")
 }
 
 /// The names that a misspelt one may have meant, nearest first.

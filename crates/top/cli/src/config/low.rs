@@ -360,7 +360,8 @@ from_text!(Size, "a size such as \"32 MiB\", or a number of bytes", integer: |by
 from_text!(CodecLow, "a codec such as \"lz4\"", integer: |_| None);
 from_text!(Time, "a duration with its unit, such as \"500 ms\"", integer: |_| None);
 from_text!(Rate, "a rate such as \"4 kHz\", a number of Hz, or \"max\"", integer: |hz| {
-    (hz > 0).then_some(Rate(Some(hz as f64)))
+    let rate = Rate(Some(hz as f64));
+    (1..=1_000_000_000).contains(&hz).then_some(rate)
 });
 from_text!(RateLow, "a sample rate such as \"16384 Hz\" or \"1/60 Hz\"", integer: RateLow::of_hz);
 from_text!(Sender, "a network such as \"10.1.0.0/16\" or an IP address", integer: |_| None);

@@ -11,9 +11,10 @@ mod locate;
 mod low;
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use catchment_builder::{IncompletePolicy, SourceRole};
+use catchment_builder::{IncompletePolicy, SourceRole, TIMEOUT_NS_MIN};
 use catchment_catalog::RUN_NUMBER_MAX;
 use catchment_disk::EngineChoice;
 use catchment_emulator::{EmulatedSource, EmulatorConfig, Faults, LinkEmulatorConfig};
@@ -80,6 +81,14 @@ pub(crate) fn check(path: &Path, text: &str) -> Result<High, ConfigFileError> {
     let links = links::links(&located, &low)?;
     let recorder = recorder(&low, (sources, links), text);
     if let Err(error) = recorder.check() {
+        // The slice is what was written, where the duration of frames was not.
+        let slice = low.links.iter().position(|link| link.slice.is_some());
+        if let (Some(index), "frame.duration", None) = (slice, &*error.key, low.frame.duration) {
+            let duration = Time(recorder.frame.duration_ns);
+            let got = Time(recorder.links[index].slice_ns);
+            let message = format!("expected a whole part of frame.duration, {duration}, got {got}");
+            return Err(located.error(&format!("links[{index}].slice"), message));
+        }
         let key = match error.key.as_str() {
             "memory" => "memory.budget",
             key => key,
@@ -132,25 +141,19 @@ fn check_run(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
 
 /// Times and sizes beyond which a value does not do what it says.
 fn check_bounds(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError> {
-    const MS: u64 = 1_000_000;
-    const H: u64 = 3_600_000 * MS;
     let (receive, frame, write) = (&low.receive, &low.frame, &low.write);
     for (key, time, bounds) in [
         // A receive thread looks at what else there is to do every 20 ms.
         ("receive.spin", receive.spin, 0..=20 * MS),
         ("receive.coalesce", receive.coalesce, 0..=20 * MS),
-        ("build.timeout", low.build.timeout, 1..=H),
+        ("build.timeout", low.build.timeout, TIMEOUT_NS_MIN..=H),
         ("frame.time", frame.time, MS..=H),
         ("frame.duration", frame.duration, MS..=24 * H),
         ("write.file_time", write.file_time, 100 * MS..=8_760 * H),
         // Without a pause the disk would do nothing else; after hours nobody knows what is safe.
         ("write.sync_interval", write.sync_interval, MS..=H),
     ] {
-        if let Some(got) = time.filter(|time| !bounds.contains(&time.0)) {
-            let (first, last) = (Time(*bounds.start()), Time(*bounds.end()));
-            let message = format!("expected {first} to {last}, got {got}");
-            return Err(located.error(key, message));
-        }
+        within(located, key, time, bounds)?;
     }
     // The kernel counts a buffer's bytes twice, in 31 bits.
     if let Some(Size(bytes)) = receive.socket_buffer.filter(|size| size.0 > 1 << 30) {
@@ -158,6 +161,18 @@ fn check_bounds(located: &Located<'_>, low: &Low) -> Result<(), ConfigFileError>
         return Err(located.error("receive.socket_buffer", message));
     }
     Ok(())
+}
+
+/// Checks a time, if there is one, against its bounds.
+fn within(
+    located: &Located<'_>,
+    key: &str,
+    time: Option<Time>,
+    bounds: RangeInclusive<u64>,
+) -> Result<(), ConfigFileError> {
+    let Some(got) = time.filter(|time| !bounds.contains(&time.0)) else { return Ok(()) };
+    let (first, last) = (Time(*bounds.start()), Time(*bounds.end()));
+    Err(located.error(key, format!("expected {first} to {last}, got {got}")))
 }
 
 /// CPUs that this machine must have.
@@ -221,7 +236,9 @@ fn build(low: &Low) -> BuildConfig {
     config.cpu = low.cpu;
     set(&mut config.timeout_ns, low.timeout.map(|time| time.0));
     set(&mut config.window_events, low.window_events);
-    set(&mut config.reorder_events, low.reorder_events);
+    // As usual, or as much as the window allows.
+    let usual = config.reorder_events.min(config.window_events / 2);
+    config.reorder_events = low.reorder_events.unwrap_or(usual);
     let incomplete = low.incomplete.map(|policy| match policy {
         Incomplete::Keep => IncompletePolicy::Keep,
         Incomplete::Drop => IncompletePolicy::Drop,
@@ -581,6 +598,9 @@ fn set<T>(target: &mut T, value: Option<T>) {
 fn bytes(size: Size) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
 }
+
+const MS: u64 = 1_000_000;
+const H: u64 = 3_600_000 * MS;
 
 /// What HADES ran at.
 pub(crate) const RATE_HZ_DEFAULT: f64 = 4_000.0;

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value};
 
-use super::{ConfigFileError, High, check};
+use super::{ConfigFileError, High, Rate, Size, Time, check};
 
 const LINES: &str = include_str!("reference.txt");
 
@@ -209,12 +209,12 @@ fn type_of(path: &str) -> Type {
     let words = alone.or_else(|| words("[\"?\"]")).or_else(|| words("[[{}]]"));
     let words = words.unwrap_or_else(|| panic!("{path} takes anything"));
     let word = match words.as_str() {
-        "u32" | "u64" | "usize" => "integer",
-        "f64" => "number",
+        words if words.starts_with("an integer") => "integer",
+        "a number" => "number",
         "a string" => "string",
-        "path string" => "path",
-        "a boolean" => "`true` or `false`",
-        words if words.starts_with("struct") => "table",
+        "a path" => "path",
+        "true or false" => "`true` or `false`",
+        "a table" => "table",
         words if words.starts_with('"') => "word or table",
         words => {
             let word = words.trim_start_matches("an ").trim_start_matches("a ");
@@ -343,4 +343,149 @@ fn defaults_are_what_the_program_uses_and_other_values_are_read() {
             assert!(refused, "{path} = {} is accepted", key.wrong);
         }
     }
+}
+
+/// Values at the ends of a range, and the next ones beyond them.
+struct Bounds {
+    inside: Vec<String>,
+    outside: Vec<String>,
+}
+
+/// What a range says, in the words of the page, of values of that type; none without numbers.
+fn bounds(range: &str, word: &str) -> Option<Bounds> {
+    let (range, factor) = match range.strip_prefix("a power of two, ") {
+        Some(range) => (range, 2),
+        None => (range, 1),
+    };
+    let (range, step) = match range.strip_prefix("a multiple of ") {
+        Some(range) => {
+            let (step, range) = range.split_once(", ")?;
+            (range, whole(step, "size")?)
+        }
+        None => (range, 1),
+    };
+    let start = |text: &str| {
+        let words: Vec<&str> = text.split([' ', ',']).collect();
+        // With its unit, if it has one.
+        let [number, unit] = [words.first()?, words.get(1).unwrap_or(&"")];
+        let number_alone = whole(number, word).is_some() || number.parse::<f64>().is_ok();
+        let both = format!("{number} {unit}");
+        let both_fit = ["size", "duration", "rate"].contains(&word) && fits(&both, word);
+        if both_fit { Some(both) } else { number_alone.then(|| (*number).to_owned()) }
+    };
+    let (low, high) = if let Some((_, after)) = range.split_once("above ") {
+        let (low, high) = after.split_once(", up to ")?;
+        (Some((low.to_owned(), false)), Some((start(high)?, true)))
+    } else if let Some(after) = range.strip_prefix("more than ") {
+        (Some((start(after)?, false)), None)
+    } else if let Some((_, after)) = range.split_once("an id below ") {
+        (Some(("0".to_owned(), true)), Some((after.to_owned(), false)))
+    } else if let Some(most) = range.strip_prefix("at most ").or(range.strip_prefix("up to ")) {
+        (Some(("0".to_owned(), true)), Some((start(most)?, true)))
+    } else {
+        let (before, after) = range.split_once(" to ")?;
+        let words: Vec<&str> = before.split(' ').collect();
+        // The number before it, with its unit or without one.
+        let last = |count| start(&words[words.len() - count..].join(" "));
+        let low = (1..=words.len().min(2)).rev().find_map(last)?;
+        (Some((low, true)), Some((start(after)?, true)))
+    };
+    let mut found = Bounds { inside: Vec::new(), outside: Vec::new() };
+    for (end, sign) in [(low, -1), (high, 1)] {
+        let Some((text, included)) = end else { continue };
+        // From the bound on and away from the range.
+        let beyond = next(&text, word, sign, step, factor)?;
+        match included {
+            true => {
+                found.inside.push(next(&text, word, 0, step, factor)?);
+                found.outside.push(beyond);
+            }
+            false => {
+                found.inside.push(next(&text, word, -sign, step, factor)?);
+                found.outside.push(next(&text, word, 0, step, factor)?);
+            }
+        }
+    }
+    Some(found)
+}
+
+fn fits(text: &str, word: &str) -> bool {
+    match word {
+        "size" => text.parse::<Size>().is_ok(),
+        "duration" => text.parse::<Time>().is_ok(),
+        _ => text.parse::<Rate>().is_ok(),
+    }
+}
+
+/// A number that is counted: an integer, bytes, nanoseconds, or the length of a text.
+fn whole(text: &str, word: &str) -> Option<i128> {
+    let digits = text.trim_start_matches("0x");
+    let base = if digits.len() < text.len() { 16 } else { 10 };
+    let plain = i128::from_str_radix(digits, base).ok();
+    plain.or_else(|| match word {
+        "size" => Some(text.parse::<Size>().ok()?.0.into()),
+        "duration" => Some(text.parse::<Time>().ok()?.0.into()),
+        _ => None,
+    })
+}
+
+/// The value so many steps from that one, as it is written in a file.
+fn next(text: &str, word: &str, steps: i128, step: i128, factor: i128) -> Option<String> {
+    if matches!(word, "number" | "rate") {
+        let value = match word {
+            "rate" => text.parse::<Rate>().ok()?.0?,
+            _ => text.parse().ok()?,
+        };
+        let value = match steps {
+            1 => value.next_up(),
+            -1 => value.next_down(),
+            _ => value,
+        };
+        return Some(if word == "rate" { format!("\"{value} Hz\"") } else { format!("{value:?}") });
+    }
+    let value = whole(text, word)?;
+    // Durations are read as floats.
+    let step = if value > 1 << 53 && word == "duration" { 1_000 } else { step };
+    let value = match (factor, steps) {
+        (1, _) | (_, 0) => value + steps * step,
+        (_, 1) => value * factor,
+        (..) => value / factor,
+    };
+    match word {
+        "integer" | "size" => Some(value.to_string()),
+        "duration" => Some(format!("\"{value} ns\"")),
+        "string" => Some(format!("\"{}\"", "x".repeat(usize::try_from(value).ok()?))),
+        _ => None,
+    }
+}
+
+#[test]
+fn ranges_of_the_page_are_those_of_the_program() {
+    let mut tried = 0;
+    for section in sections() {
+        for key in section.keys.iter().filter(|key| !key.wrong.is_empty()) {
+            let path = section.path(key);
+            let Type { list, word, .. } = type_of(&path);
+            let message = refused(&path, key.wrong).unwrap();
+            let range = key.range.unwrap_or_else(|| expected(&message));
+            let Some(bounds) = bounds(range, &word).filter(|_| !list) else {
+                let counted = ["integer", "size", "duration", "number", "rate"];
+                let must = key.range.is_none() && !list && counted.contains(&&*word);
+                assert!(!must, "{path}: no bounds in {range:?}");
+                continue;
+            };
+            for value in &bounds.inside {
+                // What the whole then needs is no bound of this key.
+                let found = refused(&path, value);
+                let others = ["memory.budget: ", "sources: "];
+                let found = found.filter(|found| !others.iter().any(|key| found.starts_with(key)));
+                assert_eq!(found, None, "{path} = {value}, in {range:?}");
+            }
+            for value in &bounds.outside {
+                assert!(refused(&path, value).is_some(), "{path} = {value}, not in {range:?}");
+            }
+            tried += 1;
+        }
+    }
+    assert!(tried > 30, "{tried} ranges");
 }

@@ -107,8 +107,9 @@ fn a_value_of_the_wrong_kind_is_told_what_was_expected() {
     );
     assert_eq!(
         message("[frame]\ncodec = \"zst\"\n"),
-        "run.toml:2:9: expected none, lz4, zstd:1 to zstd:19, bitshuffle+lz4, bitshuffle+zstd:LEVEL, \
-         shuffle+lz4, shuffle+zstd:LEVEL, pcodec:0 to pcodec:12 or for, or portable or auto; got \"zst\""
+        "run.toml:2:9: expected none, lz4, zstd:1 to zstd:19, bitshuffle+lz4, bitshuffle+zstd:1 to \
+         bitshuffle+zstd:19, shuffle+lz4, shuffle+zstd:1 to shuffle+zstd:19, pcodec:0 to pcodec:12 \
+         (without a level zstd has 1, pcodec 8) or for, or portable or auto; got \"zst\""
     );
     assert_eq!(
         message("[[sources]]\nname = \"a\"\naddress = \"localhost:1\"\n"),
@@ -117,10 +118,41 @@ fn a_value_of_the_wrong_kind_is_told_what_was_expected() {
 }
 
 #[test]
+fn types_are_those_of_the_file() {
+    assert_eq!(
+        message("[run]\nnumber = \"5\"\n"),
+        "run.toml:2:10: invalid type: string \"5\", expected an integer, 0 or more"
+    );
+    assert!(message("[run]\nfolder = 5\n").ends_with("integer `5`, expected a path"));
+    assert!(message("[run]\nnumber = -5\n").ends_with("expected an integer, 0 or more"));
+    assert!(message("run = 5\n").ends_with("integer `5`, expected a table"));
+}
+
+#[test]
+fn codecs_have_a_level_without_one() {
+    let codec = |name: &str| {
+        let text = format!("[frame]\ncodec = \"{name}\"\n{TWO}");
+        Some(check(Path::new("run.toml"), &text).ok()?.recorder.frame.codec.to_string())
+    };
+    for (codecs, default, levels) in
+        [(&["zstd", "shuffle+zstd", "bitshuffle+zstd"][..], 1, 1..=19), (&["pcodec"], 8, 0..=12)]
+    {
+        for name in codecs {
+            assert_eq!(codec(name), Some(format!("{name}:{default}")));
+            for level in -1..=20 {
+                let with_level = format!("{name}:{level}");
+                let expected = levels.contains(&level).then(|| with_level.clone());
+                assert_eq!(codec(&with_level), expected);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_value_out_of_bounds_is_found_where_it_is_written() {
     assert_eq!(
         message(&format!("[build]\nwindow_events = 1000\n{TWO}")),
-        "run.toml:2:17: build.window_events: expected a power of two, 1024 to 16777216, got 1000"
+        "run.toml:2:17: build.window_events: expected a power of two, 256 to 4194304, got 1000"
     );
     assert!(
         message(&format!("[receive]\ncpus = [0, 4096]\n{TWO}"))
@@ -136,7 +168,7 @@ fn a_value_out_of_bounds_is_found_where_it_is_written() {
         ("write", "sync_interval", "0 s", "1 ms to 1 h, got 0 ns"),
         ("write", "sync_interval", "2 h", "1 ms to 1 h, got 2 h"),
         ("frame", "duration", "25 h", "1 ms to 24 h, got 25 h"),
-        ("build", "timeout", "90 min", "1 ns to 1 h, got 90 min"),
+        ("build", "timeout", "90 min", "1 us to 1 h, got 90 min"),
         ("receive", "spin", "10 s", "0 ns to 20 ms, got 10 s"),
         ("receive", "coalesce", "21 ms", "0 ns to 20 ms, got 21 ms"),
         ("receive", "socket_buffer", "100 GiB", "at most 1 GiB, got 107374182400 bytes"),
@@ -146,6 +178,9 @@ fn a_value_out_of_bounds_is_found_where_it_is_written() {
         let whole = format!("run.toml:2:{column}: {table}.{key}: expected {expected}");
         assert_eq!(message(&text), whole);
     }
+    // What is not written follows what is.
+    let high = check(Path::new("run.toml"), &format!("[build]\nwindow_events = 1024\n{TWO}"));
+    assert_eq!(high.unwrap().recorder.build.reorder_events, 512);
     let id = "[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:1\"\nsub_event_id = 0x80000001\n";
     assert_eq!(
         message(id),
@@ -297,6 +332,19 @@ fn a_link_that_cannot_work_is_told_where() {
     );
     assert!(change("ligo-1000", "ligo").contains("expected a preset of channels (ligo-1000)"));
     assert!(change("\"gps\"", "\"unix\"").starts_with("run.toml:6:14:"));
+    assert_eq!(
+        change("125 ms", "300 ms"),
+        "run.toml:5:9: links[0].slice: expected a whole part of frame.duration, 64 s, got 300 ms"
+    );
+    assert_eq!(
+        change("offset = 273.15", "offset = nan"),
+        "run.toml:14:10: links[0].channels[0].offset: expected a finite number (X:TEMPERATURE), \
+         got NaN"
+    );
+    assert!(
+        change("scale = 0.01", "scale = 0.0")
+            .starts_with("run.toml:13:9: links[0].channels[0].scale")
+    );
     let text = format!("[frame]\nduration = \"100 ms\"\n{LINK}");
     assert!(message(&text).starts_with("run.toml:2:12: frame.duration: expected a multiple of"));
 }
@@ -314,6 +362,11 @@ fn a_source_says_what_its_payload_is() {
         "{ dtype = \"record\", record_bytes = 4, fields = [{ name = \"x\", dtype = \"f64\", offset = 0 }] }",
     );
     assert!(message(&text).starts_with("run.toml:4:"), "{}", message(&text));
+    assert_eq!(
+        message(&source("{ dtype = \"record\" }")),
+        "run.toml:4:11: sources[0].payload.record_bytes: expected it to be there for records and \
+         only for them"
+    );
     for dtype in ["bits", ">u4", "u32be"] {
         let text = source(&format!("{{ dtype = \"{dtype}\" }}"));
         assert!(message(&text).starts_with("run.toml:4:"), "{dtype}");

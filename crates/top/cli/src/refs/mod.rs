@@ -134,6 +134,11 @@ impl<'a> Laid<'a> {
         let Some(element) = zarr::element(info.dtype) else {
             return no("numpy has no such type");
         };
+        // A slash would make a group of it, in some readers a backslash too.
+        let name = info.name.replace(['/', '\\'], "_");
+        if matches!(name.as_str(), "." | "..") {
+            return no("a Zarr array cannot have this name");
+        }
         let pieces = match channel.pieces() {
             Err(damage) if damage.is_damage() => return no(&damage.to_string()),
             pieces => pieces?,
@@ -158,13 +163,16 @@ impl<'a> Laid<'a> {
             samples: piece.samples,
             usable: piece.entry.codec == codec && piece.samples == piece.entry.rows,
         };
+        // Readers take times as signed numbers.
+        let last_ns = info.rate.time_ns(pieces.iter().map(Piece::end_sample).max().unwrap_or(0));
+        if i64::try_from(last_ns).is_err() {
+            return no("its times are 2^63 ns or more, beyond what int64 holds");
+        }
         let parts: Vec<Part> = pieces.iter().enumerate().map(part).collect();
         let Some(grid) = Grid::of(&parts) else {
             return no("its samples are too far apart");
         };
         let transcoded = pieces.iter().any(|piece| !readable(piece.entry.codec));
-        // A slash would make a group of it.
-        let name = info.name.replace('/', "_");
         Ok(Ok(Self { channel, name, element, codec, compressor, pieces, transcoded, grid }))
     }
 

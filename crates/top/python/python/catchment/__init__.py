@@ -32,7 +32,7 @@ from catchment._catalog import (
     catalog,
 )
 from catchment._channels import Channel, Piece, Segment
-from catchment._control import Control, ControlError
+from catchment._control import Control, ControlConnectionError, ControlError
 from catchment._errors import (
     CatalogError,
     CatchmentError,
@@ -84,6 +84,7 @@ __all__ = [
     "CatchmentError",
     "Channel",
     "Control",
+    "ControlConnectionError",
     "ControlError",
     "DamageWarning",
     "Difference",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     Read = list[tuple[int, int, NDArray[Any]]]
 
 FILLED_MAX = 1 << 20
-"""A range of so many samples is always filled; a longer one if enough of it was recorded."""
+"""A range of so many numbers (a sample of shape [8] is eight) is always filled.
+
+A longer one is filled if enough of it was recorded.
+"""
 
 FILLED_SHARE = 16
 """That is, of so many samples one of the range, or of the whole channel."""
@@ -72,7 +76,8 @@ class Channel:
     int, or dates as numpy.datetime64, datetime or ISO text. Dates are those of the channel's scale;
     with a time zone ("2026-11-22T07:41:45Z", an aware datetime) they are instants in UTC, and
     converted. What is not given is open, and so is a start before the scale's epoch and a stop from
-    2262-04-11 on ("9999-12-31"). NaT raises ValueError.
+    2262-04-11 on ("9999-12-31"). NaT raises ValueError, and so does an int from 1 to
+    10**12 - 1 where all data are later: that is seconds.
 
     Where a clock was set back, samples that were recorded later have earlier times, perhaps the
     same as others. `segments`, iterating, `times`, `pandas`, `arrow` and `dask` give them all, in
@@ -183,9 +188,9 @@ class Channel:
         is missing.
 
         GapError also where time goes back in the range, and where there is too much to fill: of
-        more than 2**20 samples at least one in 16 must be recorded in the range, or as many as that
-        would be in the whole channel. A part of a column that is not compressed is read unchecked:
-        see `Channel`.
+        more than 2**20 numbers (samples times the elements of their shape) at least one in 16 must
+        be recorded in the range, or as many as that would be in the whole channel. A part of a
+        column that is not compressed is read unchecked: see `Channel`.
         """
         return self._read(start, stop, gaps, fill, raw=raw)[1]
 
@@ -254,6 +259,10 @@ class Channel:
     ) -> pa.Table:
         """Read a range as a pyarrow.Table with the columns time and the channel's name."""
         pyarrow = optional("pyarrow")
+        if self.name == "time":
+            raise ValueError(
+                "the channel 'time' has the name of the column of times: read it by numpy()"
+            )
         read = self._reader.read(*self._range(start, stop, None, None))
         runs, values = self._as_recorded(read, raw=raw)
         times = self._times_of(runs)
@@ -268,11 +277,12 @@ class Channel:
         """As `dask`; with `raw`, scale and offset are left out. Gaps are left out."""
         array = optional("dask.array")
         delayed = optional("dask").delayed(_read_frame, pure=True)
-        run = self._reader.run_object
-        state = (run.header.run_id, run.header.file_bytes)
+        header = self._reader.run_object.header
         lengths: dict[int, int] = {}
         for piece in self.pieces:
             lengths[piece.frame] = lengths.get(piece.frame, 0) + piece.samples
+        # A file that is being recorded has its bytes from the start: its frames say how far it is.
+        state = (header.run_id, header.file_bytes, max(lengths, default=-1) + 1)
         dtype = self._values(np.empty((0, *self.shape), self.dtype), raw=raw).dtype
         chunks = [
             array.from_delayed(
@@ -363,7 +373,7 @@ class Channel:
             return ("frames", *number_range("frames", frames))
         if not in_time:
             return ("all", 0, 0)
-        return ("time", *time_range(start, stop, self.time_scale))
+        return ("time", *time_range(start, stop, self.time_scale, lambda: self.start_ns))
 
     def _segments(self, read: Read, *, raw: bool) -> list[Segment]:
         return [
@@ -383,7 +393,7 @@ class Channel:
         """Read a range as one array; with it, which samples it holds: runs of first and count."""
         if gaps not in ("fill", "join", "raise"):
             raise ValueError(f'gaps is {gaps!r}, expected "fill", "join" or "raise"')
-        bounds = time_bounds(start, stop, self.time_scale)
+        bounds = time_bounds(start, stop, self.time_scale, lambda: self.start_ns)
         kind = "all" if start is None and stop is None else "time"
         read = self._reader.read(kind, *closed(bounds))
         runs = [(first, len(data)) for first, _, data in read]
@@ -400,8 +410,9 @@ class Channel:
         missing = f"{count - recorded} of {count} samples are missing in this range"
         if gaps == "raise":
             raise GapError(f"{self.name}: {missing}")
-        most = FILLED_MAX + FILLED_SHARE * recorded
-        if count > most and count > FILLED_MAX + FILLED_SHARE * len(self):
+        always = FILLED_MAX // max(math.prod(self.shape), 1)
+        most = always + FILLED_SHARE * recorded
+        if count > most and count > always + FILLED_SHARE * len(self):
             raise GapError(
                 f"{self.name}: {missing}, too many to fill: leave an end of the range open, "
                 'read segments(), or use gaps="join"'
@@ -436,10 +447,12 @@ class Channel:
             raise TypeError(f"{self.name}: fill={fill!r} is no number")
         if value.dtype.kind == "c" and dtype.kind != "c":
             raise ValueError(f"{self.name}: fill={fill!r} is complex, the channel is {dtype}")
-        if dtype.kind in "iu" and not (
-            value == np.trunc(value) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
-        ):
-            raise ValueError(f"{self.name}: fill={fill!r} is no {dtype}")
+        if dtype.kind in "iu":
+            # Floats do not hold what integers hold at most: the comparison is of integers.
+            whole = bool(np.isfinite(value)) and value == np.trunc(value)
+            if not whole or not np.iinfo(dtype).min <= int(value) <= np.iinfo(dtype).max:
+                raise ValueError(f"{self.name}: fill={fill!r} is no {dtype}")
+            value = np.asarray(int(value), dtype)
         return value, dtype
 
     def _as_recorded(self, read: Read, *, raw: bool) -> tuple[Runs, NDArray[Any]]:
@@ -511,13 +524,13 @@ def arrow_column(pyarrow: Any, values: NDArray[Any]) -> Any:  # noqa: ANN401
 
 
 @functools.lru_cache(maxsize=8)
-def _opened(path: Path, _state: tuple[str, int]) -> _native.Run:
+def _opened(path: Path, _state: tuple[str, int, int]) -> _native.Run:
     """Open a run in a worker of Dask, once as long as it is the same."""
     return _native.open(path)
 
 
 def _read_frame(
-    path: Path, state: tuple[str, int], name: str, frame: int, *, raw: bool
+    path: Path, state: tuple[str, int, int], name: str, frame: int, *, raw: bool
 ) -> NDArray[Any]:
     channel = _opened(path, state)[name]
     return np.concatenate([s.data for s in channel.segments(frames=(frame, frame + 1), raw=raw)])

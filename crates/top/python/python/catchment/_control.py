@@ -41,6 +41,10 @@ class ControlError(CatchmentError):
         return int(self.problem.get("status", 0))
 
 
+class ControlConnectionError(CatchmentError, ConnectionError):
+    """There is no node at that address, or it cannot be reached; the message says why."""
+
+
 class Control:
     """A node under control: `catchment run` with `[control]` or `--listen`.
 
@@ -236,3 +240,6 @@ class Control:
             except ValueError:
                 problem = {"status": error.code, "detail": text.decode(errors="replace")}
             raise ControlError(problem) from None
+        except urllib.error.URLError as error:
+            message = f"no node answers at {self._url}: {error.reason}"
+            raise ControlConnectionError(message) from error

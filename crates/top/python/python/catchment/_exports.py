@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -112,6 +113,13 @@ def to_xarray(
             name = next(n for n in _numbered(base) if n not in taken)
             axis = axes[(*key, name)] = axes[key] = (name, times)
         arrays[channel.name] = array.rename({"time": axis[0]}) if axis[0] != "time" else array
+    dimensions = {dimension for array in arrays.values() for dimension in array.dims}
+    for name in arrays:
+        if name in dimensions:
+            raise ValueError(
+                f"the channel {name!r} has the name of a dimension of this dataset: "
+                "leave it out of names, and read it by numpy()"
+            )
     about = {"run": run.header.run_id, "run_number": run.header.run_number}
     dataset: xr.Dataset = xarray.Dataset(arrays, attrs=about)
     return dataset
@@ -143,7 +151,8 @@ def to_arrow(
     """
     pyarrow = optional("pyarrow")
     if not run.channels:
-        return _events(pyarrow, run, names, time_range(start, stop, "utc"))
+        first_ns = functools.partial(_first_ns, run)
+        return _events(pyarrow, run, names, time_range(start, stop, "utc", first_ns))
     channels = chosen(run, names)
     columns: list[Any] = []
     fields: list[Any] = []
@@ -161,6 +170,11 @@ def to_arrow(
         fields.append(table.field(channel.name))
     joined: pa.Table = pyarrow.table(columns, schema=pyarrow.schema(fields))
     return joined
+
+
+def _first_ns(run: _native.Run) -> int | None:
+    """When the first event arrived; None without events."""
+    return int(run.events.times.min()) if len(run.events) else None
 
 
 def _other_times(one: Channel, other: Channel) -> str:

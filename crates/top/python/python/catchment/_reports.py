@@ -63,6 +63,7 @@ class AuditReport:
     """How the run was closed; only "ended" must balance to the last fragment."""
     events: int
     frames: int
+    """Frames with events or samples of channels."""
     frames_missing: int
     """Frames that are missing, by the numbers of those that are there."""
     fragments_lost: int

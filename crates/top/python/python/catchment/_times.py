@@ -11,6 +11,8 @@ import numpy as np
 from catchment import _native
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     Time = int | str | np.datetime64 | datetime
@@ -55,6 +57,9 @@ def convert_time(times: Any, source: TimeScale, target: TimeScale) -> Any:
     for times before 1980-01-06 in GPS time, and for times that int64 does not hold.
     """
     array = np.asarray(times)
+    if not array.size and not isinstance(times, np.ndarray):
+        # An empty list has no type; numpy takes it for floats.
+        array = array.astype(np.int64)
     if array.dtype.kind == "M":
         since_1970 = _converted(_of_dates(array) - _epoch_ns(source), source, target)
         converted = (since_1970 + _epoch_ns(target)).view("datetime64[ns]").reshape(array.shape)
@@ -77,9 +82,19 @@ def dates(times: NDArray[np.int64], time_scale: str) -> NDArray[np.datetime64]:
     return (times + _epoch_ns(time_scale)).view("datetime64[ns]")
 
 
-def time_range(start: Time | None, stop: Time | None, time_scale: str) -> tuple[int, int]:
+def time_range(
+    start: Time | None,
+    stop: Time | None,
+    time_scale: str,
+    first_ns: Callable[[], int | None] | None = None,
+) -> tuple[int, int]:
     """Nanoseconds of a time scale where a range begins, and behind its end."""
-    return closed(time_bounds(start, stop, time_scale))
+    return closed(time_bounds(start, stop, time_scale, first_ns))
+
+
+def event_range(start: Time | None, stop: Time | None, first_ns: int | None) -> tuple[int, int]:
+    """As `time_range`, of events of which the first arrived then, UTC."""
+    return time_range(start, stop, "utc", lambda: first_ns)
 
 
 def closed(bounds: tuple[int | None, int | None]) -> tuple[int, int]:
@@ -88,17 +103,38 @@ def closed(bounds: tuple[int | None, int | None]) -> tuple[int, int]:
 
 
 def time_bounds(
-    start: Time | None, stop: Time | None, time_scale: str
+    start: Time | None,
+    stop: Time | None,
+    time_scale: str,
+    first_ns: Callable[[], int | None] | None = None,
 ) -> tuple[int | None, int | None]:
     """Nanoseconds of a time scale where a range begins and ends; None for an end that is open.
 
     Open is what is not given, a start at or before the scale's epoch, and a stop that int64 does
-    not hold: 2262-04-11 or later.
+    not hold: 2262-04-11 or later. `first_ns` says when the data begin; with it, numbers that can
+    only be seconds are refused.
     """
+    if first_ns is not None:
+        for time in (start, stop):
+            _refuse_seconds(time, first_ns)
     first = None if start is None else nanoseconds(start, time_scale)
     last = None if stop is None else nanoseconds(stop, time_scale)
     # A start behind everything leaves nothing, as a stop before everything does.
     return first or None, None if last is None or last >= OPEN_NS else last
+
+
+def _refuse_seconds(time: Time | None, first_ns: Callable[[], int | None]) -> None:
+    """Raise ValueError for a number that is before all data, and far too small for their times.
+
+    Data may begin at the epoch itself, such as those of a simulation: there such numbers are times.
+    """
+    if not isinstance(time, (int, np.integer)) or isinstance(time, (bool, np.timedelta64)):
+        return
+    if 0 < time < _SECONDS_BELOW and (first_ns() or 0) >= _SECONDS_BELOW:
+        raise ValueError(
+            f"{time} ns is less than 17 minutes after the epoch, before all data: times are in "
+            "nanoseconds, seconds times 1_000_000_000"
+        )
 
 
 def nanoseconds(time: Time, time_scale: str) -> int:
@@ -193,6 +229,8 @@ def _epoch_ns(time_scale: str) -> int:
 
 
 _NUMBERS = 2**64
+# Seconds since an epoch have 12 digits at most for 30,000 years.
+_SECONDS_BELOW = 10**12
 _DAY_NS = 86_400 * 10**9
 _MONTHS = {"Y": 12, "M": 1}
 _ATTOSECONDS = {
