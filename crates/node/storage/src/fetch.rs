@@ -97,7 +97,7 @@ pub(crate) fn fetch(
     threads: usize,
 ) -> Result<Vec<Vec<Segment>>, StorageError> {
     if let [plan] = plans.as_slice()
-        && let Some(segment) = run.from_memory(plan)
+        && let Some(segment) = run.in_memory(plan)
     {
         return Ok(vec![vec![segment]]);
     }
@@ -307,7 +307,7 @@ thread_local! {
 
 impl Run {
     /// What is in one column in memory: the shortest way, for those who read little and often.
-    fn from_memory(&self, plan: &Plan) -> Option<Segment> {
+    fn in_memory(&self, plan: &Plan) -> Option<Segment> {
         let [part] = plan.parts.as_slice() else { return None };
         let kept = self.kept_samples(part.frame, part.entry.id)?;
         let (row, bytes) = (part.row * plan.row_bytes, part.samples * plan.row_bytes);

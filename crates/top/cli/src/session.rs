@@ -126,6 +126,17 @@ pub(crate) fn record(
     record_told(config, emulator, ends, stop, out, view, |_, _| ())
 }
 
+/// What is recorded, in words.
+fn senders_and_channels(senders: usize, channels: usize) -> String {
+    if channels == 0 {
+        return counted(senders as u64, "source");
+    }
+    // One alone that brings channels is a link.
+    let senders =
+        if senders == 1 { "1 link".into() } else { format!("{senders} sources and links") };
+    format!("{senders}, {},", counted(channels as u64, "channel"))
+}
+
 /// As [`record`]; `began` is told when it records.
 ///
 /// # Errors
@@ -160,15 +171,7 @@ pub(crate) fn record_told(
     if view.speaks() {
         let count = groups.iter().map(|group| group.sources.len()).sum::<usize>();
         let folder = recorder.folder().display();
-        let what = match channels {
-            0 => counted(count as u64, "source"),
-            // One alone that brings channels is a link.
-            _ => {
-                let count =
-                    if count == 1 { "1 link".into() } else { format!("{count} sources and links") };
-                format!("{count}, {},", counted(channels as u64, "channel"))
-            }
-        };
+        let what = senders_and_channels(count, channels);
         out.say(format_args!("Recording {what} to {folder}; Ctrl-C ends it in order."))?;
         let (least, asked) = (Bytes(sockets.granted_bytes_min as u64), Bytes(asked_bytes as u64));
         out.say(format_args!("Socket buffers of at least {least} each, {asked} asked for."))?;

@@ -87,20 +87,8 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         }
     }
     let slow = Load { rate: TRENDS_RATE, seconds: seconds_slow, ..load };
-    let (mut none, mut auto) = (Vec::new(), Vec::new());
-    for round in 1..=bench.repeats() {
-        for (coding, recorded) in [("none", &mut none), ("auto", &mut auto)] {
-            bench.now(format!("100 MB/s, {coding}, {round}"))?;
-            recorded.push(measure(bench, folder, &Load { coding, ..slow })?);
-        }
-    }
-    let mut long_frames = None;
-    if !bench.quick {
-        bench.now("100 MB/s in frames of 768 MB")?;
-        let (frame_bytes, memory_bytes) = (Some(LONG_FRAME_BYTES), LONG_FRAME_MEMORY_BYTES);
-        let load = Load { frame_bytes, memory_bytes, coding: "auto", ..slow };
-        long_frames = Some(measure(bench, folder, &load)?);
-    }
+    let [none, auto] = none_and_auto(bench, folder, &slow)?;
+    let long_frames = long_frames(bench, folder, &slow)?;
     let coding = load.coding.to_owned();
     let figures = Figures {
         coding,
@@ -122,6 +110,37 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         ],
         figures: serde_json::to_value(&figures)?,
     })
+}
+
+/// Recordings that are not compressed, and as the recorder compresses unasked, in turn.
+fn none_and_auto(
+    bench: &mut Bench<'_>,
+    folder: &std::path::Path,
+    load: &Load<'_>,
+) -> anyhow::Result<[Vec<Recorded>; 2]> {
+    let mut both = [Vec::new(), Vec::new()];
+    for round in 1..=bench.repeats() {
+        for (coding, recorded) in ["none", "auto"].into_iter().zip(&mut both) {
+            bench.now(format!("100 MB/s, {coding}, {round}"))?;
+            recorded.push(measure(bench, folder, &Load { coding, ..*load })?);
+        }
+    }
+    Ok(both)
+}
+
+/// A recording in frames of 128 s at 6 MB/s.
+fn long_frames(
+    bench: &mut Bench<'_>,
+    folder: &std::path::Path,
+    load: &Load<'_>,
+) -> anyhow::Result<Option<Recorded>> {
+    if bench.quick {
+        return Ok(None);
+    }
+    bench.now("100 MB/s in frames of 768 MB")?;
+    let (frame_bytes, memory_bytes) = (Some(LONG_FRAME_BYTES), LONG_FRAME_MEMORY_BYTES);
+    let load = Load { frame_bytes, memory_bytes, coding: "auto", ..*load };
+    measure(bench, folder, &load).map(Some)
 }
 
 /// What the frames of one recording take, and what gzip makes of the samples read back from them.

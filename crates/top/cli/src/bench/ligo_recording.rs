@@ -153,21 +153,30 @@ pub(crate) fn measure(
         load,
         real_time,
         (&report, &summary, whole_s),
-        (&busy, seen.map(|seen| Watched { seen, written }), files),
+        Observed { busy, followed: seen.map(|seen| Watched { seen, written }), files },
     ))
+}
+
+/// What was seen of a recording beside its books.
+struct Observed {
+    /// How busy each thread was, in percent.
+    busy: Vec<(String, f64)>,
+    followed: Option<Watched>,
+    /// Bytes of the files, and seconds of the longest frame.
+    files: (u64, f64),
 }
 
 fn recorded(
     load: &Load<'_>,
     real_time: f64,
     (report, summary, whole_s): (&LinkEmulatorReport, &RunSummary, f64),
-    (busy, followed, (file_bytes, frame_s)): (&[(String, f64)], Option<Watched>, (u64, f64)),
+    Observed { busy, followed, files: (file_bytes, frame_s) }: Observed,
 ) -> Recorded {
     let total = summary.last.ledger.total();
     let seconds = report.seconds.max(1e-9);
     let bytes_per_second = report.sample_bytes as f64 / seconds;
     let mut threads: Vec<(String, f64)> = Vec::new();
-    for (name, percent) in busy {
+    for (name, percent) in &busy {
         let kind = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-');
         match threads.iter_mut().find(|(other, _)| other == kind) {
             Some((_, sum)) => *sum += percent,

@@ -53,7 +53,7 @@ pub(crate) fn export(
     let channels = channels(&run, wanted, &mut report)?;
     say_what_has_no_place(&run, wanted, &mut report);
     report.channels = channels.len();
-    let scaled = |channel: &&Export<'_>| !matches!(calibrated(&channel.info), Ok(SeriesKind::Proc));
+    let scaled = |channel: &&Export<'_>| !matches!(calibrated(channel.info), Ok(SeriesKind::Proc));
     report.channels_scaled = channels.iter().filter(scaled).count();
     let scale = channels[0].info.time_scale;
     let Some(time) = time_range(&run, &channels)? else {

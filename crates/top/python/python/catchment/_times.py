@@ -128,6 +128,8 @@ def _refuse_seconds(time: Time | None, first_ns: Callable[[], int | None]) -> No
 
     Data may begin at the epoch itself, such as those of a simulation: there such numbers are times.
     """
+    if type(time) is int and time >= _SECONDS_BELOW:
+        return
     if not isinstance(time, (int, np.integer)) or isinstance(time, (bool, np.timedelta64)):
         return
     if 0 < time < _SECONDS_BELOW and (first_ns() or 0) >= _SECONDS_BELOW:
