@@ -66,22 +66,6 @@ pub struct SourceConfig {
     pub payload: Option<PayloadType>,
 }
 
-impl SourceConfig {
-    /// What to say if it sends big-endian sub-events; nothing where no number has several bytes.
-    pub(crate) fn if_big_endian(&self) -> Option<String> {
-        let payload = self.payload.as_ref()?;
-        let of_fields = payload.fields.iter().map(|field| field.dtype);
-        let mut dtypes = std::iter::once(payload.dtype).chain(of_fields);
-        let dtype = dtypes.find(|dtype| dtype.bits().is_some_and(|bits| bits > 8))?;
-        Some(format!(
-            "source {}: its sub-events are big-endian, but its payload is read as little-endian: the \
-             bytes of each {} come out in the wrong order",
-            self.name,
-            dtype.name()
-        ))
-    }
-}
-
 /// How datagrams are received.
 #[derive(Clone, Debug)]
 pub struct ReceiveConfig {

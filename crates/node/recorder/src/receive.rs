@@ -13,6 +13,7 @@ use catchment_model::Entry;
 use catchment_net::UdpReceiver;
 use catchment_wire::hadtu::{ByteOrder, Packet, SubEvent};
 
+use crate::config::SourceConfig;
 use crate::desk::Desk;
 
 /// How long one cycle may wait for datagrams; bounds how fast the thread sees that it should stop.
@@ -156,4 +157,18 @@ impl HadtuIntake {
         let fragment = Fragment::new(source, number, offset, sub_event.bytes.len() as u32);
         self.desk.describe(Fragment { tag: sub_event.trigger_tag, flags, ..fragment });
     }
+}
+
+/// What to say if a source sends big-endian sub-events; nothing where no number has several bytes.
+pub(crate) fn if_big_endian(source: &SourceConfig) -> Option<String> {
+    let payload = source.payload.as_ref()?;
+    let of_fields = payload.fields.iter().map(|field| field.dtype);
+    let mut dtypes = std::iter::once(payload.dtype).chain(of_fields);
+    let dtype = dtypes.find(|dtype| dtype.bits().is_some_and(|bits| bits > 8))?;
+    Some(format!(
+        "source {}: its sub-events are big-endian, but its payload is read as little-endian: the bytes \
+         of each {} come out in the wrong order",
+        source.name,
+        dtype.name()
+    ))
 }

@@ -19,7 +19,7 @@ use crate::link::LinkIntake;
 use crate::links::Lane;
 use crate::live::Live;
 use crate::pool::{ChunkPool, ChunkUse, Held};
-use crate::receive::{HadtuIntake, Intake, Receive};
+use crate::receive::{HadtuIntake, Intake, Receive, if_big_endian};
 use crate::recorder::RecorderError;
 
 /// Descriptors between a receive thread and the build thread.
@@ -106,7 +106,7 @@ impl Wiring {
             let desk = Desk::new(ids, places.len(), producer, fill, &memory);
             let sub_event_ids = places.iter().map(|&id| config.sources[id].sub_event_id).collect();
             let if_big_endian =
-                places.iter().map(|&id| config.sources[id].if_big_endian()).collect();
+                places.iter().map(|&id| if_big_endian(&config.sources[id])).collect();
             self.receive(parts, receiver, HadtuIntake { desk, sub_event_ids, if_big_endian });
         }
         let lanes = (0..count as u32).map(|id| (id, SourceId(id))).collect();
