@@ -1,7 +1,8 @@
-// A server for the page's development and tests, with nothing behind it: node mock/server.mjs [PORT].
-// It serves web/dist and the API. `/?scenario=loss&sources=1000` makes a new world for the browser that
-// asks; POST /mock/set?scenario=..., /mock/next, /mock/cut, /mock/mute, /mock/heal change it while a test
-// looks on. It sends the same content-security-policy as the real server, so that tests hold the page to it.
+// A server for the page's development and tests, with nothing behind it: node mock/server.mjs
+// [PORT]. It serves web/dist and the API. `/?scenario=loss&sources=1000` makes a new world for the
+// browser that asks; POST /mock/set?scenario=..., /mock/next, /mock/cut, /mock/mute, /mock/heal
+// change it while a test looks on. It sends the same content-security-policy as the real server, so
+// that tests hold the page to it.
 
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";

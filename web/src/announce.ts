@@ -9,8 +9,8 @@ export function sameVerdict(a: Verdict, b: Verdict): boolean {
   return a.level === b.level && withoutFigures(a.text) === withoutFigures(b.text);
 }
 
-/** What the large words do not say. Where nothing is recorded the verdict's text is the first reason;
- * elsewhere it sums the reasons up. */
+/** What the large words do not say. Where nothing is recorded the verdict's text is the first
+ * reason; elsewhere it sums the reasons up. */
 export function why(verdict: Verdict): string[] {
   return verdict.level === "not_recording" ? [verdict.text, ...verdict.reasons] : verdict.reasons;
 }

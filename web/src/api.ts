@@ -88,7 +88,7 @@ export interface State {
   warnings: string[];
 }
 
-/** `off` is the page's own: without a run nothing is received, and nothing is wrong with a source. */
+/** `off` is the page's own: without a run nothing is received, and no source is in trouble. */
 export type SourceStatus = "good" | "loss" | "out_of_step" | "silent" | "never" | "off";
 
 export interface SourceState {

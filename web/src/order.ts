@@ -8,8 +8,8 @@ const RANK: Record<SourceStatus, number> = {
 const rank = (source: SourceState): number =>
   RANK[source.status] + (source.required || RANK[source.status] === RANK.good ? 0 : 3.5);
 
-/** Whether somebody should look at it. An optional source that was never seen is not there, and needs
- * nobody. */
+/** Whether somebody should look at it. An optional source that was never seen is not there, and
+ * needs nobody. */
 export const needsAttention = (source: SourceState): boolean =>
   RANK[source.status] !== RANK.good && (source.required || source.status !== "never");
 
@@ -74,8 +74,8 @@ export function groups(sources: SourceState[]): Group[] {
 const SEVERITY = { critical: 0, warning: 1, info: 2 };
 const STATE = { active: 0, latched: 1, acknowledged: 2, cleared: 3 };
 
-/** Alarms that nobody has seen first, then by severity; equals as the node has them, causes before what
- * they lead to. */
+/** Alarms that nobody has seen first, then by severity; equals as the node has them, causes before
+ * what they lead to. */
 export function urgentFirst(alarms: Alarm[]): Alarm[] {
   const seen = (alarm: Alarm) => Number(STATE[alarm.state] >= 2);
   return [...alarms].sort((a, b) =>
@@ -84,8 +84,8 @@ export function urgentFirst(alarms: Alarm[]): Alarm[] {
     SEVERITY[a.severity] - SEVERITY[b.severity]);
 }
 
-/** Two parts of the log as one, each line once, the newest last. A node that was started anew counts
- * its lines from 1: then only the new part stays. */
+/** Two parts of the log as one, each line once, the newest last. A node that was started anew
+ * counts its lines from 1: then only the new part stays. */
 export function merged(old: LogLine[], more: LogLine[], most: number): LogLine[] {
   const last = old.at(-1);
   const again = last !== undefined &&

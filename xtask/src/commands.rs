@@ -121,7 +121,8 @@ pub fn docs() -> Result<()> {
     Ok(())
 }
 
-/// Removes what builds have made, the Python environment and what the fuzzer found; recorded runs stay.
+/// Removes what builds have made, the Python environment and what the fuzzer found; recorded runs
+/// stay.
 pub fn clean() -> Result<()> {
     let repository = Repository::open()?;
     for folder in MADE {

@@ -76,7 +76,8 @@ pub fn run(options: &Options) -> Result<()> {
     let host = host(&mut repository.cargo())?;
 
     let mut steps = Steps::default();
-    // With a target named, the flags do not reach build scripts, which could not be linked with them.
+    // With a target named, the flags do not reach build scripts, which could not be linked with
+    // them.
     let mut build = repository.cargo();
     build.args(["build", "--release", "--locked", "--target", &host]).current_dir(&folder);
     build.env("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS.join("\u{1f}"));

@@ -42,8 +42,8 @@ impl Web {
         Self { folder: root.join("web"), root }
     }
 
-    /// Installs what the lockfile names, unless it is there, and builds `web/dist`, unless it is newer
-    /// than what it is made from: the program that holds it would be built again, too.
+    /// Installs what the lockfile names, unless it is there, and builds `web/dist`, unless it is
+    /// newer than what it is made from: the program that holds it would be built again, too.
     pub fn build(&self, steps: &mut Steps) -> Made {
         let node = steps.time("web: Node", &[], node_is_there);
         let packages = steps.time("web: npm ci", &[node], || self.install());
@@ -64,7 +64,8 @@ impl Web {
         Ok(script.set_modified(SystemTime::now())?)
     }
 
-    /// The unit tests, then the page in Chromium against its mock, and over a recorder of `program`.
+    /// The unit tests, then the page in Chromium against its mock, and over a recorder of
+    /// `program`.
     pub fn test(&self, steps: &mut Steps, made: Made, program: (&Path, Step)) {
         // The build looks at the types, too, but it does not know the tests' files.
         steps.run("web: types", &[made.packages], self.npm().args(["run", "check"]));

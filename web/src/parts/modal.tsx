@@ -1,4 +1,5 @@
-// Dialogs. A modal one asks and must be answered; a drawer stands beside the page, which stays alive.
+// Dialogs. A modal one asks and must be answered; a drawer stands beside the page, which stays
+// alive.
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
 import { Icon } from "./icon";

@@ -1,5 +1,5 @@
-// The veil over everything that is no longer known to be true. It is a modal dialog, so that it lies
-// above every other one and nothing below it can be pressed or read out.
+// The veil over everything that is no longer known to be true. It is a modal dialog, so that it
+// lies above every other one and nothing below it can be pressed or read out.
 import { useEffect, useRef } from "preact/hooks";
 import { duration, join, utc } from "../format";
 import { tryNow } from "../live";

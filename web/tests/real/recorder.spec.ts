@@ -1,5 +1,5 @@
-// The page over a real recorder with emulated sources: started here with CATCHMENT_PROGRAM, or one that
-// runs already at CATCHMENT_URL (then without what needs to start, kill or fill something).
+// The page over a real recorder with emulated sources: started here with CATCHMENT_PROGRAM, or one
+// that runs already at CATCHMENT_URL (then without what needs to start, kill or fill something).
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -39,7 +39,8 @@ address = "127.0.0.1:${first + index}"
 sub_event_id = ${0x8000 + index}
 `).join("\n");
   const sizes = indices.map((index) => `[[emulator.sizes]]\ngroup = "group-${index}"\nmean = "400 B"\n`);
-  // The node's own file has no emulator: it would be a device of the node, and no source to be killed.
+  // The node's own file has no emulator: it would be a device of the node, and no source to be
+  // killed.
   const emulator = only === null ? "[control]\nstart = \"manual\"\nrequests_per_second = 1000000\n"
     : `[emulator]\nseed = 1\nrate = "200 Hz"\nwater_mark = "4 kB"\n${sizes.join("")}`;
   return `[run]\nfolder = "${runs}"\n\n[memory]\nbudget = "256 MiB"\n\n[frame]\ntime = "200 ms"\n
@@ -109,8 +110,9 @@ test.beforeAll(async () => {
   writeFileSync(path, configuration(runs, first, null));
   node = spawn(PROGRAM, ["run", path, "--listen", listen], { stdio: ["ignore", "ignore", "inherit"] });
   await expect.poll(answers).toBe(true);
-  // Later than the run begins: of what sends already the first events have not come from all. Each is
-  // a process of its own, which may start or be held up seconds after the others (`build.timeout`).
+  // Later than the run begins: of what sends already the first events have not come from all. Each
+  // is a process of its own, which may start or be held up seconds after the others
+  // (`build.timeout`).
   send = () => {
     for (let index = 0; index < SOURCES; index += 1) emulate(index, first, runs);
   };

@@ -1,5 +1,5 @@
-// Holds what a node answers to the types that the page reads it by: src/api.ts is the one description,
-// read here as text, since types are gone when a program runs.
+// Holds what a node answers to the types that the page reads it by: src/api.ts is the one
+// description, read here as text, since types are gone when a program runs.
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 

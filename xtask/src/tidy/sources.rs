@@ -1,10 +1,13 @@
-//! Rules of source files: length, place, and nothing left to do.
+//! Rules of source files: length, place, comments' width, and nothing left to do.
 
 use crate::repository::TextFile;
 use crate::tidy::Problem;
 
 /// A file fits in a head.
 const LINES_MAX: usize = 700;
+
+/// Comments end where code does.
+const COLUMNS_MAX: usize = 100;
 
 /// Longer files, each with its reason.
 const LONG_FILES: &[(&str, &str)] = &[];
@@ -29,6 +32,10 @@ pub fn check(files: &[TextFile]) -> Vec<Problem> {
         if let Some(what) = misplaced(&file.path) {
             problems.push(Problem::new(&file.path, what));
         }
+        for (line, columns) in wide_comments(&file.text) {
+            let what = format!("a comment of {columns} columns, more than {COLUMNS_MAX}");
+            problems.push(Problem::new(&format!("{}:{line}", file.path), what));
+        }
         for (index, line) in file.text.lines().enumerate() {
             for (first, second) in MARKS {
                 if has_word(line, &format!("{first}{second}")) {
@@ -45,6 +52,27 @@ pub fn check(files: &[TextFile]) -> Vec<Problem> {
         }
     }
     problems
+}
+
+/// Numbers and columns of lines of comments that are too wide; tables, figures and types (`@param`)
+/// have lines of their own.
+fn wide_comments(text: &str) -> Vec<(usize, usize)> {
+    let mut is_figure = false;
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let marks = ["///", "//!", "//", "/**", "* "];
+        let mut comments = marks.iter().filter_map(|mark| line.trim_start().strip_prefix(mark));
+        let Some(comment) = comments.next().map(str::trim_start) else {
+            is_figure = false;
+            continue;
+        };
+        is_figure ^= comment.starts_with("```");
+        let columns = line.chars().count();
+        if columns > COLUMNS_MAX && !is_figure && !comment.starts_with(['|', '@']) {
+            found.push((index + 1, columns));
+        }
+    }
+    found
 }
 
 /// A module stands in crates/FLOOR/CRATE/src/MODULE.rs or one folder deeper, under a telling name.
@@ -95,6 +123,15 @@ mod tests {
             let found = found("xtask/src/main.rs", &text);
             assert_eq!(found, [format!("xtask/src/main.rs:2: says {first}{second}")]);
         }
+    }
+
+    #[test]
+    fn a_wide_comment_is_found_unless_it_is_a_table_or_a_figure() {
+        let wide = "x".repeat(COLUMNS_MAX - 4);
+        let text =
+            format!("/// {wide}\n/// {wide}.\n/// | {wide} |\n/// ```text\n/// {wide}.\n/// ```\n");
+        assert_eq!(found("a.rs", &text), ["a.rs:2: a comment of 101 columns, more than 100"]);
+        assert!(found("a.rs", &format!("let text = \"{wide}\";")).is_empty());
     }
 
     #[test]

@@ -9,8 +9,8 @@
 //!                    + every fragments_discarded_*  (+ in flight, while the run goes on)
 //! ```
 //!
-//! What comes from addresses that a source may not send from is nobody's in these: `packets_refused`
-//! alone counts it.
+//! What comes from addresses that a source may not send from is nobody's in these:
+//! `packets_refused` alone counts it.
 //!
 //! `hadtu` packets have no sequence number, so that what the network lost is seen as fragments that
 //! events miss: `fragments_missing` counts the gaps in recorded events (anyone can count them again
@@ -130,14 +130,14 @@ entries! {
     /// Raw bytes that were recorded with less compression than was asked for, because there was no
     /// time for it.
     BytesCompressionLowered = "bytes_compression_lowered", Note;
-    /// Fragments of new packets for a time that their channel had delivered before: the sender's clock
-    /// was set back a little.
+    /// Fragments of new packets for a time that their channel had delivered before: the sender's
+    /// clock was set back a little.
     FragmentsTimeRepeated = "fragments_time_repeated", FragmentsLost;
-    /// Fragments of events that began while an operator had paused the run, before it or after it: not
-    /// recorded, since nobody wanted them to be.
+    /// Fragments of events that began while an operator had paused the run, before it or after it:
+    /// not recorded, since nobody wanted them to be.
     FragmentsDiscardedPaused = "fragments_discarded_paused", FragmentsOut;
-    /// Datagrams from addresses that the source's configuration does not name (`from`): dropped before
-    /// they were parsed, and in no other entry, since they are not the source's.
+    /// Datagrams from addresses that the source's configuration does not name (`from`): dropped
+    /// before they were parsed, and in no other entry, since they are not the source's.
     PacketsRefused = "packets_refused", Note;
     /// Bytes of those datagrams.
     PacketBytesRefused = "packet_bytes_refused", Note;

@@ -76,8 +76,8 @@ impl SampleRate {
         narrow(seconds * NS_PER_S + rest * NS_PER_S / self.num as u128)
     }
 
-    /// The times of samples that follow each other, as [`SampleRate::time_ns`] gives them, without a
-    /// division for each.
+    /// The times of samples that follow each other, as [`SampleRate::time_ns`] gives them, without
+    /// a division for each.
     pub fn times_ns(self, first: u64) -> impl Iterator<Item = u64> {
         let (num, step) = (u128::from(self.num), u128::from(self.den) * NS_PER_S);
         let (whole, part) = (narrow(step / num), (step % num) as u64);

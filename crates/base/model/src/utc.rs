@@ -31,9 +31,9 @@ impl fmt::Display for Utc {
 impl std::str::FromStr for Utc {
     type Err = ParseUtcError;
 
-    /// A date, or a date and a time of day with or without seconds and their fraction. Without `Z` or
-    /// an offset (`+01:00`) it is UTC. These are bounds of a search: what is before 1970 becomes 0,
-    /// what 64 bits do not hold `u64::MAX`, so that `9999-12-31` is an open end.
+    /// A date, or a date and a time of day with or without seconds and their fraction. Without `Z`
+    /// or an offset (`+01:00`) it is UTC. These are bounds of a search: what is before 1970 becomes
+    /// 0, what 64 bits do not hold `u64::MAX`, so that `9999-12-31` is an open end.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (ns, _) = parse_date(text)?;
         Ok(Self(ns.clamp(0, i128::from(u64::MAX)) as u64))

@@ -30,7 +30,8 @@ impl ThreadTimes {
     /// it then was.
     pub fn register(&self, name: impl Into<String>) -> ThreadGuard<'_> {
         let mut clock = 0;
-        // SAFETY: pthread_self is the live calling thread, and `clock` is a valid place to write to.
+        // SAFETY: pthread_self is the live calling thread, and `clock` is a valid place to write
+        // to.
         let result = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) };
         assert_eq!(result, 0, "the calling thread has a CPU clock");
         let mut threads = self.lock();

@@ -137,9 +137,10 @@ impl Builder {
         }
     }
 
-    /// Says that what has arrived since the last call may not have been pushed yet: an eighth of the
-    /// time-out passes at most, however long that was. Call it once per duty cycle, before pushing. A
-    /// process that was stopped, or a machine, then finds in its sockets what its open events wait for.
+    /// Says that what has arrived since the last call may not have been pushed yet: an eighth of
+    /// the time-out passes at most, however long that was. Call it once per duty cycle, before
+    /// pushing. A process that was stopped, or a machine, then finds in its sockets what its open
+    /// events wait for.
     pub fn resume(&mut self, now_ns: u64) {
         self.horizon.resume(now_ns);
     }

@@ -403,8 +403,8 @@ fn events_close_early_when_those_that_wait_hold_too_much() {
     rig.check_ledger();
 }
 
-/// Rows that nobody cuts, because the disk stalls, keep the window from moving. What comes meanwhile
-/// is not ahead of the quorum: it waits, within the receiver's memory, and is recorded.
+/// Rows that nobody cuts, because the disk stalls, keep the window from moving. What comes
+/// meanwhile is not ahead of the quorum: it waits, within the receiver's memory, and is recorded.
 #[test]
 fn a_backlog_of_rows_costs_no_fragment() {
     for sources in [1, 3] {

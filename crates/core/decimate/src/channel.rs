@@ -10,8 +10,8 @@ use crate::runs::{Numbering, Runs};
 /// The type of decimated samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OutputType {
-    /// Floating point, which keeps what averaging gains: `f32` of integers of up to 16 bits, `f64` of
-    /// wider ones; floating point and complex types stay.
+    /// Floating point, which keeps what averaging gains: `f32` of integers of up to 16 bits, `f64`
+    /// of wider ones; floating point and complex types stay.
     #[default]
     Float,
     /// The type of the input. Integers are rounded to the nearest, halves to even, and set to the

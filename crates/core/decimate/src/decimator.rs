@@ -33,8 +33,8 @@ impl Decimator {
         Self { stages, due: None, between: [Vec::new(), Vec::new()] }
     }
 
-    /// Takes samples, the first of which has the number `first_sample`. If that is not the one after
-    /// the last, there was a gap.
+    /// Takes samples, the first of which has the number `first_sample`. If that is not the one
+    /// after the last, there was a gap.
     ///
     /// # Errors
     /// If the number is one of samples that were there before, or numbers are beyond 2^62. Nothing

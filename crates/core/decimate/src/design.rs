@@ -1,8 +1,8 @@
 //! The filters: how a factor is split into stages, and what each stage lets through.
 //!
-//! Frequencies are in units of the rate they are said to be of, so that 0.5 is its Nyquist frequency.
-//! With a factor `M` the decimated channel's Nyquist frequency is `0.5 / M` of the input's rate. What
-//! a stage of rate `r` (input 1) and factor `m` must keep and suppress:
+//! Frequencies are in units of the rate they are said to be of, so that 0.5 is its Nyquist
+//! frequency. With a factor `M` the decimated channel's Nyquist frequency is `0.5 / M` of the
+//! input's rate. What a stage of rate `r` (input 1) and factor `m` must keep and suppress:
 //!
 //! ```text
 //! gain │ 1 ─────────┐
@@ -30,7 +30,8 @@ pub struct Design {
     stages: Vec<StageDesign>,
 }
 
-/// One stage: a symmetric filter of odd length, whose output is computed at every `factor`th sample.
+/// One stage: a symmetric filter of odd length, whose output is computed at every `factor`th
+/// sample.
 #[derive(Clone, Debug)]
 pub(crate) struct StageDesign {
     pub factor: u64,
@@ -91,8 +92,8 @@ impl Design {
         half
     }
 
-    /// The gain at a frequency of the input, in units of its rate. The phase is 0 everywhere: an output
-    /// sample's time is its input sample's.
+    /// The gain at a frequency of the input, in units of its rate. The phase is 0 everywhere: an
+    /// output sample's time is its input sample's.
     pub fn gain(&self, frequency: f64) -> f64 {
         let mut spacing = 1.0;
         let mut gain = 1.0;

@@ -24,8 +24,8 @@ impl Stage {
         Self { design, kept: Vec::new(), first: 0, next: 0 }
     }
 
-    /// Forgets all; the next sample has the number `first`. Says the number of the next output; `None`
-    /// if there is no such number.
+    /// Forgets all; the next sample has the number `first`. Says the number of the next output;
+    /// `None` if there is no such number.
     pub fn restart(&mut self, first: u64) -> Option<u64> {
         self.kept.clear();
         self.first = first;
@@ -52,7 +52,8 @@ impl Stage {
     }
 }
 
-/// Appends `count` outputs, the sums of products of the taps with the samples from every `factor`th on.
+/// Appends `count` outputs, the sums of products of the taps with the samples from every `factor`th
+/// on.
 fn convolve(samples: &[f64], factor: usize, taps: &[f64], count: usize, outputs: &mut Vec<f64>) {
     #[cfg(target_arch = "x86_64")]
     {

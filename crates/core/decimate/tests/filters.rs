@@ -33,7 +33,8 @@ fn amplitudes_are_kept_in_the_pass_band_and_suppressed_in_the_stop_band() {
             let off = decibels(design.gain(frequency));
             assert!(off.abs() <= Design::RIPPLE_DB, "{factor}: {off} dB at {frequency}");
         }
-        // Everything up to three Nyquist frequencies, then a sample of the rest, all images included.
+        // Everything up to three Nyquist frequencies, then a sample of the rest, all images
+        // included.
         let fine = (0..1_000).map(|step| nyquist * (1.0 + f64::from(step) / 500.0));
         let coarse = (0..5_000).map(|step| nyquist + (0.5 - nyquist) * f64::from(step) / 4_999.0);
         for frequency in fine.chain(coarse).filter(|frequency| *frequency <= 0.5) {

@@ -51,8 +51,8 @@ pub(crate) struct Device {
     /// It failed by itself and its run has not been stopped for it yet.
     must_stop: bool,
     pending: Option<Pending>,
-    /// Of the command under way: whether it takes part, where it was before, whether it had its turn
-    /// in this phase, whether it was given another configuration.
+    /// Of the command under way: whether it takes part, where it was before, whether it had its
+    /// turn in this phase, whether it was given another configuration.
     in_scope: bool,
     before: State,
     had_turn: bool,

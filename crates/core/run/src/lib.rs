@@ -5,9 +5,10 @@
 //! - One command at a time; an illegal one is refused with the reason.
 //! - A request id is executed once and answered alike (the last [`REQUESTS_REMEMBERED`]).
 //! - Steps that begin something reach sinks first, steps that end something reach sources first.
-//! - If a device fails or hangs in a command that begins something, the others go back to where they
-//!   were. Who cannot is made *safe*; who cannot even be made safe is in *fault*. When a command has
-//!   ended, all its devices are in one state, or in *safe* or *fault* with a reason that is kept.
+//! - If a device fails or hangs in a command that begins something, the others go back to where
+//!   they were. Who cannot is made *safe*; who cannot even be made safe is in *fault*. When a
+//!   command has ended, all its devices are in one state, or in *safe* or *fault* with a reason
+//!   that is kept.
 //! - A command that ends something is never undone: who fails is made *safe*, the others go on.
 //! - Every order has a deadline, and a reply after it changes nothing. So every command ends; a
 //!   shutdown within its drain time and the longest time-out for *safe*.

@@ -44,8 +44,8 @@ pub struct Request {
     pub run: Option<u64>,
 }
 
-/// What a request is answered. A repeated one is answered alike, except that one which was under way
-/// may have ended.
+/// What a request is answered. A repeated one is answered alike, except that one which was under
+/// way may have ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {

@@ -10,8 +10,9 @@
 //!   safe, fault
 //! ```
 //!
-//! `start` does the steps between by itself. `stop` is legal in *safe* and *fault* too while anything
-//! is still recording, so that a shifter can end a run whose disk is full. `shutdown` is always legal.
+//! `start` does the steps between by itself. `stop` is legal in *safe* and *fault* too while
+//! anything is still recording, so that a shifter can end a run whose disk is full. `shutdown` is
+//! always legal.
 
 use std::fmt;
 

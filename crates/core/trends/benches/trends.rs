@@ -1,9 +1,10 @@
 //! The kernels alone, on one core: GB/s of raw samples for each type and several rates.
 //!
 //! `cargo bench -p catchment-trends [-- --quick]`. A column of 1 MiB, as a worker of the codec pool
-//! has it in its cache, is turned into a partial again and again; the shortest of the rounds counts,
-//! because a shared machine takes the core away now and then. The last column is what share of a core
-//! 100 MB/s take. The last row is the mixture of the emulator's thousand channels, in frames of 64 s.
+//! has it in its cache, is turned into a partial again and again; the shortest of the rounds
+//! counts, because a shared machine takes the core away now and then. The last column is what share
+//! of a core 100 MB/s take. The last row is the mixture of the emulator's thousand channels, in
+//! frames of 64 s.
 
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench reads the clock")]
 

@@ -1,9 +1,9 @@
 //! What is kept of the samples of one second: enough for every statistic, and mergeable.
 //!
-//! The mean and the mean square come from a sum and a sum of squares, each carried in two `f64`: the
-//! sum and what rounding took from it. The two-sum of Knuth and Møller finds that part exactly, so
-//! that merging a day's seconds loses no digit, in whatever order they come. Welford's and Chan's
-//! recurrences guard the *variance* against cancellation; a trend holds the rms, a sum of
+//! The mean and the mean square come from a sum and a sum of squares, each carried in two `f64`:
+//! the sum and what rounding took from it. The two-sum of Knuth and Møller finds that part exactly,
+//! so that merging a day's seconds loses no digit, in whatever order they come. Welford's and
+//! Chan's recurrences guard the *variance* against cancellation; a trend holds the rms, a sum of
 //! nothing but positive numbers, which needs no guard (docs/decisions/0085).
 
 /// Statistics of any number of samples. Two that are merged give what all samples together give.

@@ -17,8 +17,8 @@ impl CounterTrend {
         Self::default()
     }
 
-    /// Takes the value at a time, in nanoseconds since the epoch of the time scale that the rows are
-    /// wanted in.
+    /// Takes the value at a time, in nanoseconds since the epoch of the time scale that the rows
+    /// are wanted in.
     pub fn push(&mut self, time_ns: u64, value: f64) {
         let second = time_ns / 1_000_000_000;
         if second != self.second {

@@ -1,4 +1,5 @@
-//! The loops over samples: eight lanes that the compiler turns into vectors, for the CPU it runs on.
+//! The loops over samples: eight lanes that the compiler turns into vectors, for the CPU it runs
+//! on.
 //!
 //! Integers of 8 and 16 bits are summed exactly, as integers; scale and offset are put to the sums.
 //! All other types go through `f64`, where integers of 32 bits are exact (docs/decisions/0086). The
@@ -11,8 +12,8 @@
 use crate::accumulator::{Accumulator, Block};
 use crate::element::{Element, Exact};
 
-/// Samples that are summed in plain `f64` before the sums go to the accumulator: 128 per lane, which
-/// keeps the error under 1.5e-14 of the sum of magnitudes.
+/// Samples that are summed in plain `f64` before the sums go to the accumulator: 128 per lane,
+/// which keeps the error under 1.5e-14 of the sum of magnitudes.
 pub(crate) const BLOCK_SAMPLES: usize = 1_024;
 
 const LANES: usize = 8;
@@ -105,8 +106,8 @@ fn all_finite<E: Element, const SCALED: bool>(samples: &[E::Raw], values: Values
     let mut squares = [0.0; LANES];
     let mut min = [E::HIGHEST; LANES];
     let mut max = [E::LOWEST; LANES];
-    // A loop for each, over as many lanes as it is told: unrolled, the compiler makes vectors of what
-    // belongs to one lane, which is two to five times slower (docs/decisions/0086).
+    // A loop for each, over as many lanes as it is told: unrolled, the compiler makes vectors of
+    // what belongs to one lane, which is two to five times slower (docs/decisions/0086).
     let mut take = |raw: &[E::Raw; LANES], lanes: usize| {
         let samples: [E; LANES] = std::array::from_fn(|lane| E::load(raw[lane]));
         let values: [f64; LANES] =

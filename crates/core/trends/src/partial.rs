@@ -18,8 +18,8 @@ pub struct TrendChannel {
 }
 
 impl TrendChannel {
-    /// A channel of numbers of type `dtype`, whose values are the raw samples. Of complex numbers the
-    /// trend is that of the magnitude; of samples with a shape, of all their elements together.
+    /// A channel of numbers of type `dtype`, whose values are the raw samples. Of complex numbers
+    /// the trend is that of the magnitude; of samples with a shape, of all their elements together.
     ///
     /// Samples at the limits of a signed type, and at the upper limit of an unsigned one, count as
     /// saturated (0 is what an idle counter says); floating point has no limits unless
@@ -76,8 +76,8 @@ impl TrendChannel {
     }
 
     /// With other limits of the raw samples: those `<= limits.0` or `>= limits.1` count as
-    /// saturated (of complex numbers: if one of the parts is). `None`: none do. One-sided limits have
-    /// an infinity for the other.
+    /// saturated (of complex numbers: if one of the parts is). `None`: none do. One-sided limits
+    /// have an infinity for the other.
     ///
     /// # Errors
     /// If the lower limit is not below the upper one.
@@ -92,8 +92,8 @@ impl TrendChannel {
     }
 
     /// The seconds that the samples fall into, with their accumulators. `samples` are little-endian
-    /// and need no alignment; the first has the number `first_sample`. `spans` say where the numbers
-    /// jump; rows before the first span are numbered from `first_sample`.
+    /// and need no alignment; the first has the number `first_sample`. `spans` say where the
+    /// numbers jump; rows before the first span are numbered from `first_sample`.
     ///
     /// # Errors
     /// If samples, spans and numbers do not fit together. Nothing is taken then.
@@ -196,8 +196,8 @@ impl TrendChannel {
     }
 }
 
-/// What one frame says of a channel's seconds. The first and the last of them may go on in the frames
-/// beside it.
+/// What one frame says of a channel's seconds. The first and the last of them may go on in the
+/// frames beside it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Partial {
     seconds: Vec<(u64, Accumulator)>,

@@ -1,5 +1,5 @@
-//! Trends against a straightforward model in float64: values in a list per second, statistics as the
-//! textbook writes them.
+//! Trends against a straightforward model in float64: values in a list per second, statistics as
+//! the textbook writes them.
 
 mod common;
 

@@ -105,7 +105,8 @@ impl Alarms {
         Ok(())
     }
 
-    /// Looks at all quantities; to be called at least every second. Time that goes back stands still.
+    /// Looks at all quantities; to be called at least every second. Time that goes back stands
+    /// still.
     pub fn observe(
         &mut self,
         now_ns: u64,

@@ -1,6 +1,7 @@
 //! Watching what runs: what a shifter must know at three in the morning.
 //!
-//! - [`Rates`]: counters to rates over a sliding window; [`LossWatch`]: which source lost what lately.
+//! - [`Rates`]: counters to rates over a sliding window; [`LossWatch`]: which source lost what
+//!   lately.
 //! - [`verdict`]: good data, data with loss, with heavy loss, or nothing recorded, with the reason,
 //!   from the flow of data.
 //! - [`bottleneck`]: which stage limits.
@@ -8,9 +9,9 @@
 //!   one alarm for a rule and a group of sources; [`default_rules`] are there without any
 //!   configuration.
 //!
-//! Bounds: [`ALARMS_MAX`] alarms, [`RULES_MAX`] rules, [`FOLLOWED_MAX`] pairs of a rule and a thing that
-//! it is followed for; what is beyond is counted. Memory of each grows with the number of counters
-//! and things, not with time.
+//! Bounds: [`ALARMS_MAX`] alarms, [`RULES_MAX`] rules, [`FOLLOWED_MAX`] pairs of a rule and a thing
+//! that it is followed for; what is beyond is counted. Memory of each grows with the number of
+//! counters and things, not with time.
 //!
 //! Pure: no I/O, no thread, no clock. Times are nanoseconds of any one clock.
 

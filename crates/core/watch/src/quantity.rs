@@ -38,8 +38,8 @@ pub struct QuantityError {
 
 /// Values of quantities at one moment.
 pub trait Readings {
-    /// Calls `visit` with each thing that the quantity is read of (an empty name if it is of none) and
-    /// the value. Not called for what cannot be read now.
+    /// Calls `visit` with each thing that the quantity is read of (an empty name if it is of none)
+    /// and the value. Not called for what cannot be read now.
     fn each(&self, quantity: &Quantity, visit: &mut dyn FnMut(&str, f64));
 
     /// The group that a thing is in, of a family such as `source`; none where there are no groups.
@@ -60,7 +60,8 @@ impl Quantity {
     /// Takes a name apart.
     ///
     /// # Errors
-    /// It is empty, too long, has an empty part or a `*` that is not a part by itself in the middle.
+    /// It is empty, too long, has an empty part or a `*` that is not a part by itself in the
+    /// middle.
     pub fn new(text: impl Into<String>) -> Result<Self, QuantityError> {
         let text = text.into();
         let of = if text.len() <= QUANTITY_BYTES_MAX { Self::parse(&text) } else { None };

@@ -7,8 +7,8 @@ const PARTS: u64 = 20;
 
 /// Rates of some counters over a sliding window.
 ///
-/// A counter that falls has begun anew: what it shows then came since. Memory: 22 samples of 8 bytes
-/// per counter, however often one looks.
+/// A counter that falls has begun anew: what it shows then came since. Memory: 22 samples of 8
+/// bytes per counter, however often one looks.
 #[derive(Clone, Debug)]
 pub struct Rates {
     window_ns: u64,

@@ -29,8 +29,8 @@ pub enum Severity {
     Critical,
 }
 
-/// When something is wrong. `clear_at`: where it is well again, on the good side of the threshold, so
-/// that a value that wavers about the threshold makes one alarm and not many.
+/// When something is wrong. `clear_at`: where it is well again, on the good side of the threshold,
+/// so that a value that wavers about the threshold makes one alarm and not many.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
@@ -224,8 +224,8 @@ impl Condition {
 }
 
 impl Rule {
-    /// A rule that takes effect at once, does not latch, counts always, warns, and tells by its name,
-    /// value and threshold.
+    /// A rule that takes effect at once, does not latch, counts always, warns, and tells by its
+    /// name, value and threshold.
     pub fn new(name: &str, quantity: Quantity, condition: Condition) -> Self {
         Self {
             name: name.to_owned(),

@@ -18,9 +18,10 @@ pub struct Stage {
     pub output_per_second: f64,
 }
 
-/// The stage that limits, of stages in the order of the data: the one with the fullest queue in front
-/// of it that it empties more slowly than it is filled, or that is nearly full. Of equally full ones
-/// the last: what it does not take fills the queues before it, too. None limits if no queue is filled.
+/// The stage that limits, of stages in the order of the data: the one with the fullest queue in
+/// front of it that it empties more slowly than it is filled, or that is nearly full. Of equally
+/// full ones the last: what it does not take fills the queues before it, too. None limits if no
+/// queue is filled.
 pub fn bottleneck(stages: &[Stage]) -> Option<usize> {
     let mut found: Option<(usize, f64)> = None;
     for (index, stage) in stages.iter().enumerate() {

@@ -274,8 +274,8 @@ fn sending(flow: &Flow<'_>, limits: &Limits) -> String {
     format!("{sending} of {all} sources are sending{missing}")
 }
 
-/// What is wrong with which source, the worst first: silent ones, those out of step, then by how much
-/// they lost.
+/// What is wrong with which source, the worst first: silent ones, those out of step, then by how
+/// much they lost.
 fn worst(flow: &Flow<'_>, limits: &Limits) -> Vec<String> {
     let Run::Recording { since_ns } = flow.run else { return Vec::new() };
     let mut found = Vec::new();

@@ -72,8 +72,8 @@ proptest! {
             seen.push((now_ns, total));
             rates.push(now_ns, &[counter]);
         }
-        // It is counted from something seen before the window began, and from the last such thing but
-        // for what came within a twentieth of the window after it.
+        // It is counted from something seen before the window began, and from the last such thing
+        // but for what came within a twentieth of the window after it.
         let begin_ns = now_ns.saturating_sub(window_ns).max(seen[0].0);
         let before = |time_ns: u64| time_ns <= begin_ns;
         let passed = |time_ns: u64| {

@@ -5,8 +5,8 @@ use crate::coding::Coding;
 use crate::element::Element;
 use crate::encode::ColumnEncoder;
 
-/// What a second of CPU per GB may cost in parts of the column, when all CPU is free. It grows faster
-/// than the free share shrinks: who is nearly out of CPU cannot afford twice the work.
+/// What a second of CPU per GB may cost in parts of the column, when all CPU is free. It grows
+/// faster than the free share shrinks: who is nearly out of CPU cannot afford twice the work.
 const CPU_PRICE: f32 = 0.01;
 /// Less is never assumed to be free, so that cheap codings stay worth it.
 const FREE_MIN: f32 = 0.05;
@@ -46,8 +46,8 @@ pub struct Decision {
     pub free_cpu_share: f32,
 }
 
-/// The coding of one column, chosen from samples and kept for a file: readers of references want one
-/// codec per array. The same columns and shares give the same codings.
+/// The coding of one column, chosen from samples and kept for a file: readers of references want
+/// one codec per array. The same columns and shares give the same codings.
 #[derive(Clone, Debug)]
 pub struct Auto {
     element: Element,
@@ -193,7 +193,8 @@ fn candidates(element: Element) -> &'static [Coding] {
 }
 
 /// What encoding costs one core, in round numbers, so that decisions do not hang on the machine:
-/// `catchment bench codecs` measures. Codecs that look for repeats are done sooner the more they find.
+/// `catchment bench codecs` measures. Codecs that look for repeats are done sooner the more they
+/// find.
 fn cpu_seconds_per_gb(coding: Coding, stored_share: f32) -> f32 {
     let repeats = (0.15 + 4.0 * stored_share).min(1.0);
     match coding {

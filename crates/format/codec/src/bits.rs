@@ -19,8 +19,8 @@ pub(crate) trait Way {
         plain::bytes(rows)
     }
 
-    /// Puts the rows of each byte of elements of 1, 2, 4 or 8 bytes where they belong: rows are so many
-    /// bytes apart, and the first one's begin at that place.
+    /// Puts the rows of each byte of elements of 1, 2, 4 or 8 bytes where they belong: rows are so
+    /// many bytes apart, and the first one's begin at that place.
     #[inline(always)]
     fn gather<const SIZE: usize>(
         group: &[[u8; SIZE]; GROUP],
@@ -219,8 +219,8 @@ mod avx2 {
     /// The quarters of a vector whose lanes were put together one by one, in order.
     const IN_ORDER: i32 = 0b11_01_10_00;
 
-    // No closures here: functions that call them are not compiled for AVX2, so that each instruction
-    // in them would become a call.
+    // No closures here: functions that call them are not compiled for AVX2, so that each
+    // instruction in them would become a call.
 
     /// Bytes at even and at odd places are taken apart again and again, until each plane is on
     /// its own, and its bits with it. Called where AVX2 is.
@@ -248,8 +248,8 @@ mod avx2 {
         assert!((8 * SIZE - 1) * row_bytes + at + 8 <= out.len(), "rows are within the block");
         for j in 0..SIZE {
             let place = 2 * mirrored::<SIZE>(j);
-            // SAFETY: the caller is compiled for AVX2; the last of these rows is within `out`, as was
-            // just asserted, and so are those before it.
+            // SAFETY: the caller is compiled for AVX2; the last of these rows is within `out`, as
+            // was just asserted, and so are those before it.
             unsafe {
                 let first = out.as_mut_ptr().add(8 * j * row_bytes + at);
                 put_top_bits([vectors[place], vectors[place + 1]], first, row_bytes);
@@ -274,8 +274,8 @@ mod avx2 {
         }
     }
 
-    /// The top bits of 32 bytes. The instruction itself: the compiler turns the intrinsic into a test of
-    /// each byte.
+    /// The top bits of 32 bytes. The instruction itself: the compiler turns the intrinsic into a
+    /// test of each byte.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn top(bytes: __m256i) -> u32 {

@@ -1,5 +1,5 @@
-//! Chunks of c-blosc 1, format version 2, written and read here, so that nothing but Rust sees their
-//! sizes. Blocks are not split into streams when written; both forms are read.
+//! Chunks of c-blosc 1, format version 2, written and read here, so that nothing but Rust sees
+//! their sizes. Blocks are not split into streams when written; both forms are read.
 
 use std::ops::Range;
 
@@ -69,8 +69,8 @@ pub(crate) fn encoded_bytes_max(raw_bytes: usize, size: usize) -> usize {
     HEADER_BYTES + 8 * blocks + raw_bytes + block_bytes(size, Inner::Zstd) / 100 + 1024
 }
 
-/// Encodes a chunk. `compress` compresses a block to the beginning of the space that it is given and
-/// says how many bytes that took, or nothing where it does not fit.
+/// Encodes a chunk. `compress` compresses a block to the beginning of the space that it is given
+/// and says how many bytes that took, or nothing where it does not fit.
 pub(crate) fn encode(
     (cpu, filter, inner, size): (Cpu, Filter, Inner, usize),
     raw: &[u8],
@@ -199,7 +199,8 @@ impl Blocks {
 /// wanted. `decompress` fills a stream's raw bytes.
 ///
 /// Of a chunk that is on its way, `there` bytes are looked at, and `wanted` begins behind what was
-/// decoded before. It goes as far as blocks are whole, and leaves it to the end to say what is wrong.
+/// decoded before. It goes as far as blocks are whole, and leaves it to the end to say what is
+/// wrong.
 pub(crate) fn decode(
     cpu: Cpu,
     (stored, there, wanted): (&[u8], usize, &mut Range<usize>),

@@ -51,8 +51,9 @@ impl Codec {
         }
     }
 
-    /// What made stored bytes, of which the first four are enough: for blosc which shuffle and which
-    /// inner codec (`bitshuffle+lz4`), for all others the codec's name. Levels are not in the bytes.
+    /// What made stored bytes, of which the first four are enough: for blosc which shuffle and
+    /// which inner codec (`bitshuffle+lz4`), for all others the codec's name. Levels are not in the
+    /// bytes.
     pub fn made_by(self, head: &[u8]) -> Cow<'static, str> {
         match (self, blosc::made_by(head)) {
             (Self::Blosc, Some(coding)) => Cow::Borrowed(coding),

@@ -57,9 +57,9 @@ impl Coding {
         }
     }
 
-    /// What other programs decode, too, and suits most data of such elements: bits gathered by place and
-    /// LZ4 for integers; bytes gathered by place and Zstandard for floats, records and bytes, which have
-    /// no place.
+    /// What other programs decode, too, and suits most data of such elements: bits gathered by
+    /// place and LZ4 for integers; bytes gathered by place and Zstandard for floats, records and
+    /// bytes, which have no place.
     #[must_use]
     pub fn portable(element: Element) -> Self {
         if element.is_integer() {
@@ -84,8 +84,9 @@ impl Coding {
         }
     }
 
-    /// One step that costs less CPU, down to none. What plain Zarr readers decode stays that: no step
-    /// leads to `for`. LZ4 alone is no step down from a shuffle: it takes longer over plain numbers.
+    /// One step that costs less CPU, down to none. What plain Zarr readers decode stays that: no
+    /// step leads to `for`. LZ4 alone is no step down from a shuffle: it takes longer over plain
+    /// numbers.
     #[must_use]
     pub fn cheaper(self, element: Element) -> Self {
         let step = match self {

@@ -75,9 +75,9 @@ pub fn decode_into(codec: Codec, stored: &[u8], out: &mut [u8]) -> Result<(), Co
     decode_rest(codec, stored, out, Progress::default())
 }
 
-/// Decodes those bytes of a column that are wanted, to their places in a slice of exactly the raw size.
-/// What else it holds afterwards is of no meaning: blosc's other blocks are left out, other codecs
-/// decode all.
+/// Decodes those bytes of a column that are wanted, to their places in a slice of exactly the raw
+/// size. What else it holds afterwards is of no meaning: blosc's other blocks are left out, other
+/// codecs decode all.
 ///
 /// # Errors
 /// As [`decode_into`], of the blocks that are decoded.
@@ -98,9 +98,9 @@ pub struct Progress {
 }
 
 /// Decodes of a column what its first `there` stored bytes give, beyond what it has given before:
-/// bytes that have just come are in the CPU's caches, and a disk that brings the others is waited for
-/// anyway. Blosc alone has blocks of which that can be said; and what is wrong is for [`decode_rest`]
-/// to tell.
+/// bytes that have just come are in the CPU's caches, and a disk that brings the others is waited
+/// for anyway. Blosc alone has blocks of which that can be said; and what is wrong is for
+/// [`decode_rest`] to tell.
 ///
 /// # Panics
 /// If `there` is more than `stored` has.
@@ -118,8 +118,8 @@ pub fn decode_ahead(
     }
 }
 
-/// Decodes what is left of a column of which all stored bytes have come, into a slice of exactly the
-/// raw size.
+/// Decodes what is left of a column of which all stored bytes have come, into a slice of exactly
+/// the raw size.
 ///
 /// # Errors
 /// As [`decode_into`].

@@ -93,8 +93,8 @@ impl ColumnEncoder {
         }
     }
 
-    /// Encodes `raw` whether that saves anything or not, for readers that take one codec only. `None`
-    /// where the codec cannot: too many bytes for it, or for `Coding::None`.
+    /// Encodes `raw` whether that saves anything or not, for readers that take one codec only.
+    /// `None` where the codec cannot: too many bytes for it, or for `Coding::None`.
     pub fn encode_always(&mut self, coding: Coding, element: Element, raw: &[u8]) -> Option<&[u8]> {
         if coding == Coding::None || raw.len() > LZ4_RAW_BYTES_MAX {
             return None;

@@ -2,8 +2,8 @@
 //! c-blosc has them.
 //!
 //! Byte `j` of element `i` of `n` goes to `j * n + i`. Bit `k` of that byte goes to bit `i % 8` of
-//! byte `(8 * j + k) * n / 8 + i / 8`; where `n` is no multiple of 8, bits stay where they are. Bytes
-//! behind the last whole element stay where they are.
+//! byte `(8 * j + k) * n / 8 + i / 8`; where `n` is no multiple of 8, bits stay where they are.
+//! Bytes behind the last whole element stay where they are.
 
 use crate::bits::{self, GROUP, Way, elements_of, planes_of};
 use crate::cpu::Cpu;

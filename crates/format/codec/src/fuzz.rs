@@ -34,8 +34,8 @@ const CODINGS: [Coding; 8] = [
     Coding::For,
 ];
 
-/// Decodes what stands behind four bytes, which say the codec and the raw size; then takes it as raw
-/// bytes, which must come back from what they are encoded to.
+/// Decodes what stands behind four bytes, which say the codec and the raw size; then takes it as
+/// raw bytes, which must come back from what they are encoded to.
 ///
 /// # Panics
 /// A defect of a decoder or an encoder.

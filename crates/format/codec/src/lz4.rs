@@ -2,8 +2,8 @@
 //!
 //! Samples whose bits were shuffled give long literals, and runs that repeat two bytes for
 //! hundreds. So short pieces are copied sixteen bytes at a time, beyond their ends where there is
-//! room, and a repeat doubles what it has made so far. No size is trusted: every one is held against
-//! what is there before it is used.
+//! room, and a repeat doubles what it has made so far. No size is trusted: every one is held
+//! against what is there before it is used.
 
 use crate::error::CodecError;
 

@@ -9,8 +9,9 @@ const PIECE_BYTES: usize = 4 * 1024;
 const BLOCK_ELEMENTS: usize = 1_024;
 
 /// Gathers about so many bytes from pieces that stand one in each equal part of the column, at a
-/// place in it that differs from part to part, so that rows of images and periods of signals are not
-/// met in step. The same columns give the same samples. A column that is not much longer is taken whole.
+/// place in it that differs from part to part, so that rows of images and periods of signals are
+/// not met in step. The same columns give the same samples. A column that is not much longer is
+/// taken whole.
 pub(crate) fn gather<'a>(
     element: Element,
     raw: &'a [u8],
@@ -20,8 +21,9 @@ pub(crate) fn gather<'a>(
     if raw.len() <= sample_bytes + sample_bytes / 2 {
         return raw;
     }
-    // Pieces begin with an element and end with one; those of integers where blocks of `for` do, which
-    // data often step in (a board's channels, one behind the other), as the column's own blocks would.
+    // Pieces begin with an element and end with one; those of integers where blocks of `for` do,
+    // which data often step in (a board's channels, one behind the other), as the column's own
+    // blocks would.
     let size = element.size();
     let step = if element.is_integer() { BLOCK_ELEMENTS } else { 1 };
     let piece = (PIECE_BYTES / size).max(step) / step * step * size;

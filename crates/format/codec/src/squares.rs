@@ -1,9 +1,10 @@
-//! The inverse of a bit shuffle, 512 elements at a time, where the processor mirrors squares of eight
-//! by eight bits (GFNI). Several times as fast as bit by bit.
+//! The inverse of a bit shuffle, 512 elements at a time, where the processor mirrors squares of
+//! eight by eight bits (GFNI). Several times as fast as bit by bit.
 //!
-//! Eight rows of 64 bytes hold one bit each of a byte of 512 elements. Zipped together they are
-//! 64 squares of eight bytes, row by row; mirrored, the bytes of 512 elements. Those of an element's
-//! bytes are zipped in turn. Zipping stays within lanes of 16 bytes, so that lanes are put in order last.
+//! Eight rows of 64 bytes hold one bit each of a byte of 512 elements. Zipped together they are 64
+//! squares of eight bytes, row by row; mirrored, the bytes of 512 elements. Those of an element's
+//! bytes are zipped in turn. Zipping stays within lanes of 16 bytes, so that lanes are put in order
+//! last.
 
 use std::arch::x86_64::{
     __m512i, _MM_HINT_ET0, _mm_prefetch, _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512,

@@ -107,7 +107,8 @@ fn chain<R: ReadAt + ?Sized>(
             None if toc.end() - offset != slot.frame_bytes => {
                 return field("frame_bytes", "the locator's", toc.end() - offset);
             }
-            // Each piece ends before what the next one lists, so that all are shorter than the file.
+            // Each piece ends before what the next one lists, so that all are shorter than the
+            // file.
             Some(next) if next.frames_begin().is_some_and(|begin| begin < end) => {
                 return field("previous", "a checkpoint before the frames listed", offset);
             }

@@ -63,8 +63,8 @@ impl EventColumns {
 impl<R: ReadAt> FileReader<R> {
     /// What one frame adds to the ledger: its increments, and what its columns themselves say of
     /// recorded and missing fragments. A column that cannot be read, or that contradicts another,
-    /// is named, and what it would have said is left out. Frames of channels say everything in their
-    /// increments; frames of other kinds add nothing.
+    /// is named, and what it would have said is left out. Frames of channels say everything in
+    /// their increments; frames of other kinds add nothing.
     pub fn frame_ledger(&self, frame: usize) -> (Ledger, Vec<FrameError>) {
         let mut ledger = Ledger::new(self.header().schema.sources.len());
         let mut problems = Vec::new();

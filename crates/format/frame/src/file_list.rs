@@ -11,8 +11,8 @@
 //!
 //! One JSON object a line, each appended when what it says is true of the disk, so that the list
 //! never says more than there was. A writer that was killed leaves a list without an end, and
-//! perhaps half a line, which counts for nothing. Every append begins with the header where the file
-//! has no whole line: it is new, or somebody removed the one before.
+//! perhaps half a line, which counts for nothing. Every append begins with the header where the
+//! file has no whole line: it is new, or somebody removed the one before.
 
 use std::collections::BTreeMap;
 

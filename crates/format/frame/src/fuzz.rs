@@ -9,9 +9,9 @@ use crate::read_at::ReadAt;
 use crate::reader::{FileReader, OpenOptions};
 use crate::repair::repair;
 
-/// Opens arbitrary bytes as a file, by TOC, by checkpoints and by walking, reads all that they claim
-/// to hold, follows them as if they came in two parts, and repairs them. Errors are fine; panics,
-/// endless loops and memory beyond what the bytes can give are not.
+/// Opens arbitrary bytes as a file, by TOC, by checkpoints and by walking, reads all that they
+/// claim to hold, follows them as if they came in two parts, and repairs them. Errors are fine;
+/// panics, endless loops and memory beyond what the bytes can give are not.
 pub fn fuzz_file(data: &[u8]) {
     for (ignore_toc, ignore_checkpoints) in [(false, false), (false, true), (true, true)] {
         let options = OpenOptions { search_bytes_max: 1 << 20, ignore_toc, ignore_checkpoints };

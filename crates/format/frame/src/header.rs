@@ -217,9 +217,9 @@ fn parse(
     Ok((metadata, Arc::new(KnownSchema::new(schema))))
 }
 
-/// What stands before the key `schema`, parsed, and the schema's text, if that is the last key. Within
-/// a string the quotes round the key would be escaped, and within a nested object what stands before
-/// it would not parse.
+/// What stands before the key `schema`, parsed, and the schema's text, if that is the last key.
+/// Within a string the quotes round the key would be escaped, and within a nested object what
+/// stands before it would not parse.
 fn split(json: &[u8]) -> Option<(Metadata, &[u8])> {
     const KEY: &[u8] = b",\"schema\":";
     let at = json.windows(KEY.len()).position(|window| window == KEY)?;

@@ -1,8 +1,8 @@
 //! A schema with what readers derive from it, and those that were met before.
 //!
 //! Every file of a run has the same schema, and the same run is opened again and again. A schema of
-//! a thousand channels is a hundred kilobytes of JSON, which take longer to parse than a column takes
-//! to read. So a schema's text is compared with those that were parsed before.
+//! a thousand channels is a hundred kilobytes of JSON, which take longer to parse than a column
+//! takes to read. So a schema's text is compared with those that were parsed before.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

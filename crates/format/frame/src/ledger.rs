@@ -32,8 +32,8 @@ impl EntryNames {
     }
 }
 
-/// Whether an entry is in no increment of a frame of that kind: because the frame itself says it, or
-/// because it cannot be known when a frame is written.
+/// Whether an entry is in no increment of a frame of that kind: because the frame itself says it,
+/// or because it cannot be known when a frame is written.
 pub(crate) fn is_derived(kind: FrameKind, entry: Entry) -> bool {
     let said_by_events = matches!(
         entry,

@@ -7,9 +7,9 @@
 //! +-------+-------+-------+-------+--------+--------+--------------+-----------+------+----------+--------------+
 //! ```
 //!
-//! Most of a record is as in the one before, or rises with it. A list that gains by it is packed: each
-//! 32-bit word less that of the record before, the differences shuffled and compressed. That makes 8
-//! bytes of 64, so that the index of a thousand channels is small beside their frames.
+//! Most of a record is as in the one before, or rises with it. A list that gains by it is packed:
+//! each 32-bit word less that of the record before, the differences shuffled and compressed. That
+//! makes 8 bytes of 64, so that the index of a thousand channels is small beside their frames.
 
 use catchment_codec::{Codec, Coding, ColumnEncoder, Element, decode_column};
 

@@ -64,9 +64,9 @@ impl<R: ReadAt> FileReader<R> {
         Err(FrameError::column(FrameRef::Index(frame), entry.id, problem))
     }
 
-    /// Reads an encoded column into `stored`, checks it and decodes it into `out`: a piece is decoded
-    /// before the next one is read, so that it is still in the CPU's caches. `before` is told which
-    /// of the stored bytes are read before they are.
+    /// Reads an encoded column into `stored`, checks it and decodes it into `out`: a piece is
+    /// decoded before the next one is read, so that it is still in the CPU's caches. `before` is
+    /// told which of the stored bytes are read before they are.
     ///
     /// # Errors
     /// As [`FileReader::read_bytes`] and [`FileReader::decode_stored`].
@@ -101,8 +101,8 @@ impl<R: ReadAt> FileReader<R> {
         decode_rest(entry.codec, stored, out, progress).map_err(|error| fail(error.into()))
     }
 
-    /// Checks a column's stored bytes and decodes those that are wanted to their places in `out`, which
-    /// has exactly its raw bytes. What else it holds afterwards is of no meaning.
+    /// Checks a column's stored bytes and decodes those that are wanted to their places in `out`,
+    /// which has exactly its raw bytes. What else it holds afterwards is of no meaning.
     ///
     /// # Errors
     /// Bytes that are not those that were written, or do not decode.

@@ -19,8 +19,8 @@ pub trait ReadAt {
     /// What the system says.
     fn bytes(&self) -> io::Result<u64>;
 
-    /// Where the next bytes stand, from `offset` on, that may be others than zeros; none if only zeros
-    /// follow. A file system knows it of what was allocated and never written.
+    /// Where the next bytes stand, from `offset` on, that may be others than zeros; none if only
+    /// zeros follow. A file system knows it of what was allocated and never written.
     fn next_data(&self, offset: u64) -> Option<u64> {
         Some(offset)
     }

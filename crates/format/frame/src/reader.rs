@@ -2,8 +2,8 @@
 //!
 //! A closed file is opened by its trailer and the TOC's root; a column's list of places is read
 //! when first asked for, and kept. Any other file is walked. Damage costs what it hit and no more:
-//! places are taken from the TOC or from the frames' own headers, whichever is whole. A file that is
-//! still being written is opened by its checkpoints, and followed by [`FileReader::refresh`].
+//! places are taken from the TOC or from the frames' own headers, whichever is whole. A file that
+//! is still being written is opened by its checkpoints, and followed by [`FileReader::refresh`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -350,8 +350,8 @@ impl<R: ReadAt> FileReader<R> {
         self.schema.channels()
     }
 
-    /// Where the TOC's index of columns stands in the file: a block of it is read when a column is first
-    /// asked for.
+    /// Where the TOC's index of columns stands in the file: a block of it is read when a column is
+    /// first asked for.
     pub fn index_bytes(&self) -> Option<Range<u64>> {
         self.places.toc()?.index_bytes()
     }
@@ -537,8 +537,8 @@ impl<R: ReadAt> FileReader<R> {
         self.frames.get(frame).ok_or(FrameError::NoFrame { index: frame, frames })
     }
 
-    /// In which frames a column stands, and where, as the TOC or the walk says it: by rising place of
-    /// the frame.
+    /// In which frames a column stands, and where, as the TOC or the walk says it: by rising place
+    /// of the frame.
     ///
     /// # Errors
     /// If the TOC's list cannot be read. The frames' own headers may still say it:

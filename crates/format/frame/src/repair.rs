@@ -68,9 +68,9 @@ impl fmt::Debug for RepairPlan {
 }
 
 /// Finds every whole frame of a file that is not closed or whose index is damaged, reads all of
-/// them, and makes a TOC and a trailer for them; only a trailer where the TOC is in order. The caller writes [`Closing::bytes`] at
-/// [`Closing::offset`] and cuts the file to [`Closing::file_bytes`], and [`RepairPlan::file_header`]
-/// at 0.
+/// them, and makes a TOC and a trailer for them; only a trailer where the TOC is in order. The
+/// caller writes [`Closing::bytes`] at [`Closing::offset`] and cuts the file to
+/// [`Closing::file_bytes`], and [`RepairPlan::file_header`] at 0.
 ///
 /// `ledger_before` is the total at the close of the run's file before this one; without it the
 /// ledger of a later file counts that file alone, and its TOC says so.
@@ -127,8 +127,9 @@ pub fn repair<R: ReadAt>(
     Ok(RepairPlan { frames, skipped, damaged, frames_missing, ledger, flags, file_header, closing })
 }
 
-/// The plan for a file that lost only its trailer, or has more bytes behind it: its own TOC says more
-/// than a new one could. None if that TOC is damaged, or there are frames that it does not list.
+/// The plan for a file that lost only its trailer, or has more bytes behind it: its own TOC says
+/// more than a new one could. None if that TOC is damaged, or there are frames that it does not
+/// list.
 fn close_again<R: ReadAt>(
     reader: &R,
     found: &FileReader<&R>,

@@ -95,8 +95,8 @@ impl RowShape {
     }
 }
 
-/// Checks that the type is the schema's, and that `raw_bytes` is what rows, type and shape give. For
-/// columns that the schema does not have, any whole number of elements per row will do.
+/// Checks that the type is the schema's, and that `raw_bytes` is what rows, type and shape give.
+/// For columns that the schema does not have, any whole number of elements per row will do.
 pub(crate) fn check_rows(
     entry: &ColumnEntry,
     shape: Option<RowShape>,

@@ -179,8 +179,8 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
         Search { end, zeros, frame: false }
     }
 
-    /// The border from `offset` on behind which there may be others than zeros. Who searches without a
-    /// bound, to repair, takes no file system's word for it.
+    /// The border from `offset` on behind which there may be others than zeros. Who searches
+    /// without a bound, to repair, takes no file system's word for it.
     pub(crate) fn data_from(&self, offset: u64) -> u64 {
         if self.search_bytes_max == u64::MAX {
             return offset;

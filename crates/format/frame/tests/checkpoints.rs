@@ -139,8 +139,9 @@ impl ReadAt for Sparse {
     }
 }
 
-/// An unfinished file of 5,000 frames of 20 MiB, with a checkpoint after every 64. What stands before
-/// the newest checkpoint are holes, but for the checkpoints and the column 1,007 of frame 1,234.
+/// An unfinished file of 5,000 frames of 20 MiB, with a checkpoint after every 64. What stands
+/// before the newest checkpoint are holes, but for the checkpoints and the column 1,007 of frame
+/// 1,234.
 fn huge_file() -> (Sparse, FileHeader) {
     let mut header = channel_header(1, true);
     let later = |id| ColumnInfo::new(id, ColumnKind::Unknown("later".into()), Dtype::Opaque);
@@ -201,8 +202,8 @@ fn an_unfinished_file_of_100_gb_is_opened_by_a_hundred_reads() {
     assert!(!reader.closed() && reader.skipped().is_empty());
     assert_eq!((reader.header(), reader.frames().len()), (&header, 5_000));
     assert!((0..).zip(reader.frames()).all(|(number, frame)| frame.info.sequence == number));
-    // 78 checkpoints of 8 KiB, the last 8 frames' headers, file header, locator and trailer: as many
-    // as of a file of 60 MB with as many frames.
+    // 78 checkpoints of 8 KiB, the last 8 frames' headers, file header, locator and trailer: as
+    // many as of a file of 60 MB with as many frames.
     let (bytes, reads) = (file.bytes_read(), file.reads.load(Relaxed));
     assert!(bytes < 800_000 && reads <= 100, "opening read {bytes} bytes in {reads} reads");
 

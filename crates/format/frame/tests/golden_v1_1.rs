@@ -1,9 +1,9 @@
 //! Golden files of version 1.1: channels and typed payload in every coding, and an unfinished file
 //! with checkpoints. They hold what stands beside them.
 //!
-//! `CATCHMENT_GOLDEN_WRITE=1 cargo test -p catchment-frame --test golden_v1_1` writes them again, as
-//! long as this version is not released. Stored bytes are not compared: another version of a codec's
-//! library may choose others.
+//! `CATCHMENT_GOLDEN_WRITE=1 cargo test -p catchment-frame --test golden_v1_1` writes them again,
+//! as long as this version is not released. Stored bytes are not compared: another version of a
+//! codec's library may choose others.
 
 #![expect(clippy::disallowed_methods, reason = "golden files are read from the repository")]
 

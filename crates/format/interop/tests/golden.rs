@@ -1,5 +1,5 @@
-//! Files that other programs wrote: FrameL 8.48.4 (every type of samples with every compression that
-//! it takes), lalframe 14.0.4, and frameCPP as gwframe 0.8.4 has it (complex samples that are
+//! Files that other programs wrote: FrameL 8.48.4 (every type of samples with every compression
+//! that it takes), lalframe 14.0.4, and frameCPP as gwframe 0.8.4 has it (complex samples that are
 //! zero-suppressed, auxiliary vectors). They hold what is computed here. The two that stand beside
 //! the repository were written by gwpy 3 with lalframe; what they hold was read by gwpy.
 

@@ -1,5 +1,5 @@
-//! What every input must survive, in one function per decoder: the fuzz targets call them, and so do
-//! the tests with the seed corpus and with mutated packets.
+//! What every input must survive, in one function per decoder: the fuzz targets call them, and so
+//! do the tests with the seed corpus and with mutated packets.
 
 use crate::hadtu::{
     ByteOrder, PACKET_BYTES_MIN, Packet, PacketEncoder, SUB_EVENT_HEADER_BYTES, SubEventHeader,
@@ -49,7 +49,8 @@ pub fn fuzz_packet(data: &[u8]) {
 }
 
 /// Parses `data` as a packet of a channel link and checks what must hold of any packet that is
-/// accepted: the entries fill it without overlap, and they make a packet again that has the same ones.
+/// accepted: the entries fill it without overlap, and they make a packet again that has the same
+/// ones.
 ///
 /// # Panics
 /// A defect of the decoder or the encoder.

@@ -21,8 +21,8 @@
 //!
 //! Every word is in its sender's byte order, which a decoding word gives away: its most significant
 //! byte is zero and its least significant is not. The packet's own decoding word counts for the
-//! packet's header, each sub-event's for that sub-event. Only the order is taken from it: boards use
-//! several values.
+//! packet's header, each sub-event's for that sub-event. Only the order is taken from it: boards
+//! use several values.
 //!
 //! A queue shorter than 32 bytes makes the trailer overlap what it repeats. The rule stays the same
 //! (byte *i* of the trailer equals byte *i* of the datagram), so that an empty queue is its header
@@ -293,8 +293,8 @@ pub struct SubEventHeader {
 
 /// Writes one packet into a buffer of the caller's: begin (or resume), push, finish.
 ///
-/// The encoder holds no memory of its own, so that a queue that fills over a long time is the buffer
-/// and the number that [`used`](Self::used) gave.
+/// The encoder holds no memory of its own, so that a queue that fills over a long time is the
+/// buffer and the number that [`used`](Self::used) gave.
 #[derive(Debug)]
 pub struct PacketEncoder<'b> {
     buffer: &'b mut [u8],
@@ -381,8 +381,8 @@ impl<'b> PacketEncoder<'b> {
         true
     }
 
-    /// Writes header and trailer and returns the bytes of the datagram, which stands at the buffer's
-    /// begin.
+    /// Writes header and trailer and returns the bytes of the datagram, which stands at the
+    /// buffer's begin.
     #[inline]
     pub fn finish(self) -> usize {
         let size = self.order.write(self.used as u32);

@@ -1,8 +1,8 @@
 //! Wire protocols, one file each: pure functions from bytes to fragments and back.
 //!
-//! [`hadtu`]: the packets of HADES' read-out boards. [`link`]: Catchment's own packets of continuous
-//! channels. [`sequence`]: numbers that wrap, and gaps in those that do not.
-//! Nothing here allocates, panics or loops by a number that came from outside and was not checked.
+//! [`hadtu`]: the packets of HADES' read-out boards. [`link`]: Catchment's own packets of
+//! continuous channels. [`sequence`]: numbers that wrap, and gaps in those that do not. Nothing
+//! here allocates, panics or loops by a number that came from outside and was not checked.
 
 mod fuzzing;
 pub mod hadtu;

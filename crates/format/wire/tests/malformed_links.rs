@@ -1,4 +1,5 @@
-//! Datagrams on a channel link as they should not be: an error that names the reason, never a panic.
+//! Datagrams on a channel link as they should not be: an error that names the reason, never a
+//! panic.
 
 mod support;
 

@@ -1,6 +1,7 @@
 //! What the disk gives: aligned writes through each engine, beside plain O_DIRECT `pwrite`.
 //!
-//! `cargo bench -p catchment-disk --bench write -- [FOLDER] [MiB per run] [rounds]`. Files are deleted at once.
+//! `cargo bench -p catchment-disk --bench write -- [FOLDER] [MiB per run] [rounds]`. Files are
+//! deleted at once.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::OpenOptions;

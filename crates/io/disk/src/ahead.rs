@@ -11,8 +11,8 @@ use std::os::fd::AsRawFd;
 use crate::read::ReadFile;
 
 impl ReadFile {
-    /// Whether the byte at that place can be had without a disk; none where the system cannot tell. A
-    /// place behind the end counts as one that can.
+    /// Whether the byte at that place can be had without a disk; none where the system cannot tell.
+    /// A place behind the end counts as one that can.
     ///
     /// Asking for one that cannot be had begins to read a few pages there.
     pub fn is_cached(&self, offset: u64) -> Option<bool> {
@@ -47,7 +47,8 @@ impl ReadFile {
     }
 }
 
-/// Has the system use huge pages for memory that nobody has touched: it is zeroed several times as fast.
+/// Has the system use huge pages for memory that nobody has touched: it is zeroed several times as
+/// fast.
 pub fn prefer_huge_pages(memory: &mut [u8]) {
     let start = memory.as_mut_ptr();
     let skip = start.align_offset(PAGE_BYTES);
@@ -69,7 +70,8 @@ pub fn release_free_memory() {
 }
 
 /// Has the calling thread's reads wait for those of others: the lowest best-effort I/O priority.
-/// Threads that it starts from then on have it too. It is up to the disk's scheduler what comes of it.
+/// Threads that it starts from then on have it too. It is up to the disk's scheduler what comes of
+/// it.
 ///
 /// # Errors
 /// What the system says.

@@ -13,7 +13,8 @@ use crate::event::Event;
 use crate::mapping::Mapping;
 
 /// A buffer of the pool, aligned to 4 KiB, of the configured size; derefs to its bytes. What a
-/// former write left stands in it. It can be filled on any thread; dropped unused, it is free again.
+/// former write left stands in it. It can be filled on any thread; dropped unused, it is free
+/// again.
 pub struct Buffer {
     pool: Arc<Pool>,
     index: u32,
@@ -47,8 +48,8 @@ impl Deref for Buffer {
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         let address = self.pool.address(self.index);
-        // SAFETY: as for deref, and `self` is borrowed alone. While the kernel reads the memory, the
-        // Buffer stands in the Disk's slot, which never derefs it.
+        // SAFETY: as for deref, and `self` is borrowed alone. While the kernel reads the memory,
+        // the Buffer stands in the Disk's slot, which never derefs it.
         unsafe { std::slice::from_raw_parts_mut(address.as_ptr(), self.pool.buffer_bytes) }
     }
 }

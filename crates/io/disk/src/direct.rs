@@ -1,7 +1,7 @@
 //! Reads past the page cache, many in flight, into memory that was used before.
 //!
-//! The page cache costs 0.3 ms a MB when it has to be filled: a page for each 4 KiB, and a copy. A disk
-//! that brings 1 GB/s has done a third more by then.
+//! The page cache costs 0.3 ms a MB when it has to be filled: a page for each 4 KiB, and a copy. A
+//! disk that brings 1 GB/s has done a third more by then.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -59,8 +59,8 @@ struct Memory {
 }
 
 impl Memory {
-    /// Memory for so many bytes, with what else of the mapping can be used for as many: small columns
-    /// share a huge page, because a disk takes fewer and larger pieces of memory sooner.
+    /// Memory for so many bytes, with what else of the mapping can be used for as many: small
+    /// columns share a huge page, because a disk takes fewer and larger pieces of memory sooner.
     fn mapped(bytes: usize) -> io::Result<impl Iterator<Item = Self>> {
         let bytes = match bytes {
             ..HUGE_PAGE_BYTES => bytes.next_power_of_two().max(PART_BYTES_MIN),
@@ -91,8 +91,8 @@ impl std::ops::Deref for DirectBytes {
 
     fn deref(&self) -> &[u8] {
         let Range { start, end } = self.bytes;
-        // SAFETY: the bytes lie within the memory, all of it is initialised, and the kernel has done with
-        // it.
+        // SAFETY: the bytes lie within the memory, all of it is initialised, and the kernel has
+        // done with it.
         unsafe {
             std::slice::from_raw_parts(self.memory.address().as_ptr().add(start), end - start)
         }
@@ -173,9 +173,9 @@ impl DirectReader {
         }
     }
 
-    /// Begins to read those bytes, as soon as somebody [waits](Self::wait): one call of the system for all
-    /// that have begun. None if the file, or what it lies on, cannot be read so. Memory is taken for all of
-    /// them: that there can be so many is for the caller to know.
+    /// Begins to read those bytes, as soon as somebody [waits](Self::wait): one call of the system
+    /// for all that have begun. None if the file, or what it lies on, cannot be read so. Memory is
+    /// taken for all of them: that there can be so many is for the caller to know.
     pub fn begin(&mut self, file: &ReadFile, bytes: Range<u64>) -> Option<Ticket> {
         if self.broken {
             return None;
@@ -230,7 +230,8 @@ impl DirectReader {
         match self.ring.0.submit_and_wait(1) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // The kernel wants its answers taken first. Where it has nothing of ours, there is none.
+            // The kernel wants its answers taken first. Where it has nothing of ours, there is
+            // none.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {
                 self.broken = self.ring.0.submission().len() == self.flying;
             }
@@ -248,8 +249,8 @@ impl DirectReader {
         }
     }
 
-    /// The bytes of a read that is over; none if anything went wrong with it. Why is for an ordinary read
-    /// of the same bytes to tell.
+    /// The bytes of a read that is over; none if anything went wrong with it. Why is for an
+    /// ordinary read of the same bytes to tell.
     pub fn bytes(&mut self, ticket: Ticket) -> Option<DirectBytes> {
         let over = |read: &mut Read| read.pieces_left == 0;
         let read = self.reads.get_mut(ticket.0)?.take_if(over)?;
@@ -274,8 +275,8 @@ impl DirectReader {
         }
     }
 
-    /// Gives up what was used the longest ago, with all that it shares a huge page with, until no more than
-    /// the bound is kept.
+    /// Gives up what was used the longest ago, with all that it shares a huge page with, until no
+    /// more than the bound is kept.
     fn trim(&mut self) {
         while self.free.iter().map(|memory| memory.bytes).sum::<usize>() > FREE_BYTES_MAX {
             let oldest = Arc::clone(&self.free[0].mapping);
@@ -300,8 +301,8 @@ impl DirectReader {
             );
             let entry = entry.offset(read.from + (first * BLOCK_BYTES) as u64).build();
             let entry = entry.user_data((piece.read as u64) << 32 | piece.number as u64);
-            // SAFETY: the read keeps its file, and its memory where it is, until all its pieces were
-            // answered, and nobody looks at it before.
+            // SAFETY: the read keeps its file, and its memory where it is, until all its pieces
+            // were answered, and nobody looks at it before.
             let pushed = unsafe { self.ring.0.submission().push(&entry) };
             assert!(pushed.is_ok(), "the ring has an entry for each piece that flies");
             self.flying += 1;
@@ -350,8 +351,8 @@ impl Drop for DirectReader {
 }
 
 impl ReadFile {
-    /// The same file past the page cache, open as long as somebody reads it: a run may have more files
-    /// than a process may have open twice.
+    /// The same file past the page cache, open as long as somebody reads it: a run may have more
+    /// files than a process may have open twice.
     fn direct(&self) -> Option<Arc<File>> {
         use std::os::unix::fs::OpenOptionsExt as _;
         let mut known = self.direct.lock().unwrap_or_else(PoisonError::into_inner);

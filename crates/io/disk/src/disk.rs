@@ -1,8 +1,8 @@
 //! The disk of one writer thread.
 //!
-//! Durability (docs/decisions/0041): a write that completed has reached the device, but may stand in
-//! its cache, and the file's list of blocks may be in memory only. What a [`Disk::sync`] covered is
-//! durable when its completion says so: the sync begins when all writes of the file that were
+//! Durability (docs/decisions/0041): a write that completed has reached the device, but may stand
+//! in its cache, and the file's list of blocks may be in memory only. What a [`Disk::sync`] covered
+//! is durable when its completion says so: the sync begins when all writes of the file that were
 //! accepted before it have completed. [`Disk::finish`] makes the whole file durable, its name
 //! included. Who writes a frame's header last decides what a reader sees; that is not known here.
 
@@ -47,7 +47,8 @@ pub struct Completion {
     pub bytes: u64,
     /// What the caller gave with the operation; 0 for a finish.
     pub token: u64,
-    /// Whether it was done, all of it. After an error any part of a write's bytes may be in the file.
+    /// Whether it was done, all of it. After an error any part of a write's bytes may be in the
+    /// file.
     pub result: io::Result<()>,
 }
 
@@ -109,7 +110,8 @@ impl Disk {
     /// Takes the memory, touches it, sets up the engine and starts the helper threads.
     ///
     /// # Errors
-    /// A value out of range, no memory or threads to be had, or no io_uring although it was asked for.
+    /// A value out of range, no memory or threads to be had, or no io_uring although it was asked
+    /// for.
     pub fn new(config: DiskConfig) -> Result<Self, DiskError> {
         config.check()?;
         descriptors::hold();
@@ -298,8 +300,8 @@ impl Disk {
         self.pool.take()
     }
 
-    /// A free buffer; polls once, so that what was written before is under way, and then sleeps until
-    /// there is one, or the time is over.
+    /// A free buffer; polls once, so that what was written before is under way, and then sleeps
+    /// until there is one, or the time is over.
     pub fn buffer(
         &mut self,
         timeout: Duration,
@@ -401,8 +403,8 @@ impl Disk {
         self.open_file(file).state = FileState::Closing(final_bytes);
     }
 
-    /// Appends the completions that have come, and hands what is queued to the kernel. Never blocks.
-    /// Returns how many came.
+    /// Appends the completions that have come, and hands what is queued to the kernel. Never
+    /// blocks. Returns how many came.
     pub fn poll(&mut self, completions: &mut Vec<Completion>) -> usize {
         let before = completions.len();
         self.pump(completions);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Wakes a thread that is in [`Disk::wait`](crate::Disk::wait), so that one thread can wait for its
-/// disk and for work from elsewhere. Cheap to clone; a wake costs one system call, so wake per batch.
+/// disk and for work from elsewhere. Cheap to clone; a wake costs one system call, so wake per
+/// batch.
 #[derive(Clone, Debug)]
 pub struct Waker {
     event: Arc<Event>,

@@ -11,9 +11,9 @@ use catchment_model::limits::DISK_ALIGN_BYTES;
 use crate::engine::{Action, Done, Engine, Op};
 use crate::files;
 
-/// Which faults a [`Disk`](crate::Disk) makes. Attempts are counted from 0, over all files; the rest
-/// of a short write, tried again, is an attempt of its own. The same plan and the same calls give
-/// the same faults.
+/// Which faults a [`Disk`](crate::Disk) makes. Attempts are counted from 0, over all files; the
+/// rest of a short write, tried again, is an attempt of its own. The same plan and the same calls
+/// give the same faults.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
     /// Seed of all that is left to chance.

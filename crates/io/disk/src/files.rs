@@ -55,7 +55,8 @@ pub(crate) fn create(
         let _deleted = std::fs::remove_file(path);
         return Err(create_error(path, error));
     }
-    // Without preallocation all goes on, only slower. A disk that is full or broken fails the writes.
+    // Without preallocation all goes on, only slower. A disk that is full or broken fails the
+    // writes.
     let preallocated = preallocate(&handle, 0, how, faults);
     if preallocated.is_err() {
         // Some file systems keep what they had found when they found no more (ext4). Nothing was
@@ -77,8 +78,8 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }
 
-/// Locks a file that was just made, so that repair keeps off while it is written, and readers know that
-/// it grows. Where locks are not supported it goes without.
+/// Locks a file that was just made, so that repair keeps off while it is written, and readers know
+/// that it grows. Where locks are not supported it goes without.
 pub(crate) fn lock(file: &File) {
     // Readers probe with a lock of their own for a moment.
     for _ in 0..PROBES_MAX {
@@ -185,6 +186,7 @@ pub(crate) fn create_error(path: &Path, source: io::Error) -> DiskError {
 const SPARE_SHARE: u64 = 8;
 /// Smaller steps are not worth their call.
 const STEP_BYTES_MIN: u64 = 256 << 10;
-/// How often and how long a file that was just made waits for a reader that looks whether it is locked.
+/// How often and how long a file that was just made waits for a reader that looks whether it is
+/// locked.
 const PROBES_MAX: u32 = 100;
 const PROBE_TIME: Duration = Duration::from_millis(1);

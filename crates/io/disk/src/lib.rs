@@ -2,14 +2,15 @@
 //! purpose.
 //!
 //! What a writer thread needs is [`Disk`]: a pool of aligned [`Buffer`]s, positioned writes that
-//! complete later, syncs, and files that are opened, preallocated and finished by helper threads, so
-//! that neither a switch of files nor a slow `fsync` holds the writer up. Three engines stand behind
-//! it: io_uring, plain `pwrite` where io_uring is refused, and a wrapper round either that fails as a
-//! [`FaultPlan`] says, for tests. Readers use [`ReadFile`], repair uses [`EditFile`], and
-//! what is little and read at once goes into a [`GrowingFile`].
+//! complete later, syncs, and files that are opened, preallocated and finished by helper threads,
+//! so that neither a switch of files nor a slow `fsync` holds the writer up. Three engines stand
+//! behind it: io_uring, plain `pwrite` where io_uring is refused, and a wrapper round either that
+//! fails as a [`FaultPlan`] says, for tests. Readers use [`ReadFile`], repair uses [`EditFile`],
+//! and what is little and read at once goes into a [`GrowingFile`].
 //!
 //! Invariants:
-//! - A [`Disk`] creates files, it never opens an existing one: nothing recorded is ever overwritten.
+//! - A [`Disk`] creates files, it never opens an existing one: nothing recorded is ever
+//!   overwritten.
 //! - Every operation accepted gives exactly one [`Completion`], whatever the disk does.
 //! - A buffer is in the caller's hands, in one write, or free: an error returns it to the pool.
 //! - In steady state a write allocates nothing, and one call of [`Disk::poll`] makes at most one

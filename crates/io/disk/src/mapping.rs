@@ -1,13 +1,14 @@
-//! Memory for direct I/O. One request to a disk takes a limited number of places in memory, a megabyte of
-//! scattered pages on many: memory of huge pages makes large requests of large reads and writes.
+//! Memory for direct I/O. One request to a disk takes a limited number of places in memory, a
+//! megabyte of scattered pages on many: memory of huge pages makes large requests of large reads
+//! and writes.
 
 use std::io;
 use std::ptr::NonNull;
 
 use catchment_model::limits::DISK_ALIGN_BYTES;
 
-/// Private memory: as large as was asked for or a little larger, and where it is as large as a huge page,
-/// of those.
+/// Private memory: as large as was asked for or a little larger, and where it is as large as a huge
+/// page, of those.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     address: NonNull<u8>,
@@ -22,8 +23,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps and touches at least so many bytes, because the first touch of a page costs more than a copy
-    /// of it.
+    /// Maps and touches at least so many bytes, because the first touch of a page costs more than a
+    /// copy of it.
     ///
     /// # Errors
     /// The system has none.
@@ -64,8 +65,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is the one that mmap returned, and its last owner, who goes with it, let
-        // nobody keep a pointer.
+        // SAFETY: the range is the one that mmap returned, and its last owner, who goes with it,
+        // let nobody keep a pointer.
         let result = unsafe { libc::munmap(self.base.as_ptr(), self.base_bytes) };
         debug_assert_eq!(result, 0);
     }

@@ -34,8 +34,9 @@ impl ReadFile {
         Ok(Self { file, path: path.to_owned(), direct: Mutex::default() })
     }
 
-    /// Whether a recorder, or a repair, holds the file: it is locked while it is written. Where locks are
-    /// not supported nobody seems to hold it. The probe shares the lock, so that two do not meet.
+    /// Whether a recorder, or a repair, holds the file: it is locked while it is written. Where
+    /// locks are not supported nobody seems to hold it. The probe shares the lock, so that two do
+    /// not meet.
     pub fn is_held(&self) -> bool {
         match self.file.try_lock_shared() {
             // What cannot be given back goes with the file.
@@ -72,8 +73,8 @@ impl ReadFile {
         Ok(read)
     }
 
-    /// The file's size now. A file that is being written is longer than what is in it, because it is
-    /// preallocated: what was not written reads as zeros.
+    /// The file's size now. A file that is being written is longer than what is in it, because it
+    /// is preallocated: what was not written reads as zeros.
     ///
     /// # Errors
     /// What the system says.

@@ -21,7 +21,8 @@ pub(crate) struct Target {
     pub order: u64,
 }
 
-/// One operation under way. It keeps the buffer and the file for as long as the kernel may use them.
+/// One operation under way. It keeps the buffer and the file for as long as the kernel may use
+/// them.
 pub(crate) struct Slot {
     pub target: Target,
     /// The buffer of a write; a sync has none.

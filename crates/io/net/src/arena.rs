@@ -1,7 +1,7 @@
 //! The memory that recvmmsg writes into, and all its headers, made once.
 //!
-//! The arena is small so that it stays in the second-level cache: on the development machine, cycling
-//! through 256 MiB of receive buffers lost 45 % of what a 2 MiB arena took without loss.
+//! The arena is small so that it stays in the second-level cache: on the development machine,
+//! cycling through 256 MiB of receive buffers lost 45 % of what a 2 MiB arena took without loss.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -101,8 +101,8 @@ impl Arena {
         self.messages.len()
     }
 
-    /// Takes what the socket has, without waiting: how many messages. Senders are asked for only where
-    /// somebody wants to know them: the kernel then copies an address for each message.
+    /// Takes what the socket has, without waiting: how many messages. Senders are asked for only
+    /// where somebody wants to know them: the kernel then copies an address for each message.
     pub fn receive(&mut self, fd: BorrowedFd<'_>, senders: bool) -> io::Result<usize> {
         if senders != self.named {
             self.name(senders);
@@ -121,8 +121,8 @@ impl Arena {
         if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
     }
 
-    /// Message `index` of the last call, and its bytes. Makes its header ready for the next call, so
-    /// that it is to be called once for every message received.
+    /// Message `index` of the last call, and its bytes. Makes its header ready for the next call,
+    /// so that it is to be called once for every message received.
     #[inline]
     pub fn take(&mut self, index: usize) -> (Message, &[u8]) {
         let header = &mut self.messages[index];
@@ -195,8 +195,9 @@ fn read_control(header: &libc::msghdr, message: &mut Message) {
 /// The sender that the kernel named.
 #[inline]
 fn sender(header: &libc::msghdr) -> Option<IpAddr> {
-    // SAFETY: the name is this header's own sockaddr_in6, zeroed when it was made, of which the kernel
-    // wrote the beginning; every type read here is smaller, aligned no stricter, and plain numbers.
+    // SAFETY: the name is this header's own sockaddr_in6, zeroed when it was made, of which the
+    // kernel wrote the beginning; every type read here is smaller, aligned no stricter, and plain
+    // numbers.
     unsafe {
         let name = header.msg_name.cast::<libc::sockaddr_in6>();
         match i32::from((*name).sin6_family) {

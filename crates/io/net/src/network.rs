@@ -10,8 +10,8 @@ use crate::NetError;
 
 /// A network or a single address: `10.1.0.0/16`, `192.168.3.7`, `fe80::/10`.
 ///
-/// A socket of IP version 6 may hear senders of version 4 too, as `::ffff:10.1.0.1`. Such addresses and
-/// networks are those of version 4 here, however they are written, so that `::/0` holds none of
+/// A socket of IP version 6 may hear senders of version 4 too, as `::ffff:10.1.0.1`. Such addresses
+/// and networks are those of version 4 here, however they are written, so that `::/0` holds none of
 /// them. An interface (`%eth0`) is not looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network(IpNet);

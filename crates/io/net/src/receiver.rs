@@ -1,8 +1,9 @@
 //! Many sockets received by one thread.
 //!
 //! A pass asks epoll which sockets have something, and takes it in batches: recvmmsg into a small
-//! arena, with UDP_GRO so that a run of equal datagrams comes in one piece. Between passes the thread
-//! spins for a while, then may sleep so that batches build up in the sockets' buffers, then waits.
+//! arena, with UDP_GRO so that a run of equal datagrams comes in one piece. Between passes the
+//! thread spins for a while, then may sleep so that batches build up in the sockets' buffers, then
+//! waits.
 //!
 //! The socket buffers ride out what the thread cannot take at once; what does not fit there the
 //! kernel drops, and its count (SO_RXQ_OVFL, SO_MEMINFO) is read, not guessed.
@@ -139,9 +140,9 @@ impl UdpReceiver {
         })
     }
 
-    /// From now on socket `index` takes datagrams only from senders in these networks, or, if there are
-    /// none, from everybody. The others are counted ([`take_refused`](Self::take_refused)) and handed
-    /// to nobody. Only for such a socket the kernel is asked who sent a datagram.
+    /// From now on socket `index` takes datagrams only from senders in these networks, or, if there
+    /// are none, from everybody. The others are counted ([`take_refused`](Self::take_refused)) and
+    /// handed to nobody. Only for such a socket the kernel is asked who sent a datagram.
     ///
     /// # Panics
     /// An index beyond the sockets.
@@ -215,8 +216,8 @@ impl UdpReceiver {
         Ok(work)
     }
 
-    /// Takes what is in the sockets' buffers now, without waiting; for the end of a run. Stops after
-    /// `datagrams_max` at the latest, so that a sender that goes on cannot keep it.
+    /// Takes what is in the sockets' buffers now, without waiting; for the end of a run. Stops
+    /// after `datagrams_max` at the latest, so that a sender that goes on cannot keep it.
     ///
     /// # Errors
     /// As [`poll`](Self::poll).
@@ -247,7 +248,8 @@ impl UdpReceiver {
         }
     }
 
-    /// Calls `f(socket index, refused)` for every socket that refused datagrams since the last call.
+    /// Calls `f(socket index, refused)` for every socket that refused datagrams since the last
+    /// call.
     pub fn take_refused(&mut self, mut f: impl FnMut(usize, Refused)) {
         if std::mem::take(&mut self.refused) {
             for (index, socket) in self.sockets.iter_mut().enumerate() {

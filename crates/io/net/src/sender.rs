@@ -1,8 +1,8 @@
 //! Datagrams sent to many targets, in batches.
 //!
 //! Datagrams of equal size that stand behind each other in memory go out as one message that the
-//! kernel cuts (UDP_SEGMENT); all messages for one target go out by one sendmmsg. A datagram is sent,
-//! or counted as unsent; it is never lost silently.
+//! kernel cuts (UDP_SEGMENT); all messages for one target go out by one sendmmsg. A datagram is
+//! sent, or counted as unsent; it is never lost silently.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -257,8 +257,9 @@ impl Batch {
     }
 }
 
-/// The run of datagrams at the begin of `datagrams` that one message can carry: equal in size, except
-/// that the last may be shorter, and one behind the other in memory. How many, and their bytes.
+/// The run of datagrams at the begin of `datagrams` that one message can carry: equal in size,
+/// except that the last may be shorter, and one behind the other in memory. How many, and their
+/// bytes.
 #[inline]
 fn run(datagrams: &[Datagram], segments_max: usize) -> (usize, usize) {
     let first = datagrams[0];

@@ -11,8 +11,8 @@ impl Catalog {
     /// it otherwise is added by [`Catalog::add_remark`].
     ///
     /// # Errors
-    /// A comment that is too long or has control characters, no such run, or a catalogue that cannot
-    /// be written.
+    /// A comment that is too long or has control characters, no such run, or a catalogue that
+    /// cannot be written.
     pub fn set_comment(&mut self, number: u64, comment: &str) -> Result<(), CatalogError> {
         check_comment(comment)?;
         self.set(number, "UPDATE runs SET comment = ?2 WHERE number = ?1", comment)
@@ -27,7 +27,8 @@ impl Catalog {
     }
 
     fn set(&mut self, number: u64, sql: &str, value: &str) -> Result<(), CatalogError> {
-        // A kill loses nothing of it; of a power cut it is safe with the next run that begins or ends.
+        // A kill loses nothing of it; of a power cut it is safe with the next run that begins or
+        // ends.
         self.sync("NORMAL")?;
         let changed =
             self.write(|connection| connection.execute(sql, params![stored(number), value]));

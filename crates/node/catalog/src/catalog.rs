@@ -19,8 +19,8 @@ use crate::schema::{self, ForReading, Place, SCHEMA_VERSION};
 use crate::step::step;
 use crate::{COMMENT_BYTES_MAX, CONFIGURATION_BYTES_MAX, WHO_BYTES_MAX};
 
-/// A data folder's catalogue, open. Open it for what you want and drop it: while it is open a rebuild
-/// waits. Opening takes about a millisecond; for those who ask often there is
+/// A data folder's catalogue, open. Open it for what you want and drop it: while it is open a
+/// rebuild waits. Opening takes about a millisecond; for those who ask often there is
 /// [`crate::KeptCatalog`].
 #[derive(Debug)]
 pub struct Catalog {
@@ -63,8 +63,8 @@ pub struct RunEnd {
 }
 
 impl Catalog {
-    /// Opens a data folder's catalogue to read and write. If there is none it is made, from the runs
-    /// that are there. Runs whose process is gone become interrupted.
+    /// Opens a data folder's catalogue to read and write. If there is none it is made, from the
+    /// runs that are there. Runs whose process is gone become interrupted.
     ///
     /// # Errors
     /// [`CatalogError::Damaged`], [`CatalogError::Newer`], or what the system refuses.
@@ -101,8 +101,8 @@ impl Catalog {
         }
     }
 
-    /// Opens it to read only. Nothing is made or changed, but that an older version is brought up to
-    /// date; a run whose process is gone is shown as what it is.
+    /// Opens it to read only. Nothing is made or changed, but that an older version is brought up
+    /// to date; a run whose process is gone is shown as what it is.
     ///
     /// # Errors
     /// As [`Catalog::open`]; [`CatalogError::Missing`] if there is none.
@@ -160,7 +160,8 @@ impl Catalog {
         let known = highest(&transaction).map_err(&error)?;
         let numbers = Numbers::lock(&place)?;
         let number = numbers.next(known, request.wanted)?;
-        // Locked before anybody can see the row, or it would be taken for one whose process is gone.
+        // Locked before anybody can see the row, or it would be taken for one whose process is
+        // gone.
         let live = LiveRun::hold(&place, number)?;
         step();
         transaction.execute("UPDATE numbers SET highest = ?", [stored(number)]).map_err(&error)?;
@@ -359,7 +360,8 @@ impl Catalog {
         self.shared
     }
 
-    /// Whether it has the tables that this program knows: another may bring them up to date meanwhile.
+    /// Whether it has the tables that this program knows: another may bring them up to date
+    /// meanwhile.
     pub(crate) fn is_of_this_version(&self) -> bool {
         let version = self.connection.pragma_query_value(None, "user_version", |row| row.get(0));
         version.is_ok_and(|version: i64| version == SCHEMA_VERSION)

@@ -122,7 +122,8 @@ impl CatalogError {
         let path = path.to_owned();
         let damaged = matches!(
             source,
-            // A table or a column that is not there, a value that is none of those that are written.
+            // A table or a column that is not there, a value that is none of those that are
+            // written.
             Error::FromSqlConversionFailure(..)
                 | Error::InvalidColumnType(..)
                 | Error::IntegralValueOutOfRange(..)
@@ -150,8 +151,8 @@ impl CatalogError {
         move |source| Self::System { action, path, source }
     }
 
-    /// Whether the catalogue is well, and this its answer: what was asked for is not there, or cannot
-    /// be.
+    /// Whether the catalogue is well, and this its answer: what was asked for is not there, or
+    /// cannot be.
     pub fn is_answer(&self) -> bool {
         use CatalogError::{NoConfiguration, NoRun, Text};
         matches!(self, NoRun { .. } | NoConfiguration { .. } | Text { .. })

@@ -105,11 +105,11 @@ pub struct Copy {
 }
 
 impl Catalog {
-    /// Looks at a run's files and writes what they hold into the catalogue, in place of what was there:
-    /// files, frames, totals, and the books as far as the files have them, unless its recorder's
-    /// own are there and the files do not have the run's end. A run that was taken for interrupted,
-    /// and whose files were ended in order, is complete. Reads headers and tables of contents; of a
-    /// run that was killed, the books of its frames too, if they are not many.
+    /// Looks at a run's files and writes what they hold into the catalogue, in place of what was
+    /// there: files, frames, totals, and the books as far as the files have them, unless its
+    /// recorder's own are there and the files do not have the run's end. A run that was taken for
+    /// interrupted, and whose files were ended in order, is complete. Reads headers and tables of
+    /// contents; of a run that was killed, the books of its frames too, if they are not many.
     ///
     /// # Errors
     /// No such run, files that cannot be read or are another run's, or a catalogue that cannot be

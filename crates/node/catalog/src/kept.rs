@@ -1,9 +1,9 @@
 //! A catalogue that stays open from one question to the next, and steps aside for a rebuild.
 //!
-//! Whoever closes a database last merges SQLite's log into it and waits for the disk, which takes half
-//! a second beside a recorder that writes 1.5 GB/s: too long for everybody who opens it for one
-//! question. A program that is asked often keeps it open, and looks a few times in a second whether
-//! somebody wants it alone.
+//! Whoever closes a database last merges SQLite's log into it and waits for the disk, which takes
+//! half a second beside a recorder that writes 1.5 GB/s: too long for everybody who opens it for
+//! one question. A program that is asked often keeps it open, and looks a few times in a second
+//! whether somebody wants it alone.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -20,8 +20,8 @@ use crate::schema::Place;
 /// writes.
 ///
 /// # Errors
-/// Of all methods: as those of [`Catalog`]. After an error that is no answer the catalogue is opened
-/// anew for the next question.
+/// Of all methods: as those of [`Catalog`]. After an error that is no answer the catalogue is
+/// opened anew for the next question.
 #[derive(Debug)]
 pub struct KeptCatalog {
     place: Place,
@@ -122,9 +122,9 @@ impl KeptCatalog {
         result
     }
 
-    /// Looks at a run's files ([`Catalog::scan`]), and merges SQLite's log into the database for those
-    /// who copy the file alone. It waits for the disk; those who ask or write meanwhile do not wait for
-    /// it.
+    /// Looks at a run's files ([`Catalog::scan`]), and merges SQLite's log into the database for
+    /// those who copy the file alone. It waits for the disk; those who ask or write meanwhile do
+    /// not wait for it.
     pub fn scan(&self, number: u64) -> Result<(), CatalogError> {
         let mut catalog = Catalog::open_within(&self.place.data, PATIENCE_AT_START)?;
         catalog.scan(number)?;
@@ -148,7 +148,8 @@ impl KeptCatalog {
         }
     }
 
-    /// Closes what is wanted by somebody, or is not the catalogue any more, or that of a newer program.
+    /// Closes what is wanted by somebody, or is not the catalogue any more, or that of a newer
+    /// program.
     fn check(&self, kept: &mut Option<Kept>) {
         let same = |kept: &Kept| {
             self.file().is_some_and(|file| file == kept.file) && kept.catalog.is_of_this_version()

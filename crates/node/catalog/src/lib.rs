@@ -18,14 +18,15 @@
 //! - Whoever starts a run holds a lock on `live/NUMBER` until it ends. The kernel lets go of it
 //!   however the process ends, so that a run whose lock is free and whose state is not final was
 //!   interrupted: no clock and no heartbeat decides it.
-//! - A catalogue that another process has holds up nothing: a run gets its number from the file beside
-//!   it, and what is known of the run waits in `pending/` for whoever opens the catalogue next
-//!   ([`RunKnown::keep`]).
+//! - A catalogue that another process has holds up nothing: a run gets its number from the file
+//!   beside it, and what is known of the run waits in `pending/` for whoever opens the catalogue
+//!   next ([`RunKnown::keep`]).
 //! - The recorder's threads never see this crate: it writes when a run starts and ends, and when
 //!   somebody asks.
-//! - Whoever has the catalogue open holds a shared lock on `catalog.lock`; a rebuild holds it alone,
-//!   and announces itself with a lock on `catalog.wanted` before. A [`Catalog`] is opened for what one
-//!   wants of it and dropped; a program that is asked often has a [`KeptCatalog`], which steps aside.
+//! - Whoever has the catalogue open holds a shared lock on `catalog.lock`; a rebuild holds it
+//!   alone, and announces itself with a lock on `catalog.wanted` before. A [`Catalog`] is opened
+//!   for what one wants of it and dropped; a program that is asked often has a [`KeptCatalog`],
+//!   which steps aside.
 //!
 //! Limits: run numbers up to [`RUN_NUMBER_MAX`], comments and remarks up to [`COMMENT_BYTES_MAX`],
 //! names up to [`WHO_BYTES_MAX`], [`SPANS_PER_FILE_MAX`] rows of frames per file.

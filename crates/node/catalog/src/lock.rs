@@ -114,8 +114,8 @@ impl LiveRun {
         self.number
     }
 
-    /// Takes a number without the catalogue, which cannot be opened or written: from the file beside
-    /// it that knows the highest. A rebuild finds the run by its files.
+    /// Takes a number without the catalogue, which cannot be opened or written: from the file
+    /// beside it that knows the highest. A rebuild finds the run by its files.
     ///
     /// # Errors
     /// The system refuses to write there too.

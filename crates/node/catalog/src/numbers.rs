@@ -1,8 +1,8 @@
 //! The highest run number, in a small file beside the database.
 //!
-//! The database knows it too. The file is there for the day on which the database is damaged, deleted
-//! or an old copy: runs can still be numbered, and no number is given twice. It is replaced as a whole
-//! (write, sync, rename, sync), so that a killed process leaves the old or the new one.
+//! The database knows it too. The file is there for the day on which the database is damaged,
+//! deleted or an old copy: runs can still be numbered, and no number is given twice. It is replaced
+//! as a whole (write, sync, rename, sync), so that a killed process leaves the old or the new one.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
@@ -45,8 +45,9 @@ impl<'a> Numbers<'a> {
         self.highest
     }
 
-    /// The number to be given next: the one behind the highest that this file or the caller knows, or
-    /// the wanted one if that is higher. Numbers only rise: a lower one may have been given before.
+    /// The number to be given next: the one behind the highest that this file or the caller knows,
+    /// or the wanted one if that is higher. Numbers only rise: a lower one may have been given
+    /// before.
     pub(crate) fn next(&self, known: u64, wanted: Option<u64>) -> Result<u64, CatalogError> {
         let highest = self.highest.max(known);
         match wanted {

@@ -1,10 +1,10 @@
-//! Runs that could not be entered in the catalogue when they began or ended, because another process
-//! had locked it.
+//! Runs that could not be entered in the catalogue when they began or ended, because another
+//! process had locked it.
 //!
-//! Such a run takes its number from the file beside the database. All that is known of it is written
-//! to `pending/NUMBER.json`, whole and durable, and rewritten when more is known. The next process
-//! that opens the catalogue for writing enters it and removes the file; a lock excludes concurrent
-//! access.
+//! Such a run takes its number from the file beside the database. All that is known of it is
+//! written to `pending/NUMBER.json`, whole and durable, and rewritten when more is known. The next
+//! process that opens the catalogue for writing enters it and removes the file; a lock excludes
+//! concurrent access.
 
 use std::fs::File;
 use std::io::Write;

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Killed before `.ready`, nothing has happened; killed after, whoever opens the catalogue next
-//! finishes it. All of it under a lock, since SQLite's log beside a database belongs to that database
-//! and no other: it must not be open when it is replaced.
+//! finishes it. All of it under a lock, since SQLite's log beside a database belongs to that
+//! database and no other: it must not be open when it is replaced.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -72,8 +72,8 @@ pub struct Renumbered {
 /// Makes a data folder's catalogue again. `progress` hears how many folders of how many were read.
 ///
 /// # Errors
-/// Somebody has the catalogue open for too long, a newer program made it, or the system refuses. The
-/// old one is then as it was.
+/// Somebody has the catalogue open for too long, a newer program made it, or the system refuses.
+/// The old one is then as it was.
 pub fn rebuild(
     folder: impl AsRef<Path>,
     mut progress: impl FnMut(usize, usize),

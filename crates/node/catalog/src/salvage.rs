@@ -40,7 +40,8 @@ pub(crate) struct OldRun {
     pub(crate) copies: Vec<Copy>,
 }
 
-/// Reads the catalogue, or if there is none the one before the last rebuild. None if there is neither.
+/// Reads the catalogue, or if there is none the one before the last rebuild. None if there is
+/// neither.
 ///
 /// # Errors
 /// A newer program's catalogue, or the system refuses. Damage is no error here.

@@ -1,7 +1,7 @@
 //! The database: where it stands, its tables, and its versions.
 //!
-//! `PRAGMA user_version` is the number of migrations that made it. A migration is never changed once
-//! released: what is needed later is another one. Opening runs those that are missing, in one
+//! `PRAGMA user_version` is the number of migrations that made it. A migration is never changed
+//! once released: what is needed later is another one. Opening runs those that are missing, in one
 //! transaction; a version above [`SCHEMA_VERSION`] is refused.
 
 use std::path::{Path, PathBuf};
@@ -145,8 +145,8 @@ pub(crate) fn open(path: &Path, patience: Duration) -> Result<Connection, Catalo
     connection.busy_timeout(patience).map_err(error)?;
     // Before anything is changed: it may be another program's.
     let version = catalog_version(&connection, path)?;
-    // A log beside the database: readers never wait, and a commit is one sync. Where the file system
-    // cannot share memory, SQLite stays with what it has.
+    // A log beside the database: readers never wait, and a commit is one sync. Where the file
+    // system cannot share memory, SQLite stays with what it has.
     let no_row = |_: &rusqlite::Row<'_>| Ok(());
     connection.pragma_update_and_check(None, "journal_mode", "WAL", no_row).map_err(error)?;
     // A number that somebody was told must still be taken after a power cut.
@@ -197,8 +197,8 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<ForReading, CatalogError> 
     Ok(ForReading { connection, version, shared: false })
 }
 
-/// Opens a database whose log's index has no room on the disk: held alone, the index is in memory. Its
-/// log, of which a full disk may have kept some from being merged, is read with it.
+/// Opens a database whose log's index has no room on the disk: held alone, the index is in memory.
+/// Its log, of which a full disk may have kept some from being merged, is read with it.
 fn open_without_index(path: &Path) -> Result<ForReading, CatalogError> {
     let error = |source| CatalogError::sqlite(path, source);
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(error)?;
@@ -292,8 +292,8 @@ pub(crate) fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction
     connection.transaction_with_behavior(TransactionBehavior::Immediate)
 }
 
-/// What makes a database of each version from the one before. Times are nanoseconds since 1970 (UTC);
-/// numbers that the files have as unsigned are stored with the same 64 bits.
+/// What makes a database of each version from the one before. Times are nanoseconds since 1970
+/// (UTC); numbers that the files have as unsigned are stored with the same 64 bits.
 const MIGRATIONS: &[&str] = &[
     // 1: runs, their books, configurations.
     "CREATE TABLE numbers (

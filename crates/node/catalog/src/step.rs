@@ -1,7 +1,7 @@
 //! Places at which a test stops the process, as `kill -9` would.
 //!
-//! In the product nothing is here. In this crate's tests every call counts, as does every handful of
-//! instructions of SQLite's, and a process that was told a number is killed when it comes to it.
+//! In the product nothing is here. In this crate's tests every call counts, as does every handful
+//! of instructions of SQLite's, and a process that was told a number is killed when it comes to it.
 
 /// A place between two effects on the disk.
 #[cfg(not(test))]

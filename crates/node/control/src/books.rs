@@ -1,12 +1,12 @@
 //! The catalogue of runs, as control needs it.
 //!
-//! A catalogue that cannot be written prevents no recording: the run's number then comes from the file
-//! beside it, the log and the page say so, and `catchment catalog rebuild` finds the run by its files.
-//! On a full disk it is read all the same. Nor does another process that has it hold up a run: what
-//! cannot be entered at once is written beside the catalogue, for whoever opens it next. The end of
-//! a run that cannot be entered is also kept, shown as if it were there, and tried again; if not
-//! even the file can be written and the program ends before, the next one finds it by the run's
-//! files.
+//! A catalogue that cannot be written prevents no recording: the run's number then comes from the
+//! file beside it, the log and the page say so, and `catchment catalog rebuild` finds the run by
+//! its files. On a full disk it is read all the same. Nor does another process that has it hold up
+//! a run: what cannot be entered at once is written beside the catalogue, for whoever opens it
+//! next. The end of a run that cannot be entered is also kept, shown as if it were there, and tried
+//! again; if not even the file can be written and the program ends before, the next one finds it by
+//! the run's files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -341,8 +341,8 @@ impl Books {
         Ok(api::Run { remarks, ..self.told(detail.run) })
     }
 
-    /// A run's ledger: of each source as its files have it; their sum alone as the catalogue has it,
-    /// where the files are not at hand.
+    /// A run's ledger: of each source as its files have it; their sum alone as the catalogue has
+    /// it, where the files are not at hand.
     pub(crate) fn ledger(&self, number: u64) -> Result<api::RunLedger, Problem> {
         let detail = self.read(|catalog| catalog.run(number)).map_err(problem)?;
         let folder = detail.run.folder.map(|folder| self.catalog.folder().join(folder));

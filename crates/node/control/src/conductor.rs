@@ -1,8 +1,8 @@
 //! The control thread: a duty cycle that owns the state machine.
 //!
 //! It takes what people ask for, passes orders to devices and their answers back, looks at the
-//! recorder's counters twice a second, and shows what it saw. It never waits for a device, a client or
-//! the network.
+//! recorder's counters twice a second, and shows what it saw. It never waits for a device, a client
+//! or the network.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -451,7 +451,8 @@ impl Conductor {
                 self.control.under_way().is_some_and(|one| one.command == Command::Shutdown);
             let first = result.request.as_str().starts_with(FIRST);
             if result.status == Status::Failed && first && !ending {
-                // The run that the program was started for, and nobody wanted it to end before it began.
+                // The run that the program was started for, and nobody wanted it to end before it
+                // began.
                 self.devices.shown.faults.store(true, Relaxed);
             }
             match result.command {
@@ -527,8 +528,8 @@ impl Conductor {
         recorder.map_or(self.control.state(), |device| device.state)
     }
 
-    /// Looks twice a second, and before an answer to what changed something: whoever asks after it sees
-    /// the change.
+    /// Looks twice a second, and before an answer to what changed something: whoever asks after it
+    /// sees the change.
     fn look_when_due(&mut self) {
         let now = Instant::now();
         if self.own.next_look.is_none_or(|next| now >= next) {

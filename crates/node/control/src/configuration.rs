@@ -1,5 +1,5 @@
-//! What a configuration file says, as far as a node under control needs it. Reading and checking it is
-//! the command line's.
+//! What a configuration file says, as far as a node under control needs it. Reading and checking it
+//! is the command line's.
 
 use catchment_emulator::{EmulatorConfig, LinkEmulatorConfig};
 use catchment_recorder::RecorderConfig;
@@ -14,7 +14,8 @@ pub struct Configuration {
     pub recorder: RecorderConfig,
     /// The emulator of its sources, if it is asked for.
     pub emulator: Option<EmulatorConfig>,
-    /// The emulator of its links, if it is asked for: links in the recorder's order, from its first on.
+    /// The emulator of its links, if it is asked for: links in the recorder's order, from its first
+    /// on.
     pub link_emulator: Option<LinkEmulatorConfig>,
     /// Rules of alarms.
     pub rules: Vec<Rule>,
@@ -52,8 +53,8 @@ pub trait Configure: Send + Sync {
     /// What is wrong with it, and where.
     fn check(&self, text: &str) -> Result<Configuration, ConfigurationFault>;
 
-    /// The text with another rate, 0 for the highest, and another seed of what is emulated, so that a run
-    /// can be repeated from it.
+    /// The text with another rate, 0 for the highest, and another seed of what is emulated, so that
+    /// a run can be repeated from it.
     ///
     /// # Errors
     /// This cannot be said in the text, in words.

@@ -112,8 +112,8 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// The node as it was last seen. If that is long ago nobody knows what it does: then the verdict
-    /// says so, whatever it was.
+    /// The node as it was last seen. If that is long ago nobody knows what it does: then the
+    /// verdict says so, whatever it was.
     pub(crate) fn view(&self) -> Arc<View> {
         let view = Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner));
         match view.age() {

@@ -10,9 +10,9 @@
 //! node/emulator           where the configuration has one
 //! ```
 //!
-//! *Armed* is a recorder that runs but is paused: sockets are open, memory is touched, the first file
-//! is there, and what comes is counted as discarded. So *start* is a moment, not a second. Before
-//! that, in *configured*, a preflight with sockets of its own counts what arrives.
+//! *Armed* is a recorder that runs but is paused: sockets are open, memory is touched, the first
+//! file is there, and what comes is counted as discarded. So *start* is a moment, not a second.
+//! Before that, in *configured*, a preflight with sockets of its own counts what arrives.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,11 +1,11 @@
 //! Structured logs: to stderr as text or JSON, and the last 10,000 lines in memory for the page.
 //!
 //! A subscriber of our own, since it needs neither spans nor filters: one level for this program's
-//! messages, warnings alone from other crates. A message that repeats is written once in ten seconds
-//! and says how often it came.
+//! messages, warnings alone from other crates. A message that repeats is written once in ten
+//! seconds and says how often it came.
 //!
-//! A thread of its own writes them: a terminal that is stopped, or a pipe that nobody reads, holds up
-//! nobody who logs. Lines that find its queue full are counted, and said when it goes on.
+//! A thread of its own writes them: a terminal that is stopped, or a pipe that nobody reads, holds
+//! up nobody who logs. Lines that find its queue full are counted, and said when it goes on.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -49,8 +49,8 @@ pub enum Format {
 pub struct Logs {
     lines: Mutex<VecDeque<LogLine>>,
     count: AtomicU64,
-    /// To the thread that writes; without it every line counts as dropped, and the page has them all
-    /// the same.
+    /// To the thread that writes; without it every line counts as dropped, and the page has them
+    /// all the same.
     queue: Option<Queued<String>>,
     /// Lines that were not written, since too many waited.
     dropped: Arc<AtomicU64>,
@@ -149,8 +149,8 @@ fn contains(line: &LogLine, search: &str) -> bool {
         || line.fields.iter().any(|(name, value)| has(name) || has(value))
 }
 
-/// Writes a line, and before it how many were dropped since that was said. A stderr that is closed is
-/// nobody to tell.
+/// Writes a line, and before it how many were dropped since that was said. A stderr that is closed
+/// is nobody to tell.
 fn write_line(line: &str, (dropped, said): (u64, &mut u64), mut to: impl std::io::Write) {
     if dropped > *said {
         writeln!(to, "{} lines were not written: too many waited", dropped - *said).ok();

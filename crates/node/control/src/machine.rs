@@ -53,8 +53,9 @@ pub(crate) fn clock_offset_seconds() -> Option<f64> {
     Some(clock.offset as f64 * unit)
 }
 
-/// Lets the calling thread go before other programs, and behind those that receive, build and write: what
-/// people see and ask for is little work, and must not wait until a full machine has time.
+/// Lets the calling thread go before other programs, and behind those that receive, build and
+/// write: what people see and ask for is little work, and must not wait until a full machine has
+/// time.
 pub(crate) fn prefer() {
     if nice() > NICE {
         set_nice(NICE);
@@ -67,8 +68,8 @@ pub(crate) fn nice() -> i32 {
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
-/// Gives the calling thread another nice value. Without the right to a lower one (CAP_SYS_NICE) it is
-/// refused, and all threads are equal.
+/// Gives the calling thread another nice value. Without the right to a lower one (CAP_SYS_NICE) it
+/// is refused, and all threads are equal.
 pub(crate) fn set_nice(value: i32) {
     // SAFETY: numbers only; 0 is the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, value) };

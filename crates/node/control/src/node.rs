@@ -145,7 +145,8 @@ pub fn own_folder(runs: &Path) -> PathBuf {
 }
 
 impl Node {
-    /// Starts the control thread, the devices and the server; the first run too, if the settings say so.
+    /// Starts the control thread, the devices and the server; the first run too, if the settings
+    /// say so.
     ///
     /// # Errors
     /// What would keep it from being controlled; nothing is left running.

@@ -1,5 +1,5 @@
-//! What the plots show of the time before this program began: the trends of the recorder's counters,
-//! which lie beside every run.
+//! What the plots show of the time before this program began: the trends of the recorder's
+//! counters, which lie beside every run.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -22,7 +22,8 @@ const RUNS_MAX: usize = 72;
 const ASKED_MAX: usize = 60;
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Reads them on a thread of its own, which nobody waits for: disks may be slow, and plots can wait.
+/// Reads them on a thread of its own, which nobody waits for: disks may be slow, and plots can
+/// wait.
 ///
 /// # Errors
 /// The system gives no thread.

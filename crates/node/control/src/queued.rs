@@ -19,7 +19,8 @@ enum Entry<T> {
 }
 
 impl<T: Send + 'static> Queued<T> {
-    /// Starts the thread. It does each item in turn, and nothing (`None`) when somebody waits for all.
+    /// Starts the thread. It does each item in turn, and nothing (`None`) when somebody waits for
+    /// all.
     ///
     /// # Errors
     /// The system gives none.

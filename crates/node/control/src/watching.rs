@@ -104,8 +104,8 @@ pub(crate) struct Meaning {
 }
 
 impl Watching {
-    /// Watches what this configuration records, with these rules beside the usual ones: a rule of the
-    /// same name stands for the usual one.
+    /// Watches what this configuration records, with these rules beside the usual ones: a rule of
+    /// the same name stands for the usual one.
     ///
     /// # Errors
     /// A rule that cannot be.
@@ -137,8 +137,8 @@ impl Watching {
         })
     }
 
-    /// From the next run on watches what that configuration records. Its rules count at once; alarms and
-    /// who acknowledged them stay where their rule does.
+    /// From the next run on watches what that configuration records. Its rules count at once;
+    /// alarms and who acknowledged them stay where their rule does.
     ///
     /// # Errors
     /// A rule that cannot be; all stays as it was.
@@ -298,9 +298,9 @@ impl Watching {
         self.dead.push_back(paused || (recording && is_dead));
     }
 
-    /// How long the disk lasts: not at all where it has no place for what is to be written, otherwise
-    /// as the run wrote when it last did. While nothing is written, be it for a fault or a pause, the
-    /// disk grows no emptier, and an alarm about it must not clear.
+    /// How long the disk lasts: not at all where it has no place for what is to be written,
+    /// otherwise as the run wrote when it last did. While nothing is written, be it for a fault or
+    /// a pause, the disk grows no emptier, and an alarm about it must not clear.
     fn hours_left(&mut self, moment: &Moment<'_>) -> Option<f64> {
         let free_bytes = moment.disk.as_ref()?.free_bytes;
         let snapshot = moment.snapshot.filter(|_| moment.run.is_some())?;

@@ -1,5 +1,5 @@
-//! Twenty runs one after the other lose nothing and leave nothing behind. Alone in its process, since
-//! it counts the process's threads and descriptors.
+//! Twenty runs one after the other lose nothing and leave nothing behind. Alone in its process,
+//! since it counts the process's threads and descriptors.
 
 mod support;
 

@@ -357,8 +357,8 @@ fn a_node_speaks_tls_with_a_certificate_that_it_made() {
     assert!(!answer.starts_with(b"HTTP"));
 }
 
-/// The certificate of a node in that folder, at that address and with these names; and whether it is
-/// trusted there by whoever has its certificate, or the one given.
+/// The certificate of a node in that folder, at that address and with these names; and whether it
+/// is trusted there by whoever has its certificate, or the one given.
 fn trusted(
     folder: &std::path::Path,
     (listen, at): (&str, &str),

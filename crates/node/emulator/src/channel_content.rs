@@ -1,25 +1,25 @@
 //! What channels hold: a pure function of seed, channel and sample number.
 //!
-//! A sample is the sum of two tables of coloured Gaussian noise, whose lengths have no common divisor,
-//! and of a slow drift:
+//! A sample is the sum of two tables of coloured Gaussian noise, whose lengths have no common
+//! divisor, and of a slow drift:
 //!
 //! ```text
 //! x(n) = +-A[(n + a) mod 262,139] +- B[(n + b) mod 262,133] + drift(n)
 //! ```
 //!
-//! Where *a* and *b* begin, the signs and the drift are drawn for each channel. The sum repeats itself
-//! after 6.9e10 samples, its drift aside, so that no codec finds a repetition, and no two channels are
-//! copies of each other within any buffer. The tables hold white noise of variance 1/2 each, and red
-//! noise of many times that: sums of one-pole low passes with time constants of 8 to 16,384 samples.
-//! The drift goes in straight lines from one point to the next, 4,096 samples on.
+//! Where *a* and *b* begin, the signs and the drift are drawn for each channel. The sum repeats
+//! itself after 6.9e10 samples, its drift aside, so that no codec finds a repetition, and no two
+//! channels are copies of each other within any buffer. The tables hold white noise of variance 1/2
+//! each, and red noise of many times that: sums of one-pole low passes with time constants of 8 to
+//! 16,384 samples. The drift goes in straight lines from one point to the next, 4,096 samples on.
 //!
-//! A sample that has a shape is as many of these signals as it has elements, in the order of its bytes,
-//! each with beginnings, signs and a drift of its own; the first is what a channel of single numbers at
-//! that place would have.
+//! A sample that has a shape is as many of these signals as it has elements, in the order of its
+//! bytes, each with beginnings, signs and a drift of its own; the first is what a channel of single
+//! numbers at that place would have.
 //!
-//! Integers are `5 x` (16 bits), calibrated floats `gain x`, the gain drawn for each channel between
-//! 1e-3 and 1. All arithmetic is exact or IEEE's, and no library's sine or logarithm takes part: the
-//! bytes are the same on every machine.
+//! Integers are `5 x` (16 bits), calibrated floats `gain x`, the gain drawn for each channel
+//! between 1e-3 and 1. All arithmetic is exact or IEEE's, and no library's sine or logarithm takes
+//! part: the bytes are the same on every machine.
 
 use catchment_frame::Dtype;
 
@@ -120,8 +120,8 @@ impl ChannelContent {
         self.channels[channel as usize].sample_bytes
     }
 
-    /// Writes samples, little-endian, from number `first_sample` on; of each its elements in turn, the
-    /// last place of the shape counting fastest.
+    /// Writes samples, little-endian, from number `first_sample` on; of each its elements in turn,
+    /// the last place of the shape counting fastest.
     ///
     /// # Panics
     /// A length that is no whole number of samples.
@@ -151,8 +151,8 @@ impl ChannelContent {
         })
     }
 
-    /// One sample as a number, its first element where it has several; of a complex one the real part.
-    /// 64-bit integers are rounded.
+    /// One sample as a number, its first element where it has several; of a complex one the real
+    /// part. 64-bit integers are rounded.
     pub fn value(&self, channel: u32, sample: u64) -> f64 {
         let mut bytes = [0; 16];
         let channel = &self.channels[channel as usize];
@@ -172,8 +172,8 @@ impl ChannelContent {
         }
     }
 
-    /// Makes element after element of some samples, each with all their numbers at once, and puts them
-    /// in their places.
+    /// Makes element after element of some samples, each with all their numbers at once, and puts
+    /// them in their places.
     fn fill_shaped(&self, channel: &Channel, first_sample: u64, out: &mut [u8]) {
         let Channel { element_bytes, sample_bytes, .. } = *channel;
         let mut made = [0; PIECE_BYTES];
@@ -364,8 +364,8 @@ fn coloured(random: &mut Random, length: usize) -> Vec<f32> {
     table
 }
 
-/// The sum of one-pole low passes of white noise, of variance 1 in all, each with the same share. It
-/// goes around: its end fits to its begin.
+/// The sum of one-pole low passes of white noise, of variance 1 in all, each with the same share.
+/// It goes around: its end fits to its begin.
 fn filtered(random: &mut Random, length: usize, time_constants: &[f64]) -> Vec<f64> {
     let mut out = vec![0.0; length];
     let share = (1.0 / time_constants.len() as f64).sqrt();

@@ -39,9 +39,9 @@ impl EmulatedChannel {
     }
 }
 
-/// A gravitational-wave detector's thousand channels: 50 of 16,384 Hz, 150 of 2,048 Hz, 300 of 256 Hz
-/// and 500 of 16 Hz; of each rate the even ones calibrated in float32, the odd ones the counts of a
-/// converter in int16. 3.63 MB/s in all.
+/// A gravitational-wave detector's thousand channels: 50 of 16,384 Hz, 150 of 2,048 Hz, 300 of 256
+/// Hz and 500 of 16 Hz; of each rate the even ones calibrated in float32, the odd ones the counts
+/// of a converter in int16. 3.63 MB/s in all.
 pub fn ligo_1000() -> Vec<EmulatedChannel> {
     [("FAST", 50, 16_384), ("MEDIUM", 150, 2_048), ("SLOW", 300, 256), ("STATE", 500, 16)]
         .into_iter()

@@ -28,7 +28,8 @@ pub struct Faults {
     pub duplicate: f64,
     /// Share of the packets that are sent after their source's next one.
     pub reorder: f64,
-    /// Share of the packets of which one bit is turned over, where the packet's trailer must show it.
+    /// Share of the packets of which one bit is turned over, where the packet's trailer must show
+    /// it.
     pub corrupt: f64,
     /// A source that sends nothing from that event on.
     pub kill: Option<(u32, u64)>,
@@ -55,7 +56,8 @@ pub struct EmulatorConfig {
     pub huge_every: u64,
     /// Payload bytes of a huge one.
     pub huge_bytes: usize,
-    /// Lets so many events in a row have one size per source, so that their packets go out together.
+    /// Lets so many events in a row have one size per source, so that their packets go out
+    /// together.
     pub equal_bursts: Option<u32>,
     /// The first event; its low 24 bits are the first trigger number.
     pub first_event: u64,

@@ -1,10 +1,10 @@
 //! What fragments hold: a pure function of seed, source and event.
 //!
-//! Word *i* (little-endian, 64 bits) of a payload is `TABLE[i mod 8192] ^ h`: the table is 64 KiB of
-//! random numbers from the seed, *h* one number from seed, source and event. As *h* differs in every
-//! fragment, nothing repeats that a codec could use, and a fragment that is exchanged for another one
-//! does not pass. The length is a Gaussian draw from the same numbers, rounded to 4 bytes (a HADES
-//! word), at least 8.
+//! Word *i* (little-endian, 64 bits) of a payload is `TABLE[i mod 8192] ^ h`: the table is 64 KiB
+//! of random numbers from the seed, *h* one number from seed, source and event. As *h* differs in
+//! every fragment, nothing repeats that a codec could use, and a fragment that is exchanged for
+//! another one does not pass. The length is a Gaussian draw from the same numbers, rounded to 4
+//! bytes (a HADES word), at least 8.
 
 use catchment_wire::hadtu::PAYLOAD_BYTES_MAX;
 

@@ -1,12 +1,12 @@
 //! Emulated detectors whose every byte can be proved.
 //!
 //! [`Emulator`] sends what the boards of a detector would send: hadtu packets on UDP, one port per
-//! source. What a fragment holds is a pure function of seed, source and event ([`Content`]), so that
-//! a reader can compute every recorded byte again. Faults are made on request, drawn from the same
-//! seed, and reported exactly ([`EmulatorReport`]).
+//! source. What a fragment holds is a pure function of seed, source and event ([`Content`]), so
+//! that a reader can compute every recorded byte again. Faults are made on request, drawn from the
+//! same seed, and reported exactly ([`EmulatorReport`]).
 //!
-//! [`LinkEmulator`] does the same for continuous channels, whose samples are a pure function of seed,
-//! channel and sample number ([`ChannelContent`]).
+//! [`LinkEmulator`] does the same for continuous channels, whose samples are a pure function of
+//! seed, channel and sample number ([`ChannelContent`]).
 
 mod channel_content;
 mod channels;

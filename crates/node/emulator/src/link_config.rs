@@ -16,8 +16,8 @@ pub struct EmulatedLink {
     pub number: u32,
     /// Where it sends to.
     pub target: SocketAddr,
-    /// Its channels by their places in the configuration's list, in the order of their numbers within
-    /// the link.
+    /// Its channels by their places in the configuration's list, in the order of their numbers
+    /// within the link.
     pub channels: Vec<u32>,
 }
 
@@ -141,8 +141,8 @@ impl LinkEmulatorConfig {
         }
     }
 
-    /// Bytes of a channel's samples of one slice, at most. A slice has the samples of its length, or
-    /// one less.
+    /// Bytes of a channel's samples of one slice, at most. A slice has the samples of its length,
+    /// or one less.
     fn part_bytes_max(&self, channel: &EmulatedChannel) -> u64 {
         let samples = channel.rate.first_sample_at(self.slice_ns);
         samples.saturating_mul(channel.sample_bytes() as u64)

@@ -171,8 +171,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Makes the next packet and sends it. As packets of a slice have different sizes and nearly the
-    /// largest that there are, the kernel could join none; each goes out on its own.
+    /// Makes the next packet and sends it. As packets of a slice have different sizes and nearly
+    /// the largest that there are, the kernel could join none; each goes out on its own.
     fn send_next(&mut self) {
         let LinkEmulator { config, content, plan } = self.emulator;
         if self.packet == 0 {

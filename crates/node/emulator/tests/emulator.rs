@@ -13,8 +13,8 @@ use catchment_wire::hadtu::{ByteOrder, Packet};
 /// Nothing takes so long: reached only when what was sent never comes.
 const PATIENCE: Duration = Duration::from_secs(1_200);
 
-/// Datagrams as they arrived, by source. The bursts are small enough for the socket buffers that any
-/// user gets, so that nothing needs to be received while they are sent.
+/// Datagrams as they arrived, by source. The bursts are small enough for the socket buffers that
+/// any user gets, so that nothing needs to be received while they are sent.
 struct Captured {
     datagrams: Vec<Vec<Vec<u8>>>,
     report: EmulatorReport,

@@ -1,7 +1,7 @@
 //! Buffers that encoded columns wait in, used again by size.
 
-/// Free buffers, by the power of two of their capacity: a small column does not grow into the memory
-/// of a large one.
+/// Free buffers, by the power of two of their capacity: a small column does not grow into the
+/// memory of a large one.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     free: [Vec<Vec<u8>>; CLASSES],

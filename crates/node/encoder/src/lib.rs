@@ -1,12 +1,12 @@
 //! A pool of threads that encode columns.
 //!
-//! The columns of a frame are independent of each other: they go in one after the other, are encoded
-//! on all threads of the pool, and come out in the order in which they went in. What is under way is
-//! bounded in bytes, and all memory is used again: once the pool has met its largest columns nothing
-//! is allocated.
+//! The columns of a frame are independent of each other: they go in one after the other, are
+//! encoded on all threads of the pool, and come out in the order in which they went in. What is
+//! under way is bounded in bytes, and all memory is used again: once the pool has met its largest
+//! columns nothing is allocated.
 //!
-//! A column says itself how its raw bytes are gathered ([`Column`]), and may look at them while they
-//! are in the cache, which is how trends are computed without reading anything twice.
+//! A column says itself how its raw bytes are gathered ([`Column`]), and may look at them while
+//! they are in the cache, which is how trends are computed without reading anything twice.
 //!
 //! ```
 //! use catchment_encoder::{Ask, Coding, Element, EncoderPool, Level, PoolConfig, Rule};

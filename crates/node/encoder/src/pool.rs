@@ -26,8 +26,8 @@ const BATCH_COLUMNS: usize = 32;
 pub struct PoolConfig {
     /// Threads; with 0 the owner's own thread encodes.
     pub threads: usize,
-    /// Raw bytes of the columns that may be under way: put in, and not taken out yet. One column may
-    /// always be.
+    /// Raw bytes of the columns that may be under way: put in, and not taken out yet. One column
+    /// may always be.
     pub bytes_max: usize,
     /// Where the threads register their CPU time, as `encode-0` and so on.
     pub times: Option<Arc<ThreadTimes>>,
@@ -151,8 +151,8 @@ impl<C: Column> EncoderPool<C> {
         self.shared.work.notify_one();
     }
 
-    /// Takes the oldest column out, waiting until it is encoded; none if no column is under way. Its
-    /// buffer is given back by [`EncoderPool::give_back`].
+    /// Takes the oldest column out, waiting until it is encoded; none if no column is under way.
+    /// Its buffer is given back by [`EncoderPool::give_back`].
     ///
     /// # Panics
     /// If a thread of the pool has panicked.

@@ -1,5 +1,5 @@
-//! Records an emulated thousand channels over loopback at a multiple of real time, and says what that
-//! took: `record_links FOLDER MULTIPLE SECONDS CODEC [trends]`.
+//! Records an emulated thousand channels over loopback at a multiple of real time, and says what
+//! that took: `record_links FOLDER MULTIPLE SECONDS CODEC [trends]`.
 
 use std::sync::atomic::AtomicBool;
 

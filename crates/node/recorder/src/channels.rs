@@ -67,8 +67,8 @@ struct Place {
 }
 
 impl ChannelWriter {
-    /// For the channels of a schema, which belong to these lanes. `first_link` is the ledger's number
-    /// of the first link; `trends` says whether seconds are looked at.
+    /// For the channels of a schema, which belong to these lanes. `first_link` is the ledger's
+    /// number of the first link; `trends` says whether seconds are looked at.
     ///
     /// # Panics
     /// If the schema is not one with these channels.
@@ -183,8 +183,8 @@ impl ChannelWriter {
         frame.finish()
     }
 
-    /// What the frame that was streamed last says of its channels' seconds; a frame of increments alone
-    /// says nothing.
+    /// What the frame that was streamed last says of its channels' seconds; a frame of increments
+    /// alone says nothing.
     pub(crate) fn take_seconds(&mut self) -> Vec<(usize, Seconds)> {
         std::mem::take(&mut self.seconds)
     }

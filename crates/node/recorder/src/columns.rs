@@ -55,7 +55,8 @@ struct Source {
 }
 
 impl EventWriter {
-    /// For the events of the first so many sources of a schema. None if it has no columns of events.
+    /// For the events of the first so many sources of a schema. None if it has no columns of
+    /// events.
     ///
     /// # Panics
     /// If the schema is not one that [`Schema::events`] made.

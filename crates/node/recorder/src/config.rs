@@ -337,8 +337,8 @@ impl RecorderConfig {
         self.memory_bytes.saturating_sub(self.fixed_bytes()) / 4 * 3
     }
 
-    /// Disk buffers and trends; and where anything is compressed, the columns under way, results that are kept
-    /// for reuse, and the threads' own memory, which is as much again.
+    /// Disk buffers and trends; and where anything is compressed, the columns under way, results
+    /// that are kept for reuse, and the threads' own memory, which is as much again.
     fn fixed_bytes(&self) -> u64 {
         let encode = if self.compresses() { 4 * self.encode_bytes() as u64 } else { 0 };
         self.buffer_bytes() + encode

@@ -1,12 +1,13 @@
-//! What every receive thread has: memory to copy to, counts to keep, and the way to the build thread.
+//! What every receive thread has: memory to copy to, counts to keep, and the way to the build
+//! thread.
 //!
-//! Counts are gathered per source and added to the ledger before the descriptors are passed on, so that
-//! nothing is recorded before it was received.
+//! Counts are gathered per source and added to the ledger before the descriptors are passed on, so
+//! that nothing is recorded before it was received.
 //!
-//! Rules when something is full: without a free chunk (or with the source's share of chunks spent) the
-//! fragment is dropped and counted as `fragments_discarded_memory`; without room for descriptors the
-//! thread waits, datagrams queue in the socket, and what the kernel then drops is counted as
-//! `packets_dropped_by_kernel`.
+//! Rules when something is full: without a free chunk (or with the source's share of chunks spent)
+//! the fragment is dropped and counted as `fragments_discarded_memory`; without room for
+//! descriptors the thread waits, datagrams queue in the socket, and what the kernel then drops is
+//! counted as `packets_dropped_by_kernel`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -107,8 +108,8 @@ impl Desk {
         self.sockets[socket].source
     }
 
-    /// Copies bytes to the end of a chunk, or of a new one: the offset of the first. None where there
-    /// is no memory for the socket's source. `align` is a power of two.
+    /// Copies bytes to the end of a chunk, or of a new one: the offset of the first. None where
+    /// there is no memory for the socket's source. `align` is a power of two.
     #[inline]
     pub(crate) fn store(
         &mut self,
@@ -122,8 +123,8 @@ impl Desk {
         appended.or_else(|| self.store_in_next_chunk(socket, chunk, bytes))
     }
 
-    /// Appends to a new chunk, if the source may have one and there is one. The old chunk, if any, is
-    /// given back by the build thread, which sees that the source has gone on.
+    /// Appends to a new chunk, if the source may have one and there is one. The old chunk, if any,
+    /// is given back by the build thread, which sees that the source has gone on.
     #[cold]
     fn store_in_next_chunk(&mut self, socket: usize, chunk: usize, bytes: &[u8]) -> Option<u64> {
         let source = self.sockets[socket].source;
@@ -203,8 +204,8 @@ impl Desk {
         counts[Entry::PacketBytesReceived] += bytes.len() as u64;
     }
 
-    /// Counts a datagram that is dropped whole, and keeps the beginning of one for diagnosis, now and
-    /// then.
+    /// Counts a datagram that is dropped whole, and keeps the beginning of one for diagnosis, now
+    /// and then.
     #[cold]
     pub(crate) fn malformed(
         &mut self,

@@ -19,8 +19,8 @@ use crate::write::{FrameJob, RunIdentity, What};
 
 /// A file's TOC when the next file is begun.
 const TOC_BYTES_MAX: u64 = 64 << 20;
-/// Frames, or time, after which a checkpoint is written: with them an unfinished file is opened without
-/// a walk through all of it.
+/// Frames, or time, after which a checkpoint is written: with them an unfinished file is opened
+/// without a walk through all of it.
 const CHECKPOINT_FRAMES: u32 = 64;
 const CHECKPOINT_NS: u64 = 10_000_000_000;
 /// What is in a TOC beside frames: the schema and the configuration, mostly.
@@ -72,7 +72,8 @@ impl OpenFile {
         self.toc_bytes >= TOC_BYTES_MAX
     }
 
-    /// Makes a file that was left ready for what can still be written behind its last recorded frame.
+    /// Makes a file that was left ready for what can still be written behind its last recorded
+    /// frame.
     pub(crate) fn reopen(&mut self) {
         self.failed = false;
         self.end = self.recorded_end;
@@ -100,7 +101,8 @@ impl OpenFile {
         checkpoint
     }
 
-    /// A checkpoint's writes have ended. Its place is taken even if they failed: the TOC comes behind.
+    /// A checkpoint's writes have ended. Its place is taken even if they failed: the TOC comes
+    /// behind.
     pub(crate) fn checkpoint_ended(&mut self, checkpoint: &FrameSummary) {
         self.recorded_end = checkpoint.offset + checkpoint.frame_bytes;
     }
@@ -143,8 +145,8 @@ impl OpenFile {
         self.toc.finish(self.recorded_end, ledger, flags)
     }
 
-    /// Moves what was recorded under the sync that is to begin. False if there is nothing, or a sync
-    /// is under way.
+    /// Moves what was recorded under the sync that is to begin. False if there is nothing, or a
+    /// sync is under way.
     pub(crate) fn begin_sync(&mut self) -> bool {
         if self.syncing.is_some() || self.not_durable.iter().all(|&count| count == 0) {
             return false;

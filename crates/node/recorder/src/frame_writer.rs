@@ -209,8 +209,9 @@ impl FrameWriter {
         written
     }
 
-    /// Hands to the trend thread what the last frame says, which the caller has passed on before: this
-    /// may wait. Where there is no time for compression, of events or of channels, there is none to wait.
+    /// Hands to the trend thread what the last frame says, which the caller has passed on before:
+    /// this may wait. Where there is no time for compression, of events or of channels, there is
+    /// none to wait.
     pub(crate) fn feed_trends(&mut self) {
         let (Some(trends), Some(seconds)) = (&self.trends, self.seconds.take()) else { return };
         let events = self.events.as_ref().map(|half| &half.lowering);

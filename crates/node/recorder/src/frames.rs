@@ -1,8 +1,8 @@
 //! Frames on their way into disk buffers: what is the same for events and for channels.
 //!
-//! Large columns are encoded by the pool's threads, in parallel, and streamed in their order; small ones
-//! are encoded here. Columns that are stored as they are go straight from the chunks to the disk
-//! buffers.
+//! Large columns are encoded by the pool's threads, in parallel, and streamed in their order; small
+//! ones are encoded here. Columns that are stored as they are go straight from the chunks to the
+//! disk buffers.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What becomes of a channel link's datagrams.
 //!
-//! An entry of a packet is a *fragment*: one channel's part of one slice. A packet in which one entry
-//! is not what the channel's rate says for that slice is dropped whole, as malformed.
+//! An entry of a packet is a *fragment*: one channel's part of one slice. A packet in which one
+//! entry is not what the channel's rate says for that slice is dropped whole, as malformed.
 
 use catchment_builder::{Fragment, FragmentFlags};
 use catchment_model::{Entry, SampleRate};

@@ -133,9 +133,10 @@ impl ChannelConfig {
     }
 }
 
-/// How long slices are where nobody says it: the longest part of a second in whole milliseconds, up to
-/// 250 ms, with which each channel's slice fits into a datagram and a frame of that duration is whole
-/// slices. Where there is none it is the shortest one, with which the checks say what does not fit.
+/// How long slices are where nobody says it: the longest part of a second in whole milliseconds, up
+/// to 250 ms, with which each channel's slice fits into a datagram and a frame of that duration is
+/// whole slices. Where there is none it is the shortest one, with which the checks say what does
+/// not fit.
 pub fn slice_ns_default(links: &[LinkConfig], duration_ns: u64) -> u64 {
     let lengths = (SLICE_NS_MIN..=SLICE_NS_DEFAULT).rev().step_by(NS_PER_MS as usize);
     let lengths = lengths.filter(|ns| NS_PER_S.is_multiple_of(*ns));

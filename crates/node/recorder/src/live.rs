@@ -58,9 +58,9 @@ impl Observer {
         self.0.snapshot()
     }
 
-    /// How full each source's and each link's buffer in the kernel is, 0 to 1, in the ledger's order;
-    /// none where that cannot be had, as when the run has ended. A system call for each of them: no
-    /// part of a snapshot, for those who look now and then.
+    /// How full each source's and each link's buffer in the kernel is, 0 to 1, in the ledger's
+    /// order; none where that cannot be had, as when the run has ended. A system call for each of
+    /// them: no part of a snapshot, for those who look now and then.
     pub fn socket_fills(&self) -> Vec<Option<f64>> {
         let gauges = self.0.gauges();
         gauges.iter().map(|gauge| gauge.as_ref().and_then(SocketGauge::fill)).collect()
@@ -149,8 +149,8 @@ counters! {
     bytes_written,
     /// Fragments from a source number that is not configured.
     fragments_unconfigured,
-    /// Channels' samples that are in no trend: their second had been written, their frame's clock was far
-    /// ahead of the next one's, or the trends' disk was too slow.
+    /// Channels' samples that are in no trend: their second had been written, their frame's clock
+    /// was far ahead of the next one's, or the trends' disk was too slow.
     trend_samples_late,
     /// Rows of trends that are in no file, because the disk refused for too long.
     trend_rows_lost,

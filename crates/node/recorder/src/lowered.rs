@@ -1,5 +1,5 @@
-//! What of a configuration is not had in full, because something else sets a bound to it, or may not be
-//! had when it is needed.
+//! What of a configuration is not had in full, because something else sets a bound to it, or may
+//! not be had when it is needed.
 
 use catchment_model::units::Bytes;
 
@@ -7,8 +7,8 @@ use crate::budget::SystemMemory;
 use crate::config::RecorderConfig;
 
 impl RecorderConfig {
-    /// What will be less than this configuration says, with both figures and why: a sentence each. A
-    /// recorder says them as warnings when it starts.
+    /// What will be less than this configuration says, with both figures and why: a sentence each.
+    /// A recorder says them as warnings when it starts.
     pub fn lowered(&self) -> Vec<String> {
         let mut lowered = Vec::new();
         let (sources, links) = (self.sources.len(), self.links.len());
@@ -26,8 +26,8 @@ impl RecorderConfig {
         lowered
     }
 
-    /// What may go wrong with this configuration here and now: a sentence each. A recorder says them
-    /// when it starts.
+    /// What may go wrong with this configuration here and now: a sentence each. A recorder says
+    /// them when it starts.
     pub fn warnings(&self) -> Vec<String> {
         self.memory_short(&SystemMemory::now()).into_iter().collect()
     }

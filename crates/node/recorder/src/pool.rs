@@ -3,9 +3,9 @@
 //!
 //! The pool is one mapping, made at start. Its chunks are handed out last in, first out, so that a
 //! recorder that keeps up works in the same few megabytes, which stay in the cache and need no new
-//! pages. A chunk belongs to one *lane* at a time: an event source, a fast channel, or all slow channels
-//! of a link together. No source may hold more than [`ChunkPool::share`], eight times its equal share,
-//! so that one source that runs away cannot take what the others need.
+//! pages. A chunk belongs to one *lane* at a time: an event source, a fast channel, or all slow
+//! channels of a link together. No source may hold more than [`ChunkPool::share`], eight times its
+//! equal share, so that one source that runs away cannot take what the others need.
 //!
 //! Invariant: bytes of a chunk are written only by the holder of its [`Chunk`], only behind what it
 //! has published, and read only at published places until the chunk is given back.
@@ -22,10 +22,11 @@ use catchment_telemetry::FillLevel;
 /// The smallest chunk: two of the largest datagrams.
 pub(crate) const CHUNK_BYTES_MIN: usize = 128 << 10;
 const CHUNK_BYTES_MAX: usize = 256 << 10;
-/// Populated when the pool is made; chunks are handed out from here first. More would make the start
-/// slow: where a host lends the memory, its first touch may run at 0.4 GB/s.
+/// Populated when the pool is made; chunks are handed out from here first. More would make the
+/// start slow: where a host lends the memory, its first touch may run at 0.4 GB/s.
 const POPULATED_BYTES: usize = 1 << 30;
-/// Populated at a time later: a huge page, so that the lock on the process' memory is not held long.
+/// Populated at a time later: a huge page, so that the lock on the process' memory is not held
+/// long.
 const POPULATE_STEP_BYTES: usize = 2 << 20;
 /// For every step, pauses of so many times its length: a fifth of a CPU, until it is done.
 const POPULATE_PAUSES: u32 = 4;
@@ -97,9 +98,9 @@ impl ChunkPool {
         Ok(pool)
     }
 
-    /// Has the system provide the pages that the start did not, step by step, until it is done or told
-    /// to stop. A page that is first touched by a receive thread costs it more than the data that go
-    /// there, and that is when the disk is slow and memory is needed.
+    /// Has the system provide the pages that the start did not, step by step, until it is done or
+    /// told to stop. A page that is first touched by a receive thread costs it more than the data
+    /// that go there, and that is when the disk is slow and memory is needed.
     ///
     /// # Errors
     /// The system's, where it has less memory than was promised.
@@ -173,8 +174,8 @@ impl ChunkPool {
         (offset >> self.chunk_bytes.trailing_zeros()) as u32
     }
 
-    /// Appends to a chunk, at a multiple of `align`, a power of two: the offset of the first byte, or
-    /// none if they do not fit.
+    /// Appends to a chunk, at a multiple of `align`, a power of two: the offset of the first byte,
+    /// or none if they do not fit.
     #[inline]
     pub(crate) fn append(&self, chunk: &mut Chunk, bytes: &[u8], align: usize) -> Option<u64> {
         let begin = (chunk.used + align - 1) & !(align - 1);

@@ -1,7 +1,8 @@
-//! Counts what arrives while no run is open: whether a detector is there is seen before a run begins.
+//! Counts what arrives while no run is open: whether a detector is there is seen before a run
+//! begins.
 //!
-//! Nothing is decoded or kept, and the sockets are closed before a run opens its own. What is counted
-//! here stands in no ledger, since it belongs to no run.
+//! Nothing is decoded or kept, and the sockets are closed before a run opens its own. What is
+//! counted here stands in no ledger, since it belongs to no run.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

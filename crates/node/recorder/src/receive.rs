@@ -1,8 +1,8 @@
 //! The receive thread: from datagrams to fragments in segments.
 //!
-//! For every datagram: decode, copy each fragment to the end of its source's chunk, and pass a 24-byte
-//! descriptor on (`desk.rs`). The loop here is the same for every protocol; what a datagram says is an
-//! [`Intake`]'s.
+//! For every datagram: decode, copy each fragment to the end of its source's chunk, and pass a
+//! 24-byte descriptor on (`desk.rs`). The loop here is the same for every protocol; what a datagram
+//! says is an [`Intake`]'s.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -50,8 +50,8 @@ impl<I: Intake> Receive<I> {
         Self { receiver, intake, stop: Arc::clone(stop) }
     }
 
-    /// Receives until told to stop and the sockets are empty, or not empty for too long. Dropping the
-    /// ring's end tells the build thread.
+    /// Receives until told to stop and the sockets are empty, or not empty for too long. Dropping
+    /// the ring's end tells the build thread.
     pub(crate) fn run(mut self) {
         let mut quiet_since: Option<Instant> = None;
         let mut stopping_since: Option<Instant> = None;
@@ -110,7 +110,8 @@ pub(crate) struct HadtuIntake {
     pub(crate) desk: Desk,
     /// What each socket's source must carry.
     pub(crate) sub_event_ids: Vec<Option<u32>>,
-    /// What to say of a big-endian sub-event of each socket's source, if it matters; it is said once.
+    /// What to say of a big-endian sub-event of each socket's source, if it matters; it is said
+    /// once.
     pub(crate) if_big_endian: Vec<Option<String>>,
 }
 

@@ -242,7 +242,8 @@ impl Recorder {
         &self.granted_bytes
     }
 
-    /// Its counts beside the ledger, for whoever wants them often: they are read and nothing is locked.
+    /// Its counts beside the ledger, for whoever wants them often: they are read and nothing is
+    /// locked.
     pub fn counts(&self) -> Counts {
         self.live.counters.read()
     }
@@ -282,12 +283,14 @@ impl Recorder {
         self.live.snapshot()
     }
 
-    /// Ends the run: what is in the sockets is still received, open events are closed, the last file
-    /// gets its table of contents. Where sources go on sending, the run ends between two events
-    /// (`wanted.rs`), and what comes for later ones is discarded (`fragments_discarded_paused`).
+    /// Ends the run: what is in the sockets is still received, open events are closed, the last
+    /// file gets its table of contents. Where sources go on sending, the run ends between two
+    /// events (`wanted.rs`), and what comes for later ones is discarded
+    /// (`fragments_discarded_paused`).
     ///
     /// # Errors
-    /// [`RecorderError::Thread`] if a thread had failed. Lost data are no error here: see the ledger.
+    /// [`RecorderError::Thread`] if a thread had failed. Lost data are no error here: see the
+    /// ledger.
     pub fn stop(mut self) -> Result<RunSummary, RecorderError> {
         self.stop.store(true, Relaxed);
         let mut failed = None;
@@ -337,13 +340,13 @@ impl std::fmt::Debug for Live {
 
 /// Lets the calling thread go before others: data cannot wait, and most other programs can.
 fn prefer() {
-    // SAFETY: no pointers; 0 is the calling thread. Without the right to (CAP_SYS_NICE) it is refused,
-    // and all threads are equal.
+    // SAFETY: no pointers; 0 is the calling thread. Without the right to (CAP_SYS_NICE) it is
+    // refused, and all threads are equal.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, PREFERRED_NICE) };
 }
 
-/// Lets the calling thread go behind others: compression takes the CPU that is free, also where nothing
-/// has the right to go before others (decision 0126).
+/// Lets the calling thread go behind others: compression takes the CPU that is free, also where
+/// nothing has the right to go before others (decision 0126).
 pub(crate) fn go_behind() {
     // SAFETY: no pointers; 0 is the calling thread. A higher nice value is refused to nobody.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, BEHIND_NICE) };

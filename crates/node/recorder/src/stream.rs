@@ -1,10 +1,11 @@
-//! Streams of bytes into disk buffers: a file header, a frame or a table of contents, piece by piece.
+//! Streams of bytes into disk buffers: a file header, a frame or a table of contents, piece by
+//! piece.
 //!
-//! What is streamed is a *job*: its full buffers are written while it grows, all but the first, which
-//! holds the header that makes the rest valid: it is written when all others have completed, and all
-//! older jobs of the file too, so that a killed recorder leaves no header without its columns and no
-//! hole between frames. Jobs are kept in the order in which they
-//! were begun, until the thread that owns them has seen their end.
+//! What is streamed is a *job*: its full buffers are written while it grows, all but the first,
+//! which holds the header that makes the rest valid: it is written when all others have completed,
+//! and all older jobs of the file too, so that a killed recorder leaves no header without its
+//! columns and no hole between frames. Jobs are kept in the order in which they were begun, until
+//! the thread that owns them has seen their end.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -212,8 +213,8 @@ impl<T> Jobs<T> {
         }
     }
 
-    /// Writes a job's first buffer, if it was streamed to its end and nothing else of it is left. Where
-    /// another write of it has failed the header stays away.
+    /// Writes a job's first buffer, if it was streamed to its end and nothing else of it is left.
+    /// Where another write of it has failed the header stays away.
     fn write_first(&mut self, token: u64) {
         let index = (token - self.oldest_token()) as usize;
         let file = self.queue[index].file;

@@ -2,9 +2,10 @@
 //! counters, and has rows of seconds and of minutes written ([`TrendFiles`]): the channels' in the
 //! channels' time scale as frames come, the counters' in UTC as time passes.
 //!
-//! A disk that refuses costs rows only if it does so for long, and they are counted; recording does not
-//! hear of it. Nor does it wait for this thread, which may be held up by a disk while it writes an hour,
-//! once the memory for what is received fills: such frames have no trend, counted ([`TrendFeed`]).
+//! A disk that refuses costs rows only if it does so for long, and they are counted; recording does
+//! not hear of it. Nor does it wait for this thread, which may be held up by a disk while it writes
+//! an hour, once the memory for what is received fills: such frames have no trend, counted
+//! ([`TrendFeed`]).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -100,7 +101,8 @@ pub(crate) struct Trends {
     /// The place among the series of files of each channel that has a trend.
     places: Vec<Option<usize>>,
     channel_files: Option<TrendFiles>,
-    /// The last frame, if it is far ahead of those before: the next one says whether its clock was right.
+    /// The last frame, if it is far ahead of those before: the next one says whether its clock was
+    /// right.
     held: Option<FrameSeconds>,
     /// Up to where frames came, in the channels' time scale.
     until_ns: Option<u64>,
@@ -135,8 +137,8 @@ impl TrendFeed {
     }
 
     /// Hands over what a frame says. Where the trend thread is behind, it waits as long as there is
-    /// time for that; then the frame has no trend, and its samples are counted: data come first, and
-    /// `catchment trend` makes trends of them again.
+    /// time for that; then the frame has no trend, and its samples are counted: data come first,
+    /// and `catchment trend` makes trends of them again.
     pub(crate) fn send(&self, mut frame: FrameSeconds, mut has_time: impl FnMut() -> bool) {
         loop {
             let patience = if has_time() { PATIENCE } else { Duration::ZERO };
@@ -148,7 +150,8 @@ impl TrendFeed {
                     return;
                 }
                 Err(SendTimeoutError::Timeout(back)) => frame = back,
-                // The trend thread ends after the write thread, or by a panic, which the join reports.
+                // The trend thread ends after the write thread, or by a panic, which the join
+                // reports.
                 Err(SendTimeoutError::Disconnected(_)) => return,
             }
         }
@@ -256,8 +259,8 @@ impl Trends {
         self.finish();
     }
 
-    /// Takes a frame, or holds it: rows go on in time only, so that one frame from the future would leave
-    /// no trend to all that come behind it.
+    /// Takes a frame, or holds it: rows go on in time only, so that one frame from the future would
+    /// leave no trend to all that come behind it.
     fn take(&mut self, frame: FrameSeconds) {
         if let Some(held) = self.held.take() {
             match frame.until_ns.saturating_add(AHEAD_NS) < held.until_ns {
@@ -265,7 +268,8 @@ impl Trends {
                 false => self.merge(&held),
             }
         }
-        // The first is compared with the recorder's own clock, which may be behind it, or the data of old.
+        // The first is compared with the recorder's own clock, which may be behind it, or the data
+        // of old.
         let ahead_ns = match self.until_ns {
             Some(until_ns) => frame.until_ns.saturating_sub(until_ns),
             None => TimeScale::Utc

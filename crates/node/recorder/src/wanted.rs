@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use crate::build::Side;
 use crate::live::Live;
 
-/// After a stop, how long what begins still belongs to the run: time for what is in the sockets. Where
-/// receiving ends earlier, since nothing comes any more, all of it does.
+/// After a stop, how long what begins still belongs to the run: time for what is in the sockets.
+/// Where receiving ends earlier, since nothing comes any more, all of it does.
 const LAST_WORDS_NS: u64 = 300_000_000;
 
 /// What the build thread tells its builders of what is wanted.
@@ -26,8 +26,8 @@ impl Wanted {
         Self { live, stop, stopping_since_ns: None, wanted: None }
     }
 
-    /// Tells the builders what has changed. Once all events are closed that began in time, the receive
-    /// threads need not go on.
+    /// Tells the builders what has changed. Once all events are closed that began in time, the
+    /// receive threads need not go on.
     pub(crate) fn heed(&mut self, now_ns: u64, sides: &mut [Side]) {
         let stopping = self.stop.load(Relaxed);
         if stopping {

@@ -1,5 +1,5 @@
-//! What a recorder's threads are made of: sockets, memory, queues and builders, for event sources and
-//! for channel links.
+//! What a recorder's threads are made of: sockets, memory, queues and builders, for event sources
+//! and for channel links.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

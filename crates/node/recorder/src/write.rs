@@ -1,13 +1,14 @@
 //! The write thread: from frames to files.
 //!
 //! A frame's columns are checksummed and copied (or compressed, by threads of their own) into disk
-//! buffers, which are written while the next are filled. A frame counts as recorded when all its writes have completed, in the
-//! order of the frames; it counts as durable when a later fdatasync has completed.
+//! buffers, which are written while the next are filled. A frame counts as recorded when all its
+//! writes have completed, in the order of the frames; it counts as durable when a later fdatasync
+//! has completed.
 //!
-//! When a write, a sync or an open fails, recording is in fault: the file gets no more frames, frames
-//! are discarded countedly, and once a second the next file is tried, when the folder's disk has room
-//! for two frames. The file is closed behind its last whole frame when there is a next one, or with the
-//! run's last books at its end.
+//! When a write, a sync or an open fails, recording is in fault: the file gets no more frames,
+//! frames are discarded countedly, and once a second the next file is tried, when the folder's disk
+//! has room for two frames. The file is closed behind its last whole frame when there is a next
+//! one, or with the run's last books at its end.
 //!
 //! A full disk is noticed before a write fails: a frame is begun only where the file has blocks for
 //! it, or the disk has room beside what is kept for TOCs, trends and the catalogue (decision 0116).
@@ -357,8 +358,8 @@ impl Write {
         let mut index = 0;
         while index < self.closing.len() {
             let file = &self.closing[index];
-            // In fault, a file waits for the next one or for the run's end: should there be no next one,
-            // it gets the run's last books.
+            // In fault, a file waits for the next one or for the run's end: should there be no next
+            // one, it gets the run's last books.
             let last = file.header_recorded && self.current.is_none();
             let ready = !file.toc_begun && (!last || self.ending);
             if ready && self.jobs.iter().all(|job| job.file != file.id) {
@@ -368,8 +369,8 @@ impl Write {
         }
     }
 
-    /// Writes a checkpoint if it is time for one and all frames have been written: it lists all that
-    /// stand before it.
+    /// Writes a checkpoint if it is time for one and all frames have been written: it lists all
+    /// that stand before it.
     fn checkpoint_if_due(&mut self, now_ns: u64, late: bool) {
         let Some(file) = &mut self.current else { return };
         let at_rest = file.end == file.recorded_end;
@@ -384,8 +385,8 @@ impl Write {
         self.jobs.finish(stream, What::Checkpoint(summary));
     }
 
-    /// Where frames came so fast that one was always being written, the write thread waits for the disk
-    /// now and then.
+    /// Where frames came so fast that one was always being written, the write thread waits for the
+    /// disk now and then.
     fn checkpoint_late(&mut self) {
         let now_ns = self.clock.now_ns();
         if !self.current.as_ref().is_some_and(|file| file.checkpoint_due(now_ns, true)) {

@@ -466,8 +466,8 @@ fn recorded_link(emulated: &[EmulatedChannel]) -> LinkConfig {
     LinkConfig::new("lab", "127.0.0.1:0".parse().unwrap(), channels)
 }
 
-/// Emulates the channels of a link, records them, and asserts that every sample of these slices reads
-/// back, once, at its time and with the emulator's bytes: what was read, by channel.
+/// Emulates the channels of a link, records them, and asserts that every sample of these slices
+/// reads back, once, at its time and with the emulator's bytes: what was read, by channel.
 fn recorded(
     channels: &[EmulatedChannel],
     (slice_ns, slices): (u64, Range<u64>),

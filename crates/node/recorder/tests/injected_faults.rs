@@ -17,8 +17,8 @@ const SOURCES: u32 = 6;
 const FIRST_EVENT: u64 = 1;
 const EVENTS: u64 = 10_000;
 
-/// Records an emulated detector with these faults, proves every recorded byte, and has each source's
-/// ledger compared with what was injected into it.
+/// Records an emulated detector with these faults, proves every recorded byte, and has each
+/// source's ledger compared with what was injected into it.
 fn record(faults: Faults, compare: impl Fn(&SourceLedger, &SourceReport)) -> RunSummary {
     record_within(256 << 20, faults, compare)
 }

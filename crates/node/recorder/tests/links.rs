@@ -173,8 +173,8 @@ fn without_memory_or_disk_parts_are_discarded_and_counted() {
     assert!(recorded[0].iter().all(|(&number, bytes)| *bytes == sample(0, number, 4_096)));
 }
 
-/// Records these slices in this order, with trends. Each range is built before the next is sent, as it is
-/// where slices take their time; so many of its slices have been there before.
+/// Records these slices in this order, with trends. Each range is built before the next is sent, as
+/// it is where slices take their time; so many of its slices have been there before.
 fn record(folder: &Path, ranges: &[(Range<u64>, u64)]) -> RunSummary {
     let mut config = config(folder);
     config.trends = true;

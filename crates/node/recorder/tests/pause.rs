@@ -1,4 +1,5 @@
-//! Runs begin, pause and end between two events: what nobody wanted is counted, and the books balance.
+//! Runs begin, pause and end between two events: what nobody wanted is counted, and the books
+//! balance.
 
 mod support;
 

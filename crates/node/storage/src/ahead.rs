@@ -1,10 +1,10 @@
 //! Reads that are announced to the system before their turn comes.
 //!
 //! Nothing is announced while reads find what they want in the page cache: that costs one question
-//! each. From the first that does not, those after it are announced, as far ahead as a bound in bytes
-//! says, so that a disk has many to work on. They are announced a step at a time, so that whoever comes
-//! to the second does not wait for the last, nor reads what is not announced yet: the system would
-//! guess.
+//! each. From the first that does not, those after it are announced, as far ahead as a bound in
+//! bytes says, so that a disk has many to work on. They are announced a step at a time, so that
+//! whoever comes to the second does not wait for the last, nor reads what is not announced yet: the
+//! system would guess.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -41,8 +41,8 @@ impl<'a> Ahead<'a> {
         Self { reads, bytes: all, cold: AtomicBool::new(false), announced: Mutex::new(0) }
     }
 
-    /// Says that these bytes of a read, counted from its beginning, are read now. Reads may come out
-    /// of order by as many as there are threads.
+    /// Says that these bytes of a read, counted from its beginning, are read now. Reads may come
+    /// out of order by as many as there are threads.
     pub(crate) fn come_to(&self, place: usize, now: Range<u64>) {
         let Read { file, bytes, before } = &self.reads[place];
         if !self.cold.load(Relaxed) {
@@ -79,17 +79,17 @@ impl<'a> Ahead<'a> {
     }
 }
 
-/// Whether reads of these bytes find them in the page cache, as far as two of them can tell: of what is
-/// read past it ([`crate::fetch`]) the end is there.
+/// Whether reads of these bytes find them in the page cache, as far as two of them can tell: of
+/// what is read past it ([`crate::fetch`]) the end is there.
 fn is_cached(file: &ReadFile, bytes: &Range<u64>) -> bool {
     let middle = bytes.start.midpoint(bytes.end);
     bytes.is_empty()
         || [bytes.end - 1, middle].into_iter().all(|byte| file.is_cached(byte) == Some(true))
 }
 
-/// How much is announced beyond what is being read: some thousandths of a second of a fast disk. More
-/// costs time, 0.2 ms a MB that whoever begins has to wait for, and has the disk bring what is wanted
-/// first among the others.
+/// How much is announced beyond what is being read: some thousandths of a second of a fast disk.
+/// More costs time, 0.2 ms a MB that whoever begins has to wait for, and has the disk bring what is
+/// wanted first among the others.
 const AHEAD_BYTES: u64 = 8 << 20;
 /// What is announced before others may.
 const STEP_BYTES: u64 = 1 << 20;

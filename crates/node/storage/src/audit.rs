@@ -2,11 +2,11 @@
 //!
 //! The ledger's increments in the frames say what came in and what was dropped; the frames
 //! themselves say what is recorded and what is missing. Their sum is the *recomputed* ledger. For a
-//! run that was ended in order it must equal the TOC's total, entry by entry, and balance. Otherwise
-//! fragments may be in flight: those that came in before the last frame and were to be in a later
-//! one. A recorder at work, which holds its file locked, will write them; what was in flight when a
-//! recorder was killed is lost, and so is what came in after the last frame, which no books count:
-//! of an interrupted run nobody can say that nothing was lost.
+//! run that was ended in order it must equal the TOC's total, entry by entry, and balance.
+//! Otherwise fragments may be in flight: those that came in before the last frame and were to be in
+//! a later one. A recorder at work, which holds its file locked, will write them; what was in
+//! flight when a recorder was killed is lost, and so is what came in after the last frame, which no
+//! books count: of an interrupted run nobody can say that nothing was lost.
 
 use std::collections::{HashMap, HashSet};
 
@@ -179,11 +179,11 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
     (ledger, problems)
 }
 
-/// The books of a run as its files have them: the total in the last file's TOC, or, where its recorder
-/// was killed and nothing closed it since, what can be had without reading for long: of up to
-/// `frames_max` frames the books are done again, of more they are those of the newest checkpoint,
-/// which is at most 10 s or 64 frames older than the last frame. None where the last file's total counts
-/// that file alone; [`recompute`] gives those.
+/// The books of a run as its files have them: the total in the last file's TOC, or, where its
+/// recorder was killed and nothing closed it since, what can be had without reading for long: of up
+/// to `frames_max` frames the books are done again, of more they are those of the newest
+/// checkpoint, which is at most 10 s or 64 frames older than the last frame. None where the last
+/// file's total counts that file alone; [`recompute`] gives those.
 ///
 /// # Errors
 /// If the last file's total or checkpoint cannot be read.

@@ -49,8 +49,8 @@ impl<K: Copy + Eq + Hash, V: Cached> Cache<K, V> {
         }
     }
 
-    /// Whether an item of so many bytes is worth keeping: it fits with others, and its key was asked
-    /// for before. What is read only once costs no copy, then, and throws nothing out.
+    /// Whether an item of so many bytes is worth keeping: it fits with others, and its key was
+    /// asked for before. What is read only once costs no copy, then, and throws nothing out.
     pub(crate) fn is_asked_again(&self, key: K, bytes: usize) -> bool {
         if bytes > self.bytes_max / SHARES {
             return false;
@@ -118,7 +118,8 @@ impl<K: Copy + Eq + Hash, V: Cached> State<K, V> {
 
 /// What takes a larger share of the bound is not worth what it throws out.
 const SHARES: usize = 4;
-/// Keys that are remembered: more than the columns that anybody reads in turn, and less than a megabyte.
+/// Keys that are remembered: more than the columns that anybody reads in turn, and less than a
+/// megabyte.
 const ASKED_MAX: usize = 16 * 1024;
 
 #[cfg(test)]

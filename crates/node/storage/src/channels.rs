@@ -2,8 +2,8 @@
 //!
 //! A channel is read as [`Segment`]s: pieces without a gap, across the borders of frames and files.
 //! Where each frame's samples stand is known from the TOC; samples themselves are read only as far
-//! as they are asked for: of a column that is stored as it is, only the rows; of an encoded one, all
-//! its stored bytes, which are checked.
+//! as they are asked for: of a column that is stored as it is, only the rows; of an encoded one,
+//! all its stored bytes, which are checked.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +27,8 @@ pub enum Select {
     Samples(Range<u64>),
     /// Samples in these frames: places in [`Run::channel_frames`].
     Frames(Range<usize>),
-    /// Samples of these numbers in one frame: another may have the same ones, after a clock was set back.
+    /// Samples of these numbers in one frame: another may have the same ones, after a clock was set
+    /// back.
     FrameSamples(usize, Range<u64>),
 }
 

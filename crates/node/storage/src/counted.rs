@@ -1,4 +1,5 @@
-//! A file whose reads are counted, so that a test can say that nothing is read that was not asked for.
+//! A file whose reads are counted, so that a test can say that nothing is read that was not asked
+//! for.
 
 use std::io;
 use std::sync::Arc;

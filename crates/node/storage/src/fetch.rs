@@ -1,19 +1,20 @@
 //! Reading and decoding many pieces of columns at once.
 //!
-//! Pieces are sorted by their places; those that stand next to each other are read together, a group
-//! at a time. Small reads stay on the caller's thread, because to start another costs more than they
-//! take; large ones are shared out.
+//! Pieces are sorted by their places; those that stand next to each other are read together, a
+//! group at a time. Small reads stay on the caller's thread, because to start another costs more
+//! than they take; large ones are shared out.
 //!
-//! What nobody has read before passes the page cache, which takes a third as long to fill as a disk takes
-//! to bring the bytes. Only the ends of the first group and of the last are left there, so that whoever
-//! comes to them again, in any process, sees that they are wanted more than once and reads through the
-//! page cache, where all stays: the third time it costs no disk. What the system forgets meanwhile is
-//! new again. Where reads cannot pass the page cache, and when it is to be filled, they are announced to
-//! the system before their turn comes (ahead.rs), so that the disk works while columns are decoded.
+//! What nobody has read before passes the page cache, which takes a third as long to fill as a disk
+//! takes to bring the bytes. Only the ends of the first group and of the last are left there, so
+//! that whoever comes to them again, in any process, sees that they are wanted more than once and
+//! reads through the page cache, where all stays: the third time it costs no disk. What the system
+//! forgets meanwhile is new again. Where reads cannot pass the page cache, and when it is to be
+//! filled, they are announced to the system before their turn comes (ahead.rs), so that the disk
+//! works while columns are decoded.
 //!
-//! Of an encoded column all stored bytes are read and checked; of one in blocks, those blocks alone are
-//! decoded that hold what is wanted. Who asks for a column again gets it from memory from then on
-//! ([`crate::cache`]).
+//! Of an encoded column all stored bytes are read and checked; of one in blocks, those blocks alone
+//! are decoded that hold what is wanted. Who asks for a column again gets it from memory from then
+//! on ([`crate::cache`]).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -178,8 +179,8 @@ struct Coming<'a> {
 }
 
 impl<'a> Coming<'a> {
-    /// The next group and its stored bytes, or none if these are to be read in another way. Takes back
-    /// memory of the one before.
+    /// The next group and its stored bytes, or none if these are to be read in another way. Takes
+    /// back memory of the one before.
     fn next(&mut self, done: Option<DirectBytes>) -> Option<(Vec<Task<'a>>, Option<DirectBytes>)> {
         done.into_iter().for_each(|done| self.reader.take_back(done));
         self.begin();
@@ -282,8 +283,8 @@ fn groups(mut tasks: Vec<Task<'_>>) -> Vec<Vec<Task<'_>>> {
     groups
 }
 
-/// Memory that a thread reads and decodes in, kept from one read to the next: pages that were touched
-/// are worth more than the few megabytes.
+/// Memory that a thread reads and decodes in, kept from one read to the next: pages that were
+/// touched are worth more than the few megabytes.
 #[derive(Default)]
 struct Scratch {
     stored: Vec<u8>,
@@ -352,8 +353,8 @@ impl Run {
         (&*self.run_files()[first.file].file, first.stored.start..last.stored.end)
     }
 
-    /// What reads groups past the page cache, if nobody has read them lately and they can be read so. The
-    /// ends of the first and the last are in the page cache from then on.
+    /// What reads groups past the page cache, if nobody has read them lately and they can be read
+    /// so. The ends of the first and the last are in the page cache from then on.
     fn reader_past_cache(&self, groups: &[Vec<Task<'_>>]) -> Option<DirectReader> {
         let ends = [groups.first()?, groups.last()?];
         let ends = &ends[..groups.len().min(2)];
@@ -529,6 +530,6 @@ const ALONE_BYTES_MAX: usize = 2 << 20;
 /// Bytes that are read at once, unless one column is larger.
 const GROUP_BYTES_MAX: u64 = 4 << 20;
 const SCRATCH_BYTES_MAX: usize = 8 << 20;
-/// Another read past the page cache begins while fewer bytes than these are on their way: enough for a
-/// disk, and little enough that memory which is still in the CPU's caches is read into again.
+/// Another read past the page cache begins while fewer bytes than these are on their way: enough
+/// for a disk, and little enough that memory which is still in the CPU's caches is read into again.
 const COMING_BYTES: usize = 1 << 20;

@@ -1,8 +1,8 @@
 //! Following a run while it is recorded: frames come as they are written.
 //!
-//! A follower polls: one read of 4 KiB behind the last known frame of the newest file, and a list of
-//! the folder. It takes no lock, and whichever thread waits in it reads at the lowest best-effort I/O
-//! priority from then on, so that the recorder goes first.
+//! A follower polls: one read of 4 KiB behind the last known frame of the newest file, and a list
+//! of the folder. It takes no lock, and whichever thread waits in it reads at the lowest
+//! best-effort I/O priority from then on, so that the recorder goes first.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -64,7 +64,8 @@ impl Follow {
         self.run
     }
 
-    /// Whether the run has ended, in order or not. Frames that have not been handed out may be left.
+    /// Whether the run has ended, in order or not. Frames that have not been handed out may be
+    /// left.
     pub fn ended(&self) -> bool {
         self.ended
     }
@@ -104,8 +105,8 @@ impl Follow {
         }
     }
 
-    /// Has the calling thread's reads wait for those of the recorder, as waiting for a frame does too:
-    /// for a thread that reads frames that others waited for.
+    /// Has the calling thread's reads wait for those of the recorder, as waiting for a frame does
+    /// too: for a thread that reads frames that others waited for.
     pub fn lower_io_priority() {
         if !LOWERED.replace(true) {
             // A system without priorities reads as fast as it does.
@@ -113,9 +114,9 @@ impl Follow {
         }
     }
 
-    /// A frame that is there and has not been handed out. The first frames of a file can be whole before
-    /// the last ones of the file before: they wait for these. Not for ever: what a disk refused never comes, and the file
-    /// may have no TOC to say so.
+    /// A frame that is there and has not been handed out. The first frames of a file can be whole
+    /// before the last ones of the file before: they wait for these. Not for ever: what a disk
+    /// refused never comes, and the file may have no TOC to say so.
     fn known(&mut self) -> Option<Followed> {
         let mut growing = false;
         for (file, run_file) in self.run.run_files().iter().enumerate() {
@@ -175,7 +176,8 @@ impl Run {
 }
 
 thread_local! {
-    /// Whether the thread has been lowered: the system keeps it for each thread, not for each follower.
+    /// Whether the thread has been lowered: the system keeps it for each thread, not for each
+    /// follower.
     static LOWERED: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -1,4 +1,5 @@
-//! Names by pattern: `L1:FAST-*`. `*` is any number of characters, `?` is one; there is no more to it.
+//! Names by pattern: `L1:FAST-*`. `*` is any number of characters, `?` is one; there is no more to
+//! it.
 
 /// Whether a name fits a pattern.
 pub fn matches(pattern: &str, name: &str) -> bool {

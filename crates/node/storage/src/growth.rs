@@ -20,8 +20,8 @@ pub struct Refreshed {
 }
 
 impl Run {
-    /// Looks for what has been written since: frames in files that were not closed, and new files of
-    /// the folder. Reads a block of each file that grows, and the folder's list.
+    /// Looks for what has been written since: frames in files that were not closed, and new files
+    /// of the folder. Reads a block of each file that grows, and the folder's list.
     ///
     /// # Errors
     /// Files that cannot be read any more, or do not belong together. What was known stays.
@@ -87,7 +87,8 @@ impl Run {
         if self.ended() {
             return Ok(true);
         }
-        // A recorder begins the next file before it lets go of the last: in this order none is missed.
+        // A recorder begins the next file before it lets go of the last: in this order none is
+        // missed.
         let files = self.run_files();
         let last = files.len() - 1;
         let mut growing =

@@ -298,7 +298,8 @@ pub(crate) fn open_file(
 ) -> Result<Result<RunFile, FileProblem>, StorageError> {
     let path = path.to_owned();
     let file = Arc::new(ReadFile::open(&path)?);
-    // Before anything is read: what is not held then is not written any more, and is read as it stays.
+    // Before anything is read: what is not held then is not written any more, and is read as it
+    // stays.
     let locked = file.is_held();
     let cold = announce_ends(&file);
     // A file that grows is read as far as it goes; in others a hole is searched for what follows.
@@ -346,8 +347,8 @@ fn announce_ends(file: &ReadFile) -> bool {
     true
 }
 
-/// Announces the index of columns, of which a block is read first. The list that is read after it is a
-/// page or two: to announce all lists takes a disk longer.
+/// Announces the index of columns, of which a block is read first. The list that is read after it
+/// is a page or two: to announce all lists takes a disk longer.
 fn announce_index(file: &ReadFile, reader: &FileReader<Counted>) {
     match reader.index_bytes() {
         Some(bytes) if bytes.end - bytes.start <= INDEX_BYTES_MAX => file.announce(bytes),
@@ -391,8 +392,9 @@ static SCHEMAS: KnownSchemas = KnownSchemas::new();
 const MISSING_NAMED_MAX: u32 = 1_000;
 /// Frames of a file whose gaps are kept decoded.
 const SPANS_KEPT_MAX: usize = 16;
-/// Files that are worth a thread of their own while a run is opened: to begin one takes as long as to open
-/// half a dozen. Cold, the threads wait for the disk, so that there may be more of them than CPUs.
+/// Files that are worth a thread of their own while a run is opened: to begin one takes as long as
+/// to open half a dozen. Cold, the threads wait for the disk, so that there may be more of them
+/// than CPUs.
 const FILES_PER_THREAD: usize = 16;
 const THREADS_MAX: usize = 8;
 /// What is announced of a file's beginning and end: a share of it, within bounds.

@@ -1,8 +1,9 @@
 //! Reduced data sets: some of a run's channels, some of them at lower rates.
 //!
-//! Channels are decimated through the filters of `catchment-decimate`, whose promises hold here: what
-//! would fold is suppressed, times are kept exactly, and where the filter has no samples, at the ends
-//! and beside gaps, there is no output. Where source frames begin and end makes no difference.
+//! Channels are decimated through the filters of `catchment-decimate`, whose promises hold here:
+//! what would fold is suppressed, times are kept exactly, and where the filter has no samples, at
+//! the ends and beside gaps, there is no output. Where source frames begin and end makes no
+//! difference.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -198,8 +199,8 @@ fn plan(
 }
 
 impl Reduced {
-    /// Takes the samples of the source's next frame. Returns why, if they are damaged: then there are
-    /// none.
+    /// Takes the samples of the source's next frame. Returns why, if they are damaged: then there
+    /// are none.
     fn take(&mut self, run: &Run, frame: usize) -> Result<Option<StorageError>, StorageError> {
         let Some(channel) = run.channel_at(self.place) else { return Ok(None) };
         let segments = match channel.read_alone(&Select::Frames(frame..frame + 1)) {

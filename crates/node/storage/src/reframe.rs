@@ -1,8 +1,8 @@
 //! Runs written anew with other frames, files or codecs, bit for bit the same data.
 //!
-//! Frames of channels are cut at multiples of a duration, those of events at a size; or they stay as
-//! they are. A frame that stays as it is, in its codecs too, is copied without being decoded: its
-//! checksums are checked all the same. A channel's column that is damaged becomes a gap.
+//! Frames of channels are cut at multiples of a duration, those of events at a size; or they stay
+//! as they are. A frame that stays as it is, in its codecs too, is copied without being decoded:
+//! its checksums are checked all the same. A channel's column that is damaged becomes a gap.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -47,8 +47,8 @@ pub struct Done {
 }
 
 /// Writes a run anew into a folder: the same identity, events, samples and books. Trends are not
-/// copied. Where a channel's column is damaged the copy has a gap: the report names it, and the copy
-/// says that data were lost. `progress` says whether to go on.
+/// copied. Where a channel's column is damaged the copy has a gap: the report names it, and the
+/// copy says that data were lost. `progress` says whether to go on.
 ///
 /// # Errors
 /// Events that cannot be read, files of that name that are there already, a disk that refuses, or

@@ -144,8 +144,8 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
     let list = any_list(folder);
     hopeless.iter_mut().for_each(|file| file.tell_emptied(list.as_ref()));
     let last_open = found.iter().rposition(|file| !file.is_intact());
-    // What the frames of all files so far add up to, while none is missing. The totals in their TOCs
-    // will not do: they were taken while the recorder counted on.
+    // What the frames of all files so far add up to, while none is missing. The totals in their
+    // TOCs will not do: they were taken while the recorder counted on.
     let mut before = Some(Ledger::default());
     for (place, file) in found.into_iter().enumerate() {
         let header = file.reader.header();

@@ -23,11 +23,11 @@ use crate::verify::holes;
 
 /// A recorded run, open for reading: one file, or all files of a folder.
 ///
-/// Files are read as they are: also a run whose recorder was killed, or is still at work. Nothing is
-/// read before it is asked for, and then only the columns that are needed; the checksum of each one
-/// that is read whole is checked, and that of one stored raw, of which a part is read, is not:
-/// [`verify`](crate::verify()) checks all. Decoded columns are kept, within a bound in bytes. Any number of threads can read at
-/// once.
+/// Files are read as they are: also a run whose recorder was killed, or is still at work. Nothing
+/// is read before it is asked for, and then only the columns that are needed; the checksum of each
+/// one that is read whole is checked, and that of one stored raw, of which a part is read, is not:
+/// [`verify`](crate::verify()) checks all. Decoded columns are kept, within a bound in bytes. Any
+/// number of threads can read at once.
 pub struct Run {
     path: PathBuf,
     files: Vec<RunFile>,
@@ -180,8 +180,8 @@ impl Run {
         flags.is_some_and(|flags| flags.data_lost) || !self.damage().is_empty()
     }
 
-    /// What is damaged, as far as opening tells: files that are missing or cannot be read, and places
-    /// where frames should be. That columns are intact takes [`verify`](crate::verify()).
+    /// What is damaged, as far as opening tells: files that are missing or cannot be read, and
+    /// places where frames should be. That columns are intact takes [`verify`](crate::verify()).
     pub fn damage(&self) -> Vec<String> {
         let files = self.problems.iter().filter(|problem| problem.is_damage());
         files.map(ToString::to_string).chain(self.holes()).collect()
@@ -213,9 +213,9 @@ impl Run {
     /// The ledger's total as the last file's TOC says it; `None` if that file is not closed, or
     /// counts itself alone. [`crate::recompute`] gives the books in any case.
     ///
-    /// A TOC is written before the sync that makes its file durable, and cannot count what that sync
-    /// covers. Where the run was ended in order and every file is closed, `fragments_durable` is
-    /// therefore `fragments_recorded`, as in [`crate::recompute`].
+    /// A TOC is written before the sync that makes its file durable, and cannot count what that
+    /// sync covers. Where the run was ended in order and every file is closed, `fragments_durable`
+    /// is therefore `fragments_recorded`, as in [`crate::recompute`].
     ///
     /// # Errors
     /// If it cannot be read.
@@ -336,7 +336,8 @@ impl Run {
         Ok(missing)
     }
 
-    /// A channel's decoded column if it is in memory: its frame is a place in [`Run::channel_frames`].
+    /// A channel's decoded column if it is in memory: its frame is a place in
+    /// [`Run::channel_frames`].
     pub(crate) fn kept_samples(&self, frame: usize, column: u32) -> Option<Arc<Vec<u8>>> {
         match self.cache.get((frame, Piece::Samples(column)))? {
             Kept::Samples(samples) => Some(samples),

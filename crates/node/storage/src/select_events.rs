@@ -1,7 +1,7 @@
 //! Which events of a run are to be read: by key, by time, by frame.
 //!
-//! Frames that hold none of them are passed over by what their headers say. Of the others the events'
-//! own columns are read, and a source's fragments only where a row is selected.
+//! Frames that hold none of them are passed over by what their headers say. Of the others the
+//! events' own columns are read, and a source's fragments only where a row is selected.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -67,8 +67,8 @@ impl Run {
         Ok(events.rows_at(&select.keys, select.time_ns.as_ref()))
     }
 
-    /// The fragments of a source in the selected events, frame by frame. A frame's column is read when
-    /// the iterator comes to it.
+    /// The fragments of a source in the selected events, frame by frame. A frame's column is read
+    /// when the iterator comes to it.
     pub fn fragments_in(
         &self,
         source: SourceId,

@@ -1,12 +1,14 @@
-//! Trends of a run: mean, minimum, maximum, rms and count of every channel, per second and per minute.
+//! Trends of a run: mean, minimum, maximum, rms and count of every channel, per second and per
+//! minute.
 //!
 //! They are runs of their own, in `RUN/trends/second` and `RUN/trends/minute`, whose channels are
-//! named `CHANNEL.mean`, `.min`, `.max`, `.rms` and `.n`. A second without a sample has no row. Those of
-//! the recorder's counters are in `RUN/trends/counters/second` and `RUN/trends/counters/minute`.
+//! named `CHANNEL.mean`, `.min`, `.max`, `.rms` and `.n`. A second without a sample has no row.
+//! Those of the recorder's counters are in `RUN/trends/counters/second` and
+//! `RUN/trends/counters/minute`.
 //!
-//! While a run is recorded, and where its recorder was killed, the newest rows are in tails: folders
-//! `tail-N` in these, N being the rows of a whole frame (`trend_files.rs`). Reading puts them behind the
-//! others.
+//! While a run is recorded, and where its recorder was killed, the newest rows are in tails:
+//! folders `tail-N` in these, N being the rows of a whole frame (`trend_files.rs`). Reading puts
+//! them behind the others.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -121,8 +123,8 @@ impl Run {
         let mut before = std::mem::take(known);
         let mut folders = vec![folder.to_owned()];
         folders.extend(tails(folder)?);
-        // The tails with the shortest frames are looked at first: what leaves one of them meanwhile is
-        // met in a longer frame.
+        // The tails with the shortest frames are looked at first: what leaves one of them meanwhile
+        // is met in a longer frame.
         while let Some(folder) = folders.pop() {
             let place = before.iter().position(|run| run.path() == folder);
             let run = place.map(|place| before.swap_remove(place));
@@ -133,8 +135,8 @@ impl Run {
     }
 
     /// The trend of a channel, or of a counter of the recorder (`catchment:NAME`), as far as it has
-    /// come; `None` if the run has none, or not of this channel. [`Select::Frames`] are frames of the
-    /// long files and of each tail, and of little use.
+    /// come; `None` if the run has none, or not of this channel. [`Select::Frames`] are frames of
+    /// the long files and of each tail, and of little use.
     ///
     /// # Errors
     /// A trend that cannot be read, or whose columns contradict each other.

@@ -5,18 +5,19 @@
 //!          frames of 10 rows        of 180                    of 3,600: an hour
 //! ```
 //!
-//! Rows that were made offline wait in memory until their hour (day) is complete. While recording they
-//! must be readable at once and outlive a kill, and years must all the same be read in few pieces:
-//! there a run of short frames, a *tail*, holds the rows that are in no longer frame yet. When a longer
-//! frame is complete it is made of the tail's, and once it is durable the tail begins anew. So a row is
-//! in one place or, for a moment, in two, and never in none: a reader that looks at tails first, and
-//! takes of each only the rows behind those of the longer frames, gets every row once.
+//! Rows that were made offline wait in memory until their hour (day) is complete. While recording
+//! they must be readable at once and outlive a kill, and years must all the same be read in few
+//! pieces: there a run of short frames, a *tail*, holds the rows that are in no longer frame yet.
+//! When a longer frame is complete it is made of the tail's, and once it is durable the tail begins
+//! anew. So a row is in one place or, for a moment, in two, and never in none: a reader that looks
+//! at tails first, and takes of each only the rows behind those of the longer frames, gets every
+//! row once.
 //!
 //! Frames begin and end at multiples of their rows, with those rows that there are.
 //!
-//! Limits: a row of a series takes 36 bytes; frames are shortened so that they stay below 1 GiB. Where
-//! the disk refuses, [`ROWS_WAITING`] rows of each series wait for it, and the oldest are lost
-//! countedly; whoever calls may go on calling.
+//! Limits: a row of a series takes 36 bytes; frames are shortened so that they stay below 1 GiB.
+//! Where the disk refuses, [`ROWS_WAITING`] rows of each series wait for it, and the oldest are
+//! lost countedly; whoever calls may go on calling.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -43,7 +44,8 @@ use crate::write::{
 /// Rows of each series that wait in memory where the disk refuses.
 pub const ROWS_WAITING: usize = 256;
 
-/// Rows of a frame: in the long files, and in each tail, ever fewer. Each is a multiple of the next.
+/// Rows of a frame: in the long files, and in each tail, ever fewer. Each is a multiple of the
+/// next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrendLengths {
     /// Of seconds.
@@ -106,8 +108,8 @@ pub struct TrendFilesReport {
 }
 
 impl TrendFiles {
-    /// What these files take of the memory at most, where there are tails: rows that wait, columns under way, tables of
-    /// contents.
+    /// What these files take of the memory at most, where there are tails: rows that wait, columns
+    /// under way, tables of contents.
     pub fn memory_bytes(series: usize) -> usize {
         let frames = (series * 3_600 * ROW_BYTES).min(2 * TOGETHER_BYTES);
         let tables = (series * 54 * 5 * 80).min(2 * TOC_BYTES as usize);
@@ -338,8 +340,8 @@ impl TrendRun {
         written
     }
 
-    /// Makes frames of a level of those of the tail below it, as far as `done`, and begins that tail
-    /// anew.
+    /// Makes frames of a level of those of the tail below it, as far as `done`, and begins that
+    /// tail anew.
     fn lengthen(&mut self, upper: usize, done: u64) -> Result<(), StorageError> {
         if self.levels[upper].end >= done {
             return Ok(());
@@ -465,8 +467,8 @@ pub(crate) fn join_frames(
     Ok(end_ns)
 }
 
-/// Columns of a tail, read some at a time: a frame of a tail has thousands of columns of some hundred
-/// bytes that stand next to each other, and all columns together would take much memory.
+/// Columns of a tail, read some at a time: a frame of a tail has thousands of columns of some
+/// hundred bytes that stand next to each other, and all columns together would take much memory.
 struct Batch<'a> {
     tail: &'a Run,
     select: &'a Select,

@@ -1,8 +1,9 @@
-//! What a killed recorder left of trends: its open files are closed, and what is in tails goes into a
-//! file of its own behind them. Reading needs none of it; it makes runs of trends that stand alone.
+//! What a killed recorder left of trends: its open files are closed, and what is in tails goes into
+//! a file of its own behind them. Reading needs none of it; it makes runs of trends that stand
+//! alone.
 //!
-//! A tail is deleted when its rows are in a file that is closed and durable. A mend that is cut short
-//! can be begun again.
+//! A tail is deleted when its rows are in a file that is closed and durable. A mend that is cut
+//! short can be begun again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -178,8 +179,8 @@ impl Behind {
     }
 }
 
-/// Whether a folder could not be opened because no file's header in it can be read: `repair` says it of
-/// each.
+/// Whether a folder could not be opened because no file's header in it can be read: `repair` says
+/// it of each.
 fn is_unreadable(error: &StorageError) -> bool {
     matches!(error, StorageError::Frame { .. }) && error.is_damage()
 }

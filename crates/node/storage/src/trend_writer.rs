@@ -1,7 +1,7 @@
 //! Trends written: from what passes while a run is written, or from a run that there is.
 //!
-//! Every channel's seconds are summed up on the threads that have its samples in their cache. When a
-//! frame is done, the seconds that it completes become rows, and go into the trend's files
+//! Every channel's seconds are summed up on the threads that have its samples in their cache. When
+//! a frame is done, the seconds that it completes become rows, and go into the trend's files
 //! (`trend_files.rs`).
 
 use std::collections::HashMap;
@@ -156,10 +156,10 @@ impl ColumnHook for Arc<Sums> {
     }
 }
 
-/// Makes the trends of a run that is there, beside it. `progress` hears of every frame, how many are
-/// done, and how many there are, and says whether to go on. Where a column is damaged its samples are
-/// in no row: the report names it, and the trends say that data were lost. Whatever fails, no half of
-/// a trend stays.
+/// Makes the trends of a run that is there, beside it. `progress` hears of every frame, how many
+/// are done, and how many there are, and says whether to go on. Where a column is damaged its
+/// samples are in no row: the report names it, and the trends say that data were lost. Whatever
+/// fails, no half of a trend stays.
 ///
 /// # Errors
 /// Trends that are there already, a disk that refuses, or that `progress` stopped it.
@@ -170,14 +170,15 @@ pub fn make_trends(
 ) -> Result<TrendReport, StorageError> {
     let trends = create_for(trends_folder(run), run, options)?;
     make(trends, run, Damage::LeftOut, progress).inspect_err(|_| {
-        // Those that were just made, and are not whole. If they stay, `replace_trends` is asked for.
+        // Those that were just made, and are not whole. If they stay, `replace_trends` is asked
+        // for.
         KINDS.iter().for_each(|kind| drop(remove(&run.trend_folder(*kind))));
     })
 }
 
-/// Makes the trends of a run's channels anew, whether there are any or not. They are made aside, and
-/// take the place of those that are there when they are durable: whatever fails, the old ones stay.
-/// Those of the recorder's counters are not touched. The run must not be recorded meanwhile.
+/// Makes the trends of a run's channels anew, whether there are any or not. They are made aside,
+/// and take the place of those that are there when they are durable: whatever fails, the old ones
+/// stay. Those of the recorder's counters are not touched. The run must not be recorded meanwhile.
 ///
 /// # Errors
 /// A column that is damaged: the trends that are there may have rows of its samples, and are worth

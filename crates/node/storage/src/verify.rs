@@ -51,8 +51,8 @@ pub struct VerifyReport {
     pub unclosed: Vec<PathBuf>,
     /// What is known of whether all files are there; those that are missing are among the problems.
     pub extent: Extent,
-    /// Frames that are missing, by the numbers of those that are there. A recorder whose disk failed
-    /// leaves such gaps, and counts in the ledger what was to be in them.
+    /// Frames that are missing, by the numbers of those that are there. A recorder whose disk
+    /// failed leaves such gaps, and counts in the ledger what was to be in them.
     pub frames_missing: u64,
     /// What is broken: the first 10,000 of it.
     pub problems: Vec<Problem>,
@@ -159,15 +159,16 @@ fn verify_index(file: &RunFile, report: &mut VerifyReport) {
     }
 }
 
-/// Where a file without a TOC has neither a frame nor zeros, though it should have. Its end is where
-/// a frame was under way: its header would have come last, so that none there is no damage.
+/// Where a file without a TOC has neither a frame nor zeros, though it should have. Its end is
+/// where a frame was under way: its header would have come last, so that none there is no damage.
 pub(crate) fn holes(file: &RunFile) -> impl Iterator<Item = &Skipped> {
     let last = file.reader.frames().last();
     file.reader
         .skipped()
         .iter()
         .filter(|skipped| skipped.reason.is_damage())
-        // While a file is written, headers may be complete in another order than their frames stand.
+        // While a file is written, headers may be complete in another order than their frames
+        // stand.
         .filter(|skipped| !(file.locked && has_no_header(skipped)))
         .filter(move |skipped| !is_under_way(skipped, last))
 }

@@ -4,11 +4,11 @@
 //! columns ──► encoded side by side, in order (write/encode.rs) ──► aligned buffers ──► disk
 //! ```
 //!
-//! A column goes to the disk's buffers as soon as it and those before it are encoded, while others are
-//! encoded; the frame's header is filled in at last (write/frame.rs). Nobody sees the file before it is
-//! whole: it has a temporary name until it is closed and durable. The caller's thread encodes too, and
-//! waits for the disk only when all buffers are under way. Files that are to be read while they grow are
-//! written another way (write/growing.rs).
+//! A column goes to the disk's buffers as soon as it and those before it are encoded, while others
+//! are encoded; the frame's header is filled in at last (write/frame.rs). Nobody sees the file
+//! before it is whole: it has a temporary name until it is closed and durable. The caller's thread
+//! encodes too, and waits for the disk only when all buffers are under way. Files that are to be
+//! read while they grow are written another way (write/growing.rs).
 
 mod encode;
 mod frame;

@@ -227,7 +227,8 @@ fn what_is_asked_for_again_comes_from_memory_and_is_the_same() {
         let encoded = |piece: &Piece| piece.entry.codec != Codec::None;
         let is_encoded = channel.pieces().expect("reads").iter().all(encoded);
         let ranges = [(0, 1), (2_000, 2_100), (1_000, 3_500), (1_100, 1_150), (0, 9_000)];
-        // What is small or whole, asked for once, twice and three times, before the others and behind.
+        // What is small or whole, asked for once, twice and three times, before the others and
+        // behind.
         for turn in 0..3 {
             for &(from, to) in &ranges {
                 let wanted = Select::Samples(first + from..first + to);

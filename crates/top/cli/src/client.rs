@@ -20,7 +20,8 @@ pub(crate) struct Target {
     /// The token; best given by the environment, where others do not see it
     #[arg(long, global = true, env = "CATCHMENT_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// The certificate to trust (PEM), for a node that made its own: RUNS/.catchment/tls/certificate.pem
+    /// The certificate to trust (PEM), for a node that made its own:
+    /// RUNS/.catchment/tls/certificate.pem
     #[arg(long, global = true, env = "CATCHMENT_CERTIFICATE", value_name = "FILE")]
     certificate: Option<PathBuf>,
 }

@@ -1,8 +1,8 @@
 //! The command line `catchment`, as a library, so that the Python package starts the same program.
 //!
-//! Every command has a file in `commands/`. `config/` reads configuration files, `session.rs` records,
-//! `register.rs` enters recordings in the catalogue of runs, `view.rs` shows a recorder at work, `prove.rs` compares what was recorded with what was sent,
-//! `bench/` measures.
+//! Every command has a file in `commands/`. `config/` reads configuration files, `session.rs`
+//! records, `register.rs` enters recordings in the catalogue of runs, `view.rs` shows a recorder at
+//! work, `prove.rs` compares what was recorded with what was sent, `bench/` measures.
 //!
 //! Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 done, with loss.
 

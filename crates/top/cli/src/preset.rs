@@ -30,8 +30,8 @@ impl Hades90 {
             text.push('\n');
         };
         line(format_args!("[run]\nfolder = {folder}\n"));
-        // The sender and the receive thread each get a CPU, if there are two: on one they would take
-        // turns, and packets be lost in between.
+        // The sender and the receive thread each get a CPU, if there are two: on one they would
+        // take turns, and packets be lost in between.
         let cpus = machine::cpus();
         let pins = (cpus.len() > 1).then(|| (cpus[0], cpus[1]));
         if let Some((receive, _)) = pins {

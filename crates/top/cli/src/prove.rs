@@ -1,7 +1,8 @@
 //! Proves a recorded run against what its emulator sent: every event once, every byte the same.
 //!
-//! The emulator's payload is a pure function of seed, source and event number, so that nothing needs
-//! to be kept of what was sent. Headers are read here anew, not by the decoder that recorded them.
+//! The emulator's payload is a pure function of seed, source and event number, so that nothing
+//! needs to be kept of what was sent. Headers are read here anew, not by the decoder that recorded
+//! them.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -92,8 +93,8 @@ struct Part {
 /// Reads a recording back and compares it.
 ///
 /// # Errors
-/// The run cannot be opened, or the signal to stop came. What is damaged inside it is a problem of the
-/// proof, not an error.
+/// The run cannot be opened, or the signal to stop came. What is damaged inside it is a problem of
+/// the proof, not an error.
 pub(crate) fn prove(
     recording: &Recording,
     sent: &EmulatorReport,

@@ -1,4 +1,5 @@
-//! A recording's place in the catalogue of runs: its number before it starts, its books when it ended.
+//! A recording's place in the catalogue of runs: its number before it starts, its books when it
+//! ended.
 //!
 //! The catalogue must not keep anything from being recorded, nor hold it up. Where it cannot be
 //! written at once one is told, a number is taken from the file beside it if that can be written,

@@ -120,8 +120,8 @@ fn total(ledger: &Value) -> BTreeMap<String, u64> {
     total
 }
 
-/// What an emulator with these arguments sends: its report, and for each slice from its first on the
-/// channels that came.
+/// What an emulator with these arguments sends: its report, and for each slice from its first on
+/// the channels that came.
 fn capture(folder: &Path, arguments: &[&str]) -> (Value, BTreeMap<u64, BTreeSet<usize>>) {
     let any = "127.0.0.1:0".parse().unwrap();
     let mut receiver = UdpReceiver::bind(&[any], ReceiverConfig::default()).unwrap();
@@ -256,8 +256,8 @@ fn what_was_on_disk_before_a_kill_is_read_back_with_its_gaps() {
     stdout(folder, &["audit", path], 3);
 }
 
-/// A laboratory's channels: of every kind of shape, and 1 MHz beside one sample a minute. How long slices
-/// are is not said.
+/// A laboratory's channels: of every kind of shape, and 1 MHz beside one sample a minute. How long
+/// slices are is not said.
 const LABORATORY: &str = r#"
 [memory]
 budget = "512 MiB"

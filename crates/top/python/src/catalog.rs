@@ -11,7 +11,8 @@ use serde_json::Value;
 use crate::errors::catalog_error;
 use crate::json_error;
 
-/// The runs of a folder that are as `query` says, newest first: a JSON object of the fields of a search.
+/// The runs of a folder that are as `query` says, newest first: a JSON object of the fields of a
+/// search.
 #[pyfunction]
 pub(crate) fn catalog_runs_json(py: Python<'_>, folder: PathBuf, query: &str) -> PyResult<String> {
     let query: Value = serde_json::from_str(query).map_err(json_error)?;

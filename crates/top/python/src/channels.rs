@@ -130,8 +130,8 @@ impl ChannelReader {
         arrays(py, self.channel(&run).info(), segments)
     }
 
-    /// What `read` gives, of each frame of a run that is followed; waits for the next, until the run
-    /// has ended.
+    /// What `read` gives, of each frame of a run that is followed; waits for the next, until the
+    /// run has ended.
     fn follow(&self, py: Python<'_>) -> PyResult<FollowedChannel> {
         let following = Arc::clone(self.run.get().open().following()?);
         let run = self.run.clone_ref(py);

@@ -1,9 +1,9 @@
 //! Following a run: its frames in the order in which storage's follower hands them out.
 //!
 //! One follower looks at the files of a run, and what it handed out is noted, so that each of any
-//! number of iterators gets every frame once. A frame is read from the follower's own run, which takes
-//! up what comes without opening files anew. Places in a run move when a file in the middle grows:
-//! what is noted is the file's index and the frame's place in that file, 16 bytes per frame.
+//! number of iterators gets every frame once. A frame is read from the follower's own run, which
+//! takes up what comes without opening files anew. Places in a run move when a file in the middle
+//! grows: what is noted is the file's index and the frame's place in that file, 16 bytes per frame.
 //!
 //! Locks are taken without the interpreter's, so that neither waits for the other.
 
@@ -74,8 +74,8 @@ impl Following {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The frame that is, or will be, handed out at that place, from 0. Waits for it; `None`: the run
-    /// has ended, or the time is over.
+    /// The frame that is, or will be, handed out at that place, from 0. Waits for it; `None`: the
+    /// run has ended, or the time is over.
     pub(crate) fn next(
         &self,
         py: Python<'_>,

@@ -123,17 +123,18 @@ impl Fragments {
         owned(py, self.rows.clone().map(|row| kept.is_there(row)).collect())
     }
 
-    /// What the source says of its payload: `dtype` (numpy's), `shape` of one fragment's array (empty
-    /// if fragments differ in length) and `skip`, the bytes before it. None for plain bytes.
+    /// What the source says of its payload: `dtype` (numpy's), `shape` of one fragment's array
+    /// (empty if fragments differ in length) and `skip`, the bytes before it. None for plain bytes.
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         self.payload.as_ref().map(|payload| payload_dict(py, payload)).transpose()
     }
 
-    /// The fragments as one array of the source's own type, shape (n, ...), without a copy where all
-    /// are there; where some are missing a masked array. Raises TypeError if the source has no type,
-    /// ValueError if a fragment does not have the length that its type has. Where fragments differ
-    /// in length the first one that is there says it; where none is there each row has one element.
+    /// The fragments as one array of the source's own type, shape (n, ...), without a copy where
+    /// all are there; where some are missing a masked array. Raises TypeError if the source has no
+    /// type, ValueError if a fragment does not have the length that its type has. Where fragments
+    /// differ in length the first one that is there says it; where none is there each row has one
+    /// element.
     #[getter]
     fn array<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("catchment._typed")?.call_method1("array", (slf,))

@@ -66,8 +66,8 @@ impl PyRun {
         Ok(status(&*self.run()?))
     }
 
-    /// What is wrong with the run's files and does not keep the rest from being read: files that are
-    /// missing, unreadable, or were never begun, and places in them where frames cannot be
+    /// What is wrong with the run's files and does not keep the rest from being read: files that
+    /// are missing, unreadable, or were never begun, and places in them where frames cannot be
     /// recognized. Damage within frames is found by `catchment.verify`.
     #[getter]
     fn problems(&self) -> PyResult<Vec<String>> {
@@ -191,8 +191,8 @@ impl PyRun {
         Ok(self.events.get_or_try_init(py, new)?.bind(py).clone())
     }
 
-    /// What became of everything that the sources sent. The recorder's own total where the last file
-    /// has one; otherwise it is counted from the frames.
+    /// What became of everything that the sources sent. The recorder's own total where the last
+    /// file has one; otherwise it is counted from the frames.
     #[getter]
     fn ledger<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, RunLedger>> {
         let run = self.run()?;
@@ -220,8 +220,9 @@ impl PyRun {
         Ok(self.run()?.config().to_owned())
     }
 
-    /// The frames of events: what the run was written in, some megabytes each. The way to read much.
-    /// Of a run that is followed: an iterator that waits for the next, until the run has ended.
+    /// The frames of events: what the run was written in, some megabytes each. The way to read
+    /// much. Of a run that is followed: an iterator that waits for the next, until the run has
+    /// ended.
     fn frames<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let open = slf.get().open();
         let count = open.run()?.frames().len();
@@ -349,8 +350,8 @@ impl PyRun {
 /// Works on files that are being recorded and on those of a recorder that was killed; `status` says
 /// so. `cache_bytes` bounds the decoded columns that are kept in case they are wanted again.
 ///
-/// With `follow`, `frames` and iterating over a channel go on as the run is written, and end with it;
-/// `wait` waits for more.
+/// With `follow`, `frames` and iterating over a channel go on as the run is written, and end with
+/// it; `wait` waits for more.
 ///
 /// Raises FileError if there is nothing that can be read, or files do not belong together; OSError
 /// if the system refuses.

@@ -167,8 +167,8 @@ fn choices_come_near_the_best_where_cpu_is_free() {
     for (name, element, raw) in kinds() {
         let (coding, chosen, (best, best_bytes)) = choice(element, &raw, 1.0);
         println!("{name}: {coding} {chosen}, best {best} {best_bytes}");
-        // What the best saves beyond it is less than 8 s of CPU per GB may cost, which is what the best
-        // takes, pcodec: 8 % of what came in.
+        // What the best saves beyond it is less than 8 s of CPU per GB may cost, which is what the
+        // best takes, pcodec: 8 % of what came in.
         assert!(
             chosen <= best_bytes + raw.len() * 8 / 100,
             "{name}: {coding} makes {chosen} bytes, {best} {best_bytes}"

@@ -1,5 +1,5 @@
-//! What is left behind the last whole block: fewer than 1,024 elements, packed one behind the other,
-//! and the bytes of an element that is not whole.
+//! What is left behind the last whole block: fewer than 1,024 elements, packed one behind the
+//! other, and the bytes of an element that is not whole.
 
 use super::block::{DELTA, FRAME_OF_REFERENCE, Header, patch, words_of};
 use super::choose::{BLOCK_HEADER_BYTES, exception_bytes};

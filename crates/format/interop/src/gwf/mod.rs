@@ -13,8 +13,8 @@
 //! other by class and number; an FrVect stands behind the structure that names it.
 //!
 //! [`GwfFile`] reads, through the FrTOC where there is one, otherwise by walking from structure to
-//! structure. [`GwfWriter`] writes. Files of other versions and big-endian files are refused; so are
-//! vectors of strings. Big-endian *vectors* are read where they are raw or zlib.
+//! structure. [`GwfWriter`] writes. Files of other versions and big-endian files are refused; so
+//! are vectors of strings. Big-endian *vectors* are read where they are raw or zlib.
 
 mod checksum;
 mod cursor;

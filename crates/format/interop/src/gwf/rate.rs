@@ -1,9 +1,10 @@
 //! Sample rates as fractions.
 
 /// The rate of samples that are `dx_s` seconds apart, as `(numerator, denominator)` in Hz, if it is
-/// a fraction exactly: a whole number of samples per second (`dx_s` is the nearest number to `1/n`),
-/// a whole number of seconds per sample, another `dx_s` that its bits hold exactly, or `samples`
-/// per `duration_ns` (where `dx_s` is the nearest number to that). Both parts are at most 2^40.
+/// a fraction exactly: a whole number of samples per second (`dx_s` is the nearest number to
+/// `1/n`), a whole number of seconds per sample, another `dx_s` that its bits hold exactly, or
+/// `samples` per `duration_ns` (where `dx_s` is the nearest number to that). Both parts are at most
+/// 2^40.
 ///
 /// ```
 /// use catchment_interop::gwf::exact_rate;

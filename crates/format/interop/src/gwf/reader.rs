@@ -186,8 +186,8 @@ impl<R: ReadAt> GwfFile<R> {
         &self.channels
     }
 
-    /// The place of the channel of that name in [`GwfFile::channels`]; the first, if one name stands
-    /// for channels of several kinds.
+    /// The place of the channel of that name in [`GwfFile::channels`]; the first, if one name
+    /// stands for channels of several kinds.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
@@ -225,11 +225,12 @@ impl<R: ReadAt> GwfFile<R> {
         Ok(Some(found.info(back)))
     }
 
-    /// Reads a channel's samples in a frame into `samples`, little-endian, and returns what the file
-    /// says of them; none where the frame has not that channel. Every checksum is checked.
+    /// Reads a channel's samples in a frame into `samples`, little-endian, and returns what the
+    /// file says of them; none where the frame has not that channel. Every checksum is checked.
     ///
     /// # Errors
-    /// If the system cannot read, or what stands there is damaged, or is of a kind that is not read.
+    /// If the system cannot read, or what stands there is damaged, or is of a kind that is not
+    /// read.
     ///
     /// # Panics
     /// If there is no such channel or frame.
@@ -249,7 +250,8 @@ impl<R: ReadAt> GwfFile<R> {
     /// [`ChannelInfo::auxiliary`] is set. Every checksum is checked.
     ///
     /// # Errors
-    /// If the system cannot read, or what stands there is damaged, or is of a kind that is not read.
+    /// If the system cannot read, or what stands there is damaged, or is of a kind that is not
+    /// read.
     ///
     /// # Panics
     /// If there is no such channel or frame.
@@ -484,8 +486,8 @@ fn decode<R: ReadAt>(
     Ok(back)
 }
 
-/// How many of `samples` have a flag that is set. Each of `count` flags covers as many as any other;
-/// where that is no whole number, those that it covers in part are counted, too.
+/// How many of `samples` have a flag that is set. Each of `count` flags covers as many as any
+/// other; where that is no whole number, those that it covers in part are counted, too.
 fn flagged(flags: impl Iterator<Item = bool>, count: u64, samples: u64) -> u64 {
     let place = |flag: u64| u128::from(flag) * u128::from(samples);
     let (mut flagged, mut end) = (0, 0);

@@ -20,9 +20,9 @@ pub(crate) struct Walked {
 }
 
 /// Walks from the first structure to the last that is whole. Frames count once their FrEndOfFrame
-/// is there. A structure that is damaged behind its head is passed over, and its frame with it if it
-/// is the frame's first or last. Memory grows with what is found, which is no more than the file's
-/// length allows.
+/// is there. A structure that is damaged behind its head is passed over, and its frame with it if
+/// it is the frame's first or last. Memory grows with what is found, which is no more than the
+/// file's length allows.
 pub(crate) fn walk<R: ReadAt>(source: &R, file_bytes: u64) -> Walked {
     let mut walker = Walker {
         window: Window::new(source, file_bytes, file_bytes, AHEAD_BYTES),

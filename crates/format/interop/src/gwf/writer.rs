@@ -60,8 +60,8 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Run 0, zlib of level 2, without a history. (zlib-rs's level 1 uses fixed Huffman codes, which
-    /// make noise no smaller.)
+    /// Run 0, zlib of level 2, without a history. (zlib-rs's level 1 uses fixed Huffman codes,
+    /// which make noise no smaller.)
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), run: 0, compress: Compress::Zlib { level: 2 }, history: None }
     }
@@ -222,7 +222,8 @@ impl<W: Write> GwfWriter<W> {
     /// channels may differ from frame to frame.
     ///
     /// # Errors
-    /// If something cannot be written as it is, or the sink fails; after the latter every call fails.
+    /// If something cannot be written as it is, or the sink fails; after the latter every call
+    /// fails.
     pub fn frame(&mut self, start: &FrameStart, series: &[Series<'_>]) -> Result<(), GwfError> {
         if self.broken {
             return Err(GwfError::Broken);

@@ -2,9 +2,10 @@
 //!
 //! A stream of bits, the lowest of each byte first. 16 bits say how many samples are a block. Per
 //! block: `bits - 1` in 4, 5 or 6 bits (words of 16, 32, 64 bits), then each difference to the
-//! sample before, plus `2^(bits-1) - 1`, in `bits` bits; where `bits` is 1 all differences are 0 and
-//! nothing follows. Differences wrap around as the words do; floats are taken as words. Of complex
-//! samples all real parts come first and all imaginary parts follow, as one sequence of words.
+//! sample before, plus `2^(bits-1) - 1`, in `bits` bits; where `bits` is 1 all differences are 0
+//! and nothing follows. Differences wrap around as the words do; floats are taken as words. Of
+//! complex samples all real parts come first and all imaginary parts follow, as one sequence of
+//! words.
 
 /// Fills `out` with the samples.
 pub(crate) fn expand(stored: &[u8], word_bytes: usize, out: &mut [u8]) -> Result<(), &'static str> {

@@ -72,8 +72,8 @@ pub struct Run {
 /// The books of a run, without zeros.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct RunLedger {
-    /// Whether everything is accounted for; null while the run is recorded, and where its files, which
-    /// have the books of each source, are not at hand.
+    /// Whether everything is accounted for; null while the run is recorded, and where its files,
+    /// which have the books of each source, are not at hand.
     pub balanced: Option<bool>,
     /// All sources together.
     pub totals: BTreeMap<String, u64>,

@@ -157,8 +157,8 @@ pub struct Disk {
     pub free_bytes: Option<u64>,
     /// How large it is.
     pub total_bytes: Option<u64>,
-    /// How long that lasts at the rate at which the run last wrote; 0 in fault for a full disk, null
-    /// before anything was written.
+    /// How long that lasts at the rate at which the run last wrote; 0 in fault for a full disk,
+    /// null before anything was written.
     pub hours_left: Option<f64>,
 }
 
@@ -247,8 +247,8 @@ pub struct SourceState {
     pub loss_per_second: f64,
     /// What it has lost in this run, by entry.
     pub loss: BTreeMap<String, u64>,
-    /// The share of its receive buffer in the kernel that is taken, 0 to 1; null where the system does
-    /// not say, or nothing is open.
+    /// The share of its receive buffer in the kernel that is taken, 0 to 1; null where the system
+    /// does not say, or nothing is open.
     pub fill: Option<f64>,
     /// Its fragments that wait for the others to come to their numbers, or to confirm them.
     pub parked_fragments: u64,

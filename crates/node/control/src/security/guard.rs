@@ -36,8 +36,8 @@ pub(crate) struct Who {
 }
 
 impl Who {
-    /// Whether what let them in would still do so: the session lasts, the token was not revoked, and
-    /// whoever came without one still may.
+    /// Whether what let them in would still do so: the session lasts, the token was not revoked,
+    /// and whoever came without one still may.
     pub(crate) fn stands(&self, desk: &Desk) -> bool {
         let session = |(id, _): &(String, String)| desk.sessions.find(id).is_some();
         self.session.as_ref().is_none_or(session)

@@ -1,12 +1,13 @@
-//! What one address may have: so many requests per second (buckets of tokens), so many connections and
-//! streams at a time (shares).
+//! What one address may have: so many requests per second (buckets of tokens), so many connections
+//! and streams at a time (shares).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Whom an address counts for: a host that has an IPv6 network has all addresses of its last 64 bits.
+/// Whom an address counts for: a host that has an IPv6 network has all addresses of its last 64
+/// bits.
 fn holder(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),

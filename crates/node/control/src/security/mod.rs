@@ -1,8 +1,8 @@
 //! Who may do what.
 //!
 //! A request passes, in this order: the Host and Origin checks (`origin.rs`), the rate limit
-//! (`limit.rs`), a token or a session (`tokens.rs`, `sessions.rs`), the role that its route asks for
-//! (`roles.rs`), and, where the session is a cookie and something is changed, the CSRF token.
+//! (`limit.rs`), a token or a session (`tokens.rs`, `sessions.rs`), the role that its route asks
+//! for (`roles.rs`), and, where the session is a cookie and something is changed, the CSRF token.
 //! `guard.rs` puts them together; `tls.rs` is the way in.
 
 pub(crate) mod guard;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::random_hex;
 use super::tokens::TokenEntry;
 
-/// The cookie's name, followed by the port at which the node is to listen: browsers give a cookie to
-/// every port of a host, and another node there has sessions of its own.
+/// The cookie's name, followed by the port at which the node is to listen: browsers give a cookie
+/// to every port of a host, and another node there has sessions of its own.
 pub(crate) const COOKIE: &str = "catchment-";
 /// How long a session lasts.
 pub(crate) const LASTS: Duration = Duration::from_secs(12 * 3_600);

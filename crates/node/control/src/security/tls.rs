@@ -111,8 +111,8 @@ fn lacking(certificate: &Path, names: &[String]) -> Vec<String> {
 }
 
 /// The node's own certificate, made if there is none that is young enough and valid for all names.
-/// One that is valid for more stays, and for other names the key stays: whoever trusts a certificate
-/// of that key need not be told of the next.
+/// One that is valid for more stays, and for other names the key stays: whoever trusts a
+/// certificate of that key need not be told of the next.
 fn own(folder: &Path, names: &[String]) -> Result<(PathBuf, PathBuf), TlsError> {
     let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
     let mut kept = None;

@@ -157,8 +157,8 @@ impl TokenFile {
         self.write(tokens)
     }
 
-    /// Keeps others, also other processes, from changing the file until it is dropped. The lock is a
-    /// file of its own that stays: the file of tokens is another one with each change.
+    /// Keeps others, also other processes, from changing the file until it is dropped. The lock is
+    /// a file of its own that stays: the file of tokens is another one with each change.
     fn lock(&self) -> Result<std::fs::File, TokenError> {
         let lock = || {
             if let Some(folder) = self.path.parent() {
@@ -241,8 +241,8 @@ impl Tokens {
         Ok(Self { file, known, looking: Mutex::default() })
     }
 
-    /// Whether there are any, or ever were: taking the last one away, which leaves a file without any,
-    /// must not make everybody an administrator, nor must starting the program anew.
+    /// Whether there are any, or ever were: taking the last one away, which leaves a file without
+    /// any, must not make everybody an administrator, nor must starting the program anew.
     pub(crate) fn any(&self) -> bool {
         self.lock().ever
     }

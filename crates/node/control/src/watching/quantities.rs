@@ -1,5 +1,5 @@
-//! What rules of alarms can look at: one table for those who check rules, for the page that documents
-//! them, and for the test that holds what is read to it.
+//! What rules of alarms can look at: one table for those who check rules, for the page that
+//! documents them, and for the test that holds what is read to it.
 
 use catchment_model::Entry;
 use catchment_recorder::Counts;
@@ -55,7 +55,8 @@ const SOURCE: [(&str, &str); 6] = [
     ("loss_per_second", "What was lost."),
 ];
 
-/// Numbers and truths (0 and 1) among the properties of devices, by the last word of a device's path.
+/// Numbers and truths (0 and 1) among the properties of devices, by the last word of a device's
+/// path.
 const DEVICE: [(&str, &[&str]); 6] = [
     ("catalog", &["usable"]),
     ("emulator", &["event_count", "link_count", "packet_count", "rate_hz", "seed", "source_count"]),

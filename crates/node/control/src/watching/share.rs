@@ -10,8 +10,8 @@ const SHARE_NS: u64 = 10 * S;
 
 /// What was lost, and what should have been recorded, in the time in which anything came.
 ///
-/// What events lack is counted when they close, after the others' fragments came. While nothing comes
-/// time stands still here, so that the last losses are not all that there is.
+/// What events lack is counted when they close, after the others' fragments came. While nothing
+/// comes time stands still here, so that the last losses are not all that there is.
 pub(super) struct LossShare {
     rates: Rates,
     /// How much had come when something last did, and when that was.

@@ -125,7 +125,8 @@ pub(super) async fn run_configuration(
     blocking(move || desk.books.configuration_of(number)).await.map(plain)
 }
 
-/// A run's ledger, all sources together and each alone, without zeros; of a run under way as it is now.
+/// A run's ledger, all sources together and each alone, without zeros; of a run under way as it is
+/// now.
 #[utoipa::path(get, path = "/api/v1/runs/{number}/ledger", tag = "runs",
     params(("number" = u64, Path)), responses((status = 200, body = api::RunLedger)))]
 pub(super) async fn run_ledger(
@@ -224,8 +225,8 @@ pub(super) struct Reloaded {
     notes: Vec<String>,
 }
 
-/// Reads the configuration file again. The alarms' rules count at once, the rest from the next run on;
-/// what needs a new start of the program is said.
+/// Reads the configuration file again. The alarms' rules count at once, the rest from the next run
+/// on; what needs a new start of the program is said.
 #[utoipa::path(post, path = "/api/v1/reload", tag = "configurations",
     responses((status = 200, body = Reloaded)))]
 pub(super) async fn reload(

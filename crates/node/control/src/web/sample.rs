@@ -3,8 +3,8 @@
 //!
 //! Read from the run's file as any reader would, so that the recorder's threads are not asked; one
 //! look at a time, so that many who look cost the disk no more than one. While a recorder writes as
-//! much as the disk takes, a look takes its time: whoever asks waits for it shortly, and is then told
-//! what was seen last, or to ask again.
+//! much as the disk takes, a look takes its time: whoever asks waits for it shortly, and is then
+//! told what was seen last, or to ask again.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -37,7 +37,8 @@ const BINS: usize = 50;
 
 /// The run that was looked at last, and when, kept open: a look then costs the new frames alone.
 static OPEN: Mutex<Option<(Run, Instant)>> = Mutex::new(None);
-/// Closed when nobody has looked for so long: files that somebody removes then give back their room.
+/// Closed when nobody has looked for so long: files that somebody removes then give back their
+/// room.
 const UNUSED: Duration = Duration::from_secs(10);
 /// Whoever looks has it: others must not keep the threads that commands need, too.
 static LOOKING: Semaphore = Semaphore::const_new(1);
@@ -76,8 +77,8 @@ pub(super) struct SampleQuery {
     channel: Option<String>,
 }
 
-/// The latest recorded fragment of a source, and a histogram of its last frame; or the latest recorded
-/// values of a link's channel.
+/// The latest recorded fragment of a source, and a histogram of its last frame; or the latest
+/// recorded values of a link's channel.
 #[utoipa::path(get, path = "/api/v1/sources/{name}/sample", tag = "sources",
     params(("name" = String, Path), SampleQuery), responses((status = 200, body = api::Sample)))]
 pub(super) async fn sample(

@@ -66,8 +66,8 @@ impl Server {
         listener: std::net::TcpListener,
         tls: Option<TlsAcceptor>,
     ) -> std::io::Result<Self> {
-        // Threads that read the catalogue and files have as much to do as anybody else; they are started
-        // after the one that answers, by it, and would have its nice value.
+        // Threads that read the catalogue and files have as much to do as anybody else; they are
+        // started after the one that answers, by it, and would have its nice value.
         let (first, nice) = (AtomicBool::new(true), machine::nice());
         let begin = move || match first.swap(false, Relaxed) {
             true => machine::prefer(),

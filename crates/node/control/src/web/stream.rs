@@ -55,8 +55,8 @@ struct Reader {
     _held: (OwnedSemaphorePermit, Share),
 }
 
-/// Updates as server-sent events: `state` every 0.5 s, `sources` every second, `log` and `alarm` when
-/// there are new ones. It ends with the token or the session that it was opened with.
+/// Updates as server-sent events: `state` every 0.5 s, `sources` every second, `log` and `alarm`
+/// when there are new ones. It ends with the token or the session that it was opened with.
 #[utoipa::path(get, path = "/api/v1/stream", tag = "node",
     responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub(super) async fn stream(

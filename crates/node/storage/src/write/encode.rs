@@ -1,4 +1,5 @@
-//! A frame's columns, encoded side by side by a few threads, and handed out in the order of the frame.
+//! A frame's columns, encoded side by side by a few threads, and handed out in the order of the
+//! frame.
 
 use std::collections::HashMap;
 
@@ -100,8 +101,8 @@ impl Encoders {
         Self { workers, kept: Kept::default() }
     }
 
-    /// Encodes columns, and hands each out in its order, with its place, while others are encoded. What
-    /// `sink` does not give back is given to [`Encoders::recycle`]. An error ends it.
+    /// Encodes columns, and hands each out in its order, with its place, while others are encoded.
+    /// What `sink` does not give back is given to [`Encoders::recycle`]. An error ends it.
     pub(crate) fn encode(
         &mut self,
         jobs: Vec<Job<'_>>,

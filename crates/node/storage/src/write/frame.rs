@@ -1,8 +1,9 @@
 //! One frame on its way into a file.
 //!
-//! Where it is sure that the frame fits into the file, whatever its columns compress to, each column is
-//! written as soon as its turn comes, behind the space that is held for the header. Where it is not, near
-//! a file's end, all columns are encoded first, and the frame goes where it belongs.
+//! Where it is sure that the frame fits into the file, whatever its columns compress to, each
+//! column is written as soon as its turn comes, behind the space that is held for the header. Where
+//! it is not, near a file's end, all columns are encoded first, and the frame goes where it
+//! belongs.
 
 use catchment_frame::{Coding, FrameInfo, FrameSummary, TocFlags};
 use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};

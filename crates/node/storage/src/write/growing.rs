@@ -1,9 +1,9 @@
 //! Files that are read while they grow: a frame's columns are written first and its header last, so
 //! that a reader meets whole frames only, and what was written outlives a writer that is killed.
 //!
-//! Columns are encoded and written some at a time, so that a frame of any length takes little memory.
-//! A file that refuses a write is closed behind its last whole frame if it still can be, and the next
-//! frame begins another one: a writer may be used on after an error.
+//! Columns are encoded and written some at a time, so that a frame of any length takes little
+//! memory. A file that refuses a write is closed behind its last whole frame if it still can be,
+//! and the next frame begins another one: a writer may be used on after an error.
 
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,8 @@ use crate::write::{Column, RunWriter, unwritable};
 pub struct Growing {
     /// Each frame is durable when it has been written.
     pub durable: bool,
-    /// Files get a table of contents. Without one they take less memory, and stay as a killed writer
-    /// leaves them: for what is to be deleted.
+    /// Files get a table of contents. Without one they take less memory, and stay as a killed
+    /// writer leaves them: for what is to be deleted.
     pub listed: bool,
     /// Faults, for tests.
     pub faults: Option<FaultControl>,
@@ -32,7 +32,8 @@ pub struct Growing {
 pub(super) struct GrowingOutput {
     pub(super) how: Growing,
     file: Option<GrowingFile>,
-    /// The one before, until the next is begun: a run of which no file is locked is taken for ended.
+    /// The one before, until the next is begun: a run of which no file is locked is taken for
+    /// ended.
     closed: Option<GrowingFile>,
     /// What is behind `written` and not in the file yet.
     buffer: Vec<u8>,

@@ -1,8 +1,8 @@
 //! A frame's columns on their way through the encoding threads, and out in their order.
 //!
-//! The owner's thread takes out what is ready; where the oldest column is not, it encodes one itself.
-//! What is under way is bounded, so that a frame takes little memory, and what comes out is still in a
-//! cache.
+//! The owner's thread takes out what is ready; where the oldest column is not, it encodes one
+//! itself. What is under way is bounded, so that a frame takes little memory, and what comes out is
+//! still in a cache.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

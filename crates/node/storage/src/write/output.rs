@@ -107,8 +107,8 @@ impl Output {
         bytes <= self.buffer_bytes && self.buffer_count > HELD_BUFFERS_MAX + 1
     }
 
-    /// Leaves out that many bytes, which [`Output::fill_held`] fills in; until then the buffers that
-    /// they are in are not written.
+    /// Leaves out that many bytes, which [`Output::fill_held`] fills in; until then the buffers
+    /// that they are in are not written.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), StorageError> {
         assert!(self.can_hold(bytes), "{bytes} bytes can be held");
         let start = self.position();

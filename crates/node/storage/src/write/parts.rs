@@ -68,8 +68,8 @@ pub struct WriteOptions {
     pub first_sequence: u64,
     /// Number of the first file.
     pub first_index: u32,
-    /// Bytes of a file's table of contents before the next file is begun: it is kept in memory until
-    /// the file is closed.
+    /// Bytes of a file's table of contents before the next file is begun: it is kept in memory
+    /// until the file is closed.
     pub toc_bytes: u64,
     /// Let the files be read while they grow; otherwise they get their names when they are closed.
     pub growing: Option<Growing>,
@@ -230,6 +230,7 @@ pub struct WriteReport {
     pub file_bytes: u64,
     /// The trends, where they were asked for.
     pub trends: Option<Box<TrendReport>>,
-    /// What of the run that is written anew is damaged and therefore left out, a line for each place.
+    /// What of the run that is written anew is damaged and therefore left out, a line for each
+    /// place.
     pub left_out: Vec<String>,
 }

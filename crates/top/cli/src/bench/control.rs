@@ -175,8 +175,8 @@ fn record(
     Ok(Recorded { rate_hz, sent_hz, outcome, bytes_per_second, load, stalls, latency, answers })
 }
 
-/// Whether there is room for a recording. It takes half a second here and there until it is seen that
-/// a run has begun, and that it has ended.
+/// Whether there is room for a recording. It takes half a second here and there until it is seen
+/// that a run has begun, and that it has ended.
 fn room(preset: &Hades90, rate_hz: f64, seconds: f64) -> anyhow::Result<()> {
     let preset = Hades90 { rate: Rate(Some(rate_hz)), ..preset.clone() };
     need_space(&preset.folder, preset.bytes_for(seconds + 2.0))
@@ -362,8 +362,8 @@ fn recordings(figures: &Figures, seconds: f64) -> Section {
 const ALL: &str = "all requests";
 const REQUESTS_PER_SECOND: f64 = 100.0;
 const STREAMS: usize = 4;
-/// Recordings while the node is asked: their median is what counts, since machines stand still now and
-/// then, and a stall of 100 ms is two hundredths of a round's answers.
+/// Recordings while the node is asked: their median is what counts, since machines stand still now
+/// and then, and a stall of 100 ms is two hundredths of a round's answers.
 const ROUNDS: usize = 5;
 /// Of the highest rate: so that what is measured is the load and not the edge.
 const SHARE: f64 = 0.9;

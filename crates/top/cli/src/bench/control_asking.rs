@@ -124,7 +124,8 @@ fn ask_in_turn(
         match answer.as_ref().map_err(|error| error.downcast_ref::<Refused>()) {
             // What is not legal now was looked at and answered.
             Ok(()) | Err(Some(Refused { status: 409, .. })) => {}
-            // A sample that is being read is to be asked for again; from other routes it is a failure.
+            // A sample that is being read is to be asked for again; from other routes it is a
+            // failure.
             Err(Some(Refused { status: 503, .. })) if ROUTES[route] == SAMPLE => {}
             Err(_) => {
                 let error = answer.err().map(|error| format!("{error:#}")).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! A node under control in a process of its own, as `catchment run` serves it, recording at a known rate.
+//! A node under control in a process of its own, as `catchment run` serves it, recording at a known
+//! rate.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};

@@ -1,9 +1,9 @@
 //! Cold reads of one channel of a thousand, beside as many direct reads of the same size.
 //!
-//! Direct reads (O_DIRECT) are those of the channel's columns, at their places, into memory that was
-//! touched before: one after the other, and up to [`DEPTH`] at once by as many threads. Catchment has
-//! several under way, too, into memory that was touched before, and its time has more in it: finding the
-//! columns in the index, checking and decoding them.
+//! Direct reads (O_DIRECT) are those of the channel's columns, at their places, into memory that
+//! was touched before: one after the other, and up to [`DEPTH`] at once by as many threads.
+//! Catchment has several under way, too, into memory that was touched before, and its time has more
+//! in it: finding the columns in the index, checking and decoding them.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -105,8 +105,8 @@ fn channel(run: &Path, path: &Path, name: &str, repeats: usize) -> anyhow::Resul
         direct_at_once_s: Vec::new(),
         depth: places.len().clamp(1, DEPTH),
     };
-    // Once each before it counts, so that none finds the disk behind this machine colder, and in each
-    // order as often, so that none gains by what came before it.
+    // Once each before it counts, so that none finds the disk behind this machine colder, and in
+    // each order as often, so that none gains by what came before it.
     for round in 0..=repeats {
         for what in ORDERS[round % ORDERS.len()] {
             drop_caches()?;

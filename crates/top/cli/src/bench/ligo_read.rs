@@ -68,7 +68,8 @@ pub(crate) struct Ranges {
     pub(crate) reads: Vec<RangeRead>,
 }
 
-/// Seconds that a range takes of a channel of that type, the first time or again, by Catchment and h5py.
+/// Seconds that a range takes of a channel of that type, the first time or again, by Catchment and
+/// h5py.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RangeRead {
     pub(crate) dtype: String,

@@ -288,6 +288,7 @@ fn middle(recorded: &[Recorded]) -> Option<&Recorded> {
 pub(crate) const LINKS: usize = 4;
 /// 128 s at 6 MB/s.
 const LONG_FRAME_BYTES: u64 = 768_000_000;
-/// A frame is cut at a quarter of the channels' memory, which is three quarters of all but disk buffers.
+/// A frame is cut at a quarter of the channels' memory, which is three quarters of all but disk
+/// buffers.
 const LONG_FRAME_MEMORY_BYTES: u64 = 5 << 30;
 const TRENDS_RATE: f64 = 100e6;

@@ -74,7 +74,8 @@ pub(crate) struct Recorded {
     /// Frames that the follower saw.
     pub(crate) frames_followed: Option<u64>,
     /// Milliseconds from when the recorder had written a frame until the follower saw it, for those
-    /// written while samples were sent. To a millisecond, since that is how often the recorder is asked.
+    /// written while samples were sent. To a millisecond, since that is how often the recorder is
+    /// asked.
     pub(crate) seen_after_ms: Vec<f64>,
     /// Each kind of the recorder's threads: CPU time until the last file was closed, in percent of
     /// the time of sending.
@@ -297,7 +298,8 @@ impl Follower {
     }
 }
 
-/// Reads one channel of every frame until it is told to stop and nothing is left: when each was seen.
+/// Reads one channel of every frame until it is told to stop and nothing is left: when each was
+/// seen.
 fn follow(folder: &Path, stop: &AtomicBool) -> anyhow::Result<Vec<Instant>> {
     // The first file may take a moment to be there.
     let mut follow = loop {

@@ -33,7 +33,8 @@ pub(crate) struct Arguments {
     /// What to measure
     #[arg(value_enum)]
     name: Name,
-    /// Seconds instead of minutes, each figure once: shows that the bench works, not what is possible
+    /// Seconds instead of minutes, each figure once: shows that the bench works, not what is
+    /// possible
     #[arg(long)]
     quick: bool,
     /// Where NAME.json and NAME.md go

@@ -25,9 +25,9 @@ pub(crate) struct Try<T> {
     pub(crate) value: T,
 }
 
-/// The highest rate that was reached as often as the plan asks, with what those tries showed; none if
-/// not even a sixteenth of the first rate was. A rate counts as failed only when it fails twice, so
-/// that one disturbance does not end the way up; what comes out was reached each time.
+/// The highest rate that was reached as often as the plan asks, with what those tries showed; none
+/// if not even a sixteenth of the first rate was. A rate counts as failed only when it fails twice,
+/// so that one disturbance does not end the way up; what comes out was reached each time.
 ///
 /// # Errors
 /// Those of `attempt`.
@@ -77,7 +77,8 @@ pub(crate) fn highest<T, E>(
     Ok(None)
 }
 
-/// The smallest of some figures that so many percent of them do not exceed; not a number if there is none.
+/// The smallest of some figures that so many percent of them do not exceed; not a number if there
+/// is none.
 pub(crate) fn percentile(percent: f64, figures: impl IntoIterator<Item = f64>) -> f64 {
     let mut figures: Vec<f64> = figures.into_iter().collect();
     figures.sort_by(f64::total_cmp);

@@ -1,8 +1,8 @@
 //! How long the machine itself stood still: what no program that runs on it can be blamed for.
 //!
-//! On each CPU a thread that goes before all others sleeps for two milliseconds, again and again. While
-//! it wakes late, no other could have run there: a virtual machine's host had taken the CPU away, or
-//! the kernel kept it.
+//! On each CPU a thread that goes before all others sleeps for two milliseconds, again and again.
+//! While it wakes late, no other could have run there: a virtual machine's host had taken the CPU
+//! away, or the kernel kept it.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};

@@ -9,9 +9,9 @@ use crate::commands::inspect::UNKNOWN_EXTENT;
 use crate::output::{Exit, Out, counted, grouped};
 use crate::view::loss_reasons;
 
-/// Recomputes the ledger from the files and compares it with what the recorder wrote. Exits with 1 if
-/// the books do not balance, or files or their ends are missing; with 3 if data were lost, as they
-/// are, or may be, in a run that was interrupted.
+/// Recomputes the ledger from the files and compares it with what the recorder wrote. Exits with 1
+/// if the books do not balance, or files or their ends are missing; with 3 if data were lost, as
+/// they are, or may be, in a run that was interrupted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A run's folder, or a .catch file

@@ -12,10 +12,11 @@ use crate::signals::Stop;
 
 /// Converts GWF files (IGWD frames version 8) into a run, or a run's channels into GWF files.
 ///
-/// IN is one or more .gwf files or a folder of them; OUT is then the folder of a new run. Or IN is a
-/// run (its folder or a .catch file); OUT is then a folder for files SITE-DESCRIPTION-GPS-SECONDS.gwf.
-/// What stands there already stays as it is. Exit code 3: samples, or what says that they are not to
-/// be trusted, could not be taken along; what was not is said and counted.
+/// IN is one or more .gwf files or a folder of them; OUT is then the folder of a new run. Or IN is
+/// a run (its folder or a .catch file); OUT is then a folder for files
+/// SITE-DESCRIPTION-GPS-SECONDS.gwf. What stands there already stays as it is. Exit code 3:
+/// samples, or what says that they are not to be trusted, could not be taken along; what was not is
+/// said and counted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// What is converted, and last where to

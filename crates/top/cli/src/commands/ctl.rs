@@ -228,8 +228,8 @@ fn request_id() -> String {
     format!("ctl-{}-{ns}", std::process::id())
 }
 
-/// Says the state. As everywhere, 3 says that it is done and data were lost: in this run, be it long
-/// ago. Whether good data are recorded now is the verdict's to say.
+/// Says the state. As everywhere, 3 says that it is done and data were lost: in this run, be it
+/// long ago. Whether good data are recorded now is the verdict's to say.
 fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
     if out.json {
         out.object(state)?;

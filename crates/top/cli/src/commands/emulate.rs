@@ -21,7 +21,8 @@ use crate::signals::Stop;
 /// Sends what the sources, or the channel links, of a configuration file or of a preset send.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// A configuration file with an [emulator] section or with links, or a preset: hades-90, ligo-1000
+    /// A configuration file with an [emulator] section or with links, or a preset: hades-90,
+    /// ligo-1000
     #[arg(value_name = "CONFIG|PRESET")]
     pub(super) what: String,
     /// Where the first source or link sends to; the others follow, a port each

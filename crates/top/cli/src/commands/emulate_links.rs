@@ -15,7 +15,8 @@ use crate::config::{Address, counted_up};
 use crate::output::{Exit, Out, UsageError, grouped};
 use crate::signals::Stop;
 
-/// The preset of that name, sent to as many links as were asked for; none, if there is no such preset.
+/// The preset of that name, sent to as many links as were asked for; none, if there is no such
+/// preset.
 pub(crate) fn preset(arguments: &Arguments) -> anyhow::Result<Option<LinkEmulatorConfig>> {
     let Some(channels) = channel_preset(&arguments.what) else { return Ok(None) };
     let Some(Address(first)) = arguments.to else {

@@ -11,8 +11,8 @@ use crate::commands::report::{Books, entries};
 use crate::output::{Exit, Out, Table, grouped, progress};
 use crate::view::loss_reasons;
 
-/// Shows header, files, frames, sources and ledger of a run. --verify reads everything and exits with
-/// 1 if anything is broken or missing.
+/// Shows header, files, frames, sources and ledger of a run. --verify reads everything and exits
+/// with 1 if anything is broken or missing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A run's folder, or a .catch file

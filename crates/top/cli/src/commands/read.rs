@@ -21,12 +21,12 @@ use crate::signals::Stop;
 
 /// Reads the table of events, one source's fragments, or channels, from a file or a run's folder.
 ///
-/// A fragment is given as it came: for HADES its 16-byte sub-event header first. Channels are given raw,
-/// as they were recorded, in all formats: where a channel has a scale and an offset, a physical value
-/// is raw * scale + offset. Both stand in the metadata of Parquet and Arrow files and in `catchment
-/// inspect RUN --channels --json`; numpy() in Python and `catchment refs` give physical values. Only
-/// the columns that are asked for are read. With --json the names of the files that --output made are
-/// printed as an object.
+/// A fragment is given as it came: for HADES its 16-byte sub-event header first. Channels are given
+/// raw, as they were recorded, in all formats: where a channel has a scale and an offset, a
+/// physical value is raw * scale + offset. Both stand in the metadata of Parquet and Arrow files
+/// and in `catchment inspect RUN --channels --json`; numpy() in Python and `catchment refs` give
+/// physical values. Only the columns that are asked for are read. With --json the names of the
+/// files that --output made are printed as an object.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
@@ -45,8 +45,8 @@ pub(crate) struct Arguments {
     /// offset (+01:00) UTC. Of events: those whose first fragment arrived then, UTC
     #[arg(long, value_name = "START..END", value_parser = time_range)]
     time: Option<TimeRange>,
-    /// Only frames from FIRST on and before END, as `inspect --frames` numbers those of events and those
-    /// of channels
+    /// Only frames from FIRST on and before END, as `inspect --frames` numbers those of events and
+    /// those of channels
     // Their numbers move when a file in the middle of a run grows.
     #[arg(long, value_name = "FIRST..END", value_parser = range, conflicts_with = "follow")]
     frames: Option<Range<u64>>,
@@ -64,8 +64,8 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// A line per event or sample; fragments in hexadecimal, bytes and fragment empty where an event
-    /// has none of the source
+    /// A line per event or sample; fragments in hexadecimal, bytes and fragment empty where an
+    /// event has none of the source
     Csv,
     /// NumPy arrays; of a source also whether an event has a fragment of it
     Npy,

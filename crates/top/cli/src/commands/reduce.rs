@@ -14,10 +14,10 @@ use crate::signals::Stop;
 
 /// Writes a reduced data set: chosen channels, decimated where asked.
 ///
-/// Decimation is by a filter of linear phase whose delay is taken out: what is kept below 0.8 of the
-/// new Nyquist frequency changes by less than 0.01 dB, what would fold back is at least 100 dB down.
-/// Samples at a gap or at the ends, where the filter lacks neighbours, are left out. A column that is
-/// damaged is a gap, which is said; exit code 3.
+/// Decimation is by a filter of linear phase whose delay is taken out: what is kept below 0.8 of
+/// the new Nyquist frequency changes by less than 0.01 dB, what would fold back is at least 100 dB
+/// down. Samples at a gap or at the ends, where the filter lacks neighbours, are left out. A column
+/// that is damaged is a gap, which is said; exit code 3.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder

@@ -13,8 +13,8 @@ use crate::output::{Exit, Out, progress, report_damage, report_left_out};
 use crate::signals::Stop;
 
 /// Writes a run's data anew, bit for bit: in longer or shorter frames, in one file or several, by
-/// another codec. The run itself stays as it is. Where a channel's column is damaged the new run has
-/// a gap, which is said; exit code 3.
+/// another codec. The run itself stays as it is. Where a channel's column is damaged the new run
+/// has a gap, which is said; exit code 3.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
@@ -28,8 +28,8 @@ pub(crate) struct Arguments {
     /// Bytes of a frame of events. Without it frames stay as they are
     #[arg(long, value_name = "SIZE")]
     frame_bytes: Option<Size>,
-    /// Another codec for all columns: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec, for,
-    /// portable (other programs read it, too), auto. Without it columns keep theirs
+    /// Another codec for all columns: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec,
+    /// for, portable (other programs read it, too), auto. Without it columns keep theirs
     #[arg(long)]
     codec: Option<ColumnCoding>,
     #[command(flatten)]

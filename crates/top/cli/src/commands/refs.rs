@@ -15,10 +15,10 @@ use crate::refs::{Options, references};
 /// Writes references with which plain xarray opens the run's channels, without Catchment.
 ///
 /// The references are kerchunk's JSON, for xarray with zarr and fsspec (below). The chunks are the
-/// columns in the run's own files. What cannot be pointed at is copied to FILE.data: times, chunks at
-/// the run's ends and at gaps, and columns by the codecs `for` and `pcodec`, which plain xarray does
-/// not read and which are compressed anew. Missing samples are NaN; integer channels with gaps become
-/// floats. Exit code 3: channels were left out; which and why is said.
+/// columns in the run's own files. What cannot be pointed at is copied to FILE.data: times, chunks
+/// at the run's ends and at gaps, and columns by the codecs `for` and `pcodec`, which plain xarray
+/// does not read and which are compressed anew. Missing samples are NaN; integer channels with gaps
+/// become floats. Exit code 3: channels were left out; which and why is said.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {

@@ -35,8 +35,8 @@ pub(crate) struct Arguments {
     /// With control: let everybody who can reach the machine control the node, in clear text
     #[arg(long)]
     without_protection: bool,
-    /// Emulate the sources, and with control the links, as [emulator] in the file says; without it what
-    /// is recorded is what others send
+    /// Emulate the sources, and with control the links, as [emulator] in the file says; without it
+    /// what is recorded is what others send
     #[arg(long)]
     emulate: bool,
     /// What the run is for, kept in the catalogue of runs

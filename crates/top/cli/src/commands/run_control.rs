@@ -55,8 +55,8 @@ impl Configure for File {
     }
 }
 
-/// Checks a text. What it describes in `[emulator]` counts only where somebody asks for it: a section
-/// that is left in a file must not mix its data with a detector's.
+/// Checks a text. What it describes in `[emulator]` counts only where somebody asks for it: a
+/// section that is left in a file must not mix its data with a detector's.
 fn checked(path: &Path, text: &str, emulate: bool) -> Result<Configuration, ConfigurationFault> {
     let fault = |error: config::ConfigFileError| ConfigurationFault {
         message: error.message,

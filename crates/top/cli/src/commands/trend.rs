@@ -20,8 +20,8 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "auto")]
     codec: ColumnCoding,
     /// Make them anew where there are some, such as those of a recorder that was killed before the
-    /// last of them were in files. The old ones stay until the new ones are whole, and where data are
-    /// damaged by now; those of the recorder's own counters are not touched
+    /// last of them were in files. The old ones stay until the new ones are whole, and where data
+    /// are damaged by now; those of the recorder's own counters are not touched
     #[arg(long)]
     replace: bool,
 }

@@ -109,7 +109,8 @@ enum LevelLow {
     Trace,
 }
 
-/// One of `[[alarms]]`: exactly one of `above`, `below`, `rises_faster`, `falls_faster`, `no_change`.
+/// One of `[[alarms]]`: exactly one of `above`, `below`, `rises_faster`, `falls_faster`,
+/// `no_change`.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AlarmLow {
@@ -308,8 +309,8 @@ pub(super) fn rules(
     }
 }
 
-/// A quantity that a node reads, of a source one that there is: a rule about another would be silent
-/// for ever.
+/// A quantity that a node reads, of a source one that there is: a rule about another would be
+/// silent for ever.
 fn quantity(text: &str, known: &[&str], recorder: &RecorderConfig) -> Result<Quantity, String> {
     let quantity = Quantity::new(text).map_err(|error| error.to_string())?;
     let (kind, thing) = (quantity.kind(), quantity.thing());

@@ -2,8 +2,8 @@
 
 use toml_edit::{DocumentMut, Item, Value};
 
-/// The text with `key = value` in the table of that name, which must be there; another value of the key is
-/// replaced.
+/// The text with `key = value` in the table of that name, which must be there; another value of the
+/// key is replaced.
 ///
 /// # Errors
 /// The text is no TOML, or has no such table.

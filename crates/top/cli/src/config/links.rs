@@ -1,4 +1,5 @@
-//! Channel links, typed payload and codec rules: as they are written, and as the recorder wants them.
+//! Channel links, typed payload and codec rules: as they are written, and as the recorder wants
+//! them.
 
 use catchment_emulator::{EmulatedChannel, EmulatedLink, LinkEmulatorConfig};
 use catchment_frame::{Dtype, FieldInfo, PayloadType, Schema, SchemaError, SourceInfo};

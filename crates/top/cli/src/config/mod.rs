@@ -1,7 +1,7 @@
 //! Configuration: from the text that people write (`low`) to values that were checked (here).
 //!
-//! Everything is checked before anything starts. What is wrong is said with file, line, column, what
-//! was expected and what was there.
+//! Everything is checked before anything starts. What is wrong is said with file, line, column,
+//! what was expected and what was there.
 
 mod control;
 pub(crate) mod edit;

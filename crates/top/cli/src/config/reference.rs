@@ -1,10 +1,10 @@
 //! docs/reference/configuration.md: every key of a configuration.
 //!
-//! `reference.txt` has a line for each key: its default, another value, a value that is refused (and, where
-//! the program's own words would depend on the machine, the range in words), and what it is for. All else the
-//! page says is asked of the program: types and ranges are the words with which it refuses. The tests hold
-//! the lines to the program: the parser knows these keys and no others, the default written out changes
-//! nothing, the other value changes something.
+//! `reference.txt` has a line for each key: its default, another value, a value that is refused
+//! (and, where the program's own words would depend on the machine, the range in words), and what
+//! it is for. All else the page says is asked of the program: types and ranges are the words with
+//! which it refuses. The tests hold the lines to the program: the parser knows these keys and no
+//! others, the default written out changes nothing, the other value changes something.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -93,8 +93,8 @@ impl Frames for EventRecords {
     }
 }
 
-/// Fragments as lines of hexadecimal, one for each event, or as they are. Of an event that has none a
-/// line says neither bytes nor fragment.
+/// Fragments as lines of hexadecimal, one for each event, or as they are. Of an event that has none
+/// a line says neither bytes nor fragment.
 pub(crate) struct FragmentBytes<'a> {
     source: SourceId,
     lines: bool,

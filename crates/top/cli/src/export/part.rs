@@ -75,8 +75,8 @@ impl Drop for Part {
     }
 }
 
-/// A folder that a command makes for what it writes: dropped before it is kept, it goes with all that
-/// is in it.
+/// A folder that a command makes for what it writes: dropped before it is kept, it goes with all
+/// that is in it.
 #[derive(Debug)]
 pub(crate) struct NewFolder(Option<PathBuf>);
 

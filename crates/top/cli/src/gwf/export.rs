@@ -1,8 +1,9 @@
 //! A run's channels into GWF files.
 //!
-//! Frames are cut at multiples of their length in GPS time. Where a channel has a gap within a frame,
-//! the frame is cut at whole seconds as well, so that in each piece the same channels are whole. Of a
-//! second that a channel has not whole it is left out: an FrVect has no gaps. That is counted.
+//! Frames are cut at multiples of their length in GPS time. Where a channel has a gap within a
+//! frame, the frame is cut at whole seconds as well, so that in each piece the same channels are
+//! whole. Of a second that a channel has not whole it is left out: an FrVect has no gaps. That is
+//! counted.
 
 use std::fs::File;
 use std::io::BufWriter;

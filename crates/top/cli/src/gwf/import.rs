@@ -1,8 +1,8 @@
 //! GWF files into a run.
 //!
-//! Frames are taken by their time, whatever order the files come in. Several become one of the run's
-//! frames, up to the next multiple of the wanted length; only one such frame is in memory. A vector
-//! that cannot be read, or does not fit those before it, costs itself and is counted.
+//! Frames are taken by their time, whatever order the files come in. Several become one of the
+//! run's frames, up to the next multiple of the wanted length; only one such frame is in memory. A
+//! vector that cannot be read, or does not fit those before it, costs itself and is counted.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

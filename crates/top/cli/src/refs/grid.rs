@@ -1,9 +1,9 @@
 //! From the pieces of a channel to the chunks of a Zarr array.
 //!
 //! Zarr's chunks all have one length and begin at its multiples; frames may be shorter at a run's
-//! ends, and samples may be missing. So the array is laid out by sample numbers: a chunk is a stored
-//! column where one has exactly its samples, is left out where there are none (readers then see the
-//! fill value), and is made anew where it has some.
+//! ends, and samples may be missing. So the array is laid out by sample numbers: a chunk is a
+//! stored column where one has exactly its samples, is left out where there are none (readers then
+//! see the fill value), and is made anew where it has some.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -418,8 +418,8 @@ fn attributes(laid: &Laid<'_>, axis: &str) -> Value {
     if let Some(offset) = info.offset {
         set("add_offset", json!(offset));
     }
-    // Integers have no value for "missing": where samples are, xarray is told which one stands there,
-    // and gives floats.
+    // Integers have no value for "missing": where samples are, xarray is told which one stands
+    // there, and gives floats.
     if laid.grid.gaps && laid.element.1.is_number() {
         set("_FillValue", laid.element.1.clone());
     }

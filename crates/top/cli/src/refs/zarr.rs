@@ -73,7 +73,8 @@ impl Array {
             "shape": self.shape,
             "chunks": self.chunks,
             "dtype": self.dtype,
-            // All codecs as filters, as kerchunk does: the same to Zarr, and what VirtualiZarr takes.
+            // All codecs as filters, as kerchunk does: the same to Zarr, and what VirtualiZarr
+            // takes.
             "compressor": null,
             "filters": if self.codecs.is_empty() { Value::Null } else { json!(self.codecs) },
             "fill_value": self.fill_value,
