@@ -164,7 +164,13 @@ fn without_memory_or_disk_parts_are_discarded_and_counted() {
     let summary = recorder.stop().unwrap();
     let ledger = link_ledger(&summary, 0);
     assert_eq!(ledger[Entry::PacketsAccepted], slice - FIRST);
-    let dropped = [Entry::FragmentsDiscardedMemory, Entry::FragmentsDiscardedDisk];
+    // Behind a gap of what was discarded, a slow machine may have some that come too late.
+    let dropped = [
+        Entry::FragmentsDiscardedMemory,
+        Entry::FragmentsDiscardedDisk,
+        Entry::FragmentsLate,
+        Entry::FragmentsOutOfRange,
+    ];
     let dropped: u64 = dropped.into_iter().map(|entry| ledger[entry]).sum();
     assert_eq!(ledger[Entry::FragmentsRecorded] + dropped, slice - FIRST, "{ledger:?}");
     assert!(ledger.balance().holds() && ledger.balance().lost_data());

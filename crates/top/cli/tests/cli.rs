@@ -183,9 +183,10 @@ fn demo_and_the_audit_of_its_run_agree_about_loss() {
     for (fault, loses) in [
         (None, false),
         (Some("duplicate=0.05"), false),
-        (Some("lose=0.02"), true),
-        (Some("corrupt=0.02"), true),
-        (Some("kill=small-03@200"), true),
+        // Much, so that also a machine that sends little in a second loses some.
+        (Some("lose=0.5"), true),
+        (Some("corrupt=0.5"), true),
+        (Some("kill=small-03@5"), true),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
