@@ -74,7 +74,7 @@ pub enum Run<'a> {
     /// A run could begin: what comes is counted, and not recorded.
     Configured,
     /// A run could not begin: why what comes cannot be received.
-    Deaf(&'a str),
+    CannotReceive(&'a str),
     /// A run is open, and has not begun: what comes is counted, and not recorded.
     Armed,
     /// Since so many nanoseconds.
@@ -222,7 +222,7 @@ fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
         Run::Unconfigured => {
             return Some("no run: configure one to see what is sending".to_owned());
         }
-        Run::Deaf(why) => return Some(format!("no run, and none can begin: {why}")),
+        Run::CannotReceive(why) => return Some(format!("no run, and none can begin: {why}")),
         Run::Configured => return Some(format!("no run: {}", sending(flow, limits))),
         Run::Armed => return Some(format!("armed, not started: {}", sending(flow, limits))),
         Run::Paused { who, since } => return Some(format!("paused by {who} since {since}")),

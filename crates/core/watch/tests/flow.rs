@@ -258,7 +258,7 @@ fn every_way_of_not_recording_says_why() {
     assert_eq!(judge(&flow), not("no run"));
     let flow = Flow { run: Run::Unconfigured, ..good() };
     assert_eq!(judge(&flow), not("no run: configure one to see what is sending"));
-    let flow = Flow { run: Run::Deaf("port 5000 is taken"), ..good() };
+    let flow = Flow { run: Run::CannotReceive("port 5000 is taken"), ..good() };
     assert_eq!(judge(&flow), not("no run, and none can begin: port 5000 is taken"));
     let flow = Flow { run: Run::None(Some("start is under way")), ..good() };
     assert_eq!(judge(&flow), not("not recording: start is under way"));

@@ -547,11 +547,12 @@ impl Conductor {
     fn look(&mut self, now_ns: u64) {
         let active = self.devices.shown.active();
         let open = active.as_ref().filter(|active| !active.ended);
-        let (arrivals, deaf) = match self.devices.shown.arrivals().filter(|_| open.is_none()) {
-            Some(Ok(arrivals)) => (Some(arrivals), None),
-            Some(Err(why)) => (None, Some(why)),
-            None => (None, None),
-        };
+        let (arrivals, cannot_receive) =
+            match self.devices.shown.arrivals().filter(|_| open.is_none()) {
+                Some(Ok(arrivals)) => (Some(arrivals), None),
+                Some(Err(why)) => (None, Some(why)),
+                None => (None, None),
+            };
         self.take_reports(now_ns, open);
         let devices = self.device_list();
         let snapshot = active.as_ref().map(|active| Arc::new(active.observer.snapshot()));
@@ -574,8 +575,8 @@ impl Conductor {
             (Some(_), State::Paused) => Run::Paused { who, since },
             (Some(_), State::Armed) if doing.is_none() => Run::Armed,
             (None, State::Configured) if doing.is_none() && arrivals.is_some() => Run::Configured,
-            (None, State::Configured) if doing.is_none() && deaf.is_some() => {
-                Run::Deaf(deaf.as_deref().unwrap_or_default())
+            (None, State::Configured) if doing.is_none() && cannot_receive.is_some() => {
+                Run::CannotReceive(cannot_receive.as_deref().unwrap_or_default())
             }
             (None, State::Idle) if doing.is_none() => Run::Unconfigured,
             (Some(active), State::Recording | State::Fault) => {

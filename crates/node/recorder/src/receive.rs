@@ -167,8 +167,8 @@ pub(crate) fn if_big_endian(source: &SourceConfig) -> Option<String> {
     let mut dtypes = std::iter::once(payload.dtype).chain(of_fields);
     let dtype = dtypes.find(|dtype| dtype.bits().is_some_and(|bits| bits > 8))?;
     Some(format!(
-        "source {}: its sub-events are big-endian, but its payload is read as little-endian: the bytes \
-         of each {} come out in the wrong order",
+        "source {}: its sub-events are big-endian, but its payload is read as little-endian: \
+         the bytes of each {} come out in the wrong order",
         source.name,
         dtype.name()
     ))

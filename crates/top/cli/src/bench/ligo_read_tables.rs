@@ -177,10 +177,10 @@ fn ranges(figures: &Figures) -> Section {
             ]);
         }
     }
-    let note = "From Python, channels of 16,384 Hz in one frame, h5py with a chunk per frame and the same \
-                codec; run, file and channel stay open, in the page cache. First: what nobody has read since \
-                opening, median of 8 channels and all repeats. Again: one channel, for 50 ms, as often as it \
-                goes; both keep what they have decoded.";
+    let note = "From Python, channels of 16,384 Hz in one frame, h5py with a chunk per frame and \
+                the same codec; run, file and channel stay open, in the page cache. First: what \
+                nobody has read since opening, median of 8 channels and all repeats. Again: one \
+                channel, for 50 ms, as often as it goes; both keep what they have decoded.";
     Section { title: "One channel, files open".into(), notes: vec![note.into()], table }
 }
 

@@ -138,7 +138,7 @@ fn long_frames(
         return Ok(None);
     }
     bench.now("100 MB/s in frames of 768 MB")?;
-    let (frame_bytes, memory_bytes) = (Some(LONG_FRAME_BYTES), LONG_FRAME_MEMORY_BYTES);
+    let (frame_bytes, memory_bytes) = (Some(LONG_FRAME_BYTES), Some(LONG_FRAME_MEMORY_BYTES));
     let load = Load { frame_bytes, memory_bytes, coding: "auto", ..*load };
     measure(bench, folder, &load).map(Some)
 }
@@ -199,16 +199,16 @@ fn recordings(figures: &Figures, (seconds, seconds_slow): (f64, f64)) -> Section
     let notes = vec![
         format!(
             "1,000 channels over {LINKS} links on this machine, {seconds} s each (at 100 MB/s \
-             {seconds_slow} s), emulator and recorder on the same CPUs; {coding} unless said otherwise. A \
-             rate is reached if the \
+             {seconds_slow} s), emulator and recorder on the same CPUs; {coding} unless said \
+             otherwise. A rate is reached if the \
              emulator kept it, every slice is in the files, nothing is lost in any unit, the books \
              balance and 99 % of the samples are compressed as asked: beyond, the recorder gives up \
              compression before it loses anything. Three times in a row, the middle one is shown. \
              Percent of one CPU."
         ),
         "To disk: the same samples over the time until the last file was closed. The recorder's CPU \
-         time until then is given in percent of the time of sending; it may use 2 GiB of memory, and 5 \
-         GiB for frames of 768 MB, which is 128 s at 6 MB/s."
+         time until then is given in percent of the time of sending; it may use 2 GiB of memory, \
+         and 5 GiB for frames of 768 MB, which is 128 s at 6 MB/s."
             .into(),
         "Files: bytes of the files in percent of the samples. Lowered: samples that were stored with \
          less compression than asked for, because time was short."

@@ -32,7 +32,8 @@ pub(crate) struct Load<'a> {
     pub(crate) coding: &'a str,
     /// Samples at which a frame is cut, whatever time it covers; none leaves both to the recorder.
     pub(crate) frame_bytes: Option<u64>,
-    pub(crate) memory_bytes: u64,
+    /// What the recorder may use; none is 2 GiB, or its default on a small machine.
+    pub(crate) memory_bytes: Option<u64>,
     /// Where the run is left; otherwise it is deleted.
     pub(crate) keep: Option<&'a Path>,
 }
@@ -46,8 +47,7 @@ impl Load<'_> {
             follow: false,
             coding: "for",
             frame_bytes: None,
-            // So that what waits is a small part of what is recorded.
-            memory_bytes: 2 << 30,
+            memory_bytes: None,
             keep: None,
         }
     }
@@ -226,7 +226,8 @@ fn recorder_config(folder: &Path, load: &Load<'_>) -> anyhow::Result<RecorderCon
     let mut config = RecorderConfig::new(folder.to_owned(), Vec::new());
     config.links = links.into_iter().map(link).collect();
     config.trends = load.trends;
-    config.memory_bytes = load.memory_bytes;
+    // So that what waits is a small part of what is recorded.
+    config.memory_bytes = load.memory_bytes.unwrap_or(config.memory_bytes.min(2 << 30));
     if let Some(bytes) = load.frame_bytes {
         config.frame.channel_bytes = bytes;
         config.frame.duration_ns = FRAME_NS_MAX;
