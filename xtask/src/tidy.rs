@@ -53,14 +53,6 @@ pub fn check_pages() -> Result<()> {
     report(&pages::check(&paths, &texts, &repository.packages))
 }
 
-/// Writes what can be written without a person, then checks every rule.
-pub fn fix() -> Result<()> {
-    let repository = Repository::open()?;
-    let texts = repository.read(&repository.files()?, &[".md"])?;
-    std::fs::write(repository.root.join(pages::INDEX), pages::index(&texts))?;
-    check()
-}
-
 fn report(problems: &[Problem]) -> Result<()> {
     for problem in problems {
         eprintln!("{problem}");

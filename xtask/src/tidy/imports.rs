@@ -47,6 +47,36 @@ const EXCEPTIONS: &[Exception] = &[
         _reason: "live counters count in the ledger's words",
     },
     Exception {
+        from: "catchment-cli",
+        to: "catchment-bench",
+        tests_only: false,
+        _reason: "the benches are a subcommand of the one binary",
+    },
+    Exception {
+        from: "catchment-cli",
+        to: "catchment-config",
+        tests_only: false,
+        _reason: "commands read configuration files",
+    },
+    Exception {
+        from: "catchment-cli",
+        to: "catchment-console",
+        tests_only: false,
+        _reason: "commands write to a terminal and end on a signal",
+    },
+    Exception {
+        from: "catchment-bench",
+        to: "catchment-config",
+        tests_only: false,
+        _reason: "the benches record a preset, as a configuration file describes it",
+    },
+    Exception {
+        from: "catchment-bench",
+        to: "catchment-console",
+        tests_only: false,
+        _reason: "the benches write to a terminal and end on a signal",
+    },
+    Exception {
         from: "catchment-python",
         to: "catchment-cli",
         tests_only: false,
@@ -57,6 +87,12 @@ const EXCEPTIONS: &[Exception] = &[
         to: "catchment-storage",
         tests_only: false,
         _reason: "the catalogue is made from what the files say",
+    },
+    Exception {
+        from: "catchment-convert",
+        to: "catchment-storage",
+        tests_only: false,
+        _reason: "GWF files are converted from and to runs, which storage reads and writes",
     },
     Exception {
         from: "catchment-recorder",
@@ -95,6 +131,9 @@ const IMPURE: &[&str] = &[
     "tempfile",
     "tokio",
 ];
+
+/// Packages whose errors end a program and are read by people alone.
+const PROGRAMS: &[&str] = &["catchment-bench", "catchment-cli", "xtask"];
 
 struct Exception {
     from: &'static str,
@@ -184,7 +223,7 @@ fn outside(from: &Package, dependency: &Dependency) -> Result<(), String> {
             "depends on `{name}`: core and format have no sockets, files, threads"
         ));
     }
-    if name == "anyhow" && !["catchment-cli", "xtask"].contains(&from.name.as_str()) {
+    if name == "anyhow" && !PROGRAMS.contains(&from.name.as_str()) {
         return Err("depends on `anyhow`: a library's errors are an enum of its own".to_owned());
     }
     Ok(())
@@ -220,7 +259,10 @@ mod tests {
     fn workspace(folder: &str, dependencies: &[(&str, bool)]) -> Vec<String> {
         let mut packages = vec![package(folder, dependencies)];
         for other in [
+            "crates/top/bench",
             "crates/top/cli",
+            "crates/top/config",
+            "crates/top/console",
             "crates/top/python",
             "crates/node/recorder",
             "crates/node/emulator",
@@ -271,6 +313,9 @@ mod tests {
         assert_eq!(workspace("crates/io/net", &[("catchment-disk", true)]).len(), 1);
         assert!(workspace("crates/top/python", &[("catchment-cli", false)]).is_empty());
         assert_eq!(workspace("crates/top/cli", &[("catchment-python", false)]).len(), 1);
+        assert!(workspace("crates/top/cli", &[("catchment-bench", false)]).is_empty());
+        assert_eq!(workspace("crates/top/bench", &[("catchment-cli", false)]).len(), 1);
+        assert_eq!(workspace("crates/top/config", &[("catchment-console", false)]).len(), 1);
     }
 
     #[test]
@@ -298,6 +343,7 @@ mod tests {
     fn anyhow_is_for_the_command_line_alone() {
         assert_eq!(workspace("crates/node/recorder", &[("anyhow", false)]).len(), 1);
         assert!(workspace("crates/top/cli", &[("anyhow", false)]).is_empty());
+        assert_eq!(workspace("crates/top/console", &[("anyhow", false)]).len(), 1);
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! Rules of pages: the needed ones are there, links lead somewhere, decisions are indexed.
+//! Rules of pages: the needed ones are there, links lead somewhere, decisions are listed.
 
 use std::collections::BTreeSet;
 
 use crate::repository::{Package, TextFile};
 use crate::tidy::Problem;
 
-/// The page that lists the decisions.
-pub const INDEX: &str = "docs/decisions/README.md";
+/// The page that lists the decisions, written by hand.
+const INDEX: &str = "docs/decisions/README.md";
 
 /// Files that must exist.
 const REQUIRED: &[&str] = &[
@@ -23,14 +23,6 @@ const REQUIRED: &[&str] = &[
     "crates/format/clippy.toml",
 ];
 
-const INDEX_HEAD: &str = "\
-# Decisions
-
-One short page per choice that someone may question or want to undo: what, why, and what was measured.
-This list is written by `cargo xtask tidy --fix` from the pages' titles.
-
-";
-
 /// Everything that pages lack. `paths`: all files of the repository; `pages`: the Markdown ones.
 pub fn check(paths: &[String], pages: &[TextFile], packages: &[Package]) -> Vec<Problem> {
     let paths: BTreeSet<&str> = paths.iter().map(String::as_str).collect();
@@ -46,17 +38,6 @@ pub fn check(paths: &[String], pages: &[TextFile], packages: &[Package]) -> Vec<
     problems.extend(decisions(pages));
     problems.extend(architecture(pages, packages));
     problems
-}
-
-/// The index of decisions, from the titles of the pages.
-pub fn index(pages: &[TextFile]) -> String {
-    let mut text = INDEX_HEAD.to_owned();
-    for page in pages.iter().filter(|page| decision(page).is_some()) {
-        let name = page.path.rsplit('/').next().unwrap_or_default();
-        let title = page.text.lines().next().unwrap_or_default().trim_start_matches("# ");
-        text.push_str(&format!("- [{title}]({name})\n"));
-    }
-    text
 }
 
 fn links(page: &TextFile, paths: &BTreeSet<&str>, pages: &[TextFile]) -> Vec<Problem> {
@@ -94,23 +75,26 @@ fn links(page: &TextFile, paths: &BTreeSet<&str>, pages: &[TextFile]) -> Vec<Pro
     problems
 }
 
+/// Each page of decisions is listed in the index once, by its title.
 fn decisions(pages: &[TextFile]) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut numbers = BTreeSet::new();
-    let listed = pages.iter().find(|page| page.path == INDEX);
+    let index = pages.iter().find(|page| page.path == INDEX);
+    let index = index.map_or("", |page| page.text.as_str());
     for page in pages {
-        let Some(number) = decision(page) else { continue };
-        if !numbers.insert(number) {
-            problems.push(Problem::new(&page.path, "has the number of another decision"));
-        }
-        if !page.text.starts_with(&format!("# {number}: ")) {
-            problems.push(Problem::new(&page.path, format!("does not begin `# {number}: TITLE`")));
-        }
-        let name = page.path.rsplit('/').next().unwrap_or_default();
-        if !listed.is_some_and(|index| index.text.contains(&format!("({name})"))) {
-            let what = format!("is not in {INDEX}: run `cargo xtask tidy --fix`");
-            problems.push(Problem::new(&page.path, what));
-        }
+        let Some(name) = decision(page) else { continue };
+        let first = page.text.lines().next().unwrap_or_default();
+        let Some(title) = first.strip_prefix("# ") else {
+            problems.push(Problem::new(&page.path, "does not begin `# TITLE`"));
+            continue;
+        };
+        let count = index.matches(&format!("]({name})")).count();
+        let what = match count {
+            0 => format!("is not in {INDEX}"),
+            1 if index.contains(&format!("[{title}]({name})")) => continue,
+            1 => format!("is not in {INDEX} by its title, `{title}`"),
+            _ => format!("is in {INDEX} {count} times"),
+        };
+        problems.push(Problem::new(&page.path, what));
     }
     problems
 }
@@ -129,10 +113,10 @@ fn architecture(pages: &[TextFile], packages: &[Package]) -> Vec<Problem> {
     problems
 }
 
-/// The four digits of a decision's page; none for other pages.
+/// The file name of a page of decisions; none for other pages.
 fn decision(page: &TextFile) -> Option<&str> {
     let name = page.path.strip_prefix("docs/decisions/")?;
-    (name.ends_with(".md") && page.path != INDEX).then(|| name.get(..4).unwrap_or(name))
+    (name.ends_with(".md") && page.path != INDEX).then_some(name)
 }
 
 /// The targets of inline links and of link definitions, with their lines; code is not looked at.
@@ -221,12 +205,11 @@ mod tests {
     /// A repository that passes, with `files` added or put in place of its own.
     fn found(files: &[TextFile], without: &str) -> Vec<String> {
         let mut pages: Vec<TextFile> = files.to_vec();
-        let decision = "docs/decisions/0001-floors.md";
         for (path, text) in [
             ("README.md", "# Catchment\n"),
             ("docs/ARCHITECTURE.md", "# Architecture\n\n## Two floors: up & down\n\n`model`\n"),
-            (decision, "# 0001: Floors\n"),
-            (INDEX, "- [0001: Floors](0001-floors.md)\n"),
+            ("docs/decisions/floors.md", "# Floors\n"),
+            (INDEX, "- [Floors](floors.md)\n"),
         ] {
             if files.iter().all(|file| file.path != path) {
                 pages.push(file(path, text));
@@ -289,34 +272,32 @@ mod tests {
 
     #[test]
     fn decision_that_is_not_listed_is_found() {
-        let page = file("docs/decisions/0002-xtask.md", "# 0002: xtask\n");
-        assert_eq!(found(&[page], "").len(), 1);
+        let page = file("docs/decisions/builds.md", "# Builds\n");
+        let expected = "docs/decisions/builds.md: is not in docs/decisions/README.md";
+        assert_eq!(found(&[page], ""), [expected]);
     }
 
     #[test]
-    fn decision_with_a_number_twice_or_a_wrong_title_is_found() {
-        let index = file(INDEX, "[](0001-floors.md) [](0001-again.md) [](0002-b.md)\n");
-        let again = file("docs/decisions/0001-again.md", "# 0001: Again\n");
-        let title = file("docs/decisions/0002-b.md", "# Without a number\n");
-        assert_eq!(found(&[index, again, title], "").len(), 2);
+    fn decision_that_is_listed_twice_or_by_another_title_is_found() {
+        let index = file(INDEX, "- [Floors](floors.md)\n- [Storeys](floors.md)\n");
+        let expected = "docs/decisions/floors.md: is in docs/decisions/README.md 2 times";
+        assert_eq!(found(&[index], ""), [expected]);
+        let index = file(INDEX, "- [Storeys](floors.md)\n");
+        let expected =
+            "docs/decisions/floors.md: is not in docs/decisions/README.md by its title, `Floors`";
+        assert_eq!(found(&[index], ""), [expected]);
+    }
+
+    #[test]
+    fn decision_without_a_title_is_found() {
+        let page = file("docs/decisions/floors.md", "Floors\n");
+        let expected = "docs/decisions/floors.md: does not begin `# TITLE`";
+        assert_eq!(found(&[page], ""), [expected]);
     }
 
     #[test]
     fn crate_that_the_architecture_does_not_name_is_found() {
         let page = file("docs/ARCHITECTURE.md", "# Architecture\n");
         assert_eq!(found(&[page], ""), ["docs/ARCHITECTURE.md: does not name `model`"]);
-    }
-
-    #[test]
-    fn written_index_lists_every_decision() {
-        let pages = [
-            file("docs/decisions/0001-floors.md", "# 0001: Floors\n\ntext\n"),
-            file("docs/decisions/0002-xtask.md", "# 0002: xtask\n"),
-            file(INDEX, "old"),
-        ];
-        let text = index(&pages);
-        assert!(
-            text.ends_with("- [0001: Floors](0001-floors.md)\n- [0002: xtask](0002-xtask.md)\n")
-        );
     }
 }
