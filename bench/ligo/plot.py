@@ -1,4 +1,6 @@
-"""Draws what a bench measured: its JSON file becomes PNG files beside it.
+"""Draws the figures of a bench: the JSON file that it wrote becomes PNG files beside it.
+
+The bench calls this itself, since git does not keep the JSON. Again, while that file is there:
 
 python bench/ligo/plot.py bench/results/ligo-read.json
 """
@@ -89,8 +91,9 @@ def draw_space(figures: dict[str, Any], path: Path) -> list[Path]:
     return [save(figure, path.with_suffix(".png"))]
 
 
-def draw_codecs(figures: list[dict[str, Any]], path: Path) -> list[Path]:
+def draw_codecs(results: dict[str, list[dict[str, Any]]], path: Path) -> list[Path]:
     """Draw ratio against speed for each kind of data: encoding and, fainter, decoding."""
+    figures = results["codings"]
     kinds = list(dict.fromkeys(one["data"] for one in figures))
     rows = -(-len(kinds) // COLUMNS)
     figure, axes = plt.subplots(rows, COLUMNS, figsize=(4.2 * COLUMNS, 3.2 * rows), squeeze=False)

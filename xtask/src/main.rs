@@ -16,7 +16,7 @@ cargo xtask COMMAND
   demo [ARGS]                      build the program and run `catchment demo ARGS`
   test                             every test: Rust, Python, end to end, reduced benches
   check                            format, lints, tidy, docs, Python's types
-  tidy [--fix]                     the house's rules; --fix writes the index of decisions anew
+  tidy                             the house's rules
   fuzz [TARGET] [--seconds N]      the fuzz targets, N seconds each (60)
   bench [NAME [ARGS]]              the benches, or one of them
   web [--real]                     the page, into web/dist; --real tests it over a recorder
@@ -41,7 +41,6 @@ fn run(arguments: &[String]) -> Result<()> {
         ("test", []) => commands::test(),
         ("check", []) => commands::check(),
         ("tidy", []) => tidy::check(),
-        ("tidy", [fix]) if fix == "--fix" => tidy::fix(),
         ("fuzz", _) => fuzz::run(&fuzz::Options::parse(rest)?),
         ("bench", _) => commands::bench(rest),
         ("web", []) => web::build(),

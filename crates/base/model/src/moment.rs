@@ -103,7 +103,7 @@ mod tests {
         }
         assert_eq!(at("1972-01-01T00:00:00Z", TimeScale::Tai), UTC_BEGINS_NS + 10 * S);
         assert_eq!(at("1971-12-31T00:00:00Z", TimeScale::Utc), UTC_BEGINS_NS - 86_400 * S);
-        for bad in ["", "now", "2026-11", "0000-01-01", "99999999999999999999", "-5"] {
+        for bad in ["", "now", "2026-11", "99999999999999999999", "-5"] {
             assert!(bad.parse::<Moment>().is_err(), "{bad:?}");
         }
     }

@@ -113,6 +113,11 @@ fn scaled(value: f64, units: &[&str]) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
+/// How much of the whole a part is, in percent, rounded up: only nothing is 0 %.
+pub fn percent_of(part: u64, whole: u64) -> u64 {
+    (u128::from(part) * 100).div_ceil(u128::from(whole.max(1))).min(100) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,5 +147,18 @@ mod tests {
         assert_eq!(Bytes(999_999).to_string(), "1.00 MB");
         assert_eq!(Count(4_500_000.0).to_string(), "4.50 M");
         assert_eq!(Count(0.0).to_string(), "0");
+    }
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_000), "1,000");
+        assert_eq!(grouped(12_345_678), "12,345,678");
+    }
+
+    #[test]
+    fn only_nothing_is_no_percent() {
+        assert_eq!([percent_of(0, 7), percent_of(1, 1_000), percent_of(9, 3)], [0, 1, 100]);
     }
 }

@@ -1,14 +1,19 @@
-//! What one thread counts and others look at while it goes on.
+//! What one thread counts and others look at while it goes on; the clock and the priorities of
+//! threads.
 //!
 //! [`LiveLedger`]: the ledger's counts; [`FillLevel`]: a bounded queue or pool as two counters, in
 //! and out; [`ThreadTimes`]: the CPU time of named threads. Writers pay a relaxed atomic addition
 //! per batch, never per packet; readers take a snapshot that is consistent only once writers are at
 //! rest.
 
+mod clock;
 mod fill;
 mod ledger;
+mod priority;
 mod threads;
 
+pub use clock::{Clock, utc_now};
 pub use fill::FillLevel;
 pub use ledger::LiveLedger;
-pub use threads::{ThreadTime, ThreadTimes};
+pub use priority::{Priority, nice, set_nice};
+pub use threads::{ThreadTime, ThreadTimes, cpu_shares};

@@ -1,6 +1,6 @@
 //! CPU time of the node's threads.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 /// The CPU time of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,14 +34,14 @@ impl ThreadTimes {
         // to.
         let result = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) };
         assert_eq!(result, 0, "the calling thread has a CPU clock");
-        let mut threads = self.lock();
+        let mut threads = self.threads.lock();
         threads.push(Thread { name: name.into(), clock, last_ns: 0, alive: true });
         ThreadGuard { times: self, index: threads.len() - 1 }
     }
 
     /// CPU time of every thread that ever registered, in the order of registration.
     pub fn read(&self) -> Vec<ThreadTime> {
-        let mut threads = self.lock();
+        let mut threads = self.threads.lock();
         threads
             .iter_mut()
             .map(|thread| {
@@ -52,12 +52,24 @@ impl ThreadTimes {
             })
             .collect()
     }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Thread>> {
-        // The list is whole at every moment, so that a panic elsewhere cannot have broken it.
-        self.threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
 }
+
+/// The share of one CPU that each thread took between two readings, in percent, in the order in
+/// which data flow through a recorder.
+pub fn cpu_shares(before: &[ThreadTime], now: &[ThreadTime], seconds: f64) -> Vec<(String, f64)> {
+    let share = |thread: &ThreadTime| {
+        let then = before.iter().find(|other| other.name == thread.name);
+        let spent = thread.cpu_ns.saturating_sub(then.map_or(0, |other| other.cpu_ns));
+        (thread.name.clone(), spent as f64 / 1e7 / seconds.max(1e-9))
+    };
+    let mut shares: Vec<(String, f64)> = now.iter().map(share).collect();
+    let rank = |name: &str| FLOW.iter().position(|first| name.starts_with(first));
+    shares.sort_by_key(|(name, _)| rank(name).unwrap_or(FLOW.len()));
+    shares
+}
+
+/// The beginnings of threads' names in the order in which data flow through them.
+const FLOW: [&str; 6] = ["emulate", "receive", "build", "encode", "write", "trends"];
 
 /// Marks the end of a registered thread when dropped.
 #[derive(Debug)]
@@ -68,7 +80,7 @@ pub struct ThreadGuard<'a> {
 
 impl Drop for ThreadGuard<'_> {
     fn drop(&mut self) {
-        let mut threads = self.times.lock();
+        let mut threads = self.times.threads.lock();
         let thread = &mut threads[self.index];
         thread.last_ns = clock_ns(thread.clock).unwrap_or(thread.last_ns);
         thread.alive = false;

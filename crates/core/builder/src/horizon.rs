@@ -19,7 +19,7 @@
 //!
 //! This module has no queues, no events and no cutting. The caller holds the fragments of undecided
 //! claims and moves the window to the position of a [`Quorum`]. ARCHITECTURE explains the rule;
-//! docs/decisions/0114 lists the measurements.
+//! docs/decisions/event-building.md lists the measurements.
 
 use crate::progress::{PERIODS, Progress};
 

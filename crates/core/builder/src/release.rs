@@ -10,8 +10,8 @@
 //! - the run ends.
 //!
 //! Events do not wait for a sender that is silent or out of step, so that a dead one costs one
-//! time-out and not one per event (docs/decisions/0031). No event closes before the quorum has
-//! passed it (`horizon.rs`).
+//! time-out and not one per event (docs/decisions/event-building.md). No event closes before the
+//! quorum has passed it (`horizon.rs`).
 
 use catchment_model::{CloseReason, Entry, EventFlags};
 

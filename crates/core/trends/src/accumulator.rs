@@ -4,7 +4,7 @@
 //! the sum and what rounding took from it. The two-sum of Knuth and Møller finds that part exactly,
 //! so that merging a day's seconds loses no digit, in whatever order they come. Welford's and
 //! Chan's recurrences guard the *variance* against cancellation; a trend holds the rms, a sum of
-//! nothing but positive numbers, which needs no guard (docs/decisions/0085).
+//! nothing but positive numbers, which needs no guard (docs/decisions/trend-values.md).
 
 /// Statistics of any number of samples. Two that are merged give what all samples together give.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,9 +2,9 @@
 //! on.
 //!
 //! Integers of 8 and 16 bits are summed exactly, as integers; scale and offset are put to the sums.
-//! All other types go through `f64`, where integers of 32 bits are exact (docs/decisions/0086). The
-//! lanes are the same for every CPU and no multiply-add is fused, so that the same samples give the
-//! same bits everywhere.
+//! All other types go through `f64`, where integers of 32 bits are exact
+//! (docs/decisions/trend-values.md). The lanes are the same for every CPU and no multiply-add is
+//! fused, so that the same samples give the same bits everywhere.
 //!
 //! A block is first summed as if all were finite. NaN and infinities make the sum of squares NaN or
 //! infinite, and only then is the block gone through again with each sample looked at.
@@ -107,7 +107,7 @@ fn all_finite<E: Element, const SCALED: bool>(samples: &[E::Raw], values: Values
     let mut min = [E::HIGHEST; LANES];
     let mut max = [E::LOWEST; LANES];
     // A loop for each, over as many lanes as it is told: unrolled, the compiler makes vectors of
-    // what belongs to one lane, which is two to five times slower (docs/decisions/0086).
+    // what belongs to one lane, which is two to five times slower (docs/decisions/trend-values.md).
     let mut take = |raw: &[E::Raw; LANES], lanes: usize| {
         let samples: [E; LANES] = std::array::from_fn(|lane| E::load(raw[lane]));
         let values: [f64; LANES] =

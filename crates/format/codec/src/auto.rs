@@ -1,5 +1,5 @@
 //! Choosing a coding for a column by trying: what a byte saved is worth depends on how much CPU is
-//! free. See docs/decisions/0068-what-auto-tries.md.
+//! free. See docs/decisions/compression.md.
 
 use crate::coding::Coding;
 use crate::element::Element;

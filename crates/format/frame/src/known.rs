@@ -5,7 +5,9 @@
 //! takes to read. So a schema's text is compared with those that were parsed before.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use crate::channels::ChannelColumns;
 use crate::events::EventColumns;
@@ -57,7 +59,7 @@ impl KnownSchemas {
     }
 
     pub(crate) fn get(&self, text: &[u8]) -> Option<Arc<KnownSchema>> {
-        let mut schemas = self.lock();
+        let mut schemas = self.schemas.lock();
         let at = schemas.iter().position(|(known, _)| **known == *text)?;
         let found = schemas.remove(at)?;
         let schema = Arc::clone(&found.1);
@@ -66,17 +68,12 @@ impl KnownSchemas {
     }
 
     pub(crate) fn keep(&self, text: &[u8], schema: &Arc<KnownSchema>) {
-        let mut schemas = self.lock();
+        let mut schemas = self.schemas.lock();
         schemas.push_front((text.into(), Arc::clone(schema)));
         let bytes = |schemas: &Texts| schemas.iter().map(|(text, _)| text.len()).sum::<usize>();
         while schemas.len() > SCHEMAS_MAX || bytes(&schemas) > TEXT_BYTES_MAX {
             schemas.pop_back();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Texts> {
-        // The list is whole at every moment, so that a panic elsewhere cannot have broken it.
-        self.schemas.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -92,6 +92,7 @@ mod bytes;
 mod channels;
 mod checkpoint;
 mod checksum;
+mod codings;
 mod error;
 mod events;
 mod file_list;
@@ -103,6 +104,7 @@ mod kinds;
 mod known;
 mod ledger;
 mod lists;
+mod pattern;
 mod pieces;
 mod places;
 mod read_at;
@@ -122,6 +124,7 @@ pub use channels::{
 };
 pub use checkpoint::{encode_locator, locator_offset};
 pub use checksum::{Crc32c, crc32c};
+pub use codings::{Codings, ColumnCoding, UnknownColumnCoding};
 pub use error::{ColumnProblem, FrameError, FrameRef, Part};
 pub use events::{EventColumns, SourceColumns};
 pub use file_list::{
@@ -137,6 +140,7 @@ pub use ledger::{
     EntryNames, decode_ledger, encode_channel_increment, encode_ledger_increment,
     encode_ledger_total,
 };
+pub use pattern::{Pattern, PatternError};
 pub use read_at::ReadAt;
 pub use reader::{Condition, FileReader, OpenOptions, Reopened};
 pub use repair::{Closing, RepairPlan, repair};

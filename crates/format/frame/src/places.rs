@@ -3,7 +3,9 @@
 //! Lists of a TOC or checkpoint are read when they are first asked for, and kept.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::error::FrameError;
 use crate::frame::{ColumnEntry, FrameSummary};
@@ -140,7 +142,7 @@ impl Places {
         keep: bool,
     ) -> Result<List, FrameError> {
         let key = (table as u32, column);
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let kept = self.kept.lock().get(&key).cloned();
         if let Some(list) = kept {
             return Ok(list);
         }
@@ -148,7 +150,7 @@ impl Places {
         let list: List = toc.list(reader, column)?.unwrap_or_default().into();
         if keep {
             let copy = Arc::clone(&list);
-            self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(key, copy);
+            self.kept.lock().insert(key, copy);
         }
         Ok(list)
     }

@@ -4,10 +4,11 @@ use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use catchment_telemetry::FillLevel;
+use parking_lot::Mutex;
 
 use crate::event::Event;
 use crate::mapping::Mapping;
@@ -98,7 +99,7 @@ impl Pool {
     }
 
     pub(crate) fn take(self: &Arc<Self>) -> Option<Buffer> {
-        let index = self.lock().pop()?;
+        let index = self.free.lock().pop()?;
         self.fill.put(self.buffer_bytes as u64);
         Some(Buffer { pool: Arc::clone(self), index })
     }
@@ -109,7 +110,7 @@ impl Pool {
     }
 
     pub(crate) fn free(&self) -> usize {
-        self.lock().len()
+        self.free.lock().len()
     }
 
     pub(crate) fn vectors(&self) -> Vec<libc::iovec> {
@@ -130,15 +131,10 @@ impl Pool {
 
     fn put(&self, index: u32) {
         // The list was made with room for every buffer, so that this never allocates.
-        self.lock().push(index);
+        self.free.lock().push(index);
         self.fill.take(self.buffer_bytes as u64);
         if self.wanted.load(SeqCst) {
             self.event.signal();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<u32>> {
-        // The list is whole at every moment, so that a panic elsewhere cannot have broken it.
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,7 +19,7 @@ pub enum EngineChoice {
     Portable,
 }
 
-/// What a disk is made with. The defaults are those of docs/decisions/0040.
+/// What a disk is made with. The defaults are those of docs/decisions/disk-writes.md.
 #[derive(Clone, Debug)]
 pub struct DiskConfig {
     /// Bytes of one buffer: a multiple of 4 KiB, at most 256 MiB.

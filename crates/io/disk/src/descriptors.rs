@@ -8,7 +8,8 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Does what needs a descriptor: again with one of those that are held where the process has no
 /// more. Another thread may be faster, so that it tries as often as there are some.
@@ -42,7 +43,7 @@ pub(crate) fn hold() {
 }
 
 fn spares() -> MutexGuard<'static, Vec<OwnedFd>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+    HELD.lock()
 }
 
 static HELD: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());

@@ -9,11 +9,12 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use catchment_model::limits::DISK_ALIGN_BYTES;
 use io_uring::{IoUring, opcode, types};
+use parking_lot::Mutex;
 
 use crate::mapping::{HUGE_PAGE_BYTES, Mapping};
 use crate::read::ReadFile;
@@ -355,7 +356,7 @@ impl ReadFile {
     /// files than a process may have open twice.
     fn direct(&self) -> Option<Arc<File>> {
         use std::os::unix::fs::OpenOptionsExt as _;
-        let mut known = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.direct.lock();
         known.upgrade().or_else(|| {
             // By its descriptor: the path may be another's by now.
             let same = format!("/proc/self/fd/{}", self.file().as_raw_fd());
@@ -378,11 +379,7 @@ impl std::fmt::Debug for Ring {
 
 /// Those that are kept, unless somebody has them: in a process that was forked meanwhile, for ever.
 fn kept<T>(change: impl FnOnce(&mut Vec<DirectReader>) -> T) -> Option<T> {
-    match KEPT.try_lock() {
-        Ok(mut kept) => Some(change(&mut kept)),
-        Err(TryLockError::Poisoned(kept)) => Some(change(&mut kept.into_inner())),
-        Err(TryLockError::WouldBlock) => None,
-    }
+    KEPT.try_lock().map(|mut kept| change(&mut kept))
 }
 
 static KEPT: Mutex<Vec<DirectReader>> = Mutex::new(Vec::new());

@@ -1,10 +1,11 @@
 //! The disk of one writer thread.
 //!
-//! Durability (docs/decisions/0041): a write that completed has reached the device, but may stand
-//! in its cache, and the file's list of blocks may be in memory only. What a [`Disk::sync`] covered
-//! is durable when its completion says so: the sync begins when all writes of the file that were
-//! accepted before it have completed. [`Disk::finish`] makes the whole file durable, its name
-//! included. Who writes a frame's header last decides what a reader sees; that is not known here.
+//! Durability (docs/decisions/disk-writes.md): a write that completed has reached the device, but
+//! may stand in its cache, and the file's list of blocks may be in memory only. What a
+//! [`Disk::sync`] covered is durable when its completion says so: the sync begins when all writes
+//! of the file that were accepted before it have completed. [`Disk::finish`] makes the whole file
+//! durable, its name included. Who writes a frame's header last decides what a reader sees; that is
+//! not known here.
 
 use std::io;
 use std::path::Path;

@@ -5,7 +5,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, Weak};
+use std::sync::Weak;
+
+use parking_lot::Mutex;
 
 use catchment_frame::ReadAt;
 

@@ -29,6 +29,19 @@ pub fn pin_to_cpu(cpu: usize) -> Result<(), NetError> {
     }
 }
 
+/// The CPUs that this process may run on.
+pub fn cpus() -> Vec<usize> {
+    // SAFETY: a CPU set is plain bits, for which all zeros is a value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the size is that of the set that the pointer is valid for.
+    let result = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
+    if result != 0 {
+        return vec![0];
+    }
+    // SAFETY: the indices are below the set's size.
+    (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+}
+
 /// Raises this process's limit of open files, which is 1,024 on many systems, as far as it may: a
 /// thousand sources are a thousand sockets. Returns the limit that holds now.
 pub fn raise_open_files() -> u64 {
@@ -124,3 +137,19 @@ pub(crate) fn drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
 const SO_MEMINFO: c_int = 55;
 const MEMINFO_DROPS: usize = 8;
 const MEMINFO_VALUES: usize = 9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_a_cpu_and_its_threads_can_be_pinned_to_it() {
+        let cpu = cpus()[0];
+        std::thread::spawn(move || {
+            pin_to_cpu(cpu).unwrap();
+            assert_eq!(cpus(), [cpu]);
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -15,7 +15,7 @@ use crate::pending;
 use crate::rebuild;
 use crate::remarks::{self, Remark};
 use crate::row::{self, COLUMNS, Quality, RunDetail, RunRow, RunState, Totals, stored};
-use crate::schema::{self, ForReading, Place, SCHEMA_VERSION};
+use crate::schema::{self, ForReading, Paths, SCHEMA_VERSION};
 use crate::step::step;
 use crate::{COMMENT_BYTES_MAX, CONFIGURATION_BYTES_MAX, WHO_BYTES_MAX};
 
@@ -24,7 +24,7 @@ use crate::{COMMENT_BYTES_MAX, CONFIGURATION_BYTES_MAX, WHO_BYTES_MAX};
 /// [`crate::KeptCatalog`].
 #[derive(Debug)]
 pub struct Catalog {
-    pub(crate) place: Place,
+    pub(crate) paths: Paths,
     pub(crate) connection: Connection,
     shared: bool,
     // Behind the connection: it is closed first.
@@ -78,22 +78,22 @@ impl Catalog {
     /// # Errors
     /// As [`Catalog::open`]; [`CatalogError::InUse`] when the time is over.
     pub fn open_within(folder: impl AsRef<Path>, patience: Duration) -> Result<Self, CatalogError> {
-        let place = Place::new(folder.as_ref());
-        place.make()?;
-        let mut lock = OpenLock::shared(&place, patience)?;
-        if !place.database().exists() || place.ready_database().exists() {
+        let paths = Paths::new(folder.as_ref());
+        paths.make()?;
+        let mut lock = OpenLock::shared(&paths, patience)?;
+        if !paths.database().exists() || paths.ready_database().exists() {
             drop(lock);
-            let alone = OpenLock::alone(&place)?;
-            rebuild::finish(&place)?;
+            let alone = OpenLock::alone(&paths)?;
+            rebuild::finish(&paths)?;
             // Unless another process has made it meanwhile.
-            if !place.database().exists() {
-                rebuild::make(&place, &mut |_, _| ())?;
+            if !paths.database().exists() {
+                rebuild::make(&paths, &mut |_, _| ())?;
             }
             drop(alone);
-            lock = OpenLock::shared(&place, patience)?;
+            lock = OpenLock::shared(&paths, patience)?;
         }
-        let connection = schema::open(&place.database(), patience)?;
-        let mut catalog = Self { place, connection, shared: true, _lock: lock };
+        let connection = schema::open(&paths.database(), patience)?;
+        let mut catalog = Self { paths, connection, shared: true, _lock: lock };
         match catalog.sweep() {
             // Whoever opens it next does it.
             Ok(()) | Err(CatalogError::InUse { .. }) => Ok(catalog),
@@ -107,28 +107,28 @@ impl Catalog {
     /// # Errors
     /// As [`Catalog::open`]; [`CatalogError::Missing`] if there is none.
     pub fn open_read_only(folder: impl AsRef<Path>) -> Result<Self, CatalogError> {
-        let place = Place::new(folder.as_ref());
-        let lock = OpenLock::for_reading(&place)?;
+        let paths = Paths::new(folder.as_ref());
+        let lock = OpenLock::for_reading(&paths)?;
         // A rebuild that was killed while it put the new one in its place.
-        let ready = place.ready_database();
+        let ready = paths.ready_database();
         let in_place = !ready.exists();
-        let path = if in_place { place.database() } else { ready };
+        let path = if in_place { paths.database() } else { ready };
         if !path.exists() {
-            return Err(CatalogError::Missing { folder: place.data });
+            return Err(CatalogError::Missing { folder: paths.data });
         }
         let ForReading { connection, version, shared } = schema::open_for_reading(&path)?;
         if version < SCHEMA_VERSION {
             drop((connection, lock));
             return Self::open(folder);
         }
-        Ok(Self { place, connection, shared: shared && in_place, _lock: lock })
+        Ok(Self { paths, connection, shared: shared && in_place, _lock: lock })
     }
 
     /// Enters what could not be entered before ([`crate::RunKnown::keep`]), if there is something
     /// and it can be done now.
     pub fn settle(folder: impl AsRef<Path>) {
         let folder = folder.as_ref();
-        if pending::is_any_pending(&Place::new(folder)) {
+        if pending::is_any_pending(&Paths::new(folder)) {
             // Otherwise it waits on, for the next.
             let _entered = Self::open_within(folder, PATIENCE_AT_START);
         }
@@ -148,7 +148,7 @@ impl Catalog {
         check_comment(request.comment)?;
         request.remark.map_or(Ok(()), Remark::check)?;
         configurations::check(request.configuration)?;
-        let (place, error) = (self.place.clone(), self.error());
+        let (paths, error) = (self.paths.clone(), self.error());
         let transaction = schema::begin(&mut self.connection).map_err(&error)?;
         let configuration = match request.configuration {
             "" => None,
@@ -158,11 +158,11 @@ impl Catalog {
             ),
         };
         let known = highest(&transaction).map_err(&error)?;
-        let numbers = Numbers::lock(&place)?;
+        let numbers = Numbers::lock(&paths)?;
         let number = numbers.next(known, request.wanted)?;
         // Locked before anybody can see the row, or it would be taken for one whose process is
         // gone.
-        let live = LiveRun::hold(&place, number)?;
+        let live = LiveRun::hold(&paths, number)?;
         step();
         transaction.execute("UPDATE numbers SET highest = ?", [stored(number)]).map_err(&error)?;
         let run = RunRow {
@@ -193,7 +193,7 @@ impl Catalog {
         started: Utc,
     ) -> Result<(), CatalogError> {
         let (number, error) = (live.number(), self.error());
-        let folder = self.place.folder_name(folder);
+        let folder = self.paths.folder_name(folder);
         let transaction = schema::begin(&mut self.connection).map_err(&error)?;
         ensure(&transaction, number, started).map_err(&error)?;
         let sql = "SELECT id FROM runs WHERE number = ?1";
@@ -264,7 +264,7 @@ impl Catalog {
             Ok(Some(RunDetail { run, ledger, remarks, file_rows }))
         })?;
         let detail = detail.ok_or(CatalogError::NoRun { number })?;
-        Ok(RunDetail { run: detail.run.seen_from(&self.place), ..detail })
+        Ok(RunDetail { run: detail.run.seen_from(&self.paths), ..detail })
     }
 
     /// The highest number that was given.
@@ -278,7 +278,7 @@ impl Catalog {
     /// Runs whose process is gone are interrupted, or failed; what they have on disk is looked up.
     pub(crate) fn sweep(&mut self) -> Result<(), CatalogError> {
         self.enter_pending()?;
-        let place = self.place.clone();
+        let paths = self.paths.clone();
         let sql = "SELECT number, state FROM runs WHERE state IN ('starting', 'recording')";
         let open = |connection: &Connection| {
             let mut select = connection.prepare(sql)?;
@@ -287,9 +287,9 @@ impl Catalog {
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         let gone = |runs: Vec<(u64, RunState)>| -> Vec<(u64, RunState)> {
-            runs.into_iter().filter(|(number, _)| !lock::is_live(&place, *number)).collect()
+            runs.into_iter().filter(|(number, _)| !lock::is_live(&paths, *number)).collect()
         };
-        let left_over = lock::is_any_left_over(&place);
+        let left_over = lock::is_any_left_over(&paths);
         let runs = gone(self.read(open)?);
         if runs.is_empty() && !left_over {
             return Ok(());
@@ -327,8 +327,8 @@ impl Catalog {
                 found.put(&transaction).map_err(&error)?;
             }
         }
-        let numbers = Numbers::lock(&place)?;
-        lock::remove_left_over(&place);
+        let numbers = Numbers::lock(&paths)?;
+        lock::remove_left_over(&paths);
         drop(numbers);
         transaction.commit().map_err(&error)
     }
@@ -340,7 +340,7 @@ impl Catalog {
             return;
         };
         // What cannot be given back now is by a repair, which says why not.
-        let _removed = catchment_storage::remove_leftovers(&self.place.data.join(folder));
+        let _removed = catchment_storage::remove_leftovers(&self.paths.data.join(folder));
     }
 
     pub(crate) fn read<T>(
@@ -391,7 +391,7 @@ impl Catalog {
     }
 
     pub(crate) fn error(&self) -> impl Fn(rusqlite::Error) -> CatalogError + use<> {
-        let path = self.place.database();
+        let path = self.paths.database();
         move |source| CatalogError::sqlite(&path, source)
     }
 }
@@ -424,8 +424,11 @@ impl RunRow {
     }
 }
 
-/// Refuses a comment that is too long or no text.
-pub(crate) fn check_comment(comment: &str) -> Result<(), CatalogError> {
+/// Refuses a comment that no catalogue takes.
+///
+/// # Errors
+/// It is too long, or has control characters.
+pub fn check_comment(comment: &str) -> Result<(), CatalogError> {
     check_text("a comment of", comment, COMMENT_BYTES_MAX)
 }
 

@@ -18,7 +18,7 @@ use crate::error::CatalogError;
 use crate::facts::Facts;
 use crate::lock;
 use crate::row::{RunDetail, RunState, out, stored, word};
-use crate::schema::Place;
+use crate::schema::Paths;
 
 /// A file of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -127,7 +127,7 @@ impl Catalog {
     /// # Errors
     /// As [`Catalog::scan`].
     pub fn scan_folder(&mut self, folder: &Path, id: RunId) -> Result<(), CatalogError> {
-        let name = self.place.folder_name(folder);
+        let name = self.paths.folder_name(folder);
         let sql = "SELECT number FROM runs WHERE id = ?1 AND folder = ?2";
         let values = [id.to_string(), name];
         let number =
@@ -139,8 +139,8 @@ impl Catalog {
     pub(crate) fn look(&self, number: u64) -> Result<Option<Found>, CatalogError> {
         let RunDetail { run, ledger, .. } = self.run(number)?;
         let Some(folder) = run.folder else { return Ok(None) };
-        let place = self.place.data.join(&folder);
-        let facts = Facts::read(&place, &folder, lock::is_live(&self.place, number))?;
+        let place = self.paths.data.join(&folder);
+        let facts = Facts::read(&place, &folder, lock::is_live(&self.paths, number))?;
         if run.id.is_some_and(|id| id != facts.id) {
             return Err(CatalogError::OtherRun { number, got: facts.id.to_string() });
         }
@@ -193,7 +193,7 @@ impl Catalog {
 
     /// Where a run's folder is.
     pub fn folder_of(&self, run: &crate::RunRow) -> Option<std::path::PathBuf> {
-        let Place { data } = &self.place;
+        let Paths { data } = &self.paths;
         run.folder.as_ref().map(|folder| data.join(folder))
     }
 }

@@ -8,13 +8,14 @@
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::lock::{self, PATIENCE, PATIENCE_AT_START};
-use crate::schema::Place;
+use crate::schema::Paths;
 
 /// A data folder's catalogue, open from the first question on. Those who read wait for no one who
 /// writes.
@@ -24,7 +25,7 @@ use crate::schema::Place;
 /// opened anew for the next question.
 #[derive(Debug)]
 pub struct KeptCatalog {
-    place: Place,
+    paths: Paths,
     reading: Mutex<Option<Kept>>,
     writing: Mutex<Option<Kept>>,
 }
@@ -39,13 +40,13 @@ struct Kept {
 impl KeptCatalog {
     /// Of this data folder; nothing is opened yet.
     pub fn of(folder: impl AsRef<Path>) -> Self {
-        let place = Place::new(folder.as_ref());
-        Self { place, reading: Mutex::default(), writing: Mutex::default() }
+        let paths = Paths::new(folder.as_ref());
+        Self { paths, reading: Mutex::default(), writing: Mutex::default() }
     }
 
     /// The data folder.
     pub fn folder(&self) -> &Path {
-        &self.place.data
+        &self.paths.data
     }
 
     /// Reads it, which needs no room on the disk. If there is none it is made.
@@ -53,10 +54,10 @@ impl KeptCatalog {
         &self,
         work: impl FnOnce(&Catalog) -> Result<T, CatalogError>,
     ) -> Result<T, CatalogError> {
-        let mut reading = locked(&self.reading);
+        let mut reading = self.reading.lock();
         self.check(&mut reading);
         if reading.is_none() {
-            match Catalog::open_read_only(&self.place.data) {
+            match Catalog::open_read_only(&self.paths.data) {
                 Ok(catalog) => match self.kept(catalog) {
                     Ok(kept) => *reading = Some(kept),
                     Err(catalog) => return work(&catalog),
@@ -78,14 +79,14 @@ impl KeptCatalog {
         &self,
         work: impl FnOnce(&mut Catalog) -> Result<T, CatalogError>,
     ) -> Result<T, CatalogError> {
-        let mut writing = locked(&self.writing);
+        let mut writing = self.writing.lock();
         self.check(&mut writing);
         let result = match &mut *writing {
             Some(kept) => kept.catalog.sweep().and_then(|()| work(&mut kept.catalog)),
             None => {
                 // To open it may need it alone for a moment.
-                *locked(&self.reading) = None;
-                let mut catalog = Catalog::open(&self.place.data)?;
+                *self.reading.lock() = None;
+                let mut catalog = Catalog::open(&self.paths.data)?;
                 let result = work(&mut catalog);
                 *writing = self.kept(catalog).ok();
                 result
@@ -102,15 +103,15 @@ impl KeptCatalog {
         patience: Duration,
         work: impl FnOnce(&mut Catalog) -> Result<T, CatalogError>,
     ) -> Result<T, CatalogError> {
-        let Ok(mut writing) = self.writing.try_lock() else {
-            return work(&mut Catalog::open_within(&self.place.data, patience)?);
+        let Some(mut writing) = self.writing.try_lock() else {
+            return work(&mut Catalog::open_within(&self.paths.data, patience)?);
         };
         self.check(&mut writing);
         let mut kept = match writing.take() {
             Some(kept) => kept.catalog,
             None => {
-                *locked(&self.reading) = None;
-                Catalog::open_within(&self.place.data, patience)?
+                *self.reading.lock() = None;
+                Catalog::open_within(&self.paths.data, patience)?
             }
         };
         kept.be_patient(patience)?;
@@ -126,14 +127,14 @@ impl KeptCatalog {
     /// those who copy the file alone. It waits for the disk; those who ask or write meanwhile do
     /// not wait for it.
     pub fn scan(&self, number: u64) -> Result<(), CatalogError> {
-        let mut catalog = Catalog::open_within(&self.place.data, PATIENCE_AT_START)?;
+        let mut catalog = Catalog::open_within(&self.paths.data, PATIENCE_AT_START)?;
         catalog.scan(number)?;
         catalog.checkpoint()
     }
 
     /// Closes it if somebody wants it alone. A rebuild waits for ten seconds: call this more often.
     pub fn step_aside(&self) {
-        if lock::is_wanted(&self.place) {
+        if lock::is_wanted(&self.paths) {
             self.close();
         }
     }
@@ -142,7 +143,7 @@ impl KeptCatalog {
     /// each question, whether it is wanted.
     pub fn close(&self) {
         for kept in [&self.writing, &self.reading] {
-            if let Ok(mut kept) = kept.try_lock() {
+            if let Some(mut kept) = kept.try_lock() {
                 *kept = None;
             }
         }
@@ -154,7 +155,7 @@ impl KeptCatalog {
         let same = |kept: &Kept| {
             self.file().is_some_and(|file| file == kept.file) && kept.catalog.is_of_this_version()
         };
-        if lock::is_wanted(&self.place) || !kept.as_ref().is_some_and(same) {
+        if lock::is_wanted(&self.paths) || !kept.as_ref().is_some_and(same) {
             *kept = None;
         }
     }
@@ -162,7 +163,7 @@ impl KeptCatalog {
     /// A catalogue to keep; not one that keeps others out, or that does not see what they write.
     fn kept(&self, catalog: Catalog) -> Result<Kept, Catalog> {
         match self.file() {
-            Some(file) if catalog.is_shared() && !lock::is_wanted(&self.place) => {
+            Some(file) if catalog.is_shared() && !lock::is_wanted(&self.paths) => {
                 Ok(Kept { catalog, file })
             }
             _ => Err(catalog),
@@ -171,7 +172,7 @@ impl KeptCatalog {
 
     fn file(&self) -> Option<(u64, u64)> {
         let identity = |data: Metadata| (data.dev(), data.ino());
-        self.place.database().metadata().map(identity).ok()
+        self.paths.database().metadata().map(identity).ok()
     }
 }
 
@@ -180,8 +181,4 @@ fn forget_after<T>(kept: &mut Option<Kept>, result: &Result<T, CatalogError>) {
     if result.as_ref().is_err_and(|error| !error.is_answer()) {
         *kept = None;
     }
-}
-
-fn locked(kept: &Mutex<Option<Kept>>) -> MutexGuard<'_, Option<Kept>> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -51,7 +51,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use catalog::{Catalog, NumberRequest, RunEnd};
+pub use catalog::{Catalog, NumberRequest, RunEnd, check_comment};
 pub use configurations::{Configuration, ConfigurationText};
 pub use error::CatalogError;
 pub use files::{Copy, FileRow, FrameKind, FrameSpan};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::error::CatalogError;
 use crate::facts;
 use crate::numbers;
-use crate::schema::{self, Place};
+use crate::schema::{self, Paths};
 
 /// How long one waits for another process: a commit takes milliseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -30,27 +30,27 @@ pub(crate) struct OpenLock {
 
 impl OpenLock {
     /// Together with others; a rebuild waits.
-    pub(crate) fn shared(place: &Place, patience: Duration) -> Result<Self, CatalogError> {
+    pub(crate) fn shared(paths: &Paths, patience: Duration) -> Result<Self, CatalogError> {
         let what = "`catchment catalog rebuild`";
-        let path = place.lock();
-        let file = take(place, &path, what, patience, File::try_lock_shared)?;
+        let path = paths.lock();
+        let file = take(paths, &path, what, patience, File::try_lock_shared)?;
         Ok(Self { _file: Some(file), _wanted: None })
     }
 
     /// Alone; everybody else waits, and who keeps it open is told to close it.
-    pub(crate) fn alone(place: &Place) -> Result<Self, CatalogError> {
+    pub(crate) fn alone(paths: &Paths) -> Result<Self, CatalogError> {
         let (what, lock) = ("another process", File::try_lock);
-        let wanted = take(place, &place.wanted(), what, REBUILD_PATIENCE, lock)?;
-        let file = take(place, &place.lock(), what, REBUILD_PATIENCE, lock)?;
+        let wanted = take(paths, &paths.wanted(), what, REBUILD_PATIENCE, lock)?;
+        let file = take(paths, &paths.lock(), what, REBUILD_PATIENCE, lock)?;
         Ok(Self { _file: Some(file), _wanted: Some(wanted) })
     }
 
     /// As [`OpenLock::shared`], where nothing may be written: without a lock file there is no lock.
-    pub(crate) fn for_reading(place: &Place) -> Result<Self, CatalogError> {
-        match File::open(place.lock()) {
+    pub(crate) fn for_reading(paths: &Paths) -> Result<Self, CatalogError> {
+        match File::open(paths.lock()) {
             Ok(file) => {
                 let what = "`catchment catalog rebuild`";
-                let file = wait(file, place, what, PATIENCE, File::try_lock_shared)?;
+                let file = wait(file, paths, what, PATIENCE, File::try_lock_shared)?;
                 Ok(Self { _file: Some(file), _wanted: None })
             }
             Err(_) => Ok(Self { _file: None, _wanted: None }),
@@ -59,13 +59,13 @@ impl OpenLock {
 }
 
 /// Whether somebody wants the catalogue alone, or has it.
-pub(crate) fn is_wanted(place: &Place) -> bool {
-    is_held(&place.wanted())
+pub(crate) fn is_wanted(paths: &Paths) -> bool {
+    is_held(&paths.wanted())
 }
 
 /// Takes a lock on a file, which is made if need be.
 pub(crate) fn take(
-    place: &Place,
+    paths: &Paths,
     path: &Path,
     what: &'static str,
     patience: Duration,
@@ -73,12 +73,12 @@ pub(crate) fn take(
 ) -> Result<File, CatalogError> {
     let open = OpenOptions::new().create(true).truncate(false).write(true).open(path);
     let file = open.map_err(CatalogError::system("open", path))?;
-    wait(file, place, what, patience, lock)
+    wait(file, paths, what, patience, lock)
 }
 
 fn wait(
     file: File,
-    place: &Place,
+    paths: &Paths,
     what: &'static str,
     patience: Duration,
     lock: fn(&File) -> Result<(), TryLockError>,
@@ -90,7 +90,7 @@ fn wait(
                 std::thread::sleep(LOOK_EVERY);
             }
             TryLockError::WouldBlock => {
-                return Err(CatalogError::InUse { path: place.database(), what });
+                return Err(CatalogError::InUse { path: paths.database(), what });
             }
             // A file system without locks.
             TryLockError::Error(_) => break,
@@ -123,25 +123,25 @@ impl LiveRun {
         folder: impl AsRef<Path>,
         wanted: Option<u64>,
     ) -> Result<Self, CatalogError> {
-        let place = Place::new(folder.as_ref());
-        place.make()?;
-        let numbers = numbers::Numbers::lock(&place)?;
+        let paths = Paths::new(folder.as_ref());
+        paths.make()?;
+        let numbers = numbers::Numbers::lock(&paths)?;
         // Whoever has the database lets others read it, most often. Without that file and the
         // database the runs themselves say which numbers were given.
-        let in_database = schema::highest_number(&place.database());
+        let in_database = schema::highest_number(&paths.database());
         let known = match (numbers.highest(), in_database) {
-            (0, None) => facts::highest_number(&place.data),
+            (0, None) => facts::highest_number(&paths.data),
             (_, in_database) => in_database.unwrap_or(0),
         };
         let number = numbers.next(known, wanted)?;
-        let live = Self::hold(&place, number)?;
+        let live = Self::hold(&paths, number)?;
         numbers.keep(number)?;
         Ok(live)
     }
 
     /// Locks a number's file. The caller made sure that nobody else has or takes this number.
-    pub(crate) fn hold(place: &Place, number: u64) -> Result<Self, CatalogError> {
-        let path = place.live(number);
+    pub(crate) fn hold(paths: &Paths, number: u64) -> Result<Self, CatalogError> {
+        let path = paths.live(number);
         let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
         let file = open.map_err(CatalogError::system("open", &path))?;
         match file.try_lock() {
@@ -149,7 +149,7 @@ impl LiveRun {
             Ok(()) | Err(TryLockError::Error(_)) => {}
             Err(TryLockError::WouldBlock) => {
                 let what = "another process that is starting a run";
-                return Err(CatalogError::InUse { path: place.database(), what });
+                return Err(CatalogError::InUse { path: paths.database(), what });
             }
         }
         Ok(Self { number, path, _file: file })
@@ -164,8 +164,8 @@ impl Drop for LiveRun {
 }
 
 /// Whether somebody starts or records the run.
-pub(crate) fn is_live(place: &Place, number: u64) -> bool {
-    is_held(&place.live(number))
+pub(crate) fn is_live(paths: &Paths, number: u64) -> bool {
+    is_held(&paths.live(number))
 }
 
 fn is_held(path: &Path) -> bool {
@@ -175,22 +175,22 @@ fn is_held(path: &Path) -> bool {
 }
 
 /// The numbers that have a lock file, held or left over.
-pub(crate) fn live_numbers(place: &Place) -> Vec<u64> {
-    let Ok(entries) = std::fs::read_dir(place.live_folder()) else { return Vec::new() };
+pub(crate) fn live_numbers(paths: &Paths) -> Vec<u64> {
+    let Ok(entries) = std::fs::read_dir(paths.live_folder()) else { return Vec::new() };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let numbers = names.filter_map(|name| name.parse().ok());
     numbers.filter(|number| (1..=crate::RUN_NUMBER_MAX).contains(number)).collect()
 }
 
 /// Whether there is a lock file that nobody holds.
-pub(crate) fn is_any_left_over(place: &Place) -> bool {
-    live_numbers(place).into_iter().any(|number| !is_live(place, number))
+pub(crate) fn is_any_left_over(paths: &Paths) -> bool {
+    live_numbers(paths).into_iter().any(|number| !is_live(paths, number))
 }
 
 /// Removes the lock files of runs that are over. Only where nobody takes a number meanwhile.
-pub(crate) fn remove_left_over(place: &Place) {
-    for number in live_numbers(place) {
-        let path = place.live(number);
+pub(crate) fn remove_left_over(paths: &Paths) {
+    for number in live_numbers(paths) {
+        let path = paths.live(number);
         if !is_held(&path) {
             // If it stays, it stays: nobody holds it.
             let _removed = std::fs::remove_file(path);

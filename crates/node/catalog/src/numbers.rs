@@ -13,20 +13,20 @@ use catchment_disk::sync_folder;
 use crate::RUN_NUMBER_MAX;
 use crate::error::CatalogError;
 use crate::lock::PATIENCE;
-use crate::schema::Place;
+use crate::schema::Paths;
 use crate::step::step;
 
 /// The file, held by this process alone.
 pub(crate) struct Numbers<'a> {
-    place: &'a Place,
+    paths: &'a Paths,
     highest: u64,
     _lock: File,
 }
 
 impl<'a> Numbers<'a> {
     /// Waits until nobody else takes a number, and reads the highest.
-    pub(crate) fn lock(place: &'a Place) -> Result<Self, CatalogError> {
-        let path = place.numbers_lock();
+    pub(crate) fn lock(paths: &'a Paths) -> Result<Self, CatalogError> {
+        let path = paths.numbers_lock();
         let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
         let lock = open.map_err(CatalogError::system("open", &path))?;
         let start = Instant::now();
@@ -37,7 +37,7 @@ impl<'a> Numbers<'a> {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        Ok(Self { place, highest: read(place), _lock: lock })
+        Ok(Self { paths, highest: read(paths), _lock: lock })
     }
 
     /// The highest number that was given.
@@ -62,7 +62,7 @@ impl<'a> Numbers<'a> {
         if number <= self.highest {
             return Ok(());
         }
-        let (path, new) = (self.place.numbers(), self.place.numbers_new());
+        let (path, new) = (self.paths.numbers(), self.paths.numbers_new());
         let write = || {
             let mut file = File::create(&new)?;
             writeln!(file, "{number}")?;
@@ -73,15 +73,15 @@ impl<'a> Numbers<'a> {
         };
         write().map_err(CatalogError::system("write", &path))?;
         step();
-        sync_folder(&self.place.folder())?;
+        sync_folder(&self.paths.folder())?;
         Ok(())
     }
 }
 
 /// What the file says; 0 if there is none, or no number in it: the other places decide then.
-pub(crate) fn read(place: &Place) -> u64 {
+pub(crate) fn read(paths: &Paths) -> u64 {
     let mut text = String::new();
-    let read = File::open(place.numbers()).and_then(|file| file.take(32).read_to_string(&mut text));
+    let read = File::open(paths.numbers()).and_then(|file| file.take(32).read_to_string(&mut text));
     let number = read.ok().and_then(|_| text.trim().parse::<u64>().ok()).unwrap_or(0);
     if number <= RUN_NUMBER_MAX { number } else { 0 }
 }

@@ -21,7 +21,7 @@ use crate::error::CatalogError;
 use crate::lock::{LiveRun, PATIENCE_AT_START, take, unless_missing};
 use crate::remarks::{self, Remark};
 use crate::row::{self, RunRow, RunState, stored};
-use crate::schema::{self, Place};
+use crate::schema::{self, Paths};
 use crate::step::step;
 
 /// All that is known of a run. What was entered before is entered again, so that nothing depends on
@@ -79,26 +79,26 @@ impl Catalog {
     /// leaves it to whoever can.
     pub fn enter(&mut self, live: &LiveRun, known: &RunKnown) -> Result<(), CatalogError> {
         let begun = known.begun.as_ref();
-        let folder = begun.map(|begun| self.place.folder_name(&begun.folder));
+        let folder = begun.map(|begun| self.paths.folder_name(&begun.folder));
         let entry = Entry::of(live.number(), known, folder);
         if let Some(got) = self.write(|connection| entry.put(connection))? {
             return Err(CatalogError::OtherRun { number: live.number(), got });
         }
         // What waited of it is entered now. It is this process that writes there.
-        unless_missing(std::fs::remove_file(self.place.pending(live.number())))
-            .map_err(CatalogError::system("remove", &self.place.pending(live.number())))
+        unless_missing(std::fs::remove_file(self.paths.pending(live.number())))
+            .map_err(CatalogError::system("remove", &self.paths.pending(live.number())))
     }
 
     /// Enters what waits, as far as it can be.
     pub(crate) fn enter_pending(&mut self) -> Result<(), CatalogError> {
-        if !is_any_pending(&self.place) {
+        if !is_any_pending(&self.paths) {
             return Ok(());
         }
-        let (place, error) = (self.place.clone(), self.error());
+        let (paths, error) = (self.paths.clone(), self.error());
         let transaction = schema::begin(&mut self.connection).map_err(&error)?;
-        let lock = lock(&place)?;
+        let lock = lock(&paths)?;
         let mut done = Vec::new();
-        for path in pending(&place) {
+        for path in pending(&paths) {
             let text = std::fs::read(&path).map_err(CatalogError::system("read", &path))?;
             let entry: Option<Entry> = serde_json::from_slice(&text).ok();
             let refused = match entry {
@@ -130,14 +130,14 @@ impl RunKnown {
     /// # Errors
     /// The system refuses to write there too.
     pub fn keep(&self, folder: impl AsRef<Path>, live: &LiveRun) -> Result<(), CatalogError> {
-        let place = Place::new(folder.as_ref());
-        let (number, path) = (live.number(), place.pending(live.number()));
-        let pending = place.pending_folder();
+        let paths = Paths::new(folder.as_ref());
+        let (number, path) = (live.number(), paths.pending(live.number()));
+        let pending = paths.pending_folder();
         std::fs::create_dir_all(&pending).map_err(CatalogError::system("make", &pending))?;
-        let folder = self.begun.as_ref().map(|begun| place.folder_name(&begun.folder));
+        let folder = self.begun.as_ref().map(|begun| paths.folder_name(&begun.folder));
         let entry = Entry::of(number, self, folder);
         let text = serde_json::to_vec_pretty(&entry).expect("strings and numbers are valid JSON");
-        let _lock = lock(&place)?;
+        let _lock = lock(&paths)?;
         let new = path.with_extension("new");
         let write = || {
             let mut file = File::create(&new)?;
@@ -335,12 +335,12 @@ impl Entry {
 }
 
 /// Whether something waits.
-pub(crate) fn is_any_pending(place: &Place) -> bool {
-    !pending(place).is_empty()
+pub(crate) fn is_any_pending(paths: &Paths) -> bool {
+    !pending(paths).is_empty()
 }
 
-fn pending(place: &Place) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(place.pending_folder()) else { return Vec::new() };
+fn pending(paths: &Paths) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(paths.pending_folder()) else { return Vec::new() };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let mut paths: Vec<_> =
         paths.filter(|path| path.extension().is_some_and(|name| name == "json")).collect();
@@ -348,7 +348,7 @@ fn pending(place: &Place) -> Vec<PathBuf> {
     paths
 }
 
-fn lock(place: &Place) -> Result<File, CatalogError> {
+fn lock(paths: &Paths) -> Result<File, CatalogError> {
     let what = "another process that is entering runs";
-    take(place, &place.pending_lock(), what, PATIENCE_AT_START, File::try_lock)
+    take(paths, &paths.pending_lock(), what, PATIENCE_AT_START, File::try_lock)
 }

@@ -34,7 +34,7 @@ use crate::numbers::Numbers;
 use crate::remarks;
 use crate::row::{self, RunRow, RunState, stored};
 use crate::salvage::{self, OldRun, Salvaged};
-use crate::schema::{self, Place, beside};
+use crate::schema::{self, Paths, beside};
 use crate::step::step;
 
 /// What a rebuild came to.
@@ -78,31 +78,31 @@ pub fn rebuild(
     folder: impl AsRef<Path>,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<RebuildReport, CatalogError> {
-    let place = Place::new(folder.as_ref());
+    let paths = Paths::new(folder.as_ref());
     // A folder that is not there has no runs, and is more likely mistyped.
-    place.data.metadata().map_err(CatalogError::system("open", &place.data))?;
-    place.make()?;
-    let _alone = OpenLock::alone(&place)?;
-    finish(&place)?;
-    make(&place, &mut progress)
+    paths.data.metadata().map_err(CatalogError::system("open", &paths.data))?;
+    paths.make()?;
+    let _alone = OpenLock::alone(&paths)?;
+    finish(&paths)?;
+    make(&paths, &mut progress)
 }
 
 /// Makes the catalogue. The caller has it alone.
 pub(crate) fn make(
-    place: &Place,
+    paths: &Paths,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<RebuildReport, CatalogError> {
-    let old = salvage::read(place)?;
+    let old = salvage::read(paths)?;
     let mut report = RebuildReport {
         old_catalog: old.as_ref().and_then(|old| old.problem.clone()),
-        kept_as: place.database().exists().then(|| place.former_database()),
+        kept_as: paths.database().exists().then(|| paths.former_database()),
         ..RebuildReport::default()
     };
     let old = old.unwrap_or_default();
-    let found = find(place, &old, &mut report.problems, progress)?;
-    let numbers = Numbers::lock(place)?;
-    let plan = Plan::of(place, old, found, numbers.highest(), &mut report)?;
-    let new = place.new_database();
+    let found = find(paths, &old, &mut report.problems, progress)?;
+    let numbers = Numbers::lock(paths)?;
+    let plan = Plan::of(paths, old, found, numbers.highest(), &mut report)?;
+    let new = paths.new_database();
     for suffix in ["", "-journal", "-wal", "-shm"] {
         let path = beside(&new, suffix);
         unless_missing(std::fs::remove_file(&path))
@@ -119,17 +119,17 @@ pub(crate) fn make(
     file.map_err(CatalogError::system("sync", &new))?;
     numbers.keep(plan.highest)?;
     step();
-    rename(&new, &place.ready_database())?;
-    sync_folder(&place.folder())?;
+    rename(&new, &paths.ready_database())?;
+    sync_folder(&paths.folder())?;
     step();
-    finish(place)?;
+    finish(paths)?;
     Ok(report)
 }
 
 /// Puts a rebuilt catalogue that is complete in its place. The caller has the catalogue alone.
-pub(crate) fn finish(place: &Place) -> Result<(), CatalogError> {
+pub(crate) fn finish(paths: &Paths) -> Result<(), CatalogError> {
     let (ready, database, former) =
-        (place.ready_database(), place.database(), place.former_database());
+        (paths.ready_database(), paths.database(), paths.former_database());
     if !ready.exists() {
         return Ok(());
     }
@@ -152,7 +152,7 @@ pub(crate) fn finish(place: &Place) -> Result<(), CatalogError> {
     remove(beside(&database, "-shm"))?;
     step();
     rename(&ready, &database)?;
-    sync_folder(&place.folder())?;
+    sync_folder(&paths.folder())?;
     Ok(())
 }
 
@@ -162,12 +162,12 @@ fn rename(from: &Path, to: &Path) -> Result<(), CatalogError> {
 
 /// The runs in the data folder, each identity once.
 fn find(
-    place: &Place,
+    paths: &Paths,
     old: &Salvaged,
     problems: &mut Vec<String>,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Facts>, CatalogError> {
-    let folders = facts::run_folders(&place.data)?;
+    let folders = facts::run_folders(&paths.data)?;
     let known: HashMap<RunId, &str> = old
         .runs
         .values()
@@ -230,13 +230,13 @@ impl Planned {
 
 impl Plan {
     fn of(
-        place: &Place,
+        paths: &Paths,
         mut old: Salvaged,
         found: Vec<Facts>,
         known_highest: u64,
         report: &mut RebuildReport,
     ) -> Result<Self, CatalogError> {
-        let live = lock::live_numbers(place);
+        let live = lock::live_numbers(paths);
         let in_files = found.iter().map(|facts| facts.number).filter(|&n| n <= RUN_NUMBER_MAX);
         let given = old.runs.keys().copied().chain(live).chain(in_files);
         let given = given.chain([old.highest, known_highest]);
@@ -250,7 +250,7 @@ impl Plan {
                 report.renumbered.push(Renumbered { number, number_in_files, folder });
             }
             let old = old.runs.remove(&number);
-            let row = merged(place, number, old.as_ref(), &facts);
+            let row = merged(paths, number, old.as_ref(), &facts);
             if row.state == RunState::Interrupted {
                 report.interrupted.push(number);
             }
@@ -258,7 +258,7 @@ impl Plan {
         }
         report.runs_with_files = runs.len();
         for (number, old) in std::mem::take(&mut old.runs) {
-            let row = old.row.clone().seen_from(place);
+            let row = old.row.clone().seen_from(paths);
             runs.insert(number, Planned { old: Some(old), facts: None, row });
         }
         report.interrupted.sort_unstable();
@@ -344,14 +344,14 @@ fn assign(old: &Salvaged, found: &[Facts], highest: &mut u64) -> Result<Vec<u64>
 }
 
 /// A run's row: what the files say, and what only the old catalogue can know.
-fn merged(place: &Place, number: u64, old: Option<&OldRun>, facts: &Facts) -> RunRow {
+fn merged(paths: &Paths, number: u64, old: Option<&OldRun>, facts: &Facts) -> RunRow {
     let old = match old {
         Some(old) => old.row.clone(),
         None => RunRow::starting(number, "", facts.started),
     };
     // What was ended is not recorded any more, though its files be locked: a process that is being
     // started holds its parent's locks for a moment.
-    let live = !facts.complete && (facts.recording || lock::is_live(place, number));
+    let live = !facts.complete && (facts.recording || lock::is_live(paths, number));
     let (state, reason) = match old.state {
         _ if live => (RunState::Recording, None),
         RunState::Fault => (RunState::Fault, old.reason.clone()),

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use crate::files::FileRow;
 use crate::lock::is_live;
 use crate::remarks::Remark;
-use crate::schema::Place;
+use crate::schema::Paths;
 
 macro_rules! words {
     ($(#[$about:meta])* $type:ident { $($(#[doc = $doc:literal])* $variant:ident = $name:literal,)* }) => {
@@ -244,8 +244,8 @@ impl RunRow {
     }
 
     /// The row as it is now: a run whose process is gone says so, also where nobody may write it.
-    pub(crate) fn seen_from(mut self, place: &Place) -> Self {
-        if !self.state.is_final() && !is_live(place, self.number) {
+    pub(crate) fn seen_from(mut self, paths: &Paths) -> Self {
+        if !self.state.is_final() && !is_live(paths, self.number) {
             let (state, reason) = self.state.abandoned();
             self.state = state;
             self.reason = reason.map(str::to_owned);

@@ -12,7 +12,7 @@ use crate::error::CatalogError;
 use crate::files::{self, Copy, FileRow, FrameSpan};
 use crate::remarks::{self, Remark};
 use crate::row::{self, COLUMNS, RunRow, out};
-use crate::schema::{self, Place};
+use crate::schema::{self, Paths};
 
 /// A catalogue's contents.
 #[derive(Debug, Default)]
@@ -45,10 +45,10 @@ pub(crate) struct OldRun {
 ///
 /// # Errors
 /// A newer program's catalogue, or the system refuses. Damage is no error here.
-pub(crate) fn read(place: &Place) -> Result<Option<Salvaged>, CatalogError> {
+pub(crate) fn read(paths: &Paths) -> Result<Option<Salvaged>, CatalogError> {
     let there = |path: &Path| path.metadata().is_ok_and(|file| file.len() > 0);
-    let database = place.database();
-    let former = place.former_database();
+    let database = paths.database();
+    let former = paths.former_database();
     let path = if there(&database) { database } else { former };
     if !there(&path) {
         return Ok(None);

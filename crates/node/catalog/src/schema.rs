@@ -25,12 +25,12 @@ const APPLICATION_ID: i32 = 0x4354_4d54;
 
 /// Where a catalogue's files are.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Paths {
     /// The folder of the runs.
     pub(crate) data: PathBuf,
 }
 
-impl Place {
+impl Paths {
     pub(crate) fn new(data: &Path) -> Self {
         Self { data: data.to_owned() }
     }

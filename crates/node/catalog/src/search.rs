@@ -42,7 +42,7 @@ impl Catalog {
         catalog::check_text("a search of", &search.text, TEXT_BYTES_MAX)?;
         let limit = search.limit.unwrap_or(SEARCH_LIMIT_MAX).min(SEARCH_LIMIT_MAX);
         let rows = self.read(|connection| find(connection, search))?;
-        let rows = rows.into_iter().map(|row| row.seen_from(&self.place));
+        let rows = rows.into_iter().map(|row| row.seen_from(&self.paths));
         // What a run's state is can depend on who lives.
         let fits = |row: &RunRow| search.state.is_none_or(|state| row.state == state);
         Ok(rows.filter(fits).take(limit).collect())

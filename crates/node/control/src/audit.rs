@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use catchment_telemetry::utc_now;
+
 use crate::api::AuditLine;
 use crate::queued::Queued;
-use crate::time::{now_ns, rfc3339};
 
 /// A file's size at which the next is begun.
 const FILE_BYTES_MAX: u64 = 8 << 20;
@@ -142,7 +143,7 @@ impl Writer {
         }
         let lines = lost - self.said;
         let line = AuditLine {
-            time: rfc3339(now_ns()),
+            time: utc_now().to_string(),
             who: "catchment".into(),
             role: "admin".into(),
             from: "this machine".into(),
@@ -197,7 +198,7 @@ pub fn audit_command(folder: &Path, what: String, result: String) -> io::Result<
     // SAFETY: it takes nothing and cannot fail.
     let user = unsafe { libc::getuid() };
     let line = AuditLine {
-        time: rfc3339(now_ns()),
+        time: utc_now().to_string(),
         who: format!("user {user}"),
         role: "admin".into(),
         from: "this machine".into(),

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
@@ -21,10 +21,11 @@ use catchment_catalog::{
 use catchment_model::{Ledger, SourceLedger, Utc};
 use catchment_recorder::{RunSummary, State};
 use catchment_storage::Run;
+use catchment_telemetry::utc_now;
+use parking_lot::Mutex;
 
 use crate::api;
 use crate::problem::Problem;
-use crate::time::now_ns;
 
 /// The way to the catalogue.
 #[derive(Debug)]
@@ -73,7 +74,7 @@ impl Books {
 
     /// What is wrong with the catalogue, if anything is.
     pub(crate) fn trouble(&self) -> Option<String> {
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let trouble = self.trouble.lock().clone();
         let unsaid: Vec<String> =
             self.unsaid().iter().map(|said| said.live.number().to_string()).collect();
         match (trouble, unsaid.is_empty()) {
@@ -87,7 +88,7 @@ impl Books {
     }
 
     fn unsaid(&self) -> Vec<Arc<Said>> {
-        self.unsaid.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.unsaid.lock().clone()
     }
 
     /// Lets a rebuild in that waits.
@@ -122,7 +123,7 @@ impl Books {
         &self,
         work: impl FnOnce(&mut Catalog) -> Result<T, CatalogError>,
     ) -> Result<T, CatalogError> {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut busy = self.busy.lock();
         let again = busy.is_some_and(|since| since.elapsed() < BUSY_FOR);
         let patience = if again { PATIENCE_AGAIN } else { PATIENCE_AT_START };
         let result = self.catalog.write_within(patience, work);
@@ -140,7 +141,7 @@ impl Books {
         if let Some(trouble) = &trouble {
             tracing::warn!(trouble, "the catalogue of runs cannot be used");
         }
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        *self.trouble.lock() = trouble;
         result
     }
 
@@ -150,7 +151,7 @@ impl Books {
     /// Not even the file beside the catalogue can be written.
     pub(crate) fn take(&self, request: &NumberRequest<'_>) -> Result<LiveRun, CatalogError> {
         let taken = self.at_once(|catalog| catalog.next_run_number(request));
-        *self.known() = RunKnown {
+        *self.known.lock() = RunKnown {
             who: request.who.into(),
             comment: request.comment.into(),
             configuration: request.configuration.into(),
@@ -162,13 +163,9 @@ impl Books {
         taken.or_else(|error| {
             tracing::error!(%error, "a run gets its number without the catalogue");
             let live = LiveRun::without_catalog(self.catalog.folder(), request.wanted)?;
-            self.keep(&live, &self.known());
+            self.keep(&live, &self.known.lock());
             Ok(live)
         })
-    }
-
-    fn known(&self) -> MutexGuard<'_, RunKnown> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Enters what is known of a run; what cannot be entered waits in a file. Says whether it is
@@ -190,7 +187,7 @@ impl Books {
 
     /// Says what a run is for that is about to be recorded.
     pub(crate) fn comment(&self, live: &LiveRun, comment: &str) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         comment.clone_into(&mut known.comment);
         let set = self.at_once(|catalog| catalog.set_comment(live.number(), comment));
         if set.is_err() {
@@ -200,7 +197,7 @@ impl Books {
 
     /// Keeps what was said with a command that ends a run, until its end is entered.
     pub(crate) fn note(&self, remark: &Remark) {
-        let remarks = &mut self.known().remarks;
+        let remarks = &mut self.known.lock().remarks;
         // A command gives several orders.
         if remarks.len() < REMARKS_MAX && !remarks.contains(remark) {
             remarks.push(remark.clone());
@@ -211,14 +208,14 @@ impl Books {
     pub(crate) fn remark(&self, live: &LiveRun, remark: &Remark) {
         self.note(remark);
         if self.at_once(|catalog| catalog.add_remark(live.number(), remark)).is_err() {
-            self.keep(live, &self.known());
+            self.keep(live, &self.known.lock());
         }
     }
 
     /// A run records.
     pub(crate) fn begin(&self, live: &LiveRun, id: catchment_model::RunId, folder: &Path) {
-        let mut known = self.known();
-        known.begun = Some(Begun { id, folder: folder.to_owned(), started: Utc(now_ns()) });
+        let mut known = self.known.lock();
+        known.begun = Some(Begun { id, folder: folder.to_owned(), started: utc_now() });
         // Told by `trouble`; the run goes on.
         self.enter_known(live, &known);
     }
@@ -237,15 +234,15 @@ impl Books {
             files: last.files.len() as u64,
             ledger: Some(last.ledger.clone()),
         };
-        let end = RunEnd { ended: Utc(now_ns()), fault, totals };
+        let end = RunEnd { ended: utc_now(), fault, totals };
         let (id, folder, started) = (summary.run, summary.folder.clone(), Utc(started_ns));
         let begun = Some(Begun { id, folder, started });
-        let known = RunKnown { begun, over: Some(Over::Ended(end)), ..self.known().clone() };
+        let known = RunKnown { begun, over: Some(Over::Ended(end)), ..self.known.lock().clone() };
         self.enter(Said { live, known });
     }
 
     fn enter(&self, said: Said) {
-        let mut unsaid = self.unsaid.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unsaid = self.unsaid.lock();
         if unsaid.len() == UNSAID_MAX {
             let oldest = unsaid.remove(0).live.number();
             tracing::error!(run = oldest, "the run's end is not entered: too many wait");
@@ -263,7 +260,7 @@ impl Books {
                 return false;
             }
             let number = live.number();
-            let mut unsaid = self.unsaid.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut unsaid = self.unsaid.lock();
             unsaid.retain(|other| !Arc::ptr_eq(other, &said));
             drop(unsaid);
             // Its files, for those who look for them later; nothing depends on it.
@@ -300,8 +297,8 @@ impl Books {
 
     /// A run did not come to a recording.
     pub(crate) fn fail(&self, live: &LiveRun, why: &str) {
-        let over = Some(Over::Failed { why: why.into(), at: Utc(now_ns()) });
-        let known = RunKnown { over, ..self.known().clone() };
+        let over = Some(Over::Failed { why: why.into(), at: utc_now() });
+        let known = RunKnown { over, ..self.known.lock().clone() };
         self.enter_known(live, &known);
     }
 
@@ -372,7 +369,7 @@ impl Books {
         let quality = quality.map(quality_of).transpose()?;
         self.with(|catalog| {
             if let Some(text) = remark {
-                let (time, kind) = (Utc(now_ns()), Remark::ALONE.to_owned());
+                let (time, kind) = (utc_now(), Remark::ALONE.to_owned());
                 let (who, text) = (who.to_owned(), text.to_owned());
                 catalog.add_remark(number, &Remark { time, kind, who, text })?;
             }
@@ -422,7 +419,7 @@ impl Books {
 
     /// Keeps a configuration, unless that text is there, and returns its version.
     pub(crate) fn add_configuration(&self, text: &str, who: &str) -> Result<u64, Problem> {
-        let put = self.at_once(|catalog| catalog.put_configuration(text, who, Utc(now_ns())));
+        let put = self.at_once(|catalog| catalog.put_configuration(text, who, utc_now()));
         put.map_err(problem)
     }
 }
@@ -508,7 +505,7 @@ mod tests {
     use super::*;
 
     fn request<'a>(comment: &'a str, configuration: &'a str) -> NumberRequest<'a> {
-        let now = Utc(now_ns());
+        let now = utc_now();
         NumberRequest { who: "anna", comment, configuration, now, ..NumberRequest::default() }
     }
 
@@ -577,7 +574,7 @@ mod tests {
         let begun = Some(Begun { id, folder: path, started: Utc(1_000_000_000) });
         let totals = Totals { events: 12, files: 1, ..Totals::default() };
         let end = RunEnd { ended: Utc(5_000_000_000), fault: None, totals };
-        let known = RunKnown { begun, over: Some(Over::Ended(end)), ..books.known().clone() };
+        let known = RunKnown { begun, over: Some(Over::Ended(end)), ..books.known.lock().clone() };
         books.enter(Said { live, known });
         assert!(books.trouble().unwrap().contains("the end of run 2 waits"));
         // The program ends before the other process does.

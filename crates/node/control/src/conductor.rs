@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use catchment_model::Utc;
 use catchment_recorder::{Arrivals, State as RecorderState};
 use catchment_run::{
     Action, Answer, Command, CommandResult, Control, DevicePath, Request, RequestId, Schema, State,
     Status,
 };
+use catchment_telemetry::{Clock, Priority};
 use catchment_watch::Run;
 use crossbeam_channel::{Receiver, select_biased};
 
@@ -21,12 +23,10 @@ use crate::api;
 use crate::configuration::Configuration;
 use crate::desk::{Ask, Desk, Reply};
 use crate::devices::{Active, Devices, EMULATOR, Job, Origin, RECORDER, WRITE};
-use crate::machine;
 use crate::problem::Problem;
 use crate::properties;
 use crate::security::guard::Who;
 use crate::systemd::Manager;
-use crate::time::{now_ns, rfc3339};
 use crate::watching::{Moment, Watching};
 
 mod alarms;
@@ -56,23 +56,6 @@ pub(crate) struct Signals {
     pub(crate) shutdown: AtomicBool,
     /// It has ended.
     pub(crate) ended: AtomicBool,
-}
-
-/// Time that does not go back: the wall clock at the start, carried on by the monotonic one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    start: Instant,
-    start_ns: u64,
-}
-
-impl Clock {
-    pub(crate) fn start() -> Self {
-        Self { start: Instant::now(), start_ns: now_ns() }
-    }
-
-    pub(crate) fn now_ns(&self) -> u64 {
-        self.start_ns.saturating_add(self.start.elapsed().as_nanos() as u64)
-    }
 }
 
 /// Somebody who waits for a command's end.
@@ -129,7 +112,7 @@ impl Conductor {
 
     /// Runs until the node is shut down.
     pub(crate) fn run(mut self) {
-        machine::prefer();
+        Priority::Control.apply();
         let results = self.devices.results.clone();
         while !self.control.ended() {
             let mut ask = None;
@@ -345,7 +328,7 @@ impl Conductor {
             reason: result.reason.as_ref().map(ToString::to_string).or(refusal),
             run: result.run,
             who: result.who,
-            time: rfc3339(result.began_ns),
+            time: Utc(result.began_ns).to_string(),
             seconds: ended_ns.saturating_sub(result.began_ns) as f64 / 1e9,
         }
     }
@@ -375,7 +358,7 @@ impl Conductor {
         let status = if result.status == Status::Done { "done" } else { "failed" };
         let reason = result.reason.as_ref().map(|reason| format!(": {reason}"));
         let result = format!("{status}{}", reason.unwrap_or_default());
-        let time = rfc3339(self.clock.now_ns());
+        let time = Utc(self.clock.now_ns()).to_string();
         self.desk.audit.write(api::AuditLine { time, result, ..line });
     }
 
@@ -457,7 +440,7 @@ impl Conductor {
             }
             match result.command {
                 Command::Pause if result.status == Status::Done => {
-                    let at = rfc3339(self.clock.now_ns());
+                    let at = Utc(self.clock.now_ns()).to_string();
                     self.own.paused = Some((result.who.clone(), at[11..16].to_owned() + " UTC"));
                 }
                 Command::Stop | Command::Reset | Command::Start => self.own.reported = None,
@@ -479,10 +462,6 @@ impl Conductor {
 
     /// What devices report by themselves.
     fn take_reports(&mut self, now_ns: u64, active: Option<&Active>) {
-        if self.desk.watched {
-            // Nobody asked for that run here, and nobody can end it.
-            return;
-        }
         let fault = match active.map(|active| active.observer.snapshot().state) {
             Some(RecorderState::Fault { reason }) => Some(reason),
             Some(RecorderState::Recording) => None,
@@ -521,9 +500,6 @@ impl Conductor {
 
     /// The recorder's own state: another device in fault does not end a run.
     fn recorder_state(&self) -> State {
-        if self.desk.watched {
-            return State::Recording;
-        }
         let recorder = DevicePath::new(RECORDER).ok().and_then(|path| self.control.device(&path));
         recorder.map_or(self.control.state(), |device| device.state)
     }

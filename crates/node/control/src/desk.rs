@@ -1,8 +1,11 @@
 //! What the control thread and the server share.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+
+use catchment_telemetry::utc_now;
+use parking_lot::{Mutex, RwLock};
 
 use crossbeam_channel::{Sender, TrySendError};
 use tokio::sync::oneshot;
@@ -87,8 +90,6 @@ pub(crate) struct Counts {
 pub(crate) struct Desk {
     pub(crate) settings: Settings,
     pub(crate) tls: bool,
-    /// Whether the recorder is somebody else's: it is looked at, and nothing can be changed.
-    pub(crate) watched: bool,
     pub(crate) started_ns: u64,
     pub(crate) asks: Sender<Ask>,
     pub(crate) tokens: Tokens,
@@ -112,10 +113,15 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
+    /// The port on which the node is served, if it is.
+    pub(crate) fn port(&self) -> u16 {
+        self.settings.listen.map_or(0, |address| address.port())
+    }
+
     /// The node as it was last seen. If that is long ago nobody knows what it does: then the
     /// verdict says so, whatever it was.
     pub(crate) fn view(&self) -> Arc<View> {
-        let view = Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner));
+        let view = Arc::clone(&self.view.read());
         match view.age() {
             Some(age) if age > VIEW_AGE_MAX => Arc::new(view.doubted(age)),
             _ => view,
@@ -125,17 +131,17 @@ impl Desk {
     /// Shows the node.
     pub(crate) fn show(&self, mut view: View) {
         view.made = Some(Instant::now());
-        *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+        *self.view.write() = Arc::new(view);
     }
 
     /// The configuration that the next run will have: its version and its text.
     pub(crate) fn present(&self) -> (Option<u64>, String) {
-        self.configuration.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.configuration.lock().clone()
     }
 
     /// Says which that is.
     pub(crate) fn set_present(&self, version: Option<u64>, text: String) {
-        *self.configuration.lock().unwrap_or_else(PoisonError::into_inner) = (version, text);
+        *self.configuration.lock() = (version, text);
     }
 
     /// Asks the control thread, and waits for the answer.
@@ -186,7 +192,7 @@ impl View {
 /// A line of the audit log for somebody.
 pub(crate) fn line(who: &Who) -> api::AuditLine {
     api::AuditLine {
-        time: crate::time::rfc3339(crate::time::now_ns()),
+        time: utc_now().to_string(),
         who: who.name.clone(),
         role: who.role.name().into(),
         from: who.from.clone(),

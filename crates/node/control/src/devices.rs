@@ -16,23 +16,24 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use catchment_catalog::{LiveRun, NumberRequest, Remark};
-use catchment_emulator::{Emulator, EmulatorConfig, EmulatorLive, LinkEmulator};
+use catchment_emulator::{Emulator, EmulatorConfig, EmulatorLive, EmulatorReport, LinkEmulator};
 use catchment_model::Utc;
 use catchment_recorder::{Arrivals, Observer, Preflight, Recorder, RecorderConfig, RunSummary};
 use catchment_run::{
     Action, DeviceError, DevicePath, DeviceSpec, Failed, OnFault, Order, State, UnderWay,
 };
+use catchment_telemetry::{ThreadTimes, utc_now};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use parking_lot::Mutex;
 
 use crate::configuration::Configuration;
 use crate::desk::Desk;
-use crate::time::now_ns;
 
 /// Orders that wait for one device: control gives one at a time, and *safe* after a time-out.
 const ORDERS_MAX: usize = 16;
@@ -118,6 +119,12 @@ pub(crate) struct Shown {
     pub(crate) arrivals: Mutex<Option<Result<Arrivals, String>>>,
     /// What emulators of sources and of links have sent in the last run.
     pub(crate) emulators: Mutex<Vec<Arc<EmulatorLive>>>,
+    /// How many of them are sending.
+    pub(crate) emulators_running: AtomicUsize,
+    /// Their threads.
+    pub(crate) emulator_threads: Mutex<Arc<ThreadTimes>>,
+    /// What the emulator of sources has sent in the last run, once it has ended.
+    pub(crate) sent: Mutex<Option<EmulatorReport>>,
     /// What runs lost, for the program's exit code.
     pub(crate) lost: AtomicBool,
     pub(crate) faults: AtomicBool,
@@ -136,7 +143,7 @@ impl Active {
             folder: recorder.folder().to_owned(),
             addresses: recorder.addresses().to_vec(),
             granted_bytes_min: granted.unwrap_or(0),
-            started_ns: now_ns(),
+            started_ns: utc_now().0,
             who: String::new(),
             comment: String::new(),
             emulated: false,
@@ -148,23 +155,23 @@ impl Active {
 
 impl Shown {
     pub(crate) fn active(&self) -> Option<Active> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.active.lock().clone()
     }
 
     pub(crate) fn set_active(&self, active: Option<Active>) {
-        *self.active.lock().unwrap_or_else(PoisonError::into_inner) = active;
+        *self.active.lock() = active;
     }
 
     pub(crate) fn arrivals(&self) -> Option<Result<Arrivals, String>> {
-        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.arrivals.lock().clone()
     }
 
     fn set_arrivals(&self, arrivals: Option<Result<Arrivals, String>>) {
-        *self.arrivals.lock().unwrap_or_else(PoisonError::into_inner) = arrivals;
+        *self.arrivals.lock() = arrivals;
     }
 
     pub(crate) fn change_active(&self, change: impl FnOnce(&mut Active)) {
-        if let Some(active) = &mut *self.active.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(active) = &mut *self.active.lock() {
             change(active);
         }
     }
@@ -383,7 +390,7 @@ impl Recording {
             configuration: &config.text,
             emulated,
             wanted,
-            now: Utc(now_ns()),
+            now: utc_now(),
         });
         let live = live.map_err(|error| failed(error, State::Configured))?;
         let config = RecorderConfig { run_number: live.number(), emulated, ..config.clone() };
@@ -410,9 +417,13 @@ impl Recording {
             self.shown.change_active(|active| active.comment.clone_from(&job.origin.comment));
             self.desk.books.comment(&open.live, &job.origin.comment);
         }
-        open.recorder.begin_between_events();
+        // An emulator begins later; sources of others may be sending already.
+        match job.configuration.emulates() {
+            true => open.recorder.pause(false),
+            false => open.recorder.begin_between_events(),
+        }
         open.begun = true;
-        self.shown.change_active(|active| active.started_ns = now_ns());
+        self.shown.change_active(|active| active.started_ns = utc_now().0);
         if let Some(remark) = &job.origin.remark {
             self.desk.books.note(remark);
         }
@@ -467,7 +478,7 @@ impl Recording {
             lost = balance.fragments_lost + balance.fragments_dropped,
             "the run has ended"
         );
-        let mut summaries = self.shown.summaries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut summaries = self.shown.summaries.lock();
         // The last is what a program that recorded one run tells of.
         summaries.clear();
         summaries.push((number, summary));
@@ -477,6 +488,15 @@ impl Recording {
 
 /// An emulator that sends, and how many events (of links, slices) it sent when it ended.
 type Sending = JoinHandle<Result<u64, String>>;
+
+/// Counts an emulator as running until it is dropped, also by a panic.
+struct Running(Arc<Shown>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.emulators_running.fetch_sub(1, Relaxed);
+    }
+}
 
 /// The emulator's device: a thread for the sources that are emulated, and one for the links.
 struct Emulating {
@@ -506,7 +526,9 @@ impl Emulating {
             return Err("the configuration has no emulator any more".into());
         }
         let active = self.shown.active().ok_or("there is no recorder to send to")?;
-        self.emulators().clear();
+        self.shown.emulators.lock().clear();
+        *self.shown.emulator_threads.lock() = Arc::default();
+        *self.shown.sent.lock() = None;
         self.stop = Arc::default();
         // Links come behind the sources.
         let sources = configuration.recorder.sources.len().min(active.addresses.len());
@@ -515,9 +537,12 @@ impl Emulating {
             let targets = sources[..config.sources.len().min(sources.len())].to_vec();
             let emulator = Emulator::new(EmulatorConfig { targets, ..config });
             let emulator = emulator.map_err(|error| error.to_string())?;
+            let shown = Arc::clone(&self.shown);
             self.spawn("emulate", move |stop, live| {
                 let report = emulator.run(stop, live).map_err(|error| error.to_string())?;
-                Ok(report.events)
+                let events = report.events;
+                *shown.sent.lock() = Some(report);
+                Ok(events)
             })?;
         }
         if let Some(mut config) = configuration.link_emulator.clone() {
@@ -539,14 +564,17 @@ impl Emulating {
         run: impl FnOnce(&AtomicBool, &EmulatorLive) -> Result<u64, String> + Send + 'static,
     ) -> Result<(), String> {
         let (stop, live) = (Arc::clone(&self.stop), Arc::<EmulatorLive>::default());
-        self.emulators().push(Arc::clone(&live));
-        let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(&stop, &live));
+        self.shown.emulators.lock().push(Arc::clone(&live));
+        let (shown, times) = (Arc::clone(&self.shown), self.shown.emulator_threads.lock().clone());
+        let registered = name.to_owned();
+        shown.emulators_running.fetch_add(1, Relaxed);
+        let running = Running(shown);
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            let (_running, _guard) = (running, times.register(registered));
+            run(&stop, &live)
+        });
         self.running.push(thread.map_err(|error| error.to_string())?);
         Ok(())
-    }
-
-    fn emulators(&self) -> std::sync::MutexGuard<'_, Vec<Arc<EmulatorLive>>> {
-        self.shown.emulators.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends all that send: the first one's reason if any failed.

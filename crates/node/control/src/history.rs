@@ -1,10 +1,11 @@
 //! Rates of the last ten minutes, second by second, and of the last day, minute by minute.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+
+use catchment_model::Utc;
+use parking_lot::Mutex;
 
 use crate::api::{History, Series};
-use crate::time::rfc3339;
 
 /// Seconds that are kept.
 const SECONDS_MAX: usize = 600;
@@ -35,7 +36,7 @@ struct Kept {
 impl Past {
     /// Adds the rates of the second that `now_ns` lies in.
     pub(crate) fn push(&self, now_ns: u64, point: Point) {
-        let mut kept = self.lock();
+        let mut kept = self.kept.lock();
         let second = now_ns / S;
         if kept.seconds.back().is_some_and(|(last, _)| *last >= second) {
             return;
@@ -63,17 +64,17 @@ impl Past {
 
     /// Adds what is known from elsewhere of seconds, counted since 1970.
     pub(crate) fn recall_seconds(&self, points: &[(u64, Point)]) {
-        put_in(&mut self.lock().seconds, points, SECONDS_MAX);
+        put_in(&mut self.kept.lock().seconds, points, SECONDS_MAX);
     }
 
     /// Adds what is known from elsewhere of minutes, counted since 1970.
     pub(crate) fn recall_minutes(&self, points: &[(u64, Point)]) {
-        put_in(&mut self.lock().minutes, points, MINUTES_MAX);
+        put_in(&mut self.kept.lock().minutes, points, MINUTES_MAX);
     }
 
     /// The last so many seconds in at most so many points.
     pub(crate) fn of(&self, now_ns: u64, seconds: u64, points: u64) -> History {
-        let kept = self.lock();
+        let kept = self.kept.lock();
         let (from, unit) = match seconds {
             0..=600 => (&kept.seconds, 1),
             _ => (&kept.minutes, 60),
@@ -100,7 +101,7 @@ impl Past {
             sums.iter().map(mean).collect()
         };
         History {
-            start: rfc3339(start * step * S),
+            start: Utc(start * step * S).to_string(),
             step_seconds: step as f64,
             series: Series {
                 events_per_second: series(0),
@@ -109,10 +110,6 @@ impl Past {
                 loss_per_second: series(3),
             },
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -164,7 +161,7 @@ mod tests {
         past.recall_seconds(&old);
         let many: Vec<_> = (102..=800).map(|second| (second, [5.0; 4])).collect();
         past.recall_seconds(&many);
-        assert_eq!(past.lock().seconds.len(), SECONDS_MAX);
-        assert_eq!(past.lock().seconds.back().unwrap().0, 800);
+        assert_eq!(past.kept.lock().seconds.len(), SECONDS_MAX);
+        assert_eq!(past.kept.lock().seconds.back().unwrap().0, 800);
     }
 }

@@ -37,7 +37,6 @@ mod queued;
 mod security;
 mod settings;
 mod systemd;
-mod time;
 mod watching;
 mod web;
 
@@ -45,7 +44,7 @@ pub use audit::audit_command;
 pub use catchment_watch::{Condition, Quantity, Rule, Severity};
 pub use configuration::{Configuration, ConfigurationFault, Configure};
 pub use logs::{Format as LogFormat, Logs};
-pub use node::{Ended, Node, NodeError, Watched, check_protection, own_folder};
+pub use node::{Ended, Node, NodeError, OpenRun, check_protection, own_folder};
 pub use problem::{Details, Problem};
 pub use security::roles::Role;
 pub use security::tokens::{TokenEntry, TokenError, TokenFile};

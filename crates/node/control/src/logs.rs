@@ -9,8 +9,11 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use catchment_telemetry::utc_now;
+use parking_lot::Mutex;
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -18,7 +21,6 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::api::LogLine;
 use crate::queued::Queued;
-use crate::time::{now_ns, rfc3339};
 
 /// Lines kept for the page.
 pub const LINES_MAX: usize = 10_000;
@@ -94,7 +96,7 @@ impl Logs {
             let older = before.is_none_or(|before| line.number < before);
             older && level <= least && contains(line, search)
         };
-        let lines = self.lock();
+        let lines = self.lines.lock();
         let mut found: Vec<_> = lines.iter().rev().filter(wanted).take(limit).cloned().collect();
         found.reverse();
         found
@@ -102,7 +104,7 @@ impl Logs {
 
     /// Lines since that number, for streams; and the number to ask with next.
     pub(crate) fn since(&self, number: u64) -> (Vec<LogLine>, u64) {
-        let lines = self.lock();
+        let lines = self.lines.lock();
         let found = lines.iter().rev().take_while(|line| line.number >= number).cloned();
         let mut found: Vec<_> = found.collect();
         found.reverse();
@@ -127,16 +129,12 @@ impl Logs {
     }
 
     fn push(&self, mut line: LogLine) {
-        let mut lines = self.lock();
+        let mut lines = self.lines.lock();
         line.number = self.count.fetch_add(1, Relaxed);
         if lines.len() == LINES_MAX {
             lines.pop_front();
         }
         lines.push_back(line);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<LogLine>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -186,7 +184,7 @@ impl Subscriber for Writer {
         let metadata = event.metadata();
         let mut line = LogLine {
             number: 0,
-            time: rfc3339(now_ns()),
+            time: utc_now().to_string(),
             level: metadata.level().as_str().to_lowercase(),
             target: metadata.target().to_owned(),
             message: String::new(),
@@ -210,7 +208,7 @@ impl Writer {
     /// How often the message came unwritten since it was last written; none while it is too soon to
     /// write it again.
     fn fresh(&self, line: &LogLine) -> Option<u64> {
-        let mut repeated = self.repeated.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut repeated = self.repeated.lock();
         let now = Instant::now();
         let key = (line.target.clone(), format!("{} {:?}", line.message, line.fields));
         if let Some((at, times)) = repeated.get_mut(&key) {

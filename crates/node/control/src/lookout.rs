@@ -2,8 +2,10 @@
 //! hangs holds up neither the control thread nor the server.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::desk::Desk;
 use crate::machine::{self, Space};
@@ -21,22 +23,18 @@ pub(crate) struct Seen(Mutex<Option<(Instant, Option<Space>)>>);
 impl Seen {
     /// The room on the disk, unless it is too long ago that it answered.
     pub(crate) fn space(&self) -> Option<Space> {
-        let (at, space) = (*self.lock())?;
+        let (at, space) = (*self.0.lock())?;
         space.filter(|_| at.elapsed() <= AGE_MAX)
     }
 
     /// How long the disk has not answered, if that is too long.
     pub(crate) fn silent(&self) -> Option<Duration> {
-        let (at, _) = (*self.lock())?;
+        let (at, _) = (*self.0.lock())?;
         Some(at.elapsed()).filter(|age| *age > AGE_MAX)
     }
 
     fn set(&self, space: Option<Space>) {
-        *self.lock() = Some((Instant::now(), space));
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Option<Space>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock() = Some((Instant::now(), space));
     }
 }
 
@@ -73,7 +71,7 @@ mod tests {
         seen.set(Some(space));
         assert_eq!((seen.space(), seen.silent()), (Some(space), None));
         let long_ago = Instant::now().checked_sub(AGE_MAX * 2).unwrap();
-        *seen.lock() = Some((long_ago, Some(space)));
+        *seen.0.lock() = Some((long_ago, Some(space)));
         assert_eq!(seen.space(), None);
         assert!(seen.silent().unwrap() >= AGE_MAX * 2);
     }

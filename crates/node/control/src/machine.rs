@@ -53,31 +53,6 @@ pub(crate) fn clock_offset_seconds() -> Option<f64> {
     Some(clock.offset as f64 * unit)
 }
 
-/// Lets the calling thread go before other programs, and behind those that receive, build and
-/// write: what people see and ask for is little work, and must not wait until a full machine has
-/// time.
-pub(crate) fn prefer() {
-    if nice() > NICE {
-        set_nice(NICE);
-    }
-}
-
-/// The nice value of the calling thread.
-pub(crate) fn nice() -> i32 {
-    // SAFETY: numbers only; 0 is the calling thread.
-    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
-}
-
-/// Gives the calling thread another nice value. Without the right to a lower one (CAP_SYS_NICE) it
-/// is refused, and all threads are equal.
-pub(crate) fn set_nice(value: i32) {
-    // SAFETY: numbers only; 0 is the calling thread.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, value) };
-}
-
-/// Those that receive, build and write have -10.
-const NICE: i32 = -5;
-
 /// What the machine is called.
 pub(crate) fn host_name() -> Option<String> {
     let mut bytes = [0_u8; 256];
@@ -131,20 +106,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_thread_that_asks_goes_before_others() {
-        let before = nice();
-        let on_another = |change: fn()| std::thread::spawn(move || (change(), nice()).1).join();
-        let allowed = on_another(|| set_nice(NICE)).expect("ends");
-        assert_eq!(on_another(prefer).expect("ends"), allowed.min(before));
-        assert_eq!(nice(), before);
-    }
-
-    #[test]
     fn a_folder_that_is_yet_to_be_made_has_the_room_of_its_parent() {
         let folder = tempfile::tempdir().unwrap();
         let space = space(&folder.path().join("a/b")).unwrap();
         assert!(space.free_bytes > 0 && space.free_bytes <= space.total_bytes);
     }
+
     #[test]
     fn a_machine_has_the_addresses_of_the_kind_on_which_it_listens() {
         let four = addresses(Ipv4Addr::UNSPECIFIED.into());

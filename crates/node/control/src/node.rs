@@ -1,24 +1,29 @@
 //! A node under control: the control thread, the devices and the server, from start to end.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use catchment_recorder::{Recorder, RunSummary};
+use catchment_emulator::EmulatorReport;
+use catchment_recorder::{Observer, RunSummary};
 use catchment_run::{Control, DeviceError, Schema};
+use catchment_telemetry::{Clock, ThreadTime, utc_now};
 use catchment_watch::RuleError;
 use crossbeam_channel::{Sender, bounded};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
 
 use crate::actions::Actions;
 use crate::api;
 use crate::audit::AuditLog;
 use crate::books::Books;
-use crate::conductor::{Clock, Conductor, FIRST, Own, Signals};
+use crate::conductor::{Conductor, FIRST, Own, Signals};
 use crate::configuration::{ConfigurationFault, Configure};
 use crate::desk::{Ask, Counts, Desk, View};
 use crate::devices::{self, Active, Devices, Shown};
@@ -36,12 +41,13 @@ use crate::security::tls::{TlsError, acceptor};
 use crate::security::tokens::{TokenError, TokenFile, Tokens};
 use crate::settings::{Settings, Start, Tls};
 use crate::systemd::Manager;
-use crate::time::now_ns;
 use crate::watching::Watching;
 use crate::web::{Server, bind};
 
 /// Commands and the like that wait for the control thread.
 const ASKS_MAX: usize = 1_000;
+/// The answer to whoever asks too late.
+const ENDING: &str = "the node is ending";
 /// How long the end waits for the last lines of the audit log, and then of the log.
 const LINES_WAIT: Duration = Duration::from_secs(2);
 
@@ -103,29 +109,32 @@ pub struct Node {
     shown: Arc<Shown>,
     server: Option<Server>,
     thread: Option<JoinHandle<()>>,
-    address: SocketAddr,
+    first: FirstRun,
 }
 
-/// A recorder that somebody else started and ends.
-#[derive(Debug)]
-pub struct Watched<'a> {
-    /// It.
-    pub recorder: &'a Recorder,
-    /// Its run's number; 0 if it has none.
+/// What has become of the command that starts the first run.
+enum FirstRun {
+    /// There is none.
+    None,
+    /// Its answer is waited for.
+    Asked(oneshot::Receiver<Result<api::CommandResult, Problem>>),
+    /// It takes longer than an answer may.
+    UnderWay(String),
+    /// It has ended.
+    Ended(Result<(), String>),
+}
+
+/// The run that is open, as it is shown to the program that has the node.
+#[derive(Clone, Debug)]
+pub struct OpenRun {
+    /// Its number; 0 if it could not get one.
     pub number: u64,
-    /// Who started it.
-    pub who: String,
-    /// What for.
-    pub comment: String,
-    /// Whether an emulator sends to it.
-    pub emulated: bool,
-}
-
-impl Watched<'_> {
-    fn active(self) -> Active {
-        let Self { recorder, number, who, comment, emulated } = self;
-        Active { who, comment, emulated, ..Active::of(recorder, number) }
-    }
+    /// Its folder.
+    pub folder: PathBuf,
+    /// What its recorder does.
+    pub observer: Observer,
+    /// Bytes of the smallest socket buffer that the system granted.
+    pub granted_bytes_min: usize,
 }
 
 /// What a node became.
@@ -137,6 +146,8 @@ pub struct Ended {
     pub failed: bool,
     /// The last run's number and what it became.
     pub last: Option<(u64, RunSummary)>,
+    /// What the emulator of sources sent in the last run.
+    pub sent: Option<EmulatorReport>,
 }
 
 /// Where a node keeps what is its own: beside the runs.
@@ -155,34 +166,6 @@ impl Node {
         configure: Arc<dyn Configure>,
         logs: Arc<Logs>,
     ) -> Result<Self, NodeError> {
-        Self::open(settings, configure, logs, None)
-    }
-
-    /// Serves what somebody else's recorder does, to look at: nothing can be changed.
-    ///
-    /// # Errors
-    /// As [`Self::start`].
-    pub fn watch(
-        settings: Settings,
-        configure: Arc<dyn Configure>,
-        logs: Arc<Logs>,
-        watched: Watched<'_>,
-    ) -> Result<Self, NodeError> {
-        let settings = Settings { start: Start::Manual, ..settings };
-        Self::open(settings, configure, logs, Some(watched.active()))
-    }
-
-    /// The recorder that is watched has ended.
-    pub fn watched_ended(&self) {
-        self.shown.change_active(|active| active.ended = true);
-    }
-
-    fn open(
-        settings: Settings,
-        configure: Arc<dyn Configure>,
-        logs: Arc<Logs>,
-        watched: Option<Active>,
-    ) -> Result<Self, NodeError> {
         let text = configure.read().map_err(|message| NodeError::Configuration {
             fault: ConfigurationFault { message, place: None },
         })?;
@@ -195,29 +178,21 @@ impl Node {
         made.map_err(system(format!("the folder {}", folder.display())))?;
         check_protection(&settings, &folder)?;
         let tokens = Tokens::open(TokenFile::in_folder(&folder))?;
-        let tls = acceptor(&settings.tls, &folder, &settings.names, settings.listen.ip())?;
-        let address = settings.listen;
-        let listener = bind(address).map_err(|source| NodeError::Listen { address, source })?;
-        let mut settings =
-            Settings { listen: listener.local_addr().unwrap_or(address), ..settings };
-        // Nobody outside of this network can give an address to the machine's own name.
-        settings.names.extend(machine::host_name());
+        let mut settings = settings;
+        let listener = listen(&mut settings, &folder)?;
         let audit = AuditLog::open(&folder).map_err(system("the audit log".into()))?;
         let (recorder, rules) = (&configuration.recorder, &configuration.rules);
         let watching = Watching::new(recorder, rules, settings.heavy_loss_share)?;
         let (asks_in, asks) = bounded(ASKS_MAX);
         let clock = Clock::start();
         let (start, auto) = (settings.start, Arc::new(configuration));
-        let mut desk = desk(settings, &runs, (tokens, audit, logs), configure, asks_in);
-        desk.watched = watched.is_some();
-        let desk = Arc::new(desk);
+        let desk = Arc::new(desk(settings, &runs, (tokens, audit, logs), configure, asks_in));
         let version = desk.books.add_configuration(&text, "file").ok();
         desk.set_present(version, text);
         lookout::start(&desk, runs).map_err(system("a thread".into()))?;
         past_runs::recall(&desk).map_err(system("a thread".into()))?;
         let devices = Devices::start(&desk).map_err(system("a thread".into()))?;
         let shown = Arc::clone(&devices.shown);
-        shown.set_active(watched);
         let drain_ns = u64::try_from(desk.settings.drain.as_nanos()).unwrap_or(u64::MAX);
         let specs = devices::specs(auto.emulates())?;
         let schemas = specs.iter().filter_map(|spec| {
@@ -243,12 +218,13 @@ impl Node {
         conductor.first_look();
         let thread = std::thread::Builder::new().name("control".into());
         let thread = thread.spawn(move || conductor.run()).map_err(system("a thread".into()))?;
-        let mut node = Self { desk, signals, shown, server: None, thread: Some(thread), address };
+        let (server, first) = (None, FirstRun::None);
+        let mut node = Self { desk, signals, shown, server, thread: Some(thread), first };
         // From here on dropping the node ends what runs.
-        let server = Server::start(&node.desk, listener, tls);
-        let server = server.map_err(system("the server's threads".into()))?;
-        node.address = server.address();
-        node.server = Some(server);
+        if let Some((listener, tls)) = listener {
+            let server = Server::start(&node.desk, listener, tls);
+            node.server = Some(server.map_err(system("the server's threads".into()))?);
+        }
         if start == Start::Auto {
             node.start_first();
         }
@@ -256,21 +232,21 @@ impl Node {
         Ok(node)
     }
 
-    /// Where it listens, with the port that the system chose.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Where it listens, if anywhere, with the port that the system chose.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.server.as_ref().map(Server::address)
     }
 
-    /// What to type into a browser.
-    pub fn url(&self) -> String {
+    /// What to type into a browser, if it listens.
+    pub fn url(&self) -> Option<String> {
         let scheme = if self.desk.tls { "https" } else { "http" };
-        let address = match self.address {
+        let address = match self.address()? {
             address if address.ip().is_unspecified() => {
                 SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), address.port())
             }
             address => address,
         };
-        format!("{scheme}://{address}/")
+        Some(format!("{scheme}://{address}/"))
     }
 
     /// The node now.
@@ -281,6 +257,58 @@ impl Node {
     /// The recorder's counters as the control thread last saw them.
     pub fn snapshot(&self) -> Option<Arc<catchment_recorder::Snapshot>> {
         self.desk.view().snapshot.clone()
+    }
+
+    /// The run that is armed or recorded.
+    pub fn open_run(&self) -> Option<OpenRun> {
+        let active = self.shown.active().filter(|active| !active.ended)?;
+        let Active { number, folder, observer, granted_bytes_min, .. } = active;
+        Some(OpenRun { number, folder, observer, granted_bytes_min })
+    }
+
+    /// What became of the start of the first run, if the settings ask for one; `None` as long as
+    /// it is under way.
+    pub fn first_run(&mut self) -> Option<Result<(), String>> {
+        let answer = match &mut self.first {
+            FirstRun::None => return None,
+            FirstRun::Ended(result) => return Some(result.clone()),
+            FirstRun::Asked(answer) => match answer.try_recv() {
+                Ok(answer) => answer,
+                Err(oneshot::error::TryRecvError::Empty) => return None,
+                Err(oneshot::error::TryRecvError::Closed) => Err(Problem::conflict(ENDING)),
+            },
+            FirstRun::UnderWay(request) => {
+                let request = request.clone();
+                self.ask(|reply| Ask::Result(request, reply))
+            }
+        };
+        self.first = match answer {
+            Ok(result) if result.status == "under_way" => FirstRun::UnderWay(result.request),
+            Ok(result) if result.status == "done" => FirstRun::Ended(Ok(())),
+            Ok(result) => FirstRun::Ended(Err(result.reason.unwrap_or(result.status))),
+            Err(problem) => FirstRun::Ended(Err(problem.detail.clone())),
+        };
+        match &self.first {
+            FirstRun::Ended(result) => Some(result.clone()),
+            _ => None,
+        }
+    }
+
+    /// Why the catalogue of runs cannot be used, if it cannot.
+    pub fn catalog_trouble(&self) -> Option<String> {
+        self.desk.books.trouble()
+    }
+
+    /// Whether all that is emulated has been sent: emulators that end by themselves have ended.
+    pub fn emulation_ended(&self) -> bool {
+        let begun = !self.shown.emulators.lock().is_empty();
+        begun && self.shown.emulators_running.load(Relaxed) == 0
+    }
+
+    /// CPU time of the emulators' threads.
+    pub fn emulator_threads(&self) -> Vec<ThreadTime> {
+        let threads = self.shown.emulator_threads.lock().clone();
+        threads.read()
     }
 
     /// Reads the configuration file again (SIGHUP). Says what was not applied.
@@ -310,11 +338,12 @@ impl Node {
     /// Waits for its end, and says what became of it.
     pub fn wait(mut self) -> Ended {
         self.end();
-        let summaries = self.shown.summaries.lock().unwrap_or_else(PoisonError::into_inner);
+        let summaries = self.shown.summaries.lock();
         Ended {
             lost: self.shown.lost.load(Relaxed),
             failed: self.shown.faults.load(Relaxed),
             last: summaries.last().cloned(),
+            sent: self.shown.sent.lock().take(),
         }
     }
 
@@ -334,7 +363,7 @@ impl Node {
         self.desk.books.close();
     }
 
-    fn start_first(&self) {
+    fn start_first(&mut self) {
         let request = api::CommandRequest {
             request: format!("{FIRST}{}", self.desk.started_ns),
             command: "start".into(),
@@ -343,15 +372,15 @@ impl Node {
             configuration: None,
             run: None,
         };
-        let who = Who { name: "catchment".into(), ..signal() };
-        // What comes of it stands in the state.
-        let (reply, _) = tokio::sync::oneshot::channel();
+        let who = Who { name: self.desk.settings.who.clone(), ..signal() };
+        let (reply, answer) = oneshot::channel();
         self.desk.asks.try_send(Ask::Command(request, None, who, reply)).ok();
+        self.first = FirstRun::Asked(answer);
     }
 
     fn ask<T>(&self, make: impl FnOnce(crate::desk::Reply<T>) -> Ask) -> Result<T, Problem> {
-        let (reply, answer) = tokio::sync::oneshot::channel();
-        let gone = || Problem::conflict("the node is ending");
+        let (reply, answer) = oneshot::channel();
+        let gone = || Problem::conflict(ENDING);
         self.desk.asks.try_send(make(reply)).map_err(|_| gone())?;
         answer.blocking_recv().unwrap_or_else(|_| Err(gone()))
     }
@@ -373,6 +402,20 @@ pub(crate) fn signal() -> Who {
     }
 }
 
+/// The socket on which the node is served, if it is, and its TLS.
+fn listen(
+    settings: &mut Settings,
+    folder: &Path,
+) -> Result<Option<(TcpListener, Option<TlsAcceptor>)>, NodeError> {
+    let Some(address) = settings.listen else { return Ok(None) };
+    let tls = acceptor(&settings.tls, folder, &settings.names, address.ip())?;
+    let listener = bind(address).map_err(|source| NodeError::Listen { address, source })?;
+    settings.listen = Some(listener.local_addr().unwrap_or(address));
+    // Nobody outside of this network can give an address to the machine's own name.
+    settings.names.extend(machine::host_name());
+    Ok(Some((listener, tls)))
+}
+
 fn desk(
     settings: Settings,
     runs: &Path,
@@ -383,9 +426,8 @@ fn desk(
     let per_second = settings.requests_per_second;
     Desk {
         tls: settings.tls != Tls::Off,
-        watched: false,
         settings,
-        started_ns: now_ns(),
+        started_ns: utc_now().0,
         asks,
         tokens,
         sessions: crate::security::sessions::Sessions::default(),
@@ -410,10 +452,8 @@ fn desk(
 /// # Errors
 /// [`NodeError::Unprotected`] if it would, or why its tokens cannot be read.
 pub fn check_protection(settings: &Settings, folder: &Path) -> Result<(), NodeError> {
-    let address = settings.listen;
-    if address.ip().is_loopback() || settings.without_protection {
-        return Ok(());
-    }
+    let open = |address: &SocketAddr| !address.ip().is_loopback() && !settings.without_protection;
+    let Some(address) = settings.listen.filter(open) else { return Ok(()) };
     let tokens = Tokens::open(TokenFile::in_folder(folder))?;
     let missing = match (settings.tls != Tls::Off, tokens.any()) {
         (true, true) => return Ok(()),

@@ -1,6 +1,5 @@
 //! What each device says of itself, and what can be set.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_emulator::{EmulatorConfig, EmulatorLive};
@@ -138,7 +137,7 @@ fn emulator(table: &mut Table, configuration: &Configuration, shown: &Shown) -> 
     table.add("source_count", Kind::Integer, "", "emulated sources", count);
     let count = links.as_ref().map_or(0, |config| config.links.len()).into();
     table.add("link_count", Kind::Integer, "", "emulated links", count);
-    let live = shown.emulators.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let live = shown.emulators.lock().clone();
     let sum = |of: fn(&EmulatorLive) -> u64| live.iter().map(|one| of(one)).sum::<u64>();
     let events = sum(|live| live.events.load(Relaxed)).into();
     table.add("event_count", Kind::Integer, "", "events sent, and slices of links", events);

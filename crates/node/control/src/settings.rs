@@ -9,8 +9,10 @@ use std::time::Duration;
 pub struct Settings {
     /// The node's name, shown on the page.
     pub name: String,
-    /// Where the API and the page are served.
-    pub listen: SocketAddr,
+    /// Where the API and the page are served; without it nowhere.
+    pub listen: Option<SocketAddr>,
+    /// Whether the API and the page are for looking only: nothing can be changed by them.
+    pub read_only: bool,
     /// Names by which browsers may call it, beside addresses and `localhost`.
     pub names: Vec<String>,
     /// How connections are protected.
@@ -19,6 +21,8 @@ pub struct Settings {
     pub without_protection: bool,
     /// Whether the first run begins at once.
     pub start: Start,
+    /// Who starts the first run.
+    pub who: String,
     /// What the first run is for.
     pub comment: Option<String>,
     /// How long a run may take to end when the program is told to end.
@@ -80,15 +84,17 @@ pub enum What {
 }
 
 impl Settings {
-    /// A node that listens there, with everything else as it is by default.
-    pub fn new(listen: SocketAddr) -> Self {
+    /// A node that listens there, if anywhere, with everything else as it is by default.
+    pub fn new(listen: Option<SocketAddr>) -> Self {
         Self {
             name: "catchment".into(),
             listen,
+            read_only: false,
             names: Vec::new(),
             tls: Tls::Off,
             without_protection: false,
             start: Start::Auto,
+            who: "catchment".into(),
             comment: None,
             drain: Duration::from_secs(10),
             requests_per_second: 100.0,

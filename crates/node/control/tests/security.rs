@@ -108,7 +108,7 @@ fn the_scheme_of_a_token_is_the_same_in_any_case() {
 
 /// A stream that was opened with these headers, and whose first event came.
 fn stream(test: &Test, headers: &str) -> BufReader<TcpStream> {
-    let port = test.node().address().port();
+    let port = test.node().address().unwrap().port();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let head = "GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
     let head = format!("{head}{headers}\r\n");
@@ -208,7 +208,7 @@ fn pages_of_other_sites_and_rebound_names_get_nothing() {
 fn a_request_names_one_host() {
     let test = Test::start();
     let ask = |head: &str| {
-        let mut stream = TcpStream::connect(test.node().address()).unwrap();
+        let mut stream = TcpStream::connect(test.node().address().unwrap()).unwrap();
         stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -297,7 +297,7 @@ fn a_node_is_not_open_to_the_network_by_accident() {
     let everywhere: std::net::SocketAddr = ([0, 0, 0, 0], 0).into();
     let folder = tempfile::tempdir().unwrap();
     let try_with = |tls: Tls, without_protection| {
-        let settings = Settings { listen: everywhere, tls, without_protection, ..settings() };
+        let settings = Settings { listen: Some(everywhere), tls, without_protection, ..settings() };
         start(settings, Fixed::new(folder.path())).map(|_| ())
     };
     let refused = |result: Result<(), NodeError>| {
@@ -333,7 +333,7 @@ fn the_last_token_that_is_revoked_leaves_the_door_closed() {
 fn a_node_speaks_tls_with_a_certificate_that_it_made() {
     use ureq::tls::{Certificate, RootCerts, TlsConfig};
     let test = Test::with(Settings { tls: Tls::SelfMade, ..settings() }, |_| ());
-    let url = test.node().url();
+    let url = test.node().url().unwrap();
     assert!(url.starts_with("https://"), "{url}");
     let path = own_folder(test.folder.path()).join("tls/certificate.pem");
     let pem = std::fs::read(&path).unwrap();
@@ -350,7 +350,7 @@ fn a_node_speaks_tls_with_a_certificate_that_it_made() {
     let key = own_folder(test.folder.path()).join("tls/key.pem");
     assert_eq!(std::fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o600);
     // One that speaks no TLS gets nothing, and nobody else is held up.
-    let mut plain = TcpStream::connect(test.node().address()).unwrap();
+    let mut plain = TcpStream::connect(test.node().address().unwrap()).unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     plain.read_to_end(&mut answer).ok();
@@ -367,7 +367,7 @@ fn trusted(
 ) -> (Vec<u8>, bool) {
     use ureq::tls::{Certificate, RootCerts, TlsConfig};
     let settings = Settings {
-        listen: format!("{listen}:0").parse().unwrap(),
+        listen: Some(format!("{listen}:0").parse().unwrap()),
         tls: Tls::SelfMade,
         without_protection: true,
         names: names.iter().map(ToString::to_string).collect(),
@@ -379,7 +379,7 @@ fn trusted(
     let roots = RootCerts::Specific(std::sync::Arc::new(roots));
     let tls = TlsConfig::builder().root_certs(roots).build();
     let config = ureq::Agent::config_builder().tls_config(tls).build();
-    let url = format!("https://{at}:{}/healthz", node.address().port());
+    let url = format!("https://{at}:{}/healthz", node.address().unwrap().port());
     let answer = ureq::Agent::new_with_config(config).get(url).call();
     (pem, answer.is_ok())
 }
@@ -449,7 +449,7 @@ fn a_command_is_in_the_audit_log_though_whoever_asked_goes_away() {
         tokens[1],
         body.len()
     );
-    let mut client = TcpStream::connect(test.node().address()).unwrap();
+    let mut client = TcpStream::connect(test.node().address().unwrap()).unwrap();
     client.write_all(head.as_bytes()).unwrap();
     admin.until(|state| state["state"] == "recording");
     drop(client);
@@ -494,9 +494,9 @@ fn an_end_by_signal_is_in_the_audit_log() {
 #[test]
 fn one_address_cannot_take_all_connections_or_streams() {
     let everywhere = ([0, 0, 0, 0], 0).into();
-    let open = Settings { listen: everywhere, without_protection: true, ..settings() };
+    let open = Settings { listen: Some(everywhere), without_protection: true, ..settings() };
     let test = Test::with(open, |_| ());
-    let port = test.node().address().port();
+    let port = test.node().address().unwrap().port();
     let streams: Vec<_> = (0..16).map(|_| stream(&test, "")).collect();
     let client = Client::new(&format!("http://127.0.0.1:{port}"));
     assert_eq!(client.get("/api/v1/stream").status, 429);
@@ -547,10 +547,10 @@ fn from_address(address: &str, port: u16) -> TcpStream {
 #[test]
 fn a_client_that_says_nothing_or_nonsense_holds_up_nobody() {
     let test = Test::start();
-    let address = test.node().address();
+    let address = test.node().address().unwrap();
     let silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(address).unwrap()).collect();
     let mut nonsense = TcpStream::connect(address).unwrap();
     nonsense.write_all(&[0xff; 1_000]).unwrap();
-    assert_eq!(Client::new(&test.node().url()).get("/healthz").status, 200);
+    assert_eq!(Client::new(&test.node().url().unwrap()).get("/healthz").status, 200);
     drop(silent);
 }

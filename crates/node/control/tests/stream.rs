@@ -10,7 +10,7 @@ use support::Test;
 #[test]
 fn a_stream_tells_of_the_state_the_sources_and_the_log() {
     let test = Test::start();
-    let mut stream = TcpStream::connect(test.node().address()).unwrap();
+    let mut stream = TcpStream::connect(test.node().address().unwrap()).unwrap();
     stream.write_all(b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
     assert!(lines.next().unwrap().contains("200"));
@@ -32,7 +32,7 @@ fn a_text_that_counts_on_is_sent_as_it_does() {
     let test = Test::with(support::settings(), |fixed| fixed.kill = Some((1, 100)));
     let client = test.client();
     client.command("1", "start");
-    let mut stream = TcpStream::connect(test.node().address()).unwrap();
+    let mut stream = TcpStream::connect(test.node().address().unwrap()).unwrap();
     stream.write_all(b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let lines = BufReader::new(stream).lines().map(Result::unwrap);
     let mut texts = std::collections::BTreeSet::new();
@@ -53,7 +53,7 @@ fn a_text_that_counts_on_is_sent_as_it_does() {
 fn a_node_that_is_shut_down_ends_its_run_and_its_streams() {
     let mut test = Test::start();
     let client = test.client();
-    let mut stream = TcpStream::connect(test.node().address()).unwrap();
+    let mut stream = TcpStream::connect(test.node().address().unwrap()).unwrap();
     stream.write_all(b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     client.command("1", "start");
     client.until(|state| state["run"]["events"].as_u64() > Some(0));

@@ -26,6 +26,9 @@ pub enum EmulatorError {
     /// Its sockets could not be made, or its CPU not be had.
     #[error(transparent)]
     Net(#[from] NetError),
+    /// The system gave it no thread.
+    #[error("a thread: {0}")]
+    Thread(std::io::Error),
 }
 
 /// An emulated detector, checked and ready to run.

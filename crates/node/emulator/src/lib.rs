@@ -19,6 +19,7 @@ mod link_emulator;
 mod outlet;
 mod pace;
 mod report;
+mod thread;
 
 pub use channel_content::ChannelContent;
 pub use channels::{EmulatedChannel, channel_preset, ligo_1000};
@@ -28,3 +29,4 @@ pub use emulator::{Emulator, EmulatorError};
 pub use link_config::{EmulatedLink, LinkEmulatorConfig};
 pub use link_emulator::LinkEmulator;
 pub use report::{EmulatorLive, EmulatorReport, LinkEmulatorReport, SourceReport};
+pub use thread::EmulatorThread;

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use catchment_model::TimeScale;
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
 use catchment_net::{Datagram, pin_to_cpu};
+use catchment_telemetry::utc_now;
 use catchment_wire::link::{
     EntryHeader, HEADER_BYTES, Header, Kind, PacketEncoder, encode_heartbeat,
 };
@@ -135,8 +136,7 @@ impl LinkEmulator {
 
     /// The slice that is now.
     fn present(&self) -> u64 {
-        let utc = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos() as u64;
-        TimeScale::Utc.convert_ns(self.config.time_scale, utc) / self.config.slice_ns
+        TimeScale::Utc.convert_ns(self.config.time_scale, utc_now().0) / self.config.slice_ns
     }
 }
 

@@ -6,11 +6,12 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use catchment_telemetry::ThreadTimes;
+use parking_lot::{Condvar, Mutex};
 
 use crate::buffers::Buffers;
 use crate::rule::Ask;
@@ -136,7 +137,7 @@ impl<C: Column> EncoderPool<C> {
     pub fn put(&mut self, column: C, ask: Ask) {
         self.under_way += 1;
         self.under_way_bytes += column.raw_bytes();
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let number = state.next;
         state.next += 1;
         if self.threads.is_empty() {
@@ -160,15 +161,12 @@ impl<C: Column> EncoderPool<C> {
         if self.under_way == 0 {
             return None;
         }
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let done = loop {
             assert!(!state.failed, "an encoder thread has failed");
             match state.results.front() {
                 Some(Some(_)) => break state.results.pop_front().flatten().expect("just seen"),
-                _ => {
-                    let waited = self.shared.done.wait(state);
-                    state = waited.unwrap_or_else(PoisonError::into_inner);
-                }
+                _ => self.shared.done.wait(&mut state),
             }
         };
         state.first += 1;
@@ -180,7 +178,7 @@ impl<C: Column> EncoderPool<C> {
     /// Takes the memory of a result back.
     pub fn give_back(&mut self, stored: Stored) {
         if let Stored::Encoded(bytes) = stored {
-            self.shared.lock().buffers.give_back(bytes);
+            self.shared.state.lock().buffers.give_back(bytes);
         }
     }
 
@@ -211,7 +209,7 @@ impl<C: Column> EncoderPool<C> {
 
 impl<C: Column> Drop for EncoderPool<C> {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.closed = true;
         state.waiting.clear();
         drop(state);
@@ -231,10 +229,6 @@ impl<C: Column> std::fmt::Debug for EncoderPool<C> {
 }
 
 impl<C: Column> Shared<C> {
-    fn lock(&self) -> MutexGuard<'_, State<C>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn free_cpu_share(&self) -> f32 {
         f32::from_bits(self.free_cpu_share.load(Relaxed))
     }
@@ -247,9 +241,9 @@ impl<C: Column> Shared<C> {
         while self.take_batch(&mut batch) {
             let share = self.free_cpu_share();
             for (number, column, ask) in batch.drain(..) {
-                let buffer = |bytes| self.lock().buffers.take(bytes);
+                let buffer = |bytes| self.state.lock().buffers.take(bytes);
                 let done = worker.encode(column, &ask, share, buffer);
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 let place = (number - state.first) as usize;
                 state.results[place] = Some(done);
                 drop(state);
@@ -264,12 +258,12 @@ impl<C: Column> Shared<C> {
 
     /// Waits for columns and takes some; false when the pool is closed.
     fn take_batch(&self, batch: &mut Vec<(u64, C, Ask)>) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while state.waiting.is_empty() {
             if state.closed {
                 return false;
             }
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.work.wait(&mut state);
         }
         let mut bytes = 0;
         while bytes < BATCH_BYTES && batch.len() < BATCH_COLUMNS {
@@ -286,7 +280,7 @@ struct Failure<'a, C: Column>(&'a Shared<C>);
 
 impl<C: Column> Drop for Failure<'_, C> {
     fn drop(&mut self) {
-        self.0.lock().failed = true;
+        self.0.state.lock().failed = true;
         self.0.done.notify_one();
     }
 }

@@ -1,8 +1,9 @@
 //! How a column is to be encoded.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use catchment_codec::{Auto, Coding, ColumnEncoder, Element};
+use parking_lot::Mutex;
 
 /// How one column is to be encoded.
 #[derive(Clone, Debug)]
@@ -36,11 +37,7 @@ impl AutoState {
 
     /// Has the next column tried anew.
     pub fn begin_file(&self) {
-        self.lock().begin_file();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Auto> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().begin_file();
     }
 }
 
@@ -69,7 +66,7 @@ impl Ask {
     pub(crate) fn is_raw(&self) -> bool {
         let auto_stays_raw = || match &self.rule {
             Rule::Fixed(_) => false,
-            Rule::Auto(state) => state.lock().stays_raw(),
+            Rule::Auto(state) => state.0.lock().stays_raw(),
         };
         self.level == Level::None || !self.compresses() || auto_stays_raw()
     }
@@ -85,7 +82,7 @@ impl Ask {
             Rule::Fixed(coding) => coding.for_element(self.element),
             // What it would be is not found out for columns that stay raw.
             Rule::Auto(_) if self.level == Level::None => return (Coding::None, true),
-            Rule::Auto(state) => state.lock().choose(encoder, raw, free_cpu_share),
+            Rule::Auto(state) => state.0.lock().choose(encoder, raw, free_cpu_share),
         };
         let coding = match self.level {
             Level::AsAsked => asked,

@@ -4,6 +4,7 @@
 use std::sync::atomic::AtomicBool;
 
 use catchment_emulator::{EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig, ligo_1000};
+use catchment_frame::ColumnCoding;
 use catchment_model::Entry;
 use catchment_recorder::{ChannelConfig, LinkConfig, Recorder, RecorderConfig};
 
@@ -20,7 +21,7 @@ fn main() {
     let address = "127.0.0.1:0".parse().expect("an address");
     let mut config = RecorderConfig::new(folder.into(), Vec::new());
     config.links = vec![LinkConfig::new("ligo", address, channels.collect())];
-    config.frame.codec = codec.parse().expect("a codec");
+    config.frame.codings = codec.parse::<ColumnCoding>().expect("a codec").into();
     config.trends = rest.iter().any(|word| word == "trends");
     config.receive.socket_buffer_bytes = 64 << 20;
     // To touch it all takes the CPU time of some seconds, which is in what is said at the end.

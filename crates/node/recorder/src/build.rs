@@ -16,11 +16,10 @@ use std::time::Duration;
 
 use catchment_builder::{Builder, Cut, Discard, Fragment, Restart};
 use catchment_model::SourceId;
-use catchment_telemetry::FillLevel;
+use catchment_telemetry::{Clock, FillLevel};
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use rtrb::Consumer;
 
-use crate::clock::Clock;
 use crate::live::{Alignment, Live};
 use crate::pool::{ChunkPool, ChunkUse};
 use crate::wanted::Wanted;

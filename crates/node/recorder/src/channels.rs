@@ -6,16 +6,18 @@ use std::sync::Arc;
 use catchment_builder::{ColumnCut, Cut};
 use catchment_encoder::{Ask, Coding, Rule};
 use catchment_frame::{
-    ChannelColumns, ChannelInfo, Dtype, FrameInfo, FrameKind, Schema, Span, encode_spans,
+    ChannelColumns, ChannelInfo, ColumnCoding, Dtype, FrameInfo, FrameKind, Schema, Span,
+    encode_spans,
 };
 use catchment_model::{Entry, SampleRate};
 use catchment_trends::TrendChannel;
 
-use crate::coding::{CodingRule, element_of};
+use crate::coding::rule_for;
 use crate::columns::Books;
 use crate::frames::{
     Encoders, Form, FrameMemory, FrameStream, NO_FRAME, Raw, Target, WrittenFrame,
 };
+use crate::links::Lane;
 use crate::pool::ChunkPool;
 use crate::slices::slice_of;
 use crate::stream::Stream;
@@ -76,13 +78,13 @@ impl ChannelWriter {
         schema: &Schema,
         wired: Channels,
         (first_link, slice_ns): (usize, u64),
-        (rules, trends): (&[CodingRule], bool),
+        (codings, trends): (&[ColumnCoding], bool),
     ) -> Self {
         let columns = ChannelColumns::of(schema);
         let id = |id: Option<u32>| id.expect("a column of every schema of channels");
         assert_eq!(columns.channels.len(), wired.lanes.len(), "a column for every lane");
-        let channel = |((info, lane), rule): ((&ChannelInfo, &crate::links::Lane), &CodingRule)| {
-            let element = element_of(info.dtype);
+        let channel = |((info, lane), coding): ((&ChannelInfo, &Lane), &ColumnCoding)| {
+            let element = info.dtype.element();
             Channel {
                 source: first_link + lane.link,
                 id: info.id,
@@ -91,7 +93,7 @@ impl ChannelWriter {
                 sample_bytes: lane.sample_bytes,
                 ask: Ask {
                     element,
-                    rule: rule.for_column(element),
+                    rule: rule_for(*coding, element),
                     level: catchment_encoder::Level::AsAsked,
                 },
                 trend: TrendChannel::of(info).ok().filter(|_| trends).map(Arc::new),
@@ -103,7 +105,7 @@ impl ChannelWriter {
             slice_ns,
             spans: id(columns.spans),
             ledger: id(columns.ledger_increment),
-            channels: lanes.zip(rules).map(channel).collect(),
+            channels: lanes.zip(codings).map(channel).collect(),
             slices: Vec::new(),
             gaps: Vec::new(),
             records: Vec::new(),

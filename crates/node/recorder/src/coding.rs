@@ -1,77 +1,17 @@
-//! How columns are encoded: rules, and how much of them there is time for.
+//! How columns are encoded: by which rule, and how much of it there is time for.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
-use catchment_codec::UnknownCoding;
 use catchment_encoder::{AutoState, Coding, Element, Level, Rule};
-use catchment_frame::Dtype;
+use catchment_frame::ColumnCoding;
 use catchment_telemetry::FillLevel;
 
-/// Which coding columns get.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum CodingRule {
-    /// Always this one.
-    Fixed(Coding),
-    /// What other programs decode, too, by the type of the data: [`Coding::portable`].
-    Portable,
-    /// Each column the one that suits its data, by trials.
-    Auto,
-}
-
-impl CodingRule {
-    /// Nothing is compressed.
-    pub const NONE: Self = Self::Fixed(Coding::None);
-
-    /// The rule for one column, with a state of its own.
-    pub(crate) fn for_column(self, element: Element) -> Rule {
-        match self {
-            Self::Fixed(coding) => Rule::Fixed(coding),
-            Self::Portable => Rule::Fixed(Coding::portable(element)),
-            Self::Auto => Rule::Auto(AutoState::new(element)),
-        }
-    }
-}
-
-impl FromStr for CodingRule {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "portable" => Ok(Self::Portable),
-            other => other.parse().map(Self::Fixed).map_err(|error: UnknownCoding| {
-                format!("{error}, or portable or auto; got {text:?}")
-            }),
-        }
-    }
-}
-
-impl fmt::Display for CodingRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fixed(coding) => coding.fmt(f),
-            Self::Portable => f.write_str("portable"),
-            Self::Auto => f.write_str("auto"),
-        }
-    }
-}
-
-/// The codecs' word for a type.
-pub(crate) fn element_of(dtype: Dtype) -> Element {
-    match dtype {
-        Dtype::U16 => Element::U16,
-        Dtype::U32 => Element::U32,
-        Dtype::U64 => Element::U64,
-        Dtype::I8 => Element::I8,
-        Dtype::I16 => Element::I16,
-        Dtype::I32 => Element::I32,
-        Dtype::I64 => Element::I64,
-        Dtype::F32 | Dtype::C64 => Element::F32,
-        Dtype::F64 | Dtype::C128 => Element::F64,
-        Dtype::U8 => Element::U8,
-        _ => Element::Bytes,
+/// The rule for one column, with a state of its own.
+pub(crate) fn rule_for(coding: ColumnCoding, element: Element) -> Rule {
+    match coding {
+        ColumnCoding::Fixed(coding) => Rule::Fixed(coding),
+        ColumnCoding::Portable => Rule::Fixed(Coding::portable(element)),
+        ColumnCoding::Auto => Rule::Auto(AutoState::new(element)),
     }
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use catchment_builder::Cut;
 use catchment_encoder::{Ask, Coding, Element, Level};
-use catchment_frame::{Dtype, EventColumns, FrameInfo, Schema, SourceColumns};
+use catchment_frame::{ColumnCoding, Dtype, EventColumns, FrameInfo, Schema, SourceColumns};
 use catchment_model::{Entry, Ledger};
 
-use crate::coding::{CodingRule, Lowering, element_of};
+use crate::coding::{Lowering, rule_for};
 use crate::frames::{Encoders, Form, FrameMemory, FrameStream, Raw, Target, WrittenFrame};
 use crate::pool::ChunkPool;
 use crate::stream::Stream;
@@ -60,31 +60,35 @@ impl EventWriter {
     ///
     /// # Panics
     /// If the schema is not one that [`Schema::events`] made.
-    pub(crate) fn new(schema: &Schema, pool: Arc<ChunkPool>, rules: &[CodingRule]) -> Option<Self> {
+    pub(crate) fn new(
+        schema: &Schema,
+        pool: Arc<ChunkPool>,
+        codings: &[ColumnCoding],
+    ) -> Option<Self> {
         let columns = EventColumns::of(schema);
         let id = |id: Option<u32>| id.expect("a column of every schema of events");
-        let source = |(source, rule): (&SourceColumns, &CodingRule)| {
+        let source = |(source, coding): (&SourceColumns, &ColumnCoding)| {
             let payload = id(source.payload);
             let info = schema.columns.iter().find(|column| column.id == payload);
             let info = info.expect("a column of the schema");
-            let element = element_of(info.dtype);
+            let element = info.dtype.element();
             Source {
                 lengths: id(source.lengths),
                 validity: id(source.validity),
                 payload,
                 dtype: info.dtype,
                 row_bytes: info.row_bytes().unwrap_or(1).max(1),
-                ask: Ask { element, rule: rule.for_column(element), level: Level::AsAsked },
+                ask: Ask { element, rule: rule_for(*coding, element), level: Level::AsAsked },
             }
         };
-        let compresses = rules.iter().any(|rule| *rule != CodingRule::Fixed(Coding::None));
+        let compresses = codings.iter().any(|coding| *coding != ColumnCoding::NONE);
         Some(Self {
             pool,
             keys: columns.key?,
             times: id(columns.time),
             flags: id(columns.flags),
             ledger: id(columns.ledger_increment),
-            sources: columns.sources.iter().zip(rules).map(source).collect(),
+            sources: columns.sources.iter().zip(codings).map(source).collect(),
             small: if compresses { Coding::Lz4 } else { Coding::None },
         })
     }

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 
 use catchment_builder::{BuilderConfig, IncompletePolicy, SourceRole, WINDOW_EVENTS_MIN};
 use catchment_disk::{DiskConfig, DiskError, EngineChoice, FaultPlan};
-use catchment_frame::PayloadType;
+use catchment_frame::{Codings, ColumnCoding, PayloadType};
 use catchment_model::limits::{
     FILE_BYTES_DEFAULT, FRAGMENT_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX,
 };
 use catchment_net::Network;
 
 use crate::budget::SystemMemory;
-use crate::coding::CodingRule;
 use crate::links::{Lane, LinkConfig, check_links, lanes};
 
 /// A recorder: what it listens to, how it builds, where it writes.
@@ -110,17 +109,8 @@ pub struct FrameConfig {
     /// The samples at which a frame of channels is cut though it cover less. A
     /// quarter of the channels' share of the memory, if that is less.
     pub channel_bytes: u64,
-    /// How its columns are encoded.
-    pub codec: CodingRule,
-}
-
-/// Rules for some columns, other than the frames'.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CodecRule {
-    /// Names of sources or channels; `*` stands for any characters.
-    pub pattern: String,
-    /// How their columns are encoded.
-    pub codec: CodingRule,
+    /// How the columns of sources and channels are encoded.
+    pub codings: Codings,
 }
 
 /// How columns are encoded by threads of their own.
@@ -130,8 +120,6 @@ pub struct EncodeConfig {
     pub threads: usize,
     /// Raw bytes that may be under way in them; a thirty-second of the memory, if that is less.
     pub bytes: usize,
-    /// The first rule whose pattern fits a column's name counts; without one the frames' codec.
-    pub rules: Vec<CodecRule>,
 }
 
 /// How files are written.
@@ -189,7 +177,7 @@ impl Default for FrameConfig {
             time_ns: 1_000_000_000,
             duration_ns: 64_000_000_000,
             channel_bytes: 256 << 20,
-            codec: CodingRule::Auto,
+            codings: Codings::new(ColumnCoding::Auto),
         }
     }
 }
@@ -197,7 +185,7 @@ impl Default for FrameConfig {
 impl Default for EncodeConfig {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { threads: threads.min(64), bytes: 32 << 20, rules: Vec::new() }
+        Self { threads: threads.min(64), bytes: 32 << 20 }
     }
 }
 
@@ -340,7 +328,8 @@ impl RecorderConfig {
     /// Disk buffers and trends; and where anything is compressed, the columns under way, results
     /// that are kept for reuse, and the threads' own memory, which is as much again.
     fn fixed_bytes(&self) -> u64 {
-        let encode = if self.compresses() { 4 * self.encode_bytes() as u64 } else { 0 };
+        let encode =
+            if self.frame.codings.compresses() { 4 * self.encode_bytes() as u64 } else { 0 };
         self.buffer_bytes() + encode
     }
 
@@ -355,7 +344,7 @@ impl RecorderConfig {
     fn memory_bytes_with(&self, bytes: u64) -> u64 {
         let rest = self.buffer_bytes().saturating_add(bytes);
         // Encoding gets an eighth of the whole, which is a seventh of the rest.
-        let encode = match self.compresses() {
+        let encode = match self.frame.codings.compresses() {
             true => 4 * self.encode_bytes_of(rest.saturating_add(rest.div_ceil(7))) as u64,
             false => 0,
         };
@@ -370,18 +359,6 @@ impl RecorderConfig {
 
     fn encode_bytes_of(&self, memory_bytes: u64) -> usize {
         self.encode.bytes.min((memory_bytes / 32) as usize).max(ENCODE_BYTES_MIN)
-    }
-
-    /// Whether any column may be compressed.
-    pub(crate) fn compresses(&self) -> bool {
-        let rules = self.encode.rules.iter().map(|rule| rule.codec);
-        rules.chain([self.frame.codec]).any(|codec| codec != CodingRule::NONE)
-    }
-
-    /// How the columns of a source or channel of that name are encoded.
-    pub(crate) fn codec_of(&self, name: &str) -> CodingRule {
-        let rule = self.encode.rules.iter().find(|rule| matches(&rule.pattern, name));
-        rule.map_or(self.frame.codec, |rule| rule.codec)
     }
 
     /// What the sources' chunks get: half where there are links too.
@@ -593,19 +570,6 @@ pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
 
 const _: () = assert!(FRAGMENT_BYTES_MAX >= catchment_model::limits::DATAGRAM_BYTES_MAX);
 
-/// Whether a name fits a pattern, in which `*` stands for any characters.
-fn matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or("");
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let Some(last) = parts.next_back() else { return rest.is_empty() };
-    for part in parts {
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    rest.len() >= last.len() && rest.ends_with(last)
-}
-
 /// Raw bytes under way in the threads that encode, at least.
 const ENCODE_BYTES_MIN: usize = 1 << 20;
 /// Networks that a source may send from: each of its datagrams is compared with them.
@@ -657,7 +621,7 @@ mod tests {
                 [(1 << 16, 32 << 20), (4 << 20, 2 << 20), (16 << 20, 1 << 30)]
             {
                 let mut config = RecorderConfig::new("runs".into(), Vec::new());
-                config.frame.codec = codec.parse().unwrap();
+                config.frame.codings = codec.parse::<ColumnCoding>().unwrap().into();
                 (config.write.buffer_bytes, config.encode.bytes) = (buffer_bytes, encode_bytes);
                 for bytes in [1 << 10, 5 << 20, 90 << 20, 3 << 30] {
                     config.memory_bytes = config.memory_bytes_with(bytes);
@@ -666,23 +630,6 @@ mod tests {
                     assert!(left.abs_diff(bytes) <= 8, "{codec}, {bytes}: {left}");
                 }
             }
-        }
-    }
-
-    #[test]
-    fn patterns_fit_names_as_people_expect() {
-        for (pattern, name, fits) in [
-            ("L1:FAST-0001", "L1:FAST-0001", true),
-            ("L1:FAST-0001", "L1:FAST-00010", false),
-            ("L1:*", "L1:FAST", true),
-            ("*FAST*", "L1:FAST-3", true),
-            ("*-3", "L1:FAST-3", true),
-            ("a*a", "a", false),
-            ("a*b*c", "axxbyyc", true),
-            ("a*b*c", "axxcyyb", false),
-            ("*", "", true),
-        ] {
-            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
         }
     }
 }

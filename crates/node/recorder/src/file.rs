@@ -11,7 +11,6 @@ use catchment_frame::{
 use catchment_model::Ledger;
 use catchment_model::units::Bytes;
 
-use crate::clock::random;
 use crate::config::RecorderConfig;
 use crate::live::Live;
 use crate::stream::Jobs;
@@ -386,9 +385,11 @@ impl FileMaker {
         (id, path, index): (FileId, PathBuf, u32),
         now_ns: u64,
     ) -> Result<OpenFile, DiskError> {
-        let random = random::<8>();
-        let source = |source| DiskError::Resource { what: "random bits", source };
-        let file_id = u64::from_le_bytes(random.map_err(source)?);
+        let source = |error: getrandom::Error| DiskError::Resource {
+            what: "random bits",
+            source: error.into(),
+        };
+        let file_id = getrandom::u64().map_err(source)?;
         let header = FileHeader {
             run: self.identity.run,
             run_number: self.run_number,

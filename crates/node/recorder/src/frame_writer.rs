@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use catchment_builder::SourceRole;
 use catchment_encoder::PoolConfig;
-use catchment_frame::{ChannelInfo, FrameInfo, FrameKind, Schema, SourceInfo};
+use catchment_frame::{ChannelInfo, ColumnCoding, FrameInfo, FrameKind, Schema, SourceInfo};
 use catchment_model::{Entry, Ledger, SourceId};
-use catchment_telemetry::FillLevel;
+use catchment_telemetry::{FillLevel, Priority};
 
 use crate::build::{Frame, Kind};
 use crate::channels::ChannelWriter;
-use crate::coding::{CodingRule, Lowering};
+use crate::coding::Lowering;
 use crate::columns::{Books, EventWriter};
 use crate::config::{ConfigError, RecorderConfig, SourceConfig};
 use crate::frames::{Encoders, FrameMemory, NO_FRAME, Target, WrittenFrame};
@@ -71,28 +71,28 @@ impl FrameWriter {
         sources: Sources,
         live: &Live,
     ) -> Result<Self, RecorderError> {
-        let names = config.sources.iter().map(|source| &source.name);
-        let rules: Vec<CodingRule> = names.map(|name| config.codec_of(name)).collect();
+        let coding = |name: &str| config.frame.codings.of(name);
+        let codings: Vec<ColumnCoding> =
+            config.sources.iter().map(|source| coding(&source.name)).collect();
         let events = sources.events.and_then(|(pool, waiting)| {
-            Some(Half::new(EventWriter::new(schema, pool, &rules)?, waiting))
+            Some(Half::new(EventWriter::new(schema, pool, &codings)?, waiting))
         });
         let channels = config.links.iter().flat_map(|link| &link.channels);
-        let rules: Vec<CodingRule> =
-            channels.map(|channel| config.codec_of(&channel.name)).collect();
+        let codings: Vec<ColumnCoding> = channels.map(|channel| coding(&channel.name)).collect();
         let first_link = config.sources.len();
         let trends = sources.trends.is_some();
         let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
         let channels = sources.channels.map(|(wired, waiting)| {
             let place = (first_link, slice_ns);
-            Half::new(ChannelWriter::new(schema, wired, place, (&rules, trends)), waiting)
+            Half::new(ChannelWriter::new(schema, wired, place, (&codings, trends)), waiting)
         });
         let pool = PoolConfig {
             threads: config.encode.threads,
             bytes_max: config.encode_bytes(),
             times: Some(Arc::clone(&live.threads)),
-            begin: crate::recorder::go_behind,
+            begin: || Priority::Background.apply(),
         };
-        let needed = channels.is_some() || config.compresses();
+        let needed = channels.is_some() || config.frame.codings.compresses();
         let what = "an encoder thread";
         let system = |source| RecorderError::System { what, source };
         let encoders = needed.then(|| Encoders::new(pool).map_err(system)).transpose()?;

@@ -11,7 +11,6 @@
 mod budget;
 mod build;
 mod channels;
-mod clock;
 mod coding;
 mod columns;
 mod config;
@@ -36,9 +35,8 @@ mod wiring;
 mod write;
 
 pub use budget::SystemMemory;
-pub use coding::CodingRule;
 pub use config::{
-    BuildConfig, CodecRule, ConfigError, EncodeConfig, FrameConfig, ReceiveConfig, RecorderConfig,
+    BuildConfig, ConfigError, EncodeConfig, FrameConfig, ReceiveConfig, RecorderConfig,
     SourceConfig, WriteConfig, check_from,
 };
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};

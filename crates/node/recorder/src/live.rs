@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use catchment_disk::DiskStats;
 use catchment_model::{Entry, Ledger, RunId, SourceId};
 use catchment_net::SocketGauge;
 use catchment_telemetry::{FillLevel, LiveLedger, ThreadTime, ThreadTimes};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 /// The state of a recorder.
@@ -62,7 +63,7 @@ impl Observer {
     /// order; none where that cannot be had, as when the run has ended. A system call for each of
     /// them: no part of a snapshot, for those who look now and then.
     pub fn socket_fills(&self) -> Vec<Option<f64>> {
-        let gauges = self.0.gauges();
+        let gauges = self.0.gauges.lock();
         gauges.iter().map(|gauge| gauge.as_ref().and_then(SocketGauge::fill)).collect()
     }
 }
@@ -245,21 +246,17 @@ impl Live {
     }
 
     pub(crate) fn add_fill(&self, fill: Arc<FillLevel>) {
-        self.fills.lock().unwrap_or_else(PoisonError::into_inner).push(fill);
+        self.fills.lock().push(fill);
     }
 
     /// How the buffer of a source's socket is looked at.
     pub(crate) fn set_gauge(&self, place: usize, gauge: SocketGauge) {
-        self.gauges()[place] = Some(gauge);
+        self.gauges.lock()[place] = Some(gauge);
     }
 
     /// Nobody looks at sockets any more: once this returns nobody holds one open.
     pub(crate) fn forget_gauges(&self) {
-        self.gauges().fill(None);
-    }
-
-    fn gauges(&self) -> std::sync::MutexGuard<'_, Vec<Option<SocketGauge>>> {
-        self.gauges.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gauges.lock().fill(None);
     }
 
     pub(crate) fn set_state(&self, state: State) {
@@ -308,7 +305,7 @@ impl Live {
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         let reported = self.reported();
-        let fills = self.fills.lock().unwrap_or_else(PoisonError::into_inner);
+        let fills = self.fills.lock();
         let buffers = reported.disk.iter().map(|disk| disk.buffers());
         let fills = fills
             .iter()
@@ -358,8 +355,8 @@ impl Live {
         ))
     }
 
-    fn reported(&self) -> std::sync::MutexGuard<'_, Reported> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn reported(&self) -> parking_lot::MutexGuard<'_, Reported> {
+        self.state.lock()
     }
 }
 

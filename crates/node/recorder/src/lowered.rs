@@ -1,6 +1,8 @@
 //! What of a configuration is not had in full, because something else sets a bound to it, or may
 //! not be had when it is needed.
 
+use std::collections::BTreeMap;
+
 use catchment_model::units::Bytes;
 
 use crate::budget::SystemMemory;
@@ -29,7 +31,40 @@ impl RecorderConfig {
     /// What may go wrong with this configuration here and now: a sentence each. A recorder says
     /// them when it starts.
     pub fn warnings(&self) -> Vec<String> {
-        self.memory_short(&SystemMemory::now()).into_iter().collect()
+        self.memory_short(&SystemMemory::now())
+            .into_iter()
+            .chain(self.codings_reordered())
+            .collect()
+    }
+
+    /// Columns to which another rule applies than where the first one that fits did, as it was
+    /// until version 0.1: a sentence for each pair of rules.
+    fn codings_reordered(&self) -> Vec<String> {
+        let rules = self.frame.codings.rules();
+        let channels = self.links.iter().flat_map(|link| &link.channels).map(|one| &one.name);
+        let names = self.sources.iter().map(|source| &source.name).chain(channels);
+        let mut reordered: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();
+        for name in names {
+            let mut fitting = (0..rules.len()).filter(|&rule| rules[rule].0.fits(name));
+            let Some(first) = fitting.next() else { continue };
+            let last = fitting.next_back().unwrap_or(first);
+            // A column's own codec, which stands after the patterns, came first before, too.
+            if !rules[last].0.is_name() && rules[first].1 != rules[last].1 {
+                reordered.entry((first, last)).or_default().push(name);
+            }
+        }
+        let sentence = |((first, last), names): (&(usize, usize), &Vec<&str>)| {
+            let more = match names.len() - 1 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!(
+                "codecs[{last}] ({}) gives {}{more} {}; until version 0.1, codecs[{first}] ({}) gave \
+                 {}: of several rules that fit a name, the last one applies now",
+                rules[*last].0, names[0], rules[*last].1, rules[*first].0, rules[*first].1,
+            )
+        };
+        reordered.iter().map(sentence).collect()
     }
 
     /// Whether the budget is more than is to be had now. Others may give some of it back.
@@ -79,7 +114,7 @@ impl RecorderConfig {
 mod tests {
     use std::path::PathBuf;
 
-    use catchment_frame::Dtype;
+    use catchment_frame::{Codings, ColumnCoding, Dtype, Pattern};
     use catchment_model::SampleRate;
 
     use super::*;
@@ -136,6 +171,25 @@ mod tests {
         assert!(told.starts_with(expected), "{told}");
         assert_eq!(config.memory_short(&system(Some(2 << 30))), None);
         assert_eq!(config.memory_short(&system(None)), None);
+    }
+
+    #[test]
+    fn a_codec_that_another_rule_gives_than_before_is_told() {
+        let mut config = config(16 << 30);
+        let rules = [("X:*", "lz4"), ("X:1?", "for"), ("X:?", "lz4")];
+        let with = |rules: &[(&str, &str)]| {
+            let rule = |all: Codings, (pattern, codec): &(&str, &str)| {
+                all.with(pattern.parse().unwrap(), codec.parse().unwrap())
+            };
+            rules.iter().fold(Codings::new(ColumnCoding::Auto), rule)
+        };
+        config.frame.codings = with(&rules).with(Pattern::name("X:12"), "zstd:3".parse().unwrap());
+        let told = config.codings_reordered();
+        let expected = "codecs[1] (X:1?) gives X:10 and 8 more for; until version 0.1, codecs[0] \
+                        (X:*) gave lz4: of several rules that fit a name, the last one applies now";
+        assert_eq!(told, [expected]);
+        config.frame.codings = with(&rules[1..]);
+        assert_eq!(config.codings_reordered(), Vec::<String>::new());
     }
 
     #[test]

@@ -13,11 +13,12 @@
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use catchment_telemetry::FillLevel;
+use parking_lot::Mutex;
 
 /// The smallest chunk: two of the largest datagrams.
 pub(crate) const CHUNK_BYTES_MIN: usize = 128 << 10;
@@ -155,7 +156,7 @@ impl ChunkPool {
 
     /// A free chunk, or none when the budget is spent.
     pub(crate) fn take(&self) -> Option<Chunk> {
-        let id = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        let id = self.free.lock().pop()?;
         self.fill.put(self.chunk_bytes as u64);
         Some(Chunk { id, used: 0 })
     }
@@ -165,7 +166,7 @@ impl ChunkPool {
         if ids.is_empty() {
             return;
         }
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(ids);
+        self.free.lock().extend_from_slice(ids);
         self.fill.take(ids.len() as u64 * self.chunk_bytes as u64);
     }
 

@@ -10,11 +10,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use catchment_disk::DiskError;
-use catchment_model::{Entry, RunId};
+use catchment_model::{Entry, RunId, Utc};
 use catchment_net::{NetError, pin_to_cpu};
+use catchment_telemetry::{Clock, Priority};
 
 use crate::build::{Build, Kind, Side};
-use crate::clock::{Clock, random};
 use crate::config::{ConfigError, RecorderConfig};
 use crate::frame_writer::Sources;
 use crate::live::{Counts, Live, Observer, RunSummary, Snapshot, State};
@@ -25,10 +25,6 @@ use crate::write::{RunIdentity, Write};
 
 /// Threads that go before others where the system allows it.
 const PREFERRED: [&str; 3] = ["receive", "build", "write"];
-/// Their nice value.
-const PREFERRED_NICE: i32 = -10;
-/// The nice value of threads that compress: a third of the weight of one that has 0.
-const BEHIND_NICE: i32 = 5;
 /// Frames between the build and the write thread; what more there is waits in the build thread.
 const FRAMES_QUEUED: usize = 2;
 
@@ -121,8 +117,9 @@ impl Recorder {
         config.check()?;
         let clock = Clock::start();
         let system = |what| move |source| RecorderError::System { what, source };
-        let run = RunId(random().map_err(system("random bits"))?);
-        let name = format!("run-{}-{}", clock.start_name(), &run.to_string()[..8]);
+        let mut run = RunId([0; 16]);
+        getrandom::fill(&mut run.0).map_err(|error| system("random bits")(error.into()))?;
+        let name = format!("run-{}-{}", Utc(clock.start_ns()).compact(), &run.to_string()[..8]);
         let folder = config.folder.join(&name);
         let live = Arc::new(Live::new(config.ledger_names()));
         let told = config.lowered().into_iter().chain(config.warnings());
@@ -211,7 +208,7 @@ impl Recorder {
                 live.warn_once(format!("{name} runs unpinned: {error}"));
             }
             if PREFERRED.iter().any(|preferred| name.starts_with(preferred)) {
-                prefer();
+                Priority::Data.apply();
             }
             let _failure = Failure { live: &live, name: &name };
             let _guard = live.threads.register(name.clone());
@@ -336,20 +333,6 @@ impl std::fmt::Debug for Live {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Live").finish_non_exhaustive()
     }
-}
-
-/// Lets the calling thread go before others: data cannot wait, and most other programs can.
-fn prefer() {
-    // SAFETY: no pointers; 0 is the calling thread. Without the right to (CAP_SYS_NICE) it is
-    // refused, and all threads are equal.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, PREFERRED_NICE) };
-}
-
-/// Lets the calling thread go behind others: compression takes the CPU that is free, also where
-/// nothing has the right to go before others (decision 0126).
-pub(crate) fn go_behind() {
-    // SAFETY: no pointers; 0 is the calling thread. A higher nice value is refused to nobody.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, BEHIND_NICE) };
 }
 
 /// Tells of a thread that panics: a defect, and no reason to go on as if nothing had happened.

@@ -3,7 +3,8 @@
 //! A slice is its own number: slices are a millisecond long or longer and end within 2^63 ns, so
 //! that [`SLICE_BITS`] bits hold every one, twice over. What stands above them in a builder's key
 //! is a turn, which counts how often time began anew: when most links step further back than
-//! [`back_max`], or further ahead than the builder's window. docs/decisions/0058 says why.
+//! [`back_max`], or further ahead than the builder's window. docs/decisions/numbering.md says
+//! why.
 
 use catchment_builder::NUMBER_BITS_MAX;
 

@@ -17,10 +17,10 @@ use catchment_disk::FaultControl;
 use catchment_frame::{ChannelInfo, Dtype};
 use catchment_model::{Entry, RunId, SampleRate, SourceId, TimeScale};
 use catchment_storage::{Codings, ColumnCoding, NewTrends, StorageError, TrendFiles, TrendLengths};
+use catchment_telemetry::Clock;
 use catchment_trends::{Completed, CounterTrend, TrendChannel, TrendSeries};
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
 
-use crate::clock::Clock;
 use crate::config::{ConfigError, RecorderConfig};
 use crate::live::Live;
 use crate::trend::Seconds;

@@ -11,9 +11,9 @@
 //! one, or with the run's last books at its end.
 //!
 //! A full disk is noticed before a write fails: a frame is begun only where the file has blocks for
-//! it, or the disk has room beside what is kept for TOCs, trends and the catalogue (decision 0116).
-//! Once a second a helper thread of the disk looks how much that is, and whether the file is still
-//! there.
+//! it, or the disk has room beside what is kept for TOCs, trends and the catalogue
+//! (docs/decisions/disk-faults.md). Once a second a helper thread of the disk looks how much that
+//! is, and whether the file is still there.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use catchment_builder::Cut;
 use catchment_disk::{Completion, CompletionKind, Disk, DiskConfig, FileId, Presence};
 use catchment_frame::{FrameKind, FrameSummary, encode_ledger_increment};
 use catchment_model::{Entry, Ledger, RunId, SourceId};
+use catchment_telemetry::Clock;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::build::Frame;
-use crate::clock::Clock;
 use crate::config::{RecorderConfig, disk_config};
 use crate::file::{FileMaker, OpenFile};
 use crate::frame_writer::{FramePlace, FrameWriter, Sources, schema};

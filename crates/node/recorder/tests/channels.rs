@@ -11,7 +11,7 @@ use catchment_disk::{FaultControl, FaultPlan};
 use catchment_emulator::{
     EmulatedChannel, EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig, ligo_1000,
 };
-use catchment_frame::{Dtype, FileReader, PayloadType};
+use catchment_frame::{ColumnCoding, Dtype, FileReader, PayloadType};
 use catchment_model::{Entry, SampleRate};
 use catchment_recorder::{ChannelConfig, LinkConfig, Recorder, slice_ns_default};
 use catchment_storage::{Run, Segment, Select, StorageError, TrendKind, Verdict};
@@ -306,7 +306,7 @@ fn a_slow_disk_lowers_compression_before_anything_is_lost() {
     config.links[0].channels.clone_from(&channels);
     config.memory_bytes = 128 << 20;
     config.encode.bytes = 4 << 20;
-    config.frame.codec = "shuffle+zstd:1".parse().unwrap();
+    config.frame.codings = "shuffle+zstd:1".parse::<ColumnCoding>().unwrap().into();
     let control = FaultControl::default();
     config.write.faults = Some(FaultPlan { control: control.clone(), ..FaultPlan::default() });
     let recorder = Recorder::start(config).unwrap();
@@ -376,7 +376,7 @@ fn events_and_channels_are_recorded_in_one_run() {
     config.memory_bytes = 512 << 20;
     config.links = vec![LinkConfig::new("link", "127.0.0.1:0".parse().unwrap(), channels())];
     config.frame.duration_ns = 4_000_000_000;
-    config.frame.codec = "auto".parse().unwrap();
+    config.frame.codings = "auto".parse::<ColumnCoding>().unwrap().into();
     // Arrays of 100 numbers behind the sub-event's header.
     config.sources[1].payload = Some(PayloadType {
         dtype: Dtype::I16,
@@ -419,7 +419,7 @@ fn a_thousand_emulated_channels_are_proved_sample_by_sample() {
     let emulated = ligo_1000();
     let mut config = support::config(folder.path(), 0);
     config.memory_bytes = 512 << 20;
-    config.frame.codec = "bitshuffle+lz4".parse().unwrap();
+    config.frame.codings = "bitshuffle+lz4".parse::<ColumnCoding>().unwrap().into();
     config.trends = true;
     let channels = emulated
         .iter()

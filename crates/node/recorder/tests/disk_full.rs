@@ -6,8 +6,9 @@ mod support;
 use std::path::Path;
 
 use catchment_disk::{FaultPlan, free_bytes};
+use catchment_frame::ColumnCoding;
 use catchment_model::Entry;
-use catchment_recorder::{CodingRule, RecorderConfig, State};
+use catchment_recorder::{RecorderConfig, State};
 use catchment_storage::{Run, Verdict};
 use support::detector::{Detector, SmallDisk, assert_readable, in_fault, small_frames};
 use support::total;
@@ -18,7 +19,7 @@ fn files_of_16_mib(folder: &Path, plan: Option<FaultPlan>) -> RecorderConfig {
     config.write.preallocate_bytes = 1 << 30;
     config.write.file_bytes = 16 << 20;
     // What is sent fills the disk: it compresses well.
-    config.frame.codec = CodingRule::NONE;
+    config.frame.codings = ColumnCoding::NONE.into();
     config
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use catchment_disk::{FaultControl, FaultPlan};
-use catchment_frame::Dtype;
+use catchment_frame::{ColumnCoding, Dtype};
 use catchment_model::{Entry, SampleRate, SourceLedger};
 use catchment_recorder::{ChannelConfig, Recorder, RunSummary};
 use catchment_storage::{Follow, Followed, Run, Select, TrendKind, Verdict};
@@ -284,7 +284,7 @@ fn a_follower_sees_each_frame_of_a_recording_once_whole_and_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(folder.path());
     config.frame.duration_ns = 4 * SLICE_NS;
-    config.frame.codec = "bitshuffle+lz4".parse().unwrap();
+    config.frame.codings = "bitshuffle+lz4".parse::<ColumnCoding>().unwrap().into();
     // Several files.
     (config.frame.bytes, config.frame.channel_bytes) = (128 << 10, 128 << 10);
     config.write.file_bytes = 512 << 10;

@@ -8,9 +8,9 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use catchment_disk::ReadFile;
+use parking_lot::Mutex;
 
 /// Reads that will come, in the order in which they are begun.
 pub(crate) struct Ahead<'a> {
@@ -57,7 +57,7 @@ impl<'a> Ahead<'a> {
     /// Announces what comes next, unless it is farther behind those bytes of all than the bound.
     fn announce_step(&self, now: Range<u64>) -> bool {
         // Held meanwhile, so that what stands behind is not announced before.
-        let mut announced = self.announced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut announced = self.announced.lock();
         let Some((read, bytes)) = self.due(&mut announced, now) else { return false };
         self.reads[read].file.announce(bytes);
         true
@@ -114,7 +114,7 @@ mod tests {
 
     /// All that is announced while those bytes are read, and how far that goes.
     fn due(ahead: &Ahead<'_>, now: Range<u64>) -> (Vec<(usize, Range<u64>)>, u64) {
-        let mut announced = ahead.announced.lock().expect("no panic");
+        let mut announced = ahead.announced.lock();
         let steps = std::iter::from_fn(|| ahead.due(&mut announced, now.clone()));
         (steps.collect(), *announced)
     }
@@ -174,6 +174,6 @@ mod tests {
         ahead.come_to(0, 0..500);
         ahead.come_to(0, 500..1_000);
         let cold = ahead.cold.load(Relaxed);
-        assert_eq!(*ahead.announced.lock().expect("no panic"), if cold { 1_000 } else { 0 });
+        assert_eq!(*ahead.announced.lock(), if cold { 1_000 } else { 0 });
     }
 }

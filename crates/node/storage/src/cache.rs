@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 /// Something that the cache can keep: cheap to clone, and of known size.
 pub(crate) trait Cached: Clone {
@@ -38,12 +39,12 @@ impl<K: Copy + Eq + Hash, V: Cached> Cache<K, V> {
 
     /// The item of that key if it is here.
     pub(crate) fn get(&self, key: K) -> Option<V> {
-        self.lock().touch(key)
+        self.state.lock().touch(key)
     }
 
     /// Keeps an item, unless one of its key is here.
     pub(crate) fn keep(&self, key: K, value: V) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.touch(key).is_none() {
             state.insert(key, value, self.bytes_max);
         }
@@ -55,7 +56,7 @@ impl<K: Copy + Eq + Hash, V: Cached> Cache<K, V> {
         if bytes > self.bytes_max / SHARES {
             return false;
         }
-        let asked = &mut self.lock().asked;
+        let asked = &mut self.state.lock().asked;
         if asked.len() >= ASKED_MAX {
             asked.clear();
         }
@@ -69,22 +70,16 @@ impl<K: Copy + Eq + Hash, V: Cached> Cache<K, V> {
         key: K,
         make: impl FnOnce() -> Result<V, E>,
     ) -> Result<V, E> {
-        if let Some(value) = self.lock().touch(key) {
+        if let Some(value) = self.state.lock().touch(key) {
             return Ok(value);
         }
         let value = make()?;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(first) = state.touch(key) {
             return Ok(first);
         }
         state.insert(key, value.clone(), self.bytes_max);
         Ok(value)
-    }
-
-    /// A panic elsewhere cannot leave the map half changed in a way that matters: at worst an item
-    /// is made again.
-    fn lock(&self) -> MutexGuard<'_, State<K, V>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -155,7 +150,7 @@ mod tests {
         assert!(!get(&cache, 1, 40).1);
         assert!(!get(&cache, 3, 40).1);
         assert!(get(&cache, 2, 40).1);
-        let state = cache.lock();
+        let state = cache.state.lock();
         assert_eq!((state.bytes, state.items.len(), state.by_use.len()), (80, 2, 2));
     }
 
@@ -170,7 +165,7 @@ mod tests {
         for key in 0..2 * ASKED_MAX as u32 {
             cache.is_asked_again(key, 1);
         }
-        assert!(cache.lock().asked.len() <= ASKED_MAX);
+        assert!(cache.state.lock().asked.len() <= ASKED_MAX);
         assert!(cache.get(1).is_none());
         cache.keep(1, Arc::new(vec![7]));
         cache.keep(1, Arc::new(vec![8]));

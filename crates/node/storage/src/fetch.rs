@@ -19,11 +19,11 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use catchment_disk::{DirectBytes, DirectReader, ReadFile, Ticket};
 use catchment_frame::{Codec, ColumnEntry, FrameError, Span};
 use catchment_model::SampleRate;
+use parking_lot::Mutex;
 
 use crate::ahead::Ahead;
 use crate::channels::Segment;
@@ -147,7 +147,7 @@ fn fetch_past_cache(
     let workers = (0..threads.min(groups.len())).collect();
     let coming = Coming { run, reader, groups: groups.into_iter(), begun: VecDeque::new() };
     let coming = Mutex::new(coming);
-    let lock = || coming.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || coming.lock();
     parallel::map(workers, threads, |_| {
         let mut done = None;
         loop {
@@ -166,7 +166,7 @@ fn fetch_past_cache(
             done = stored;
         }
     })?;
-    coming.into_inner().unwrap_or_else(PoisonError::into_inner).reader.give_back();
+    coming.into_inner().reader.give_back();
     Ok(())
 }
 

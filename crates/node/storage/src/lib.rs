@@ -12,14 +12,12 @@ mod ahead;
 mod audit;
 mod cache;
 mod channels;
-mod coding;
 mod column;
 mod counted;
 mod error;
 mod events_buffer;
 mod fetch;
 mod follow;
-pub mod glob;
 mod growth;
 mod left_out;
 mod leftovers;
@@ -43,9 +41,10 @@ mod whole;
 mod write;
 
 pub use audit::{AuditReport, Closing, Difference, Open, Verdict, audit, books_so_far, recompute};
-pub use catchment_frame::{ChannelInfo, SampleRun, Span};
+pub use catchment_frame::{
+    ChannelInfo, Codings, ColumnCoding, Pattern, PatternError, SampleRun, Span,
+};
 pub use channels::{Channel, Piece, Segment, Select};
-pub use coding::{Codings, ColumnCoding};
 pub use column::{FragmentColumn, FragmentRows, FrameEvents, Validity};
 pub use error::StorageError;
 pub use follow::{Follow, Followed};

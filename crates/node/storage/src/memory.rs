@@ -10,9 +10,9 @@
 //! one height and has its memory reused.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use catchment_disk::{prefer_huge_pages, release_free_memory};
+use parking_lot::Mutex;
 
 /// Takes the memory of samples that nobody needs any more, for a later read. Keeps 64 MiB at most:
 /// what was given back before the others goes first, and what is larger is not kept.
@@ -97,7 +97,8 @@ impl Pool {
             return vec![0; bytes];
         }
         let found = {
-            let Some(mut kept) = self.kept() else { return fresh(bytes) };
+            // In a process that was forked while another thread held it, it stays locked.
+            let Some(mut kept) = self.kept.try_lock() else { return fresh(bytes) };
             let fits = |memory: &Vec<u8>| (bytes..=2 * bytes).contains(&memory.capacity());
             let fitting = kept.iter().enumerate().filter(|(_, memory)| fits(memory));
             let smallest = fitting.min_by_key(|(_, memory)| memory.capacity());
@@ -115,7 +116,7 @@ impl Pool {
         }
         let mut gone = Vec::new();
         {
-            let Some(mut kept) = self.kept() else { return };
+            let Some(mut kept) = self.kept.try_lock() else { return };
             kept.push(memory);
             let mut bytes: usize = kept.iter().map(Vec::capacity).sum();
             while bytes > self.bytes_max {
@@ -126,15 +127,6 @@ impl Pool {
         }
         // The system takes its time with this, and nobody waits for it.
         drop(gone);
-    }
-
-    /// What is kept, unless somebody has it: in a process that was forked meanwhile, for ever.
-    fn kept(&self) -> Option<MutexGuard<'_, Vec<Vec<u8>>>> {
-        match self.kept.try_lock() {
-            Ok(kept) => Some(kept),
-            Err(TryLockError::Poisoned(kept)) => Some(kept.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
     }
 }
 
@@ -165,7 +157,7 @@ mod tests {
     }
 
     fn kept(pool: &Pool) -> Vec<usize> {
-        pool.kept.lock().expect("no panic").iter().map(Vec::capacity).collect()
+        pool.kept.lock().iter().map(Vec::capacity).collect()
     }
 
     #[test]

@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use catchment_disk::{ReadFile, list_files};
 use catchment_frame::{
     ColumnKind, FileHeader, FileReader, FrameError, FrameRef, KnownSchemas, OpenOptions, ReadAt,
     Spans, find_headless, is_zero_between,
 };
+use parking_lot::Mutex;
 
 use crate::counted::Counted;
 use crate::error::StorageError;
@@ -41,7 +42,7 @@ pub(crate) struct Names {
 impl RunFile {
     /// Where a frame's channels have gaps.
     pub(crate) fn spans(&self, frame: usize) -> Result<Arc<Spans>, FrameError> {
-        let kept = || self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = || self.spans.lock();
         if let Some((_, spans)) = kept().iter().find(|(of, _)| *of == frame) {
             return Ok(Arc::clone(spans));
         }

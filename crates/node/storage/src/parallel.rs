@@ -1,6 +1,8 @@
 //! Work on many items by a few threads, the caller's among them.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
 
 use crate::error::StorageError;
 
@@ -18,14 +20,14 @@ pub(crate) fn map<T: Send, R: Send>(
         loop {
             let next = {
                 // Whoever panicked holding the lock has not broken the iterator.
-                let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut queue = queue.lock();
                 if queue.1.is_some() { None } else { queue.0.next() }
             };
             let Some((item, slot)) = next else { break };
             match work(item) {
                 Ok(result) => *slot = Some(result),
                 Err(error) => {
-                    let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut queue = queue.lock();
                     queue.1.get_or_insert(error);
                 }
             }
@@ -37,7 +39,7 @@ pub(crate) fn map<T: Send, R: Send>(
         }
         run();
     });
-    let (_, error) = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (_, error) = queue.into_inner();
     if let Some(error) = error {
         return Err(error);
     }

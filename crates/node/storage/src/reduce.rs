@@ -7,16 +7,14 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use catchment_decimate::{ChannelDecimator, Decimated, Design, OutputType, factor_between};
-use catchment_frame::{ChannelInfo, Schema};
+use catchment_frame::{ChannelInfo, Codings, Pattern, Schema};
 use catchment_model::SampleRate;
+use parking_lot::Mutex;
 
 use crate::channels::Select;
-use crate::coding::Codings;
 use crate::error::StorageError;
-use crate::glob;
 use crate::left_out::LeftOut;
 use crate::parallel;
 use crate::reframe::{Done, NOT_ORDERED};
@@ -30,8 +28,8 @@ use crate::write::{
 /// Which channels, and how fast.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// Names that fit this pattern (`*`, `?`).
-    pub pattern: String,
+    /// Names that fit this pattern.
+    pub pattern: Pattern,
     /// The highest rate: channels above it are decimated to it, by a whole factor. `None`: as they
     /// are.
     pub rate: Option<SampleRate>,
@@ -40,7 +38,7 @@ pub struct Selection {
 /// What a reduced data set is to be.
 #[derive(Clone, Debug, Default)]
 pub struct ReduceOptions {
-    /// The channels: the last selection whose pattern fits a name counts.
+    /// The channels: the last selection whose pattern fits a name applies.
     pub select: Vec<Selection>,
     /// Time of one frame, which begin at multiples of it; `None`: that of the source's first one.
     pub frame_ns: Option<u64>,
@@ -153,7 +151,7 @@ fn plan(
 ) -> Result<(Schema, Vec<Reduced>, Vec<Reduction>), StorageError> {
     let (mut infos, mut channels, mut reductions) = (Vec::new(), Vec::new(), Vec::new());
     for (place, info) in run.channels().iter().enumerate() {
-        let fits = |one: &&Selection| glob::matches(&one.pattern, &info.name);
+        let fits = |one: &&Selection| one.pattern.fits(&info.name);
         let Some(selection) = options.select.iter().rev().find(fits) else { continue };
         let output = if options.keep_dtype { OutputType::Same } else { OutputType::Float };
         let mut new = info.clone();
@@ -275,7 +273,7 @@ fn is_above(rate: SampleRate, other: SampleRate) -> bool {
     cross(rate, other) > cross(other, rate)
 }
 
-fn lock(channel: &Mutex<Reduced>) -> std::sync::MutexGuard<'_, Reduced> {
+fn lock(channel: &Mutex<Reduced>) -> parking_lot::MutexGuard<'_, Reduced> {
     // After a panic elsewhere the whole operation ends.
-    channel.lock().unwrap_or_else(PoisonError::into_inner)
+    channel.lock()
 }

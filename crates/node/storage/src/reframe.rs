@@ -8,11 +8,10 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use catchment_frame::{ColumnEntry, FrameKind, Schema};
+use catchment_frame::{Codings, ColumnCoding, ColumnEntry, FrameKind, Schema};
 use catchment_model::Ledger;
 
 use crate::channels::Select;
-use crate::coding::{Codings, ColumnCoding};
 use crate::error::StorageError;
 use crate::events_buffer::EventsBuffer;
 use crate::fetch::{self, Plan};

@@ -13,9 +13,10 @@
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use catchment_frame::Dtype;
+use parking_lot::Mutex;
 
 use crate::channels::{Segment, Select};
 use crate::error::StorageError;
@@ -113,7 +114,7 @@ impl Run {
 
     /// The run of a trend's long frames, and its tails, as they are now.
     fn levels(&self, folder: &Path) -> Result<Vec<Arc<Self>>, StorageError> {
-        let mut kept = self.trends().kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.trends().kept.lock();
         let known = kept.entry(folder.to_owned()).or_default();
         if let [only] = &known[..]
             && only.ended()

@@ -22,15 +22,14 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use catchment_disk::FaultControl;
 use catchment_frame::{ChannelInfo, Schema};
 use catchment_model::{RunId, SampleRate};
 use catchment_trends::{Completed, Row, Statistic};
+use parking_lot::Mutex;
 
 use crate::channels::{Segment, Select};
-use crate::coding::Codings;
 use crate::error::StorageError;
 use crate::open;
 use crate::run::Run;
@@ -40,6 +39,7 @@ use crate::write::{
     ChannelColumn, ChannelFrame, ColumnData, Ending, Growing, Make, MakeBytes, NewRun, RunWriter,
     TOGETHER_BYTES, WriteOptions, WriteReport, unwritable,
 };
+use catchment_frame::Codings;
 
 /// Rows of each series that wait in memory where the disk refuses.
 pub const ROWS_WAITING: usize = 256;
@@ -447,9 +447,7 @@ pub(crate) fn join_frames(
     let batch = &Mutex::new(Batch::new(tail, select, rows));
     let makers = numbers.iter().flat_map(|&(place, ..)| {
         (place..place + 5).map(move |place| {
-            Box::new(move |out: &mut [u8]| {
-                batch.lock().unwrap_or_else(PoisonError::into_inner).read(place, out)
-            }) as Box<MakeBytes<'_>>
+            Box::new(move |out: &mut [u8]| batch.lock().read(place, out)) as Box<MakeBytes<'_>>
         })
     });
     let makers: Vec<_> = makers.collect();

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use catchment_frame::Schema;
+use catchment_frame::{Codings, ColumnCoding, Schema};
 use serde::Serialize;
 
 use crate::error::StorageError;
@@ -173,7 +173,7 @@ impl Behind {
             emulated: header.emulated,
             schema: Schema::clone(&header.schema),
         };
-        let codings = crate::Codings::new(crate::ColumnCoding::Auto);
+        let codings = Codings::new(ColumnCoding::Auto);
         let first_index = self.next_index;
         RunWriter::create(run, WriteOptions { codings, first_index, ..WriteOptions::small() })
     }

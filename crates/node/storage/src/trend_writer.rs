@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use catchment_frame::{ChannelInfo, Schema, Span};
 use catchment_trends::{TrendChannel, TrendSeries};
+use parking_lot::Mutex;
 
 use crate::channels::Select;
-use crate::coding::Codings;
 use crate::error::StorageError;
 use crate::left_out::LeftOut;
 use crate::parallel;
@@ -22,6 +22,7 @@ use crate::run::Run;
 use crate::trend::TrendKind;
 use crate::trend_files::{NewTrends, TrendFiles, TrendFilesReport, TrendLengths};
 use crate::write::{ColumnHook, NewRun, WriteReport, unwritable};
+use catchment_frame::Codings;
 
 /// How trends are written.
 #[derive(Clone, Debug, Default)]
@@ -311,9 +312,9 @@ fn not_replaced(damaged: &StorageError) -> StorageError {
     unwritable("the new trends", &problem)
 }
 
-fn lock<T>(series: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(series: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
     // Sums are whole between two calls.
-    series.lock().unwrap_or_else(PoisonError::into_inner)
+    series.lock()
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), StorageError> {

@@ -20,17 +20,15 @@ mod sink;
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use catchment_frame::{
-    ColumnEntry, ColumnInfo, ColumnKind, Dtype, Element, EntryNames, EventColumns, FileHeader,
-    FrameInfo, FrameKind, FrameLayout, Schema, Span, TocBuilder, TocFlags, encode_ledger_increment,
-    encode_ledger_total, encode_spans,
+    Codings, ColumnCoding, ColumnEntry, ColumnInfo, ColumnKind, Dtype, Element, EntryNames,
+    EventColumns, FileHeader, FrameInfo, FrameKind, FrameLayout, Schema, Span, TocBuilder,
+    TocFlags, encode_ledger_increment, encode_ledger_total, encode_spans,
 };
 use catchment_model::{Entry, Ledger};
 
-use crate::coding::{Codings, ColumnCoding};
 use crate::error::StorageError;
 use crate::open::{self, EXTENSION};
 use crate::trend_writer::TrendWriter;
@@ -461,13 +459,13 @@ impl RunWriter {
     fn begin_file(&mut self) -> Result<(), StorageError> {
         let index = self.next_index;
         let path = self.run.folder.join(format!("{}-{index:05}.{EXTENSION}", self.run.name));
-        let file_id = u64::from_le_bytes(random()?);
+        let file_id = getrandom::u64().map_err(no_random_bits)?;
         let header = FileHeader {
             run: self.run.run,
             run_number: self.run.run_number,
             file_index: index,
             file_id,
-            created_ns: now_ns(),
+            created_ns: catchment_telemetry::utc_now().0,
             writer: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
             config: self.run.config.clone(),
             emulated: self.run.emulated,
@@ -556,19 +554,9 @@ impl Number for u32 {
     }
 }
 
-fn now_ns() -> u64 {
-    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since_1970.unwrap_or_default().as_nanos() as u64
-}
-
-/// Random bytes from the system, for identities.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], StorageError> {
-    use std::io::Read;
-    let path = Path::new("/dev/urandom");
-    let mut bytes = [0; N];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|source| StorageError::Read { path: path.to_owned(), source })?;
-    Ok(bytes)
+/// The system has no random bits for an identity.
+fn no_random_bits(error: getrandom::Error) -> StorageError {
+    catchment_disk::DiskError::Resource { what: "random bits", source: error.into() }.into()
 }
 
 const NO_FRAME: FrameInfo = FrameInfo {

@@ -54,7 +54,7 @@ fn write(folder: &std::path::Path, wave: impl Fn(u64) -> f64, times: f64) {
 
 fn selection(pattern: &str, rate: Option<&str>) -> Selection {
     let rate = rate.map(|text| text.parse().expect("a rate"));
-    Selection { pattern: pattern.into(), rate }
+    Selection { pattern: pattern.parse().unwrap(), rate }
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn frames_larger_than_the_buffers_are_read_back_whatever_their_headers_take() {
         let ids: Vec<_> = schema.columns.iter().filter_map(ChannelInfo::of).map(|c| c.id).collect();
         let run = NewRun::new(folder.path().join("run"), "large", schema).expect("a run");
         let codings = Codings::new(ColumnCoding::Fixed(Coding::None))
-            .with("X:1*", ColumnCoding::Fixed(Coding::Lz4));
+            .with("X:1*".parse().unwrap(), ColumnCoding::Fixed(Coding::Lz4));
         let options = WriteOptions {
             threads,
             buffer_bytes,

@@ -1,36 +1,26 @@
 //! The command line `catchment`, as a library, so that the Python package starts the same program.
 //!
-//! Every command has a file in `commands/`. `config/` reads configuration files, `session.rs`
-//! records, `register.rs` enters recordings in the catalogue of runs, `view.rs` shows a recorder at
-//! work, `prove.rs` compares what was recorded with what was sent, `bench/` measures.
+//! Every command has a file in `commands/`. `session.rs` records, `register.rs` enters recordings
+//! in the catalogue of runs, `view.rs` shows a recorder at work, `prove.rs` compares what was
+//! recorded with what was sent. `bench` is a crate of its own.
 //!
 //! Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 done, with loss.
 
-mod bench;
-mod client;
 mod commands;
-mod config;
 mod export;
-mod gwf;
-mod machine;
+mod left_out;
 mod names;
 mod npy;
-mod output;
-mod preset;
 mod prove;
 mod refs;
-mod register;
 mod session;
-mod signals;
 mod view;
-
-pub use config::near_matches;
 
 use std::ffi::OsString;
 
+use catchment_config::ConfigFileError;
+use catchment_console::{Exit, Out, UsageError, chain, complain, outlive_file_limits};
 use clap::{Parser, Subcommand};
-
-use output::{Exit, Out, UsageError, complain};
 
 /// Records what detectors send: every fragment built into events, on disk, and accounted for.
 #[derive(Debug, Parser)]
@@ -78,12 +68,12 @@ enum Command {
     /// Convert GWF files into a run, or a run into GWF files
     Convert(commands::convert::Arguments),
     /// Measure, beside published figures
-    Bench(bench::Arguments),
+    Bench(catchment_bench::Arguments),
 }
 
 /// Runs a command; the first argument is the program's name. Returns the process's exit code.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
-    signals::outlive_file_limits();
+    outlive_file_limits();
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
@@ -101,10 +91,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
         Ok(exit) => exit as i32,
         Err(error) => {
             out.flush().ok();
-            complain(output::chain(&error));
+            complain(chain(&error));
             let usage = error.chain().any(|cause| {
                 cause.is::<UsageError>()
-                    || cause.is::<config::ConfigFileError>()
+                    || cause.is::<ConfigFileError>()
                     || cause.is::<catchment_recorder::ConfigError>()
             });
             (if usage { Exit::Usage } else { Exit::Failed }) as i32
@@ -130,7 +120,7 @@ fn dispatch(command: Command, out: &mut Out) -> anyhow::Result<Exit> {
         Command::Audit(arguments) => commands::audit::run(arguments, out),
         Command::Catalog(arguments) => commands::catalog::run(arguments, out),
         Command::Convert(arguments) => commands::convert::run(arguments, out),
-        Command::Bench(arguments) => bench::run(arguments, out),
+        Command::Bench(arguments) => catchment_bench::run(arguments, out),
     }
 }
 

@@ -1,33 +1,32 @@
 //! Names of sources and channels as people give them: by themselves, or by patterns.
 
-use catchment_storage::{Run, glob};
-
-use crate::config::near_matches;
-use crate::output::UsageError;
+use catchment_console::UsageError;
+use catchment_model::near_matches;
+use catchment_storage::{Pattern, Run};
 
 /// The channels of a run that fit one of the patterns, in the run's order; all of them without one.
 ///
 /// # Errors
 /// A pattern that fits none, or a run without channels.
-pub(crate) fn channels(run: &Run, patterns: &[String]) -> anyhow::Result<Vec<usize>> {
+pub(crate) fn channels(run: &Run, patterns: &[Pattern]) -> anyhow::Result<Vec<usize>> {
     let names: Vec<&str> = run.channels().iter().map(|info| info.name.as_str()).collect();
     if names.is_empty() {
         anyhow::bail!(UsageError(format!("{} has no channels", run.path().display())));
     }
-    check(patterns.iter().map(String::as_str), &names)?;
+    check(patterns, &names)?;
     let all = patterns.is_empty();
-    let fits = |name: &str| all || patterns.iter().any(|pattern| glob::matches(pattern, name));
+    let fits = |name: &str| all || patterns.iter().any(|pattern| pattern.fits(name));
     Ok((0..names.len()).filter(|&place| fits(names[place])).collect())
 }
 
 /// Refuses patterns that fit no channel.
 pub(crate) fn check<'a>(
-    patterns: impl IntoIterator<Item = &'a str>,
+    patterns: impl IntoIterator<Item = &'a Pattern>,
     channels: &[&str],
 ) -> anyhow::Result<()> {
     for pattern in patterns {
-        if !channels.iter().any(|name| glob::matches(pattern, name)) {
-            return Err(unknown("channel", pattern, channels));
+        if !channels.iter().any(|name| pattern.fits(name)) {
+            return Err(unknown("channel", pattern.as_str(), channels));
         }
     }
     Ok(())

@@ -5,20 +5,18 @@
 //! them.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
+use catchment_console::{Out, Stop, progress};
 use catchment_emulator::{Content, EmulatorConfig, EmulatorReport};
-use catchment_model::units::Bytes;
+use catchment_model::units::{Bytes, grouped};
 use catchment_model::{Entry, Ledger, SourceId};
 use catchment_storage::Run;
+use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::output::{Out, grouped, progress};
 use crate::session::Recording;
-use crate::signals::Stop;
 
 /// What a proof found.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -110,7 +108,7 @@ pub(crate) fn prove(
     let next = AtomicUsize::new(0);
     let parts = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..crate::machine::cpus().len().min(8) {
+        for _ in 0..catchment_net::cpus().len().min(8) {
             scope.spawn(|| {
                 let sources = emulator.sources.len();
                 let mut part = Part {
@@ -126,13 +124,13 @@ pub(crate) fn prove(
                     prove_frame(&run, frame, emulator, &content, &mut part);
                     bar.inc(1);
                 }
-                parts.lock().unwrap_or_else(PoisonError::into_inner).push(part);
+                parts.lock().push(part);
             });
         }
     });
     bar.finish_and_clear();
     anyhow::ensure!(!stop.asked(), "stopped while reading back: nothing is proved");
-    let parts = parts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let parts = parts.into_inner();
     let mut proof = conclude(parts, recording, sent, emulator);
     let books = [run.recorded_ledger()?, Some(recording.summary.last.ledger.clone())].map(at_close);
     if books[0] != books[1] {

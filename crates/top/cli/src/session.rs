@@ -1,20 +1,18 @@
-//! One recording: the recorder, an emulator beside it if asked, and the view, until it ends.
+//! One run of a node that nobody else controls, with the view on the terminal: what `run` and
+//! `demo` do.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use catchment_emulator::{Emulator, EmulatorConfig, EmulatorLive, EmulatorReport};
-use catchment_model::units::Bytes;
+use anyhow::Context as _;
+use catchment_console::{Out, Stop, complain};
+use catchment_control::{Ended, Node, OpenRun};
+use catchment_emulator::EmulatorReport;
+use catchment_model::units::{Bytes, counted};
 use catchment_model::{Balance, SourceId};
-use catchment_recorder::{Recorder, RecorderConfig, RunSummary, State};
-use catchment_telemetry::{ThreadTime, ThreadTimes};
+use catchment_recorder::{RecorderConfig, RunSummary, State};
+use catchment_telemetry::cpu_shares;
 
-use crate::output::{Out, counted};
-use crate::signals::Stop;
-use crate::view::{Moment, Subject, View, busy, groups};
+use crate::view::{Moment, Subject, View, groups};
 
 /// When a recording ends, whatever comes first; a stop signal always does.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,12 +26,14 @@ pub(crate) struct Ends {
 /// What a recording became.
 #[derive(Debug)]
 pub(crate) struct Recording {
+    /// The run's number; 0 if it could not get one.
+    pub(crate) number: u64,
     pub(crate) summary: RunSummary,
     /// The sources' names.
     names: Vec<String>,
     /// The socket buffers, in bytes.
     pub(crate) sockets: Sockets,
-    /// What the emulator beside it sent.
+    /// What the emulator of its sources sent.
     pub(crate) sent: Option<EmulatorReport>,
     /// From the start until the sources stopped or were left.
     pub(crate) seconds: f64,
@@ -48,6 +48,14 @@ pub(crate) struct Sockets {
     pub(crate) granted_bytes_min: usize,
     /// What was asked for.
     pub(crate) asked_bytes: usize,
+}
+
+impl Ends {
+    /// Whether a run that began then is to end now.
+    pub(crate) fn reached(self, start: Instant, events: impl FnOnce() -> u64) -> bool {
+        self.seconds.is_some_and(|seconds| start.elapsed().as_secs_f64() >= seconds)
+            || self.events.is_some_and(|count| events() >= count)
+    }
 }
 
 impl Recording {
@@ -67,63 +75,125 @@ impl Recording {
     pub(crate) fn lost(&self) -> bool {
         self.balance().lost_data() || fault(&self.summary.last.state).is_some()
     }
+}
 
-    /// The share of one CPU of the threads whose names begin so, in percent.
-    pub(crate) fn busy_of(&self, name: &str) -> f64 {
-        self.busy.iter().filter(|(thread, _)| thread.starts_with(name)).map(|(_, p)| p).sum()
+/// The first run of a node that this program starts and ends.
+pub(crate) struct Session<'a> {
+    /// What it records.
+    pub(crate) config: &'a RecorderConfig,
+    /// The number that it is to have, if nobody had it.
+    pub(crate) number: Option<u64>,
+    /// When it ends.
+    pub(crate) ends: Ends,
+    /// How long it will take, if that is known.
+    pub(crate) seconds_planned: Option<f64>,
+    pub(crate) stop: &'a Stop,
+}
+
+impl Session<'_> {
+    /// Follows the run until an end is reached, and ends the node.
+    ///
+    /// # Errors
+    /// The run could not begin, or did not end in order.
+    pub(crate) fn follow(self, mut node: Node, out: &mut Out) -> anyhow::Result<Recording> {
+        let Self { config, number: wanted, ends, seconds_planned, stop } = self;
+        let Some(run) = begun(&mut node, config, stop)? else {
+            anyhow::bail!("stopped before the run began");
+        };
+        if let Some(wanted) = wanted.filter(|&wanted| wanted != run.number) {
+            let number = run.number;
+            complain(format_args!(
+                "this is run {number}: run.number = {wanted} is not above every number that was \
+                 given"
+            ));
+        }
+        let mut trouble = node.catalog_trouble().inspect(|trouble| complain_of(trouble));
+        let asked_bytes = config.receive.socket_buffer_bytes;
+        let sockets = Sockets { granted_bytes_min: run.granted_bytes_min, asked_bytes };
+        let mut view = View::new(out);
+        if view.speaks() {
+            announce(config, &run, sockets, out)?;
+        }
+        let name = run.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let subject = Subject { name, groups: groups(config), seconds_planned };
+        let start = Instant::now();
+        let moment = |node: &Node| {
+            let snapshot = run.observer.snapshot();
+            let mut threads = snapshot.threads.clone();
+            threads.extend(node.emulator_threads());
+            Moment { seconds: start.elapsed().as_secs_f64(), snapshot, threads }
+        };
+        let first = moment(&node);
+        let events = || {
+            let counts = run.observer.snapshot().counts;
+            counts.events_complete + counts.events_incomplete
+        };
+        let over = |node: &Node| node.emulation_ended() || node.open_run().is_none();
+        while !(stop.asked() || ends.reached(start, events) || over(&node)) {
+            if trouble.is_none() {
+                trouble = node.catalog_trouble().inspect(|trouble| complain_of(trouble));
+            }
+            if view.due(Instant::now()) {
+                view.show(out, &subject, moment(&node))?;
+            }
+            std::thread::sleep(POLL);
+        }
+        let last = moment(&node);
+        let seconds = last.seconds - first.seconds;
+        let busy = cpu_shares(&first.threads, &last.threads, seconds);
+        let Ended { last: ended, sent, .. } = node.wait();
+        let (number, summary) = ended.context("the recorder did not stop in order")?;
+        let (snapshot, threads) = (summary.last.clone(), summary.last.threads.clone());
+        let at_end = Moment { seconds: start.elapsed().as_secs_f64(), snapshot, threads };
+        view.show(out, &subject, at_end)?;
+        let sources = config.sources.iter().map(|source| source.name.clone());
+        let names = sources.chain(config.links.iter().map(|link| link.name.clone())).collect();
+        Ok(Recording { number, summary, names, sockets, sent, seconds, busy })
     }
 }
 
-/// An emulator on a thread of its own.
-pub(crate) struct Sender {
-    thread: JoinHandle<anyhow::Result<EmulatorReport>>,
-    stop: Arc<AtomicBool>,
-    times: Arc<ThreadTimes>,
-    pub(crate) live: Arc<EmulatorLive>,
+/// Waits until the first run has begun; `None` if it is to stop before.
+fn begun(node: &mut Node, config: &RecorderConfig, stop: &Stop) -> anyhow::Result<Option<OpenRun>> {
+    let cannot = || format!("cannot start recording to {}", config.folder.display());
+    while !stop.asked() {
+        match node.first_run() {
+            Some(Ok(())) => return Ok(node.open_run()),
+            Some(Err(why)) => return Err(anyhow::Error::msg(why).context(cannot())),
+            None => std::thread::sleep(POLL),
+        }
+    }
+    Ok(None)
 }
 
-impl Sender {
-    pub(crate) fn start(config: EmulatorConfig) -> anyhow::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let times = Arc::new(ThreadTimes::default());
-        let live = Arc::new(EmulatorLive::default());
-        let (its_stop, its_times, its_live) = (stop.clone(), times.clone(), live.clone());
-        let emulator = Emulator::new(config)?;
-        let thread = std::thread::Builder::new().name("emulate".into()).spawn(move || {
-            let _guard = its_times.register("emulate");
-            Ok(emulator.run(&its_stop, &its_live)?)
-        })?;
-        Ok(Self { thread, stop, times, live })
-    }
-
-    pub(crate) fn ended(&self) -> bool {
-        self.thread.is_finished()
-    }
-
-    pub(crate) fn threads(&self) -> Vec<ThreadTime> {
-        self.times.read()
-    }
-
-    /// Stops it, if it has not ended, and waits.
-    pub(crate) fn finish(self) -> anyhow::Result<EmulatorReport> {
-        self.stop.store(true, Relaxed);
-        self.thread.join().map_err(|_| anyhow::anyhow!("the emulator's thread failed"))?
-    }
+/// Says once that the catalogue lacks the run for now.
+fn complain_of(trouble: &str) {
+    complain(format_args!(
+        "recording goes on without the catalogue of runs: {trouble}; the run is entered when the \
+         catalogue can be opened again"
+    ));
 }
 
-/// Records until an end is reached. With an emulator, its targets are the recorder's own sockets.
-///
-/// # Errors
-/// The recorder or the emulator could not start or did not end in order.
-pub(crate) fn record(
-    config: RecorderConfig,
-    emulator: Option<EmulatorConfig>,
-    ends: Ends,
-    stop: &Stop,
+/// Says what is recorded, and what of the configuration is not had in full.
+fn announce(
+    config: &RecorderConfig,
+    run: &OpenRun,
+    sockets: Sockets,
     out: &mut Out,
-    view: &mut View,
-) -> anyhow::Result<Recording> {
-    record_told(config, emulator, ends, stop, out, view, |_, _| ())
+) -> std::io::Result<()> {
+    let senders = config.sources.len() + config.links.len();
+    let channels = config.links.iter().map(|link| link.channels.len()).sum();
+    let (what, folder) = (senders_and_channels(senders, channels), run.folder.display());
+    out.say(format_args!("Recording {what} to {folder}; Ctrl-C ends it in order."))?;
+    let least = Bytes(sockets.granted_bytes_min as u64);
+    let asked = Bytes(sockets.asked_bytes as u64);
+    out.say(format_args!("Socket buffers of at least {least} each, {asked} asked for."))?;
+    for lowered in config.lowered() {
+        out.say(format_args!("Lowered: {lowered}."))?;
+    }
+    for warning in config.warnings() {
+        out.say(format_args!("Warning: {warning}."))?;
+    }
+    out.flush()
 }
 
 /// What is recorded, in words.
@@ -137,103 +207,6 @@ fn senders_and_channels(senders: usize, channels: usize) -> String {
     format!("{senders}, {},", counted(channels as u64, "channel"))
 }
 
-/// As [`record`]; `began` is told when it records.
-///
-/// # Errors
-/// As [`record`].
-pub(crate) fn record_told(
-    config: RecorderConfig,
-    emulator: Option<EmulatorConfig>,
-    ends: Ends,
-    stop: &Stop,
-    out: &mut Out,
-    view: &mut View,
-    began: impl FnOnce(&Recorder, &mut Out),
-) -> anyhow::Result<Recording> {
-    let groups = groups(&config);
-    let folder = config.folder.clone();
-    let sources = config.sources.iter().map(|source| source.name.clone());
-    let names = sources.chain(config.links.iter().map(|link| link.name.clone())).collect();
-    let channels: usize = config.links.iter().map(|link| link.channels.len()).sum();
-    let asked_bytes = config.receive.socket_buffer_bytes;
-    let (lowered, warnings) = (config.lowered(), config.warnings());
-    let config = RecorderConfig { emulated: emulator.is_some(), ..config };
-    // Sources of others may be sending already; one's own begins later.
-    let recorder = match emulator {
-        Some(_) => Recorder::start(config),
-        None => Recorder::start_paused(config).inspect(Recorder::begin_between_events),
-    };
-    let recorder =
-        recorder.with_context(|| format!("cannot start recording to {}", folder.display()))?;
-    began(&recorder, out);
-    let granted = recorder.granted_socket_bytes().iter().copied();
-    let sockets = Sockets { granted_bytes_min: granted.min().unwrap_or(0), asked_bytes };
-    if view.speaks() {
-        let count = groups.iter().map(|group| group.sources.len()).sum::<usize>();
-        let folder = recorder.folder().display();
-        let what = senders_and_channels(count, channels);
-        out.say(format_args!("Recording {what} to {folder}; Ctrl-C ends it in order."))?;
-        let (least, asked) = (Bytes(sockets.granted_bytes_min as u64), Bytes(asked_bytes as u64));
-        out.say(format_args!("Socket buffers of at least {least} each, {asked} asked for."))?;
-        let lowered = lowered.iter().map(|lowered| format!("Lowered: {lowered}."));
-        let warnings = warnings.iter().map(|warning| format!("Warning: {warning}."));
-        lowered.chain(warnings).try_for_each(|text| out.say(format_args!("{text}")))?;
-        out.flush()?;
-    }
-    let name = recorder.folder().file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let planned = ends.seconds.or(emulator.as_ref().and_then(|emulator| emulator.seconds));
-    let subject = Subject { name, groups, seconds_planned: planned };
-    let start = Instant::now();
-    let sender = match emulator {
-        Some(config) => {
-            let targets = recorder.addresses().to_vec();
-            Some(Sender::start(EmulatorConfig { targets, ..config })?)
-        }
-        None => None,
-    };
-    let moment = || {
-        let snapshot = recorder.snapshot();
-        let mut threads = snapshot.threads.clone();
-        threads.extend(sender.iter().flat_map(Sender::threads));
-        Moment { seconds: start.elapsed().as_secs_f64(), snapshot, threads }
-    };
-    let first = moment();
-    while !ended(&recorder, sender.as_ref(), ends, start, stop) {
-        if view.due(Instant::now()) {
-            view.show(out, &subject, moment())?;
-        }
-        std::thread::sleep(POLL);
-    }
-    let last = moment();
-    let seconds = last.seconds - first.seconds;
-    let busy = busy(&first.threads, &last.threads, seconds);
-    let sent = sender.map(Sender::finish).transpose()?;
-    let summary = recorder.stop().context("the recorder did not stop in order")?;
-    let threads = summary.last.threads.clone();
-    let seconds_shown = start.elapsed().as_secs_f64();
-    view.show(
-        out,
-        &subject,
-        Moment { seconds: seconds_shown, snapshot: summary.last.clone(), threads },
-    )?;
-    Ok(Recording { summary, names, sockets, sent, seconds, busy })
-}
-
-fn ended(
-    recorder: &Recorder,
-    sender: Option<&Sender>,
-    ends: Ends,
-    start: Instant,
-    stop: &Stop,
-) -> bool {
-    let late = ends.seconds.is_some_and(|seconds| start.elapsed().as_secs_f64() >= seconds);
-    let enough = ends.events.is_some_and(|events| {
-        let counts = recorder.snapshot().counts;
-        counts.events_complete + counts.events_incomplete >= events
-    });
-    late || enough || stop.asked() || sender.is_some_and(Sender::ended)
-}
-
 /// Whether a recorder's last state is one to worry about.
 pub(crate) fn fault(state: &State) -> Option<&str> {
     match state {
@@ -242,5 +215,17 @@ pub(crate) fn fault(state: &State) -> Option<&str> {
     }
 }
 
+/// Who runs this program.
+pub(crate) fn who() -> String {
+    let name = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
+    let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| {
+        // SAFETY: it takes nothing and always succeeds.
+        format!("user {}", unsafe { libc::getuid() })
+    });
+    name.chars().filter(|c| !c.is_control()).take(WHO_CHARS_MAX).collect()
+}
+
 /// How often the ends are looked at.
 const POLL: Duration = Duration::from_millis(20);
+/// What fits into [`catchment_catalog::WHO_BYTES_MAX`] in any script.
+const WHO_CHARS_MAX: usize = catchment_catalog::WHO_BYTES_MAX / 4;

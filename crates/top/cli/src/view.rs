@@ -6,12 +6,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-use catchment_model::units::{Bytes, Count};
+use catchment_console::{Out, Table};
+use catchment_model::units::{Bytes, Count, grouped, percent_of};
 use catchment_model::{Entry, SourceLedger};
 use catchment_recorder::{Counts, Fill, RecorderConfig, Snapshot, State};
-use catchment_telemetry::ThreadTime;
-
-use crate::output::{Out, Table, grouped};
+use catchment_telemetry::{ThreadTime, cpu_shares};
 
 /// Sources that are shown as one line.
 #[derive(Clone, Debug)]
@@ -81,12 +80,6 @@ impl View {
             (_, false) => (Mode::Lines, Duration::from_secs(1)),
         };
         Self { every, next: None, lines_drawn: 0, mode, before: VecDeque::new() }
-    }
-
-    /// One that shows nothing.
-    pub(crate) fn silent() -> Self {
-        let every = Duration::from_secs(1);
-        Self { every, next: None, lines_drawn: 0, mode: Mode::Silent, before: VecDeque::new() }
     }
 
     /// Whether it shows anything.
@@ -324,7 +317,7 @@ impl Rates {
                 now.snapshot.counts.bytes_written,
                 before.snapshot.counts.bytes_written,
             ),
-            threads: busy(&before.threads, &now.threads, seconds),
+            threads: cpu_shares(&before.threads, &now.threads, seconds),
         }
     }
 
@@ -332,23 +325,6 @@ impl Rates {
         let all = self.threads.iter().map(|(name, percent)| format!("{name} {percent:.0} %"));
         all.collect::<Vec<_>>().join("   ")
     }
-}
-
-/// The share of one CPU that each thread took between two readings, in percent.
-pub(crate) fn busy(before: &[ThreadTime], now: &[ThreadTime], seconds: f64) -> Vec<(String, f64)> {
-    let mut busy: Vec<(String, f64)> = now
-        .iter()
-        .map(|thread| {
-            let then = before.iter().find(|other| other.name == thread.name);
-            let spent = thread.cpu_ns.saturating_sub(then.map_or(0, |other| other.cpu_ns));
-            (thread.name.clone(), spent as f64 / 1e7 / seconds.max(1e-9))
-        })
-        .collect();
-    // In the order in which data flow; they started in any.
-    let order = ["emulate", "receive", "build", "encode", "write", "trends"];
-    let place = |name: &str| order.iter().position(|first| name.starts_with(first));
-    busy.sort_by_key(|(name, _)| place(name).unwrap_or(order.len()));
-    busy
 }
 
 fn group_table(subject: &Subject, before: &Moment, now: &Moment, paint: Paint) -> Vec<String> {
@@ -423,11 +399,6 @@ fn fill_line(fill: &Fill, paint: Paint) -> String {
 
 fn percent_now(fill: &Fill) -> u64 {
     percent_of(fill.level, fill.capacity)
-}
-
-/// How much of the whole a part is, in percent, rounded up: only nothing is 0 %.
-pub(crate) fn percent_of(part: u64, whole: u64) -> u64 {
-    (u128::from(part) * 100).div_ceil(u128::from(whole.max(1))).min(100) as u64
 }
 
 /// Rates are over at least so long, once recording has gone on that long.

@@ -542,7 +542,7 @@ fn a_catalogue_that_another_process_has_holds_up_no_run() {
     let run = output(folder, &["run", "silent.toml", "--seconds", "0.05", "--comment", "late"]);
     assert_eq!(run.status.code(), Some(0));
     let told = String::from_utf8_lossy(&run.stderr);
-    let expected = "the run is entered when the catalogue is opened next";
+    let expected = "the run is entered when the catalogue can be opened again";
     assert!(told.contains(expected) && told.lines().count() == 1, "{told}");
     stderr(folder, &["catalog", "show", "2"], 1);
     drop(other);

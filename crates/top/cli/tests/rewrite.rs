@@ -97,7 +97,7 @@ fn a_reduced_run_has_the_chosen_channels_at_the_lower_rate() {
 
     // The same as by the library, which has tests of its own.
     let select = [("L1:SLOW-000?", Some("32 Hz")), ("L1:STATE-0001", None)].map(|(name, rate)| {
-        Selection { pattern: name.into(), rate: rate.map(|rate| rate.parse().unwrap()) }
+        Selection { pattern: name.parse().unwrap(), rate: rate.map(|rate| rate.parse().unwrap()) }
     });
     let options = ReduceOptions {
         select: select.into(),

@@ -1,10 +1,11 @@
 //! The events of a run.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use catchment_model::EventFlags;
 use catchment_storage::{FrameEvents, Run, StorageError};
 use numpy::PyArray1;
+use parking_lot::Mutex;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -38,7 +39,7 @@ impl Events {
 
     fn arrays(&self, py: Python<'_>) -> PyResult<Arc<Arrays>> {
         let run = self.open.run()?;
-        let lock = || self.arrays.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.arrays.lock();
         let count = run.event_count();
         if let Some((_, arrays)) = lock().as_ref().filter(|(of, _)| *of == count) {
             return Ok(Arc::clone(arrays));

@@ -8,11 +8,12 @@
 //! Locks are taken without the interpreter's, so that neither waits for the other.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use catchment_storage::{Follow, Followed, Run, StorageError};
+use parking_lot::RwLock;
 use pyo3::prelude::*;
 
 use crate::errors::{FileError, python_error};
@@ -107,17 +108,17 @@ impl Following {
         given: Given,
         read: impl FnOnce(&Run, usize) -> PyResult<T>,
     ) -> PyResult<T> {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read();
         given.with(state.follow.run(), read)
     }
 
     /// What is handed out at that place; looks once for new frames where it is not yet known.
     fn look(&self, at: usize) -> Result<Looked, StorageError> {
-        let known = self.state.read().unwrap_or_else(PoisonError::into_inner).given(at);
+        let known = self.state.read().given(at);
         if let Some(given) = known {
             return Ok(Looked::Came(given));
         }
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write();
         let looked = state.look(at);
         let version = state.given.len() + usize::from(state.follow.ended());
         self.version.store(version, Ordering::Release);

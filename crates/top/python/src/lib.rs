@@ -25,6 +25,7 @@ mod views;
 
 use std::ffi::OsString;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -72,6 +73,16 @@ mod _native {
     #[pyfunction]
     fn run_command(py: Python<'_>, args: Vec<OsString>) -> i32 {
         py.detach(|| catchment_cli::run(args))
+    }
+
+    /// Those of the names that fit a pattern, in their order.
+    #[pyfunction]
+    fn fitting(pattern: &str, names: Vec<String>) -> PyResult<Vec<String>> {
+        let pattern: catchment_frame::Pattern =
+            pattern.parse().map_err(|error: catchment_frame::PatternError| {
+                PyValueError::new_err(error.to_string())
+            })?;
+        Ok(names.into_iter().filter(|name| pattern.fits(name)).collect())
     }
 
     /// The report of an audit, as JSON.

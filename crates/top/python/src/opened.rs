@@ -4,11 +4,12 @@
 //! read that is under way has ended; whoever reads later gets `RunClosedError`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use catchment_frame::SourceInfo;
 use catchment_storage::{Run, StorageError};
+use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -66,13 +67,13 @@ impl OpenRun {
         {
             Python::attach(|py| py.detach(|| self.bring_up_to_date())).map_err(python_error)?;
         }
-        let run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = self.run.lock();
         run.as_ref().map(Arc::clone).ok_or_else(|| self.closed())
     }
 
     /// An error if the run was closed.
     pub(crate) fn check_open(&self) -> PyResult<()> {
-        let run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = self.run.lock();
         if run.is_some() { Ok(()) } else { Err(self.closed()) }
     }
 
@@ -91,7 +92,7 @@ impl OpenRun {
     pub(crate) fn bring_up_to_date(&self) -> Result<(), StorageError> {
         // Asked before: what is handed out meanwhile is looked for again.
         let version = self.following.as_ref().map_or(0, |following| following.version());
-        let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut run = self.run.lock();
         let Some(run) = run.as_mut() else { return Ok(()) };
         match Arc::get_mut(run) {
             Some(run) => {
@@ -105,7 +106,7 @@ impl OpenRun {
 
     /// Closes it for everybody.
     pub(crate) fn close(&self) {
-        self.run.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.run.lock().take();
     }
 
     fn closed(&self) -> PyErr {

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use catchment_cli::near_matches;
 use catchment_frame::SourceInfo;
-use catchment_model::SourceId;
+use catchment_model::{SourceId, near_matches};
 use catchment_storage::{Run, SelectEvents};
 use numpy::PyArray1;
 use pyo3::IntoPyObjectExt;

@@ -106,6 +106,17 @@ def test_a_dataset_has_an_axis_for_each_rate(generated: Generated) -> None:
             run.to_arrow(["L1:SLOW-0000", "L1:STATE-0000"])
 
 
+def test_names_are_chosen_by_pattern(generated: Generated) -> None:
+    with catchment.open(generated.path) as run:
+        dataset = run.to_xarray(["L1:S{LOW,TATE}-000[0-1]", "L1:SLOW-0000"])
+        names = ["L1:SLOW-0000", "L1:SLOW-0001", "L1:STATE-0000", "L1:STATE-0001"]
+        assert sorted(dataset) == names
+        with pytest.raises(ValueError, match="unclosed character class"):
+            run.to_xarray("L1:[SLOW")
+        with pytest.raises(catchment.UnknownChannelError, match="L1:SLOW-000X"):
+            run.to_xarray("L1:SLOW-000X*")
+
+
 def test_dask_computes_frame_by_frame(generated: Generated) -> None:
     with catchment.open(generated.path) as run:
         channel = run["L1:MEDIUM-0000"]

@@ -241,7 +241,7 @@ fn inflate(stored: &[u8], out: &mut [u8]) -> Result<(), &'static str> {
 }
 
 /// Complex samples of all real parts followed by all imaginary parts, which is how frameCPP stores
-/// them where it suppresses zeros; it alone does (docs/decisions/0130).
+/// them where it suppresses zeros; it alone does (docs/decisions/gwf-files.md).
 fn pairs(word_bytes: usize, parts: &[u8]) -> Vec<u8> {
     let (real, imaginary) = parts.split_at(parts.len() / 2);
     let parts = real.chunks_exact(word_bytes).zip(imaginary.chunks_exact(word_bytes));

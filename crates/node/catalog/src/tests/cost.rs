@@ -46,6 +46,6 @@ fn cost() {
     let search = |text: &str| Search { text: text.into(), limit: Some(50), ..Search::default() };
     time("the newest 50 of 2,000", 20, || catalog.page(&search("")).unwrap());
     time("a word that no run of 2,000 has", 20, || catalog.page(&search("nowhere")).unwrap());
-    let bytes = crate::schema::Place::new(folder).database().metadata().unwrap().len();
+    let bytes = crate::schema::Paths::new(folder).database().metadata().unwrap().len();
     println!("the database: {:.2} MB", bytes as f64 / 1e6);
 }

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 use super::*;
-use crate::schema::Place;
+use crate::schema::Paths;
 use crate::step::kill_at;
 use crate::{Over, Quality, RunKnown, RunState, rebuild};
 
@@ -112,7 +112,7 @@ fn sound(folder: &Path, given: &mut BTreeSet<u64>, said: Vec<u64>) {
     let next = take(&mut catalog, "after").number();
     assert!(given.insert(next), "{next} was given twice");
     assert_eq!(given.last(), Some(&next), "numbers rise");
-    let left = std::fs::read_dir(Place::new(folder).live_folder()).unwrap().count();
+    let left = std::fs::read_dir(Paths::new(folder).live_folder()).unwrap().count();
     assert!(left == 0, "{left} lock files stay");
 }
 
@@ -138,7 +138,7 @@ fn a_catalogue_that_was_killed_while_it_was_made_is_made_by_the_next() {
         assert_eq!(told(&catalog), [(3, "complete", String::new())], "step {step}");
         assert_eq!(take(&mut catalog, "").number(), 4);
         drop(catalog);
-        std::fs::remove_dir_all(Place::new(folder).folder()).unwrap();
+        std::fs::remove_dir_all(Paths::new(folder).folder()).unwrap();
     });
     assert!(steps > 20, "{steps} steps");
 }
@@ -194,7 +194,7 @@ fn a_process_that_dies_while_it_looks_up_what_another_left_leaves_that_to_the_ne
         assert!(!detail.ledger.is_empty() && detail.file_rows.len() == 1, "step {step}");
         let run = catalog.run(late_number).unwrap().run;
         assert_eq!((run.state, run.comment.as_str()), (RunState::Complete, "late"), "step {step}");
-        let pending = std::fs::read_dir(Place::new(folder).pending_folder()).unwrap();
+        let pending = std::fs::read_dir(Paths::new(folder).pending_folder()).unwrap();
         assert_eq!(pending.count(), 0, "step {step}");
         if !killed {
             assert!(step > 10, "{step} steps");

@@ -1,5 +1,5 @@
 use super::*;
-use crate::schema::{Place, beside};
+use crate::schema::{Paths, beside};
 use crate::{CatalogError, Search, rebuild};
 
 /// Thirty runs with comments of some length, and one with files, closed.
@@ -17,7 +17,7 @@ fn made(folder: &Path) -> Vec<u8> {
     catalog.scan(31).unwrap();
     drop((catalog, live));
     drop(Catalog::open(folder).unwrap());
-    std::fs::read(Place::new(folder).database()).unwrap()
+    std::fs::read(Paths::new(folder).database()).unwrap()
 }
 
 /// Everything that reads; whatever it says, it says as damage or as nothing.
@@ -41,7 +41,7 @@ fn a_damaged_catalogue_says_what_helps_and_that_helps() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let whole = made(folder);
-    let path = Place::new(folder).database();
+    let path = Paths::new(folder).database();
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut draw = |below: usize| {
         random ^= random << 13;
@@ -88,7 +88,7 @@ fn numbers_are_given_though_the_catalogue_cannot_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     made(folder);
-    std::fs::write(Place::new(folder).database(), b"this is no database, but long enough").unwrap();
+    std::fs::write(Paths::new(folder).database(), b"this is no database, but long enough").unwrap();
     let error = Catalog::open(folder).unwrap_err();
     assert!(matches!(error, CatalogError::Damaged { .. }), "{error}");
     let live = LiveRun::without_catalog(folder, None).unwrap();
@@ -111,18 +111,18 @@ fn a_log_that_was_cut_anywhere_costs_no_number_twice() {
         drop(take(&mut catalog, "logged"));
     }
     // While it is open its last commits are in the log alone.
-    let place = Place::new(folder.path());
-    let database = std::fs::read(place.database()).unwrap();
-    let log = std::fs::read(beside(&place.database(), "-wal")).unwrap();
+    let paths = Paths::new(folder.path());
+    let database = std::fs::read(paths.database()).unwrap();
+    let log = std::fs::read(beside(&paths.database(), "-wal")).unwrap();
     assert!(log.len() > 20_000, "a log of {} bytes", log.len());
-    let numbers = std::fs::read(place.numbers()).unwrap();
+    let numbers = std::fs::read(paths.numbers()).unwrap();
     for cut in (0..log.len()).step_by(1_371) {
         let copy = tempfile::tempdir().unwrap();
-        let place = Place::new(copy.path());
-        place.make().unwrap();
-        std::fs::write(place.database(), &database).unwrap();
-        std::fs::write(beside(&place.database(), "-wal"), &log[..cut]).unwrap();
-        std::fs::write(place.numbers(), &numbers).unwrap();
+        let paths = Paths::new(copy.path());
+        paths.make().unwrap();
+        std::fs::write(paths.database(), &database).unwrap();
+        std::fs::write(beside(&paths.database(), "-wal"), &log[..cut]).unwrap();
+        std::fs::write(paths.numbers(), &numbers).unwrap();
         let mut catalog = Catalog::open(copy.path()).unwrap_or_else(|e| panic!("cut {cut}: {e}"));
         assert!(told(&catalog).iter().all(|(_, state, _)| *state == "failed"));
         assert_eq!(take(&mut catalog, "").number(), 6, "cut {cut}");

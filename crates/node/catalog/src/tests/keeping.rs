@@ -81,7 +81,7 @@ fn another_file_in_its_place_is_another_catalogue() {
     let folder = folder.path();
     let kept = KeptCatalog::of(folder);
     kept.write(|catalog| catalog.next_run_number(&request("one"))).unwrap();
-    let database = crate::schema::Place::new(folder).database();
+    let database = crate::schema::Paths::new(folder).database();
     let aside = database.with_extension("aside");
     Catalog::open(folder).unwrap().checkpoint().unwrap();
     std::fs::copy(&database, &aside).unwrap();

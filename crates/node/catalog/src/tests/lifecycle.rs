@@ -2,7 +2,7 @@ use catchment_model::{Entry, RunId};
 use rusqlite::Connection;
 
 use super::*;
-use crate::schema::{self, Place};
+use crate::schema::{self, Paths};
 use crate::{
     CATALOG_FILE, CATALOG_FOLDER, COMMENT_BYTES_MAX, CatalogError, Quality, REMARKS_MAX,
     RUN_NUMBER_MAX, RunState, SCHEMA_VERSION, WHO_BYTES_MAX,
@@ -296,9 +296,9 @@ fn copies_are_added_checked_and_removed() {
 #[test]
 fn an_older_catalogue_is_brought_up_to_date_and_a_newer_one_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::new(folder.path());
-    place.make().unwrap();
-    let path = place.database();
+    let paths = Paths::new(folder.path());
+    paths.make().unwrap();
+    let path = paths.database();
     let mut old = Connection::open(&path).unwrap();
     schema::migrate(&mut old, &path, 1).unwrap();
     old.execute("UPDATE numbers SET highest = 41", []).unwrap();

@@ -1,14 +1,14 @@
 //! A catalogue that another process has: it holds up no run, and knows of it later.
 
 use super::*;
-use crate::schema::Place;
+use crate::schema::Paths;
 use crate::{
     Begun, CatalogError, KeptCatalog, Over, PATIENCE_AT_START, RunKnown, RunState, rebuild,
 };
 
 /// Has the catalogue, as another process may for as long as it likes.
 fn lock(folder: &Path) -> rusqlite::Connection {
-    let connection = rusqlite::Connection::open(Place::new(folder).database()).unwrap();
+    let connection = rusqlite::Connection::open(Paths::new(folder).database()).unwrap();
     connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
     connection
 }
@@ -65,7 +65,7 @@ fn a_run_that_could_not_be_entered_is_entered_by_whoever_opens_the_catalogue_nex
     assert_eq!((detail.run.ended, detail.run.events), (Some(second(9)), Some(6)));
     assert_eq!((detail.run.loss_count, detail.ledger.len()), (Some(2), 3));
     assert_eq!((detail.remarks, detail.run.emulated), (known.remarks, true));
-    assert_eq!(std::fs::read_dir(Place::new(folder).pending_folder()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(Paths::new(folder).pending_folder()).unwrap().count(), 0);
     assert_eq!(take(&mut Catalog::open(folder).unwrap(), "after").number(), 3);
 }
 
@@ -79,10 +79,10 @@ fn no_number_is_given_twice_though_the_file_of_numbers_is_lost_while_another_has
     }
     drop(catalog);
     let other = lock(folder);
-    std::fs::remove_file(Place::new(folder).numbers()).unwrap();
+    std::fs::remove_file(Paths::new(folder).numbers()).unwrap();
     assert_eq!(LiveRun::without_catalog(folder, None).unwrap().number(), 4);
     // Nor though it is a copy from before.
-    std::fs::write(Place::new(folder).numbers(), "2\n").unwrap();
+    std::fs::write(Paths::new(folder).numbers(), "2\n").unwrap();
     assert_eq!(LiveRun::without_catalog(folder, None).unwrap().number(), 4);
     drop(other);
     assert_eq!(take(&mut Catalog::open(folder).unwrap(), "").number(), 5);
@@ -94,11 +94,11 @@ fn what_waits_of_a_run_whose_number_is_anothers_is_kept_for_people_to_look_at() 
     let folder = folder.path();
     Files::of("run-a", 1, 1).write(folder);
     drop(Catalog::open(folder).unwrap());
-    let live = LiveRun::hold(&Place::new(folder), 1).unwrap();
+    let live = LiveRun::hold(&Paths::new(folder), 1).unwrap();
     let begun = Begun { id: RunId([2; 16]), folder: folder.join("b"), started: second(1) };
     let known = RunKnown { begun: Some(begun), ..RunKnown::default() };
     known.keep(folder, &live).unwrap();
-    std::fs::write(Place::new(folder).pending_folder().join("7.json"), "no entry").unwrap();
+    std::fs::write(Paths::new(folder).pending_folder().join("7.json"), "no entry").unwrap();
     let mut catalog = Catalog::open(folder).unwrap();
     assert_eq!(catalog.run(1).unwrap().run.id, Some(RunId([1; 16])));
     assert!(matches!(catalog.enter(&live, &known), Err(CatalogError::OtherRun { number: 1, .. })));
@@ -107,7 +107,7 @@ fn what_waits_of_a_run_whose_number_is_anothers_is_kept_for_people_to_look_at() 
     let failed = RunKnown { over: Some(over), ..RunKnown::default() };
     assert!(matches!(catalog.enter(&live, &failed), Err(CatalogError::OtherRun { number: 1, .. })));
     assert_eq!(catalog.run(1).unwrap().run.state, RunState::Complete);
-    let entries = std::fs::read_dir(Place::new(folder).pending_folder()).unwrap();
+    let entries = std::fs::read_dir(Paths::new(folder).pending_folder()).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["1.refused", "7.refused"]);
@@ -187,7 +187,7 @@ fn what_was_said_of_a_run_that_waits_is_not_lost_where_the_catalogue_is_made_aga
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     drop(take(&mut Catalog::open(folder).unwrap(), "before"));
-    std::fs::write(Place::new(folder).database(), [7; 40_000]).unwrap();
+    std::fs::write(Paths::new(folder).database(), [7; 40_000]).unwrap();
     let live = LiveRun::without_catalog(folder, None).unwrap();
     let id = RunId([5; 16]);
     Files { id, ..Files::of("run-b", 5, live.number()) }.write(folder);

@@ -5,7 +5,7 @@ use catchment_model::TimeScale;
 use catchment_storage::{ChannelColumn, ChannelFrame, Run};
 
 use super::*;
-use crate::schema::Place;
+use crate::schema::Paths;
 use crate::{Quality, rebuild};
 
 fn again(folder: &Path) -> crate::RebuildReport {
@@ -67,9 +67,9 @@ fn what_stands_in_no_file_comes_from_the_old_catalogue() {
 fn what_people_said_is_salvaged_from_a_catalogue_of_each_older_version() {
     for version in 1..crate::SCHEMA_VERSION {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::new(folder.path());
-        place.make().unwrap();
-        let path = place.database();
+        let paths = Paths::new(folder.path());
+        paths.make().unwrap();
+        let path = paths.database();
         let mut old = rusqlite::Connection::open(&path).unwrap();
         crate::schema::migrate(&mut old, &path, version).unwrap();
         let run = "INSERT INTO runs (number, taken_ns, who, comment, state, quality) \
@@ -115,7 +115,7 @@ fn a_folder_without_a_catalogue_gets_one_of_its_runs() {
     assert_eq!(states(&Catalog::open(folder).unwrap()), expected);
     again(folder);
     assert_eq!(states(&Catalog::open(folder).unwrap()), expected);
-    std::fs::remove_dir_all(Place::new(folder).folder()).unwrap();
+    std::fs::remove_dir_all(Paths::new(folder).folder()).unwrap();
     let mut catalog = Catalog::open(folder).unwrap();
     assert_eq!(states(&catalog), expected);
     let detail = catalog.run(1).unwrap();
@@ -153,13 +153,13 @@ fn a_number_that_no_run_has_any_more_is_not_given_again() {
     drop(take(&mut catalog, ""));
     drop(catalog);
     // The catalogue is gone, and what was before the last rebuild; the file beside them is there.
-    std::fs::remove_file(Place::new(folder.path()).database()).unwrap();
+    std::fs::remove_file(Paths::new(folder.path()).database()).unwrap();
     let mut catalog = Catalog::open(folder.path()).unwrap();
     assert_eq!(told(&catalog), []);
     assert_eq!(take(&mut catalog, "").number(), 3);
     drop(catalog);
     // And the other way round.
-    std::fs::remove_file(Place::new(folder.path()).numbers()).unwrap();
+    std::fs::remove_file(Paths::new(folder.path()).numbers()).unwrap();
     let mut catalog = Catalog::open(folder.path()).unwrap();
     assert_eq!(take(&mut catalog, "").number(), 4);
 }

@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use catchment_run::{Command, State};
+use catchment_model::Utc;
+use catchment_run::Command;
 
 use super::Conductor;
 use crate::api;
 use crate::desk::View;
 use crate::devices::Active;
 use crate::properties;
-use crate::time::rfc3339;
 use crate::watching::Meaning;
 
 impl Conductor {
     pub(super) fn device_list(&self) -> Vec<api::Device> {
         let shown = &self.devices.shown;
-        let running = shown.active().is_some_and(|active| !active.ended);
         let device = |status: catchment_run::DeviceStatus| {
             let path = status.path.to_string();
             let found = properties::of(&path, &self.configuration, shown, &self.desk);
@@ -23,12 +22,9 @@ impl Conductor {
             api::Device {
                 schema: format!("/api/v1/devices/{path}/schema"),
                 kind: status.kind,
-                state: match self.desk.watched {
-                    true => self.state_name(running).into(),
-                    false => status.state.name().into(),
-                },
+                state: status.state.name().into(),
                 reason: status.reason.map(|reason| reason.to_string()),
-                commands: match self.desk.watched {
+                commands: match self.desk.settings.read_only {
                     true => Vec::new(),
                     false => status.commands.iter().map(|one| one.name().to_owned()).collect(),
                 },
@@ -68,17 +64,8 @@ impl Conductor {
         }
     }
 
-    /// The node's state; of a recorder that is only watched, whether it is there.
-    fn state_name(&self, running: bool) -> &'static str {
-        match (self.desk.watched, running) {
-            (false, _) => self.control.state().name(),
-            (true, true) => State::Recording.name(),
-            (true, false) => State::Idle.name(),
-        }
-    }
-
     fn offers(&self, run: Option<u64>) -> Vec<api::CommandOffer> {
-        if self.desk.watched {
+        if self.desk.settings.read_only {
             return Vec::new();
         }
         self.control.legal().into_iter().map(|one| offer(one, run)).collect()
@@ -109,22 +96,22 @@ impl Conductor {
             node: api::NodeInfo {
                 name: self.desk.settings.name.clone(),
                 version: env!("CARGO_PKG_VERSION").into(),
-                started: rfc3339(self.desk.started_ns),
+                started: Utc(self.desk.started_ns).to_string(),
                 uptime_seconds: now_ns.saturating_sub(self.desk.started_ns) as f64 / 1e9,
             },
-            time: rfc3339(now_ns),
+            time: Utc(now_ns).to_string(),
             verdict: api::Verdict {
                 level: level(meaning.verdict.level).into(),
                 loss_share: meaning.verdict.loss_share,
                 text: meaning.verdict.text.clone(),
                 reasons: meaning.verdict.reasons.clone(),
             },
-            state: self.state_name(run.is_some()).into(),
+            state: self.control.state().name().into(),
             reason: self.control.reason().map(ToString::to_string),
             under_way: self.control.under_way().map(|one| api::UnderWay {
                 request: one.request.to_string(),
                 command: one.command.name().into(),
-                since: rfc3339(one.since_ns),
+                since: Utc(one.since_ns).to_string(),
                 waiting_for: one.waiting_for.iter().map(ToString::to_string).collect(),
             }),
             commands: self.offers(number),
@@ -162,7 +149,7 @@ fn run_now(active: &Active, snapshot: &catchment_recorder::Snapshot, now_ns: u64
         number: active.number,
         id: active.id.clone(),
         folder: active.folder.display().to_string(),
-        started: rfc3339(active.started_ns),
+        started: Utc(active.started_ns).to_string(),
         seconds: now_ns.saturating_sub(active.started_ns) as f64 / 1e9,
         who: active.who.clone(),
         comment: active.comment.clone(),
@@ -204,8 +191,8 @@ pub(super) fn alarm(alarm: &catchment_watch::Alarm) -> api::Alarm {
         text: alarm.text.clone(),
         value: alarm.value,
         threshold: Some(alarm.threshold),
-        since: rfc3339(alarm.since_ns),
-        ended: alarm.ended_ns.map(rfc3339),
+        since: Utc(alarm.since_ns).to_string(),
+        ended: alarm.ended_ns.map(|ns| Utc(ns).to_string()),
         acknowledged_by: alarm.acknowledged_by.clone(),
         source: alarm.source.clone(),
         group: alarm.group.clone(),

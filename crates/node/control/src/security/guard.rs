@@ -105,7 +105,7 @@ fn admit(desk: &Desk, request: &mut Request) -> Result<(), Problem> {
 /// Whether somebody who is known may do that.
 fn permit(desk: &Desk, who: &Who, role: Role, request: &Request) -> Result<(), Problem> {
     let forbidden = |detail: &str| Err(Problem::new(StatusCode::FORBIDDEN, detail));
-    if desk.watched && role > Role::Viewer {
+    if desk.settings.read_only && role > Role::Viewer {
         return forbidden("this node is only looked at: whoever started the recorder ends it");
     }
     if who.role < role {
@@ -131,7 +131,7 @@ fn identify(desk: &Desk, headers: &HeaderMap, peer: SocketAddr) -> Result<Option
         }
         return Err(refused(desk, peer));
     }
-    let id = cookie(headers, desk.settings.listen.port());
+    let id = cookie(headers, desk.port());
     if let Some(session) = id.and_then(|id| desk.sessions.find(id))
         && desk.tokens.stands(&session.entry)
     {
@@ -140,7 +140,7 @@ fn identify(desk: &Desk, headers: &HeaderMap, peer: SocketAddr) -> Result<Option
     if desk.tokens.any() {
         return Ok(None);
     }
-    let role = if desk.watched { Role::Viewer } else { Role::Admin };
+    let role = if desk.settings.read_only { Role::Viewer } else { Role::Admin };
     Ok(Some(Who { name: "local".into(), role, from, session: None, entry: None }))
 }
 

@@ -3,8 +3,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 /// Whom an address counts for: a host that has an IPv6 network has all addresses of its last 64
 /// bits.
@@ -41,7 +43,7 @@ impl Limit {
     /// Takes one; false where the address had too many.
     pub(crate) fn take(&self, address: IpAddr, now: Instant) -> bool {
         let address = holder(address);
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock();
         let (per_second, burst) = (self.per_second, self.burst);
         let left = |bucket: &Bucket| {
             let seconds = now.saturating_duration_since(bucket.at).as_secs_f64();
@@ -87,7 +89,7 @@ impl Shares {
     /// Takes one; none where the address has all of its own.
     pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Share> {
         let address = holder(address);
-        let mut held = self.held();
+        let mut held = self.held.lock();
         let count = held.entry(address).or_default();
         if *count >= self.most {
             return None;
@@ -95,15 +97,11 @@ impl Shares {
         *count += 1;
         Some(Share { shares: Arc::clone(self), address })
     }
-
-    fn held(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut held = self.shares.held();
+        let mut held = self.shares.held.lock();
         if let Some(count) = held.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
@@ -144,7 +142,7 @@ mod tests {
         let both = (shares.take(network(1)).unwrap(), shares.take(network(2)).unwrap());
         assert!(shares.take(network(3)).is_none());
         drop(both);
-        assert_eq!(shares.held().len(), 1, "who has none is forgotten");
+        assert_eq!(shares.held.lock().len(), 1, "who has none is forgotten");
         drop(first);
         assert!(shares.take(one).is_some());
     }

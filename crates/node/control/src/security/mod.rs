@@ -13,16 +13,13 @@ pub(crate) mod sessions;
 pub(crate) mod tls;
 pub(crate) mod tokens;
 
-use ring::rand::{SecureRandom, SystemRandom};
-
 /// Random bytes in hexadecimal.
 ///
 /// # Errors
 /// The system has none to give.
 pub(crate) fn random_hex<const N: usize>() -> Result<String, std::io::Error> {
     let mut bytes = [0_u8; N];
-    let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| std::io::Error::other("the system gives no random bytes"))?;
+    getrandom::fill(&mut bytes)?;
     Ok(hex(&bytes))
 }
 

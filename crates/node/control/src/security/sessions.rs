@@ -1,8 +1,9 @@
 //! Sessions of browsers: a cookie that stands for a token, so that the page need not keep it.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::random_hex;
 use super::tokens::TokenEntry;
@@ -38,7 +39,7 @@ impl Sessions {
     pub(crate) fn open(&self, entry: TokenEntry) -> std::io::Result<Session> {
         let (id, csrf) = (random_hex::<32>()?, random_hex::<16>()?);
         let session = Session { id, csrf, entry, opened: Instant::now() };
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         open.retain(|session| session.opened.elapsed() < LASTS);
         if open.len() == SESSIONS_MAX {
             open.pop_front();
@@ -49,17 +50,13 @@ impl Sessions {
 
     /// The session of that id, if it lasts.
     pub(crate) fn find(&self, id: &str) -> Option<Session> {
-        let open = self.lock();
+        let open = self.open.lock();
         let found = open.iter().find(|session| session.id == id);
         found.filter(|session| session.opened.elapsed() < LASTS).cloned()
     }
 
     /// Ends one.
     pub(crate) fn close(&self, id: &str) {
-        self.lock().retain(|session| session.id != id);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Session>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().retain(|session| session.id != id);
     }
 }

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use catchment_telemetry::utc_now;
+
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 use crate::machine;
 use crate::settings::Tls;
-use crate::time::{now_ns, rfc3339};
 
 /// A certificate of our own is made anew when it is that old.
 const OWN_AGE_MAX: Duration = Duration::from_secs(365 * 86_400);
@@ -136,7 +137,7 @@ fn own(folder: &Path, names: &[String]) -> Result<(PathBuf, PathBuf), TlsError> 
     };
     let mut params = rcgen::CertificateParams::new(names)?;
     params.distinguished_name.push(rcgen::DnType::CommonName, "catchment");
-    let year: i32 = rfc3339(now_ns())[..4].parse().unwrap_or(2026);
+    let year: i32 = utc_now().to_string()[..4].parse().unwrap_or(2026);
     params.not_before = rcgen::date_time_ymd(year - 1, 1, 1);
     params.not_after = rcgen::date_time_ymd(year + 2, 12, 31);
     let made = params.self_signed(&pair)?;

@@ -7,13 +7,14 @@
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+
+use catchment_telemetry::utc_now;
+use parking_lot::Mutex;
 
 use serde::{Deserialize, Serialize};
 
 use super::roles::Role;
 use super::{hex, random_hex};
-use crate::time::{now_ns, rfc3339};
 
 /// How many tokens a file may hold.
 pub const TOKENS_MAX: usize = 1_000;
@@ -132,7 +133,7 @@ impl TokenFile {
         tokens.push(TokenEntry {
             name: name.into(),
             role,
-            created: rfc3339(now_ns()),
+            created: utc_now().to_string(),
             sha256: digest(&token),
         });
         self.write(tokens)?;
@@ -244,29 +245,29 @@ impl Tokens {
     /// Whether there are any, or ever were: taking the last one away, which leaves a file without
     /// any, must not make everybody an administrator, nor must starting the program anew.
     pub(crate) fn any(&self) -> bool {
-        self.lock().ever
+        self.known.lock().ever
     }
 
     /// The token's entry.
     pub(crate) fn find(&self, token: &str) -> Option<TokenEntry> {
         let sha256 = digest(token);
-        self.lock().tokens.iter().find(|entry| entry.sha256 == sha256).cloned()
+        self.known.lock().tokens.iter().find(|entry| entry.sha256 == sha256).cloned()
     }
 
     /// Whether an entry is still there, as it was.
     pub(crate) fn stands(&self, entry: &TokenEntry) -> bool {
-        self.lock().tokens.contains(entry)
+        self.known.lock().tokens.contains(entry)
     }
 
     /// Looks at the file now.
     pub(crate) fn refresh(&self) {
-        let _alone = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.looking.lock();
         let stamp = self.file.stamp();
-        if stamp == self.lock().stamp {
+        if stamp == self.known.lock().stamp {
             return;
         }
         let read = self.file.read();
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         match read {
             // A file that is gone must not make everybody an administrator: the old tokens stay
             // until the program is started anew.
@@ -281,10 +282,6 @@ impl Tokens {
             }
             Err(error) => tracing::warn!(%error, "tokens stay as they were"),
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

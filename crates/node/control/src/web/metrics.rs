@@ -9,11 +9,11 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use catchment_model::{Entry, Ledger, SourceLedger};
 use catchment_recorder::State as RecorderState;
+use catchment_telemetry::utc_now;
 use catchment_watch::is_loss;
 
 use crate::api;
 use crate::desk::{Desk, View};
-use crate::time::now_ns;
 use crate::watching::lost;
 use crate::watching::quantities::known_quantities;
 
@@ -59,7 +59,7 @@ const METRICS: &[Metric] = metrics! {
     "catchment_build_info", "gauge", "version", "1, with the program's version.",
         |_, view, out| out.put(&[("version", &view.state.node.version)], 1.0);
     "catchment_uptime_seconds", "gauge", "", "Since the program was started.",
-        |desk, _, out| out.put(&[], now_ns().saturating_sub(desk.started_ns) as f64 / 1e9);
+        |desk, _, out| out.put(&[], utc_now().0.saturating_sub(desk.started_ns) as f64 / 1e9);
     "catchment_view_age_seconds", "gauge", "",
         "Since the control thread last looked, twice a second; the rest says nothing if it is long.",
         |_, view, out| out.put(&[], view.age().unwrap_or_default().as_secs_f64());

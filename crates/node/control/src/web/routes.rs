@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use catchment_telemetry::utc_now;
+
 use axum::extract::{DefaultBodyLimit, Extension, Request, State as Shared};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
@@ -22,7 +24,6 @@ use crate::api;
 use crate::desk::{Ask, Desk, View};
 use crate::problem::Problem;
 use crate::security::guard::{Who, guard};
-use crate::time::now_ns;
 
 /// Bytes of a request's body; a configuration may have more.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -411,5 +412,5 @@ pub(super) async fn history(
 ) -> Answer<api::History> {
     let seconds = within("seconds", query.seconds, (1, 600, 86_400))?;
     let points = within("points", query.points, (1, 300, 2_000))?;
-    Ok(Json(desk.past.of(now_ns(), seconds, points)))
+    Ok(Json(desk.past.of(utc_now().0, seconds, points)))
 }

@@ -60,7 +60,7 @@ pub(super) async fn log_in(
     let age = LASTS.as_secs();
     let cookie = format!(
         "{COOKIE}{}={}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}",
-        desk.settings.listen.port(),
+        desk.port(),
         session.id
     );
     let role = role.name().into();
@@ -78,7 +78,7 @@ pub(super) async fn log_out(
         desk.sessions.close(id);
         desk.note(&who, "log out", "done");
     }
-    let port = desk.settings.listen.port();
+    let port = desk.port();
     let cookie = format!("{COOKIE}{port}=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0");
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)])
 }

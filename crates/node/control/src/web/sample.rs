@@ -8,14 +8,15 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
-use catchment_model::SourceId;
+use catchment_model::{SourceId, Utc};
 use catchment_storage::{Run, StorageError};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
@@ -26,7 +27,6 @@ use crate::api;
 use crate::desk::Desk;
 use crate::problem::Problem;
 use crate::security::hex;
-use crate::time::rfc3339;
 
 /// Bytes of a payload that are shown.
 pub(super) const BYTES_MAX: usize = 4_096;
@@ -119,13 +119,13 @@ pub(super) async fn sample(
 }
 
 fn seen(wanted: &Wanted, within: Duration) -> Option<Result<api::Sample, Problem>> {
-    let seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = SEEN.lock();
     let last = seen.iter().rev().find(|one| one.wanted == *wanted);
     last.filter(|one| one.at.elapsed() < within).map(|one| one.sample.clone())
 }
 
 fn keep(wanted: Wanted, sample: Result<api::Sample, Problem>) {
-    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = SEEN.lock();
     seen.retain(|one| one.wanted != wanted && one.at.elapsed() < STALE);
     if seen.len() == SEEN_MAX {
         seen.pop_front();
@@ -134,7 +134,7 @@ fn keep(wanted: Wanted, sample: Result<api::Sample, Problem>) {
 }
 
 fn read(wanted: &Wanted) -> Result<api::Sample, Problem> {
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = OPEN.lock();
     let known = open.take().filter(|(run, _)| run.path() == wanted.folder);
     let run = match known {
         Some((mut run, _)) => {
@@ -154,7 +154,7 @@ fn read(wanted: &Wanted) -> Result<api::Sample, Problem> {
 /// Closes the run that nobody looks at any more.
 pub(crate) fn close_unused() {
     // Whoever has it uses it.
-    let Ok(mut open) = OPEN.try_lock() else { return };
+    let Some(mut open) = OPEN.try_lock() else { return };
     if open.as_ref().is_some_and(|(_, looked)| looked.elapsed() > UNUSED) {
         *open = None;
     }
@@ -185,7 +185,7 @@ fn look(run: &Run, name: &str) -> Result<api::Sample, Problem> {
     Ok(api::Sample {
         name: name.to_owned(),
         event: Some(events.keys().get(row).copied().unwrap_or_default()),
-        time: rfc3339(events.times_ns().get(row).copied().unwrap_or_default()),
+        time: Utc(events.times_ns().get(row).copied().unwrap_or_default()).to_string(),
         bytes: hex(&payload[..payload.len().min(BYTES_MAX)]),
         total_bytes: payload.len() as u64,
         array,

@@ -6,13 +6,13 @@
 use std::ops::Range;
 
 use catchment_frame::{ChannelInfo, Dtype};
+use catchment_model::Utc;
 use catchment_storage::{Piece, Run, Select};
 
 use super::sample::{BYTES_MAX, VALUES_MAX, finite, histogram, numbers, unreadable};
 use crate::api;
 use crate::problem::Problem;
 use crate::security::hex;
-use crate::time::rfc3339;
 
 /// Values that a histogram is of.
 const HISTOGRAM_VALUES_MAX: u64 = 65_536;
@@ -49,7 +49,7 @@ pub(super) fn look(run: &Run, link: &str, wanted: Option<&str>) -> Result<api::S
     Ok(api::Sample {
         name: link.to_owned(),
         event: None,
-        time: rfc3339(time_ns),
+        time: Utc(time_ns).to_string(),
         bytes: hex(&tail[..tail.len().min(BYTES_MAX)]),
         total_bytes: tail.len() as u64,
         array: array(channel, shown, tail),

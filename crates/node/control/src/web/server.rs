@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use catchment_telemetry::{Priority, nice, set_nice};
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
@@ -68,10 +70,10 @@ impl Server {
     ) -> std::io::Result<Self> {
         // Threads that read the catalogue and files have as much to do as anybody else; they are
         // started after the one that answers, by it, and would have its nice value.
-        let (first, nice) = (AtomicBool::new(true), machine::nice());
+        let (first, usual) = (AtomicBool::new(true), nice());
         let begin = move || match first.swap(false, Relaxed) {
-            true => machine::prefer(),
-            false => machine::set_nice(nice),
+            true => Priority::Control.apply(),
+            false => set_nice(usual),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)

@@ -147,7 +147,7 @@ pub struct Test {
 /// Settings that tests begin with.
 pub fn settings() -> Settings {
     let listen = ([127, 0, 0, 1], 0).into();
-    let mut settings = Settings { start: Start::Manual, ..Settings::new(listen) };
+    let mut settings = Settings { start: Start::Manual, ..Settings::new(Some(listen)) };
     // Neither a fast machine nor a slow one comes to these.
     settings.requests_per_second = 1e6;
     settings.drain = Duration::from_secs(3_600);
@@ -184,7 +184,7 @@ impl Test {
     }
 
     pub fn client(&self) -> Client {
-        Client::new(&self.node().url())
+        Client::new(&self.node().url().unwrap())
     }
 }
 

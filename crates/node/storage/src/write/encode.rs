@@ -4,9 +4,8 @@
 use std::collections::HashMap;
 
 use catchment_codec::Auto;
-use catchment_frame::{Codec, Coding, ColumnEncoder, Element, Span, crc32c};
+use catchment_frame::{Codec, Coding, ColumnCoding, ColumnEncoder, Element, Span, crc32c};
 
-use crate::coding::ColumnCoding;
 use crate::error::StorageError;
 use crate::write::line::{End, Line};
 use crate::write::{ColumnData, ColumnHook, Make, MakeBytes};
@@ -159,7 +158,7 @@ impl Worker {
             }
             ColumnData::Raw(raw) => raw,
             ColumnData::Make(Make { raw_bytes, make }) => {
-                if job.coding == ColumnCoding::Fixed(Coding::None) {
+                if job.coding == ColumnCoding::NONE {
                     // Made where it is stored from.
                     let raw = made(&mut memory.buffer, *raw_bytes, make)?;
                     show(raw);

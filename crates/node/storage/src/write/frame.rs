@@ -5,12 +5,11 @@
 //! it is not, near a file's end, all columns are encoded first, and the frame goes where it
 //! belongs.
 
-use catchment_frame::{Coding, FrameInfo, FrameSummary, TocFlags};
+use catchment_frame::{ColumnCoding, FrameInfo, FrameSummary, TocFlags};
 use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
 
 use super::encode::{Encoded, Job};
 use super::{Column, ColumnData, RunWriter, unwritable};
-use crate::coding::ColumnCoding;
 use crate::error::StorageError;
 
 impl RunWriter {
@@ -136,7 +135,7 @@ impl RunWriter {
 
     /// How a column is to be encoded.
     fn coding_of(&self, id: u32) -> ColumnCoding {
-        self.codings.get(&id).copied().unwrap_or(ColumnCoding::Fixed(Coding::None))
+        self.codings.get(&id).copied().unwrap_or(ColumnCoding::NONE)
     }
 
     /// Sets the layout to a frame that has no columns yet.

@@ -5,7 +5,8 @@
 //! still in a cache.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::encode::{Encoded, Job, Kept, Memory, Worker};
 use super::{ColumnHook, StorageError};
@@ -61,7 +62,7 @@ impl<'a> Line<'a> {
     /// Encodes until there is nothing more to do.
     pub(super) fn work(&self, worker: &mut Worker, hooks: &[Box<dyn ColumnHook>]) {
         loop {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let (place, job, memory) = loop {
                 if state.is_over() {
                     return;
@@ -70,12 +71,12 @@ impl<'a> Line<'a> {
                     break task;
                 }
                 state.waiting += 1;
-                state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.room.wait(&mut state);
                 state.waiting -= 1;
             };
             drop(state);
             let encoded = worker.encode(&job, memory, hooks);
-            let oldest = self.lock().put(place, encoded);
+            let oldest = self.state.lock().put(place, encoded);
             if oldest {
                 self.ready.notify_one();
             }
@@ -98,13 +99,13 @@ impl<'a> Line<'a> {
                 Step::End => return Ok(()),
                 Step::Encode((place, job, memory)) => {
                     let encoded = worker.encode(&job, memory, hooks);
-                    self.lock().put(place, encoded);
+                    self.state.lock().put(place, encoded);
                 }
                 Step::Take(encoded) => {
                     let back = sink(place, encoded?)?;
                     place += 1;
                     if let Some(back) = back {
-                        back.give_back(self.lock().kept);
+                        back.give_back(self.state.lock().kept);
                     }
                 }
             }
@@ -112,7 +113,7 @@ impl<'a> Line<'a> {
     }
 
     fn next_step(&self) -> Step<'a> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             assert!(!state.failed, "an encoding thread has failed");
             if let Some(encoded) = state.take() {
@@ -128,13 +129,8 @@ impl<'a> Line<'a> {
             if state.under_way.is_empty() {
                 return Step::End;
             }
-            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.ready.wait(&mut state);
         }
-    }
-
-    /// Whoever panicked holding the lock has left nothing half done that matters: all ends then.
-    fn lock(&self) -> MutexGuard<'_, State<'a>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -184,7 +180,7 @@ pub(super) struct End<'a, 'b> {
 
 impl Drop for End<'_, '_> {
     fn drop(&mut self) {
-        let mut state = self.line.lock();
+        let mut state = self.line.state.lock();
         state.closed |= self.owner;
         state.failed |= std::thread::panicking();
         drop(state);

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use catchment_frame::{Codec, Schema, Span};
 use catchment_model::{Ledger, RunId, SourceId};
 
-use crate::coding::Codings;
 use crate::error::StorageError;
 use crate::trend_writer::{TrendOptions, TrendReport};
-use crate::write::{Growing, random};
+use crate::write::{Growing, no_random_bits};
+use catchment_frame::Codings;
 
 /// A run that is to be written.
 #[derive(Clone, Debug)]
@@ -39,7 +39,8 @@ impl NewRun {
         name: impl Into<String>,
         schema: Schema,
     ) -> Result<Self, StorageError> {
-        let run = RunId(random()?);
+        let mut run = RunId([0; 16]);
+        getrandom::fill(&mut run.0).map_err(no_random_bits)?;
         let (folder, name) = (folder.into(), name.into());
         let (run_number, config, emulated) = (0, String::new(), false);
         Ok(Self { folder, name, run, run_number, config, emulated, schema })

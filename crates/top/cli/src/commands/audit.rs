@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use catchment_console::{Exit, Out};
 use catchment_model::ledger::Role;
+use catchment_model::units::{counted, grouped};
 use catchment_storage::{AuditReport, Closing, Extent, Run, Verdict, audit};
 
 use crate::commands::inspect::UNKNOWN_EXTENT;
-use crate::output::{Exit, Out, counted, grouped};
 use crate::view::loss_reasons;
 
 /// Recomputes the ledger from the files and compares it with what the recorder wrote. Exits with 1

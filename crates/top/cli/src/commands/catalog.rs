@@ -6,11 +6,12 @@ use catchment_catalog::{
     Catalog, CatalogError, Quality, RebuildReport, Remark, RunDetail, RunRow, RunState, Search,
     rebuild,
 };
+use catchment_console::{Exit, Out, Table, UsageError, progress};
 use catchment_model::Utc;
-use catchment_model::units::Bytes;
+use catchment_model::units::{Bytes, grouped};
+use catchment_telemetry::utc_now;
 
-use crate::output::{Exit, Out, Table, UsageError, grouped, progress};
-use crate::register::{now, who};
+use crate::session::who;
 
 /// Lists, shows and searches the runs of a folder.
 #[derive(Debug, clap::Args)]
@@ -315,7 +316,7 @@ fn set(
     drop(Catalog::open_read_only(folder)?);
     let mut catalog = Catalog::open(folder)?;
     if let Some(text) = remark {
-        let remark = Remark { time: now(), kind: Remark::ALONE.into(), who: who(), text };
+        let remark = Remark { time: utc_now(), kind: Remark::ALONE.into(), who: who(), text };
         catalog.add_remark(number, &remark).map_err(usage)?;
     }
     if let Some(quality) = quality {

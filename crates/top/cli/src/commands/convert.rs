@@ -1,14 +1,18 @@
 //! `catchment convert`: GWF files into a run, a run into GWF files.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use catchment_model::units::Bytes;
-use catchment_storage::{ColumnCoding, glob};
+use catchment_console::{Exit, Out, Stop, UsageError, progress};
+use catchment_convert::{
+    ConvertError, EXTENSION, ExportOptions, ImportOptions, Report, export, import,
+};
+use catchment_model::units::{Bytes, counted, grouped};
+use catchment_storage::{ColumnCoding, Done, Pattern};
 
-use crate::gwf::{self, EXTENSION};
+use crate::export::part::NewFolder;
+use crate::left_out::shortened;
 use crate::names;
-use crate::output::{Exit, Out, UsageError, counted, grouped, shortened};
-use crate::signals::Stop;
 
 /// Converts GWF files (IGWD frames version 8) into a run, or a run's channels into GWF files.
 ///
@@ -24,7 +28,7 @@ pub(crate) struct Arguments {
     paths: Vec<PathBuf>,
     /// Only channels whose names fit, may be repeated: "L1:FAST-*"
     #[arg(long, alias = "channels", value_name = "PATTERN")]
-    channel: Vec<String>,
+    channel: Vec<Pattern>,
     /// Seconds of data in a frame, which ends at a multiple of them
     #[arg(long, value_name = "SECONDS", default_value = "64",
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
@@ -47,57 +51,18 @@ pub(crate) struct Arguments {
     codec: ColumnCoding,
 }
 
-/// Which channels are wanted.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted(Vec<String>);
-
-impl Wanted {
-    pub(crate) fn is_all(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Refuses patterns that fit none of these channels.
-    pub(crate) fn check(&self, channels: &[&str]) -> anyhow::Result<()> {
-        names::check(self.0.iter().map(String::as_str), channels)
-    }
-
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.is_all() || self.0.iter().any(|pattern| glob::matches(pattern, name))
-    }
-}
-
-/// What was converted.
-#[derive(Debug, Default, serde::Serialize)]
-pub(crate) struct Report {
-    /// The files written.
-    pub(crate) files: Vec<PathBuf>,
-    /// Channels in them.
-    pub(crate) channels: usize,
-    /// Frames in them.
-    pub(crate) frames: u64,
-    /// Samples in them.
-    pub(crate) samples: u64,
-    /// Bytes of the samples.
-    pub(crate) sample_bytes: u64,
-    /// Bytes of the files.
-    pub(crate) file_bytes: u64,
-    /// What was not taken along, and why.
-    pub(crate) left_out: Vec<String>,
-    /// Channels with scale or offset, written as FrAdcData with slope and bias: many readers of GWF
-    /// give their samples as they were recorded.
-    pub(crate) channels_scaled: usize,
-    /// What is said of the data and was not kept: no sample is missing for it.
-    pub(crate) notes: Vec<String>,
-    /// Whether somebody stopped it before the end.
-    pub(crate) stopped: bool,
-}
-
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let Some((output, inputs)) = arguments.paths.split_last() else {
         anyhow::bail!(UsageError("convert needs IN and OUT".into()));
     };
     let stop = Stop::listen()?;
-    let wanted = Wanted(arguments.channel.clone());
+    let bar = progress(out, "converting", 0);
+    let go_on = |done: Done| -> ControlFlow<()> {
+        bar.set_length(done.frames_total as u64);
+        bar.set_position(done.frames as u64);
+        stop.go_on()
+    };
+    let channels = &arguments.channel;
     let files = gwf_files(inputs)?;
     let report = if files.is_empty() {
         let [run] = inputs else {
@@ -115,25 +80,39 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
                  frames"
             )));
         }
-        let options = gwf::ExportOptions {
+        let options = ExportOptions {
             frame_s,
             file_s,
             site: arguments.site,
             description: arguments.description,
             zlib: arguments.zlib,
         };
-        gwf::export(run, output, &wanted, &options, &stop, out)?
+        export(run, output, channels, &options, go_on).map_err(explained)?
     } else {
         if output.exists() {
             anyhow::bail!(UsageError(format!("{} is there already", output.display())));
         }
-        let options =
-            gwf::ImportOptions { frame_s: arguments.frame_seconds, codec: arguments.codec };
-        gwf::import(&files, output, &wanted, &options, &stop, out)?
+        let options = ImportOptions { frame_s: arguments.frame_seconds, codec: arguments.codec };
+        let folder = NewFolder::make(output)?;
+        let report = import(&files, output, channels, &options, go_on).map_err(explained)?;
+        folder.keep();
+        report
     };
+    bar.finish_and_clear();
     say(&report, output, out)?;
     let whole = report.left_out.is_empty() && !report.stopped;
     Ok(if whole { Exit::Done } else { Exit::Loss })
+}
+
+/// A pattern that fits no channel is an option that makes no sense.
+fn explained(error: ConvertError) -> anyhow::Error {
+    match error {
+        ConvertError::UnknownChannel { pattern, channels } => {
+            let channels: Vec<&str> = channels.iter().map(String::as_str).collect();
+            names::unknown("channel", &pattern, &channels)
+        }
+        error => error.into(),
+    }
 }
 
 fn say(report: &Report, output: &Path, out: &mut Out) -> anyhow::Result<()> {
@@ -217,12 +196,5 @@ mod tests {
         assert!(site("").is_err() && site("L1").is_err() && site("L-").is_err());
         assert!(description("HOFT_C00").is_ok());
         assert!(description("").is_err() && description("a-b").is_err());
-    }
-
-    #[test]
-    fn channels_are_wanted_by_pattern_and_all_without_one() {
-        assert!(Wanted::default().has("L1:A"));
-        let wanted = Wanted(vec!["L1:*".into(), "H1:B".into()]);
-        assert!(wanted.has("L1:A") && wanted.has("H1:B") && !wanted.has("H1:C"));
     }
 }

@@ -2,11 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use catchment_model::units::{Bytes, Count};
+use catchment_console::{Client, Exit, Out, Table, Target, UsageError};
+use catchment_model::units::{Bytes, Count, grouped};
 use serde_json::{Value, json};
-
-use crate::client::{Client, Target};
-use crate::output::{Exit, Out, Table, UsageError, grouped};
 
 /// Asks a node that `catchment run` serves.
 ///
@@ -223,9 +221,7 @@ fn order(name: &str, command: Command, client: &Client, out: &mut Out) -> anyhow
 
 /// An id that nobody else has chosen.
 fn request_id() -> String {
-    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let ns = time.map_or(0, |time| time.as_nanos());
-    format!("ctl-{}-{ns}", std::process::id())
+    format!("ctl-{}-{}", std::process::id(), catchment_telemetry::utc_now().0)
 }
 
 /// Says the state. As everywhere, 3 says that it is done and data were lost: in this run, be it
@@ -296,7 +292,7 @@ fn show(value: &Value, out: &mut Out) -> anyhow::Result<()> {
         let mut others = object.iter().filter(|(name, _)| !number(name)).map(|(_, value)| value);
         others.next().and_then(Value::as_array).filter(|_| others.next().is_none())
     });
-    let Some(list) = list.filter(|_| !out.json) else { return out.object(value) };
+    let Some(list) = list.filter(|_| !out.json) else { return Ok(out.object(value)?) };
     let Some(first) = list.first().and_then(Value::as_object) else {
         return Ok(out.say("Nothing.")?);
     };

@@ -1,24 +1,26 @@
 //! `catchment demo`: the whole chain on this machine, proved byte by byte.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use catchment_control::{Node, Watched};
+use anyhow::Context as _;
+use catchment_config::{Address, Hades90, High, Rate, Size};
+use catchment_console::{Exit, Out, Stop, complain, need_space};
+use catchment_control::{
+    Configuration, ConfigurationFault, Configure, LogFormat, LogLevel, Logs, Node, NodeError,
+    Settings,
+};
 use catchment_emulator::{EmulatorReport, SourceReport};
-use catchment_recorder::{Recorder, RecorderConfig};
+use catchment_model::units::grouped;
+use catchment_storage::ColumnCoding;
 use serde::Serialize;
 
 use crate::commands::emulate::Fault;
 use crate::commands::report::{Summary, exit_of};
-use crate::commands::run_control::look_on;
-use crate::config::{Address, CodecLow, Rate, Size};
-use crate::machine::need_space;
-use crate::output::{Exit, Out, complain, grouped};
-use crate::preset::Hades90;
+use crate::commands::run::own_settings;
+use crate::commands::run_control::configuration;
 use crate::prove::{Proof, prove};
-use crate::register::{Register, who};
-use crate::session::{Ends, Recording, record_told};
-use crate::signals::Stop;
-use crate::view::View;
+use crate::session::{Ends, Recording, Session};
 
 /// Records an emulated HADES-like detector (90 sources on 90 UDP ports of this machine), reads
 /// everything back and compares every byte with what was sent.
@@ -44,7 +46,7 @@ pub(crate) struct Arguments {
     seed: u64,
     /// How columns are compressed
     #[arg(long, default_value = "auto")]
-    codec: CodecLow,
+    codec: ColumnCoding,
     /// The folder in which the run makes a folder of its own, which is kept
     #[arg(long, value_name = "FOLDER", default_value = "runs")]
     out: PathBuf,
@@ -90,7 +92,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     };
     need_space(&preset.folder, preset.bytes_for(arguments.seconds))?;
     let high = preset.high()?;
-    let mut emulator = high.emulator.expect("the preset has an emulator");
+    let mut emulator = high.emulator.clone().expect("the preset has an emulator");
     emulator.seconds = Some(arguments.seconds);
     let names: Vec<String> =
         high.recorder.sources.iter().map(|source| source.name.clone()).collect();
@@ -103,50 +105,64 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         arguments.rate, arguments.water_mark.0, arguments.huge_every, arguments.seed
     ))?;
     out.flush()?;
-    let mut view = View::new(out);
-    let described = emulator.clone();
-    let mut config = RecorderConfig { emulated: true, ..high.recorder };
-    let mut register = Register::take(&mut config, high.number, COMMENT)?;
-    let (number, text) = (config.run_number, config.text.clone());
-    let mut node = None;
-    let began = |recorder: &Recorder, out: &mut Out| {
-        register.began(recorder);
-        let (who, comment, emulated) = (who(), COMMENT.into(), true);
-        let watched = Watched { recorder, number, who, comment, emulated };
-        node = page(arguments.listen, &text, watched, out);
+    let (described, config) = (emulator.clone(), high.recorder.clone());
+    let demo = Demo {
+        text: config.text.clone(),
+        configuration: configuration(High { emulator: Some(emulator), ..high }, true),
     };
-    let recorded =
-        record_told(config, Some(emulator), Ends::default(), &stop, out, &mut view, began);
-    let recording = match recorded {
-        Ok(recording) => recording,
-        Err(error) => {
-            register.failed(&error);
-            return Err(error);
-        }
+    let node = start(demo, arguments.listen, out)?;
+    let session = Session {
+        config: &config,
+        number: None,
+        ends: Ends::default(),
+        seconds_planned: Some(arguments.seconds),
+        stop: &stop,
     };
-    register.ended(&recording);
-    if let Some(node) = &node {
-        node.watched_ended();
-    }
-    let sent = recording.sent.as_ref().expect("a recording beside an emulator");
+    let recording = session.follow(node, out)?;
+    let sent = recording.sent.as_ref().context("the emulator did not end in order")?;
     let proof = prove(&recording, sent, &described, &stop, out)?;
     tell(&recording, sent, &proof, out)?;
     let exit = exit_of(&recording);
     Ok(if proof.holds() { exit } else { Exit::Failed })
 }
 
-/// Serves the page while the demonstration runs; without it goes on.
-fn page(Address(listen): Address, text: &str, watched: Watched<'_>, out: &mut Out) -> Option<Node> {
-    let node = match look_on(listen, text, watched) {
-        Ok(node) => node,
-        Err(error) => {
-            complain(format_args!("there is no page to look at: {error}"));
-            return None;
-        }
+/// The configuration of the demonstration, which stays as it is.
+struct Demo {
+    text: String,
+    configuration: Configuration,
+}
+
+impl Configure for Demo {
+    fn read(&self) -> Result<String, String> {
+        Ok(self.text.clone())
+    }
+
+    fn check(&self, _text: &str) -> Result<Configuration, ConfigurationFault> {
+        Ok(self.configuration.clone())
+    }
+}
+
+/// Starts the node, with the page if it can be served.
+fn start(demo: Demo, Address(listen): Address, out: &mut Out) -> anyhow::Result<Node> {
+    let demo = Arc::new(demo);
+    let settings = |listen| Settings {
+        name: "demo".into(),
+        comment: Some(COMMENT.into()),
+        ..own_settings(listen)
     };
-    // A reader that has gone is noticed where it matters.
-    out.say(format_args!("Look at it in a browser: {}", node.url())).ok();
-    Some(node)
+    let logs = Logs::start(LogFormat::None, LogLevel::INFO);
+    match Node::start(settings(Some(listen)), demo.clone(), Arc::clone(&logs)) {
+        Ok(node) => {
+            let url = node.url().unwrap_or_default();
+            out.say(format_args!("Look at it in a browser: {url}"))?;
+            Ok(node)
+        }
+        Err(error @ (NodeError::Listen { .. } | NodeError::Unprotected { .. })) => {
+            complain(format_args!("there is no page to look at: {error}"));
+            Node::start(settings(None), demo, logs).context("cannot start the node")
+        }
+        Err(error) => Err(error).context("cannot start the node"),
+    }
 }
 
 fn tell(
@@ -159,7 +175,7 @@ fn tell(
     let total = sent.total();
     let totals = Sent { seed: sent.seed, events: sent.events, seconds: sent.seconds, total };
     if out.json {
-        return out.object(&Object { summary: &summary, sent: totals, proof });
+        return Ok(out.object(&Object { summary: &summary, sent: totals, proof })?);
     }
     out.line(format_args!(
         "\nSent {} events as {} packets in {:.1} s, seed {}.",

@@ -6,17 +6,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use catchment_config::{Address, RATE_HZ_DEFAULT, Rate, Size, Time, counted_up};
+use catchment_console::{Exit, Out, Stop, UsageError};
 use catchment_emulator::{
-    EmulatedSource, EmulatorConfig, EmulatorReport, Faults, LinkEmulatorConfig, SourceReport,
+    EmulatedSource, EmulatorConfig, EmulatorReport, EmulatorThread, Faults, LinkEmulatorConfig,
+    SourceReport,
 };
-use catchment_model::units::{Bytes, Count};
+use catchment_model::near_matches;
+use catchment_model::units::{Bytes, Count, grouped};
 
 use super::emulate_links;
 use super::generate::Multiple;
-use crate::config::{self, Address, RATE_HZ_DEFAULT, Rate, Size, Time, counted_up, near_matches};
-use crate::output::{Exit, Out, UsageError, grouped};
-use crate::session::Sender;
-use crate::signals::Stop;
 
 /// Sends what the sources, or the channel links, of a configuration file or of a preset send.
 #[derive(Debug, clap::Args)]
@@ -154,7 +154,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     };
     let stop = Stop::listen()?;
     let start = Instant::now();
-    let sender = Sender::start(config)?;
+    let sender = EmulatorThread::start(config)?;
     let mut shown = start;
     while !sender.ended() && !stop.asked() {
         std::thread::sleep(Duration::from_millis(20));
@@ -178,12 +178,12 @@ fn configure(arguments: &Arguments) -> anyhow::Result<What> {
     let path = Path::new(&arguments.what);
     let mut names = Vec::new();
     let mut config = if path.exists() || arguments.what.ends_with(".toml") {
-        let high = config::load(path)?;
+        let high = catchment_config::load(path)?;
         let links = &high.recorder.links;
         match (&high.emulator, high.link_emulator) {
             (None, Some(emulated)) => return Ok(What::Links(emulated)),
             (None, None) if !links.is_empty() => {
-                return Ok(What::Links(config::emulated_links(links)));
+                return Ok(What::Links(catchment_config::emulated_links(links)));
             }
             _ => {}
         }
@@ -255,8 +255,8 @@ fn override_by(
     arguments.fault.iter().try_for_each(|fault| fault.apply(&mut config.faults, names))
 }
 
-fn say_live(sender: &Sender, start: Instant, out: &mut Out) -> anyhow::Result<()> {
-    let live = &sender.live;
+fn say_live(sender: &EmulatorThread, start: Instant, out: &mut Out) -> anyhow::Result<()> {
+    let live = sender.live();
     let seconds = start.elapsed().as_secs_f64();
     let events = live.events.load(Relaxed);
     out.say(format_args!(
@@ -271,7 +271,7 @@ fn say_live(sender: &Sender, start: Instant, out: &mut Out) -> anyhow::Result<()
 
 fn say_report(report: &EmulatorReport, out: &mut Out) -> anyhow::Result<()> {
     if out.json {
-        return out.object(report);
+        return Ok(out.object(report)?);
     }
     let total = report.total();
     out.line(format_args!(

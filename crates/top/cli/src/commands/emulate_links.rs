@@ -3,17 +3,16 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use catchment_config::{Address, counted_up};
+use catchment_console::{Exit, Out, Stop, UsageError};
 use catchment_emulator::{
     EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig, LinkEmulatorReport,
     channel_preset,
 };
-use catchment_model::units::{Bytes, Count};
+use catchment_model::units::{Bytes, Count, grouped};
 use catchment_telemetry::ThreadTimes;
 
 use super::emulate::{Arguments, say_faults};
-use crate::config::{Address, counted_up};
-use crate::output::{Exit, Out, UsageError, grouped};
-use crate::signals::Stop;
 
 /// The preset of that name, sent to as many links as were asked for; none, if there is no such
 /// preset.
@@ -113,7 +112,7 @@ fn say_live(
 
 fn say_report(report: &LinkEmulatorReport, out: &mut Out) -> anyhow::Result<()> {
     if out.json {
-        return out.object(report);
+        return Ok(out.object(report)?);
     }
     let total = report.total();
     let seconds = report.seconds.max(1e-9);

@@ -2,23 +2,23 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use catchment_config::{Size, Time};
+use catchment_console::{Exit, Out, Stop, UsageError, progress};
 use catchment_emulator::{ChannelContent, EmulatedChannel, channel_preset};
 use catchment_frame::{ChannelInfo, Schema};
 use catchment_model::TimeScale;
 use catchment_model::units::Bytes;
 use catchment_storage::{
-    ChannelColumn, ChannelFrame, Codings, ColumnCoding, ColumnData, Ending, Make, NewRun,
-    RunWriter, StorageError, WriteOptions, WriteReport,
+    ChannelColumn, ChannelFrame, Codings, ColumnCoding, ColumnData, Ending, Make, NewRun, Pattern,
+    PatternError, RunWriter, StorageError, WriteOptions, WriteReport,
 };
+use catchment_telemetry::utc_now;
 
-use crate::config::{Size, Time};
 use crate::export::part::NewFolder;
 use crate::names;
-use crate::output::{Exit, Out, UsageError, progress};
-use crate::signals::Stop;
 
 /// Writes what emulated channels would have sent into a run of its own.
 ///
@@ -45,9 +45,10 @@ pub(crate) struct Arguments {
     /// portable (other programs read it, too), auto
     #[arg(long, default_value = "auto")]
     codec: ColumnCoding,
-    /// Another codec for some channels, may be repeated: "L1:FAST-*=for"
+    /// Another codec for some channels, by name or pattern: "L1:FAST-*=for"; may be repeated, the
+    /// last that fits applies
     #[arg(long, value_name = "PATTERN=CODEC", value_parser = rule)]
-    rule: Vec<(String, ColumnCoding)>,
+    rule: Vec<(Pattern, ColumnCoding)>,
     /// Bytes of a file before the next is begun
     #[arg(long, value_name = "SIZE", default_value = "16 GiB")]
     file_bytes: Size,
@@ -81,10 +82,11 @@ impl std::str::FromStr for Multiple {
     }
 }
 
-fn rule(text: &str) -> Result<(String, ColumnCoding), String> {
+fn rule(text: &str) -> Result<(Pattern, ColumnCoding), String> {
     let (pattern, coding) = text.rsplit_once('=').ok_or("expected PATTERN=CODEC")?;
+    let pattern = pattern.parse().map_err(|error: PatternError| error.to_string())?;
     let coding = coding.parse::<ColumnCoding>().map_err(|error| error.to_string())?;
-    Ok((pattern.to_owned(), coding))
+    Ok((pattern, coding))
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
@@ -93,7 +95,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         anyhow::bail!(UsageError(message));
     };
     let names: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
-    names::check(arguments.rule.iter().map(|(pattern, _)| pattern.as_str()), &names)?;
+    names::check(arguments.rule.iter().map(|(pattern, _)| pattern), &names)?;
     if arguments.frame.0 == 0 {
         anyhow::bail!(UsageError("--frame must be longer than 0".into()));
     }
@@ -149,10 +151,10 @@ fn generate(
         .iter()
         .map(|channel| channel.id)
         .collect();
-    let codings = arguments
-        .rule
-        .iter()
-        .fold(Codings::new(arguments.codec), |all, (pattern, coding)| all.with(pattern, *coding));
+    let codings =
+        arguments.rule.iter().fold(Codings::new(arguments.codec), |all, (pattern, coding)| {
+            all.with(pattern.clone(), *coding)
+        });
     let name = arguments.out.file_name().context("a folder's name")?.to_string_lossy();
     let new = NewRun { emulated: true, ..NewRun::new(&arguments.out, name, schema)? };
     let options = WriteOptions {
@@ -236,7 +238,7 @@ fn end_of(start_ns: u64, seconds: f64) -> anyhow::Result<u64> {
 
 /// Now in TAI, at the last border of frames.
 fn now_at_border(frame_ns: u64) -> anyhow::Result<u64> {
-    let utc = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos() as u64;
+    let utc = utc_now().0;
     Ok(TimeScale::Utc.to_tai_ns(utc) / frame_ns * frame_ns)
 }
 
@@ -251,7 +253,7 @@ mod tests {
         for bad in ["", "0", "-1", "NaN", "fast"] {
             assert!(bad.parse::<Multiple>().is_err(), "{bad:?}");
         }
-        assert!(rule("L1:FAST-*=lz4").is_ok_and(|(pattern, _)| pattern == "L1:FAST-*"));
+        assert!(rule("L1:FAST-*=lz4").is_ok_and(|(pattern, _)| pattern.as_str() == "L1:FAST-*"));
         assert!(rule("lz4").is_err());
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use catchment_model::units::{Bytes, Count};
+use catchment_console::{Exit, Out, Table, progress};
+use catchment_model::units::{Bytes, Count, grouped};
 use catchment_storage::{ColumnStorage, Extent, FileInfo, Run, VerifyReport, verify};
 use serde_json::{Value, json};
 
 use crate::commands::report::{Books, entries};
-use crate::output::{Exit, Out, Table, grouped, progress};
 use crate::view::loss_reasons;
 
 /// Shows header, files, frames, sources and ledger of a run. --verify reads everything and exits

@@ -4,9 +4,11 @@ use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use catchment_console::{Exit, Out, Stop, UsageError, complain, progress};
 use catchment_frame::ColumnKind;
+use catchment_model::units::grouped;
 use catchment_model::{Moment, ParseUtcError, SourceId, TimeScale};
-use catchment_storage::{Follow, Followed, Run, Select, SelectEvents};
+use catchment_storage::{Follow, Followed, Pattern, Run, Select, SelectEvents};
 
 use crate::export::Sink;
 use crate::export::arrow::Kind;
@@ -15,9 +17,8 @@ use crate::export::events::{
     EventLines, EventRecords, EventTable, FragmentArrays, FragmentBytes, Frames,
 };
 use crate::export::part::Part;
+use crate::left_out::report_damage;
 use crate::names;
-use crate::output::{Exit, Out, UsageError, complain, grouped, progress, report_damage};
-use crate::signals::Stop;
 
 /// Reads the table of events, one source's fragments, or channels, from a file or a run's folder.
 ///
@@ -34,9 +35,9 @@ pub(crate) struct Arguments {
     /// The fragments of this source, by name or number; without it the table of events
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
-    /// Channels of one rate, by name or pattern (*, ?); may be repeated
+    /// Channels of one rate, by name or pattern; may be repeated
     #[arg(long, alias = "channels", value_name = "CHANNEL", conflicts_with = "source")]
-    channel: Vec<String>,
+    channel: Vec<Pattern>,
     /// Only events whose number is at least FIRST and below END: 100..200, 100.. or ..200
     #[arg(long, value_name = "FIRST..END", value_parser = range, conflicts_with = "channel")]
     events: Option<Range<u64>>,

@@ -2,15 +2,17 @@
 
 use std::path::PathBuf;
 
+use catchment_config::Time;
+use catchment_console::{Exit, Out, Stop, progress};
 use catchment_model::SampleRate;
-use catchment_storage::{Codings, ColumnCoding, ReduceOptions, Run, Selection, reduce};
+use catchment_storage::{
+    Codings, ColumnCoding, PatternError, ReduceOptions, Run, Selection, reduce,
+};
 
 use super::reframe::{Files, name_of, say};
-use crate::config::Time;
 use crate::export::part::NewFolder;
+use crate::left_out::{report_damage, report_left_out};
 use crate::names;
-use crate::output::{Exit, Out, progress, report_damage, report_left_out};
-use crate::signals::Stop;
 
 /// Writes a reduced data set: chosen channels, decimated where asked.
 ///
@@ -25,8 +27,8 @@ pub(crate) struct Arguments {
     /// The new run's folder; it must not be there
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Channels by name or pattern (*, ?), with a rate if they are to be decimated:
-    /// "L1:FAST-*=256 Hz"; may be repeated, the last that fits counts
+    /// Channels by name or pattern, with a rate if they are to be decimated:
+    /// "L1:FAST-*=256 Hz"; may be repeated, the last that fits applies
     #[arg(long, alias = "channels", value_name = "PATTERN[=RATE]", value_parser = selection,
           required = true)]
     channel: Vec<Selection>,
@@ -45,11 +47,13 @@ pub(crate) struct Arguments {
 }
 
 fn selection(text: &str) -> Result<Selection, String> {
-    let Some((pattern, rate)) = text.rsplit_once('=') else {
-        return Ok(Selection { pattern: text.to_owned(), rate: None });
+    let (pattern, rate) = match text.rsplit_once('=') {
+        Some((pattern, rate)) => (pattern, Some(rate)),
+        None => (text, None),
     };
-    let rate = rate.parse::<SampleRate>().map_err(|error| error.to_string())?;
-    Ok(Selection { pattern: pattern.to_owned(), rate: Some(rate) })
+    let pattern = pattern.parse().map_err(|error: PatternError| error.to_string())?;
+    let rate = rate.map(str::parse::<SampleRate>).transpose().map_err(|error| error.to_string())?;
+    Ok(Selection { pattern, rate })
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
@@ -96,9 +100,12 @@ mod tests {
 
     #[test]
     fn a_selection_is_a_pattern_and_perhaps_a_rate() {
-        assert_eq!(selection("L1:*"), Ok(Selection { pattern: "L1:*".into(), rate: None }));
+        assert_eq!(
+            selection("L1:*"),
+            Ok(Selection { pattern: "L1:*".parse().unwrap(), rate: None })
+        );
         let decimated = selection("L1:FAST-*=256 Hz").expect("a selection");
         assert_eq!(decimated.rate, SampleRate::new(256, 1).ok());
-        assert!(selection("L1:*=fast").is_err());
+        assert!(selection("L1:*=fast").is_err() && selection("L1:[=256 Hz").is_err());
     }
 }

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use catchment_config::{Size, Time};
+use catchment_console::{Exit, Out, Stop, progress};
 use catchment_model::units::Bytes;
 use catchment_storage::{
     Codings, ColumnCoding, ReframeOptions, Run, WriteOptions, WriteReport, reframe,
 };
 
-use crate::config::{Size, Time};
 use crate::export::part::NewFolder;
-use crate::output::{Exit, Out, progress, report_damage, report_left_out};
-use crate::signals::Stop;
+use crate::left_out::{report_damage, report_left_out};
 
 /// Writes a run's data anew, bit for bit: in longer or shorter frames, in one file or several, by
 /// another codec. The run itself stays as it is. Where a channel's column is damaged the new run
@@ -65,14 +65,14 @@ pub(crate) fn name_of(out: &Path) -> String {
 /// Says what was written.
 pub(crate) fn say(folder: &Path, report: &WriteReport, out: &mut Out) -> anyhow::Result<()> {
     if out.json {
-        return out.object(&serde_json::json!({
+        return Ok(out.object(&serde_json::json!({
             "folder": folder,
             "files": report.files.len(),
             "frames": report.frames,
             "raw_bytes": report.raw_bytes,
             "stored_bytes": report.stored_bytes,
             "file_bytes": report.file_bytes,
-        }));
+        }))?);
     }
     out.line(format!(
         "{}: {} frames in {} file(s), {} raw in {} on disk",

@@ -5,11 +5,13 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use catchment_storage::Run;
+use catchment_console::{Exit, Out};
+use catchment_model::units::{counted, grouped};
+use catchment_storage::{Pattern, Run};
 
 use crate::export::with_suffix;
+use crate::left_out::report_damage;
 use crate::names;
-use crate::output::{Exit, Out, counted, grouped, report_damage};
 use crate::refs::{Options, references};
 
 /// Writes references with which plain xarray opens the run's channels, without Catchment.
@@ -27,9 +29,9 @@ pub(crate) struct Arguments {
     /// The file to write; without it RUN.refs.json beside the run
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only channels whose names fit (* and ?); may be repeated
+    /// Only channels whose names fit; may be repeated
     #[arg(long, alias = "channels", value_name = "PATTERN")]
-    channel: Vec<String>,
+    channel: Vec<Pattern>,
     /// What stands before the names of the .catch files and of FILE.data, such as s3://bucket/run/;
     /// without it their paths here
     #[arg(long, value_name = "URL")]

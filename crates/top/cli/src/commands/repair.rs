@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use catchment_catalog::{Catalog, CatalogError, PATIENCE_AT_START};
-use catchment_model::units::Bytes;
+use catchment_console::{Exit, Out, complain};
+use catchment_model::units::{Bytes, grouped};
 use catchment_storage::{
     FileRepair, Leftovers, Outcome, Run, mend_trends, remove_leftovers, repair,
 };
-
-use crate::output::{Exit, Out, complain, grouped};
 
 /// Closes the files that a killed recorder left open, behind their last whole frame. Files that are
 /// closed stay as they are. A file header that is lost is made again from another file of the run,

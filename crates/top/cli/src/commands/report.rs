@@ -1,13 +1,13 @@
 //! What is said of a recording when it has ended, for people and for programs.
 
-use catchment_model::units::{Bytes, Count};
+use catchment_console::{Exit, Out};
+use catchment_model::units::{Bytes, Count, grouped, percent_of};
 use catchment_model::{Entry, Ledger, SourceLedger};
 use catchment_recorder::{Counts, Fill, State};
 use serde::Serialize;
 
-use crate::output::{Exit, Out, grouped};
 use crate::session::{Recording, Sockets, fault};
-use crate::view::{has_slices, loss_reasons, percent_of, trend_warnings};
+use crate::view::{has_slices, loss_reasons, trend_warnings};
 
 /// A recording in figures.
 #[derive(Debug, Serialize)]

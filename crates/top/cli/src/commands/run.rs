@@ -1,19 +1,23 @@
 //! `catchment run`: the recorder that a file describes.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use catchment_control::{LogFormat, LogLevel, Settings, Start, check_protection, own_folder};
-use catchment_recorder::{Recorder, RecorderConfig};
+use anyhow::Context as _;
+use catchment_catalog::check_comment;
+use catchment_config::{Address, High};
+use catchment_console::{Exit, Out, Stop, UsageError, complain};
+use catchment_control::{
+    LogFormat, LogLevel, Logs, Node, Settings, Start, check_protection, own_folder,
+};
+use catchment_model::units::counted;
 use serde::Serialize;
 
 use crate::commands::report::{Summary, exit_of};
 use crate::commands::run_control::{File, serve};
-use crate::config::{self, Address};
-use crate::output::{Exit, Out, UsageError, complain, counted};
-use crate::register::Register;
-use crate::session::{Ends, record_told};
-use crate::signals::Stop;
-use crate::view::View;
+use crate::session::{Ends, Session, who};
 
 /// Records what CONFIG describes until Ctrl-C, --seconds or --events.
 #[derive(Debug, clap::Args)]
@@ -35,8 +39,8 @@ pub(crate) struct Arguments {
     /// With control: let everybody who can reach the machine control the node, in clear text
     #[arg(long)]
     without_protection: bool,
-    /// Emulate the sources, and with control the links, as [emulator] in the file says; without it
-    /// what is recorded is what others send
+    /// Emulate the sources and links as [emulator] in the file says; without it what is recorded is
+    /// what others send
     #[arg(long)]
     emulate: bool,
     /// What the run is for, kept in the catalogue of runs
@@ -66,7 +70,7 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 /// Reads a configuration and says what it describes, without recording.
 fn check(arguments: &Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let path = &arguments.config;
-    let high = config::load_to_record(path)?;
+    let high = catchment_config::load_to_record(path)?;
     if let Some((settings, _)) = control(arguments, &high) {
         let folder = own_folder(&high.recorder.folder);
         check_protection(&settings, &folder).map_err(|error| UsageError(error.to_string()))?;
@@ -102,45 +106,51 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     if arguments.check {
         return check(&arguments, out);
     }
-    let high = config::load(&arguments.config)?;
+    check_comment(&arguments.comment).map_err(|fault| UsageError(fault.to_string()))?;
+    let high = catchment_config::load(&arguments.config)?;
     if arguments.emulate && high.emulator.is_none() && high.link_emulator.is_none() {
         let path = arguments.config.display();
         anyhow::bail!(UsageError(format!("--emulate: expected [emulator] in {path}, got none")));
     }
     let ends = Ends { seconds: arguments.seconds, events: arguments.events };
-    if let Some((settings, log)) = control(&arguments, &high) {
-        let emulate = arguments.emulate || high.control.as_ref().is_some_and(|one| one.emulate);
-        if !emulate && (high.emulator.is_some() || high.link_emulator.is_some()) {
-            complain(
-                "[emulator] is not used: only --emulate, or emulate = true in [control], has the \
-                 node send what it describes",
-            );
-        }
-        let file = File { path: arguments.config, emulate: arguments.emulate };
-        return serve(file, settings, log, ends, out);
+    let controlled = control(&arguments, &high);
+    let emulate = arguments.emulate || high.control.as_ref().is_some_and(|one| one.emulate);
+    if controlled.is_some() && !emulate && (high.emulator.is_some() || high.link_emulator.is_some())
+    {
+        complain(
+            "[emulator] is not used: only --emulate, or emulate = true in [control], has the node \
+             send what it describes",
+        );
     }
-    let emulator = match high.link_emulator {
-        Some(_) if arguments.emulate => anyhow::bail!(UsageError(
-            "--emulate: expected --listen or [control] in the file, since only a node emulates links"
-                .into()
-        )),
-        _ => high.emulator.filter(|_| arguments.emulate),
-    };
+    let file = File { path: arguments.config.clone(), emulate: arguments.emulate };
+    match controlled {
+        Some((settings, log)) => serve(file, settings, log, ends, out),
+        None => record(&arguments, &high, file, ends, out),
+    }
+}
+
+/// Records one run, without anybody else who could control it.
+fn record(
+    arguments: &Arguments,
+    high: &High,
+    file: File,
+    ends: Ends,
+    out: &mut Out,
+) -> anyhow::Result<Exit> {
     let stop = Stop::listen()?;
-    let mut view = View::new(out);
-    let mut config = RecorderConfig { emulated: emulator.is_some(), ..high.recorder };
-    let mut register = Register::take(&mut config, high.number, &arguments.comment)?;
-    let number = register.number();
-    let began = |recorder: &Recorder, _: &mut Out| register.began(recorder);
-    let recording = match record_told(config, emulator, ends, &stop, out, &mut view, began) {
-        Ok(recording) => recording,
-        Err(error) => {
-            register.failed(&error);
-            return Err(error);
-        }
+    let settings = Settings { comment: comment(arguments), ..own_settings(None) };
+    let logs = Logs::start(LogFormat::None, LogLevel::INFO);
+    let node = Node::start(settings, Arc::new(file), logs).context("cannot start the node")?;
+    let session = Session {
+        config: &high.recorder,
+        number: high.number,
+        ends,
+        seconds_planned: ends.seconds,
+        stop: &stop,
     };
-    register.ended(&recording);
+    let recording = session.follow(node, out)?;
     let summary = Summary::of(&recording);
+    let number = Some(recording.number).filter(|number| *number > 0);
     if out.json {
         out.object(&Numbered { number, summary: &summary })?;
     }
@@ -150,26 +160,35 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     Ok(exit_of(&recording))
 }
 
+/// The settings of a node that this program alone controls.
+pub(super) fn own_settings(listen: Option<SocketAddr>) -> Settings {
+    Settings { who: who(), drain: DRAIN, read_only: true, ..Settings::new(listen) }
+}
+
+fn comment(arguments: &Arguments) -> Option<String> {
+    Some(arguments.comment.clone()).filter(|comment| !comment.is_empty())
+}
+
 /// How the node is controlled: as the file says, and what the command line says otherwise.
-fn control(
-    arguments: &Arguments,
-    high: &config::High,
-) -> Option<(Settings, (LogFormat, LogLevel))> {
+fn control(arguments: &Arguments, high: &High) -> Option<(Settings, (LogFormat, LogLevel))> {
     let listen = arguments.listen.map(|Address(address)| address);
     let (mut settings, log) = match (&high.control, listen) {
         (Some(control), _) => (control.settings.clone(), (control.log, control.level)),
         (None, Some(address)) => {
             let actions = high.actions.clone();
-            let settings = Settings { actions, ..Settings::new(address) };
+            let settings = Settings { actions, ..Settings::new(Some(address)) };
             (settings, (LogFormat::Text, LogLevel::INFO))
         }
         (None, None) => return None,
     };
-    settings.listen = listen.unwrap_or(settings.listen);
+    settings.listen = listen.or(settings.listen);
     settings.without_protection |= arguments.without_protection;
-    settings.comment = Some(arguments.comment.clone()).filter(|comment| !comment.is_empty());
+    settings.comment = comment(arguments);
     if arguments.manual {
         settings.start = Start::Manual;
     }
     Some((settings, log))
 }
+
+/// How long the end of a run may take: somebody looks on, and can end the program at once.
+const DRAIN: Duration = Duration::from_secs(600);

@@ -1,23 +1,22 @@
 //! `catchment run` with `[control]` or `--listen`: a node that serves its API and its page.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use catchment_config::High;
+use catchment_console::{Exit, Out, Stop, UsageError};
 use catchment_control::{
     Configuration, ConfigurationFault, Configure, Ended, LogFormat, LogLevel, Logs, Node,
-    NodeError, Settings, Watched,
+    NodeError, Settings,
 };
 use catchment_model::Entry;
+use catchment_model::units::grouped;
 use signal_hook::consts::SIGHUP;
 
-use crate::config::{self, High};
-use crate::output::{Exit, Out, UsageError, grouped};
 use crate::session::Ends;
-use crate::signals::Stop;
 
 /// A configuration file on disk.
 pub(super) struct File {
@@ -45,11 +44,11 @@ impl Configure for File {
         let mut text = text.to_owned();
         if let Some(rate) = rate_hz {
             let rate = if rate == 0.0 { "max".to_owned() } else { format!("{rate} Hz") };
-            text = config::edit::set(&text, "emulator", "rate", rate.into())?;
+            text = catchment_config::edit::set(&text, "emulator", "rate", rate.into())?;
         }
         if let Some(seed) = seed {
             let seed = i64::try_from(seed).map_err(|_| format!("{seed} is too large a seed"))?;
-            text = config::edit::set(&text, "emulator", "seed", seed.into())?;
+            text = catchment_config::edit::set(&text, "emulator", "seed", seed.into())?;
         }
         Ok(text)
     }
@@ -58,43 +57,22 @@ impl Configure for File {
 /// Checks a text. What it describes in `[emulator]` counts only where somebody asks for it: a
 /// section that is left in a file must not mix its data with a detector's.
 fn checked(path: &Path, text: &str, emulate: bool) -> Result<Configuration, ConfigurationFault> {
-    let fault = |error: config::ConfigFileError| ConfigurationFault {
+    let fault = |error: catchment_config::ConfigFileError| ConfigurationFault {
         message: error.message,
         place: error.place,
     };
-    let high = config::check(path, text).map_err(fault)?;
+    let high = catchment_config::check(path, text).map_err(fault)?;
+    Ok(configuration(high, emulate))
+}
+
+/// What a node needs of a checked configuration.
+pub(super) fn configuration(high: High, emulate: bool) -> Configuration {
     let High { recorder, number, emulator, link_emulator, control, rules, .. } = high;
     let emulate = emulate || control.as_ref().is_some_and(|control| control.emulate);
     let (emulator, link_emulator) =
         (emulator.filter(|_| emulate), link_emulator.filter(|_| emulate));
     let control = control.map(|control| format!("{control:?}")).unwrap_or_default();
-    Ok(Configuration { number, recorder, emulator, link_emulator, rules, control })
-}
-
-/// The configuration of a recorder that is looked at. What sends to it is no device of the node.
-struct Looked {
-    text: String,
-}
-
-impl Configure for Looked {
-    fn read(&self) -> Result<String, String> {
-        Ok(self.text.clone())
-    }
-
-    fn check(&self, text: &str) -> Result<Configuration, ConfigurationFault> {
-        checked(Path::new("demo"), text, false)
-    }
-}
-
-/// Serves a page on which a recorder can be looked at; its configuration is `text`.
-pub(super) fn look_on(
-    listen: SocketAddr,
-    text: &str,
-    watched: Watched<'_>,
-) -> Result<Node, NodeError> {
-    let logs = Logs::start(LogFormat::None, LogLevel::INFO);
-    let settings = Settings { name: "demo".into(), ..Settings::new(listen) };
-    Node::watch(settings, Arc::new(Looked { text: text.to_owned() }), logs, watched)
+    Configuration { number, recorder, emulator, link_emulator, rules, control }
 }
 
 /// Serves until somebody ends it.
@@ -113,11 +91,13 @@ pub(super) fn serve(
         Err(error @ NodeError::Unprotected { .. }) => anyhow::bail!(UsageError(error.to_string())),
         other => other.context("cannot start the node")?,
     };
-    out.say(format_args!("Serving {}", node.url()))?;
+    if let Some(url) = node.url() {
+        out.say(format_args!("Serving {url}"))?;
+    }
     out.flush()?;
     let start = Instant::now();
     while !node.ended() {
-        if stop.asked() || reached(&node, ends, start) {
+        if stop.asked() || ends.reached(start, || events(&node)) {
             node.shutdown();
         }
         if hang_up.swap(false, Relaxed) {
@@ -133,14 +113,10 @@ pub(super) fn serve(
     tell(&ended, out)
 }
 
-/// Whether it was to end by itself, and that is now.
-fn reached(node: &Node, ends: Ends, start: Instant) -> bool {
-    let late = ends.seconds.is_some_and(|seconds| start.elapsed().as_secs_f64() >= seconds);
-    let enough = ends.events.is_some_and(|events| {
-        let counts = node.snapshot().map(|snapshot| snapshot.counts).unwrap_or_default();
-        counts.events_complete + counts.events_incomplete >= events
-    });
-    late || enough
+/// The events that have been built.
+fn events(node: &Node) -> u64 {
+    let counts = node.snapshot().map(|snapshot| snapshot.counts).unwrap_or_default();
+    counts.events_complete + counts.events_incomplete
 }
 
 fn tell(ended: &Ended, out: &mut Out) -> anyhow::Result<Exit> {

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use catchment_console::{Exit, Out, Table, complain};
 use catchment_control::{Role, TokenError, TokenFile, audit_command, own_folder};
 use serde_json::json;
-
-use crate::output::{Exit, Out, Table, complain};
 
 /// Adds, lists and revokes tokens; a node that runs sees it within a second.
 #[derive(Debug, clap::Args)]

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use catchment_console::{Exit, Out, Stop, UsageError, progress};
+use catchment_model::units::grouped;
 use catchment_storage::{
     Codings, ColumnCoding, EXTENSION, Run, TrendKind, TrendOptions, make_trends, replace_trends,
 };
 
-use crate::output::{Exit, Out, UsageError, grouped, progress, report_damage, report_left_out};
-use crate::signals::Stop;
+use crate::left_out::{report_damage, report_left_out};
 
 /// Computes mean, minimum, maximum, rms and count of every channel, per second and per minute, into
 /// RUN/trends. Exits with 3 if samples came too late to be in them, or are damaged.

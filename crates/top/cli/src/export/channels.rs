@@ -9,14 +9,15 @@ use std::sync::Arc;
 use anyhow::Context;
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use catchment_console::UsageError;
 use catchment_frame::Dtype;
 use catchment_model::TimeScale;
+use catchment_model::units::grouped;
 use catchment_storage::{ChannelInfo, Piece, Run, Select};
 
 use super::arrow::{self, ArrowFile, Kind};
 use super::{Sink, with_suffix};
 use crate::npy::Npy;
-use crate::output::{UsageError, grouped};
 
 /// Channels that are read side by side: they have the same samples.
 pub(crate) struct Channels {

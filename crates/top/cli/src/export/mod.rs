@@ -10,8 +10,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-
-use crate::output::Out;
+use catchment_console::Out;
 
 /// Where text and bytes go.
 pub(crate) enum Sink<'a> {

@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use catchment_console::UsageError;
 
 use super::with_suffix;
-use crate::output::UsageError;
 
 /// A file, or several with something behind its name, under way: dropped before its end, it goes.
 #[derive(Debug)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from catchment import _native
 from catchment._channels import arrow_column
 from catchment._optional import optional
 from catchment._times import dates, time_range
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
-    from catchment import _native
     from catchment._channels import Channel
     from catchment._times import Time, TimeScale
 
@@ -71,19 +70,21 @@ def trend(run: _native.Run, name: str, period: Literal["second", "minute"]) -> T
 
 
 def chosen(run: _native.Run, names: str | Iterable[str] | None) -> list[Channel]:
-    """Channels by name or pattern (`*`, `?`), in the order of the run; all without one."""
+    """Channels by name or pattern, in the order of the run; all without one.
+
+    In a pattern `*` stands for any characters, `?` for one, `[0-9]` for one of a class, `{a,b}`
+    for alternatives. ValueError where it is none.
+    """
     if names is None:
         return [run.channel(name) for name in run.channels]
     patterns = [names] if isinstance(names, str) else list(names)
+    names_chosen: set[str] = set()
     for pattern in patterns:
-        if not fnmatch.filter(run.channels, pattern):
+        fitting = _native.fitting(pattern, run.channels)
+        if not fitting:
             run.channel(pattern)  # Says which names are near.
-    fits = [
-        name
-        for name in run.channels
-        if any(name == pattern or fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-    ]
-    return [run.channel(name) for name in fits]
+        names_chosen.update(fitting)
+    return [run.channel(name) for name in run.channels if name in names_chosen]
 
 
 def to_xarray(

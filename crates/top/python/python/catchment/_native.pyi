@@ -67,6 +67,9 @@ def catalog_runs_json(folder: str | os.PathLike[str], query: str) -> str:
 def catalog_show_json(folder: str | os.PathLike[str], number: int) -> str:
     """A run with its books, files, frames, copies and configuration."""
 
+def fitting(pattern: str, names: Sequence[str]) -> list[str]:
+    """Those of the names that fit a pattern, in their order."""
+
 def audit_json(path: str | os.PathLike[str]) -> str:
     """The report of an audit, as JSON."""
 

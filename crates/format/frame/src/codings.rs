@@ -1,0 +1,131 @@
+//! Which coding a column gets, by the name of its channel or source.
+
+use std::fmt;
+use std::str::FromStr;
+
+use catchment_codec::{Coding, UnknownCoding};
+
+use crate::Pattern;
+
+/// How one column is to be encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnCoding {
+    /// Always this way.
+    Fixed(Coding),
+    /// As other programs decode it, too, by the type of the data: [`Coding::portable`].
+    Portable,
+    /// As suits its data: tried on samples, decided anew now and then.
+    Auto,
+}
+
+/// Rules for all columns of a run: the last one whose pattern fits a name applies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Codings {
+    default: ColumnCoding,
+    rules: Vec<(Pattern, ColumnCoding)>,
+}
+
+impl ColumnCoding {
+    /// Nothing is compressed.
+    pub const NONE: Self = Self::Fixed(Coding::None);
+}
+
+impl Codings {
+    /// The same for all columns.
+    pub fn new(default: ColumnCoding) -> Self {
+        Self { default, rules: Vec::new() }
+    }
+
+    /// Another coding for the channels and sources whose names fit a pattern.
+    #[must_use]
+    pub fn with(mut self, pattern: Pattern, coding: ColumnCoding) -> Self {
+        self.rules.push((pattern, coding));
+        self
+    }
+
+    /// The coding of a column of that channel, or that source.
+    pub fn of(&self, name: &str) -> ColumnCoding {
+        let fits = |(pattern, _): &&(Pattern, ColumnCoding)| pattern.fits(name);
+        self.rules.iter().rev().find(fits).map_or(self.default, |(_, coding)| *coding)
+    }
+
+    /// The rules, first to last.
+    pub fn rules(&self) -> &[(Pattern, ColumnCoding)] {
+        &self.rules
+    }
+
+    /// Whether any column may be compressed.
+    pub fn compresses(&self) -> bool {
+        let rules = self.rules.iter().map(|(_, coding)| *coding);
+        rules.chain([self.default]).any(|coding| coding != ColumnCoding::NONE)
+    }
+}
+
+impl Default for Codings {
+    /// Nothing is compressed.
+    fn default() -> Self {
+        Self::new(ColumnCoding::NONE)
+    }
+}
+
+impl From<ColumnCoding> for Codings {
+    fn from(default: ColumnCoding) -> Self {
+        Self::new(default)
+    }
+}
+
+impl FromStr for ColumnCoding {
+    type Err = UnknownColumnCoding;
+
+    fn from_str(text: &str) -> Result<Self, UnknownColumnCoding> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "portable" => Ok(Self::Portable),
+            other => other
+                .parse()
+                .map(Self::Fixed)
+                .map_err(|known| UnknownColumnCoding { known, got: other.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Display for ColumnCoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(coding) => coding.fmt(f),
+            Self::Portable => f.write_str("portable"),
+            Self::Auto => f.write_str("auto"),
+        }
+    }
+}
+
+/// A text that names no coding.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{known}, or portable or auto; got {got:?}")]
+pub struct UnknownColumnCoding {
+    known: UnknownCoding,
+    got: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_rule_that_fits_applies() {
+        let [lz4, zstd] = ["lz4", "zstd:3"].map(|text| text.parse::<ColumnCoding>().unwrap());
+        let codings = Codings::new(ColumnCoding::Auto)
+            .with("L1:*".parse().unwrap(), lz4)
+            .with("*-FAST".parse().unwrap(), zstd)
+            .with(Pattern::name("L1:[x]-FAST"), ColumnCoding::NONE);
+        let of = |name: &str| codings.of(name).to_string();
+        let names = ["H1:A", "L1:A", "H1:A-FAST", "L1:A-FAST", "L1:[x]-FAST", "L1:x-FAST"];
+        assert_eq!(names.map(of), ["auto", "lz4", "zstd:3", "zstd:3", "none", "zstd:3"]);
+    }
+
+    #[test]
+    fn an_unknown_coding_names_those_that_there_are() {
+        let error = "zst".parse::<ColumnCoding>().unwrap_err().to_string();
+        assert!(error.ends_with(", or portable or auto; got \"zst\""), "{error}");
+    }
+}

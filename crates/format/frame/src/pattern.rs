@@ -1,0 +1,126 @@
+//! Names of channels and sources by pattern: `L1:FAST-*`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use globset::{Glob, GlobMatcher};
+
+/// A glob in the syntax of the `globset` crate: `*` stands for any characters, `?` for one of
+/// ASCII, `[ab]` and `[0-9]` for one of a class, `{a,b}` for alternatives; a backslash makes the
+/// next character an ordinary one. A name that is written like the pattern fits, whatever
+/// characters it has.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    text: String,
+    /// None: a name, which only that name fits.
+    glob: Option<GlobMatcher>,
+}
+
+/// A text that is no pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a pattern of names, got {text:?}: {problem}")]
+pub struct PatternError {
+    /// The text.
+    pub text: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl Pattern {
+    /// The pattern that only this name fits.
+    pub fn name(name: impl Into<String>) -> Self {
+        Self { text: name.into(), glob: None }
+    }
+
+    /// Whether a name fits.
+    pub fn fits(&self, name: &str) -> bool {
+        self.text == name || self.glob.as_ref().is_some_and(|glob| glob.is_match(name))
+    }
+
+    /// Whether only one name fits, as after [`Pattern::name`].
+    pub fn is_name(&self) -> bool {
+        self.glob.is_none()
+    }
+
+    /// The text that it was read from.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        let glob = Glob::new(text).map_err(|error| PatternError {
+            text: text.to_owned(),
+            problem: error.kind().to_string(),
+        })?;
+        Ok(Self { text: text.to_owned(), glob: Some(glob.compile_matcher()) })
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.text, self.glob.is_some()) == (&other.text, other.glob.is_some())
+    }
+}
+
+impl Eq for Pattern {}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_globs() {
+        for (pattern, name, fits) in [
+            ("L1:FAST-0001", "L1:FAST-0001", true),
+            ("L1:FAST-0001", "L1:FAST-00010", false),
+            ("*", "", true),
+            ("L1:*", "L1:FAST/a", true),
+            ("*-3", "L1:FAST-3", true),
+            ("a*a", "a", false),
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "axxcyyb", false),
+            ("L1:FAST-00??", "L1:FAST-0042", true),
+            ("a?", "a", false),
+            // Bytes: a letter beyond ASCII has more than one.
+            ("ü??", "üß", true),
+            ("ü*", "üß", true),
+            ("L1:FAST-[0-3]", "L1:FAST-2", true),
+            ("L1:FAST-[!0-3]", "L1:FAST-2", false),
+            ("{L1,H1}:*", "H1:SLOW", true),
+            ("{L1,H1}:*", "V1:SLOW", false),
+            (r"a\*", "a*", true),
+            (r"a\*", "ab", false),
+        ] {
+            assert_eq!(pattern.parse::<Pattern>().unwrap().fits(name), fits, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_pattern_can_be_given_as_it_is() {
+        let name = "L1:X[0]";
+        let pattern: Pattern = name.parse().unwrap();
+        assert!(pattern.fits(name) && pattern.fits("L1:X0"));
+        assert!(Pattern::name(name).fits(name) && !Pattern::name(name).fits("L1:X0"));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_named() {
+        for (text, problem) in [
+            ("L1:[0-", "unclosed character class; missing ']'"),
+            ("L1:{a", "unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)"),
+        ] {
+            let error = text.parse::<Pattern>().unwrap_err().to_string();
+            assert_eq!(error, format!("expected a pattern of names, got {text:?}: {problem}"));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Receive and discard: the rate of the sockets alone.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use catchment_config::Rate;
+use catchment_emulator::{EmulatorConfig, EmulatorThread};
+use catchment_net::{ReceiverConfig, UdpReceiver};
+use catchment_telemetry::cpu_shares;
+use serde::Serialize;
+
+use crate::Bench;
+use crate::point::Load;
+use crate::search::{Plan, Try, highest, median};
+
+/// The figures of one try.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Discarded {
+    pub(crate) rate_hz: Option<f64>,
+    pub(crate) sent_hz: f64,
+    pub(crate) packets_sent: u64,
+    pub(crate) packets_received: u64,
+    pub(crate) packets_per_second: f64,
+    pub(crate) bytes_per_second: f64,
+    pub(crate) receive_percent: f64,
+    pub(crate) emulate_percent: f64,
+}
+
+impl Discarded {
+    fn reached(&self) -> bool {
+        let rate_kept = self.rate_hz.is_none_or(|hz| self.sent_hz >= hz * 0.99);
+        rate_kept && self.packets_received == self.packets_sent
+    }
+}
+
+/// The most that is received without loss. First flat out; where that loses, by search from there
+/// down.
+pub(crate) fn most(bench: &mut Bench<'_>, load: Load) -> anyhow::Result<Discarded> {
+    let mut flat_out = Vec::new();
+    for round in 1..=bench.repeats() {
+        bench.now(format!("receive and discard, {}, flat out, {round}", load.name()))?;
+        flat_out.push(once(bench, load, Rate(None))?);
+    }
+    if bench.quick || flat_out.iter().all(Discarded::reached) {
+        return Ok(middle(flat_out));
+    }
+    let start_hz = median(flat_out.iter().map(|one| one.sent_hz)) * 0.95;
+    let plan = Plan { start_hz, most_hz: 10e6, step: 1.15, halvings: 3, confirmations: 3 };
+    let found = highest(plan, |hz| {
+        bench.now(format!("receive and discard, {}, {hz:.0} Hz", load.name()))?;
+        let one = once(bench, load, Rate(Some(hz)))?;
+        anyhow::Ok(Try { reached: one.reached(), value: one })
+    })?;
+    Ok(found.map_or_else(|| middle(flat_out), |(_, tries)| middle(tries)))
+}
+
+fn middle(mut tries: Vec<Discarded>) -> Discarded {
+    tries.sort_by(|a, b| a.bytes_per_second.total_cmp(&b.bytes_per_second));
+    tries.swap_remove(tries.len() / 2)
+}
+
+fn once(bench: &Bench<'_>, load: Load, rate: Rate) -> anyhow::Result<Discarded> {
+    let high = load.preset(bench, rate).high()?;
+    let config = ReceiverConfig::default();
+    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let mut receiver = UdpReceiver::bind(&vec![any; high.recorder.sources.len()], config)?;
+    let emulator = high.emulator.expect("the preset has an emulator");
+    let targets = (0..high.recorder.sources.len()).map(|socket| receiver.local_addr(socket));
+    let targets = targets.collect();
+    let seconds = bench.seconds().min(3.0);
+    let times = catchment_telemetry::ThreadTimes::default();
+    let cpu = high.recorder.receive.cpus.first().copied();
+    std::thread::scope(|scope| {
+        // A thread of its own, so that it can be pinned as the recorder's is.
+        let result =
+            std::thread::Builder::new().name("receive".into()).spawn_scoped(scope, || {
+                if let Some(cpu) = cpu {
+                    catchment_net::pin_to_cpu(cpu)?;
+                }
+                let _guard = times.register("receive");
+                let config = EmulatorConfig { targets, seconds: Some(seconds), ..emulator };
+                let sender = EmulatorThread::start(config)?;
+                receive(&mut receiver, sender, &times, rate)
+            })?;
+        result.join().map_err(|_| anyhow::anyhow!("the receive thread failed"))?
+    })
+}
+
+fn receive(
+    receiver: &mut UdpReceiver,
+    sender: EmulatorThread,
+    times: &catchment_telemetry::ThreadTimes,
+    rate: Rate,
+) -> anyhow::Result<Discarded> {
+    let start = Instant::now();
+    let before = times.read();
+    let (mut packets, mut bytes) = (0_u64, 0_u64);
+    let mut take = |receiver: &mut UdpReceiver| {
+        receiver.poll(Duration::from_millis(5), |_, datagram| {
+            packets += 1;
+            bytes += std::hint::black_box(datagram).len() as u64;
+        })
+    };
+    while !sender.ended() {
+        take(receiver)?;
+    }
+    let elapsed = start.elapsed().as_secs_f64();
+    let mut threads = cpu_shares(&before, &times.read(), elapsed);
+    threads.extend(cpu_shares(&[], &sender.threads(), elapsed));
+    // What still stands in the sockets.
+    while take(receiver)?.datagrams > 0 {}
+    let report = sender.finish()?;
+    let seconds = report.seconds.max(1e-9);
+    let share = |name: &str| {
+        threads.iter().find(|(thread, _)| thread == name).map_or(0.0, |(_, percent)| *percent)
+    };
+    Ok(Discarded {
+        rate_hz: rate.0,
+        sent_hz: report.events as f64 / seconds,
+        packets_sent: report.total().packets_sent,
+        packets_received: packets,
+        packets_per_second: packets as f64 / seconds,
+        bytes_per_second: bytes as f64 / seconds,
+        receive_percent: share("receive"),
+        emulate_percent: share("emulate"),
+    })
+}

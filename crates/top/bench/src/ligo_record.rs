@@ -1,0 +1,294 @@
+//! `bench ligo-record`: ligo-1000 recorded at the highest rate that loses nothing, compressed.
+
+use catchment_console::Table;
+use catchment_model::units::Bytes;
+use catchment_storage::{Run, Select};
+use serde::Serialize;
+
+use crate::Bench;
+use crate::ligo_data::Scratch;
+use crate::ligo_recording::{Load, Recorded, measure};
+use crate::ligo_space::gzip_bytes;
+use crate::report::{Report, Section};
+use crate::search::{Plan, Try, highest, median, percentile};
+
+/// Everything that `bench ligo-record` measures.
+#[derive(Debug, Serialize)]
+struct Figures {
+    coding: String,
+    /// The recordings at the highest rate, in the order in which they were made.
+    highest: Vec<Recorded>,
+    size: Option<Size>,
+    without_trends: Vec<Recorded>,
+    with_trends: Vec<Recorded>,
+    followed: Vec<Recorded>,
+    /// Not compressed, and as the recorder compresses unasked, in turn.
+    none: Vec<Recorded>,
+    auto: Vec<Recorded>,
+    /// With frames of 128 s at 6 MB/s.
+    long_frames: Option<Recorded>,
+}
+
+/// The size of recorded frames, beside that of the same samples by gzip.
+#[derive(Debug, Serialize)]
+struct Size {
+    raw_bytes: u64,
+    /// Whole frames: headers and index included.
+    frame_bytes: u64,
+    gzip_bytes: Option<u64>,
+}
+
+pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
+    let scratch = Scratch::new(&bench.scratch, "ligo-record")?;
+    let folder = scratch.folder.as_path();
+    // A short try at a low rate would be one frame.
+    let frame_bytes = bench.quick.then_some(1 << 20);
+    // With trends so long that the rows that are joined at the end are a small part.
+    let (seconds, seconds_slow) = if bench.quick { (1.0, 1.0) } else { (10.0, 30.0) };
+    let load = Load { seconds, frame_bytes, ..Load::new() };
+    let plan = if bench.quick {
+        Plan { start_hz: 10e6, most_hz: 10e6, step: 64.0, halvings: 0, confirmations: 1 }
+    } else {
+        Plan { start_hz: 500e6, most_hz: 10e9, step: 1.2, halvings: 3, confirmations: 3 }
+    };
+    let mut attempt = |rate: f64, follow: bool| {
+        let with = if follow { ", followed" } else { "" };
+        bench.now(format!("ligo-1000 at {:.0} MB/s{with}", rate / 1e6))?;
+        let recorded = measure(bench, folder, &Load { rate, follow, ..load })?;
+        let reached = recorded.reached() && recorded.compressed();
+        anyhow::Ok(Try { reached, value: recorded })
+    };
+    let found = highest(plan, |rate| attempt(rate, false))?;
+    let (mut followed, mut failed) = (Vec::new(), false);
+    if let Some((mut rate, _)) = found {
+        // The same rate with a reader beside it, and less where that cannot be kept twice.
+        while followed.len() < plan.confirmations as usize && rate > plan.start_hz / 16.0 {
+            match attempt(rate, true)? {
+                Try { reached: true, value } => followed.push(value),
+                Try { reached: false, .. } => {
+                    followed.clear();
+                    failed = !failed;
+                    rate *= if failed { 1.0 } else { 0.97 };
+                }
+            }
+        }
+    }
+    let highest = found.map_or_else(Vec::new, |(_, recorded)| recorded);
+    bench.now("the same samples by gzip")?;
+    let size = size(bench, folder)?;
+    let (mut without_trends, mut with_trends) = (Vec::new(), Vec::new());
+    for round in 1..=bench.repeats() {
+        for trends in [false, true] {
+            bench
+                .now(format!("100 MB/s, {} trends, {round}", if trends { "with" } else { "no" }))?;
+            let load = Load { rate: TRENDS_RATE, trends, seconds: seconds_slow, ..load };
+            let recorded = measure(bench, folder, &load)?;
+            if trends { &mut with_trends } else { &mut without_trends }.push(recorded);
+        }
+    }
+    let slow = Load { rate: TRENDS_RATE, seconds: seconds_slow, ..load };
+    let [none, auto] = none_and_auto(bench, folder, &slow)?;
+    let long_frames = long_frames(bench, folder, &slow)?;
+    let coding = load.coding.to_owned();
+    let figures = Figures {
+        coding,
+        highest,
+        size,
+        without_trends,
+        with_trends,
+        followed,
+        none,
+        auto,
+        long_frames,
+    };
+    Ok(Report {
+        name: "ligo-record",
+        quick: bench.quick,
+        sections: vec![
+            recordings(&figures, load.seconds, seconds_slow),
+            targets(&figures, bench.quick),
+        ],
+        figures: serde_json::to_value(&figures)?,
+    })
+}
+
+/// Recordings that are not compressed, and as the recorder compresses unasked, in turn.
+fn none_and_auto(
+    bench: &mut Bench<'_>,
+    folder: &std::path::Path,
+    load: &Load<'_>,
+) -> anyhow::Result<[Vec<Recorded>; 2]> {
+    let mut both = [Vec::new(), Vec::new()];
+    for round in 1..=bench.repeats() {
+        for (coding, recorded) in ["none", "auto"].into_iter().zip(&mut both) {
+            bench.now(format!("100 MB/s, {coding}, {round}"))?;
+            recorded.push(measure(bench, folder, &Load { coding, ..*load })?);
+        }
+    }
+    Ok(both)
+}
+
+/// A recording in frames of 128 s at 6 MB/s.
+fn long_frames(
+    bench: &mut Bench<'_>,
+    folder: &std::path::Path,
+    load: &Load<'_>,
+) -> anyhow::Result<Option<Recorded>> {
+    if bench.quick {
+        return Ok(None);
+    }
+    bench.now("100 MB/s in frames of 768 MB")?;
+    let (frame_bytes, memory_bytes) = (Some(LONG_FRAME_BYTES), Some(LONG_FRAME_MEMORY_BYTES));
+    let load = Load { frame_bytes, memory_bytes, coding: "auto", ..*load };
+    measure(bench, folder, &load).map(Some)
+}
+
+/// The size of the frames of one recording, and that of the samples in them by gzip.
+fn size(bench: &mut Bench<'_>, folder: &std::path::Path) -> anyhow::Result<Option<Size>> {
+    let run = folder.join("kept");
+    let load = Load { rate: 50e6, seconds: if bench.quick { 1.0 } else { 6.0 }, ..Load::new() };
+    let recorded = measure(bench, folder, &Load { keep: Some(&run), ..load })?;
+    if !recorded.reached() {
+        return Ok(None);
+    }
+    let run = Run::open(&run)?;
+    let indices: Vec<usize> = (0..run.channels().len()).collect();
+    let frames = run.channel_frames();
+    let frame_bytes = frames.iter().map(|frame| frame.summary.frame_bytes).sum();
+    let segments = run.read_many(&indices, &Select::All)?;
+    let pieces = || segments.iter().flatten().map(|segment| segment.bytes.as_slice());
+    let raw_bytes = pieces().map(|bytes| bytes.len() as u64).sum();
+    Ok(Some(Size { raw_bytes, frame_bytes, gzip_bytes: gzip_bytes(pieces())? }))
+}
+
+fn recordings(figures: &Figures, seconds: f64, seconds_slow: f64) -> Section {
+    let head = ["recording", "raw samples/s", "to disk", "times real time", "files", "lowered"];
+    let head = [&head[..], &["frames up to", "recorder", "threads", "emulate", "lost"]].concat();
+    let mut table = Table::new(&head);
+    let rows = [
+        ("highest rate", figures.highest.as_slice()),
+        ("the same, followed", &figures.followed),
+        ("100 MB/s", &figures.without_trends),
+        ("100 MB/s, trends", &figures.with_trends),
+        ("100 MB/s, none", &figures.none),
+        ("100 MB/s, auto", &figures.auto),
+        ("100 MB/s, auto, frames of 768 MB", figures.long_frames.as_slice()),
+    ];
+    for (name, recorded) in rows {
+        let Some(one) = middle(recorded) else {
+            continue;
+        };
+        let raw = one.sample_bytes.max(1) as f64;
+        let threads: Vec<String> =
+            one.threads.iter().map(|(name, percent)| format!("{name} {percent:.0}")).collect();
+        table.row([
+            name.to_owned(),
+            Bytes(one.bytes_per_second as u64).to_string(),
+            Bytes(one.bytes_per_second_to_disk as u64).to_string(),
+            format!("{:.0}", one.bytes_per_second / one.real_time_bytes_per_second),
+            format!("{:.0} %", one.file_bytes as f64 * 100.0 / raw),
+            format!("{:.0} %", one.lowered_bytes as f64 * 100.0 / raw),
+            format!("{:.0} s", one.frame_s),
+            format!("{:.0} %", one.recorder_percent),
+            threads.join(", "),
+            format!("{:.0} %", one.emulate_percent),
+            String::from(if one.whole { "nothing" } else { "data" }),
+        ]);
+    }
+    let coding = &figures.coding;
+    let notes = vec![
+        format!(
+            "1,000 channels over {LINKS} links on this machine, {seconds} s each (at 100 MB/s \
+             {seconds_slow} s), emulator and recorder on the same CPUs; {coding} unless said \
+             otherwise. A rate is reached if the \
+             emulator kept it, every slice is in the files, nothing is lost in any unit, the books \
+             balance and 99 % of the samples are compressed as asked: beyond, the recorder gives up \
+             compression before it loses anything. Three times in a row, the middle one is shown. \
+             Percent of one CPU."
+        ),
+        "To disk: the same samples over the time until the last file was closed. The recorder's CPU \
+         time until then is given in percent of the time of sending; it may use 2 GiB of memory, \
+         and 5 GiB for frames of 768 MB, which is 128 s at 6 MB/s."
+            .into(),
+        "Files: bytes of the files in percent of the samples. Lowered: samples that were stored with \
+         less compression than asked for, because time was short."
+            .into(),
+        "Followed: another thread follows the run, looks every 10 ms, and reads one channel of 16 kHz \
+         of every frame as it comes."
+            .into(),
+    ];
+    Section { title: "Recording ligo-1000".into(), notes, table }
+}
+
+fn targets(figures: &Figures, quick: bool) -> Section {
+    let mut table = Table::new(&["target", "measured", "asked", "result"]);
+    // A short bench shows that it works; its figures are no result.
+    let met =
+        |met: bool| String::from(if quick { "" } else { ["missed", "met"][usize::from(met)] });
+    if let Some(one) = middle(&figures.highest) {
+        let rate = one.bytes_per_second_to_disk;
+        table.row([
+            "highest rate without loss, compressed, until all is on disk".into(),
+            format!("{} raw per second", Bytes(rate as u64)),
+            "700 MB".into(),
+            met(rate >= 700e6),
+        ]);
+        let whole = one.file_bytes as f64 / one.sample_bytes.max(1) as f64;
+        if let Some(Size { raw_bytes, frame_bytes, gzip_bytes: Some(gzip) }) = figures.size {
+            let [ours, gzip] = [frame_bytes, gzip].map(|bytes| bytes as f64 / raw_bytes as f64);
+            for (name, share) in [("at that rate", whole), ("at 50 MB/s", ours)] {
+                table.row([
+                    format!("compressed size {name} against gzip -1"),
+                    format!("{:.1} % of raw against {:.1} %", share * 100.0, gzip * 100.0),
+                    "10 % below".into(),
+                    met(share <= gzip * 0.9),
+                ]);
+            }
+        }
+        if let Some(other) = middle(&figures.followed) {
+            let share = other.bytes_per_second_to_disk / rate;
+            table.row([
+                "writer slowed by a follower".into(),
+                format!("{:.1} % (highest rates that lose nothing)", (1.0 - share) * 100.0),
+                "below 5 %".into(),
+                met(share >= 0.95),
+            ]);
+        }
+        let seen: Vec<f64> =
+            figures.followed.iter().flat_map(|one| one.seen_after_ms.iter().copied()).collect();
+        if !seen.is_empty() {
+            let late = percentile(99.0, seen.iter().copied());
+            table.row([
+                format!("frame seen by a follower after its write ({} frames)", seen.len()),
+                format!("median {:.0} ms, 99th percentile {late:.0} ms", median(seen)),
+                "100 ms".into(),
+                met(late <= 100.0),
+            ]);
+        }
+    }
+    let percent = |all: &[Recorded]| median(all.iter().map(|one| one.recorder_percent));
+    if !figures.with_trends.is_empty() {
+        let [without, with] = [&figures.without_trends, &figures.with_trends].map(|a| percent(a));
+        table.row([
+            "trends at 100 MB/s".into(),
+            format!("{:.1} % of a core ({with:.1} less {without:.1} %)", with - without),
+            "below 10 %".into(),
+            met(with - without < 10.0),
+        ]);
+    }
+    Section { title: "Targets".into(), notes: Vec::new(), table }
+}
+
+fn middle(recorded: &[Recorded]) -> Option<&Recorded> {
+    let mut sorted: Vec<&Recorded> = recorded.iter().collect();
+    sorted.sort_by(|a, b| a.bytes_per_second.total_cmp(&b.bytes_per_second));
+    sorted.get(sorted.len() / 2).copied()
+}
+
+pub(crate) const LINKS: usize = 4;
+/// 128 s at 6 MB/s.
+const LONG_FRAME_BYTES: u64 = 768_000_000;
+/// A frame is cut at a quarter of the channels' memory, which is three quarters of all but disk
+/// buffers.
+const LONG_FRAME_MEMORY_BYTES: u64 = 5 << 30;
+const TRENDS_RATE: f64 = 100e6;

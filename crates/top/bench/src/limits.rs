@@ -1,0 +1,180 @@
+//! `bench limits`: the highest rates of this machine, part by part.
+
+use std::path::Path;
+use std::time::Instant;
+
+use catchment_console::Table;
+use catchment_model::units::{Bytes, Count};
+use serde::Serialize;
+
+use crate::Bench;
+use crate::builder::{self, Built};
+use crate::discard::{self, Discarded};
+use crate::point::Load;
+use crate::report::{Report, Section};
+use crate::search::median;
+
+/// Everything that `bench limits` measures.
+#[derive(Debug, Serialize)]
+struct Figures {
+    receive_and_discard: Vec<(&'static str, Discarded)>,
+    direct_write: DirectWrite,
+    memory_copy: Vec<Copied>,
+    builder: Vec<Built>,
+}
+
+/// Writing and nothing else.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct DirectWrite {
+    pub(crate) bytes_per_second: f64,
+    pub(crate) cpu_percent: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Copied {
+    block_bytes: usize,
+    bytes_per_second: f64,
+}
+
+pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
+    let mut receive_and_discard = Vec::new();
+    for load in [Load::FULL, Load::EQUAL, Load::SEPARATE] {
+        receive_and_discard.push((load.name(), discard::most(bench, load)?));
+    }
+    let direct_write = direct_write(bench)?;
+    let mut memory_copy = Vec::new();
+    for block_bytes in [1 << 20, 256 << 20] {
+        bench.now(format!("memory copy, {}", Bytes(block_bytes as u64)))?;
+        memory_copy.push(Copied { block_bytes, bytes_per_second: copy(bench, block_bytes) });
+    }
+    let mut built = Vec::new();
+    for sources in [10, 90, 1_000] {
+        bench.now(format!("builder alone, {sources} sources"))?;
+        built.push(build(bench, sources)?);
+    }
+    let figures = Figures { receive_and_discard, direct_write, memory_copy, builder: built };
+    Ok(Report {
+        name: "limits",
+        quick: bench.quick,
+        sections: vec![network(bench, &figures), local(bench, &figures), builder_alone(&figures)],
+        figures: serde_json::to_value(&figures)?,
+    })
+}
+
+/// The disk's own rate: aligned direct writes, several in flight, then a sync.
+pub(crate) fn direct_write(bench: &mut Bench<'_>) -> anyhow::Result<DirectWrite> {
+    let bytes = if bench.quick { 128 << 20 } else { 4 << 30 };
+    let made = !bench.scratch.exists();
+    std::fs::create_dir_all(&bench.scratch)?;
+    let mut rates = Vec::new();
+    for round in 1..=bench.repeats() {
+        bench.now(format!("direct write, {round}"))?;
+        rates.push(write_once(&bench.scratch, bytes)?);
+    }
+    if made {
+        std::fs::remove_dir(&bench.scratch).ok();
+    }
+    rates.sort_by(|a, b| a.bytes_per_second.total_cmp(&b.bytes_per_second));
+    Ok(rates.swap_remove(rates.len() / 2))
+}
+
+fn copy(bench: &Bench<'_>, block_bytes: usize) -> f64 {
+    let total_bytes: usize = if bench.quick { 512 << 20 } else { 8 << 30 };
+    let from = vec![1_u8; block_bytes];
+    let mut to = vec![2_u8; block_bytes];
+    median((0..bench.repeats()).map(|_| {
+        let blocks = (total_bytes / block_bytes).max(1);
+        let start = Instant::now();
+        for _ in 0..blocks {
+            std::hint::black_box(&mut to).copy_from_slice(std::hint::black_box(&from));
+        }
+        (blocks * block_bytes) as f64 / start.elapsed().as_secs_f64()
+    }))
+}
+
+fn build(bench: &mut Bench<'_>, sources: usize) -> anyhow::Result<Built> {
+    let fragments = if bench.quick { 500_000 } else { 20_000_000 };
+    let mut tries = Vec::new();
+    for _ in 0..bench.repeats() {
+        let built = builder::measure(sources, fragments)?;
+        if !built.whole {
+            bench.broken.push(format!("builder alone, {sources} sources: events are missing"));
+        }
+        tries.push(built);
+    }
+    tries.sort_by(|a, b| a.fragments_per_second.total_cmp(&b.fragments_per_second));
+    Ok(tries.swap_remove(tries.len() / 2))
+}
+
+fn network(bench: &Bench<'_>, figures: &Figures) -> Section {
+    let head = [
+        "90 sources on 90 ports",
+        "events/s",
+        "packets/s",
+        "bytes/s",
+        "lost",
+        "receive",
+        "emulate",
+    ];
+    let mut table = Table::new(&head);
+    for (name, one) in &figures.receive_and_discard {
+        let lost = one.packets_sent.saturating_sub(one.packets_received);
+        table.row([
+            (*name).to_owned(),
+            Count(one.sent_hz).to_string(),
+            Count(one.packets_per_second).to_string(),
+            Bytes(one.bytes_per_second as u64).to_string(),
+            format!("{:.2} %", lost as f64 * 100.0 / one.packets_sent.max(1) as f64),
+            format!("{:.0} %", one.receive_percent),
+            format!("{:.0} %", one.emulate_percent),
+        ]);
+    }
+    let how = if bench.quick { "one short try, flat out" } else { "median of 3" };
+    let note = format!(
+        "The most that is received and thrown away without loss, from the same emulator ({how}). \
+         Percent of one CPU."
+    );
+    Section { title: "Receive and discard".into(), notes: vec![note], table }
+}
+
+fn local(bench: &Bench<'_>, figures: &Figures) -> Section {
+    let mut table = Table::new(&["what", "bytes/s", "CPU"]);
+    let write = &figures.direct_write;
+    table.row([
+        "aligned direct write, 4 MiB".into(),
+        Bytes(write.bytes_per_second as u64).to_string(),
+        format!("{:.0} %", write.cpu_percent),
+    ]);
+    for copied in &figures.memory_copy {
+        table.row([
+            format!("memory copy, blocks of {} MiB", copied.block_bytes >> 20),
+            Bytes(copied.bytes_per_second as u64).to_string(),
+            "100 %".into(),
+        ]);
+    }
+    let notes = vec![format!("One thread, median of {}.", bench.repeats())];
+    Section { title: "Disk and memory".into(), notes, table }
+}
+
+fn builder_alone(figures: &Figures) -> Section {
+    let mut table = Table::new(&["sources", "fragments/s", "ns/fragment"]);
+    for built in &figures.builder {
+        table.row([
+            built.sources.to_string(),
+            Count(built.fragments_per_second).to_string(),
+            format!("{:.1}", built.nanoseconds_per_fragment),
+        ]);
+    }
+    let note =
+        "Descriptors of 260-byte fragments in runs of 64 per source; no sockets, no payload.";
+    Section { title: "Builder alone".into(), notes: vec![note.into()], table }
+}
+
+fn write_once(folder: &Path, bytes: u64) -> anyhow::Result<DirectWrite> {
+    let config = catchment_disk::DiskConfig::default();
+    let rate = catchment_disk::measure_direct_write(folder, bytes, config)?;
+    Ok(DirectWrite {
+        bytes_per_second: rate.bytes_per_second(),
+        cpu_percent: rate.cpu_share() * 100.0,
+    })
+}

@@ -1,0 +1,167 @@
+//! One recording under a known load, measured and deleted.
+
+use catchment_config::{Hades90, Rate};
+use catchment_console::need_space;
+use catchment_model::Entry;
+use catchment_model::units::percent_of;
+use catchment_recorder::Fill;
+use catchment_storage::ColumnCoding;
+use serde::Serialize;
+
+use crate::Bench;
+use crate::recording::{Recording, record};
+
+/// The behaviour of the 90 sources.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) water_mark_bytes: u64,
+    pub(crate) huge_every: u64,
+    pub(crate) equal_bursts: Option<u32>,
+}
+
+impl Load {
+    /// Packets of 32 kB.
+    pub(crate) const FULL: Self =
+        Self { water_mark_bytes: 32_000, huge_every: 0, equal_bursts: None };
+    /// One sub-event per packet, each of its own size.
+    pub(crate) const SEPARATE: Self =
+        Self { water_mark_bytes: 0, huge_every: 0, equal_bursts: None };
+    /// One sub-event per packet, of one size per source for 64 events in a row.
+    pub(crate) const EQUAL: Self =
+        Self { water_mark_bytes: 0, huge_every: 0, equal_bursts: Some(64) };
+
+    pub(crate) fn preset(&self, bench: &Bench<'_>, rate: Rate) -> Hades90 {
+        Hades90 {
+            folder: bench.scratch.clone(),
+            rate,
+            water_mark_bytes: self.water_mark_bytes,
+            huge_every: self.huge_every,
+            equal_bursts: self.equal_bursts,
+            seed: 1,
+            codec: ColumnCoding::NONE,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match (self.water_mark_bytes, self.equal_bursts) {
+            (0, None) => "one sub-event per packet",
+            (0, Some(_)) => "one sub-event per packet, equal bursts",
+            _ => "packets of 32 kB",
+        }
+    }
+}
+
+/// The figures of one recording.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Point {
+    pub(crate) rate_hz: Option<f64>,
+    pub(crate) sent_hz: f64,
+    pub(crate) events_sent: u64,
+    pub(crate) events_complete: u64,
+    pub(crate) packets_sent: u64,
+    pub(crate) fragments_sent: u64,
+    pub(crate) bytes_per_second: f64,
+    pub(crate) packets_per_second: f64,
+    pub(crate) discarded_percent: f64,
+    pub(crate) receive_percent: f64,
+    pub(crate) build_percent: f64,
+    pub(crate) write_percent: f64,
+    pub(crate) emulate_percent: f64,
+    pub(crate) fills: Vec<Fill>,
+    /// The memory that payload waits in, at its fullest.
+    pub(crate) segments_percent: u64,
+    pub(crate) segments_bytes: u64,
+    /// The queue from the receive to the build thread, at its fullest.
+    pub(crate) descriptors_percent: u64,
+    /// The emulator sent at the rate that was asked for.
+    pub(crate) rate_kept: bool,
+    /// Nothing lost, every event complete, the ledger balanced.
+    pub(crate) whole: bool,
+}
+
+/// Records under a load and deletes the run.
+///
+/// # Errors
+/// The recording could not be made. Losses and a ledger that does not balance are results.
+pub(crate) fn measure(
+    bench: &mut Bench<'_>,
+    load: Load,
+    rate: Rate,
+    seconds: f64,
+) -> anyhow::Result<Point> {
+    let preset = load.preset(bench, rate);
+    need_space(&bench.scratch, preset.bytes_for(seconds))?;
+    let high = preset.high()?;
+    let mut emulator = high.emulator.expect("the preset has an emulator");
+    emulator.seconds = Some(seconds);
+    let made = !bench.scratch.exists();
+    let recording = record(high.recorder, emulator, &bench.stop)?;
+    std::fs::remove_dir_all(&recording.summary.folder)?;
+    if made {
+        // Somebody else may record there too by now: then it stays.
+        std::fs::remove_dir(&bench.scratch).ok();
+    }
+    anyhow::ensure!(!bench.stop.asked(), "stopped before the end; nothing was written");
+    let point = point(&recording, rate);
+    if !recording.balance().holds() {
+        bench.broken.push(format!(
+            "{}, {rate}: the books do not balance: {:?}",
+            load.name(),
+            recording.balance()
+        ));
+    }
+    if !recording.balance().lost_data()
+        && recording.summary.last.ledger.total()[Entry::PacketsDroppedByKernel] == 0
+        && point.events_complete != point.events_sent
+    {
+        bench.broken.push(format!(
+            "{}, {rate}: {} events sent, {} complete, and no loss in the books",
+            load.name(),
+            point.events_sent,
+            point.events_complete
+        ));
+    }
+    Ok(point)
+}
+
+fn point(recording: &Recording, rate: Rate) -> Point {
+    let last = &recording.summary.last;
+    let total = last.ledger.total();
+    let sent = &recording.sent;
+    let seconds = sent.seconds.max(1e-9);
+    let complete = last.counts.events_complete;
+    let missed = sent.events.saturating_sub(complete);
+    let sent_hz = sent.events as f64 / seconds;
+    let wire = sent.total();
+    let packets_sent = wire.packets_sent;
+    Point {
+        rate_hz: rate.0,
+        sent_hz,
+        events_sent: sent.events,
+        events_complete: complete,
+        packets_sent,
+        fragments_sent: wire.fragments_sent,
+        bytes_per_second: total[Entry::FragmentBytesRecorded] as f64 / seconds,
+        packets_per_second: packets_sent as f64 / seconds,
+        discarded_percent: missed as f64 * 100.0 / (sent.events.max(1)) as f64,
+        receive_percent: recording.busy_of("receive"),
+        build_percent: recording.busy_of("build"),
+        write_percent: recording.busy_of("write"),
+        emulate_percent: recording.busy_of("emulate"),
+        segments_percent: highest_fill(&last.fills, "segments"),
+        segments_bytes: last
+            .fills
+            .iter()
+            .find(|fill| fill.name == "segments")
+            .map_or(0, |fill| fill.highest),
+        descriptors_percent: highest_fill(&last.fills, "descriptors"),
+        fills: last.fills.clone(),
+        rate_kept: rate.0.is_none_or(|hz| sent_hz >= hz * 0.99) && wire.packets_unsent == 0,
+        whole: !recording.lost() && recording.balance().holds() && missed == 0,
+    }
+}
+
+fn highest_fill(fills: &[Fill], name: &str) -> u64 {
+    let named = fills.iter().filter(|fill| fill.name.starts_with(name));
+    named.map(|fill| percent_of(fill.highest, fill.capacity)).max().unwrap_or(0)
+}

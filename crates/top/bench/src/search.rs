@@ -1,0 +1,149 @@
+//! The highest rate that something sustains, found by trying.
+
+use std::ops::ControlFlow;
+
+/// How to search.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// The first rate to try.
+    pub(crate) start_hz: f64,
+    /// No higher rate is tried.
+    pub(crate) most_hz: f64,
+    /// The factor between tries on the way up.
+    pub(crate) step: f64,
+    /// How often the gap between the highest rate reached and the lowest one missed is halved.
+    pub(crate) halvings: u32,
+    /// How often in a row the result must be reached.
+    pub(crate) confirmations: u32,
+}
+
+/// The result of one try.
+#[derive(Clone, Debug)]
+pub(crate) struct Try<T> {
+    /// Whether all was sent and nothing lost.
+    pub(crate) reached: bool,
+    pub(crate) value: T,
+}
+
+/// The highest rate that was reached as often as the plan asks, with the results of those tries;
+/// none if not even a sixteenth of the first rate was. A rate counts as failed only when it fails
+/// twice, so that one disturbance does not end the way up; the rate that is returned was reached
+/// each time.
+///
+/// # Errors
+/// Those of `attempt`.
+pub(crate) fn highest<T, E>(
+    plan: Plan,
+    mut attempt: impl FnMut(f64) -> Result<Try<T>, E>,
+) -> Result<Option<(f64, Vec<T>)>, E> {
+    let mut reaches =
+        |rate: f64| -> Result<bool, E> { Ok(attempt(rate)?.reached || attempt(rate)?.reached) };
+    let mut good = None;
+    let mut bad = None;
+    let mut rate = plan.start_hz;
+    let lowest = plan.start_hz / 16.0;
+    while rate >= lowest && rate <= plan.most_hz {
+        let reached = reaches(rate)?;
+        let side = if reached { &mut good } else { &mut bad };
+        *side = Some(rate);
+        rate = match (good, bad) {
+            (Some(_), Some(_)) => break,
+            (Some(_), None) => rate * plan.step,
+            _ => rate / plan.step,
+        };
+    }
+    let Some(mut reached) = good else { return Ok(None) };
+    if let Some(mut failed) = bad {
+        for _ in 0..plan.halvings {
+            let middle = (reached + failed) / 2.0;
+            *(if reaches(middle)? { &mut reached } else { &mut failed }) = middle;
+        }
+    }
+    while reached >= lowest {
+        let confirmed =
+            (0..plan.confirmations).try_fold(Vec::new(), |mut values, _| match attempt(reached) {
+                Ok(Try { reached: true, value }) => {
+                    values.push(value);
+                    ControlFlow::Continue(values)
+                }
+                Ok(Try { reached: false, .. }) => ControlFlow::Break(Ok(())),
+                Err(error) => ControlFlow::Break(Err(error)),
+            });
+        match confirmed {
+            ControlFlow::Continue(values) => return Ok(Some((reached, values))),
+            ControlFlow::Break(Err(error)) => return Err(error),
+            ControlFlow::Break(Ok(())) => reached *= 0.96,
+        }
+    }
+    Ok(None)
+}
+
+/// The smallest of some figures that so many percent of them do not exceed; not a number if there
+/// is none.
+pub(crate) fn percentile(percent: f64, figures: impl IntoIterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.into_iter().collect();
+    figures.sort_by(f64::total_cmp);
+    let rank = (figures.len() as f64 * percent / 100.0).ceil() as usize;
+    figures.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
+/// The middle one of some figures; the mean of the two middle ones where their number is even.
+pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.into_iter().collect();
+    figures.sort_by(f64::total_cmp);
+    match figures.len() {
+        0 => f64::NAN,
+        count if count % 2 == 1 => figures[count / 2],
+        count => f64::midpoint(figures[count / 2 - 1], figures[count / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: Plan =
+        Plan { start_hz: 1_000.0, most_hz: 1e7, step: 1.25, halvings: 4, confirmations: 3 };
+
+    fn search(limit_hz: f64, disturbed: &[usize]) -> Option<f64> {
+        let mut tries = 0;
+        let found = highest(PLAN, |rate| {
+            tries += 1;
+            let reached = rate <= limit_hz && !disturbed.contains(&tries);
+            Ok::<_, ()>(Try { reached, value: rate })
+        });
+        found.unwrap().map(|(rate, values)| {
+            assert_eq!(values, [rate; 3]);
+            rate
+        })
+    }
+
+    #[test]
+    fn the_highest_rate_is_found_from_below_and_from_above() {
+        for limit in [90.0, 700.0, 1_000.0, 5_432.0, 123_456.0] {
+            let found = search(limit, &[]).unwrap();
+            assert!(found <= limit && found > limit * 0.95, "{found} of {limit}");
+        }
+        assert_eq!(search(1.0, &[]), None);
+    }
+
+    #[test]
+    fn one_disturbance_does_not_end_the_search() {
+        for disturbed in 1..20 {
+            let found = search(5_432.0, &[disturbed]).unwrap();
+            assert!(found > 5_432.0 * 0.9, "{found} when try {disturbed} was disturbed");
+        }
+    }
+
+    #[test]
+    fn an_error_ends_the_search() {
+        assert_eq!(highest(PLAN, |_| Err::<Try<()>, _>("broken")).unwrap_err(), "broken");
+    }
+
+    #[test]
+    fn the_median_is_the_middle_one() {
+        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median([4.0, 1.0]), 2.5);
+        assert!(median([]).is_nan());
+    }
+}

@@ -1,0 +1,47 @@
+//! Changes one value in a configuration's text; comments and order stay.
+
+use toml_edit::{DocumentMut, Item, Value};
+
+/// The text with `key = value` in the table of that name, which must be there; another value of the
+/// key is replaced.
+///
+/// # Errors
+/// The text is no TOML, or has no such table.
+pub fn set(text: &str, table: &str, key: &str, value: Value) -> Result<String, String> {
+    let mut document: DocumentMut = text.parse().map_err(|error| format!("{error}"))?;
+    let within = document.get_mut(table).and_then(Item::as_table_like_mut);
+    let within = within.ok_or_else(|| format!("the configuration has no table {table}"))?;
+    match within.get_mut(key).and_then(Item::as_value_mut) {
+        Some(old) => {
+            let decor = old.decor().clone();
+            *old = value;
+            *old.decor_mut() = decor;
+        }
+        None => drop(within.insert(key, Item::Value(value))),
+    }
+    Ok(document.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::set;
+
+    #[test]
+    fn a_value_is_replaced_or_added_in_its_table_only() {
+        let text =
+            "rate = 1\n[emulator] # ours\nseed = 2\nrate = \"4 kHz\" # fast\n\n[frame]\nrate = 3";
+        let changed = set(text, "emulator", "rate", "50 Hz".into()).unwrap();
+        let expected =
+            "rate = 1\n[emulator] # ours\nseed = 2\nrate = \"50 Hz\" # fast\n\n[frame]\nrate = 3\n";
+        assert_eq!(changed, expected);
+        assert_eq!(
+            set("[emulator]\n", "emulator", "seed", 7.into()).unwrap(),
+            "[emulator]\nseed = 7\n"
+        );
+        let inline = set("emulator = { seed = 1 }\n", "emulator", "seed", 7.into()).unwrap();
+        assert_eq!(inline, "emulator = { seed = 7 }\n");
+        for text in ["[frame]", "emulator = 1", "= 1"] {
+            assert!(set(text, "emulator", "seed", 7.into()).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The sources of a file: single ones, and groups written out.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+
+use catchment_builder::SourceRole;
+use catchment_model::limits::SOURCES_MAX;
+use catchment_net::Network;
+use catchment_recorder::{SourceConfig, check_from};
+
+use crate::links;
+use crate::locate::{ConfigFileError, Located};
+use crate::low::{Low, RoleLow, Sender, SourceGroupLow};
+
+/// All sources of the file, each with a name and a port of its own.
+pub(crate) fn sources(
+    located: &Located<'_>,
+    low: &Low,
+) -> Result<Vec<SourceConfig>, ConfigFileError> {
+    let mut sources = Vec::new();
+    for (index, source) in low.sources.iter().enumerate() {
+        if source.name.is_empty() {
+            return Err(
+                located.error(&format!("sources[{index}].name"), "expected a name, got \"\"")
+            );
+        }
+        // Bit 31 is the error bit.
+        if let Some(id) = source.sub_event_id.filter(|id| id >> 31 != 0) {
+            let message = format!("expected an id below 0x80000000, got {id:#x}");
+            return Err(located.error(&format!("sources[{index}].sub_event_id"), message));
+        }
+        let path = format!("sources[{index}].payload");
+        let payload = source.payload.as_ref().map(|low| links::payload(located, &path, low));
+        let path = format!("sources[{index}]");
+        let from = senders(located, &path, source.from.as_deref(), source.address.0)?;
+        sources.push(SourceConfig {
+            name: source.name.clone(),
+            group: source.group.clone().unwrap_or_else(|| "sources".into()),
+            address: source.address.0,
+            from,
+            sub_event_id: source.sub_event_id,
+            role: role(source.role),
+            payload: payload.transpose()?,
+        });
+    }
+    let singles = sources.len();
+    let mut origins: Vec<String> = (0..singles).map(|index| format!("sources[{index}]")).collect();
+    for (index, group) in low.source_groups.iter().enumerate() {
+        let path = format!("source_groups[{index}]");
+        expand(located, &path, group, &mut sources)?;
+        origins.resize(sources.len(), path);
+    }
+    if sources.is_empty() && low.links.is_empty() {
+        let expected = "expected [[sources]], [[source_groups]] or [[links]], got none";
+        return Err(ConfigFileError { place: None, ..located.error("sources", expected) });
+    }
+    let mut names = HashSet::new();
+    let mut addresses = HashSet::new();
+    for (source, origin) in sources.iter().zip(&origins) {
+        if !names.insert(&source.name) {
+            let message = format!("expected a name used once, got {:?} again", source.name);
+            return Err(located.error(&format!("{origin}.name"), message));
+        }
+        if source.address.port() != 0 && !addresses.insert(source.address) {
+            let message = format!("expected a port used once, got {} again", source.address);
+            return Err(located.error(&format!("{origin}.address"), message));
+        }
+    }
+    Ok(sources)
+}
+
+/// Writes a group's sources out: ports and sub-event ids count up.
+fn expand(
+    located: &Located<'_>,
+    path: &str,
+    group: &SourceGroupLow,
+    sources: &mut Vec<SourceConfig>,
+) -> Result<(), ConfigFileError> {
+    let error = |key: &str, message: String| Err(located.error(&format!("{path}.{key}"), message));
+    let count = group.count;
+    if count == 0 || count as usize > SOURCES_MAX {
+        return error("count", format!("expected 1 to {SOURCES_MAX}, got {count}"));
+    }
+    let default = format!("{}-{{:03}}", group.group);
+    let pattern = group.name.as_ref().unwrap_or(&default);
+    let payload_path = format!("{path}.payload");
+    let payload = group.payload.as_ref().map(|low| links::payload(located, &payload_path, low));
+    let payload = payload.transpose()?;
+    let from = senders(located, path, group.from.as_deref(), group.address.0)?;
+    for index in 0..count {
+        let Some(name) = numbered(pattern, index) else {
+            let expected = "expected one place for the number such as \"hades-{:03}\"";
+            return error("name", format!("{expected}, got {pattern:?}"));
+        };
+        let Some(address) = counted_up(group.address.0, index) else {
+            let got = group.address.0;
+            return error("address", format!("expected {count} ports up from here, got {got}"));
+        };
+        let sub_event_id = match group.first_sub_event_id {
+            None => None,
+            // Bit 31 is the error bit.
+            Some(first) => match first.checked_add(index).filter(|id| id >> 31 == 0) {
+                Some(id) => Some(id),
+                None => {
+                    let message = format!("expected ids below 0x80000000, got {first:#x} and up");
+                    return error("first_sub_event_id", message);
+                }
+            },
+        };
+        sources.push(SourceConfig {
+            name,
+            group: group.group.clone(),
+            address,
+            from: from.clone(),
+            sub_event_id,
+            role: role(group.role),
+            payload: payload.clone(),
+        });
+    }
+    Ok(())
+}
+
+/// The networks that a source at that address may send from; `path` is that of its table.
+pub(crate) fn senders(
+    located: &Located<'_>,
+    path: &str,
+    low: Option<&[Sender]>,
+    address: SocketAddr,
+) -> Result<Vec<Network>, ConfigFileError> {
+    let path = format!("{path}.from");
+    let from: Vec<Network> = low.unwrap_or_default().iter().map(|one| one.0).collect();
+    if low.is_some() && from.is_empty() {
+        return Err(
+            located.error(&path, "expected a network, or no such key for anybody, got none")
+        );
+    }
+    check_from(&path, &from, address).map_err(|error| {
+        located.error(&path, format!("expected {}, got {}", error.expected, error.got))
+    })?;
+    Ok(from)
+}
+
+fn role(low: RoleLow) -> SourceRole {
+    match low {
+        RoleLow::Required => SourceRole::Required,
+        RoleLow::Optional => SourceRole::Optional,
+        RoleLow::Disabled => SourceRole::Disabled,
+    }
+}
+
+/// `hades-{:03}` and a number; none where the pattern has not exactly one place for it.
+pub(crate) fn numbered(pattern: &str, number: u32) -> Option<String> {
+    let (before, rest) = pattern.split_once('{')?;
+    let (format, after) = rest.split_once('}')?;
+    if after.contains(['{', '}']) || before.contains('}') {
+        return None;
+    }
+    let width = match format.strip_prefix(":0") {
+        Some(width) => width.parse::<usize>().ok().filter(|width| *width <= 16)?,
+        None if format.is_empty() => 0,
+        None => return None,
+    };
+    Some(format!("{before}{number:0width$}{after}"))
+}
+
+/// The address that many ports further; port 0 stays, since the system chooses.
+pub fn counted_up(address: SocketAddr, by: u32) -> Option<SocketAddr> {
+    if address.port() == 0 {
+        return Some(address);
+    }
+    let port = u32::from(address.port()).checked_add(by)?;
+    Some(SocketAddr::new(address.ip(), u16::try_from(port).ok()?))
+}
