@@ -46,7 +46,7 @@ use crate::web::{Server, bind};
 
 /// Commands and the like that wait for the control thread.
 const ASKS_MAX: usize = 1_000;
-/// The answer to whoever asks too late.
+/// Why a request that arrives too late is refused.
 const ENDING: &str = "the node is ending";
 /// How long the end waits for the last lines of the audit log, and then of the log.
 const LINES_WAIT: Duration = Duration::from_secs(2);
@@ -112,13 +112,13 @@ pub struct Node {
     first: FirstRun,
 }
 
-/// What has become of the command that starts the first run.
+/// The state of the command that starts the first run.
 enum FirstRun {
     /// There is none.
     None,
-    /// Its answer is waited for.
+    /// It was given and is not answered yet.
     Asked(oneshot::Receiver<Result<api::CommandResult, Problem>>),
-    /// It takes longer than an answer may.
+    /// It was answered before it had ended; the request to ask after.
     UnderWay(String),
     /// It has ended.
     Ended(Result<(), String>),

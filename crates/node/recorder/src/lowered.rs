@@ -59,8 +59,8 @@ impl RecorderConfig {
                 more => format!(" and {more} more"),
             };
             format!(
-                "codecs[{last}] ({}) gives {}{more} {}; until version 0.1, codecs[{first}] ({}) gave \
-                 {}: of several rules that fit a name, the last one applies now",
+                "codecs[{last}] ({}) gives {}{more} {}; until version 0.1, codecs[{first}] ({}) \
+                 gave {}: of several rules that fit a name, the last one applies now",
                 rules[*last].0, names[0], rules[*last].1, rules[*first].0, rules[*first].1,
             )
         };

@@ -1,5 +1,5 @@
-//! One run of a node that nobody else controls, with the view on the terminal: what `run` and
-//! `demo` do.
+//! One run of a node that this program alone controls, with the view on the terminal: what `run`
+//! and `demo` do.
 
 use std::time::{Duration, Instant};
 
@@ -81,7 +81,7 @@ impl Recording {
 pub(crate) struct Session<'a> {
     /// What it records.
     pub(crate) config: &'a RecorderConfig,
-    /// The number that it is to have, if nobody had it.
+    /// The run number that the configuration asks for.
     pub(crate) number: Option<u64>,
     /// When it ends.
     pub(crate) ends: Ends,

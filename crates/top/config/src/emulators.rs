@@ -53,7 +53,8 @@ fn emulate(
             (None, Some(preset)) => preset,
             (None, None) => {
                 let message = format!(
-                    "expected [[emulator.sizes]] for the group {:?} or a preset that has it, got none",
+                    "expected [[emulator.sizes]] for the group {:?} or a preset that has it, \
+                     got none",
                     source.group
                 );
                 return Err(located.error("emulator", message));

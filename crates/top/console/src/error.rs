@@ -70,7 +70,8 @@ pub enum ConsoleError {
     Disk(#[from] io::Error),
     /// Too little room on a disk.
     #[error(
-        "{} has {} free, but this writes about {}: choose another folder, fewer seconds or a lower rate",
+        "{} has {} free, but this writes about {}: choose another folder, fewer \
+         seconds or a lower rate",
         folder.display(),
         Bytes(*free_bytes),
         Bytes(*needed_bytes)
