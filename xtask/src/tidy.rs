@@ -3,6 +3,7 @@
 //!
 //! Each rule is a pure function from data to [`Problem`]s, so that its tests can plant a violation.
 
+mod agents;
 mod imports;
 mod pages;
 mod sources;
@@ -41,6 +42,7 @@ pub fn check() -> Result<()> {
     let texts = repository.read(&paths, &[".md"])?;
     let mut problems = imports::check(&repository.packages);
     problems.extend(sources::check(&sources));
+    problems.extend(agents::check(&sources));
     problems.extend(pages::check(&paths, &texts, &repository.packages));
     report(&problems)
 }

@@ -35,6 +35,12 @@ const EXCEPTIONS: &[Exception] = &[
         _reason: "runs get their numbers from the catalogue",
     },
     Exception {
+        from: "catchment-recorder",
+        to: "catchment-runner",
+        tests_only: false,
+        _reason: "the recorder starts its agents' threads",
+    },
+    Exception {
         from: "catchment-frame",
         to: "catchment-codec",
         tests_only: false,

@@ -88,7 +88,7 @@ fn misplaced(path: &str) -> Option<String> {
 }
 
 /// Whether `word` stands in `line` by itself.
-fn has_word(line: &str, word: &str) -> bool {
+pub fn has_word(line: &str, word: &str) -> bool {
     let part = |character: char| character.is_alphanumeric() || character == '_';
     line.match_indices(word).any(|(start, _)| {
         let before = line[..start].chars().next_back();

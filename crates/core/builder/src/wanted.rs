@@ -53,7 +53,7 @@ impl Builder {
     /// Sets whether events that begin from now on are wanted. Unwanted events are built as others
     /// are and then discarded (`fragments_discarded_paused`); fragments missing in them are not
     /// counted.
-    pub fn want(&mut self, wanted: bool) {
+    pub fn set_recording(&mut self, wanted: bool) {
         let reach = self.horizon.reach();
         let from = match (self.horizon.is_started(), self.window.open) {
             (false, _) if self.parked_count > 0 || !self.wanted.at_start.is_empty() => {
@@ -89,7 +89,7 @@ impl Builder {
     }
 
     /// Whether all events are closed that began before the last change by [`want`](Self::want).
-    pub fn is_past_change(&mut self) -> bool {
+    pub fn is_drained(&mut self) -> bool {
         if !self.wanted.at_start.is_empty() {
             return false;
         }

@@ -12,13 +12,13 @@ fn an_event_that_had_begun_is_built_to_its_end_and_the_next_is_not_wanted() {
     rig.send(0, 0, 0..10);
     rig.send(0, 1, 0..7);
     rig.poll(0);
-    rig.builder.want(false);
-    assert!(!rig.builder.is_past_change());
+    rig.builder.set_recording(false);
+    assert!(!rig.builder.is_drained());
     rig.send(MS, 0, 10..20);
     rig.send(MS, 1, 7..20);
     rig.poll(MS);
-    assert!(rig.builder.is_past_change());
-    rig.builder.want(true);
+    assert!(rig.builder.is_drained());
+    rig.builder.set_recording(true);
     rig.send_all(2 * MS, 0..2, 20..30);
     rig.finish(2 * MS);
     assert_eq!(
@@ -33,15 +33,15 @@ fn an_event_that_had_begun_is_built_to_its_end_and_the_next_is_not_wanted() {
 #[test]
 fn what_nobody_wants_cannot_be_missing() {
     let mut rig = Rig::required(2);
-    rig.builder.want(false);
+    rig.builder.set_recording(false);
     // Source 1 is heard for the first time in the middle of things, and source 0 not to the end.
     rig.send(0, 0, 0..10);
     rig.send(0, 1, 4..10);
     rig.poll(0);
-    rig.builder.want(true);
+    rig.builder.set_recording(true);
     rig.send_all(MS, 0..2, 10..20);
     rig.poll(MS);
-    rig.builder.want(false);
+    rig.builder.set_recording(false);
     rig.send(2 * MS, 1, 20..25);
     rig.finish(2 * MS);
     assert_eq!(rig.rows.keys().copied().collect::<Vec<_>>(), (10..20).collect::<Vec<_>>());
@@ -53,10 +53,10 @@ fn what_nobody_wants_cannot_be_missing() {
 #[test]
 fn what_comes_too_late_for_an_event_that_nobody_wanted_is_no_loss() {
     let mut rig = Rig::required(2);
-    rig.builder.want(false);
+    rig.builder.set_recording(false);
     rig.send(0, 0, 0..10_000);
     rig.poll(0);
-    rig.builder.want(true);
+    rig.builder.set_recording(true);
     rig.send(MS, 0, 10_000..30_000);
     rig.send(MS, 1, 9_000..30_000);
     rig.poll(MS);
@@ -73,7 +73,7 @@ fn a_loss_before_the_end_is_a_loss() {
     rig.send(0, 0, 0..10);
     rig.send(0, 1, (0..10).filter(|key| *key != 5));
     rig.poll(0);
-    rig.builder.want(false);
+    rig.builder.set_recording(false);
     rig.send_all(MS, 0..2, 10..20);
     rig.finish(MS);
     assert_eq!(rig.rows.len(), 10);
@@ -86,11 +86,11 @@ fn what_was_wanted_before_the_start_counts_from_what_had_come_by_then() {
     // No quorum yet: two must agree.
     rig.send(0, 0, 100..110);
     rig.poll(0);
-    rig.builder.want(false);
-    assert!(!rig.builder.is_past_change());
+    rig.builder.set_recording(false);
+    assert!(!rig.builder.is_drained());
     rig.send(MS, 0, 110..120);
     rig.poll(MS);
-    rig.builder.want(true);
+    rig.builder.set_recording(true);
     rig.send(2 * MS, 0, 120..130);
     rig.send_all(2 * MS, 1..3, 100..130);
     rig.finish(3 * MS);
@@ -109,7 +109,7 @@ fn the_last_that_was_wanted_before_the_start_counts() {
         rig.send(now, 0, [5]);
         rig.poll(now);
         for change in 0..changes {
-            rig.builder.want(change % 2 == 1);
+            rig.builder.set_recording(change % 2 == 1);
         }
         // While others than the voters deliver, time counts, and what is held expires.
         for _ in 0..30 {
@@ -118,7 +118,7 @@ fn the_last_that_was_wanted_before_the_start_counts() {
             rig.poll(now);
         }
         assert_eq!(rig.lost(), 1, "{changes}");
-        rig.builder.want(changes % 2 == 1);
+        rig.builder.set_recording(changes % 2 == 1);
         for step in 0..200 {
             now += 10 * MS;
             rig.send_all(now, 0..3, step * 10..(step + 1) * 10);

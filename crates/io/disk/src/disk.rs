@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use catchment_agent::{Completion, CompletionKind, FileEnd, FileId, NewFile, Presence};
 use catchment_model::limits::DISK_ALIGN_BYTES;
 use catchment_telemetry::FillLevel;
 
@@ -21,48 +22,15 @@ use crate::config::DiskConfig;
 use crate::descriptors;
 use crate::engine::{self, Done, Engine};
 use crate::error::DiskError;
-use crate::event::{Event, Waker};
+use crate::event::{DiskSleeper, Event, IMPATIENT, Waker};
 use crate::faults::{FaultControl, Faulty};
 use crate::files::{self, Created};
 use crate::helper::{Helpers, Job, Reply};
 use crate::open_file::{FileState, OpenFile};
 use crate::opening::Opening;
-use crate::room::{Presence, Room, RoomEstimate};
+use crate::room::RoomEstimate;
 use crate::slots::{Slot, Slots, Step, Target};
 use crate::stats::DiskStats;
-
-/// A file of a [`Disk`]; never used again for another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FileId(u64);
-
-/// What an accepted operation came to.
-#[derive(Debug)]
-pub struct Completion {
-    /// Which kind of operation it was.
-    pub kind: CompletionKind,
-    /// The file.
-    pub file: FileId,
-    /// Of a write: where in the file. Else 0.
-    pub offset: u64,
-    /// Of a write: the bytes asked for. Of a finish: the file's final size. Else 0.
-    pub bytes: u64,
-    /// What the caller gave with the operation; 0 for a finish.
-    pub token: u64,
-    /// Whether it was done, all of it. After an error any part of a write's bytes may be in the
-    /// file.
-    pub result: io::Result<()>,
-}
-
-/// Kinds of operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CompletionKind {
-    /// [`Disk::write`].
-    Write,
-    /// [`Disk::sync`].
-    Sync,
-    /// [`Disk::finish`].
-    Finished,
-}
 
 /// The files and buffers of one writer thread.
 ///
@@ -84,6 +52,10 @@ pub struct Disk {
     done: Vec<Done>,
     files: Vec<OpenFile>,
     ahead: Opening,
+    /// To be made when the file is there that is not wanted any more.
+    next: Option<NewFile>,
+    /// The file system on which the first file was made.
+    device: Option<u64>,
     pub(crate) aside: Aside,
     syncs: Vec<WaitingSync>,
     syncs_unfinished: usize,
@@ -143,6 +115,8 @@ impl Disk {
             done: Vec::with_capacity(slots),
             files: Vec::with_capacity(FILES_MAX),
             ahead: Opening::None,
+            next: None,
+            device: None,
             aside: Aside::default(),
             syncs: Vec::with_capacity(SYNCS_MAX),
             syncs_unfinished: 0,
@@ -180,6 +154,11 @@ impl Disk {
         Waker::new(Arc::clone(&self.event))
     }
 
+    /// What a thread can sleep on until this disk, or one of its wakers, has something for it.
+    pub fn sleeper(&self) -> DiskSleeper {
+        DiskSleeper::new(Arc::clone(&self.event), self.faults.is_some())
+    }
+
     /// Makes a file now, and preallocates its first step. Blocks for as long as the disk takes: for
     /// the first file of a run. An existing file is never touched.
     ///
@@ -188,6 +167,9 @@ impl Disk {
     pub fn create(&mut self, path: &Path) -> Result<FileId, DiskError> {
         self.check_room()?;
         let created = files::create(path, self.preallocation, self.faults.as_ref())?;
+        if self.device.is_none() {
+            self.device = files::device_of_folder(path);
+        }
         Ok(self.adopt(created))
     }
 
@@ -197,11 +179,26 @@ impl Disk {
     /// # Errors
     /// A file is ahead already, or the helper has ended.
     pub fn open_ahead(&mut self, path: &Path) -> Result<(), DiskError> {
+        self.make_ahead(NewFile { path: path.to_owned(), room_bytes: 0 })
+    }
+
+    /// Has a file made once one that is not wanted any more is there.
+    pub(crate) fn ask_for(&mut self, new: NewFile) {
+        if self.ahead.is_unwanted() {
+            self.next = Some(new);
+        } else if let Err(error) = self.make_ahead(new) {
+            self.ahead = Opening::Failed(error);
+            // Whoever asked is called again, and finds it.
+            self.event.signal();
+        }
+    }
+
+    fn make_ahead(&mut self, new: NewFile) -> Result<(), DiskError> {
         if let Some(path) = self.ahead.path() {
             return Err(DiskError::AheadTwice { path: path.to_owned() });
         }
-        let path = path.to_owned();
-        let job = Job::Open { path: path.clone(), how: self.preallocation };
+        let path = new.path.clone();
+        let job = Job::Open { new, device: self.device, how: self.preallocation };
         self.helpers.send(job)?;
         self.ahead = Opening::Asked(path);
         Ok(())
@@ -238,6 +235,7 @@ impl Disk {
 
     /// Gives up the file opened ahead, if there is one, and removes it.
     pub fn discard_opened(&mut self) {
+        self.next = None;
         self.ahead.discard();
     }
 
@@ -268,16 +266,6 @@ impl Disk {
     /// What was under way then counts twice until the next look. None if that is not known.
     pub fn spare_bytes(&self) -> Option<u64> {
         self.room.spare_bytes(self.preallocation.keeps_reserve)
-    }
-
-    /// What the file system of a folder has left for data; none where it does not say. Blocks for
-    /// as long as that takes.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn spare_bytes_at(&self, folder: &Path) -> io::Result<Option<u64>> {
-        let room = Room::of(folder, self.faults.as_ref())?;
-        Ok(room.map(|room| room.spare_bytes(self.preallocation.keeps_reserve)))
     }
 
     /// Where the blocks end that an open file has: up to there it can be written on a full disk.
@@ -401,7 +389,12 @@ impl Disk {
     /// # Panics
     /// A file that is not open: a mistake of the program.
     pub fn finish(&mut self, file: FileId, final_bytes: u64) {
-        self.open_file(file).state = FileState::Closing(final_bytes);
+        self.end(file, FileEnd::Cut(final_bytes));
+    }
+
+    /// As [`finish`](Self::finish), or with the file's removal.
+    pub(crate) fn end(&mut self, file: FileId, end: FileEnd) {
+        self.open_file(file).state = FileState::Closing(end);
     }
 
     /// Appends the completions that have come, and hands what is queued to the kernel. Never
@@ -440,7 +433,7 @@ impl Disk {
         self.files.iter().find(|open| open.id == file.0).map(|open| open.path.as_path())
     }
 
-    fn pump(&mut self, completions: &mut Vec<Completion>) {
+    pub(crate) fn pump(&mut self, completions: &mut Vec<Completion>) {
         let mut done = std::mem::take(&mut self.done);
         self.engine.reap(&mut done);
         for finished in done.drain(..) {
@@ -516,7 +509,12 @@ impl Disk {
 
     fn take_reply(&mut self, reply: Reply, completions: &mut Vec<Completion>) {
         match reply {
-            Reply::Opened(result) => self.room.preallocated(self.ahead.ended(result)),
+            Reply::Opened(result) => {
+                self.room.preallocated(self.ahead.ended(result));
+                if let Some(new) = self.next.take() {
+                    self.ask_for(new);
+                }
+            }
             Reply::Preallocated { file, from, result } => {
                 let Some(open) = self.files.iter_mut().find(|open| open.id == file) else { return };
                 let step_bytes = self.preallocation.step_bytes;
@@ -540,7 +538,11 @@ impl Disk {
     fn finished(&mut self, file: u64, result: io::Result<()>, completions: &mut Vec<Completion>) {
         let Some(index) = self.files.iter().position(|open| open.id == file) else { return };
         let open = self.files.swap_remove(index);
-        let FileState::Finishing(bytes) = open.state else { return };
+        let FileState::Finishing(end) = open.state else { return };
+        let bytes = match end {
+            FileEnd::Cut(bytes) => bytes,
+            FileEnd::Delete => 0,
+        };
         let earlier = open.sync_error.map(io::Error::from_raw_os_error);
         let result = result.and(earlier.map_or(Ok(()), Err));
         if result.is_err() {
@@ -584,7 +586,7 @@ impl Disk {
     fn begin_finishes(&mut self, completions: &mut Vec<Completion>) {
         for index in (0..self.files.len()).rev() {
             let open = &self.files[index];
-            let FileState::Closing(final_bytes) = open.state else { continue };
+            let FileState::Closing(end) = open.state else { continue };
             let file = open.id;
             let syncs = self.syncs.iter().any(|sync| sync.file == file);
             // A preallocation after the cut would make the file long again.
@@ -593,8 +595,8 @@ impl Disk {
             }
             let (handle, path) = (Arc::clone(&open.handle), open.path.clone());
             let blocks_bytes = open.blocks_bytes();
-            self.files[index].state = FileState::Finishing(final_bytes);
-            let job = Job::Finish { file, handle, path, final_bytes, blocks_bytes };
+            self.files[index].state = FileState::Finishing(end);
+            let job = Job::Finish { file, handle, path, end, blocks_bytes };
             if self.helpers.send(job).is_err() {
                 let gone = Err(io::Error::other(DiskError::HelperGone));
                 self.finished(file, gone, completions);
@@ -674,7 +676,5 @@ fn error_number(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// The longest sleep while an engine holds something back without an event to come.
-const IMPATIENT: Duration = Duration::from_millis(1);
 /// The longest that dropping a disk waits for one that hangs.
 const DROP_WAIT_MAX: Duration = Duration::from_secs(60);

@@ -47,6 +47,25 @@ pub enum DiskError {
         /// Why not.
         source: io::Error,
     },
+    /// Less is free for data than was asked for.
+    #[error(
+        "disk full: {} has {spare_bytes} bytes left for data, {room_bytes} are needed",
+        folder.display()
+    )]
+    NoRoom {
+        /// The folder.
+        folder: PathBuf,
+        /// What is free for data.
+        spare_bytes: u64,
+        /// What was asked for.
+        room_bytes: u64,
+    },
+    /// The folder is gone, and with it the file system that it was on.
+    #[error("{} is gone, and the disk that it was on is not mounted", folder.display())]
+    Unmounted {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// A file or folder could not be read or changed.
     #[error("cannot {action} {}: {source}", path.display())]
     Path {

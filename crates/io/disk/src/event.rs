@@ -24,6 +24,30 @@ impl Waker {
     }
 }
 
+/// What the thread that owns a disk sleeps on.
+#[derive(Clone, Debug)]
+pub struct DiskSleeper {
+    event: Arc<Event>,
+    /// A disk that fails on purpose holds completions back, and no event comes of them.
+    impatient: bool,
+}
+
+impl DiskSleeper {
+    pub(crate) fn new(event: Arc<Event>, impatient: bool) -> Self {
+        Self { event, impatient }
+    }
+
+    /// Sleeps until something has completed, until [`Waker::wake`], or until the time is over.
+    pub fn sleep(&self, timeout: Duration) {
+        let most = if self.impatient { IMPATIENT } else { timeout };
+        // Whether signalled or not, the caller looks at everything again.
+        let _signalled = self.event.wait(timeout.min(most));
+    }
+}
+
+/// The longest sleep while something may complete without an event.
+pub(crate) const IMPATIENT: Duration = Duration::from_millis(1);
+
 /// An eventfd: io_uring, the portable engine and the helpers signal it, the owner sleeps on it.
 #[derive(Debug)]
 pub(crate) struct Event {

@@ -3,10 +3,12 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use catchment_agent::NewFile;
 use catchment_model::limits::DISK_ALIGN_BYTES;
 
 use crate::descriptors;
@@ -35,6 +37,46 @@ pub(crate) struct Created {
     pub allocated: u64,
     /// Whether the file system preallocates, when there is room.
     pub preallocates: bool,
+}
+
+/// The file system on which a file's folder is.
+pub(crate) fn device_of_folder(path: &Path) -> Option<u64> {
+    path.parent()?.metadata().ok().map(|found| found.dev())
+}
+
+/// As [`create`], where the folder has room for data; the folder is made again where it was
+/// removed, but not on another file system than `device`: that is where a disk was unmounted.
+pub(crate) fn create_in(
+    new: &NewFile,
+    device: Option<u64>,
+    how: Preallocation,
+    faults: Option<&FaultControl>,
+) -> Result<Created, DiskError> {
+    if let (Some(folder), true) = (new.path.parent(), new.room_bytes > 0) {
+        find_folder(folder, device)?;
+        // Where nobody can say how much there is, writes tell.
+        let room = Room::of(folder, faults).unwrap_or(None);
+        let spare = room.map(|room| room.spare_bytes(how.keeps_reserve));
+        if let Some(spare_bytes) = spare.filter(|&spare| spare < new.room_bytes) {
+            let (folder, room_bytes) = (folder.to_owned(), new.room_bytes);
+            return Err(DiskError::NoRoom { folder, spare_bytes, room_bytes });
+        }
+    }
+    create(&new.path, how, faults)
+}
+
+/// Makes a folder again where it was removed from that file system.
+fn find_folder(folder: &Path, device: Option<u64>) -> Result<(), DiskError> {
+    match folder.metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        // It is there, or making the file tells what is wrong.
+        _ => return Ok(()),
+    }
+    let above = folder.ancestors().find_map(|above| above.metadata().ok());
+    if device.is_some() && above.map(|found| found.dev()) != device {
+        return Err(DiskError::Unmounted { folder: folder.to_owned() });
+    }
+    std::fs::create_dir_all(folder).map_err(|source| DiskError::path("make again", folder, source))
 }
 
 /// Makes a file that does not exist yet, direct if the file system can, and preallocates its first

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use catchment_agent::{FileEnd, NewFile, Presence};
 use catchment_telemetry::ThreadTimes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
@@ -18,11 +19,13 @@ use crate::error::DiskError;
 use crate::event::Event;
 use crate::faults::FaultControl;
 use crate::files::{self, Created, Preallocation};
-use crate::room::{Presence, Room};
+use crate::room::{Room, presence_of};
 
 pub(crate) enum Job {
     Open {
-        path: PathBuf,
+        new: NewFile,
+        /// The file system on which the file must be.
+        device: Option<u64>,
         how: Preallocation,
     },
     Preallocate {
@@ -41,7 +44,7 @@ pub(crate) enum Job {
         file: u64,
         handle: Arc<File>,
         path: PathBuf,
-        final_bytes: u64,
+        end: FileEnd,
         blocks_bytes: u64,
     },
     Append {
@@ -139,7 +142,9 @@ fn work(
 
 fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
     match job {
-        Job::Open { path, how } => Reply::Opened(files::create(&path, how, faults)),
+        Job::Open { new, device, how } => {
+            Reply::Opened(files::create_in(&new, device, how, faults))
+        }
         Job::Preallocate { file, handle, from, how } => {
             let result = files::preallocate(&handle, from, how, faults);
             Reply::Preallocated { file, from, result }
@@ -147,12 +152,15 @@ fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
         Job::Look { file, handle, path } => {
             // What the file system does not tell is not known.
             let room = Room::of_file(&handle, faults).unwrap_or(None);
-            Reply::Looked { file, room, presence: Presence::of(&handle, &path) }
+            Reply::Looked { file, room, presence: presence_of(&handle, &path) }
         }
-        Job::Finish { file, handle, path, final_bytes, blocks_bytes } => {
-            let result = files::finish(&handle, &path, final_bytes, faults);
+        Job::Finish { file, handle, path, end, blocks_bytes } => {
+            let (result, kept_bytes) = match end {
+                FileEnd::Cut(bytes) => (files::finish(&handle, &path, bytes, faults), bytes),
+                FileEnd::Delete => (std::fs::remove_file(&path), 0),
+            };
             if let (Ok(()), Some(faults)) = (&result, faults) {
-                faults.add_space(blocks_bytes.saturating_sub(final_bytes));
+                faults.add_space(blocks_bytes.saturating_sub(kept_bytes));
             }
             Reply::Finished { file, result }
         }

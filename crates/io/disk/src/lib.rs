@@ -37,6 +37,7 @@ mod mapping;
 mod measure;
 mod open_file;
 mod opening;
+mod port;
 mod portable;
 mod read;
 mod room;
@@ -47,16 +48,16 @@ mod uring;
 pub use ahead::{lower_io_priority, prefer_huge_pages, release_free_memory};
 pub use aside::append_lines;
 pub use buffer::Buffer;
+pub use catchment_agent::{Completion, CompletionKind, FileId, Presence};
 pub use config::{DiskConfig, EngineChoice};
 pub use direct::{DirectBytes, DirectReader, Ticket};
-pub use disk::{Completion, CompletionKind, Disk, FILES_MAX, FileId, SYNCS_MAX};
+pub use disk::{Disk, FILES_MAX, SYNCS_MAX};
 pub use error::DiskError;
-pub use event::Waker;
+pub use event::{DiskSleeper, Waker};
 pub use faults::{FaultControl, FaultPlan};
 pub use grow::GrowingFile;
 pub use measure::{WriteRate, measure_direct_write};
 pub use read::{
     EditFile, FolderEntry, ReadFile, free_bytes, list_files, list_folder, open_regular, sync_folder,
 };
-pub use room::Presence;
 pub use stats::DiskStats;

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::config::DiskConfig;
-use crate::disk::{Completion, Disk};
+use catchment_agent::Completion;
+
+use crate::disk::Disk;
 use crate::error::DiskError;
 
 /// What a measurement of writing gave.

@@ -5,8 +5,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use catchment_agent::{FileEnd, Presence};
+
 use crate::files::{self, Created};
-use crate::room::Presence;
 
 /// A file of a disk.
 pub(crate) struct OpenFile {
@@ -34,10 +35,10 @@ pub(crate) struct OpenFile {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileState {
     Open,
-    /// To be finished at this size, as soon as nothing of it is under way.
-    Closing(u64),
+    /// To be ended, as soon as nothing of it is under way.
+    Closing(FileEnd),
     /// With the helper.
-    Finishing(u64),
+    Finishing(FileEnd),
 }
 
 impl OpenFile {

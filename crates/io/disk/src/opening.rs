@@ -28,6 +28,11 @@ impl Opening {
         }
     }
 
+    /// Whether a file is being made that will be removed.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        matches!(self, Self::Unwanted(_))
+    }
+
     /// Whether the helper is at it.
     pub(crate) fn is_under_way(&self) -> bool {
         matches!(self, Self::Asked(_) | Self::Unwanted(_))

@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use catchment_agent::Presence;
+
 use crate::faults::FaultControl;
 
 /// Free space of a file system.
@@ -19,18 +21,6 @@ pub(crate) struct Room {
     pub free_bytes: u64,
     /// How many of them are not for data.
     pub reserve_bytes: u64,
-}
-
-/// Whether a file is still where it was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// It is, or the file system does not answer.
-    There,
-    /// Its path leads nowhere or to another file system, and the file itself is somewhere else: it
-    /// was moved, or its file system was unmounted.
-    Elsewhere,
-    /// It was removed: what is written to it cannot be read again.
-    Removed,
 }
 
 impl Room {
@@ -82,25 +72,32 @@ impl Room {
     }
 }
 
-impl Presence {
-    /// Of an open file that was made at that path. May block for as long as the file system does.
-    pub(crate) fn of(file: &File, path: &Path) -> Self {
-        let Ok(own) = file.metadata() else { return Self::There };
-        let gone = if own.nlink() == 0 { Self::Removed } else { Self::Elsewhere };
-        match path.metadata() {
-            Ok(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => Self::There,
-            // Some file systems number their files anew now and then.
-            Ok(found) if found.dev() == own.dev() && own.nlink() > 0 => Self::There,
-            Ok(_) => gone,
-            Err(error) => match error.raw_os_error() {
-                Some(libc::ENOENT | libc::ENOTDIR) => gone,
-                // A server's answer to those who ask for what it has removed.
-                Some(libc::ESTALE) => Self::Removed,
-                // A path without permission, or a faulty disk: the next write reports it.
-                _ => Self::There,
-            },
-        }
+/// Whether an open file that was made at that path is still there. May block for as long as the
+/// file system does.
+pub(crate) fn presence_of(file: &File, path: &Path) -> Presence {
+    let Ok(own) = file.metadata() else { return Presence::There };
+    let removed = || Presence::Removed { others: has_others(path) };
+    let gone = || if own.nlink() == 0 { removed() } else { Presence::Elsewhere };
+    match path.metadata() {
+        Ok(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => Presence::There,
+        // Some file systems number their files anew now and then.
+        Ok(found) if found.dev() == own.dev() && own.nlink() > 0 => Presence::There,
+        Ok(_) => gone(),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) => gone(),
+            // A server's answer to those who ask for what it has removed.
+            Some(libc::ESTALE) => removed(),
+            // A path without permission, or a faulty disk: the next write reports it.
+            _ => Presence::There,
+        },
     }
+}
+
+/// Whether a file's folder has other files of the same extension.
+fn has_others(path: &Path) -> bool {
+    let entries = path.parent().and_then(|folder| folder.read_dir().ok());
+    let other = |other: &Path| other != path && other.extension() == path.extension();
+    entries.is_some_and(|entries| entries.flatten().any(|entry| other(&entry.path())))
 }
 
 /// What is left, between two looks.
@@ -163,13 +160,13 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, moved) = (folder.path().join("a"), folder.path().join("b"));
         let file = File::create(&path).expect("a file");
-        assert_eq!(Presence::of(&file, &path), Presence::There);
+        assert_eq!(presence_of(&file, &path), Presence::There);
         std::fs::rename(&path, &moved).expect("moves");
-        assert_eq!(Presence::of(&file, &path), Presence::Elsewhere);
+        assert_eq!(presence_of(&file, &path), Presence::Elsewhere);
         std::fs::remove_file(&moved).expect("removes");
-        assert_eq!(Presence::of(&file, &path), Presence::Removed);
+        assert_eq!(presence_of(&file, &path), Presence::Removed { others: false });
         std::fs::write(&path, "another").expect("writes");
-        assert_eq!(Presence::of(&file, &path), Presence::Removed);
+        assert_eq!(presence_of(&file, &path), Presence::Removed { others: false });
     }
 
     #[test]

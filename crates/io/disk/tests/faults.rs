@@ -334,7 +334,7 @@ fn a_file_that_was_removed_or_moved_is_known_after_a_look() {
     std::fs::rename(&here, &moved).expect("moves");
     assert_eq!(look(), Presence::Elsewhere);
     std::fs::remove_file(&moved).expect("removes");
-    assert_eq!(look(), Presence::Removed);
+    assert_eq!(look(), Presence::Removed { others: false });
 }
 
 #[test]

@@ -121,10 +121,10 @@ impl Arena {
         if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
     }
 
-    /// Message `index` of the last call, and its bytes. Makes its header ready for the next call,
-    /// so that it is to be called once for every message received.
+    /// Message `index` of the last call. Makes its header ready for the next call, so that it is to
+    /// be called once for every message received.
     #[inline]
-    pub fn take(&mut self, index: usize) -> (Message, &[u8]) {
+    pub fn take(&mut self, index: usize) -> Message {
         let header = &mut self.messages[index];
         let mut message = Message {
             bytes: (header.msg_len as usize).min(MESSAGE_BYTES),
@@ -139,13 +139,22 @@ impl Arena {
             message.sender = sender(&header.msg_hdr);
             header.msg_hdr.msg_namelen = NAME_BYTES;
         }
-        // SAFETY: the base is this message's place in the arena, which has room for MESSAGE_BYTES
-        // and was zeroed when it was made; `&mut self` kept until the slice is gone.
-        let bytes = unsafe {
-            let base = (*header.msg_hdr.msg_iov).iov_base.cast::<u8>();
-            std::slice::from_raw_parts(base, message.bytes)
-        };
-        (message, bytes)
+        message
+    }
+
+    /// The first bytes of message `index` of the last call.
+    ///
+    /// # Panics
+    /// If that is more than a message can have.
+    #[inline]
+    pub fn bytes(&self, index: usize, bytes: usize) -> &[u8] {
+        assert!(bytes <= MESSAGE_BYTES, "{bytes} bytes of a message");
+        // SAFETY: the base is this message's slot in the arena, which has room for MESSAGE_BYTES
+        // and was zeroed when it was made; the kernel writes only during `receive`.
+        unsafe {
+            let base = (*self.messages[index].msg_hdr.msg_iov).iov_base.cast::<u8>();
+            std::slice::from_raw_parts(base, bytes)
+        }
     }
 
     /// Makes the headers ask for senders, or not.

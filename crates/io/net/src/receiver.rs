@@ -1,52 +1,44 @@
 //! Many sockets received by one thread.
 //!
 //! A pass asks epoll which sockets have something, and takes it in batches: recvmmsg into a small
-//! arena, with UDP_GRO so that a run of equal datagrams comes in one piece. Between passes the
-//! thread spins for a while, then may sleep so that batches build up in the sockets' buffers, then
-//! waits.
+//! arena, with UDP_GRO so that a run of equal datagrams comes in one piece. Nothing here decides
+//! when to look again, or from whom to take what: that is the caller's.
 //!
 //! The socket buffers ride out what the thread cannot take at once; what does not fit there the
 //! kernel drops, and its count (SO_RXQ_OVFL, SO_MEMINFO) is read, not guessed.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use catchment_agent::{Arrival, Flow, Ingress, Received};
 
 use crate::arena::{Arena, Message};
 use crate::options::{Buffer, ask_buffer, drops, set};
-use crate::{NetError, Network, SocketGauge};
+use crate::{NetError, SocketGauge};
 
-/// How a receiver spends memory and time.
+/// How a receiver spends memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverConfig {
     /// Messages of 64 KiB taken per system call, 1 to 1,024. The arena should stay within the
     /// second-level cache: 16 are 1.07 MB.
     pub arena_messages: usize,
-    /// Microseconds to ask again at once after there was work.
-    pub spin_us: u64,
-    /// Microseconds to sleep after that, so that more than a few datagrams come per call.
-    pub coalesce_us: u64,
     /// Bytes of buffer to ask for per socket.
     pub socket_buffer_bytes: usize,
 }
 
 impl Default for ReceiverConfig {
     fn default() -> Self {
-        Self {
-            arena_messages: 16,
-            spin_us: 0,
-            coalesce_us: 500,
-            socket_buffer_bytes: 16 * 1024 * 1024,
-        }
+        Self { arena_messages: 16, socket_buffer_bytes: 16 * 1024 * 1024 }
     }
 }
 
 /// What one pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Datagrams handed out.
+    /// Datagrams handed out and taken.
     pub datagrams: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -56,37 +48,21 @@ pub struct Work {
     pub calls: u64,
     /// Messages longer than 64 KiB, handed out cut.
     pub truncated: u64,
-    /// Datagrams from senders that the socket takes nothing from, handed to nobody.
-    pub refused: u64,
     /// Errors that sockets reported, such as a refused connection. They do not stop the others.
     pub errors: u64,
-}
-
-/// Datagrams that a socket got from senders that it takes nothing from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// How many.
-    pub datagrams: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Who sent the first of them; none if the system did not say.
-    pub sender: Option<IpAddr>,
 }
 
 /// Sockets that one thread receives from.
 pub struct UdpReceiver {
     sockets: Vec<Socket>,
-    epoll: OwnedFd,
+    readiness: Readiness,
     ready: Box<[libc::epoll_event]>,
     arena: Arena,
     config: ReceiverConfig,
-    // When the last pass that had work ended; none once its time to spin and to sleep is used up.
-    worked_at: Option<Instant>,
+    batch: Batch,
     // A socket had more than one pass takes.
-    backlog: bool,
-    last_error: Option<(usize, io::Error)>,
-    // Some socket has refused something since that was last asked.
-    refused: bool,
+    more: bool,
+    last_error: Option<(Option<usize>, io::Error)>,
 }
 
 struct Socket {
@@ -94,9 +70,32 @@ struct Socket {
     socket: Arc<UdpSocket>,
     granted_bytes: usize,
     drops: DropCounter,
-    // Empty: everybody.
-    from: Box<[Network]>,
-    refused: Option<Refused>,
+    // Whether the kernel is asked who sent a datagram.
+    names_senders: bool,
+}
+
+/// Messages of one receive call that are being handed out.
+#[derive(Default)]
+struct Batch {
+    socket: usize,
+    count: usize,
+    next: usize,
+    /// The message before `next`, of which datagrams from that byte on were not taken yet.
+    current: Option<(Message, usize)>,
+}
+
+/// Says when some socket of a receiver has something. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Readiness(Arc<OwnedFd>);
+
+impl Readiness {
+    /// Waits until some socket has something, for that long at most, rounded up to milliseconds.
+    pub fn wait(&self, timeout: Duration) {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        let timeout_ms = timeout.as_micros().div_ceil(1_000).min(i32::MAX as u128) as i32;
+        // SAFETY: one writable event. Whatever comes of it, the caller looks at the sockets again.
+        unsafe { libc::epoll_wait(self.0.as_raw_fd(), &mut event, 1, timeout_ms) };
+    }
 }
 
 impl UdpReceiver {
@@ -129,25 +128,22 @@ impl UdpReceiver {
         let ready = sockets.len().clamp(1, READY_MAX);
         Ok(Self {
             sockets,
-            epoll,
+            readiness: Readiness(Arc::new(epoll)),
             ready: vec![libc::epoll_event { events: 0, u64: 0 }; ready].into(),
             arena: Arena::new(config.arena_messages),
             config,
-            worked_at: None,
-            backlog: false,
+            batch: Batch::default(),
+            more: false,
             last_error: None,
-            refused: false,
         })
     }
 
-    /// From now on socket `index` takes datagrams only from senders in these networks, or, if there
-    /// are none, from everybody. The others are counted ([`take_refused`](Self::take_refused)) and
-    /// handed to nobody. Only for such a socket the kernel is asked who sent a datagram.
+    /// From now on arrivals at socket `index` say who sent them, which costs the kernel a little.
     ///
     /// # Panics
     /// An index beyond the sockets.
-    pub fn restrict(&mut self, index: usize, from: &[Network]) {
-        self.sockets[index].from = from.into();
+    pub fn name_senders(&mut self, index: usize) {
+        self.sockets[index].names_senders = true;
     }
 
     /// How many sockets there are.
@@ -180,89 +176,161 @@ impl UdpReceiver {
         SocketGauge::of(&self.sockets[index].socket)
     }
 
+    /// What a thread can wait on for datagrams.
+    pub fn readiness(&self) -> Readiness {
+        self.readiness.clone()
+    }
+
     /// A sentence for the operator if any socket got a smaller buffer than was asked for.
     pub fn buffer_warning(&self) -> Option<String> {
         let granted = self.sockets.iter().map(|socket| socket.granted_bytes).min()?;
         buffer_warning(self.config.socket_buffer_bytes, granted)
     }
 
-    /// The last error that a socket reported, and which socket; forgotten once read.
-    pub fn take_error(&mut self) -> Option<(usize, io::Error)> {
-        self.last_error.take()
+    /// Waits at most about `wait_max` for a socket to have something, then takes what has arrived,
+    /// and calls `sink(socket index, datagram)` for each datagram, merged runs split, in the order
+    /// in which each socket got them. For callers with a thread of their own; an agent uses
+    /// [`Ingress::poll`].
+    pub fn receive(&mut self, wait_max: Duration, mut sink: impl FnMut(usize, &[u8])) -> Work {
+        if !wait_max.is_zero() && !self.more {
+            self.readiness.wait(wait_max);
+        }
+        self.pass(&mut |arrival: Arrival<'_>| {
+            sink(arrival.endpoint, arrival.bytes);
+            Flow::Taken
+        })
     }
 
-    /// One duty cycle: waits at most about `wait_max` for a socket to have something, then receives
-    /// from all that have, and calls `sink(socket index, datagram)` for each datagram, merged runs
-    /// split, in the order in which each socket got them. No socket takes more than a few batches
-    /// from the others in one pass.
-    ///
-    /// # Errors
-    /// Waiting failed. What sockets report is counted in [`Work::errors`] instead.
-    pub fn poll(
-        &mut self,
-        wait_max: Duration,
-        mut sink: impl FnMut(usize, &[u8]),
-    ) -> Result<Work, NetError> {
-        let mut work = Work::default();
-        let ready = self.wait(wait_max)?;
-        self.backlog = false;
-        for position in 0..ready {
-            let index = self.ready[position].u64 as usize;
-            self.receive(index, &mut work, &mut sink);
-        }
-        if work.messages > 0 {
-            self.worked_at = Some(Instant::now());
-        }
-        Ok(work)
-    }
-
-    /// Takes what is in the sockets' buffers now, without waiting; for the end of a run. Stops
-    /// after `datagrams_max` at the latest, so that a sender that goes on cannot keep it.
-    ///
-    /// # Errors
-    /// As [`poll`](Self::poll).
-    pub fn drain(
-        &mut self,
-        datagrams_max: u64,
-        mut sink: impl FnMut(usize, &[u8]),
-    ) -> Result<Work, NetError> {
+    /// Takes what is in the sockets' buffers now, without waiting. Stops after `datagrams_max` at
+    /// the latest, so that a sender that goes on cannot keep it.
+    pub fn drain(&mut self, datagrams_max: u64, mut sink: impl FnMut(usize, &[u8])) -> Work {
         let mut total = Work::default();
         loop {
-            let work = self.poll(Duration::ZERO, &mut sink)?;
+            let work = self.receive(Duration::ZERO, &mut sink);
             total.add(&work);
-            let taken = total.datagrams + total.refused;
-            if work.messages == 0 && work.errors == 0 || taken >= datagrams_max {
-                return Ok(total);
+            if work.messages == 0 && work.errors == 0 || total.datagrams >= datagrams_max {
+                return total;
             }
         }
     }
 
-    /// Calls `f(socket index, drops)` for every socket at which the kernel dropped datagrams since
-    /// the last call, as far as the control messages have told. A merged run counts as one.
-    pub fn take_drops(&mut self, mut f: impl FnMut(usize, u64)) {
-        for (index, socket) in self.sockets.iter_mut().enumerate() {
-            match std::mem::take(&mut socket.drops.new) {
-                0 => {}
-                drops => f(index, drops),
+    /// Takes a few batches from every socket that has something.
+    fn pass(&mut self, sink: &mut impl FnMut(Arrival<'_>) -> Flow) -> Work {
+        let mut work = Work::default();
+        self.more = false;
+        if !self.hand_out(&mut work, sink) {
+            return work;
+        }
+        for position in 0..self.ask_ready() {
+            let index = self.ready[position].u64 as usize;
+            if !self.take_batches(index, &mut work, sink) {
+                break;
             }
         }
+        work
     }
 
-    /// Calls `f(socket index, refused)` for every socket that refused datagrams since the last
-    /// call.
-    pub fn take_refused(&mut self, mut f: impl FnMut(usize, Refused)) {
-        if std::mem::take(&mut self.refused) {
-            for (index, socket) in self.sockets.iter_mut().enumerate() {
-                if let Some(refused) = socket.refused.take() {
-                    f(index, refused);
+    /// Takes a few batches from one socket; false where the caller has no room for more.
+    fn take_batches(
+        &mut self,
+        index: usize,
+        work: &mut Work,
+        sink: &mut impl FnMut(Arrival<'_>) -> Flow,
+    ) -> bool {
+        for _ in 0..BATCHES_PER_PASS {
+            work.calls += 1;
+            let socket = &self.sockets[index];
+            let count = match self.arena.receive(socket.socket.as_fd(), socket.names_senders) {
+                Ok(count) => count,
+                Err(error) => {
+                    match error.kind() {
+                        io::ErrorKind::WouldBlock => return true,
+                        io::ErrorKind::Interrupted => {}
+                        // Reported once by the kernel, then the socket goes on.
+                        _ => {
+                            work.errors += 1;
+                            self.last_error = Some((Some(index), error));
+                        }
+                    }
+                    continue;
+                }
+            };
+            self.batch = Batch { socket: index, count, next: 0, current: None };
+            if !self.hand_out(work, sink) {
+                return false;
+            }
+            if count < self.arena.capacity() {
+                return true;
+            }
+        }
+        self.more = true;
+        true
+    }
+
+    /// Hands out the rest of the batch; false where the caller has no room for more.
+    fn hand_out(&mut self, work: &mut Work, sink: &mut impl FnMut(Arrival<'_>) -> Flow) -> bool {
+        let Batch { socket, count, next, current } = &mut self.batch;
+        loop {
+            let (message, mut at) = match current.take() {
+                Some(current) => current,
+                None if *next == *count => return true,
+                None => {
+                    let message = self.arena.take(*next);
+                    *next += 1;
+                    work.messages += 1;
+                    work.truncated += u64::from(message.truncated);
+                    if let Some(drops) = message.drops {
+                        self.sockets[*socket].drops.update(drops);
+                    }
+                    (message, 0)
+                }
+            };
+            let bytes = self.arena.bytes(*next - 1, message.bytes);
+            let step =
+                if message.segment_bytes == 0 { message.bytes } else { message.segment_bytes };
+            loop {
+                let end = message.bytes.min(at + step);
+                let (endpoint, sender) = (*socket, message.sender);
+                if sink(Arrival { endpoint, sender, bytes: &bytes[at..end] }) == Flow::Paused {
+                    *current = Some((message, at));
+                    return false;
+                }
+                work.datagrams += 1;
+                work.bytes += (end - at) as u64;
+                at = end;
+                if at == message.bytes {
+                    break;
                 }
             }
         }
     }
 
+    /// Which sockets have something: how many entries of `ready`.
+    fn ask_ready(&mut self) -> usize {
+        // SAFETY: the list is writable for the length given.
+        let count = unsafe {
+            let (list, length) = (self.ready.as_mut_ptr(), self.ready.len() as i32);
+            libc::epoll_wait(self.readiness.0.as_raw_fd(), list, length, 0)
+        };
+        if count < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                self.last_error = Some((None, error));
+            }
+        }
+        count.max(0) as usize
+    }
+}
+
+impl Ingress for UdpReceiver {
+    fn poll(&mut self, mut sink: impl FnMut(Arrival<'_>) -> Flow) -> Received {
+        let Work { datagrams, bytes, .. } = self.pass(&mut sink);
+        Received { arrivals: datagrams, bytes, more: self.more }
+    }
+
     /// Asks the kernel for every socket's drops, one system call each. The control messages tell
     /// only of drops before a datagram that came through; this also finds those after the last one.
-    pub fn refresh_drops(&mut self) {
+    fn refresh_drops(&mut self) {
         for socket in &mut self.sockets {
             // Without an answer (an old kernel) the control messages' count stands.
             if let Ok(count) = drops(socket.socket.as_fd()) {
@@ -271,109 +339,18 @@ impl UdpReceiver {
         }
     }
 
-    fn receive(&mut self, index: usize, work: &mut Work, sink: &mut impl FnMut(usize, &[u8])) {
-        let socket = &mut self.sockets[index];
-        for _ in 0..BATCHES_PER_PASS {
-            work.calls += 1;
-            let restricted = !socket.from.is_empty();
-            let count = match self.arena.receive(socket.socket.as_fd(), restricted) {
-                Ok(count) => count,
-                Err(error) => {
-                    match error.kind() {
-                        io::ErrorKind::WouldBlock => return,
-                        io::ErrorKind::Interrupted => {}
-                        // Reported once by the kernel, then the socket goes on.
-                        _ => {
-                            work.errors += 1;
-                            self.last_error = Some((index, error));
-                        }
-                    }
-                    continue;
-                }
-            };
-            for position in 0..count {
-                let (message, bytes) = self.arena.take(position);
-                work.messages += 1;
-                if let Some(drops) = message.drops {
-                    socket.drops.update(drops);
-                }
-                if restricted && !socket.takes_from(message.sender) {
-                    work.refused += socket.refuse(&message);
-                    self.refused = true;
-                    continue;
-                }
-                work.bytes += message.bytes as u64;
-                work.truncated += u64::from(message.truncated);
-                if message.segment_bytes == 0 || message.segment_bytes >= message.bytes {
-                    work.datagrams += 1;
-                    sink(index, bytes);
-                } else {
-                    for datagram in bytes.chunks(message.segment_bytes) {
-                        work.datagrams += 1;
-                        sink(index, datagram);
-                    }
-                }
-            }
-            if count < self.arena.capacity() {
-                return;
+    /// As far as the control messages have told. A merged run counts as one.
+    fn take_drops(&mut self, mut f: impl FnMut(usize, u64)) {
+        for (index, socket) in self.sockets.iter_mut().enumerate() {
+            match std::mem::take(&mut socket.drops.new) {
+                0 => {}
+                drops => f(index, drops),
             }
         }
-        self.backlog = true;
     }
 
-    /// Which sockets have something: how many entries of `ready`.
-    fn wait(&mut self, wait_max: Duration) -> Result<usize, NetError> {
-        let spin = Duration::from_micros(self.config.spin_us);
-        let coalesce = Duration::from_micros(self.config.coalesce_us);
-        let mut left = wait_max;
-        if let Some(worked_at) = self.worked_at
-            && !self.backlog
-            && !wait_max.is_zero()
-        {
-            loop {
-                let since = worked_at.elapsed();
-                if since >= spin.min(wait_max) {
-                    left = left.saturating_sub(since);
-                    break;
-                }
-                let ready = self.epoll(0)?;
-                if ready > 0 {
-                    return Ok(ready);
-                }
-                std::hint::spin_loop();
-            }
-            self.worked_at = None;
-            let nap = coalesce.min(left);
-            if !nap.is_zero() {
-                std::thread::sleep(nap);
-                left -= nap;
-            }
-        }
-        let ready = self.epoll(0)?;
-        if ready > 0 || left.is_zero() {
-            return Ok(ready);
-        }
-        // epoll counts milliseconds; waiting a little longer than asked beats spinning.
-        self.epoll(left.as_micros().div_ceil(1_000).min(i32::MAX as u128) as i32)
-    }
-
-    fn epoll(&mut self, timeout_ms: i32) -> Result<usize, NetError> {
-        // SAFETY: the list is writable for the length given.
-        let count = unsafe {
-            libc::epoll_wait(
-                self.epoll.as_raw_fd(),
-                self.ready.as_mut_ptr(),
-                self.ready.len() as i32,
-                timeout_ms,
-            )
-        };
-        if count >= 0 {
-            return Ok(count as usize);
-        }
-        match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-            source => Err(NetError::Epoll { source }),
-        }
+    fn take_error(&mut self) -> Option<(Option<usize>, String)> {
+        self.last_error.take().map(|(socket, error)| (socket, error.to_string()))
     }
 }
 
@@ -394,7 +371,6 @@ impl Work {
         self.messages += other.messages;
         self.calls += other.calls;
         self.truncated += other.truncated;
-        self.refused += other.refused;
         self.errors += other.errors;
     }
 }
@@ -410,27 +386,7 @@ impl Socket {
         // Kernels before 5.0 have no UDP_GRO: then every datagram comes on its own.
         let _merged = set(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
         let (socket, drops) = (Arc::new(socket), DropCounter::default());
-        Ok(Self { socket, granted_bytes, drops, from: Box::default(), refused: None })
-    }
-
-    /// Whether a restricted socket takes what that sender sends.
-    #[inline]
-    fn takes_from(&self, sender: Option<IpAddr>) -> bool {
-        sender.is_some_and(|sender| self.from.iter().any(|network| network.contains(sender)))
-    }
-
-    /// Counts a message that is not taken: how many datagrams it was. A merged run has one sender.
-    #[cold]
-    fn refuse(&mut self, message: &Message) -> u64 {
-        let datagrams = match message.segment_bytes {
-            0 => 1,
-            segment => message.bytes.div_ceil(segment).max(1) as u64,
-        };
-        let refused = self.refused.get_or_insert(Refused { datagrams: 0, bytes: 0, sender: None });
-        refused.datagrams += datagrams;
-        refused.bytes += message.bytes as u64;
-        refused.sender = refused.sender.or(message.sender);
-        datagrams
+        Ok(Self { socket, granted_bytes, drops, names_senders: false })
     }
 }
 

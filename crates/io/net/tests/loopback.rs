@@ -1,19 +1,19 @@
 //! Receiver and sender against each other, over real sockets of this machine.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use catchment_agent::{Flow, Ingress as _};
 use catchment_net::{
-    Datagram, Network, ReceiverConfig, Refused, Sent, UdpReceiver, UdpSender, Work,
-    raise_open_files,
+    Datagram, ReceiverConfig, Sent, UdpReceiver, UdpSender, Work, raise_open_files,
 };
 
-const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// Nothing takes so long: reached only when what was sent never comes.
 const PATIENCE: Duration = Duration::from_secs(1_200);
 
 fn config() -> ReceiverConfig {
-    ReceiverConfig { coalesce_us: 0, ..ReceiverConfig::default() }
+    ReceiverConfig::default()
 }
 
 fn pair(sockets: usize, config: ReceiverConfig) -> (UdpReceiver, UdpSender) {
@@ -37,8 +37,7 @@ fn receive(receiver: &mut UdpReceiver, count: usize) -> (Vec<(usize, Vec<u8>)>, 
     let mut got = Vec::new();
     let mut total = Work::default();
     while got.len() < count {
-        let work =
-            receiver.poll(PATIENCE, |index, bytes| got.push((index, bytes.to_vec()))).unwrap();
+        let work = receiver.receive(PATIENCE, |index, bytes| got.push((index, bytes.to_vec())));
         assert!(work.datagrams > 0, "only {} of {count} datagrams came", got.len());
         total.add(&work);
     }
@@ -134,7 +133,7 @@ fn what_the_kernel_drops_is_counted() {
     let (buffer, datagrams) = batch(&sizes);
     assert_eq!(sender.send(1, &buffer, &datagrams).datagrams, 200);
     let mut received = 0;
-    receiver.drain(u64::MAX, |_, _| received += 1).unwrap();
+    receiver.drain(u64::MAX, |_, _| received += 1);
     assert!(received > 0 && received < 200);
 
     // The drops came after the last datagram that fitted: only the kernel's counter has them yet.
@@ -160,7 +159,7 @@ fn the_next_datagram_tells_of_drops_before_it() {
     let mut received = 0;
     for _ in 0..3 {
         sender.send(0, &buffer, &datagrams);
-        receiver.drain(u64::MAX, |_, _| received += 1).unwrap();
+        receiver.drain(u64::MAX, |_, _| received += 1);
     }
     assert_eq!(sender.send(0, &buffer, &datagrams[..1]).datagrams, 1);
     received += receive(&mut receiver, 1).0.len() as u64;
@@ -180,7 +179,7 @@ fn a_busy_socket_takes_only_a_few_batches_from_the_others() {
     let mut counts = [0; 2];
     while counts != [200, 1] {
         let mut pass = [0; 2];
-        receiver.poll(PATIENCE, |index, _| pass[index] += 1).unwrap();
+        receiver.receive(PATIENCE, |index, _| pass[index] += 1);
         assert!(pass[0] <= 16 && pass != [0, 0], "{pass:?}");
         counts = [counts[0] + pass[0], counts[1] + pass[1]];
     }
@@ -190,21 +189,8 @@ fn a_busy_socket_takes_only_a_few_batches_from_the_others() {
 fn nothing_to_receive_ends_the_wait_without_work() {
     let mut receiver = UdpReceiver::bind(&[ANY_PORT], ReceiverConfig::default()).unwrap();
     for wait in [Duration::ZERO, Duration::from_micros(300), Duration::from_millis(3)] {
-        let work = receiver.poll(wait, |_, _| panic!("a datagram from nowhere")).unwrap();
+        let work = receiver.receive(wait, |_, _| panic!("a datagram from nowhere"));
         assert_eq!(work, Work::default());
-    }
-}
-
-#[test]
-fn spinning_and_sleeping_lose_nothing() {
-    for (spin_us, coalesce_us) in [(100, 0), (0, 100), (50, 50)] {
-        let (mut receiver, mut sender) =
-            pair(3, ReceiverConfig { spin_us, coalesce_us, ..ReceiverConfig::default() });
-        let (buffer, datagrams) = batch(&[64; 100]);
-        for round in 0..20 {
-            sender.send(round % 3, &buffer, &datagrams);
-            assert_eq!(receive(&mut receiver, 100).0.len(), 100);
-        }
     }
 }
 
@@ -251,69 +237,36 @@ fn the_granted_buffer_is_reported_and_a_smaller_one_warned_of() {
     assert_eq!(receiver.buffer_warning().is_some(), small);
 }
 
-fn networks(texts: &[&str]) -> Vec<Network> {
-    texts.iter().map(|text| text.parse().unwrap()).collect()
-}
-
-/// A socket that sends to the receiver's first from that address.
-fn sender_at(address: &str, receiver: &UdpReceiver) -> UdpSocket {
-    let socket = UdpSocket::bind((address, 0)).unwrap();
-    socket.connect(receiver.local_addr(0)).unwrap();
-    socket
-}
-
-/// Takes datagrams until so many have come or been refused: the first bytes of those that came.
-fn firsts(receiver: &mut UdpReceiver, count: u64) -> (Vec<u8>, Work) {
-    let (mut got, mut total) = (Vec::new(), Work::default());
-    while total.datagrams + total.refused < count {
-        let work = receiver.poll(PATIENCE, |_, bytes| got.push(bytes[0])).unwrap();
-        assert!(work.messages > 0, "{total:?}");
-        total.add(&work);
+/// Takes so many datagrams: who sent each, and its first byte.
+fn senders(receiver: &mut UdpReceiver, count: usize) -> Vec<(Option<IpAddr>, u8)> {
+    let readiness = receiver.readiness();
+    let mut got = Vec::new();
+    while got.len() < count {
+        readiness.wait(PATIENCE);
+        receiver.poll(|arrival| {
+            got.push((arrival.sender, arrival.bytes[0]));
+            Flow::Taken
+        });
     }
-    (got, total)
+    got
 }
 
 #[test]
-fn a_restricted_socket_takes_datagrams_from_its_networks_alone_and_counts_the_others() {
+fn senders_are_named_where_that_was_asked_for_and_nowhere_else() {
     let mut receiver = UdpReceiver::bind(&[ANY_PORT; 2], config()).unwrap();
-    receiver.restrict(0, &networks(&["10.0.0.0/8", "127.0.0.2"]));
-    let (friend, stranger) = (sender_at("127.0.0.2", &receiver), sender_at("127.0.0.3", &receiver));
+    receiver.name_senders(0);
+    let socket = UdpSocket::bind("127.0.0.2:0").unwrap();
     let mut open = UdpSender::connect(&[receiver.local_addr(1)]).unwrap();
     for round in 0..50_u8 {
-        friend.send(&[round; 100]).unwrap();
-        stranger.send(&[200; 70]).unwrap();
-        // The other socket shares the thread and its buffers, and takes from everybody.
+        socket.send_to(&[round; 100], receiver.local_addr(0)).unwrap();
+        // The other socket shares the thread and its buffers.
         let (buffer, datagrams) = batch(&[9; 3]);
         open.send(0, &buffer, &datagrams);
     }
-    let (mut got, work) = firsts(&mut receiver, 50 * 5);
-    got.retain(|&first| first != 0 && first != 1 && first != 2);
-    assert_eq!(got, (3..50).collect::<Vec<_>>());
-    assert_eq!((work.datagrams, work.refused), (50 * 4, 50));
-    assert_eq!(work.bytes, 50 * (100 + 27));
-    let mut refused = Vec::new();
-    receiver.take_refused(|socket, one| refused.push((socket, one)));
-    let sender = Some("127.0.0.3".parse().unwrap());
-    assert_eq!(refused, [(0, Refused { datagrams: 50, bytes: 50 * 70, sender })]);
-    receiver.take_refused(|_, one| panic!("{one:?} a second time"));
-    // Nobody is refused any more once the socket is open to everybody.
-    receiver.restrict(0, &[]);
-    stranger.send(&[7]).unwrap();
-    assert_eq!(firsts(&mut receiver, 1).0, [7]);
-}
-
-#[test]
-fn a_run_of_datagrams_that_the_kernel_merged_is_refused_whole_and_counted_one_by_one() {
-    let (mut receiver, mut sender) = pair(1, config());
-    receiver.restrict(0, &networks(&["127.0.0.2"]));
-    let (buffer, datagrams) = batch(&[300; 70]);
-    assert_eq!(sender.send(0, &buffer, &datagrams).datagrams, 70);
-    let (got, work) = firsts(&mut receiver, 70);
-    assert!(got.is_empty() && work.refused == 70 && work.messages < 70, "{work:?}");
-    let mut bytes = 0;
-    receiver.take_refused(|_, one| bytes += one.bytes);
-    assert_eq!(bytes, 70 * 300);
-    assert_eq!(receiver.drain(1, |_, _| panic!("nothing is left")).unwrap(), Work::default());
+    let mut got = senders(&mut receiver, 50 * 4);
+    let named = Some("127.0.0.2".parse().unwrap());
+    got.retain(|(sender, _)| sender.is_some());
+    assert_eq!(got, (0..50).map(|round| (named, round)).collect::<Vec<_>>());
 }
 
 #[test]
@@ -323,17 +276,46 @@ fn a_socket_of_both_versions_knows_senders_of_version_4() {
         eprintln!("this machine has no IPv6: not tested");
         return;
     };
-    receiver.restrict(0, &networks(&["127.0.0.2", "::1"]));
+    receiver.name_senders(0);
     let port = receiver.local_addr(0).port();
-    for (from, to) in [("127.0.0.2", "127.0.0.1"), ("127.0.0.3", "127.0.0.1"), ("::1", "::1")] {
+    let mut expected = Vec::new();
+    for (number, from, to) in [(1, "127.0.0.2", "127.0.0.1"), (2, "::1", "::1")] {
         let socket = UdpSocket::bind((from, 0)).unwrap();
-        socket.send_to(from.as_bytes(), (to, port)).unwrap();
+        socket.send_to(&[number], (to, port)).unwrap();
+        expected.push((Some(from.parse().unwrap()), number));
     }
-    let (got, work) = firsts(&mut receiver, 3);
-    assert_eq!((got, work.refused), (b"1:".to_vec(), 1));
-    let mut sender = None;
-    receiver.take_refused(|_, one| sender = one.sender);
-    assert_eq!(sender, Some("127.0.0.3".parse().unwrap()));
+    assert_eq!(senders(&mut receiver, 2), expected);
+}
+
+#[test]
+fn what_there_is_no_room_for_is_handed_out_again_first_of_all() {
+    let (mut receiver, mut sender) = pair(2, config());
+    // Merged runs among them.
+    let sizes: Vec<usize> = (0..120).map(|n| if n < 60 { 50 } else { 40 + n }).collect();
+    let (buffer, datagrams) = batch(&sizes);
+    for target in 0..2 {
+        assert_eq!(sender.send(target, &buffer, &datagrams).datagrams, 120);
+    }
+    let mut got = [Vec::new(), Vec::new()];
+    let mut room = 0;
+    while got.iter().any(|got| got.len() < 120) {
+        // More room every time, so that it pauses within runs and between messages.
+        room = room % 7 + 1;
+        let mut left = room;
+        let received = receiver.poll(|arrival| {
+            if left == 0 {
+                return Flow::Paused;
+            }
+            left -= 1;
+            got[arrival.endpoint].push(arrival.bytes.to_vec());
+            Flow::Taken
+        });
+        assert!(received.arrivals <= room);
+    }
+    let expected = |n: usize| vec![n as u8; sizes[n]];
+    for got in got {
+        assert_eq!(got, (0..120).map(expected).collect::<Vec<_>>());
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use catchment_agent::Ingress as _;
 use catchment_emulator::{Emulator, EmulatorConfig, EmulatorLive, hades_90};
 use catchment_net::{ReceiverConfig, UdpReceiver, Work};
 use catchment_telemetry::ThreadTimes;
@@ -43,11 +44,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// Datagrams gather between two passes, as they do in a recorder.
+const COALESCE: Duration = Duration::from_micros(500);
+
 fn one(name: &str, config: EmulatorConfig) -> Result<(), Box<dyn std::error::Error>> {
     let any: SocketAddr = "127.0.0.1:0".parse()?;
     let receiver_config = ReceiverConfig {
-        coalesce_us: std::env::var("COALESCE_US").map_or(Ok(500), |text| text.parse())?,
-        spin_us: std::env::var("SPIN_US").map_or(Ok(0), |text| text.parse())?,
         arena_messages: std::env::var("ARENA").map_or(Ok(16), |text| text.parse())?,
         ..ReceiverConfig::default()
     };
@@ -64,9 +66,10 @@ fn one(name: &str, config: EmulatorConfig) -> Result<(), Box<dyn std::error::Err
             let mut total = Work::default();
             loop {
                 let last = ended.load(Relaxed);
-                let work = receiver.poll(Duration::from_millis(2), |_, datagram| {
+                let work = receiver.receive(Duration::from_millis(2), |_, datagram| {
                     std::hint::black_box(datagram);
-                })?;
+                });
+                std::thread::sleep(COALESCE);
                 total.add(&work);
                 if last && work.datagrams == 0 {
                     break;

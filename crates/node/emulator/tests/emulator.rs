@@ -42,8 +42,7 @@ fn capture(config: EmulatorConfig) -> Captured {
     let mut datagrams = vec![Vec::new(); sources];
     let mut left = total.packets_sent;
     while left > 0 {
-        let work =
-            receiver.poll(PATIENCE, |index, bytes| datagrams[index].push(bytes.to_vec())).unwrap();
+        let work = receiver.receive(PATIENCE, |index, bytes| datagrams[index].push(bytes.to_vec()));
         assert!(work.datagrams > 0, "{left} packets did not arrive");
         left -= work.datagrams;
     }

@@ -45,8 +45,7 @@ fn capture(links: usize, config: LinkEmulatorConfig) -> Captured {
     let mut datagrams = vec![Vec::new(); links];
     let mut left = total.packets_sent + report.heartbeats;
     while left > 0 {
-        let work =
-            receiver.poll(PATIENCE, |index, bytes| datagrams[index].push(bytes.to_vec())).unwrap();
+        let work = receiver.receive(PATIENCE, |index, bytes| datagrams[index].push(bytes.to_vec()));
         assert!(work.datagrams > 0, "{left} packets did not arrive");
         left -= work.datagrams;
     }

@@ -1,26 +1,29 @@
-//! A pool of threads that encode columns.
+//! Columns encoded by agents.
 //!
-//! The columns of a frame are independent of each other: they go in one after the other, are
-//! encoded on all threads of the pool, and come out in the order in which they went in. What is
-//! under way is bounded in bytes, and all memory is used again: once the pool has met its largest
-//! columns nothing is allocated.
+//! The columns of a frame are independent of each other: they go into a pool one after the other,
+//! are encoded by its agents, as many at a time as there are, and come out in the order in which
+//! they went in. What is under way is bounded in bytes, and all memory is used again: once the pool
+//! has met its largest columns nothing is allocated.
 //!
 //! A column says itself how its raw bytes are gathered ([`Column`]), and may look at them while
 //! they are in the cache, which is how trends are computed without reading anything twice.
 //!
 //! ```
+//! use catchment_agent::Agent;
 //! use catchment_encoder::{Ask, Coding, Element, EncoderPool, Level, PoolConfig, Rule};
 //!
-//! let mut pool = EncoderPool::new(PoolConfig { threads: 2, ..PoolConfig::default() })?;
-//! let columns = (0..10_u8).map(|value| (vec![value; 100_000], Ask {
-//!     element: Element::U8,
-//!     rule: Rule::Fixed(Coding::Lz4),
-//!     level: Level::AsAsked,
-//! }));
-//! let mut order = Vec::new();
-//! pool.encode_all(columns, |done| order.push((done.column[0], done.stored_bytes() < 1_000)));
-//! assert_eq!(order, (0..10).map(|value| (value, true)).collect::<Vec<_>>());
-//! # Ok::<(), std::io::Error>(())
+//! let mut pool = EncoderPool::new(PoolConfig { bytes_max: 1 << 20, ..PoolConfig::default() });
+//! let mut encoder = pool.encoder();
+//! for value in 0..10_u8 {
+//!     let (element, rule) = (Element::U8, Rule::Fixed(Coding::Lz4));
+//!     pool.put(vec![value; 100_000], Ask { element, rule, level: Level::AsAsked });
+//! }
+//! while encoder.work(0).done > 0 {}
+//! for value in 0..10 {
+//!     let done = pool.take().unwrap();
+//!     assert!(done.column[0] == value && done.stored_bytes() < 1_000);
+//!     pool.give_back(done.stored);
+//! }
 //! ```
 
 mod buffers;
@@ -32,6 +35,6 @@ mod work;
 mod tests;
 
 pub use catchment_codec::{Coding, Element};
-pub use pool::{EncoderPool, PoolConfig};
+pub use pool::{Encode, EncoderPool, PoolConfig};
 pub use rule::{Ask, AutoState, Level, Rule};
 pub use work::{Column, Done, Stored};

@@ -1,6 +1,10 @@
 use catchment_codec::decode_column;
 
-use crate::{Ask, Coding, Column, Element, EncoderPool, Level, PoolConfig, Rule, Stored};
+use catchment_agent::Agent;
+
+use crate::{
+    Ask, Coding, Column, Done, Element, Encode, EncoderPool, Level, PoolConfig, Rule, Stored,
+};
 
 /// A column in pieces that adds its bytes up while they are encoded.
 struct Pieces(Vec<Vec<u8>>);
@@ -29,8 +33,49 @@ fn ask(coding: Coding, level: Level) -> Ask {
     Ask { element: Element::U8, rule: Rule::Fixed(coding), level }
 }
 
-fn pool<C: Column>(threads: usize, bytes_max: usize) -> EncoderPool<C> {
-    EncoderPool::new(PoolConfig { threads, bytes_max, ..PoolConfig::default() }).unwrap()
+/// A pool and its agents, which take turns.
+struct Rig<C: Column> {
+    pool: EncoderPool<C>,
+    encoders: Vec<Encode<C>>,
+    turn: usize,
+}
+
+impl<C: Column> Rig<C> {
+    fn new(encoders: usize, bytes_max: usize) -> Self {
+        let pool = EncoderPool::new(PoolConfig { bytes_max, ..PoolConfig::default() });
+        Self { encoders: (0..encoders).map(|_| pool.encoder()).collect(), pool, turn: 0 }
+    }
+
+    /// The oldest column, when it is encoded.
+    fn take(&mut self) -> Option<Done<C>> {
+        while self.pool.under_way() > 0 {
+            if let Some(done) = self.pool.take() {
+                return Some(done);
+            }
+            self.turn = (self.turn + 1) % self.encoders.len();
+            self.encoders[self.turn].work(0);
+        }
+        None
+    }
+
+    /// Has columns encoded, as many at a time as there is room for.
+    fn encode_all(
+        &mut self,
+        columns: impl Iterator<Item = (C, Ask)>,
+        mut each: impl FnMut(&mut Done<C>),
+    ) {
+        let mut columns = columns.peekable();
+        loop {
+            while let Some((column, ask)) =
+                columns.next_if(|(column, _)| self.pool.has_room(column.raw_bytes()))
+            {
+                self.pool.put(column, ask);
+            }
+            let Some(mut done) = self.take() else { return };
+            each(&mut done);
+            self.pool.give_back(done.stored);
+        }
+    }
 }
 
 /// Columns of all sizes, some of which do not compress.
@@ -46,7 +91,7 @@ fn columns() -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-fn stored_bytes<C: Column>(done: &crate::Done<C>) -> Vec<u8> {
+fn stored_bytes<C: Column>(done: &Done<C>) -> Vec<u8> {
     let mut stored = Vec::new();
     done.stored(&mut |piece| stored.extend_from_slice(piece));
     stored
@@ -54,12 +99,12 @@ fn stored_bytes<C: Column>(done: &crate::Done<C>) -> Vec<u8> {
 
 #[test]
 fn columns_come_back_in_their_order_whole_with_their_checksums() {
-    for threads in [0, 1, 3] {
+    for encoders in [1, 3] {
         for bytes_max in [1, 1 << 20, 64 << 20] {
-            let mut pool = pool(threads, bytes_max);
+            let mut rig = Rig::new(encoders, bytes_max);
             let mut expected = columns();
             let mut raw = Vec::new();
-            pool.encode_all(columns().map(|c| (c, ask(Coding::Lz4, Level::AsAsked))), |done| {
+            rig.encode_all(columns().map(|c| (c, ask(Coding::Lz4, Level::AsAsked))), |done| {
                 let column = expected.next().unwrap();
                 assert_eq!(done.column, column);
                 let stored = stored_bytes(done);
@@ -76,7 +121,7 @@ fn columns_come_back_in_their_order_whole_with_their_checksums() {
 
 #[test]
 fn a_column_in_pieces_is_seen_once_whatever_becomes_of_it() {
-    let mut pool = pool(2, 1 << 20);
+    let mut rig = Rig::new(2, 1 << 20);
     for (coding, level) in [
         (Coding::Lz4, Level::AsAsked),
         (Coding::Lz4, Level::None),
@@ -85,61 +130,64 @@ fn a_column_in_pieces_is_seen_once_whatever_becomes_of_it() {
     ] {
         let pieces = || Pieces(columns().take(12).collect());
         let sum: u64 = pieces().0.concat().iter().map(|&byte| u64::from(byte)).sum();
-        pool.put(pieces(), ask(coding, level));
-        let done = pool.take().unwrap();
+        rig.pool.put(pieces(), ask(coding, level));
+        let done = rig.take().unwrap();
         assert_eq!(done.seen, sum);
         assert_eq!(catchment_frame::crc32c(&stored_bytes(&done)), done.crc32c);
         assert_eq!(done.lowered, level != Level::AsAsked);
-        pool.give_back(done.stored);
+        rig.pool.give_back(done.stored);
     }
 }
 
 #[test]
 fn columns_of_one_kind_find_their_coding_together() {
-    let mut pool = pool::<Vec<u8>>(2, 8 << 20);
+    let mut rig = Rig::<Vec<u8>>::new(2, 8 << 20);
     let rule = Rule::Auto(crate::AutoState::new(Element::I16));
     let column = |seed: u32| {
         let sample = |n: u32| ((n.wrapping_mul(2_654_435_769) ^ seed) >> 26) as i16 - 32;
         (0..50_000).flat_map(|n| sample(n).to_le_bytes()).collect::<Vec<u8>>()
     };
     let ask = |level| Ask { element: Element::I16, rule: rule.clone(), level };
-    pool.encode_all((0..40).map(|seed| (column(seed), ask(Level::AsAsked))), |done| {
+    rig.encode_all((0..40).map(|seed| (column(seed), ask(Level::AsAsked))), |done| {
         assert_ne!(done.coding, Coding::None);
         assert!(done.stored_bytes() < 60_000 && !done.lowered);
     });
-    pool.put(column(1), ask(Level::None));
-    assert!(matches!(pool.take(), Some(crate::Done { stored: Stored::Raw, lowered: true, .. })));
+    rig.pool.put(column(1), ask(Level::None));
+    assert!(matches!(rig.take(), Some(Done { stored: Stored::Raw, lowered: true, .. })));
 }
 
 #[test]
 fn what_is_under_way_is_bounded_and_one_column_always_fits() {
-    let mut pool = pool::<Vec<u8>>(2, 1_000);
-    assert!(pool.has_room(1 << 30));
-    pool.put(vec![1; 600], ask(Coding::Lz4, Level::AsAsked));
-    assert!(pool.has_room(400) && !pool.has_room(401));
-    assert_eq!(pool.under_way(), 1);
-    assert!(matches!(pool.take().unwrap().stored, Stored::Encoded(_)));
-    assert!(pool.has_room(1 << 30));
-    assert!(pool.take().is_none());
+    let mut rig = Rig::<Vec<u8>>::new(2, 1_000);
+    assert!(rig.pool.has_room(1 << 30));
+    rig.pool.put(vec![1; 600], ask(Coding::Lz4, Level::AsAsked));
+    assert!(rig.pool.has_room(400) && !rig.pool.has_room(401));
+    assert_eq!(rig.pool.under_way(), 1);
+    assert!(rig.pool.take().is_none(), "nothing has encoded it");
+    assert!(matches!(rig.take().unwrap().stored, Stored::Encoded(_)));
+    assert!(rig.pool.has_room(1 << 30));
+    assert!(rig.take().is_none());
 }
 
 #[test]
 fn buffers_are_used_again() {
-    let mut pool = pool::<Vec<u8>>(1, 8 << 20);
-    let mut places = std::collections::HashSet::new();
+    let mut rig = Rig::<Vec<u8>>::new(1, 8 << 20);
+    let mut addresses = std::collections::HashSet::new();
     for _ in 0..100 {
-        pool.put(vec![3; 500_000], ask(Coding::Lz4, Level::AsAsked));
-        let done = pool.take().unwrap();
+        rig.pool.put(vec![3; 500_000], ask(Coding::Lz4, Level::AsAsked));
+        let done = rig.take().unwrap();
         let Stored::Encoded(bytes) = &done.stored else { panic!("it compresses") };
-        places.insert(bytes.as_ptr());
-        pool.give_back(done.stored);
+        addresses.insert(bytes.as_ptr());
+        rig.pool.give_back(done.stored);
     }
-    assert_eq!(places.len(), 1);
+    assert_eq!(addresses.len(), 1);
 }
 
 #[test]
-fn a_pool_that_is_dropped_with_columns_under_way_ends() {
-    let mut pool = pool(2, 64 << 20);
+fn agents_of_a_pool_that_is_dropped_with_columns_under_way_end() {
+    let Rig { mut pool, mut encoders, .. } = Rig::new(2, 64 << 20);
     columns().for_each(|column| pool.put(column, ask(Coding::Lz4, Level::AsAsked)));
+    assert!(!encoders[0].work(0).ended);
     drop(pool);
+    assert!(encoders.iter_mut().all(|encoder| encoder.work(0).ended));
 }

@@ -1,32 +1,31 @@
-//! The build thread: from descriptors to frames.
+//! The build agent: from descriptors to frames.
 //!
-//! A duty cycle: read the clock once, move descriptors from the receive threads' rings into the
-//! builder, let it close events, take the frames that it cuts, pass them on to the write thread,
-//! and give back the memory of what was written or discarded. It never waits for anybody: frames
-//! that the write thread cannot take yet are kept here, and what they hold is bounded by the chunk
-//! pool.
+//! A duty cycle: move descriptors from the receive agents' rings into the builder, let it close
+//! events, take the frames that it cuts, pass them on to the write agent, and give back the memory
+//! of what was written or discarded. Frames that the write agent cannot take yet are kept here, and
+//! what they hold is bounded by the chunk pool.
 //!
-//! Event sources and channel links each have a builder and a pool of their own (a [`Side`]), and
-//! the same cycle.
+//! Event sources and channel links each have a builder and a pool of their own (a [`Pipeline`]),
+//! and the same cycle.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
+use catchment_agent::{Agent, Waker, Work};
 use catchment_builder::{Builder, Cut, Discard, Fragment, Restart};
 use catchment_model::SourceId;
-use catchment_telemetry::{Clock, FillLevel};
+use catchment_telemetry::FillLevel;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use rtrb::Consumer;
 
 use crate::live::{Alignment, Live};
 use crate::pool::{ChunkPool, ChunkUse};
-use crate::wanted::Wanted;
+use crate::run_gate::RunGate;
 
-/// How long the thread sleeps when there was nothing to do. Descriptors gather meanwhile, which
-/// makes the next cycle cheaper.
-const IDLE_SLEEP: Duration = Duration::from_micros(1_000);
+/// How long the next cycle is away when there was nothing to do. Descriptors gather meanwhile,
+/// which makes it cheaper.
+const IDLE_NS: u64 = 1_000_000;
 /// Frames kept for reuse: after a stall, as many as waited then need no new memory.
 const REUSE_MAX: usize = 64;
 /// How often displays get new counts of events.
@@ -34,7 +33,7 @@ const STATUS_INTERVAL_NS: u64 = 100_000_000;
 /// Descriptors taken from one ring per cycle.
 const BATCH_FRAGMENTS_MAX: usize = 1 << 16;
 
-/// Descriptors from one receive thread, and how full their ring is.
+/// Descriptors from one receive agent, and how full their ring is.
 pub(crate) type Ring = (Consumer<Fragment>, Arc<FillLevel>);
 
 /// What a frame holds.
@@ -67,20 +66,23 @@ pub(crate) struct Frame {
     pub(crate) cut: Cut,
 }
 
-/// The build thread's state.
+/// The build agent's state.
 pub(crate) struct Build {
-    pub(crate) clock: Clock,
     pub(crate) live: Arc<Live>,
-    pub(crate) wanted: Wanted,
-    pub(crate) sides: Vec<Side>,
-    /// Frames on their way to the write thread.
-    pub(crate) frames: Sender<Frame>,
-    /// Frames whose bytes the write thread needs no more.
+    pub(crate) gate: RunGate,
+    pub(crate) pipelines: Vec<Pipeline>,
+    /// Frames on their way to the write agent; none once the last has been passed on.
+    pub(crate) frames: Option<Sender<Frame>>,
+    /// Frames whose bytes the write agent needs no more.
     pub(crate) done: Receiver<Frame>,
+    /// Wakes the write agent.
+    pub(crate) writer: Waker,
+    pub(crate) status_due_ns: u64,
+    pub(crate) discarded: Vec<Discard>,
 }
 
 /// A builder, and what comes into it and goes out of it.
-pub(crate) struct Side {
+pub(crate) struct Pipeline {
     pub(crate) kind: Kind,
     pub(crate) builder: Builder,
     pub(crate) rings: Vec<Ring>,
@@ -88,58 +90,54 @@ pub(crate) struct Side {
     pub(crate) pool: Arc<ChunkPool>,
     /// The lane of chunks and the source of the ledger for each of the builder's sources.
     pub(crate) lanes: Vec<(u32, SourceId)>,
-    /// Payload bytes between the builder and the write thread.
+    /// Payload bytes between the builder and the write agent.
     pub(crate) waiting_fill: Arc<FillLevel>,
     pub(crate) waiting: VecDeque<Cut>,
     pub(crate) reuse: Vec<Cut>,
     pub(crate) finished: bool,
-    /// How often its numbers had begun anew when somebody was told of it.
+    /// How often its numbers had begun anew when that was last reported.
     pub(crate) restarts: u64,
 }
 
-impl Build {
-    /// Builds until all receive threads have ended and all frames are passed on.
-    pub(crate) fn run(mut self) {
-        let mut discarded = Vec::new();
-        let mut status_due_ns = 0;
-        loop {
-            let now_ns = self.clock.now_ns();
-            if now_ns >= status_due_ns {
-                self.show_status();
-                status_due_ns = now_ns + STATUS_INTERVAL_NS;
-            }
-            self.wanted.heed(now_ns, &mut self.sides);
-            let mut work = 0;
-            for side in &mut self.sides {
-                work += side.cycle(now_ns, &self.live, &mut discarded);
-                work += side.pass_on(&self.frames);
-            }
-            work += self.take_back();
-            for side in &mut self.sides {
-                side.chunk_use.give_back(&side.pool);
-            }
-            if self.sides.iter().all(|side| side.finished && side.waiting.is_empty()) {
-                self.show_status();
-                return;
-            }
-            if work == 0 {
-                std::thread::sleep(IDLE_SLEEP);
-            }
+impl Agent for Build {
+    /// Builds until all receive agents have ended and all frames are passed on.
+    fn work(&mut self, now_ns: u64) -> Work {
+        if now_ns >= self.status_due_ns {
+            self.show_status();
+            self.status_due_ns = now_ns + STATUS_INTERVAL_NS;
         }
+        self.gate.apply(now_ns, &mut self.pipelines);
+        let mut work = 0;
+        for pipeline in &mut self.pipelines {
+            work += pipeline.cycle(now_ns, &self.live, &mut self.discarded);
+        }
+        work += self.pass_on() + self.take_back();
+        for pipeline in &mut self.pipelines {
+            pipeline.chunk_use.give_back(&pipeline.pool);
+        }
+        if self.pipelines.iter().all(|one| one.finished && one.waiting.is_empty()) {
+            self.show_status();
+            self.frames = None;
+            self.writer.wake();
+            return Work::ended();
+        }
+        if work == 0 { Work::until(0, now_ns + IDLE_NS) } else { Work::again(work as u64) }
     }
+}
 
+impl Build {
     fn show_status(&mut self) {
         let counters = &self.live.counters;
-        for side in &mut self.sides {
-            let status = side.builder.status();
+        for pipeline in &mut self.pipelines {
+            let status = pipeline.builder.status();
             if let Some(restart) = status.last_restart
                 && status.restarts_followed
-                    > std::mem::replace(&mut side.restarts, status.restarts_followed)
+                    > std::mem::replace(&mut pipeline.restarts, status.restarts_followed)
             {
-                self.live.warn_once(side.kind.restarted(restart));
+                self.live.warn_once(pipeline.kind.restarted(restart));
             }
             // A link is out of step with any of its channels, which share one clock.
-            let lanes: Vec<_> = side.lanes.iter().zip(&status.sources).collect();
+            let lanes: Vec<_> = pipeline.lanes.iter().zip(&status.sources).collect();
             for of_source in lanes.chunk_by(|((_, one), _), ((_, other), _)| one == other) {
                 let alignment = Alignment {
                     out_of_step: of_source.iter().any(|(_, status)| status.out_of_step),
@@ -147,7 +145,7 @@ impl Build {
                 };
                 self.live.set_alignment(of_source[0].0.1, alignment);
             }
-            match side.kind {
+            match pipeline.kind {
                 Kind::Events => {
                     counters.events_open.store(status.open_events, Relaxed);
                     counters.events_complete.store(status.events_complete, Relaxed);
@@ -168,18 +166,28 @@ impl Build {
         }
     }
 
+    fn pass_on(&mut self) -> usize {
+        let Some(frames) = &self.frames else { return 0 };
+        let mut passed = 0;
+        self.pipelines.iter_mut().for_each(|pipeline| passed += pipeline.pass_on(frames));
+        if passed > 0 {
+            self.writer.wake();
+        }
+        passed
+    }
+
     fn take_back(&mut self) -> usize {
         let mut taken = 0;
         while let Ok(Frame { kind, cut }) = self.done.try_recv() {
-            let side = self.sides.iter_mut().find(|side| side.kind == kind);
-            side.expect("a frame of one of the sides").take_back(cut);
+            let pipeline = self.pipelines.iter_mut().find(|one| one.kind == kind);
+            pipeline.expect("a frame of one of the pipelines").take_back(cut);
             taken += 1;
         }
         taken
     }
 }
 
-impl Side {
+impl Pipeline {
     /// Takes descriptors, closes what can be closed, and cuts frames. Returns how much there was to
     /// do.
     fn cycle(&mut self, now_ns: u64, live: &Live, discarded: &mut Vec<Discard>) -> usize {
@@ -247,7 +255,7 @@ impl Side {
                     self.waiting.push_front(frame.cut);
                     break;
                 }
-                // The write thread ends only after this one, or by a panic, which the join reports.
+                // The write agent ends only after this one, or by a panic, which the join reports.
                 Err(TrySendError::Disconnected(_)) => self.waiting.clear(),
             }
         }

@@ -19,13 +19,13 @@ pub(crate) fn rule_for(coding: ColumnCoding, element: Element) -> Rule {
 /// the less room is left, the less is done. It comes back at half the level at which it went, so
 /// that it does not flutter.
 #[derive(Debug)]
-pub(crate) struct Lowering {
+pub(crate) struct CompressionThrottle {
     waiting: Arc<FillLevel>,
     frame_bytes: u64,
     level: Level,
 }
 
-impl Lowering {
+impl CompressionThrottle {
     /// For frames that are counted in `waiting` from their cut until they are written.
     pub(crate) fn new(waiting: Arc<FillLevel>) -> Self {
         Self { waiting, frame_bytes: 0, level: Level::default() }
@@ -68,18 +68,18 @@ const NONE_FROM_PERCENT: u64 = 50;
 mod tests {
     use super::*;
 
-    fn lowering() -> (Arc<FillLevel>, Lowering) {
+    fn throttle() -> (Arc<FillLevel>, CompressionThrottle) {
         let waiting = Arc::new(FillLevel::new("frames waiting", 100));
-        (Arc::clone(&waiting), Lowering::new(waiting))
+        (Arc::clone(&waiting), CompressionThrottle::new(waiting))
     }
 
     #[test]
     fn compression_goes_step_by_step_and_comes_back_later() {
-        let (waiting, mut lowering) = lowering();
+        let (waiting, mut throttle) = throttle();
         let mut level = |percent| {
             waiting.take(waiting.level());
             waiting.put(percent);
-            lowering.level()
+            throttle.level()
         };
         let (asked, cheaper, none) = (Level::AsAsked, Level::Cheaper, Level::None);
         assert_eq!([0, 24, 25, 20, 13].map(&mut level), [asked, asked, cheaper, cheaper, cheaper]);
@@ -96,12 +96,12 @@ mod tests {
         for (asked, cheaper) in [(0.25, 0.25), (0.3, 0.9), (0.6, 0.7), (0.9, 0.95), (0.99, 2.0)] {
             for under_way_max in [1, 30, 100] {
                 let waiting = Arc::new(FillLevel::new("frames waiting", capacity));
-                let mut lowering = Lowering::new(Arc::clone(&waiting));
+                let mut throttle = CompressionThrottle::new(Arc::clone(&waiting));
                 let mut under_way = std::collections::VecDeque::new();
                 let (mut arrived, mut raw, mut most) = (0.0_f64, 0, 0);
                 for _ in 0..100_000 {
                     while under_way.len() < under_way_max {
-                        under_way.push_back(lowering.level());
+                        under_way.push_back(throttle.level());
                     }
                     let speed = match under_way.pop_front().unwrap() {
                         Level::AsAsked => asked,
@@ -125,25 +125,25 @@ mod tests {
 
     #[test]
     fn there_is_time_as_long_as_nothing_would_be_compressed_less() {
-        let (waiting, mut lowering) = lowering();
-        assert!(lowering.has_time());
+        let (waiting, mut throttle) = throttle();
+        assert!(throttle.has_time());
         waiting.put(24);
-        assert!(lowering.has_time() && lowering.level() == Level::AsAsked);
+        assert!(throttle.has_time() && throttle.level() == Level::AsAsked);
         waiting.put(1);
-        assert!(!lowering.has_time() && lowering.level() == Level::Cheaper);
+        assert!(!throttle.has_time() && throttle.level() == Level::Cheaper);
     }
 
     #[test]
     fn the_frame_that_is_being_encoded_does_not_wait_for_itself() {
-        let (waiting, mut lowering) = lowering();
+        let (waiting, mut throttle) = throttle();
         waiting.put(25);
-        lowering.begin(25);
-        assert!(lowering.has_time() && lowering.level() == Level::AsAsked);
+        throttle.begin(25);
+        assert!(throttle.has_time() && throttle.level() == Level::AsAsked);
         // The next one is cut before this one is written: that is where room begins to be short.
         waiting.put(25);
-        assert!(!lowering.has_time() && lowering.level() == Level::Cheaper);
+        assert!(!throttle.has_time() && throttle.level() == Level::Cheaper);
         waiting.take(25);
-        lowering.begin(25);
-        assert_eq!(lowering.level(), Level::AsAsked);
+        throttle.begin(25);
+        assert_eq!(throttle.level(), Level::AsAsked);
     }
 }

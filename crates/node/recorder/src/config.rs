@@ -72,7 +72,7 @@ pub struct ReceiveConfig {
     pub threads: usize,
     /// Receive threads of links, which are dealt out to them in turn.
     pub link_threads: usize,
-    /// The CPUs that receive threads are pinned to, in turn; empty leaves it to the system.
+    /// The CPUs that receive agents are pinned to, in turn; empty leaves it to the system.
     pub cpus: Vec<usize>,
     /// How long a thread polls on after its last datagram before it sleeps.
     pub spin_us: u64,
@@ -85,7 +85,7 @@ pub struct ReceiveConfig {
 /// How events are built.
 #[derive(Clone, Debug)]
 pub struct BuildConfig {
-    /// The CPU that the build thread is pinned to.
+    /// The CPU that the build agent is pinned to.
     pub cpu: Option<usize>,
     /// How long an event waits for its missing sources.
     pub timeout_ns: u64,
@@ -125,7 +125,7 @@ pub struct EncodeConfig {
 /// How files are written.
 #[derive(Clone, Debug)]
 pub struct WriteConfig {
-    /// The CPU that the write thread is pinned to.
+    /// The CPU that the write agent is pinned to.
     pub cpu: Option<usize>,
     /// The size at which the next file is begun.
     pub file_bytes: u64,
@@ -336,7 +336,7 @@ impl RecorderConfig {
     /// Disk buffers and trends.
     fn buffer_bytes(&self) -> u64 {
         let buffers = self.write.buffer_bytes * self.write.buffer_count;
-        let trends = if self.trends { crate::trend_thread::memory_bytes(self) } else { 0 };
+        let trends = if self.trends { crate::trend_agent::memory_bytes(self) } else { 0 };
         (buffers + trends) as u64
     }
 
@@ -417,9 +417,9 @@ impl RecorderConfig {
     /// The most bytes that a frame's header takes.
     pub(crate) fn frame_header_bytes_max(&self) -> usize {
         let channels = self.links.iter().map(|link| link.channels.len()).sum();
-        let events = crate::columns::event_columns_max(self.sources.len());
-        let channels = crate::channels::channel_columns_max(channels);
-        crate::frames::header_bytes_max(events.max(channels))
+        let events = crate::event_writer::event_columns_max(self.sources.len());
+        let channels = crate::channel_writer::channel_columns_max(channels);
+        crate::frame_stream::header_bytes_max(events.max(channels))
     }
 
     fn memory_bytes_min(&self) -> u64 {

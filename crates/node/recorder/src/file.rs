@@ -1,20 +1,19 @@
 //! The files of a run: made, named, and closed with what they hold.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use catchment_disk::{Disk, DiskError, FileId};
+use catchment_agent::{Entropy, FileId, NewFile, OpenError, Store};
 use catchment_frame::{
     EntryNames, FILE_LIST_NAME, FileHeader, FileListLine, FrameSummary, Schema, TocBuilder,
     TocFlags, encode_locator, locator_offset,
 };
-use catchment_model::Ledger;
 use catchment_model::units::Bytes;
+use catchment_model::{Ledger, RunId};
 
 use crate::config::RecorderConfig;
+use crate::frame_stream::WrittenFrame;
+use crate::frame_writer::SourceCounts;
 use crate::live::Live;
-use crate::stream::Jobs;
-use crate::write::{FrameJob, RunIdentity, What};
 
 /// A file's TOC when the next file is begun.
 const TOC_BYTES_MAX: u64 = 64 << 20;
@@ -26,6 +25,36 @@ const CHECKPOINT_NS: u64 = 10_000_000_000;
 const TOC_BYTES_MIN: u64 = 64 << 10;
 /// What a frame, or a column of it, takes in the TOC.
 const TOC_ENTRY_BYTES: u64 = 64;
+
+/// Which run this is and where it goes.
+pub(crate) struct RunIdentity {
+    pub(crate) run: RunId,
+    pub(crate) folder: PathBuf,
+    pub(crate) name: String,
+}
+
+/// What a job was.
+pub(crate) enum JobKind {
+    /// The file's header.
+    Header,
+    /// A frame.
+    Frame(Box<FrameJob>),
+    /// A table of contents so far.
+    Checkpoint(FrameSummary),
+    /// Where the newest checkpoint stands.
+    Locator,
+    /// TOC and trailer, with which the file has that many bytes.
+    Toc { file_bytes: u64 },
+}
+
+/// A frame whose writes are under way.
+pub(crate) struct FrameJob {
+    pub(crate) written: WrittenFrame,
+    pub(crate) counts: Vec<SourceCounts>,
+    pub(crate) increment: Ledger,
+    /// Keys in it: events, or slices.
+    pub(crate) keys: u64,
+}
 
 /// A file that is written to, or being closed.
 pub(crate) struct OpenFile {
@@ -43,6 +72,8 @@ pub(crate) struct OpenFile {
     /// A write of it has failed.
     pub(crate) failed: bool,
     pub(crate) toc_begun: bool,
+    /// How often its TOC was tried.
+    pub(crate) tocs: u32,
     header_bytes: u64,
     /// What the TOC has come to, about.
     toc_bytes: u64,
@@ -177,123 +208,135 @@ impl OpenFile {
 /// Makes a run's files.
 pub(crate) struct FileMaker {
     identity: RunIdentity,
+    entropy: Box<dyn Entropy>,
     run_number: u64,
     text: String,
     emulated: bool,
     schema: Schema,
     frame_bytes: u64,
     next_index: u32,
-    /// Path and number of the file that is made ahead.
-    ahead: Option<(PathBuf, u32)>,
-    /// The file system that the run began on.
-    device: Option<u64>,
+    /// The file that the store was asked for and has not given yet.
+    asked: Option<Asked>,
     /// The run's list of files, and how many files it names.
     list: PathBuf,
     listed: u32,
 }
 
+/// A file that is being made.
+#[derive(Clone)]
+struct Asked {
+    path: PathBuf,
+    index: u32,
+    /// What the disk must have room for.
+    room_bytes: u64,
+}
+
+/// A file that was made, and what is written at its beginning.
+pub(crate) struct Begun {
+    pub(crate) file: OpenFile,
+    pub(crate) header: Vec<u8>,
+}
+
 impl FileMaker {
-    pub(crate) fn new(config: &RecorderConfig, identity: RunIdentity, schema: Schema) -> Self {
+    pub(crate) fn new(
+        config: &RecorderConfig,
+        identity: RunIdentity,
+        schema: Schema,
+        entropy: Box<dyn Entropy>,
+    ) -> Self {
         Self {
             list: identity.folder.join(FILE_LIST_NAME),
             listed: 0,
             identity,
+            entropy,
             run_number: config.run_number,
             text: config.text.clone(),
             emulated: config.emulated,
             schema,
             frame_bytes: config.frame_bytes_max(),
             next_index: 0,
-            ahead: None,
-            device: None,
+            asked: None,
         }
     }
 
-    /// Makes the next file now.
-    pub(crate) fn create(
+    /// The path of the run's first file.
+    pub(crate) fn first_path(identity: &RunIdentity) -> PathBuf {
+        path_of(identity, 0)
+    }
+
+    /// Takes up the run's first file, which was made before anything else ran.
+    pub(crate) fn begin_first(&mut self, id: FileId, now_ns: u64) -> Result<Begun, String> {
+        let (path, index) = self.next_path();
+        self.begin(id, Asked { path, index, room_bytes: 0 }, now_ns)
+    }
+
+    /// Has the next file made ahead, once.
+    pub(crate) fn open_ahead<S: Store>(&mut self, store: &mut S) {
+        self.ask(store, 0);
+    }
+
+    /// The next file, when it is there: the one that was asked for before, or one that is now. Of
+    /// that the disk must have room for `room_bytes`; with 0 it is made in any case.
+    pub(crate) fn next<S: Store>(
         &mut self,
-        jobs: &mut Jobs<What>,
-        live: &Live,
+        store: &mut S,
+        room_bytes: u64,
         now_ns: u64,
-    ) -> Result<OpenFile, DiskError> {
-        if self.device.is_none() {
-            self.device = self.identity.folder.metadata().ok().map(|found| found.dev());
+    ) -> Option<Result<Begun, String>> {
+        if let Some(asked) = &self.asked
+            && asked.room_bytes < room_bytes
+            && store.opened_bytes().is_some()
+            && !self.has_ahead(store, room_bytes)
+        {
+            // It was made before there was too little room.
+            self.next_index = asked.index;
+            self.discard_ahead(store);
         }
-        loop {
-            let (path, index) = self.next_path();
-            match jobs.disk.create(&path) {
-                Ok(id) => return self.begin(jobs, live, (id, path, index), now_ns),
-                // The rest of a file that failed and could not be deleted.
-                Err(DiskError::Exists { .. }) if index < u32::MAX => {}
-                Err(error) => {
-                    self.next_index = index;
-                    return Err(error);
-                }
+        self.ask(store, room_bytes);
+        let opened = store.take_opened()?;
+        let asked = self.asked.take().expect("what is opened was asked for");
+        Some(match opened {
+            Ok(id) => self.begin(id, asked, now_ns),
+            // The rest of a file that failed and could not be deleted.
+            Err(OpenError::Exists { .. }) if asked.index < u32::MAX => {
+                self.ask(store, room_bytes);
+                return None;
             }
-        }
+            Err(error) => {
+                self.next_index = asked.index;
+                Err(match error {
+                    OpenError::NoRoom { spare_bytes, room_bytes, .. } => {
+                        self.full(room_bytes, spare_bytes)
+                    }
+                    error => error.to_string(),
+                })
+            }
+        })
     }
 
-    /// Has the next file made in the background, once.
-    pub(crate) fn open_ahead(&mut self, jobs: &mut Jobs<What>) {
-        if self.ahead.is_none() {
-            let (path, index) = self.next_path();
-            // Without it the next file is made when it is needed, or fails then.
-            match jobs.disk.open_ahead(&path) {
-                Ok(()) => self.ahead = Some((path, index)),
-                Err(_) => self.next_index = index,
-            }
-        }
+    /// Bytes that the disk must have room for where a file is made after a fault.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        2 * self.frame_bytes + (1 << 20)
     }
 
-    /// The next file: the one made ahead if it is there.
-    pub(crate) fn next(
-        &mut self,
-        jobs: &mut Jobs<What>,
-        live: &Live,
-        now_ns: u64,
-    ) -> Result<OpenFile, DiskError> {
-        while self.ahead.is_some() {
-            if let Some(opened) = jobs.disk.take_opened() {
-                let (path, index) = self.ahead.take().expect("just seen");
-                let id = opened.inspect_err(|_| self.next_index = index)?;
-                return self.begin(jobs, live, (id, path, index), now_ns);
-            }
-            // Asked for, and not there yet: the helper is making it now.
-            jobs.wait_for_helper();
+    fn ask<S: Store>(&mut self, store: &mut S, room_bytes: u64) {
+        if self.asked.is_none() {
+            let (path, index) = self.next_path();
+            store.open(NewFile { path: path.clone(), room_bytes });
+            self.asked = Some(Asked { path, index, room_bytes });
         }
-        self.create(jobs, live, now_ns)
     }
 
     /// Whether a file that was made ahead has blocks for so many bytes behind its header.
-    pub(crate) fn has_ahead(&self, jobs: &Jobs<What>, bytes: u64) -> bool {
+    pub(crate) fn has_ahead<S: Store>(&self, store: &S, bytes: u64) -> bool {
         let header = (self.text.len() as u64).saturating_add(TOC_BYTES_MIN);
-        jobs.disk.opened_bytes().is_some_and(|blocks| blocks >= bytes.saturating_add(header))
+        store.opened_bytes().is_some_and(|blocks| blocks >= bytes.saturating_add(header))
     }
 
     /// Gives up the file that was made ahead.
-    pub(crate) fn discard_ahead(&mut self, jobs: &mut Jobs<What>) {
-        jobs.disk.discard_opened();
-        self.ahead = None;
-    }
-
-    /// The next file after a fault: the one made ahead if it has blocks for two frames, else a new
-    /// one if its disk has room for these.
-    pub(crate) fn retry(
-        &mut self,
-        jobs: &mut Jobs<What>,
-        live: &Live,
-        now_ns: u64,
-    ) -> Result<OpenFile, String> {
-        self.find_folder()?;
-        let needed = 2 * self.frame_bytes + (1 << 20);
-        if !self.has_ahead(jobs, needed) {
-            // Where nobody can say how much there is, writes tell.
-            let spare = jobs.disk.spare_bytes_at(&self.identity.folder).unwrap_or(None);
-            if let Some(spare) = spare.filter(|&spare| spare < needed) {
-                return Err(self.full(needed, spare));
-            }
-        }
-        self.next(jobs, live, now_ns).map_err(|error| error.to_string())
+    pub(crate) fn discard_ahead<S: Store>(&mut self, store: &mut S) {
+        store.discard_opened();
+        self.asked = None;
     }
 
     /// Says that the disk has no room for so many bytes.
@@ -304,69 +347,35 @@ impl FileMaker {
         format!("disk full: {folder} has {spare} left for data, {needed} are needed: {error}")
     }
 
-    /// Makes the run's folder again where it was removed; not on another file system than the run
-    /// began on, which shows where a disk was unmounted.
-    fn find_folder(&mut self) -> Result<(), String> {
-        let folder = &self.identity.folder;
-        match folder.metadata() {
-            Ok(found) => {
-                self.device.get_or_insert(found.dev());
-                return Ok(());
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            // Making the file tells what is wrong.
-            Err(_) => return Ok(()),
-        }
-        let above = folder.ancestors().find_map(|above| above.metadata().ok());
-        if above.map(|found| found.dev()) != self.device {
-            let folder = folder.display();
-            return Err(format!("{folder} is gone, and the disk that it was on is not mounted"));
-        }
-        std::fs::create_dir_all(folder)
-            .map_err(|error| format!("cannot make {} again: {error}", folder.display()))
-    }
-
     /// Says in the run's list of files that this one's header is written. Like all lines of the
     /// list: a helper thread writes it.
-    pub(crate) fn list_begun(&mut self, disk: &mut Disk, file: &OpenFile) {
+    pub(crate) fn list_begun<S: Store>(&mut self, store: &mut S, file: &OpenFile) {
         self.listed = self.listed.max(file.index + 1);
-        self.list(disk, &FileListLine::Begun { index: file.index, file_id: file.file_id });
+        self.list(store, &FileListLine::Begun { index: file.index, file_id: file.file_id });
     }
 
     /// Says that a file has its TOC and is durable.
-    pub(crate) fn list_closed(&self, disk: &mut Disk, file: &OpenFile, bytes: u64) {
-        self.list(disk, &FileListLine::Closed { index: file.index, bytes });
+    pub(crate) fn list_closed<S: Store>(&self, store: &mut S, file: &OpenFile, bytes: u64) {
+        self.list(store, &FileListLine::Closed { index: file.index, bytes });
     }
 
-    /// Says that there will be no other file, and waits until the list is durable.
-    pub(crate) fn end_list(&self, jobs: &mut Jobs<What>, live: &Live) {
+    /// Says that there will be no other file.
+    pub(crate) fn end_list<S: Store>(&self, store: &mut S) {
         if self.listed > 0 {
-            self.list(&mut jobs.disk, &FileListLine::Ended { files: self.listed });
-        }
-        while jobs.disk.text_under_way() {
-            jobs.wait_for_helper();
-        }
-        if let Some(error) = jobs.disk.take_text_error() {
-            live.warn_once(format!("the run's list of files is not complete: {error}"));
+            self.list(store, &FileListLine::Ended { files: self.listed });
         }
     }
 
-    fn list(&self, disk: &mut Disk, line: &FileListLine) {
+    fn list<S: Store>(&self, store: &mut S, line: &FileListLine) {
         let header = FileListLine::Run(self.identity.run).encode();
-        disk.append_text(&self.list, &header, &line.encode());
+        store.append_text(&self.list, &header, &line.encode());
     }
 
-    /// Deletes a file that did not get as far as its header, so that the next one takes its number.
-    pub(crate) fn remove(&mut self, file: &OpenFile, live: &Live) {
-        let path = &file.path;
-        match std::fs::remove_file(path) {
-            Ok(()) => {
-                live.remove_file(path);
-                if self.next_index == file.index + 1 {
-                    self.next_index = file.index;
-                }
-            }
-            Err(error) => live.warn_once(format!("cannot delete {}: {error}", path.display())),
+    /// A file that did not get as far as its header was deleted: the next one takes its number.
+    pub(crate) fn deleted(&mut self, file: &OpenFile, live: &Live) {
+        live.remove_file(&file.path);
+        if self.next_index == file.index + 1 {
+            self.next_index = file.index;
         }
     }
 
@@ -374,22 +383,17 @@ impl FileMaker {
     fn next_path(&mut self) -> (PathBuf, u32) {
         let index = self.next_index;
         self.next_index += 1;
-        let name = format!("{}-{index:05}.catch", self.identity.name);
-        (self.identity.folder.join(name), index)
+        (path_of(&self.identity, index), index)
     }
 
     fn begin(
         &mut self,
-        jobs: &mut Jobs<What>,
-        live: &Live,
-        (id, path, index): (FileId, PathBuf, u32),
+        id: FileId,
+        Asked { path, index, .. }: Asked,
         now_ns: u64,
-    ) -> Result<OpenFile, DiskError> {
-        let source = |error: getrandom::Error| DiskError::Resource {
-            what: "random bits",
-            source: error.into(),
-        };
-        let file_id = getrandom::u64().map_err(source)?;
+    ) -> Result<Begun, String> {
+        let no_random_bits = |error| format!("cannot get random bits: {error}");
+        let file_id = self.entropy.random_u64().map_err(no_random_bits)?;
         let header = FileHeader {
             run: self.identity.run,
             run_number: self.run_number,
@@ -403,13 +407,9 @@ impl FileMaker {
             ledger_entries: EntryNames::default(),
             locator: true,
         };
-        let encoded = header.encode();
-        let mut stream = jobs.begin(id, 0);
-        jobs.append(&mut stream, &encoded);
-        jobs.finish(stream, What::Header);
-        live.add_file(path.clone());
-        let header_bytes = encoded.len() as u64;
-        Ok(OpenFile {
+        let header = header.encode();
+        let header_bytes = header.len() as u64;
+        let file = OpenFile {
             id,
             path,
             index,
@@ -420,9 +420,10 @@ impl FileMaker {
             header_recorded: false,
             failed: false,
             toc_begun: false,
+            tocs: 0,
             header_bytes,
             toc_bytes: 0,
-            toc: TocBuilder::new(&encoded),
+            toc: TocBuilder::new(&header),
             unlisted_frames: 0,
             listed_ns: now_ns,
             generation: 0,
@@ -430,6 +431,11 @@ impl FileMaker {
             fragments: vec![0; self.schema.sources.len()],
             not_durable: vec![0; self.schema.sources.len()],
             syncing: None,
-        })
+        };
+        Ok(Begun { file, header })
     }
+}
+
+fn path_of(identity: &RunIdentity, index: u32) -> PathBuf {
+    identity.folder.join(format!("{}-{index:05}.catch", identity.name))
 }

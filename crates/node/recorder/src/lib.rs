@@ -8,29 +8,34 @@
 //! Payload is copied twice: from the receive buffer into its source's chunk, and from there into an
 //! aligned disk buffer. Everything between handles descriptors.
 
+mod agents;
+mod allow_list;
 mod budget;
 mod build;
-mod channels;
+mod channel_writer;
 mod coding;
-mod columns;
 mod config;
-mod desk;
+mod event_writer;
 mod file;
+mod frame_stream;
 mod frame_writer;
-mod frames;
+mod ingest;
+mod jobs;
 mod link;
 mod links;
 mod live;
 mod lowered;
 mod pool;
+mod populate;
 mod preflight;
 mod receive;
 mod recorder;
+mod run_files;
+mod run_gate;
 mod slices;
-mod stream;
+mod sockets;
 mod trend;
-mod trend_thread;
-mod wanted;
+mod trend_agent;
 mod wiring;
 mod write;
 
@@ -43,3 +48,6 @@ pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{Alignment, Counts, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State};
 pub use preflight::{Arrivals, Arrived, Preflight};
 pub use recorder::{Recorder, RecorderError};
+
+#[cfg(test)]
+mod stepped;

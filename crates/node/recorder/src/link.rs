@@ -8,13 +8,13 @@ use catchment_model::{Entry, SampleRate};
 use catchment_wire::link::{Kind, Packet};
 use catchment_wire::sequence::{Arrival, Gaps};
 
-use crate::desk::Desk;
+use crate::ingest::Ingest;
 use crate::links::{Lane, LinkConfig};
 use crate::receive::Intake;
 
 /// Links whose datagrams one thread receives, one per socket.
 pub(crate) struct LinkIntake {
-    desk: Desk,
+    ingest: Ingest,
     links: Vec<Link>,
 }
 
@@ -65,21 +65,21 @@ impl Channel {
 }
 
 impl LinkIntake {
-    /// Takes in these links, which are those at these places of the configuration; `lanes` are the
+    /// Takes in these links, which are those at these indices of the configuration; `lanes` are the
     /// channels of all.
     pub(crate) fn new(
-        desk: Desk,
-        places: impl Iterator<Item = usize>,
+        ingest: Ingest,
+        indices: impl Iterator<Item = usize>,
         (links, lanes): (&[LinkConfig], &[Lane]),
     ) -> Self {
-        let link = |place: usize| {
-            let slice_ns = links[place].slice_ns;
-            let own = lanes.iter().enumerate().filter(|(_, lane)| lane.link == place);
+        let link = |index: usize| {
+            let slice_ns = links[index].slice_ns;
+            let own = lanes.iter().enumerate().filter(|(_, lane)| lane.link == index);
             let channel =
                 |(number, lane): (usize, &Lane)| Channel::new(lane, number as u32, slice_ns);
             Link { slice_ns, channels: own.map(channel).collect(), gaps: Gaps::new() }
         };
-        Self { desk, links: places.map(link).collect() }
+        Self { ingest, links: indices.map(link).collect() }
     }
 
     fn samples(&mut self, socket: usize, packet: &Packet<'_>, arrival: Arrival) {
@@ -94,20 +94,20 @@ impl LinkIntake {
             // A channel that has no sample in this slice says so, and takes no memory.
             let offset = match entry.samples {
                 [] => Some(0),
-                samples => self.desk.store(socket, channel.chunk, samples, channel.align),
+                samples => self.ingest.store(socket, channel.chunk, samples, channel.align),
             };
             let Some(offset) = offset else {
-                self.desk.counts(socket)[Entry::FragmentsDiscardedMemory] += 1;
+                self.ingest.counts(socket)[Entry::FragmentsDiscardedMemory] += 1;
                 continue;
             };
             let bytes = entry.samples.len() as u32;
             // Counted before it is described, since describing may pass the batch on.
-            let counts = self.desk.counts(socket);
+            let counts = self.ingest.counts(socket);
             counts[Entry::FragmentsReceived] += std::mem::take(&mut fragments);
             let fragment = Fragment::new(channel.lane, slice, offset, bytes);
-            self.desk.describe(Fragment { flags, ..fragment });
+            self.ingest.describe(Fragment { flags, ..fragment });
         }
-        let counts = self.desk.counts(socket);
+        let counts = self.ingest.counts(socket);
         counts[Entry::FragmentBytesReceived] += bytes;
         counts[Entry::FragmentsReceived] += fragments;
     }
@@ -136,13 +136,13 @@ impl LinkIntake {
 impl Intake for LinkIntake {
     #[inline]
     fn datagram(&mut self, socket: usize, bytes: &[u8]) {
-        self.desk.received(socket, bytes);
+        self.ingest.received(socket, bytes);
         let packet = match Packet::parse(bytes) {
             Ok(packet) => packet,
-            Err(error) => return self.desk.malformed(socket, error.entry(), &error, bytes),
+            Err(error) => return self.ingest.malformed(socket, error.entry(), &error, bytes),
         };
         if let Some((entry, why)) = self.fault(socket, &packet) {
-            return self.desk.malformed(socket, entry, &why, bytes);
+            return self.ingest.malformed(socket, entry, &why, bytes);
         }
         let sequence = packet.header().sequence;
         let gaps = &mut self.links[socket].gaps;
@@ -154,7 +154,7 @@ impl Intake for LinkIntake {
             }
             Kind::Heartbeat => (None, gaps.expect(sequence)),
         };
-        let counts = self.desk.counts(socket);
+        let counts = self.ingest.counts(socket);
         counts[Entry::PacketsAccepted] += 1;
         counts[Entry::PacketsMissing] += missing;
         if let Some(arrival) = arrival {
@@ -162,14 +162,14 @@ impl Intake for LinkIntake {
         }
     }
 
-    fn desk(&mut self) -> &mut Desk {
-        &mut self.desk
+    fn ingest(&mut self) -> &mut Ingest {
+        &mut self.ingest
     }
 
     fn end(&mut self) {
         for (socket, link) in self.links.iter_mut().enumerate() {
             let missing = link.gaps.settle();
-            self.desk.count(socket, Entry::PacketsMissing, missing);
+            self.ingest.count(socket, Entry::PacketsMissing, missing);
         }
     }
 }

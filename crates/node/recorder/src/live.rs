@@ -7,11 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use catchment_disk::DiskStats;
+use catchment_frame::FrameKind;
 use catchment_model::{Entry, Ledger, RunId, SourceId};
 use catchment_net::SocketGauge;
 use catchment_telemetry::{FillLevel, LiveLedger, ThreadTime, ThreadTimes};
 use parking_lot::Mutex;
 use serde::Serialize;
+
+use crate::file::FrameJob;
 
 /// The state of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -40,8 +43,10 @@ pub(crate) struct Live {
     pub(crate) paused: AtomicBool,
     /// Whether nothing that still comes belongs to the run, which is to end.
     pub(crate) past_end: AtomicBool,
-    /// Whether the builders know that what comes is wanted.
-    pub(crate) wanted: AtomicBool,
+    /// Whether the pause is to end between two events, when sources have had time to be heard.
+    pub(crate) begin: AtomicBool,
+    /// Whether the builders know that what begins belongs to the run.
+    pub(crate) recording: AtomicBool,
     // Of sources and links, by the numbers of the ledger.
     names: Vec<String>,
     // Likewise; none where there is no socket yet, or any more.
@@ -76,7 +81,7 @@ struct Reported {
     faults: u64,
     malformed: Option<MalformedPacket>,
     /// Who sent to a source without being named in its `from`: the first and the last.
-    strangers: BTreeMap<u32, (IpAddr, IpAddr)>,
+    rejected_senders: BTreeMap<u32, (IpAddr, IpAddr)>,
 }
 
 /// The beginning of a packet that was dropped, for diagnosis.
@@ -193,7 +198,7 @@ pub struct Alignment {
     pub parked_fragments: u64,
 }
 
-/// The same, as the build thread writes it.
+/// The same, as the build agent writes it.
 #[derive(Debug, Default)]
 struct LiveAlignment {
     out_of_step: AtomicBool,
@@ -225,7 +230,8 @@ impl Live {
             counters: Counters::default(),
             paused: AtomicBool::new(false),
             past_end: AtomicBool::new(false),
-            wanted: AtomicBool::new(false),
+            begin: AtomicBool::new(false),
+            recording: AtomicBool::new(false),
             names,
             state: Mutex::new(Reported {
                 state: State::Recording,
@@ -234,7 +240,7 @@ impl Live {
                 warnings: Vec::new(),
                 faults: 0,
                 malformed: None,
-                strangers: BTreeMap::new(),
+                rejected_senders: BTreeMap::new(),
             }),
         }
     }
@@ -275,10 +281,27 @@ impl Live {
         self.reported().files.retain(|file| file != path);
     }
 
-    /// Whether any file of the run is there, but for that one.
-    pub(crate) fn has_other_files(&self, except: &std::path::Path) -> bool {
-        let files = self.reported().files.clone();
-        files.iter().any(|file| file != except && file.exists())
+    /// A frame's writes have completed.
+    pub(crate) fn count_recorded(&self, frame: &FrameJob) {
+        for (source, counts) in frame.counts.iter().enumerate() {
+            let source = SourceId(source as u32);
+            self.ledger.add(source, Entry::FragmentsRecorded, counts.fragments);
+            self.ledger.add(source, Entry::FragmentBytesRecorded, counts.bytes);
+            self.ledger.add(source, Entry::FragmentsMissing, counts.missing);
+            self.ledger.add(source, Entry::BytesCompressionLowered, counts.lowered);
+        }
+        let summary = &frame.written.summary;
+        match summary.info.kind {
+            FrameKind::Channels => {
+                self.counters.slices_recorded.fetch_add(frame.keys, Relaxed);
+            }
+            FrameKind::Events => {
+                self.counters.events_recorded.fetch_add(summary.info.rows, Relaxed);
+            }
+            _ => {}
+        }
+        self.counters.frames_recorded.fetch_add(1, Relaxed);
+        self.counters.bytes_written.fetch_add(summary.frame_bytes, Relaxed);
     }
 
     pub(crate) fn add_disk(&self, disk: Arc<DiskStats>) {
@@ -297,10 +320,10 @@ impl Live {
         self.reported().malformed = Some(packet);
     }
 
-    /// Somebody sends to a source who may not.
-    pub(crate) fn show_stranger(&self, source: SourceId, sender: IpAddr) {
+    /// A sender that a source's `from` does not allow.
+    pub(crate) fn show_rejected_sender(&self, source: SourceId, sender: IpAddr) {
         let mut reported = self.reported();
-        reported.strangers.entry(source.0).or_insert((sender, sender)).1 = sender;
+        reported.rejected_senders.entry(source.0).or_insert((sender, sender)).1 = sender;
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -324,8 +347,10 @@ impl Live {
         };
         let ledger = self.ledger.snapshot();
         let mut warnings = reported.warnings.clone();
-        let strangers = reported.strangers.iter().take(WARNINGS_MAX);
-        warnings.extend(strangers.filter_map(|(&source, &who)| self.refused(source, who, &ledger)));
+        let rejected_senders = reported.rejected_senders.iter().take(WARNINGS_MAX);
+        warnings.extend(
+            rejected_senders.filter_map(|(&source, &who)| self.refused(source, who, &ledger)),
+        );
         Snapshot {
             state: reported.state.clone(),
             faults: reported.faults,

@@ -1,5 +1,5 @@
-//! The memory that payload waits in: chunks of one size, taken by receive threads and given back by
-//! the build thread.
+//! The memory that payload waits in: chunks of one size, taken by receive agents and given back by
+//! the build agent.
 //!
 //! The pool is one mapping, made at start. Its chunks are handed out last in, first out, so that a
 //! recorder that keeps up works in the same few megabytes, which stay in the cache and need no new
@@ -14,8 +14,7 @@ use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::time::Instant;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use catchment_telemetry::FillLevel;
 use parking_lot::Mutex;
@@ -29,8 +28,6 @@ const POPULATED_BYTES: usize = 1 << 30;
 /// Populated at a time later: a huge page, so that the lock on the process' memory is not held
 /// long.
 const POPULATE_STEP_BYTES: usize = 2 << 20;
-/// For every step, pauses of so many times its length: a fifth of a CPU, until it is done.
-const POPULATE_PAUSES: u32 = 4;
 
 const _: () = assert!(CHUNK_BYTES_MIN >= catchment_model::limits::DATAGRAM_BYTES_MAX);
 
@@ -49,7 +46,7 @@ unsafe impl Send for ChunkPool {}
 // SAFETY: as above.
 unsafe impl Sync for ChunkPool {}
 
-/// A chunk that a receive thread fills.
+/// A chunk that a receive agent fills.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     id: u32,
@@ -99,22 +96,22 @@ impl ChunkPool {
         Ok(pool)
     }
 
-    /// Has the system provide the pages that the start did not, step by step, until it is done or
-    /// told to stop. A page that is first touched by a receive thread costs it more than the data
-    /// that go there, and that is when the disk is slow and memory is needed.
+    /// Up to where the pages were provided when the pool was made.
+    pub(crate) fn populated_at_start(&self) -> usize {
+        self.memory_bytes.min(POPULATED_BYTES)
+    }
+
+    /// Has the system provide the next pages, from that offset on, and returns for how many bytes:
+    /// 0 at the pool's end.
     ///
     /// # Errors
     /// The system's, where it has less memory than was promised.
-    pub(crate) fn populate_rest(&self, stop: &AtomicBool) -> io::Result<()> {
-        let mut begin = self.memory_bytes.min(POPULATED_BYTES);
-        while begin < self.memory_bytes && !stop.load(Relaxed) {
-            let end = self.memory_bytes.min(begin + POPULATE_STEP_BYTES);
-            let start = Instant::now();
-            self.populate(begin..end)?;
-            std::thread::sleep(start.elapsed() * POPULATE_PAUSES);
-            begin = end;
+    pub(crate) fn populate_step(&self, from: usize) -> io::Result<usize> {
+        let end = self.memory_bytes.min(from + POPULATE_STEP_BYTES);
+        if from < end {
+            self.populate(from..end)?;
         }
-        Ok(())
+        Ok(end - from)
     }
 
     fn populate(&self, range: Range<usize>) -> io::Result<()> {
@@ -220,7 +217,7 @@ impl Drop for ChunkPool {
     }
 }
 
-/// Which chunks are still needed; kept by the build thread alone.
+/// Which chunks are still needed; kept by the build agent alone.
 ///
 /// A chunk is given back when its lane has gone on to another and all its bytes were written to a
 /// frame or discarded.
@@ -236,7 +233,7 @@ pub(crate) struct ChunkUse {
     freed: Vec<u32>,
 }
 
-/// How many chunks each source holds: counted up by receive threads, down by the build thread.
+/// How many chunks each source holds: counted up by receive agents, down by the build agent.
 #[derive(Debug)]
 pub(crate) struct Held(Box<[AtomicU32]>);
 

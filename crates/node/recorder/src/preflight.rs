@@ -7,19 +7,22 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use catchment_agent::{Agent, Arrival, Flow, Ingress, Work};
 use catchment_net::{ReceiverConfig, UdpReceiver};
+use catchment_runner::{Idle, Plan, ThreadEvents, Threads};
+use catchment_telemetry::Clock;
 
+use crate::allow_list::AllowList;
 use crate::config::RecorderConfig;
 use crate::recorder::RecorderError;
 
 /// How long datagrams gather before they are looked at: a few times a second is enough, and costs
 /// little. What a full socket drops meanwhile is counted, too.
-const GATHER_US: u64 = 20_000;
+const GATHER: Duration = Duration::from_millis(20);
 const SOCKET_BYTES: usize = 1 << 20;
-const IDLE_WAIT: Duration = Duration::from_millis(100);
+const IDLE_NS: u64 = 100_000_000;
 
 /// What has arrived for one source or link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +38,7 @@ pub struct Arrived {
 pub struct Preflight {
     arrivals: Arrivals,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    threads: Threads,
 }
 
 /// What a [`Preflight`] has counted; cheap to clone.
@@ -52,29 +55,39 @@ impl Preflight {
     /// An address that cannot be had, or no thread.
     pub fn start(config: &RecorderConfig) -> Result<Self, RecorderError> {
         let sources = config.sources.iter().map(|one| (one.address, &one.from));
-        let doors: Vec<_> =
-            sources.chain(config.links.iter().map(|one| (one.address, &one.from))).collect();
-        let addresses: Vec<SocketAddr> = doors.iter().map(|(address, _)| *address).collect();
-        let receiver_config = ReceiverConfig {
-            coalesce_us: GATHER_US,
-            socket_buffer_bytes: SOCKET_BYTES,
-            ..ReceiverConfig::default()
-        };
+        let (addresses, allowed): (Vec<SocketAddr>, Vec<AllowList>) = sources
+            .chain(config.links.iter().map(|one| (one.address, &one.from)))
+            .map(|(address, from)| (address, AllowList::new(from)))
+            .unzip();
+        let receiver_config =
+            ReceiverConfig { socket_buffer_bytes: SOCKET_BYTES, ..ReceiverConfig::default() };
         let mut receiver = UdpReceiver::bind(&addresses, receiver_config)?;
-        for (socket, (_, from)) in doors.iter().enumerate() {
-            receiver.restrict(socket, from);
+        for (socket, _) in allowed.iter().enumerate().filter(|(_, list)| list.restricts()) {
+            receiver.name_senders(socket);
         }
         let arrivals = Arrivals {
-            counters: doors.iter().map(|_| Default::default()).collect(),
-            addresses: (0..doors.len()).map(|socket| receiver.local_addr(socket)).collect(),
+            counters: addresses.iter().map(|_| Default::default()).collect(),
+            addresses: (0..addresses.len()).map(|socket| receiver.local_addr(socket)).collect(),
         };
         let stop = Arc::new(AtomicBool::new(false));
-        let (counted, stopped) = (arrivals.clone(), Arc::clone(&stop));
-        let thread = std::thread::Builder::new().name("preflight".into());
-        let thread = thread.spawn(move || count(receiver, &counted, &stopped));
+        let plan = Plan {
+            name: "preflight".into(),
+            cpu: None,
+            priority: None,
+            idle: Idle { nap: GATHER, ..Idle::default() },
+            park: Box::new(receiver.readiness()),
+        };
+        let count = Count {
+            ingress: receiver,
+            allowed,
+            arrivals: arrivals.clone(),
+            stop: Arc::clone(&stop),
+        };
+        let mut threads = Threads::new(Clock::start(), Arc::default(), Arc::new(Unheard));
         let what = "a thread that counts what arrives";
-        let thread = thread.map_err(|source| RecorderError::System { what, source })?;
-        Ok(Self { arrivals, stop, thread: Some(thread) })
+        let system = |source| RecorderError::System { what, source };
+        threads.spawn(count, plan).map_err(system)?;
+        Ok(Self { arrivals, stop, threads })
     }
 
     /// What has been counted, also later.
@@ -86,10 +99,8 @@ impl Preflight {
 impl Drop for Preflight {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // It has nothing that could panic; if it did, nothing was lost but its counts.
-            let _ended = thread.join();
-        }
+        // It has nothing that could panic; if it did, nothing was lost but its counts.
+        let _failed = self.threads.join();
     }
 }
 
@@ -109,21 +120,42 @@ impl Arrivals {
     }
 }
 
-fn count(mut receiver: UdpReceiver, arrivals: &Arrivals, stop: &AtomicBool) {
-    while !stop.load(Relaxed) {
-        let work = receiver.poll(IDLE_WAIT, |socket, datagram| {
-            let (packets, bytes) = &arrivals.counters[socket];
-            packets.fetch_add(1, Relaxed);
-            bytes.fetch_add(datagram.len() as u64, Relaxed);
+/// Counts until told to stop.
+struct Count<I> {
+    ingress: I,
+    allowed: Vec<AllowList>,
+    arrivals: Arrivals,
+    stop: Arc<AtomicBool>,
+}
+
+impl<I: Ingress> Agent for Count<I> {
+    fn work(&mut self, now_ns: u64) -> Work {
+        let (counters, allowed) = (&self.arrivals.counters, &self.allowed);
+        let received = self.ingress.poll(|Arrival { endpoint, sender, bytes }| {
+            if allowed[endpoint].allows(sender) {
+                counters[endpoint].0.fetch_add(1, Relaxed);
+                counters[endpoint].1.fetch_add(bytes.len() as u64, Relaxed);
+            }
+            Flow::Taken
         });
-        if work.is_err() {
-            // Nobody can wait for the sockets any more: they look silent, and the run's own will
-            // say why.
-            return;
+        self.ingress.take_drops(|endpoint, drops| {
+            counters[endpoint].0.fetch_add(drops, Relaxed);
+        });
+        if self.stop.load(Relaxed) {
+            return Work::ended();
         }
-        receiver.take_drops(|socket, drops| {
-            arrivals.counters[socket].0.fetch_add(drops, Relaxed);
-        });
-        receiver.take_refused(|_, _| ());
+        match received.more {
+            true => Work::again(received.arrivals),
+            false => Work::until(received.arrivals, now_ns + IDLE_NS),
+        }
     }
+}
+
+/// No run is open that could report anything: its own threads will.
+struct Unheard;
+
+impl ThreadEvents for Unheard {
+    fn unpinned(&self, _name: &str, _error: &dyn std::fmt::Display) {}
+
+    fn failed(&self, _name: &str) {}
 }

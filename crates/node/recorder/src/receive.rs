@@ -1,113 +1,167 @@
-//! The receive thread: from datagrams to fragments in segments.
+//! The receive agent: from datagrams to fragments in chunks.
 //!
 //! For every datagram: decode, copy each fragment to the end of its source's chunk, and pass a
-//! 24-byte descriptor on (`desk.rs`). The loop here is the same for every protocol; what a datagram
-//! says is an [`Intake`]'s.
+//! 24-byte descriptor on (`ingest.rs`). The cycle here is the same for every protocol; what a
+//! datagram says is an [`Intake`]'s.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
+use catchment_agent::{Agent, Arrival, Flow, Ingress, Received, Work};
 use catchment_builder::{Fragment, FragmentFlags};
 use catchment_model::Entry;
-use catchment_net::UdpReceiver;
 use catchment_wire::hadtu::{ByteOrder, Packet, SubEvent};
 
+use crate::allow_list::AllowList;
 use crate::config::SourceConfig;
-use crate::desk::Desk;
+use crate::ingest::Ingest;
 
-/// How long one cycle may wait for datagrams; bounds how fast the thread sees that it should stop.
-const WAIT_MAX: Duration = Duration::from_millis(20);
+/// How long a cycle may be away while nothing arrives: how fast the agent sees that it should stop.
+const IDLE_NS: u64 = 20_000_000;
+/// The same while it is stopping.
+const STOPPING_NS: u64 = 1_000_000;
+/// How long a full ring of descriptors is left to the build agent.
+const RING_FULL_NS: u64 = 200_000;
 /// After the stop, sockets must have been empty for this long before they count as drained.
-const DRAIN_QUIET: Duration = Duration::from_millis(50);
-/// How often the kernel is asked for its drop counts.
-const REFRESH_DROPS_EVERY: Duration = Duration::from_secs(1);
+const DRAIN_QUIET_NS: u64 = 50_000_000;
+/// How often the ingress is asked for its drop counts.
+const REFRESH_DROPS_EVERY_NS: u64 = 1_000_000_000;
 /// How long sources that go on sending after the stop can hold it up.
-const DRAIN_MAX: Duration = Duration::from_millis(1_500);
+const DRAIN_MAX_NS: u64 = 1_500_000_000;
 
-/// A receive thread's state.
-pub(crate) struct Receive<I> {
-    receiver: UdpReceiver,
-    intake: I,
+/// Receives from some endpoints.
+pub(crate) struct Receive<I, T> {
+    ingress: I,
+    intake: T,
+    /// Who may send to each endpoint.
+    allowed: Vec<AllowList>,
     stop: Arc<AtomicBool>,
+    drops_asked_ns: u64,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Receiving,
+    /// Told to stop: since when, and since when nothing has come.
+    Draining {
+        since_ns: u64,
+        quiet_ns: Option<u64>,
+    },
+    /// What the endpoints have now is the last that is taken.
+    Last,
+    /// Only descriptors are left to be passed on.
+    PassingOn,
 }
 
 /// What becomes of the datagrams of one protocol.
-pub(crate) trait Intake {
-    /// A datagram came to that socket.
-    fn datagram(&mut self, socket: usize, bytes: &[u8]);
+pub(crate) trait Intake: Send {
+    /// A datagram came to that endpoint.
+    fn datagram(&mut self, endpoint: usize, bytes: &[u8]);
 
     /// Where its counts and descriptors go.
-    fn desk(&mut self) -> &mut Desk;
+    fn ingest(&mut self) -> &mut Ingest;
 
     /// No datagram will come any more.
     fn end(&mut self) {}
 }
 
-impl<I: Intake> Receive<I> {
-    /// A thread's state: the receiver has the sockets in the intake's order.
-    pub(crate) fn new(receiver: UdpReceiver, intake: I, stop: &Arc<AtomicBool>) -> Self {
-        Self { receiver, intake, stop: Arc::clone(stop) }
+impl<I: Ingress, T: Intake> Receive<I, T> {
+    /// The ingress has its endpoints in the intake's order, and each takes datagrams from those who
+    /// are allowed.
+    pub(crate) fn new(
+        ingress: I,
+        intake: T,
+        allowed: Vec<AllowList>,
+        stop: &Arc<AtomicBool>,
+    ) -> Self {
+        let (stop, stage) = (Arc::clone(stop), Stage::Receiving);
+        Self { ingress, intake, allowed, stop, drops_asked_ns: 0, stage }
     }
 
-    /// Receives until told to stop and the sockets are empty, or not empty for too long. Dropping
-    /// the ring's end tells the build thread.
-    pub(crate) fn run(mut self) {
-        let mut quiet_since: Option<Instant> = None;
-        let mut stopping_since: Option<Instant> = None;
-        let mut refreshed = Instant::now();
-        loop {
-            // Datagrams that a socket drops last are not told of by any later datagram.
-            if refreshed.elapsed() >= REFRESH_DROPS_EVERY {
-                self.receiver.refresh_drops();
-                refreshed = Instant::now();
+    /// Takes what has arrived, as far as there is room for its descriptors.
+    fn take(&mut self) -> Received {
+        let Self { intake, allowed, .. } = self;
+        let received = self.ingress.poll(|Arrival { endpoint, sender, bytes }| {
+            if !intake.ingest().has_room() {
+                return Flow::Paused;
             }
-            let stopping = self.stop.load(Relaxed);
-            let datagrams = self.cycle(if stopping { Duration::from_millis(1) } else { WAIT_MAX });
-            if stopping && stopping_since.get_or_insert_with(Instant::now).elapsed() >= DRAIN_MAX {
-                break;
+            match allowed[endpoint].allows(sender) {
+                true => intake.datagram(endpoint, bytes),
+                false => intake.ingest().reject(endpoint, sender, bytes.len()),
             }
-            if stopping && self.intake.desk().is_past_end() {
-                break;
-            }
-            if !stopping || datagrams > 0 {
-                quiet_since = None;
-            } else if quiet_since.get_or_insert_with(Instant::now).elapsed() >= DRAIN_QUIET {
-                break;
-            }
-        }
-        self.receiver.refresh_drops();
-        self.cycle(Duration::ZERO);
-        self.intake.end();
-        self.intake.desk().pass_on();
-    }
-
-    fn cycle(&mut self, wait_max: Duration) -> u64 {
-        let intake = &mut self.intake;
-        let result = self.receiver.poll(wait_max, |socket, bytes| intake.datagram(socket, bytes));
-        let desk = intake.desk();
-        self.receiver.take_drops(|socket, drops| {
-            desk.count(socket, Entry::PacketsDroppedByKernel, drops);
+            Flow::Taken
         });
-        self.receiver.take_refused(|socket, refused| desk.refused(socket, &refused));
-        if let Some((socket, error)) = self.receiver.take_error() {
-            let source = desk.source(socket);
-            desk.warn_once(format!("source {source}: receiving: {error}"));
+        let ingest = self.intake.ingest();
+        self.ingress.take_drops(|endpoint, drops| {
+            ingest.count(endpoint, Entry::PacketsDroppedByKernel, drops);
+        });
+        if let Some((endpoint, error)) = self.ingress.take_error() {
+            ingest.warn_once(match endpoint {
+                Some(endpoint) => format!("source {}: receiving: {error}", ingest.source(endpoint)),
+                None => format!("receiving: {error}"),
+            });
         }
-        desk.pass_on();
-        match result {
-            Ok(work) => work.datagrams,
-            Err(error) => {
-                desk.warn_once(format!("receiving: {error}"));
-                0
-            }
+        received
+    }
+
+    /// How far the end is, after a cycle in which so much came.
+    fn next_stage(&mut self, now_ns: u64, arrivals: u64) -> Stage {
+        if !self.stop.load(Relaxed) {
+            return Stage::Receiving;
+        }
+        let (since_ns, quiet_ns) = match self.stage {
+            Stage::Draining { since_ns, quiet_ns } => (since_ns, quiet_ns),
+            _ => (now_ns, None),
+        };
+        let quiet_ns = if arrivals > 0 { None } else { quiet_ns.or(Some(now_ns)) };
+        let quiet = quiet_ns.is_some_and(|quiet| now_ns - quiet >= DRAIN_QUIET_NS);
+        if quiet || now_ns - since_ns >= DRAIN_MAX_NS || self.intake.ingest().is_past_end() {
+            return Stage::Last;
+        }
+        Stage::Draining { since_ns, quiet_ns }
+    }
+}
+
+impl<I: Ingress, T: Intake> Agent for Receive<I, T> {
+    /// Receives until told to stop and the endpoints are empty, or not empty for too long. Dropping
+    /// the agent, and with it the ring's end, tells the build agent.
+    fn work(&mut self, now_ns: u64) -> Work {
+        self.intake.ingest().begin_cycle(now_ns);
+        if self.stage == Stage::PassingOn {
+            return match self.intake.ingest().pass_on() {
+                true => Work::ended(),
+                false => Work::until(1, now_ns + RING_FULL_NS),
+            };
+        }
+        // Datagrams that an endpoint drops last are not told of by any later datagram.
+        let last = self.stage == Stage::Last;
+        if last || now_ns.saturating_sub(self.drops_asked_ns) >= REFRESH_DROPS_EVERY_NS {
+            self.ingress.refresh_drops();
+            self.drops_asked_ns = now_ns;
+        }
+        let Received { arrivals, more, .. } = self.take();
+        if !self.intake.ingest().pass_on() {
+            return Work::until(arrivals, now_ns + RING_FULL_NS);
+        }
+        if last {
+            self.intake.end();
+            self.stage = Stage::PassingOn;
+            return Work::again(1);
+        }
+        self.stage = self.next_stage(now_ns, arrivals);
+        match self.stage {
+            _ if more => Work::again(arrivals),
+            Stage::Receiving => Work::until(arrivals, now_ns + IDLE_NS),
+            Stage::Draining { .. } => Work::until(arrivals, now_ns + STOPPING_NS),
+            Stage::Last | Stage::PassingOn => Work::again(1),
         }
     }
 }
 
 /// Sources that send `hadtu` packets, one per socket. A source's chunk has its socket's number.
 pub(crate) struct HadtuIntake {
-    pub(crate) desk: Desk,
+    pub(crate) ingest: Ingest,
     /// What each socket's source must carry.
     pub(crate) sub_event_ids: Vec<Option<u32>>,
     /// What to say of a big-endian sub-event of each socket's source, if it matters; it is said
@@ -118,26 +172,26 @@ pub(crate) struct HadtuIntake {
 impl Intake for HadtuIntake {
     #[inline]
     fn datagram(&mut self, socket: usize, bytes: &[u8]) {
-        self.desk.received(socket, bytes);
+        self.ingest.received(socket, bytes);
         let packet = match Packet::parse(bytes) {
             Ok(packet) => packet,
-            Err(error) => return self.desk.malformed(socket, error.entry(), &error, bytes),
+            Err(error) => return self.ingest.malformed(socket, error.entry(), &error, bytes),
         };
-        self.desk.counts(socket)[Entry::PacketsAccepted] += 1;
+        self.ingest.counts(socket)[Entry::PacketsAccepted] += 1;
         for sub_event in packet.sub_events() {
             self.fragment(socket, &sub_event);
         }
     }
 
-    fn desk(&mut self) -> &mut Desk {
-        &mut self.desk
+    fn ingest(&mut self) -> &mut Ingest {
+        &mut self.ingest
     }
 }
 
 impl HadtuIntake {
     #[inline]
     fn fragment(&mut self, socket: usize, sub_event: &SubEvent<'_>) {
-        let counts = self.desk.counts(socket);
+        let counts = self.ingest.counts(socket);
         counts[Entry::FragmentsReceived] += 1;
         counts[Entry::FragmentBytesReceived] += sub_event.bytes.len() as u64;
         if self.sub_event_ids[socket].is_some_and(|expected| expected != sub_event.id) {
@@ -147,16 +201,16 @@ impl HadtuIntake {
         if sub_event.order == ByteOrder::Big
             && let Some(warning) = self.if_big_endian[socket].take()
         {
-            self.desk.warn_once(warning);
+            self.ingest.warn_once(warning);
         }
-        let Some(offset) = self.desk.store(socket, socket, sub_event.bytes, 1) else {
-            self.desk.counts(socket)[Entry::FragmentsDiscardedMemory] += 1;
+        let Some(offset) = self.ingest.store(socket, socket, sub_event.bytes, 1) else {
+            self.ingest.counts(socket)[Entry::FragmentsDiscardedMemory] += 1;
             return;
         };
         let flags = if sub_event.error { FragmentFlags::SENDER_ERROR } else { 0 };
-        let (source, number) = (self.desk.source(socket).0, u64::from(sub_event.trigger_number));
+        let (source, number) = (self.ingest.source(socket).0, u64::from(sub_event.trigger_number));
         let fragment = Fragment::new(source, number, offset, sub_event.bytes.len() as u32);
-        self.desk.describe(Fragment { tag: sub_event.trigger_tag, flags, ..fragment });
+        self.ingest.describe(Fragment { tag: sub_event.trigger_tag, flags, ..fragment });
     }
 }
 

@@ -1,4 +1,4 @@
-//! A recorder's life: start its threads in order, stop them in the order in which data flow.
+//! A recorder's life: its agents are started in order, and end in the order in which data flow.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,34 +6,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use catchment_disk::DiskError;
+use catchment_agent::{Agent, Waker};
+use catchment_disk::{Disk, DiskConfig, DiskError, DiskSleeper};
 use catchment_model::{Entry, RunId, Utc};
-use catchment_net::{NetError, pin_to_cpu};
+use catchment_net::{NetError, Readiness};
+use catchment_runner::{Idle, Park, Plan, Signal, Sleep, SystemEntropy, ThreadEvents, Threads};
+use catchment_storage::TrendFiles;
 use catchment_telemetry::{Clock, Priority};
 
-use crate::build::{Build, Kind, Side};
-use crate::config::{ConfigError, RecorderConfig};
-use crate::frame_writer::Sources;
+use crate::agents::{Agents, Wakers};
+use crate::config::{ConfigError, RecorderConfig, disk_config};
+use crate::file::{FileMaker, RunIdentity};
 use crate::live::{Counts, Live, Observer, RunSummary, Snapshot, State};
-use crate::trend_thread::{TrendFeed, TrendPlan, Trends};
-use crate::wanted::Wanted;
-use crate::wiring::{Pools, Wiring};
-use crate::write::{RunIdentity, Write};
+use crate::run_files::FirstFile;
+use crate::sockets::Sockets;
+use crate::trend_agent::{TrendFeed, TrendPlan, Trends};
+use crate::wiring::Wiring;
 
-/// Threads that go before others where the system allows it.
-const PREFERRED: [&str; 3] = ["receive", "build", "write"];
-/// Frames between the build and the write thread; what more there is waits in the build thread.
-const FRAMES_QUEUED: usize = 2;
-
-/// Within what time sources that are sending are heard.
-const HEARD_WITHIN: Duration = Duration::from_millis(250);
-/// What came between the opening of the first socket and the last is dealt with by then.
-const SETTLED_AFTER: Duration = Duration::from_millis(50);
-/// How often that is looked at.
-const HEARD_POLL: Duration = Duration::from_millis(5);
+/// How often it is looked whether the build agent has begun the run.
+const BEGUN_POLL: Duration = Duration::from_millis(5);
 
 /// A recorder that runs.
 #[derive(Debug)]
@@ -43,11 +36,9 @@ pub struct Recorder {
     addresses: Vec<SocketAddr>,
     granted_bytes: Vec<usize>,
     clock: Clock,
-    opened: Instant,
     live: Arc<Live>,
     stop: Arc<AtomicBool>,
-    // In the order in which they end.
-    threads: Vec<JoinHandle<()>>,
+    threads: Threads,
 }
 
 /// Why a recorder did not start, or did not end in order.
@@ -116,107 +107,82 @@ impl Recorder {
     fn begin(config: RecorderConfig, paused: bool) -> Result<Self, RecorderError> {
         config.check()?;
         let clock = Clock::start();
-        let system = |what| move |source| RecorderError::System { what, source };
         let mut run = RunId([0; 16]);
-        getrandom::fill(&mut run.0).map_err(|error| system("random bits")(error.into()))?;
+        let no_bits = |error: getrandom::Error| system("random bits")(error.into());
+        getrandom::fill(&mut run.0).map_err(no_bits)?;
         let name = format!("run-{}-{}", Utc(clock.start_ns()).compact(), &run.to_string()[..8]);
         let folder = config.folder.join(&name);
         let live = Arc::new(Live::new(config.ledger_names()));
-        let told = config.lowered().into_iter().chain(config.warnings());
-        told.for_each(|warning| live.warn_once(warning));
+        let warnings = config.lowered().into_iter().chain(config.warnings());
+        warnings.for_each(|warning| live.warn_once(warning));
         live.paused.store(paused, Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
-        let wired = Wiring::of(&config, &live, &stop)?;
+        let mut sockets = Sockets::new(&config, &live);
+        let wired = Wiring::of(&config, &live, &stop, &mut sockets)?;
         std::fs::create_dir_all(&folder)
             .map_err(|source| RecorderError::Folder { folder: folder.clone(), source })?;
-        let identity = RunIdentity { run, folder: folder.clone(), name, clock };
-        let (frames_in, frames_out) = crossbeam_channel::bounded(FRAMES_QUEUED);
-        let (done_in, done_out) = crossbeam_channel::bounded(FRAMES_QUEUED + 2);
-        let Wiring { sides, receives, pools, channels, addresses, granted_bytes } = wired;
-        let waiting = |kind| {
-            let side = sides.iter().find(|side: &&Side| side.kind == kind)?;
-            Some(Arc::clone(&side.waiting_fill))
+        let identity = RunIdentity { run, folder: folder.clone(), name };
+        let mut disk = open_disk(&config, &live)?;
+        let (sleeper, waker) = (disk.sleeper(), disk.waker());
+        let (encoding, trending) = (Signal::default(), Signal::default());
+        let wakers =
+            Wakers { writer: Waker::new(move || waker.wake()), encoders: encoding.waker() };
+        let trends = match config.trends {
+            true => Some(trends(&config, &identity, &live, trending.waker())?),
+            false => None,
         };
-        let trends = config.trends.then(|| Self::trends(&config, &identity, &live)).transpose()?;
-        let (trends_in, trends) = trends.unzip();
-        let sources = Sources {
-            events: pools.events.clone().zip(waiting(Kind::Events)),
-            channels: channels.zip(waiting(Kind::Channels)),
-            trends: trends_in,
-        };
-        let write = Write::new(&config, identity, sources, &live, (frames_out, done_in))?;
-        let wanted = Wanted::new(&live, &stop);
-        let build = Build {
-            clock,
-            live: Arc::clone(&live),
-            wanted,
-            sides,
-            frames: frames_in,
-            done: done_out,
-        };
-        let threads = Vec::new();
-        let mut recorder = Self {
-            run,
-            folder,
-            addresses,
-            granted_bytes,
-            clock,
-            opened: Instant::now(),
-            live,
-            stop,
-            threads,
-        };
+        let (feed, trends) = trends.unzip();
+        let id = disk.create(&FileMaker::first_path(&identity))?;
+        let first = FirstFile { store: disk, id, entropy: Box::new(SystemEntropy) };
+        let (wired, now_ns) = ((wired, identity), clock.now_ns());
+        let agents = Agents::new(&config, wired, (&live, &stop), (first, feed), wakers, now_ns)?;
+        let events = Arc::new(Events(Arc::clone(&live)));
+        let threads = Threads::new(clock, Arc::clone(&live.threads), events);
+        let Sockets { addresses, granted_bytes, readiness, .. } = sockets;
+        let mut recorder =
+            Self { run, folder, addresses, granted_bytes, clock, live, stop, threads };
         // If one thread cannot be started, dropping the recorder ends those that were.
         if let Some(trends) = trends {
-            recorder.spawn("trends".into(), None, || trends.run())?;
+            recorder.spawn(trends, plan("trends", trending))?;
         }
-        recorder.spawn("write".into(), config.write.cpu, || write.run())?;
-        recorder.spawn("build".into(), config.build.cpu, || build.run())?;
-        let cpus = &config.receive.cpus;
-        for (thread, receive) in receives.into_iter().enumerate() {
-            let cpu = (!cpus.is_empty()).then(|| cpus[thread % cpus.len()]);
-            recorder.spawn(format!("receive-{thread}"), cpu, receive)?;
-        }
-        let (live, stop) = (Arc::clone(&recorder.live), Arc::clone(&recorder.stop));
-        recorder.spawn("memory".into(), None, move || populate(&pools, &live, &stop))?;
-        // They end in the order in which data flow.
-        recorder.threads.reverse();
+        recorder.start_threads(&config, agents, (readiness, encoding, sleeper))?;
         Ok(recorder)
     }
 
-    /// The trend thread's state, and the way to it.
-    fn trends(
+    /// Starts a thread for each agent, the last one in the data's way first: they end in the
+    /// reverse order.
+    fn start_threads(
+        &mut self,
         config: &RecorderConfig,
-        identity: &RunIdentity,
-        live: &Arc<Live>,
-    ) -> Result<(TrendFeed, Trends), RecorderError> {
-        let (frames_in, frames) = TrendFeed::new(live);
-        let plan = TrendPlan::of(config, identity)?;
-        let trends = Trends::new(&plan, (identity.clock, live), frames);
-        Ok((frames_in, trends.map_err(|error| RecorderError::Trends { source: Box::new(error) })?))
+        agents: Agents<Disk>,
+        (readiness, encoding, disk): (Vec<Readiness>, Signal, DiskSleeper),
+    ) -> Result<(), RecorderError> {
+        let Agents { receives, build, encoders, write, populate } = agents;
+        for (number, encoder) in encoders.into_iter().enumerate() {
+            let priority = Some(Priority::Background);
+            let plan = plan(&format!("encode-{number}"), encoding.clone());
+            self.spawn(encoder, Plan { priority, ..plan })?;
+        }
+        let priority = Some(Priority::Data);
+        let cpu = config.write.cpu;
+        self.spawn(write, Plan { cpu, priority, ..plan("write", disk) })?;
+        let cpu = config.build.cpu;
+        self.spawn(build, Plan { cpu, priority, ..plan("build", Sleep) })?;
+        let cpus = &config.receive.cpus;
+        let idle = Idle {
+            spin: Duration::from_micros(config.receive.spin_us),
+            nap: Duration::from_micros(config.receive.coalesce_us),
+        };
+        for (thread, (receive, readiness)) in receives.into_iter().zip(readiness).enumerate() {
+            let cpu = (!cpus.is_empty()).then(|| cpus[thread % cpus.len()]);
+            let plan = plan(&format!("receive-{thread}"), readiness);
+            self.spawn(receive, Plan { cpu, priority, idle, ..plan })?;
+        }
+        self.spawn(populate, plan("memory", Sleep))
     }
 
-    fn spawn(
-        &mut self,
-        name: String,
-        cpu: Option<usize>,
-        body: impl FnOnce() + Send + 'static,
-    ) -> Result<(), RecorderError> {
-        let live = Arc::clone(&self.live);
-        let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
-            if let Some(Err(error)) = cpu.map(pin_to_cpu) {
-                live.warn_once(format!("{name} runs unpinned: {error}"));
-            }
-            if PREFERRED.iter().any(|preferred| name.starts_with(preferred)) {
-                Priority::Data.apply();
-            }
-            let _failure = Failure { live: &live, name: &name };
-            let _guard = live.threads.register(name.clone());
-            body();
-        });
-        let thread = thread.map_err(|source| RecorderError::System { what: "a thread", source })?;
-        self.threads.push(thread);
-        Ok(())
+    fn spawn(&mut self, agent: impl Agent + 'static, plan: Plan) -> Result<(), RecorderError> {
+        self.threads.spawn(agent, plan).map_err(system("a thread"))
     }
 
     /// The run's identity.
@@ -256,17 +222,10 @@ impl Recorder {
     /// run begins between two events; without any it begins after that time. What is sent after
     /// this has returned belongs to the run.
     pub fn begin_between_events(&self) {
-        let heard = || self.live.ledger.snapshot().total()[Entry::PacketsReceived] > 0;
-        let over = |after| after >= HEARD_WITHIN || (after >= SETTLED_AFTER && heard());
-        while !over(self.opened.elapsed()) {
-            std::thread::sleep(HEARD_POLL);
-        }
-        self.pause(false);
-        // The build thread may have read the flag just before: what it takes until it reads it
-        // again is not wanted. A thread that has ended will not, and is told of elsewhere.
-        let ended = || self.threads.iter().any(JoinHandle::is_finished);
-        while !self.live.wanted.load(Acquire) && !ended() {
-            std::thread::sleep(HEARD_POLL);
+        self.live.begin.store(true, Relaxed);
+        // A thread that has ended will not begin it, and is reported elsewhere.
+        while !self.live.recording.load(Acquire) && !self.threads.any_ended() {
+            std::thread::sleep(BEGUN_POLL);
         }
     }
 
@@ -282,7 +241,7 @@ impl Recorder {
 
     /// Ends the run: what is in the sockets is still received, open events are closed, the last
     /// file gets its table of contents. Where sources go on sending, the run ends between two
-    /// events (`wanted.rs`), and what comes for later ones is discarded
+    /// events (`run_gate.rs`), and what comes for later ones is discarded
     /// (`fragments_discarded_paused`).
     ///
     /// # Errors
@@ -290,13 +249,7 @@ impl Recorder {
     /// ledger.
     pub fn stop(mut self) -> Result<RunSummary, RecorderError> {
         self.stop.store(true, Relaxed);
-        let mut failed = None;
-        for thread in self.threads.drain(..) {
-            let name = thread.thread().name().unwrap_or_default().to_owned();
-            if thread.join().is_err() {
-                failed.get_or_insert(name);
-            }
-        }
+        let failed = self.threads.join();
         self.live.forget_gauges();
         if let Some(name) = failed {
             return Err(RecorderError::Thread { name });
@@ -321,10 +274,8 @@ impl Drop for Recorder {
     /// A recorder that is dropped without [`Recorder::stop`] ends its threads in the same order.
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
-        for thread in self.threads.drain(..) {
-            // A panic was printed when it happened, and there is nobody left to return it to.
-            let _ = thread.join();
-        }
+        // A panic was printed when it happened, and there is no caller to return it to.
+        let _failed = self.threads.join();
         self.live.forget_gauges();
     }
 }
@@ -335,26 +286,49 @@ impl std::fmt::Debug for Live {
     }
 }
 
-/// Tells of a thread that panics: a defect, and no reason to go on as if nothing had happened.
-struct Failure<'a> {
-    live: &'a Live,
-    name: &'a str,
-}
+/// What becomes of threads, as the operator sees it.
+struct Events(Arc<Live>);
 
-impl Drop for Failure<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let reason = format!("the thread {} failed; stop the run and repair it", self.name);
-            self.live.set_state(State::Fault { reason });
-        }
+impl ThreadEvents for Events {
+    fn unpinned(&self, name: &str, error: &dyn std::fmt::Display) {
+        self.0.warn_once(format!("{name} runs unpinned: {error}"));
+    }
+
+    fn failed(&self, name: &str) {
+        let reason = format!("the thread {name} failed; stop the run and repair it");
+        self.0.set_state(State::Fault { reason });
     }
 }
 
-/// Fetches the pools' pages in the background.
-fn populate(pools: &Pools, live: &Live, stop: &AtomicBool) {
-    for pool in pools.events.iter().chain(&pools.channels) {
-        if let Err(error) = pool.populate_rest(stop) {
-            live.warn_once(format!("the memory budget cannot be had in full: {error}"));
-        }
+/// The disk that the run is written to.
+fn open_disk(config: &RecorderConfig, live: &Live) -> Result<Disk, DiskError> {
+    let threads = Some(Arc::clone(&live.threads));
+    let disk = Disk::new(DiskConfig { threads, ..disk_config(&config.write) })?;
+    live.add_disk(disk.stats());
+    if let Some(note) = disk.engine_note() {
+        live.warn_once(format!("writing by {}: {note}", disk.engine()));
     }
+    Ok(disk)
+}
+
+/// The trend agent, and the way to it.
+fn trends(
+    config: &RecorderConfig,
+    identity: &RunIdentity,
+    live: &Arc<Live>,
+    waker: Waker,
+) -> Result<(TrendFeed, Trends<TrendFiles>), RecorderError> {
+    let (feed, frames) = TrendFeed::new(live, waker);
+    let trends = Trends::new(&TrendPlan::of(config, identity)?, live, frames);
+    Ok((feed, trends.map_err(|error| RecorderError::Trends { source: Box::new(error) })?))
+}
+
+/// A thread that sleeps on that whenever there is nothing to do.
+fn plan(name: &str, park: impl Park + 'static) -> Plan {
+    let (name, park) = (name.to_owned(), Box::new(park));
+    Plan { name, cpu: None, priority: None, idle: Idle::default(), park }
+}
+
+fn system(what: &'static str) -> impl Fn(io::Error) -> RecorderError {
+    move |source| RecorderError::System { what, source }
 }

@@ -1,7 +1,7 @@
 //! Trends while recording: what a frame's samples say of the seconds they fall into.
 //!
-//! The threads that encode columns look at the samples while they are in the cache ([`Watch`]); the
-//! write thread hands what they saw to the trend thread (`trend_thread.rs`), frame by frame.
+//! The agents that encode columns look at the samples while they are in the cache ([`Watch`]); the
+//! write agent hands what they saw to the trend agent (`trend_agent.rs`), frame by frame.
 
 use std::sync::Arc;
 

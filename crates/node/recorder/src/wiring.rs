@@ -1,20 +1,22 @@
-//! What a recorder's threads are made of: sockets, memory, queues and builders, for event sources
-//! and for channel links.
+//! What a recorder's agents are made of: what they receive from, memory, queues and builders, for
+//! event sources and for channel links.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use catchment_agent::{Agent, Ingress};
 use catchment_builder::{Builder, Fragment};
 use catchment_model::SourceId;
-use catchment_net::{Network, ReceiverConfig, UdpReceiver};
+use catchment_net::Network;
 use catchment_telemetry::FillLevel;
 use rtrb::{Producer, RingBuffer};
 
-use crate::build::{Kind, Ring, Side};
+use crate::allow_list::AllowList;
+use crate::build::{Kind, Pipeline, Ring};
 use crate::config::{RecorderConfig, builder_config, link_builder_config};
-use crate::desk::{Desk, Memory};
+use crate::ingest::{Ingest, SourceMemory};
 use crate::link::LinkIntake;
 use crate::links::Lane;
 use crate::live::Live;
@@ -22,22 +24,16 @@ use crate::pool::{ChunkPool, ChunkUse, Held};
 use crate::receive::{HadtuIntake, Intake, Receive, if_big_endian};
 use crate::recorder::RecorderError;
 
-/// Descriptors between a receive thread and the build thread.
+/// Descriptors between a receive agent and the build agent.
 const RING_FRAGMENTS: usize = 1 << 19;
 
-/// All that the threads need, before they run.
+/// All that the agents need, before they run.
 pub(crate) struct Wiring {
-    pub(crate) sides: Vec<Side>,
-    pub(crate) receives: Vec<Body>,
+    pub(crate) pipelines: Vec<Pipeline>,
+    pub(crate) receives: Vec<Box<dyn Agent>>,
     pub(crate) pools: Pools,
     pub(crate) channels: Option<Channels>,
-    /// Where sources and links send to.
-    pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) granted_bytes: Vec<usize>,
 }
-
-/// What a thread does.
-pub(crate) type Body = Box<dyn FnOnce() + Send>;
 
 /// Where payload waits.
 #[derive(Clone, Default)]
@@ -46,14 +42,39 @@ pub(crate) struct Pools {
     pub(crate) channels: Option<Arc<ChunkPool>>,
 }
 
-/// What the write thread needs to know of channels.
+/// What the write agent needs to know of channels.
 pub(crate) struct Channels {
     pub(crate) pool: Arc<ChunkPool>,
     pub(crate) lanes: Vec<Lane>,
 }
 
-/// Where a source's datagrams arrive, and the networks that they may come from.
-type Door<'a> = (SocketAddr, &'a [Network]);
+/// Where the datagrams of a source or link arrive, and the networks that they may come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Endpoint<'a> {
+    /// Its number in the ledger.
+    pub(crate) number: usize,
+    pub(crate) address: SocketAddr,
+    pub(crate) from: &'a [Network],
+}
+
+impl<'a> Endpoint<'a> {
+    fn new(number: usize, address: SocketAddr, from: &'a [Network]) -> Self {
+        Self { number, address, from }
+    }
+}
+
+/// Gives each receive agent what it receives from.
+pub(crate) trait Bind {
+    /// What is received from.
+    type Ingress: Ingress + 'static;
+
+    /// An ingress of these endpoints, in their order, which names the senders to those that
+    /// restrict them.
+    ///
+    /// # Errors
+    /// An endpoint that cannot be had.
+    fn bind(&mut self, endpoints: &[Endpoint<'_>]) -> Result<Self::Ingress, RecorderError>;
+}
 
 /// What wiring one kind of sources needs.
 struct Parts<'a> {
@@ -63,63 +84,62 @@ struct Parts<'a> {
 }
 
 impl Wiring {
-    /// Makes sockets, memory, queues and builders.
+    /// Makes memory, queues and builders, and has the endpoints bound.
     pub(crate) fn of(
         config: &RecorderConfig,
         live: &Arc<Live>,
         stop: &Arc<AtomicBool>,
+        bind: &mut impl Bind,
     ) -> Result<Self, RecorderError> {
-        // A socket per source, and the files beside them.
-        catchment_net::raise_open_files();
-        let count = config.ledger_count();
         let mut wiring = Self {
-            sides: Vec::new(),
+            pipelines: Vec::new(),
             receives: Vec::new(),
             pools: Pools::default(),
             channels: None,
-            addresses: vec![SocketAddr::from(([0, 0, 0, 0], 0)); count],
-            granted_bytes: vec![0; count],
         };
         let parts = Parts { config, live, stop };
         if !config.sources.is_empty() {
-            wiring.sources(&parts)?;
+            wiring.sources(&parts, bind)?;
         }
         if !config.links.is_empty() {
-            wiring.links(&parts)?;
+            wiring.links(&parts, bind)?;
         }
         Ok(wiring)
     }
 
-    fn sources(&mut self, parts: &Parts<'_>) -> Result<(), RecorderError> {
+    fn sources(&mut self, parts: &Parts<'_>, bind: &mut impl Bind) -> Result<(), RecorderError> {
         let config = parts.config;
         let count = config.sources.len();
         let memory = parts.memory("segments", config.segment_bytes(), (count, count))?;
-        let doors: Vec<Door<'_>> =
-            config.sources.iter().map(|one| (one.address, &one.from[..])).collect();
+        let endpoint = |index: usize| {
+            let source = &config.sources[index];
+            Endpoint::new(index, source.address, &source.from)
+        };
         let mut rings = Vec::new();
         let threads = config.receive.threads.min(count);
         for thread in 0..threads {
-            let places: Vec<usize> = (thread..count).step_by(threads).collect();
-            let receiver = self.bind(parts, &doors, &places, 0)?;
+            let indices: Vec<usize> = (thread..count).step_by(threads).collect();
+            let endpoints: Vec<_> = indices.iter().map(|&index| endpoint(index)).collect();
             let (producer, fill) = parts.ring(&mut rings, &format!("descriptors {thread}"));
-            let ids = places.iter().map(|&id| SourceId(id as u32));
-            let desk = Desk::new(ids, places.len(), producer, fill, &memory);
-            let sub_event_ids = places.iter().map(|&id| config.sources[id].sub_event_id).collect();
+            let ids = indices.iter().map(|&id| SourceId(id as u32));
+            let ingest = Ingest::new(ids, indices.len(), producer, fill, &memory);
+            let sub_event_ids = indices.iter().map(|&id| config.sources[id].sub_event_id).collect();
             let if_big_endian =
-                places.iter().map(|&id| if_big_endian(&config.sources[id])).collect();
-            self.receive(parts, receiver, HadtuIntake { desk, sub_event_ids, if_big_endian });
+                indices.iter().map(|&id| if_big_endian(&config.sources[id])).collect();
+            let intake = HadtuIntake { ingest, sub_event_ids, if_big_endian };
+            self.receive(parts, &endpoints, bind, intake)?;
         }
         let lanes = (0..count as u32).map(|id| (id, SourceId(id))).collect();
         let chunk_use =
             ChunkUse::new(&memory.pool, (0..count as u32).collect(), Arc::clone(&memory.held));
         let builder = Builder::new(builder_config(config))?;
         let books = (lanes, chunk_use);
-        self.sides.push(parts.side(Kind::Events, builder, rings, &memory.pool, books));
+        self.pipelines.push(parts.pipeline(Kind::Events, builder, rings, &memory.pool, books));
         self.pools.events = Some(memory.pool);
         Ok(())
     }
 
-    fn links(&mut self, parts: &Parts<'_>) -> Result<(), RecorderError> {
+    fn links(&mut self, parts: &Parts<'_>, bind: &mut impl Bind) -> Result<(), RecorderError> {
         let config = parts.config;
         let count = config.links.len();
         let first = config.sources.len();
@@ -127,67 +147,43 @@ impl Wiring {
         let chunk_links: Vec<u32> = chunk_lanes.iter().map(|&link| first as u32 + link).collect();
         let sizes = (chunk_lanes.len(), count);
         let memory = parts.memory("channel segments", config.link_segment_bytes(), sizes)?;
-        let doors: Vec<Door<'_>> =
-            config.links.iter().map(|one| (one.address, &one.from[..])).collect();
+        let endpoint = |index: usize| {
+            let link = &config.links[index];
+            Endpoint::new(first + index, link.address, &link.from)
+        };
         let mut rings = Vec::new();
         let threads = config.receive.link_threads.min(count);
         for thread in 0..threads {
-            let places: Vec<usize> = (thread..count).step_by(threads).collect();
-            let receiver = self.bind(parts, &doors, &places, first)?;
+            let indices: Vec<usize> = (thread..count).step_by(threads).collect();
+            let endpoints: Vec<_> = indices.iter().map(|&index| endpoint(index)).collect();
             let (producer, fill) = parts.ring(&mut rings, &format!("link descriptors {thread}"));
-            let ids = places.iter().map(|&link| SourceId((first + link) as u32));
-            let desk = Desk::new(ids, chunk_lanes.len(), producer, fill, &memory);
+            let ids = indices.iter().map(|&link| SourceId((first + link) as u32));
+            let ingest = Ingest::new(ids, chunk_lanes.len(), producer, fill, &memory);
             let all = (&config.links[..], &lanes[..]);
-            let intake = LinkIntake::new(desk, places.into_iter(), all);
-            self.receive(parts, receiver, intake);
+            let intake = LinkIntake::new(ingest, indices.into_iter(), all);
+            self.receive(parts, &endpoints, bind, intake)?;
         }
         let of_lane = |lane: &Lane| (lane.chunk_lane, SourceId((first + lane.link) as u32));
         let chunk_use = ChunkUse::new(&memory.pool, chunk_links, Arc::clone(&memory.held));
         let builder = Builder::new(link_builder_config(config))?;
         let books = (lanes.iter().map(of_lane).collect(), chunk_use);
-        self.sides.push(parts.side(Kind::Channels, builder, rings, &memory.pool, books));
+        self.pipelines.push(parts.pipeline(Kind::Channels, builder, rings, &memory.pool, books));
         self.pools.channels = Some(Arc::clone(&memory.pool));
         self.channels = Some(Channels { pool: memory.pool, lanes });
         Ok(())
     }
 
-    /// Binds the sockets of these places, whose ledgers begin at `first`.
-    fn bind(
+    fn receive(
         &mut self,
         parts: &Parts<'_>,
-        doors: &[Door<'_>],
-        places: &[usize],
-        first: usize,
-    ) -> Result<UdpReceiver, RecorderError> {
-        let receive = &parts.config.receive;
-        let config = ReceiverConfig {
-            spin_us: receive.spin_us,
-            coalesce_us: receive.coalesce_us,
-            socket_buffer_bytes: receive.socket_buffer_bytes,
-            ..ReceiverConfig::default()
-        };
-        let addresses: Vec<_> = places.iter().map(|&place| doors[place].0).collect();
-        let mut receiver = UdpReceiver::bind(&addresses, config)?;
-        if let Some(warning) = receiver.buffer_warning() {
-            parts.live.warn_once(warning);
-        }
-        for (socket, place) in places.iter().enumerate() {
-            receiver.restrict(socket, doors[*place].1);
-            parts.live.set_gauge(first + place, receiver.gauge(socket));
-            self.addresses[first + place] = receiver.local_addr(socket);
-            self.granted_bytes[first + place] = receiver.granted_bytes(socket);
-        }
-        Ok(receiver)
-    }
-
-    fn receive<I: Intake + Send + 'static>(
-        &mut self,
-        parts: &Parts<'_>,
-        receiver: UdpReceiver,
-        intake: I,
-    ) {
-        let receive = Receive::new(receiver, intake, parts.stop);
-        self.receives.push(Box::new(|| receive.run()));
+        endpoints: &[Endpoint<'_>],
+        bind: &mut impl Bind,
+        intake: impl Intake + 'static,
+    ) -> Result<(), RecorderError> {
+        let ingress = bind.bind(endpoints)?;
+        let allowed = endpoints.iter().map(|endpoint| AllowList::new(endpoint.from)).collect();
+        self.receives.push(Box::new(Receive::new(ingress, intake, allowed, parts.stop)));
+        Ok(())
     }
 }
 
@@ -198,14 +194,14 @@ impl Parts<'_> {
         name: &str,
         bytes: u64,
         (lanes, sources): (usize, usize),
-    ) -> Result<Memory, RecorderError> {
+    ) -> Result<SourceMemory, RecorderError> {
         let pool = ChunkPool::new(name, bytes, lanes, sources);
         let what = "segment memory";
         let pool = Arc::new(pool.map_err(|source| RecorderError::System { what, source })?);
         self.live.add_fill(Arc::clone(pool.fill()));
         // By the numbers of the ledger.
         let held = Arc::new(Held::new(self.config.ledger_count()));
-        Ok(Memory { pool, held, live: Arc::clone(self.live) })
+        Ok(SourceMemory { pool, held, live: Arc::clone(self.live) })
     }
 
     fn ring(&self, rings: &mut Vec<Ring>, name: &str) -> (Producer<Fragment>, Arc<FillLevel>) {
@@ -217,21 +213,21 @@ impl Parts<'_> {
         (producer, fill)
     }
 
-    fn side(
+    fn pipeline(
         &self,
         kind: Kind,
         builder: Builder,
         rings: Vec<Ring>,
         pool: &Arc<ChunkPool>,
         (lanes, chunk_use): (Vec<(u32, SourceId)>, ChunkUse),
-    ) -> Side {
+    ) -> Pipeline {
         let name = match kind {
             Kind::Events => "frames waiting",
             Kind::Channels => "channel frames waiting",
         };
         let waiting_fill = Arc::new(FillLevel::new(name, pool.fill().capacity()));
         self.live.add_fill(Arc::clone(&waiting_fill));
-        Side {
+        Pipeline {
             kind,
             builder,
             rings,

@@ -70,6 +70,7 @@ fn once(bench: &Bench<'_>, load: Load, rate: Rate) -> anyhow::Result<Discarded> 
     let seconds = bench.seconds().min(3.0);
     let times = catchment_telemetry::ThreadTimes::default();
     let cpu = high.recorder.receive.cpus.first().copied();
+    let coalesce = Duration::from_micros(high.recorder.receive.coalesce_us);
     std::thread::scope(|scope| {
         // A thread of its own, so that it can be pinned as the recorder's is.
         let result =
@@ -80,7 +81,7 @@ fn once(bench: &Bench<'_>, load: Load, rate: Rate) -> anyhow::Result<Discarded> 
                 let _guard = times.register("receive");
                 let config = EmulatorConfig { targets, seconds: Some(seconds), ..emulator };
                 let sender = EmulatorThread::start(config)?;
-                receive(&mut receiver, sender, &times, rate)
+                receive(&mut receiver, sender, &times, (rate, coalesce))
             })?;
         result.join().map_err(|_| anyhow::anyhow!("the receive thread failed"))?
     })
@@ -90,25 +91,28 @@ fn receive(
     receiver: &mut UdpReceiver,
     sender: EmulatorThread,
     times: &catchment_telemetry::ThreadTimes,
-    rate: Rate,
+    (rate, coalesce): (Rate, Duration),
 ) -> anyhow::Result<Discarded> {
     let start = Instant::now();
     let before = times.read();
     let (mut packets, mut bytes) = (0_u64, 0_u64);
     let mut take = |receiver: &mut UdpReceiver| {
-        receiver.poll(Duration::from_millis(5), |_, datagram| {
+        let work = receiver.receive(Duration::from_millis(5), |_, datagram| {
             packets += 1;
             bytes += std::hint::black_box(datagram).len() as u64;
-        })
+        });
+        // Datagrams gather, as they do in a recorder.
+        std::thread::sleep(coalesce);
+        work
     };
     while !sender.ended() {
-        take(receiver)?;
+        take(receiver);
     }
     let elapsed = start.elapsed().as_secs_f64();
     let mut threads = cpu_shares(&before, &times.read(), elapsed);
     threads.extend(cpu_shares(&[], &sender.threads(), elapsed));
     // What still stands in the sockets.
-    while take(receiver)?.datagrams > 0 {}
+    while take(receiver).datagrams > 0 {}
     let report = sender.finish()?;
     let seconds = report.seconds.max(1e-9);
     let share = |name: &str| {

@@ -132,13 +132,13 @@ fn capture(folder: &Path, arguments: &[&str]) -> (Value, BTreeMap<u64, BTreeSet<
             let (mut came, mut packets) = (BTreeMap::<u64, BTreeSet<usize>>::new(), 0_u64);
             loop {
                 let last = ended.load(Relaxed);
-                let work = receiver.poll(Duration::from_millis(1), |_, bytes| {
+                let work = receiver.receive(Duration::from_millis(1), |_, bytes| {
                     packets += 1;
                     let packet = Packet::parse(bytes).unwrap();
                     let channels = packet.entries().map(|entry| entry.channel as usize);
                     came.entry(packet.header().slice).or_default().extend(channels);
                 });
-                if last && work.unwrap().datagrams == 0 {
+                if last && work.datagrams == 0 {
                     return (came, packets);
                 }
             }

@@ -1,21 +1,19 @@
-//! What every receive thread has: memory to copy to, counts to keep, and the way to the build
-//! thread.
+//! What every receive agent has: memory to copy to, counts to keep, and the way to the build agent.
 //!
 //! Counts are gathered per source and added to the ledger before the descriptors are passed on, so
 //! that nothing is recorded before it was received.
 //!
 //! Rules when something is full: without a free chunk (or with the source's share of chunks spent)
 //! the fragment is dropped and counted as `fragments_discarded_memory`; without room for
-//! descriptors the thread waits, datagrams queue in the socket, and what the kernel then drops is
-//! counted as `packets_dropped_by_kernel`.
+//! descriptors nothing more is taken from the ingress, datagrams queue in the socket, and what the
+//! kernel then drops is counted as `packets_dropped_by_kernel`.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
 
 use catchment_builder::Fragment;
 use catchment_model::{Entry, SourceId, SourceLedger};
-use catchment_net::Refused;
 use catchment_telemetry::FillLevel;
 use rtrb::Producer;
 
@@ -24,16 +22,15 @@ use crate::pool::{Chunk, ChunkPool, Held};
 
 /// Descriptors gathered before they are passed on.
 const BATCH_FRAGMENTS: usize = 4_096;
-/// How long to leave a full ring to the build thread.
-const RING_FULL_SLEEP: Duration = Duration::from_micros(200);
-/// Malformed packets of one source, and who else sends to it, are shown at most this often.
-const SHOWN_EVERY: Duration = Duration::from_secs(1);
+/// Malformed packets of one source, and rejected senders, are shown at most this often.
+const SHOWN_EVERY_NS: u64 = 1_000_000_000;
 
-/// A receive thread's memory, counts and descriptors.
-pub(crate) struct Desk {
+/// A receive agent's memory, counts and descriptors.
+pub(crate) struct Ingest {
+    now_ns: u64,
     sockets: Vec<Socket>,
     dirty: Vec<usize>,
-    // The chunks that are being filled, by the place that the intake gave them.
+    // The chunks that are being filled, by the index that the intake gave them.
     chunks: Vec<Option<Chunk>>,
     batch: Vec<Fragment>,
     ring: Producer<Fragment>,
@@ -48,42 +45,44 @@ struct Socket {
     source: SourceId,
     counts: SourceLedger,
     dirty: bool,
-    malformed_shown: Option<Instant>,
-    refused_shown: Option<Instant>,
+    malformed_shown_ns: Option<u64>,
+    rejected_shown_ns: Option<u64>,
 }
 
-/// What receive threads share.
+/// What receive agents share.
 #[derive(Clone)]
-pub(crate) struct Memory {
+pub(crate) struct SourceMemory {
     pub(crate) pool: Arc<ChunkPool>,
     pub(crate) held: Arc<Held>,
     pub(crate) live: Arc<Live>,
 }
 
-impl Desk {
-    /// A desk for the sources of these sockets, that fills so many chunks at a time.
+impl Ingest {
+    /// For the sources of these sockets; it fills so many chunks at a time.
     pub(crate) fn new(
         sources: impl Iterator<Item = SourceId>,
         chunk_count: usize,
         ring: Producer<Fragment>,
         ring_fill: Arc<FillLevel>,
-        memory: &Memory,
+        memory: &SourceMemory,
     ) -> Self {
         let sockets: Vec<_> = sources
             .map(|source| Socket {
                 source,
                 counts: SourceLedger::default(),
                 dirty: false,
-                malformed_shown: None,
-                refused_shown: None,
+                malformed_shown_ns: None,
+                rejected_shown_ns: None,
             })
             .collect();
-        let Memory { pool, held, live } = memory.clone();
+        let SourceMemory { pool, held, live } = memory.clone();
         Self {
+            now_ns: 0,
             dirty: Vec::with_capacity(sockets.len()),
             sockets,
             chunks: (0..chunk_count).map(|_| None).collect(),
-            batch: Vec::with_capacity(BATCH_FRAGMENTS),
+            // One datagram may go beyond a full batch.
+            batch: Vec::with_capacity(2 * BATCH_FRAGMENTS),
             ring,
             ring_fill,
             pool,
@@ -124,7 +123,7 @@ impl Desk {
     }
 
     /// Appends to a new chunk, if the source may have one and there is one. The old chunk, if any,
-    /// is given back by the build thread, which sees that the source has gone on.
+    /// is given back by the build agent, which sees that the source has gone on.
     #[cold]
     fn store_in_next_chunk(&mut self, socket: usize, chunk: usize, bytes: &[u8]) -> Option<u64> {
         let source = self.sockets[socket].source;
@@ -139,6 +138,11 @@ impl Desk {
         offset
     }
 
+    /// A cycle begins at that time.
+    pub(crate) fn begin_cycle(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
     /// Adds a descriptor to the batch.
     #[inline]
     pub(crate) fn describe(&mut self, fragment: Fragment) {
@@ -148,26 +152,28 @@ impl Desk {
         }
     }
 
-    /// Passes the batch on to the build thread, which never waits for anybody, so that a full ring
-    /// drains soon. The counts go first: nothing is recorded before it was received.
-    pub(crate) fn pass_on(&mut self) {
+    /// Whether there is room for the descriptors of another datagram.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.batch.len() < BATCH_FRAGMENTS
+    }
+
+    /// Passes on to the build agent what its ring has room for, and says whether that was all. The
+    /// counts go first: nothing is recorded before it was received.
+    pub(crate) fn pass_on(&mut self) -> bool {
         self.flush_counts();
-        let mut rest = &self.batch[..];
-        while !rest.is_empty() && !self.ring.is_abandoned() {
-            let room = self.ring.slots().min(rest.len());
-            if room == 0 {
-                // Not a spin: the build thread may need this very CPU.
-                std::thread::sleep(RING_FULL_SLEEP);
-                continue;
-            }
-            let (now, later) = rest.split_at(room);
-            if let Ok(chunk) = self.ring.write_chunk_uninit(room) {
-                chunk.fill_from_iter(now.iter().copied());
-                self.ring_fill.put((room * size_of::<Fragment>()) as u64);
-                rest = later;
-            }
+        let room = self.ring.slots().min(self.batch.len());
+        if room > 0
+            && let Ok(chunk) = self.ring.write_chunk_uninit(room)
+        {
+            chunk.fill_from_iter(self.batch.drain(..room));
+            self.ring_fill.put((room * size_of::<Fragment>()) as u64);
         }
-        self.batch.clear();
+        if self.ring.is_abandoned() {
+            // The build agent has failed, which is reported elsewhere.
+            self.batch.clear();
+        }
+        self.batch.is_empty()
     }
 
     fn flush_counts(&mut self) {
@@ -216,7 +222,7 @@ impl Desk {
     ) {
         self.counts(socket)[entry] += 1;
         let socket = &mut self.sockets[socket];
-        if !due(&mut socket.malformed_shown) {
+        if !due(&mut socket.malformed_shown_ns, self.now_ns) {
             return;
         }
         self.live.show_malformed(MalformedPacket {
@@ -226,25 +232,26 @@ impl Desk {
         });
     }
 
-    /// Counts datagrams that came from elsewhere, and tells from where, now and then.
+    /// Counts a datagram from a sender that the source's `from` does not allow.
     #[cold]
-    pub(crate) fn refused(&mut self, socket: usize, refused: &Refused) {
-        self.count(socket, Entry::PacketsRefused, refused.datagrams);
-        self.count(socket, Entry::PacketBytesRefused, refused.bytes);
+    pub(crate) fn reject(&mut self, socket: usize, sender: Option<IpAddr>, bytes: usize) {
+        let counts = self.counts(socket);
+        counts[Entry::PacketsRefused] += 1;
+        counts[Entry::PacketBytesRefused] += bytes as u64;
         let socket = &mut self.sockets[socket];
-        if let Some(sender) = refused.sender
-            && due(&mut socket.refused_shown)
+        if let Some(sender) = sender
+            && due(&mut socket.rejected_shown_ns, self.now_ns)
         {
-            self.live.show_stranger(socket.source, sender);
+            self.live.show_rejected_sender(socket.source, sender);
         }
     }
 }
 
-/// Whether something that was last shown then may be shown again; if so, it was now.
-fn due(shown: &mut Option<Instant>) -> bool {
-    let due = shown.is_none_or(|shown| shown.elapsed() >= SHOWN_EVERY);
+/// Whether something that was last shown then may be shown again; if so, it is now.
+fn due(shown_ns: &mut Option<u64>, now_ns: u64) -> bool {
+    let due = shown_ns.is_none_or(|shown| now_ns.saturating_sub(shown) >= SHOWN_EVERY_NS);
     if due {
-        *shown = Some(Instant::now());
+        *shown_ns = Some(now_ns);
     }
     due
 }

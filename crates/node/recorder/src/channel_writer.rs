@@ -1,4 +1,4 @@
-//! The columns of one frame of channels.
+//! The columns of one frame of channels, piece by piece.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,14 +13,10 @@ use catchment_model::{Entry, SampleRate};
 use catchment_trends::TrendChannel;
 
 use crate::coding::rule_for;
-use crate::columns::Books;
-use crate::frames::{
-    Encoders, Form, FrameMemory, FrameStream, NO_FRAME, Raw, Target, WrittenFrame,
-};
+use crate::frame_stream::{ColumnWriter, Form, Making, NO_FRAME, Next, Piece, Raw};
 use crate::links::Lane;
 use crate::pool::ChunkPool;
 use crate::slices::slice_of;
-use crate::stream::Stream;
 use crate::trend::{Seconds, Watch};
 use crate::wiring::Channels;
 
@@ -34,19 +30,29 @@ pub(crate) fn channel_columns_max(channel_count: usize) -> usize {
     FRAME_COLUMNS + channel_count
 }
 
-/// Streams frames of channels.
+/// Makes frames of channels, piece by piece.
 pub(crate) struct ChannelWriter {
     pool: Arc<ChunkPool>,
     slice_ns: u64,
     spans: u32,
     ledger: u32,
     channels: Vec<Channel>,
-    // Of the frame that is being streamed.
+    // Of the frame that is being made.
+    step: Step,
+    /// The next column that is to be encoded.
+    next: usize,
     slices: Vec<u64>,
     gaps: Vec<Span>,
     records: Vec<u8>,
-    places: Vec<Place>,
+    positions: Vec<Position>,
     seconds: Vec<(usize, Seconds)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Spans,
+    Columns,
+    End,
 }
 
 struct Channel {
@@ -63,7 +69,7 @@ struct Channel {
 
 /// Where a channel's samples of a frame begin, and which of the frame's gaps are its own.
 #[derive(Clone, Default)]
-struct Place {
+struct Position {
     first_sample: u64,
     gaps: Range<usize>,
 }
@@ -106,10 +112,12 @@ impl ChannelWriter {
             spans: id(columns.spans),
             ledger: id(columns.ledger_increment),
             channels: lanes.zip(codings).map(channel).collect(),
+            step: Step::Spans,
+            next: 0,
             slices: Vec::new(),
             gaps: Vec::new(),
             records: Vec::new(),
-            places: Vec::new(),
+            positions: Vec::new(),
             seconds: Vec::new(),
         }
     }
@@ -150,42 +158,36 @@ impl ChannelWriter {
         }
     }
 
-    /// Streams a frame. The caller ends the job, and has called [`ChannelWriter::count`].
-    pub(crate) fn write<T>(
-        &mut self,
-        (memory, encoders): (&mut FrameMemory, &mut Encoders),
-        target: Target<'_, T>,
-        (info, cut): (FrameInfo, &mut Cut),
-        mut books: Books<'_>,
-    ) -> (Stream, WrittenFrame) {
+    /// The most columns that a frame of this cut has.
+    pub(crate) fn columns_max(&self, cut: &Cut) -> usize {
+        channel_columns_max(cut.columns.iter().filter(|one| one.payload_bytes > 0).count())
+    }
+
+    /// Begins a frame, whose cut the caller has counted ([`ChannelWriter::count`]).
+    pub(crate) fn begin(&mut self, cut: &Cut) {
         self.number_samples(cut);
-        let with_data = cut.columns.iter().filter(|column| column.payload_bytes > 0).count();
-        let mut frame = memory.begin(target, info, channel_columns_max(with_data));
-        if !self.records.is_empty() {
-            let rows = (self.records.len() / SPAN_BYTES) as u64;
-            let form = Form::new(self.spans, Dtype::Record, rows);
-            let coding = (Coding::None, catchment_encoder::Element::U8);
-            frame.small(form, coding, self.records.iter().copied());
-        }
-        for index in 0..cut.columns.len() {
-            if cut.columns[index].payload_bytes > 0 {
+        (self.step, self.next) = (Step::Spans, 0);
+    }
+
+    /// Gives the encode agents as many columns as there is room for.
+    fn encode(&mut self, making: &mut Making<'_>) {
+        let Making { encoders, cut, throttle, .. } = making;
+        let Some(encoders) = encoders else { return };
+        while let Some(column) = cut.columns.get(self.next) {
+            let (index, bytes) = (self.next, column.payload_bytes as usize);
+            if bytes > 0 && !encoders.has_room(bytes) {
+                break;
+            }
+            self.next += 1;
+            if bytes > 0 {
                 let raw = Raw { watch: self.watch(index), ..Raw::take(index, cut, &self.pool) };
-                while !encoders.has_room(raw.bytes) {
-                    self.land(&mut frame, encoders, cut, &mut books);
-                }
-                let level = books.lowering.level();
+                let level = throttle.level();
                 encoders.put(raw, Ask { level, ..self.channels[index].ask.clone() });
             }
         }
-        while encoders.under_way() > 0 {
-            self.land(&mut frame, encoders, cut, &mut books);
-        }
-        // Last, since it says what became of the columns before it.
-        frame.ledger(self.ledger, books.increment, books.own, Coding::None);
-        frame.finish()
     }
 
-    /// What the frame that was streamed last says of its channels' seconds; a frame of increments
+    /// What the frame that was made last says of its channels' seconds; a frame of increments
     /// alone says nothing.
     pub(crate) fn take_seconds(&mut self) -> Vec<(usize, Seconds)> {
         std::mem::take(&mut self.seconds)
@@ -193,62 +195,90 @@ impl ChannelWriter {
 
     /// What a channel's samples of this frame are watched for.
     fn watch(&self, index: usize) -> Option<Watch> {
-        let (channel, place) = (&self.channels[index], &self.places[index]);
+        let (channel, position) = (&self.channels[index], &self.positions[index]);
         Some(Watch {
             channel: Arc::clone(channel.trend.as_ref()?),
             sample_bytes: channel.sample_bytes as usize,
-            first_sample: place.first_sample,
-            gaps: self.gaps[place.gaps.clone()].to_vec(),
+            first_sample: position.first_sample,
+            gaps: self.gaps[position.gaps.clone()].to_vec(),
         })
-    }
-
-    fn land<T>(
-        &mut self,
-        frame: &mut FrameStream<'_, T>,
-        encoders: &mut Encoders,
-        cut: &mut Cut,
-        books: &mut Books<'_>,
-    ) {
-        let Some(mut done) = encoders.take() else { return };
-        let index = done.column.index;
-        let (channel, place) = (&self.channels[index], &self.places[index]);
-        let bytes = done.column.bytes as u64;
-        let form = Form {
-            id: channel.id,
-            dtype: channel.dtype,
-            rows: bytes / channel.sample_bytes,
-            first_sample: place.first_sample,
-            start_ns: channel.rate.time_ns(place.first_sample),
-        };
-        frame.encoded(form, &done);
-        if done.lowered {
-            books.own.sources[channel.source][Entry::BytesCompressionLowered] += bytes;
-        }
-        done.column.give_back(cut);
-        encoders.give_back(done.stored);
-        if channel.trend.is_some() {
-            self.seconds.push((index, done.seen.seconds));
-        }
     }
 
     /// Finds each channel's first sample, and the gaps.
     fn number_samples(&mut self, cut: &Cut) {
         self.records.clear();
-        self.places.clear();
+        self.positions.clear();
         self.gaps.clear();
         let in_a_row = self.slices.windows(2).all(|pair| pair[0] + 1 == pair[1]);
         for (channel, column) in self.channels.iter().zip(&cut.columns) {
-            let mut place = Place::default();
+            let mut position = Position::default();
             if column.payload_bytes > 0 && in_a_row && column.validity.is_none() {
-                place.first_sample = channel.samples_of(self.slices[0], self.slice_ns).start;
+                position.first_sample = channel.samples_of(self.slices[0], self.slice_ns).start;
             } else if column.payload_bytes > 0 {
                 let first = self.gaps.len();
-                place.first_sample =
+                position.first_sample =
                     channel.find_gaps(&self.slices, self.slice_ns, column, &mut self.gaps);
-                place.gaps = first..self.gaps.len();
+                position.gaps = first..self.gaps.len();
                 encode_spans(channel.id, &self.gaps[first..], &mut self.records);
             }
-            self.places.push(place);
+            self.positions.push(position);
+        }
+    }
+}
+
+impl ColumnWriter for ChannelWriter {
+    fn next(&mut self, making: &mut Making<'_>) -> Next {
+        let none = (Coding::None, catchment_encoder::Element::U8);
+        if self.step == Step::Spans {
+            self.step = Step::Columns;
+            if !self.records.is_empty() {
+                let rows = (self.records.len() / SPAN_BYTES) as u64;
+                let form = Form::new(self.spans, Dtype::Record, rows);
+                let bytes = self.records.iter().copied();
+                return Next::Piece(making.memory.small(form, none, bytes));
+            }
+        }
+        if self.step == Step::End {
+            return Next::End;
+        }
+        self.encode(making);
+        let Making { memory, encoders, increment, own, .. } = making;
+        let Some(encoders) = encoders else { unreachable!("channels have encode agents") };
+        match encoders.take() {
+            Some(done) => {
+                let index = done.column.index;
+                let (channel, position) = (&self.channels[index], &self.positions[index]);
+                let bytes = done.column.bytes as u64;
+                if done.lowered {
+                    own.sources[channel.source][Entry::BytesCompressionLowered] += bytes;
+                }
+                let form = Form {
+                    id: channel.id,
+                    dtype: channel.dtype,
+                    rows: bytes / channel.sample_bytes,
+                    first_sample: position.first_sample,
+                    start_ns: channel.rate.time_ns(position.first_sample),
+                };
+                Next::Piece(Piece::Encoded(form, done))
+            }
+            None if encoders.under_way() > 0 => Next::Wait,
+            None => {
+                self.step = Step::End;
+                // Last, since it says what became of the columns before it.
+                Next::Piece(memory.ledger(self.ledger, increment, own, Coding::None))
+            }
+        }
+    }
+
+    fn copied(&mut self, piece: Piece, making: &mut Making<'_>) {
+        let Piece::Encoded(_, mut done) = piece else { return };
+        done.column.give_back(making.cut);
+        if let Some(encoders) = &mut making.encoders {
+            encoders.give_back(done.stored);
+        }
+        let index = done.column.index;
+        if self.channels[index].trend.is_some() {
+            self.seconds.push((index, done.seen.seconds));
         }
     }
 }

@@ -1,38 +1,35 @@
-//! The trend thread: merges what frames say of each channel's seconds, looks at the recorder's own
-//! counters, and has rows of seconds and of minutes written ([`TrendFiles`]): the channels' in the
+//! The trend agent: merges what frames say of each channel's seconds, looks at the recorder's own
+//! counters, and has rows of seconds and of minutes written ([`TrendStore`]): the channels' in the
 //! channels' time scale as frames come, the counters' in UTC as time passes.
 //!
 //! A disk that refuses costs rows only if it does so for long, and they are counted; recording does
-//! not hear of it. Nor does it wait for this thread, which may be held up by a disk while it writes
-//! an hour, once the memory for what is received fills: such frames have no trend, counted
+//! not hear of it. Nor does it wait for this agent, whose store may be held up by a disk while it
+//! writes an hour, once the memory for what is received fills: such frames have no trend, counted
 //! ([`TrendFeed`]).
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
+use catchment_agent::{Agent, Waker, Work};
 use catchment_codec::Coding;
 use catchment_disk::FaultControl;
 use catchment_frame::{ChannelInfo, Dtype};
 use catchment_model::{Entry, RunId, SampleRate, SourceId, TimeScale};
 use catchment_storage::{Codings, ColumnCoding, NewTrends, StorageError, TrendFiles, TrendLengths};
-use catchment_telemetry::Clock;
 use catchment_trends::{Completed, CounterTrend, TrendChannel, TrendSeries};
-use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
 use crate::config::{ConfigError, RecorderConfig};
+use crate::file::RunIdentity;
 use crate::live::Live;
 use crate::trend::Seconds;
-use crate::write::RunIdentity;
 
 /// How often the recorder's counters are looked at: at whole multiples, so that the last looks in
 /// two seconds are a second apart, and what grows steadily has a steady rate.
 const COUNTERS_EVERY_NS: u64 = 250_000_000;
-/// Frames that wait for the trend thread.
+/// Frames that wait for the trend agent.
 const FRAMES_QUEUED: usize = 16;
-/// How long the write thread waits for it before it looks how much time there is.
-const PATIENCE: Duration = Duration::from_millis(10);
 /// Sources and links that have counters of their own, if there are no more.
 const SOURCES_MAX: usize = 128;
 /// A frame that is further ahead of those before it may be a wrong clock's.
@@ -57,11 +54,52 @@ pub(crate) struct FrameSeconds {
     pub(crate) until_ns: u64,
 }
 
-/// The write thread's way to the trend thread, which ends when the last of these is gone.
-#[derive(Clone)]
+/// The write agent's way to the trend agent, which ends when this is gone.
 pub(crate) struct TrendFeed {
-    frames: Sender<FrameSeconds>,
+    /// None when nothing more will come.
+    frames: Option<Sender<FrameSeconds>>,
     live: Arc<Live>,
+    /// Wakes the trend agent.
+    trends: Waker,
+}
+
+/// Where rows of trends go: what is kept of each series, and when it is written, is the store's.
+pub(crate) trait TrendStore: Send {
+    /// Takes the completed seconds of a series.
+    fn add(&mut self, series: usize, rows: &Completed);
+
+    /// Writes what is complete before that second.
+    ///
+    /// # Errors
+    /// Why something could not be written, in the store's words.
+    fn advance(&mut self, until: u64) -> Result<(), String>;
+
+    /// Writes what is left, and closes the files.
+    ///
+    /// # Errors
+    /// As [`TrendStore::advance`].
+    fn finish(&mut self) -> Result<(), String>;
+
+    /// Rows that are in no file, because the store refused for too long.
+    fn rows_lost(&self) -> u64;
+}
+
+impl TrendStore for TrendFiles {
+    fn add(&mut self, series: usize, rows: &Completed) {
+        Self::add(self, series, rows);
+    }
+
+    fn advance(&mut self, until: u64) -> Result<(), String> {
+        Self::advance(self, until).map_err(|error| error.to_string())
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        Self::finish(self, true).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn rows_lost(&self) -> u64 {
+        Self::rows_lost(self)
+    }
 }
 
 /// What the trends of a recorder are.
@@ -72,7 +110,7 @@ pub(crate) struct TrendPlan {
     run_number: u64,
     emulated: bool,
     name: String,
-    /// The channels that have a trend, each with its place among all channels.
+    /// The channels that have a trend, each with its index among all channels.
     channels: Vec<(usize, ChannelInfo)>,
     /// How many channels there are.
     channel_count: usize,
@@ -92,15 +130,14 @@ enum Counter {
     Source(SourceId, Entry),
 }
 
-/// The trend thread's state.
-pub(crate) struct Trends {
-    clock: Clock,
+/// The trend agent's state.
+pub(crate) struct Trends<T> {
     live: Arc<Live>,
     frames: Receiver<FrameSeconds>,
     series: Vec<TrendSeries>,
-    /// The place among the series of files of each channel that has a trend.
-    places: Vec<Option<usize>>,
-    channel_files: Option<TrendFiles>,
+    /// The index among the series of files of each channel that has a trend.
+    series_of: Vec<Option<usize>>,
+    channel_files: Option<T>,
     /// The last frame, if it is far ahead of those before: the next one says whether its clock was
     /// right.
     held: Option<FrameSeconds>,
@@ -111,7 +148,7 @@ pub(crate) struct Trends {
     /// Samples without a trend that were counted so far.
     samples_noted: u64,
     counters: Vec<(Counter, CounterTrend)>,
-    counter_files: TrendFiles,
+    counter_files: T,
     counted_ns: u64,
 }
 
@@ -130,31 +167,34 @@ impl FrameSeconds {
 }
 
 impl TrendFeed {
-    /// The way to a trend thread that hears these frames at the other end.
-    pub(crate) fn new(live: &Arc<Live>) -> (Self, Receiver<FrameSeconds>) {
+    /// The way to a trend agent that hears these frames at the other end.
+    pub(crate) fn new(live: &Arc<Live>, trends: Waker) -> (Self, Receiver<FrameSeconds>) {
         let (frames, received) = crossbeam_channel::bounded(FRAMES_QUEUED);
-        (Self { frames, live: Arc::clone(live) }, received)
+        (Self { frames: Some(frames), live: Arc::clone(live), trends }, received)
     }
 
-    /// Hands over what a frame says. Where the trend thread is behind, it waits as long as there is
-    /// time for that; then the frame has no trend, and its samples are counted: data come first,
-    /// and `catchment trend` makes trends of them again.
-    pub(crate) fn send(&self, mut frame: FrameSeconds, mut has_time: impl FnMut() -> bool) {
-        loop {
-            let patience = if has_time() { PATIENCE } else { Duration::ZERO };
-            match self.frames.send_timeout(frame, patience) {
-                Ok(()) => return,
-                Err(SendTimeoutError::Timeout(back)) if patience.is_zero() => {
-                    let counters = &self.live.counters;
-                    counters.trend_samples_late.fetch_add(back.samples(), Relaxed);
-                    return;
-                }
-                Err(SendTimeoutError::Timeout(back)) => frame = back,
-                // The trend thread ends after the write thread, or by a panic, which the join
-                // reports.
-                Err(SendTimeoutError::Disconnected(_)) => return,
+    /// Hands over what a frame says. Where the trend agent is behind and there is time, it comes
+    /// back, to be offered again; where there is none the frame has no trend, and its samples are
+    /// counted: data come first, and `catchment trend` makes trends of them again.
+    pub(crate) fn offer(&self, frame: FrameSeconds, has_time: bool) -> Option<FrameSeconds> {
+        let frames = self.frames.as_ref()?;
+        match frames.try_send(frame) {
+            Ok(()) => self.trends.wake(),
+            Err(TrySendError::Full(frame)) if has_time => return Some(frame),
+            Err(TrySendError::Full(frame)) => {
+                self.live.counters.trend_samples_late.fetch_add(frame.samples(), Relaxed);
             }
+            // The trend agent ends after the write agent, or by a panic, which the join reports.
+            Err(TrySendError::Disconnected(_)) => {}
         }
+        None
+    }
+}
+
+impl Drop for TrendFeed {
+    fn drop(&mut self) {
+        self.frames = None;
+        self.trends.wake();
     }
 }
 
@@ -199,21 +239,21 @@ impl TrendPlan {
     }
 }
 
-impl Trends {
+impl Trends<TrendFiles> {
     /// Makes the files.
     ///
     /// # Errors
     /// A folder or a file that cannot be made.
     pub(crate) fn new(
         plan: &TrendPlan,
-        (clock, live): (Clock, &Arc<Live>),
+        live: &Arc<Live>,
         frames: Receiver<FrameSeconds>,
     ) -> Result<Self, StorageError> {
         let folder = plan.folder.join("trends");
         let channels: Vec<_> = plan.channels.iter().map(|(_, info)| info.clone()).collect();
-        let mut places = vec![None; plan.channel_count];
-        for (series, (place, _)) in plan.channels.iter().enumerate() {
-            places[*place] = Some(series);
+        let mut series_of = vec![None; plan.channel_count];
+        for (series, (channel, _)) in plan.channels.iter().enumerate() {
+            series_of[*channel] = Some(series);
         }
         let time_scale = channels.first().map_or(TimeScale::Utc, |channel| channel.time_scale);
         let any = !channels.is_empty();
@@ -225,11 +265,10 @@ impl Trends {
         };
         let counters = plan.counters.iter().map(counter).collect();
         Ok(Self {
-            clock,
             live: Arc::clone(live),
             frames,
             series: vec![TrendSeries::new(); plan.channel_count],
-            places,
+            series_of,
             channel_files,
             held: None,
             until_ns: None,
@@ -241,27 +280,37 @@ impl Trends {
             counted_ns: 0,
         })
     }
+}
 
-    /// Merges and writes until the write thread has ended.
-    pub(crate) fn run(mut self) {
-        loop {
-            match self.frames.recv_timeout(until_counted(self.clock.now_ns())) {
-                Ok(frame) => self.take(frame),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
+impl<T: TrendStore> Agent for Trends<T> {
+    /// Merges and writes until the write agent has ended.
+    fn work(&mut self, now_ns: u64) -> Work {
+        let taken = match self.frames.try_recv() {
+            Ok(frame) => {
+                self.take(frame, now_ns);
+                1
             }
-            let now_ns = self.clock.now_ns();
-            if now_ns / COUNTERS_EVERY_NS != self.counted_ns / COUNTERS_EVERY_NS {
+            Err(TryRecvError::Empty) => 0,
+            Err(TryRecvError::Disconnected) => {
                 self.count(now_ns);
+                self.finish();
+                return Work::ended();
             }
+        };
+        if now_ns / COUNTERS_EVERY_NS != self.counted_ns / COUNTERS_EVERY_NS {
+            self.count(now_ns);
         }
-        self.count(self.clock.now_ns());
-        self.finish();
+        match taken {
+            0 => Work::until(0, next_count_ns(now_ns)),
+            taken => Work::again(taken),
+        }
     }
+}
 
+impl<T: TrendStore> Trends<T> {
     /// Takes a frame, or holds it: rows go on in time only, so that one frame from the future would
     /// leave no trend to all that come behind it.
-    fn take(&mut self, frame: FrameSeconds) {
+    fn take(&mut self, frame: FrameSeconds, now_ns: u64) {
         if let Some(held) = self.held.take() {
             match frame.until_ns.saturating_add(AHEAD_NS) < held.until_ns {
                 true => self.samples_ahead += held.samples(),
@@ -272,9 +321,7 @@ impl Trends {
         // of old.
         let ahead_ns = match self.until_ns {
             Some(until_ns) => frame.until_ns.saturating_sub(until_ns),
-            None => TimeScale::Utc
-                .convert_ns(self.time_scale, self.clock.now_ns())
-                .abs_diff(frame.until_ns),
+            None => TimeScale::Utc.convert_ns(self.time_scale, now_ns).abs_diff(frame.until_ns),
         };
         match ahead_ns > AHEAD_NS {
             true => self.held = Some(frame),
@@ -299,9 +346,9 @@ impl Trends {
     fn count(&mut self, now_ns: u64) {
         self.counted_ns = now_ns;
         let until = now_ns / 1_000_000_000;
-        for (place, (counter, trend)) in self.counters.iter_mut().enumerate() {
+        for (series, (counter, trend)) in self.counters.iter_mut().enumerate() {
             trend.push(now_ns, counter.read(&self.live) as f64);
-            self.counter_files.add(place, &trend.take_complete(until));
+            self.counter_files.add(series, &trend.take_complete(until));
         }
         let advanced = self.counter_files.advance(until);
         self.note(Some(advanced));
@@ -312,36 +359,36 @@ impl Trends {
             self.merge(&held);
         }
         self.keep_channels(TrendSeries::finish);
-        let ended = self.channel_files.as_mut().map(|files| files.finish(true).map(drop));
+        let ended = self.channel_files.as_mut().map(TrendStore::finish);
         self.note(ended);
-        for (place, (_, trend)) in self.counters.iter_mut().enumerate() {
-            self.counter_files.add(place, &trend.finish());
+        for (series, (_, trend)) in self.counters.iter_mut().enumerate() {
+            self.counter_files.add(series, &trend.finish());
         }
-        let ended = self.counter_files.finish(true).map(drop);
+        let ended = self.counter_files.finish();
         self.note(Some(ended));
     }
 
     fn keep_channels(&mut self, take: impl Fn(&mut TrendSeries) -> Completed) {
         let Some(files) = &mut self.channel_files else { return };
-        for (place, series) in self.places.iter().zip(&mut self.series) {
-            if let Some(place) = place {
-                files.add(*place, &take(series));
+        for (index, series) in self.series_of.iter().zip(&mut self.series) {
+            if let Some(index) = index {
+                files.add(*index, &take(series));
             }
         }
     }
 
     /// Says what went wrong, and counts what is in no file.
-    fn note(&mut self, written: Option<Result<(), StorageError>>) {
+    fn note(&mut self, written: Option<Result<(), String>>) {
         if let Some(Err(error)) = written {
             self.live.warn_once(format!("trends: {error}"));
         }
         let counters = &self.live.counters;
         let late: u64 = self.series.iter().map(TrendSeries::late_samples).sum();
         let left_out = late + self.samples_ahead;
-        // The write thread counts there too.
+        // The write agent counts there too.
         counters.trend_samples_late.fetch_add(left_out - self.samples_noted, Relaxed);
         self.samples_noted = left_out;
-        let lost = self.channel_files.as_ref().map_or(0, TrendFiles::rows_lost);
+        let lost = self.channel_files.as_ref().map_or(0, TrendStore::rows_lost);
         counters.trend_rows_lost.store(lost + self.counter_files.rows_lost(), Relaxed);
     }
 }
@@ -364,9 +411,9 @@ impl Counter {
     }
 }
 
-/// How long it is to the next look at the counters.
-fn until_counted(now_ns: u64) -> Duration {
-    Duration::from_nanos(COUNTERS_EVERY_NS - now_ns % COUNTERS_EVERY_NS)
+/// When the counters are looked at next.
+fn next_count_ns(now_ns: u64) -> u64 {
+    (now_ns / COUNTERS_EVERY_NS + 1) * COUNTERS_EVERY_NS
 }
 
 /// The counters that have trends: the ledger's lines, what was written, and where there are not too
@@ -406,34 +453,34 @@ mod tests {
     #[test]
     fn counters_are_looked_at_at_the_same_places_of_each_second() {
         let mut now_ns = 1_700_000_000_123_456_789;
-        for place in [250, 500, 750, 0, 250] {
-            now_ns += until_counted(now_ns).as_nanos() as u64;
-            assert_eq!(now_ns % 1_000_000_000 / 1_000_000, place);
+        for phase in [250, 500, 750, 0, 250] {
+            now_ns = next_count_ns(now_ns);
+            assert_eq!(now_ns % 1_000_000_000 / 1_000_000, phase);
             // It is never on time.
             now_ns += 7_000_000;
         }
     }
 
     #[test]
-    fn a_trend_thread_that_is_behind_is_waited_for_while_there_is_time_and_then_no_more() {
+    fn a_trend_agent_that_is_behind_is_waited_for_while_there_is_time_and_then_no_more() {
         let live = Arc::new(Live::new(Vec::new()));
         let late = || live.counters.trend_samples_late.load(Relaxed);
-        let (feed, frames) = TrendFeed::new(&live);
-        (0..FRAMES_QUEUED).for_each(|_| feed.send(frame(1), || false));
-        assert_eq!((late(), frames.len()), (0, FRAMES_QUEUED), "room needs no time");
-        feed.send(frame(5), || false);
-        let mut asked = 0;
-        feed.send(frame(20), || {
-            asked += 1;
-            asked < 4
-        });
-        assert_eq!((late(), asked), (25, 4));
-        feed.send(frame(3), || frames.recv().is_ok());
-        assert_eq!(late(), 25);
+        let (feed, frames) = TrendFeed::new(&live, Waker::default());
+        for _ in 0..FRAMES_QUEUED {
+            assert!(feed.offer(frame(1), false).is_none(), "room needs no time");
+        }
+        assert_eq!((late(), frames.len()), (0, FRAMES_QUEUED));
+        assert!(feed.offer(frame(5), false).is_none());
+        assert_eq!(late(), 5);
+        let back = feed.offer(frame(20), true).expect("there is time to offer it again");
+        assert_eq!((back.samples(), late()), (20, 5));
+        frames.recv().unwrap();
+        assert!(feed.offer(back, true).is_none());
+        assert_eq!(late(), 5);
         let samples: Vec<u64> = frames.try_iter().map(|frame| frame.samples()).collect();
-        assert_eq!((samples.len(), samples.last()), (FRAMES_QUEUED, Some(&3)));
+        assert_eq!((samples.len(), samples.last()), (FRAMES_QUEUED, Some(&20)));
         drop(frames);
-        feed.send(frame(1), || true);
-        assert_eq!(late(), 25, "a thread that failed is reported by the join");
+        assert!(feed.offer(frame(1), true).is_none());
+        assert_eq!(late(), 5, "an agent that failed is reported by the join");
     }
 }

@@ -1,0 +1,94 @@
+//! A recorder's agents, put together from its configuration and its ports.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use catchment_agent::{Agent, Store, Waker};
+use catchment_encoder::Encode;
+
+use crate::build::{Build, Kind, Pipeline};
+use crate::config::RecorderConfig;
+use crate::file::RunIdentity;
+use crate::frame_stream::Raw;
+use crate::frame_writer::{Sources, schema};
+use crate::live::Live;
+use crate::populate::Populate;
+use crate::recorder::RecorderError;
+use crate::run_files::FirstFile;
+use crate::run_gate::RunGate;
+use crate::trend_agent::TrendFeed;
+use crate::wiring::{Pools, Wiring};
+use crate::write::Write;
+
+/// Frames between the build and the write agent; what more there is waits in the build agent.
+const FRAMES_QUEUED: usize = 2;
+
+/// All agents of a recorder but for the one of trends.
+pub(crate) struct Agents<S: Store> {
+    pub(crate) receives: Vec<Box<dyn Agent>>,
+    pub(crate) build: Build,
+    pub(crate) encoders: Vec<Encode<Raw>>,
+    pub(crate) write: Write<S>,
+    pub(crate) populate: Populate,
+}
+
+/// Who wakes agents that others have given something to do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wakers {
+    pub(crate) writer: Waker,
+    pub(crate) encoders: Waker,
+}
+
+impl<S: Store> Agents<S> {
+    /// Agents of a run whose first file was just made.
+    ///
+    /// # Errors
+    /// A schema that cannot be, or no random bits.
+    pub(crate) fn new(
+        config: &RecorderConfig,
+        (wired, identity): (Wiring, RunIdentity),
+        (live, stop): (&Arc<Live>, &Arc<AtomicBool>),
+        (first, trends): (FirstFile<S>, Option<TrendFeed>),
+        wakers: Wakers,
+        now_ns: u64,
+    ) -> Result<Self, RecorderError> {
+        let Wiring { pipelines, receives, pools, channels } = wired;
+        let waiting = |kind| {
+            let pipeline = pipelines.iter().find(|one: &&Pipeline| one.kind == kind)?;
+            Some(Arc::clone(&pipeline.waiting_fill))
+        };
+        let sources = Sources {
+            events: pools.events.clone().zip(waiting(Kind::Events)),
+            channels: channels.zip(waiting(Kind::Channels)),
+            trends,
+            encoders: wakers.encoders,
+            writer: wakers.writer.clone(),
+        };
+        let (frames_in, frames) = crossbeam_channel::bounded(FRAMES_QUEUED);
+        let (done, done_out) = crossbeam_channel::bounded(FRAMES_QUEUED + 2);
+        let run_of = (schema(config)?, identity);
+        let write = Write::new(config, run_of, (frames, done), (first, sources), live, now_ns);
+        let what = "the first file";
+        let write = write
+            .map_err(|error| RecorderError::System { what, source: io::Error::other(error) })?;
+        let build = Build {
+            live: Arc::clone(live),
+            gate: RunGate::new(live, stop, now_ns),
+            pipelines,
+            frames: Some(frames_in),
+            done: done_out,
+            writer: wakers.writer,
+            status_due_ns: 0,
+            discarded: Vec::new(),
+        };
+        let Pools { events, channels } = pools;
+        Ok(Self {
+            receives,
+            build,
+            encoders: (0..config.encode.threads).filter_map(|_| write.encoder()).collect(),
+            write,
+            populate: Populate::new(events.into_iter().chain(channels), live, stop),
+        })
+    }
+}

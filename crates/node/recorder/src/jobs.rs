@@ -1,0 +1,261 @@
+//! Streams of bytes into disk buffers: a file header, a frame or a table of contents, piece by
+//! piece.
+//!
+//! What is streamed is a *job*: its full buffers are written while it grows, all but the first,
+//! which holds the header that makes the rest valid: it is written when all others have completed,
+//! and all older jobs of the file too, so that a killed recorder leaves no header without its
+//! columns and no hole between frames. Jobs are kept in the order in which they were begun, until
+//! their owner has seen their end.
+//!
+//! Nothing here waits. Where there is no free buffer, appending stops short, and goes on when a
+//! write has completed: this is where a slow disk holds frames up, which wait in memory.
+
+use std::collections::VecDeque;
+
+use catchment_agent::{Completion, CompletionKind, FileId, Store};
+use catchment_frame::Crc32c;
+
+/// Bytes that are checksummed and then copied while they are in the cache.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A store and what is under way on it.
+pub(crate) struct Jobs<S: Store, K> {
+    pub(crate) store: S,
+    queue: VecDeque<Job<S::Buffer, K>>,
+    next_token: u64,
+    completions: Vec<Completion>,
+    others: Vec<Completion>,
+    buffer_bytes: usize,
+}
+
+/// Something streamed, whose writes may be under way.
+pub(crate) struct Job<B, K> {
+    pub(crate) file: FileId,
+    /// What it was; set when it was streamed to its end.
+    pub(crate) kind: Option<K>,
+    /// The first error that a write of it met.
+    pub(crate) error: Option<String>,
+    writes_left: u32,
+    start: u64,
+    /// The first buffer and its length, until the others are written.
+    first: Option<(B, usize)>,
+}
+
+impl<B, K> Job<B, K> {
+    /// Whether all of it was streamed, and its writes have completed.
+    pub(crate) fn ended(&self) -> bool {
+        self.kind.is_some() && self.writes_left == 0 && self.first.is_none()
+    }
+}
+
+/// The position in a job's bytes. Ended by [`Jobs::finish`], or else never written.
+#[must_use]
+pub(crate) struct Stream<B> {
+    token: u64,
+    position: u64,
+    first: Option<B>,
+    current: Option<B>,
+}
+
+impl<S: Store, K> Jobs<S, K> {
+    pub(crate) fn new(store: S, buffer_bytes: usize) -> Self {
+        Self {
+            store,
+            queue: VecDeque::new(),
+            next_token: 0,
+            completions: Vec::new(),
+            others: Vec::new(),
+            buffer_bytes,
+        }
+    }
+
+    /// Begins a job at an offset of a file.
+    pub(crate) fn begin(&mut self, file: FileId, start: u64) -> Stream<S::Buffer> {
+        let token = self.next_token;
+        self.next_token += 1;
+        let (kind, error, first) = (None, None, None);
+        self.queue.push_back(Job { file, kind, error, writes_left: 0, start, first });
+        Stream { token, position: 0, first: None, current: None }
+    }
+
+    /// Appends as many of the bytes as there are buffers for, and returns how many.
+    pub(crate) fn append(&mut self, stream: &mut Stream<S::Buffer>, bytes: &[u8]) -> usize {
+        self.fill(stream, bytes.len(), |buffer, range| buffer.copy_from_slice(&bytes[range]))
+    }
+
+    /// As [`Jobs::append`], and takes what was appended into the checksum.
+    pub(crate) fn append_checked(
+        &mut self,
+        stream: &mut Stream<S::Buffer>,
+        bytes: &[u8],
+        crc: &mut Crc32c,
+    ) -> usize {
+        let mut appended = 0;
+        for piece in bytes.chunks(PIECE_BYTES) {
+            let now = self.fill(stream, piece.len(), |buffer, range| {
+                crc.update(&piece[range.clone()]);
+                buffer.copy_from_slice(&piece[range]);
+            });
+            appended += now;
+            if now < piece.len() {
+                break;
+            }
+        }
+        appended
+    }
+
+    /// Appends zeros up to that position, as far as there are buffers; true when it is reached.
+    pub(crate) fn pad_to(&mut self, stream: &mut Stream<S::Buffer>, position: u64) -> bool {
+        let bytes = position.saturating_sub(stream.position) as usize;
+        self.fill(stream, bytes, |buffer, _| buffer.fill(0)) == bytes
+    }
+
+    /// Has so many bytes filled in, buffer by buffer, as far as there are any; returns how many.
+    fn fill(
+        &mut self,
+        stream: &mut Stream<S::Buffer>,
+        bytes: usize,
+        mut fill: impl FnMut(&mut [u8], std::ops::Range<usize>),
+    ) -> usize {
+        let mut filled = 0;
+        while filled < bytes {
+            if stream.current.is_none() {
+                stream.current = self.store.try_buffer();
+            }
+            let Some(buffer) = &mut stream.current else { break };
+            let at = (stream.position % self.buffer_bytes as u64) as usize;
+            let now = (bytes - filled).min(self.buffer_bytes - at);
+            fill(&mut buffer[at..at + now], filled..filled + now);
+            stream.position += now as u64;
+            filled += now;
+            if at + now == self.buffer_bytes {
+                self.put_away(stream, self.buffer_bytes);
+            }
+        }
+        filled
+    }
+
+    /// The first buffer of the job, in which the header is.
+    ///
+    /// # Panics
+    /// If nothing was streamed.
+    pub(crate) fn first<'a>(&self, stream: &'a mut Stream<S::Buffer>) -> &'a mut [u8] {
+        let first = stream.first.as_mut().or(stream.current.as_mut());
+        first.expect("a job that has bytes")
+    }
+
+    /// Ends the job: what is left is written, its first buffer last.
+    ///
+    /// # Panics
+    /// If the job does not end on a 4 KiB border.
+    pub(crate) fn finish(&mut self, mut stream: Stream<S::Buffer>, kind: K) {
+        assert!(stream.position.is_multiple_of(catchment_frame::BLOCK_BYTES), "a whole block");
+        let rest = (stream.position % self.buffer_bytes as u64) as usize;
+        if rest > 0 {
+            self.put_away(&mut stream, rest);
+        }
+        let first_bytes = stream.position.min(self.buffer_bytes as u64) as usize;
+        let job = self.job(stream.token);
+        job.kind = Some(kind);
+        job.first = stream.first.take().map(|first| (first, first_bytes));
+        self.write_first(stream.token);
+        self.poll_store();
+    }
+
+    /// The oldest job.
+    pub(crate) fn oldest(&self) -> Option<&Job<S::Buffer, K>> {
+        self.queue.front()
+    }
+
+    /// Takes the oldest job away.
+    pub(crate) fn take_oldest(&mut self) -> Option<Job<S::Buffer, K>> {
+        self.queue.pop_front()
+    }
+
+    /// Whether something of that file is under way.
+    pub(crate) fn any_of(&self, file: FileId) -> bool {
+        self.queue.iter().any(|job| job.file == file)
+    }
+
+    /// Takes up what has completed; how much that was.
+    pub(crate) fn poll(&mut self) -> usize {
+        self.poll_store()
+    }
+
+    /// The completions of syncs and of finished files since the last call.
+    pub(crate) fn take_others(&mut self) -> Vec<Completion> {
+        std::mem::take(&mut self.others)
+    }
+
+    fn put_away(&mut self, stream: &mut Stream<S::Buffer>, bytes: usize) {
+        let buffer = stream.current.take().expect("a buffer that was filled");
+        let begin = (stream.position - 1) / self.buffer_bytes as u64 * self.buffer_bytes as u64;
+        if begin == 0 {
+            stream.first = Some(buffer);
+        } else {
+            self.write(stream.token, begin, buffer, bytes);
+            self.poll_store();
+        }
+    }
+
+    /// Writes a job's first buffer, if it was streamed to its end and nothing else of it is left.
+    /// Where another write of it has failed the header stays away.
+    fn write_first(&mut self, token: u64) {
+        let index = (token - self.oldest_token()) as usize;
+        let file = self.queue[index].file;
+        if self.queue.iter().take(index).any(|older| older.file == file && !older.ended()) {
+            return;
+        }
+        let job = &mut self.queue[index];
+        if job.kind.is_none() || job.writes_left > 0 {
+            return;
+        }
+        if let Some((buffer, bytes)) = job.first.take()
+            && job.error.is_none()
+        {
+            self.write(token, 0, buffer, bytes);
+        }
+    }
+
+    fn write(&mut self, token: u64, begin: u64, buffer: S::Buffer, bytes: usize) {
+        let job = self.job(token);
+        job.writes_left += 1;
+        let (file, offset) = (job.file, job.start + begin);
+        self.store.write(file, offset, buffer, bytes, token);
+    }
+
+    fn poll_store(&mut self) -> usize {
+        let mut completions = std::mem::take(&mut self.completions);
+        self.store.poll(&mut completions);
+        let count = completions.len();
+        let mut wrote = false;
+        for completion in completions.drain(..) {
+            if completion.kind != CompletionKind::Write {
+                self.others.push(completion);
+                continue;
+            }
+            wrote = true;
+            let job = self.job(completion.token);
+            job.writes_left -= 1;
+            if let Err(error) = completion.result {
+                job.error.get_or_insert_with(|| error.to_string());
+            }
+        }
+        self.completions = completions;
+        if wrote {
+            for token in self.oldest_token()..self.next_token {
+                self.write_first(token);
+            }
+        }
+        count
+    }
+
+    fn job(&mut self, token: u64) -> &mut Job<S::Buffer, K> {
+        let index = token - self.oldest_token();
+        &mut self.queue[index as usize]
+    }
+
+    fn oldest_token(&self) -> u64 {
+        self.next_token - self.queue.len() as u64
+    }
+}

@@ -1,0 +1,70 @@
+//! Where a run begins, pauses and ends: between two events, also while sources go on sending.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use catchment_model::Entry;
+
+use crate::build::Pipeline;
+use crate::live::Live;
+
+/// After a stop, how long what begins still belongs to the run: time for what is in the sockets.
+/// Where receiving ends earlier, since nothing comes any more, all of it does.
+const LAST_ARRIVALS_NS: u64 = 300_000_000;
+/// Within what time after the start sources that are sending are heard.
+const HEARD_WITHIN_NS: u64 = 250_000_000;
+/// What came between the opening of the first socket and the last is dealt with by then.
+const SETTLED_AFTER_NS: u64 = 50_000_000;
+
+/// Tells the builders whether what begins now belongs to the run.
+pub(crate) struct RunGate {
+    live: Arc<Live>,
+    stop: Arc<AtomicBool>,
+    started_ns: u64,
+    stopping_since_ns: Option<u64>,
+    /// As the builders know it; none before the first cycle, when they record all.
+    recording: Option<bool>,
+}
+
+impl RunGate {
+    pub(crate) fn new(live: &Arc<Live>, stop: &Arc<AtomicBool>, started_ns: u64) -> Self {
+        let (live, stop) = (Arc::clone(live), Arc::clone(stop));
+        Self { live, stop, started_ns, stopping_since_ns: None, recording: None }
+    }
+
+    /// Tells the builders what has changed. Once all events are closed that began in time, the
+    /// receive agents need not go on.
+    pub(crate) fn apply(&mut self, now_ns: u64, pipelines: &mut [Pipeline]) {
+        self.begin_if_due(now_ns);
+        if self.stop.load(Relaxed) {
+            self.stopping_since_ns.get_or_insert(now_ns);
+        }
+        let over = self.stopping_since_ns.is_some_and(|since| now_ns - since >= LAST_ARRIVALS_NS);
+        let recording = !over && !self.live.paused.load(Relaxed);
+        let known = self.recording.replace(recording);
+        if known.unwrap_or(true) != recording {
+            pipelines.iter_mut().for_each(|pipeline| pipeline.builder.set_recording(recording));
+        }
+        if known != Some(recording) {
+            self.live.recording.store(recording, Release);
+        }
+        if over && pipelines.iter_mut().all(|pipeline| pipeline.builder.is_drained()) {
+            self.live.past_end.store(true, Relaxed);
+        }
+    }
+
+    /// Ends the pause of a run that is to begin between two events: once sources have been heard
+    /// that were sending already, or after the time in which they would have been.
+    fn begin_if_due(&mut self, now_ns: u64) {
+        if !self.live.begin.load(Relaxed) {
+            return;
+        }
+        let after_ns = now_ns.saturating_sub(self.started_ns);
+        let heard = || self.live.ledger.snapshot().total()[Entry::PacketsReceived] > 0;
+        if after_ns >= HEARD_WITHIN_NS || (after_ns >= SETTLED_AFTER_NS && heard()) {
+            self.live.begin.store(false, Relaxed);
+            self.live.paused.store(false, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! All agents of a recorder in one thread and in virtual time, from one seed.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use catchment_agent::{Agent, Work};
+use catchment_builder::SourceRole;
+use catchment_frame::{Codings, ColumnCoding};
+use catchment_model::{Entry, Ledger, RunId, SourceId};
+use catchment_ports::{
+    MemoryFiles, MemoryStore, QueueIngress, Queues, SeededEntropy, StoreTimes, VirtualClock,
+};
+use catchment_storage::{Run, Verdict, audit};
+use catchment_wire::hadtu::{ByteOrder, PacketEncoder, SUB_EVENT_DECODING, SubEventHeader};
+
+use crate::agents::{Agents, Wakers};
+use crate::config::{RecorderConfig, SourceConfig};
+use crate::file::{FileMaker, RunIdentity};
+use crate::live::Live;
+use crate::recorder::RecorderError;
+use crate::run_files::FirstFile;
+use crate::wiring::{Bind, Endpoint, Wiring};
+
+const EVENTS: u32 = 400;
+const STEP_NS: u64 = 200_000;
+/// Nothing takes so long in virtual time: reached only where something waits for ever.
+const STEPS_MAX: u64 = 300_000;
+
+/// What a seed makes of a run.
+struct Plan {
+    sources: u32,
+    coding: &'static str,
+    buffers: usize,
+    times: StoreTimes,
+    /// Packets of a thousand that are not sent.
+    lost_per_thousand: u64,
+    /// How many packets the buffers before the recorder hold.
+    queue: usize,
+}
+
+impl Plan {
+    fn of(chance: &mut SeededEntropy) -> Self {
+        let rare = |chance: &mut SeededEntropy, most| chance.below(2) * chance.below(most);
+        Self {
+            sources: 1 + chance.below(4) as u32,
+            coding: ["none", "lz4", "auto"][chance.below(3) as usize],
+            buffers: 2 + chance.below(5) as usize,
+            times: StoreTimes {
+                operation_ns_max: chance.below(30_000_000),
+                open_ns_max: chance.below(400_000_000),
+                write_errors_per_thousand: rare(chance, 30),
+            },
+            lost_per_thousand: rare(chance, 60),
+            queue: 4 + chance.below(2_000) as usize,
+        }
+    }
+
+    fn config(&self) -> RecorderConfig {
+        let source = |source: u32| SourceConfig {
+            name: format!("s{source}"),
+            group: "test".into(),
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            from: Vec::new(),
+            sub_event_id: Some(source),
+            role: SourceRole::Required,
+            payload: None,
+        };
+        let mut config = RecorderConfig::new("".into(), (0..self.sources).map(source).collect());
+        config.memory_bytes = 64 << 20;
+        config.trends = false;
+        config.frame.bytes = 64 << 10;
+        config.frame.codings = Codings::new(self.coding.parse::<ColumnCoding>().unwrap());
+        config.encode.threads = 2;
+        config.write.buffer_bytes = 32 << 10;
+        config.write.buffer_count = self.buffers;
+        config.write.file_bytes = 4 << 20;
+        config
+    }
+}
+
+/// Gives the receive agents queues to receive from.
+struct Bound(Queues, usize);
+
+impl Bind for Bound {
+    type Ingress = QueueIngress;
+
+    fn bind(&mut self, endpoints: &[Endpoint<'_>]) -> Result<QueueIngress, RecorderError> {
+        let queues = endpoints.iter().map(|_| self.0.add(self.1)).collect();
+        Ok(QueueIngress::new(&self.0, queues, 64))
+    }
+}
+
+/// The payload of a source's fragment of an event: its length and its bytes follow from both.
+fn payload(source: u32, event: u32) -> Vec<u8> {
+    let bytes = 40 + (source * 977 + event * 131) % 3_000;
+    (0..bytes).map(|n| (source + event + n / 7) as u8).collect()
+}
+
+fn packet(source: u32, event: u32) -> Vec<u8> {
+    let mut buffer = vec![0; 8_192];
+    let mut encoder = PacketEncoder::begin(&mut buffer, ByteOrder::Little);
+    let header = SubEventHeader {
+        id: source,
+        error: false,
+        trigger_number: event,
+        trigger_tag: 7,
+        decoding: SUB_EVENT_DECODING,
+    };
+    assert!(encoder.push(&header, &payload(source, event)));
+    let used = encoder.finish();
+    buffer.truncate(used);
+    buffer
+}
+
+/// Records a run of that seed: its files, its ledger, and how many packets were sent.
+fn record(seed: u64) -> (MemoryFiles, Ledger, u64) {
+    let mut chance = SeededEntropy::new(seed);
+    let plan = Plan::of(&mut chance);
+    let config = plan.config();
+    let clock = VirtualClock::at(1_700_000_000_000_000_000);
+    let live = Arc::new(Live::new(config.ledger_names()));
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut bound = Bound(Queues::default(), plan.queue);
+    let wired = Wiring::of(&config, &live, &stop, &mut bound).unwrap();
+    let name = "run".to_owned();
+    let identity = RunIdentity { run: RunId([7; 16]), folder: "run".into(), name };
+    let buffers = (plan.buffers, config.write.buffer_bytes);
+    let mut store = MemoryStore::new((clock.clone(), seed), buffers, plan.times);
+    let files = store.files();
+    let id = store.create(&FileMaker::first_path(&identity));
+    let first = FirstFile { store, id, entropy: Box::new(chance) };
+    let (wakers, now_ns) = (Wakers::default(), clock.now_ns());
+    let run_of = (wired, identity);
+    let agents = Agents::new(&config, run_of, (&live, &stop), (first, None), wakers, now_ns);
+    let Agents { receives, build, encoders, write, populate } = agents.unwrap();
+    let mut agents = receives;
+    agents.extend([Box::new(build) as Box<dyn Agent>, Box::new(write), Box::new(populate)]);
+    agents.extend(encoders.into_iter().map(|encoder| Box::new(encoder) as Box<dyn Agent>));
+    let (mut event, mut sent) = (0, 0);
+    for step in 0.. {
+        assert!(step < STEPS_MAX, "seed {seed}: something waits for ever");
+        if agents.is_empty() {
+            break;
+        }
+        if event < EVENTS && chance.below(3) == 0 {
+            for source in 0..plan.sources {
+                if chance.below(1_000) >= plan.lost_per_thousand {
+                    sent += u64::from(bound.0.send(source as usize, packet(source, event)));
+                }
+            }
+            event += 1;
+        }
+        stop.store(event == EVENTS, Relaxed);
+        // In another order every time, and sometimes not at all.
+        for _ in 0..2 * agents.len() {
+            let index = chance.below(agents.len() as u64) as usize;
+            let Work { ended, .. } = agents[index].work(clock.now_ns());
+            if ended {
+                agents.swap_remove(index);
+                if agents.is_empty() {
+                    break;
+                }
+            }
+        }
+        clock.advance_to(clock.now_ns() + STEP_NS);
+    }
+    (files, live.ledger.snapshot(), sent)
+}
+
+/// Every recorded fragment is the one that its source sent for that event.
+fn prove(folder: &Path) -> u64 {
+    let run = Run::open(folder).unwrap();
+    let mut fragments = 0;
+    for frame in 0..run.frames().len() {
+        for source in 0..run.header().schema.sources.len() as u32 {
+            let column = run.fragments(frame, SourceId(source)).unwrap();
+            for (row, &key) in column.events().keys().iter().enumerate() {
+                if let Some(fragment) = column.fragment(row) {
+                    assert_eq!(fragment[16..], payload(source, key as u32));
+                    fragments += 1;
+                }
+            }
+        }
+    }
+    fragments
+}
+
+#[test]
+fn every_seed_records_what_was_sent_and_its_ledger_balances() {
+    for seed in 0..200 {
+        let (files, ledger, sent) = record(seed);
+        let folder = tempfile::tempdir().unwrap();
+        for (path, bytes) in files.all() {
+            std::fs::write(folder.path().join(path.file_name().unwrap()), bytes).unwrap();
+        }
+        let total = ledger.total();
+        let balance = ledger.balance();
+        assert!(balance.holds(), "seed {seed}: {balance:?}");
+        assert_eq!(total[Entry::PacketsReceived], sent, "seed {seed}");
+        assert_eq!(total[Entry::FragmentsRecorded], prove(folder.path()), "seed {seed}");
+        assert_eq!(total[Entry::FragmentsDurable], total[Entry::FragmentsRecorded], "seed {seed}");
+        let expected = if balance.lost_data() { Verdict::DataLost } else { Verdict::Balanced };
+        let report = audit(&Run::open(folder.path()).unwrap()).unwrap();
+        assert_eq!(report.verdict, expected, "seed {seed}: {report:?}");
+    }
+}
