@@ -6,10 +6,6 @@ pub(crate) const GROUP: usize = 64;
 
 /// A way of taking 64 elements apart and putting them together again.
 pub(crate) trait Way {
-    /// Whether AVX2 takes elements of 1, 2, 4 or 8 bytes apart. Only code that is compiled for AVX2
-    /// may use such a way.
-    const UNZIPS: bool = false;
-
     /// Sixty-four bytes as eight rows of their bits.
     fn rows(bytes: &[u8; GROUP]) -> [u64; 8];
 
@@ -17,35 +13,6 @@ pub(crate) trait Way {
     #[inline(always)]
     fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
         plain::bytes(rows)
-    }
-
-    /// Puts the rows of each byte of elements of 1, 2, 4 or 8 bytes where they belong: rows are so
-    /// many bytes apart, and the first one's begin at that place.
-    #[inline(always)]
-    fn gather<const SIZE: usize>(
-        group: &[[u8; SIZE]; GROUP],
-        out: &mut [u8],
-        (row_bytes, at): (usize, usize),
-    ) {
-        #[cfg(target_arch = "x86_64")]
-        if Self::UNZIPS {
-            return avx2::gather(group, out, (row_bytes, at));
-        }
-        for (j, plane) in planes_of(group).iter().enumerate() {
-            for (k, row) in Self::rows(plane).iter().enumerate() {
-                out[(8 * j + k) * row_bytes + at..][..8].copy_from_slice(&row.to_le_bytes());
-            }
-        }
-    }
-
-    /// Puts elements together of their bytes, which stand by their place in the element.
-    #[inline(always)]
-    fn elements<const SIZE: usize>(planes: &[[u8; GROUP]; SIZE], group: &mut [[u8; SIZE]; GROUP]) {
-        #[cfg(target_arch = "x86_64")]
-        if Self::UNZIPS {
-            return avx2::elements(planes, group);
-        }
-        elements_of(planes, group);
     }
 }
 
@@ -99,8 +66,6 @@ impl Way for Sse2 {
 
 #[cfg(target_arch = "x86_64")]
 impl Way for Avx2 {
-    const UNZIPS: bool = true;
-
     #[inline(always)]
     fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
         avx2::rows(bytes)
@@ -114,8 +79,6 @@ impl Way for Avx2 {
 
 #[cfg(target_arch = "x86_64")]
 impl Way for Avx512 {
-    const UNZIPS: bool = true;
-
     #[inline(always)]
     fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
         avx512::rows(bytes)
@@ -204,74 +167,27 @@ mod avx2 {
     use std::arch::asm;
     use std::arch::x86_64::{
         __m256i, _mm256_add_epi8, _mm256_and_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256,
-        _mm256_or_si256, _mm256_packus_epi16, _mm256_permute4x64_epi64, _mm256_set1_epi8,
-        _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi64x,
-        _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_srli_epi16, _mm256_storeu_si256,
-        _mm256_unpackhi_epi8, _mm256_unpacklo_epi8,
+        _mm256_or_si256, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_epi64x,
+        _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_storeu_si256,
     };
 
     use super::GROUP;
 
-    /// Bytes of a vector.
-    const VECTOR: usize = 32;
-    /// Vectors of 64 elements of 8 bytes.
-    const VECTORS_MAX: usize = GROUP * 8 / VECTOR;
-    /// The quarters of a vector whose lanes were put together one by one, in order.
-    const IN_ORDER: i32 = 0b11_01_10_00;
-
-    // No closures here: functions that call them are not compiled for AVX2, so that each
-    // instruction in them would become a call.
-
-    /// Bytes at even and at odd places are taken apart again and again, until each plane is on
-    /// its own, and its bits with it. Called where AVX2 is.
+    /// As with SSE2, thirty-two bytes at a time. Called where AVX2 is.
     #[inline(always)]
-    pub fn gather<const SIZE: usize>(
-        group: &[[u8; SIZE]; GROUP],
-        out: &mut [u8],
-        (row_bytes, at): (usize, usize),
-    ) {
-        let mut vectors = load(group.as_flattened());
-        let mut parts = 1;
-        while parts < SIZE {
-            let whole = 2 * SIZE / parts;
-            let mut halves = vectors;
-            for part in 0..parts {
-                for pair in 0..whole / 2 {
-                    let at = part * whole;
-                    let [even, odd] = unzip([vectors[at + 2 * pair], vectors[at + 2 * pair + 1]]);
-                    halves[at + pair] = even;
-                    halves[at + whole / 2 + pair] = odd;
+    pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+        let mut rows = [0; 8];
+        for (i, part) in bytes.as_chunks::<32>().0.iter().enumerate() {
+            // SAFETY: the caller is compiled for AVX2; 32 bytes are read, at any address.
+            unsafe {
+                let mut part = _mm256_loadu_si256(part.as_ptr().cast::<__m256i>());
+                for row in rows.iter_mut().rev() {
+                    *row |= u64::from(top(part)) << (32 * i);
+                    part = _mm256_add_epi8(part, part);
                 }
             }
-            (vectors, parts) = (halves, 2 * parts);
         }
-        assert!((8 * SIZE - 1) * row_bytes + at + 8 <= out.len(), "rows are within the block");
-        for j in 0..SIZE {
-            let place = 2 * mirrored::<SIZE>(j);
-            // SAFETY: the caller is compiled for AVX2; the last of these rows is within `out`, as
-            // was just asserted, and so are those before it.
-            unsafe {
-                let first = out.as_mut_ptr().add(8 * j * row_bytes + at);
-                put_top_bits([vectors[place], vectors[place + 1]], first, row_bytes);
-            }
-        }
-    }
-
-    /// Writes the bits of 64 bytes as eight rows, so many bytes apart: each as soon as it is known,
-    /// because all of them would not fit into registers.
-    ///
-    /// # Safety
-    /// Eight bytes can be written at each row's place.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn put_top_bits([mut low, mut high]: [__m256i; 2], first: *mut u8, row_bytes: usize) {
-        for k in (0..8).rev() {
-            let row = u64::from(top(low)) | u64::from(top(high)) << 32;
-            // SAFETY: as the caller says.
-            unsafe { first.add(k * row_bytes).cast::<[u8; 8]>().write(row.to_le_bytes()) };
-            low = _mm256_add_epi8(low, low);
-            high = _mm256_add_epi8(high, high);
-        }
+        rows
     }
 
     /// The top bits of 32 bytes. The instruction itself: the compiler turns the intrinsic into a
@@ -286,100 +202,6 @@ mod avx2 {
                 bytes = in(ymm_reg) bytes, options(pure, nomem, nostack, preserves_flags));
         }
         top
-    }
-
-    /// Zips planes to elements. Called where AVX2 is.
-    #[inline(always)]
-    pub fn elements<const SIZE: usize>(
-        planes: &[[u8; GROUP]; SIZE],
-        group: &mut [[u8; SIZE]; GROUP],
-    ) {
-        let mut halves = load(planes.as_flattened());
-        let in_place = halves;
-        for j in 0..SIZE {
-            let place = 2 * mirrored::<SIZE>(j);
-            (halves[place], halves[place + 1]) = (in_place[2 * j], in_place[2 * j + 1]);
-        }
-        let mut parts = SIZE;
-        while parts > 1 {
-            parts /= 2;
-            let whole = 2 * SIZE / parts;
-            let mut joined = halves;
-            for part in 0..parts {
-                for pair in 0..whole / 2 {
-                    let at = part * whole;
-                    let [first, second] = zip([halves[at + pair], halves[at + whole / 2 + pair]]);
-                    joined[at + 2 * pair] = first;
-                    joined[at + 2 * pair + 1] = second;
-                }
-            }
-            halves = joined;
-        }
-        store(&halves, group.as_flattened_mut());
-    }
-
-    /// Where halving puts byte `j` of an element: its bits the other way round.
-    #[inline(always)]
-    const fn mirrored<const SIZE: usize>(j: usize) -> usize {
-        match SIZE {
-            8 => (j & 1) << 2 | j & 2 | j >> 2,
-            4 => (j & 1) << 1 | j >> 1,
-            _ => j,
-        }
-    }
-
-    /// The bytes at even places of two vectors, and those at odd ones.
-    #[inline(always)]
-    fn unzip([a, b]: [__m256i; 2]) -> [__m256i; 2] {
-        // SAFETY: the caller is compiled for AVX2; no memory is touched.
-        unsafe {
-            let low = _mm256_set1_epi16(0xff);
-            let even = _mm256_packus_epi16(_mm256_and_si256(a, low), _mm256_and_si256(b, low));
-            let odd = _mm256_packus_epi16(_mm256_srli_epi16::<8>(a), _mm256_srli_epi16::<8>(b));
-            [_mm256_permute4x64_epi64::<IN_ORDER>(even), _mm256_permute4x64_epi64::<IN_ORDER>(odd)]
-        }
-    }
-
-    /// The inverse of [`unzip`].
-    #[inline(always)]
-    fn zip([even, odd]: [__m256i; 2]) -> [__m256i; 2] {
-        // SAFETY: the caller is compiled for AVX2; no memory is touched.
-        unsafe {
-            let even = _mm256_permute4x64_epi64::<IN_ORDER>(even);
-            let odd = _mm256_permute4x64_epi64::<IN_ORDER>(odd);
-            [_mm256_unpacklo_epi8(even, odd), _mm256_unpackhi_epi8(even, odd)]
-        }
-    }
-
-    /// At most so many bytes, as vectors; the others are zero.
-    #[inline(always)]
-    fn load(bytes: &[u8]) -> [__m256i; VECTORS_MAX] {
-        // SAFETY: the caller is compiled for AVX2; 32 bytes are read, at any address.
-        unsafe {
-            let mut vectors = [_mm256_setzero_si256(); VECTORS_MAX];
-            for (vector, part) in vectors.iter_mut().zip(bytes.as_chunks::<VECTOR>().0) {
-                *vector = _mm256_loadu_si256(part.as_ptr().cast::<__m256i>());
-            }
-            vectors
-        }
-    }
-
-    /// Fills the bytes with the first vectors.
-    #[inline(always)]
-    fn store(vectors: &[__m256i], bytes: &mut [u8]) {
-        for (part, vector) in bytes.as_chunks_mut::<VECTOR>().0.iter_mut().zip(vectors) {
-            // SAFETY: the caller is compiled for AVX2; 32 bytes are written, at any address.
-            unsafe { _mm256_storeu_si256(part.as_mut_ptr().cast::<__m256i>(), *vector) };
-        }
-    }
-
-    /// As with SSE2, thirty-two bytes at a time. Called where AVX2 is.
-    #[inline(always)]
-    pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
-        let (vectors, mut rows) = (load(bytes), [[0; 8]; 8]);
-        // SAFETY: the caller is compiled for AVX2; the rows follow each other.
-        unsafe { put_top_bits([vectors[0], vectors[1]], rows.as_mut_ptr().cast::<u8>(), 8) };
-        rows.map(u64::from_le_bytes)
     }
 
     /// Each of 32 bits is spread to a byte, rows are put together bit by bit.

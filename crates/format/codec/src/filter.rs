@@ -8,7 +8,7 @@
 use crate::bits::{self, GROUP, Way, elements_of, planes_of};
 use crate::cpu::Cpu;
 #[cfg(target_arch = "x86_64")]
-use crate::squares;
+use crate::{squares, swaps};
 
 /// Gathers bytes.
 pub(crate) fn shuffle(size: usize, raw: &[u8], out: &mut [u8]) {
@@ -95,9 +95,8 @@ fn unshuffle_of<const SIZE: usize>(shuffled: &[u8], out: &mut [u8]) {
 }
 
 macro_rules! compiled_for {
-    ($(#[$doc:meta])* $visible:vis $name:ident, $inner:ident) => {
-        $(#[$doc])*
-        $visible fn $name(cpu: Cpu, size: usize, from: &[u8], out: &mut [u8]) {
+    ($name:ident, $inner:ident) => {
+        fn $name(cpu: Cpu, size: usize, from: &[u8], out: &mut [u8]) {
             if !(from.len() / size).is_multiple_of(8) {
                 out.copy_from_slice(from);
                 return;
@@ -129,20 +128,37 @@ macro_rules! compiled_for {
     };
 }
 
-compiled_for!(
-    /// Gathers bits; whole groups are done with the processor's widest registers.
-    pub(crate) bitshuffle, gather_bits
-);
+compiled_for!(shuffle_by_groups, gather_bits);
 compiled_for!(unshuffle_by_groups, scatter_bits);
+
+/// Gathers bits.
+pub(crate) fn bitshuffle(cpu: Cpu, size: usize, raw: &[u8], out: &mut [u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if has_vectors(cpu, size, raw.len()) {
+        // SAFETY: whoever made this value found that the processor has what this needs.
+        return unsafe { swaps::bitshuffle(size, raw, out) };
+    }
+    shuffle_by_groups(cpu, size, raw, out);
+}
 
 /// The inverse of [`bitshuffle`].
 pub(crate) fn bitunshuffle(cpu: Cpu, size: usize, shuffled: &[u8], out: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
-    if cpu == Cpu::Gfni && (out.len() / size).is_multiple_of(8) && matches!(size, 1 | 2 | 4 | 8) {
-        // SAFETY: whoever made this value found that the processor has what this needs.
-        return unsafe { squares::bitunshuffle(size, shuffled, out) };
+    if has_vectors(cpu, size, out.len()) {
+        return match cpu {
+            // SAFETY: whoever made this value found that the processor has what this needs.
+            Cpu::Gfni => unsafe { squares::bitunshuffle(size, shuffled, out) },
+            // SAFETY: as above.
+            _ => unsafe { swaps::bitunshuffle(size, shuffled, out) },
+        };
     }
     unshuffle_by_groups(cpu, size, shuffled, out);
+}
+
+/// Whether there are many of these elements to a vector, and so many that bits are moved.
+#[cfg(target_arch = "x86_64")]
+fn has_vectors(cpu: Cpu, size: usize, bytes: usize) -> bool {
+    cpu != Cpu::Any && matches!(size, 1 | 2 | 4 | 8) && (bytes / size).is_multiple_of(8)
 }
 
 #[inline(always)]
@@ -174,14 +190,12 @@ fn gather_bits_of<W: Way, const SIZE: usize>(raw: &[u8], out: &mut [u8]) {
     let count = raw.len() / SIZE;
     let (elements, rest) = raw.as_chunks::<SIZE>();
     for (index, group) in elements.chunks(GROUP).enumerate() {
-        let at = index * GROUP / 8;
-        if let Ok(group) = group.try_into() {
-            W::gather::<SIZE>(group, out, (count / 8, at));
-            continue;
-        }
         let mut own = [[0; SIZE]; GROUP];
-        own[..group.len()].copy_from_slice(group);
-        for (j, plane) in planes_of(&own).iter().enumerate() {
+        let whole = group.first_chunk().unwrap_or_else(|| {
+            own[..group.len()].copy_from_slice(group);
+            &own
+        });
+        for (j, plane) in planes_of(whole).iter().enumerate() {
             put_rows(out, count, index * GROUP, group.len(), j, &W::rows(plane));
         }
     }
@@ -234,10 +248,10 @@ fn scatter_bits_of<W: Way, const SIZE: usize>(shuffled: &[u8], out: &mut [u8]) {
             *plane = W::bytes(&rows_at(shuffled, count, index * GROUP, group.len(), j));
         }
         if let Ok(group) = (&mut *group).try_into() {
-            W::elements(&planes, group);
+            elements_of(&planes, group);
         } else {
             let mut own = [[0; SIZE]; GROUP];
-            W::elements(&planes, &mut own);
+            elements_of(&planes, &mut own);
             group.copy_from_slice(&own[..group.len()]);
         }
     }

@@ -44,6 +44,8 @@ mod packing;
 mod sample;
 #[cfg(target_arch = "x86_64")]
 mod squares;
+#[cfg(target_arch = "x86_64")]
+mod swaps;
 
 pub use auto::{Auto, Decision, Trial};
 pub use codec::Codec;

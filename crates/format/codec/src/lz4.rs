@@ -2,7 +2,8 @@
 //!
 //! Samples whose bits were shuffled give long literals, and runs that repeat two bytes for
 //! hundreds. So short pieces are copied sixteen bytes at a time, beyond their ends where there is
-//! room, and a repeat doubles what it has made so far. No size is trusted: every one is held
+//! room, with as few steps that depend on the length as can be, since the processor guesses those
+//! wrong. A long repeat doubles what it has made so far. No size is trusted: every one is held
 //! against what is there before it is used.
 
 use crate::error::CodecError;
@@ -71,15 +72,34 @@ fn length(of_token: usize, block: &[u8], at: &mut usize) -> Result<usize, CodecE
 /// Writes `length` bytes from `filled` on, each as the one that stands `back` bytes before it.
 #[inline(always)]
 fn repeat(out: &mut [u8], filled: usize, back: usize, length: usize) {
-    let (mut from, mut to, end) = (filled - back, filled, filled + length);
-    if back >= CHUNK && length <= SHORT_MAX && out.len() - end >= CHUNK {
-        while to < end {
-            let mut chunk = [0; CHUNK];
-            chunk.copy_from_slice(&out[from..from + CHUNK]);
-            out[to..to + CHUNK].copy_from_slice(&chunk);
-            (from, to) = (from + CHUNK, to + CHUNK);
+    let (from, mut to, end) = (filled - back, filled, filled + length);
+    // From what is repeated to the last chunk that may be written.
+    if let Some(room) = out[from..].get_mut(..back + length.max(2 * CHUNK) + 2 * CHUNK) {
+        if back >= CHUNK {
+            copy_chunk(room, 0, back);
+            if length <= CHUNK {
+                return;
+            }
+            copy_chunk(room, CHUNK, back + CHUNK);
+            if length <= 2 * CHUNK {
+                return;
+            }
+            if length <= SHORT_MAX {
+                copy_chunk(room, 2 * CHUNK, back + 2 * CHUNK);
+                copy_chunk(room, 3 * CHUNK, back + 3 * CHUNK);
+                return;
+            }
+        } else if length <= RUN_MAX
+            && let Some(chunk) = repeated(room, back)
+        {
+            let (chunks, _) = room[back..].as_chunks_mut::<CHUNK>();
+            let (first, more) = chunks.split_first_chunk_mut::<2>().expect("room");
+            *first = [chunk; 2];
+            if length > 2 * CHUNK {
+                more[..length.div_ceil(CHUNK) - 2].fill(chunk);
+            }
+            return;
         }
-        return;
     }
     while to < end {
         // What was made so far repeats itself, too.
@@ -87,6 +107,26 @@ fn repeat(out: &mut [u8], filled: usize, back: usize, length: usize) {
         out.copy_within(from..from + bytes, to);
         to += bytes;
     }
+}
+
+#[inline(always)]
+fn copy_chunk(bytes: &mut [u8], from: usize, to: usize) {
+    let mut chunk = [0; CHUNK];
+    chunk.copy_from_slice(&bytes[from..from + CHUNK]);
+    bytes[to..to + CHUNK].copy_from_slice(&chunk);
+}
+
+/// A chunk of the first one, two, four or eight bytes, over and over.
+#[inline(always)]
+fn repeated(bytes: &[u8], count: usize) -> Option<[u8; CHUNK]> {
+    let word = match count {
+        2 => u64::from(u16::from_le_bytes(*bytes.first_chunk()?)) * 0x0001_0001_0001_0001,
+        1 => u64::from(bytes[0]) * 0x0101_0101_0101_0101,
+        4 => u64::from(u32::from_le_bytes(*bytes.first_chunk()?)) * 0x0000_0001_0000_0001,
+        8 => u64::from_le_bytes(*bytes.first_chunk()?),
+        _ => return None,
+    };
+    Some((u128::from(word) << 64 | u128::from(word)).to_le_bytes())
 }
 
 #[cold]
@@ -104,7 +144,9 @@ const MATCH_MIN: usize = 4;
 /// Bytes that are copied at once.
 const CHUNK: usize = 16;
 /// Longer matches are left to the system's own way of copying.
-const SHORT_MAX: usize = 64;
+const SHORT_MAX: usize = 4 * CHUNK;
+/// Longer runs are doubled: copying what was made is as fast as writing it, and then faster.
+const RUN_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -132,12 +174,12 @@ mod tests {
         let mut random = random(seed);
         let mut raw: Vec<u8> = Vec::new();
         for _ in 0..random(60) {
-            let length = [5, 40, 700][random(3)];
+            let length = [5, 40, 700, 3_000][random(4)];
             let length = random(length);
             if random(2) == 0 || raw.is_empty() {
                 raw.extend((0..length).map(|_| random(256) as u8));
             } else {
-                let back = [1, 2, 3, 8, 15, 16, 17, 63, 5_000][random(9)].min(raw.len());
+                let back = [1, 2, 3, 4, 8, 15, 16, 17, 63, 5_000][random(10)].min(raw.len());
                 for _ in 0..length {
                     raw.push(raw[raw.len() - back]);
                 }
