@@ -436,7 +436,9 @@ impl Conductor {
             if result.status == Status::Failed && first && !ending {
                 // The run that the program was started for, and nobody wanted it to end before it
                 // began.
-                self.devices.shown.faults.store(true, Relaxed);
+                let reason = result.reason.as_ref().map(ToString::to_string);
+                let reason = reason.unwrap_or_else(|| "the first run did not begin".into());
+                self.devices.shown.fail(reason);
             }
             match result.command {
                 Command::Pause if result.status == Status::Done => {

@@ -17,18 +17,21 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use catchment_catalog::{LiveRun, NumberRequest, Remark};
-use catchment_emulator::{Emulator, EmulatorConfig, EmulatorLive, EmulatorReport, LinkEmulator};
+use catchment_emulator::{
+    EmulatorConfig, EmulatorError, EmulatorObserver, EmulatorReport, EmulatorThread,
+    LinkEmulatorReport,
+};
 use catchment_model::Utc;
 use catchment_recorder::{Arrivals, Observer, Preflight, Recorder, RecorderConfig, RunSummary};
 use catchment_run::{
     Action, DeviceError, DevicePath, DeviceSpec, Failed, OnFault, Order, State, UnderWay,
 };
-use catchment_telemetry::{ThreadTimes, utc_now};
+use catchment_telemetry::utc_now;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use parking_lot::Mutex;
 
@@ -117,17 +120,14 @@ pub(crate) struct Shown {
     pub(crate) active: Mutex<Option<Active>>,
     /// What arrives while there is no run and one could begin, or why nothing can be received.
     pub(crate) arrivals: Mutex<Option<Result<Arrivals, String>>>,
-    /// What emulators of sources and of links have sent in the last run.
-    pub(crate) emulators: Mutex<Vec<Arc<EmulatorLive>>>,
-    /// How many of them are sending.
-    pub(crate) emulators_running: AtomicUsize,
-    /// Their threads.
-    pub(crate) emulator_threads: Mutex<Arc<ThreadTimes>>,
+    /// The emulators of sources and of links that send, or have sent in the last run.
+    pub(crate) emulators: Mutex<Vec<EmulatorObserver>>,
     /// What the emulator of sources has sent in the last run, once it has ended.
     pub(crate) sent: Mutex<Option<EmulatorReport>>,
     /// What runs lost, for the program's exit code.
     pub(crate) lost: AtomicBool,
-    pub(crate) faults: AtomicBool,
+    /// Why a run, or the node, did not end in order: the first reason.
+    pub(crate) failure: Mutex<Option<String>>,
     /// What the runs came to.
     pub(crate) summaries: Mutex<Vec<(u64, RunSummary)>>,
 }
@@ -168,6 +168,11 @@ impl Shown {
 
     fn set_arrivals(&self, arrivals: Option<Result<Arrivals, String>>) {
         *self.arrivals.lock() = arrivals;
+    }
+
+    /// A run, or the node, does not end in order.
+    pub(crate) fn fail(&self, reason: impl std::fmt::Display) {
+        self.failure.lock().get_or_insert_with(|| reason.to_string());
     }
 
     pub(crate) fn change_active(&self, change: impl FnOnce(&mut Active)) {
@@ -228,8 +233,7 @@ impl Devices {
             open: None,
             preflight: None,
         };
-        let mut emulating =
-            Emulating { shown: Arc::clone(&shown), stop: Arc::default(), running: Vec::new() };
+        let mut emulating = Emulating { shown: Arc::clone(&shown), sources: None, links: None };
         let threads = vec![
             spawn("control-record", recorder_jobs, done.clone(), move |job| match job {
                 Some(job) => recording.obey(job),
@@ -276,7 +280,7 @@ impl Devices {
             let name = thread.thread().name().unwrap_or_default().to_owned();
             if !thread.is_finished() || thread.join().is_err() {
                 tracing::error!(name, "a device's thread hangs, or failed");
-                shown.faults.store(true, Relaxed);
+                shown.fail(format_args!("the device's thread {name} hangs, or failed"));
             }
         }
     }
@@ -456,7 +460,7 @@ impl Recording {
         let summary = match stopped {
             Ok(summary) => summary,
             Err(error) => {
-                self.shown.faults.store(true, Relaxed);
+                self.shown.fail(format_args!("the recorder: {error}"));
                 self.desk.books.fail(&live, &error.to_string());
                 return Err(failed(error, state));
             }
@@ -486,23 +490,11 @@ impl Recording {
     }
 }
 
-/// An emulator that sends, and how many events (of links, slices) it sent when it ended.
-type Sending = JoinHandle<Result<u64, String>>;
-
-/// Counts an emulator as running until it is dropped, also by a panic.
-struct Running(Arc<Shown>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.emulators_running.fetch_sub(1, Relaxed);
-    }
-}
-
 /// The emulator's device: a thread for the sources that are emulated, and one for the links.
 struct Emulating {
     shown: Arc<Shown>,
-    stop: Arc<AtomicBool>,
-    running: Vec<Sending>,
+    sources: Option<EmulatorThread>,
+    links: Option<EmulatorThread<LinkEmulatorReport>>,
 }
 
 impl Emulating {
@@ -527,72 +519,48 @@ impl Emulating {
         }
         let active = self.shown.active().ok_or("there is no recorder to send to")?;
         self.shown.emulators.lock().clear();
-        *self.shown.emulator_threads.lock() = Arc::default();
         *self.shown.sent.lock() = None;
-        self.stop = Arc::default();
         // Links come behind the sources.
         let sources = configuration.recorder.sources.len().min(active.addresses.len());
         let (sources, links) = active.addresses.split_at(sources);
         if let Some(config) = configuration.emulator.clone() {
             let targets = sources[..config.sources.len().min(sources.len())].to_vec();
-            let emulator = Emulator::new(EmulatorConfig { targets, ..config });
-            let emulator = emulator.map_err(|error| error.to_string())?;
-            let shown = Arc::clone(&self.shown);
-            self.spawn("emulate", move |stop, live| {
-                let report = emulator.run(stop, live).map_err(|error| error.to_string())?;
-                let events = report.events;
-                *shown.sent.lock() = Some(report);
-                Ok(events)
-            })?;
+            let thread = EmulatorThread::start(EmulatorConfig { targets, ..config });
+            let thread = self.sources.insert(thread.map_err(|error| error.to_string())?);
+            self.shown.emulators.lock().push(thread.observer().clone());
         }
         if let Some(mut config) = configuration.link_emulator.clone() {
             for (link, address) in config.links.iter_mut().zip(links) {
                 link.target = *address;
             }
-            let emulator = LinkEmulator::new(config).map_err(|error| error.to_string())?;
-            self.spawn("emulate-links", move |stop, live| {
-                let report = emulator.run(stop, live).map_err(|error| error.to_string())?;
-                Ok(report.slices)
-            })?;
+            let thread = EmulatorThread::start_links(config);
+            let thread = self.links.insert(thread.map_err(|error| error.to_string())?);
+            self.shown.emulators.lock().push(thread.observer().clone());
         }
-        Ok(())
-    }
-
-    fn spawn(
-        &mut self,
-        name: &str,
-        run: impl FnOnce(&AtomicBool, &EmulatorLive) -> Result<u64, String> + Send + 'static,
-    ) -> Result<(), String> {
-        let (stop, live) = (Arc::clone(&self.stop), Arc::<EmulatorLive>::default());
-        self.shown.emulators.lock().push(Arc::clone(&live));
-        let (shown, times) = (Arc::clone(&self.shown), self.shown.emulator_threads.lock().clone());
-        let registered = name.to_owned();
-        shown.emulators_running.fetch_add(1, Relaxed);
-        let running = Running(shown);
-        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
-            let (_running, _guard) = (running, times.register(registered));
-            run(&stop, &live)
-        });
-        self.running.push(thread.map_err(|error| error.to_string())?);
         Ok(())
     }
 
     /// Ends all that send: the first one's reason if any failed.
     fn end(&mut self) -> Result<(), String> {
-        self.stop.store(true, Relaxed);
-        let mut result = Ok(());
-        for thread in self.running.drain(..) {
-            let name = thread.thread().name().unwrap_or_default().to_owned();
-            let ended = match thread.join() {
-                Ok(Ok(events)) => {
-                    tracing::info!(name, events, "the emulator has sent its last event");
-                    Ok(())
-                }
-                Ok(Err(error)) => Err(error),
-                Err(_) => Err(format!("the thread {name} failed")),
-            };
-            result = result.and(ended);
-        }
-        result
+        let (sources, links) = (self.sources.take(), self.links.take());
+        // Before the sources are waited for.
+        links.iter().for_each(EmulatorThread::stop);
+        let sources = sources.map(|thread| {
+            let report = thread.finish()?;
+            tracing::info!(events = report.events, "the emulator has sent its last event");
+            *self.shown.sent.lock() = Some(report);
+            Ok(())
+        });
+        let links = links.map(|thread| {
+            let report = thread.finish()?;
+            tracing::info!(slices = report.slices, "the emulator has sent its last slice");
+            Ok(())
+        });
+        let ended: Result<(), EmulatorError> = sources.into_iter().chain(links).collect();
+        ended.map_err(|error| {
+            let reason = format!("the emulator: {error}");
+            self.shown.fail(&reason);
+            reason
+        })
     }
 }

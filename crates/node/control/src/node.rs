@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use catchment_emulator::EmulatorReport;
+use catchment_emulator::{EmulatorObserver, EmulatorReport};
 use catchment_recorder::{Observer, RunSummary};
 use catchment_run::{Control, DeviceError, Schema};
 use catchment_telemetry::{Clock, ThreadTime, utc_now};
@@ -142,8 +142,10 @@ pub struct OpenRun {
 pub struct Ended {
     /// Whether any run lost data.
     pub lost: bool,
-    /// Whether a run did not end in order.
-    pub failed: bool,
+    /// Why a run, or the node, did not end in order.
+    pub failed: Option<String>,
+    /// What is wrong with the catalogue of runs, if anything is: it may lack the end of a run.
+    pub catalog_trouble: Option<String>,
     /// The last run's number and what it became.
     pub last: Option<(u64, RunSummary)>,
     /// What the emulator of sources sent in the last run.
@@ -301,14 +303,13 @@ impl Node {
 
     /// Whether all that is emulated has been sent: emulators that end by themselves have ended.
     pub fn emulation_ended(&self) -> bool {
-        let begun = !self.shown.emulators.lock().is_empty();
-        begun && self.shown.emulators_running.load(Relaxed) == 0
+        let emulators = self.shown.emulators.lock();
+        !emulators.is_empty() && emulators.iter().all(EmulatorObserver::ended)
     }
 
     /// CPU time of the emulators' threads.
     pub fn emulator_threads(&self) -> Vec<ThreadTime> {
-        let threads = self.shown.emulator_threads.lock().clone();
-        threads.read()
+        self.shown.emulators.lock().iter().flat_map(EmulatorObserver::threads).collect()
     }
 
     /// Reads the configuration file again (SIGHUP). Says what was not applied.
@@ -341,7 +342,8 @@ impl Node {
         let summaries = self.shown.summaries.lock();
         Ended {
             lost: self.shown.lost.load(Relaxed),
-            failed: self.shown.faults.load(Relaxed),
+            failed: self.shown.failure.lock().take(),
+            catalog_trouble: self.catalog_trouble(),
             last: summaries.last().cloned(),
             sent: self.shown.sent.lock().take(),
         }
@@ -352,7 +354,7 @@ impl Node {
         let Some(thread) = self.thread.take() else { return };
         if thread.join().is_err() {
             tracing::error!("the control thread failed");
-            self.shown.faults.store(true, Relaxed);
+            self.shown.fail("the control thread failed");
         }
         self.server = None;
         if !self.desk.audit.flush(LINES_WAIT) {

@@ -138,7 +138,7 @@ fn emulator(table: &mut Table, configuration: &Configuration, shown: &Shown) -> 
     let count = links.as_ref().map_or(0, |config| config.links.len()).into();
     table.add("link_count", Kind::Integer, "", "emulated links", count);
     let live = shown.emulators.lock().clone();
-    let sum = |of: fn(&EmulatorLive) -> u64| live.iter().map(|one| of(one)).sum::<u64>();
+    let sum = |of: fn(&EmulatorLive) -> u64| live.iter().map(|one| of(one.live())).sum::<u64>();
     let events = sum(|live| live.events.load(Relaxed)).into();
     table.add("event_count", Kind::Integer, "", "events sent, and slices of links", events);
     let packets = sum(|live| live.packets.load(Relaxed)).into();

@@ -189,3 +189,20 @@ fn emulated_links_are_started_and_ended_with_the_run_and_nothing_of_them_is_lost
         }
     }
 }
+
+#[test]
+fn an_emulator_that_fails_is_told_of_at_the_end_with_its_reason() {
+    let mut test = Test::with(settings(), |fixed| {
+        // Only a program that asks for it may send to all of a network.
+        fixed.address = ([127, 255, 255, 255], 0).into();
+    });
+    let client = test.client();
+    assert_eq!(client.command("1", "start").json()["status"], "done");
+    while !test.node().emulation_ended() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let ended = test.node.take().unwrap().wait();
+    let failed = ended.failed.expect("a reason");
+    assert!(failed.starts_with("the emulator: ") && failed.contains("denied"), "{failed}");
+    assert!(ended.sent.is_none() && ended.last.is_some());
+}

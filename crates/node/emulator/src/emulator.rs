@@ -29,6 +29,9 @@ pub enum EmulatorError {
     /// The system gave it no thread.
     #[error("a thread: {0}")]
     Thread(std::io::Error),
+    /// Its thread panicked: a defect.
+    #[error("the emulator's thread failed")]
+    Panicked,
 }
 
 /// An emulated detector, checked and ready to run.

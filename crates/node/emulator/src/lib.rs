@@ -29,4 +29,4 @@ pub use emulator::{Emulator, EmulatorError};
 pub use link_config::{EmulatedLink, LinkEmulatorConfig};
 pub use link_emulator::LinkEmulator;
 pub use report::{EmulatorLive, EmulatorReport, LinkEmulatorReport, SourceReport};
-pub use thread::EmulatorThread;
+pub use thread::{EmulatorObserver, EmulatorThread};

@@ -6,61 +6,109 @@ use std::thread::JoinHandle;
 
 use catchment_telemetry::{ThreadTime, ThreadTimes};
 
-use crate::{Emulator, EmulatorConfig, EmulatorError, EmulatorLive, EmulatorReport};
+use crate::{
+    Emulator, EmulatorConfig, EmulatorError, EmulatorLive, EmulatorReport, LinkEmulator,
+    LinkEmulatorConfig, LinkEmulatorReport,
+};
 
-/// An emulator that sends from a thread of its own, named `emulate`.
+/// An emulator of sources or of links that sends from a thread of its own.
 #[derive(Debug)]
-pub struct EmulatorThread {
-    thread: JoinHandle<Result<EmulatorReport, EmulatorError>>,
-    stop: Arc<AtomicBool>,
-    times: Arc<ThreadTimes>,
-    live: Arc<EmulatorLive>,
+pub struct EmulatorThread<Report = EmulatorReport> {
+    thread: JoinHandle<Result<Report, EmulatorError>>,
+    observer: EmulatorObserver,
+}
+
+/// What an emulator's thread does; to be kept when the thread has ended, too.
+#[derive(Clone, Debug, Default)]
+pub struct EmulatorObserver(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    ended: AtomicBool,
+    times: ThreadTimes,
+    live: EmulatorLive,
 }
 
 impl EmulatorThread {
-    /// Begins to send.
+    /// Begins to send what sources send. The thread is named `emulate`.
     ///
     /// # Errors
     /// The configuration is wrong, or the system gives no thread.
     pub fn start(config: EmulatorConfig) -> Result<Self, EmulatorError> {
         let emulator = Emulator::new(config)?;
-        let (stop, times) = (Arc::new(AtomicBool::new(false)), Arc::new(ThreadTimes::default()));
-        let live = Arc::new(EmulatorLive::default());
-        let (its_stop, its_times, its_live) = (stop.clone(), times.clone(), live.clone());
-        let thread = std::thread::Builder::new().name(NAME.into()).spawn(move || {
-            let _guard = its_times.register(NAME);
-            emulator.run(&its_stop, &its_live)
+        Self::spawn("emulate", move |stop, live| emulator.run(stop, live))
+    }
+}
+
+impl EmulatorThread<LinkEmulatorReport> {
+    /// Begins to send what links send. The thread is named `emulate-links`.
+    ///
+    /// # Errors
+    /// The configuration is wrong, or the system gives no thread.
+    pub fn start_links(config: LinkEmulatorConfig) -> Result<Self, EmulatorError> {
+        let emulator = LinkEmulator::new(config)?;
+        Self::spawn("emulate-links", move |stop, live| emulator.run(stop, live))
+    }
+}
+
+impl<Report: Send + 'static> EmulatorThread<Report> {
+    fn spawn(
+        name: &'static str,
+        run: impl FnOnce(&AtomicBool, &EmulatorLive) -> Result<Report, EmulatorError> + Send + 'static,
+    ) -> Result<Self, EmulatorError> {
+        let observer = EmulatorObserver::default();
+        let shared = Arc::clone(&observer.0);
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            let _ends = Ends(&shared.ended);
+            let _guard = shared.times.register(name);
+            run(&shared.stop, &shared.live)
         });
-        let thread = thread.map_err(EmulatorError::Thread)?;
-        Ok(Self { thread, stop, times, live })
+        Ok(Self { thread: thread.map_err(EmulatorError::Thread)?, observer })
     }
 
-    /// What it has sent so far.
-    pub fn live(&self) -> &EmulatorLive {
-        &self.live
+    /// What it does.
+    pub fn observer(&self) -> &EmulatorObserver {
+        &self.observer
     }
 
-    /// The CPU time of its thread.
-    pub fn threads(&self) -> Vec<ThreadTime> {
-        self.times.read()
-    }
-
-    /// Whether it has sent all that it was to send, or failed.
-    pub fn ended(&self) -> bool {
-        self.thread.is_finished()
+    /// Tells it to end.
+    pub fn stop(&self) {
+        self.observer.0.stop.store(true, Relaxed);
     }
 
     /// Stops it, if it has not ended, and waits for it.
     ///
     /// # Errors
-    /// Why it could not send.
-    ///
-    /// # Panics
-    /// As its thread did, if that panicked.
-    pub fn finish(self) -> Result<EmulatorReport, EmulatorError> {
-        self.stop.store(true, Relaxed);
-        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    /// Why it could not send; also that its thread panicked.
+    pub fn finish(self) -> Result<Report, EmulatorError> {
+        self.stop();
+        self.thread.join().unwrap_or(Err(EmulatorError::Panicked))
     }
 }
 
-const NAME: &str = "emulate";
+impl EmulatorObserver {
+    /// What it has sent so far.
+    pub fn live(&self) -> &EmulatorLive {
+        &self.0.live
+    }
+
+    /// The CPU time of its thread.
+    pub fn threads(&self) -> Vec<ThreadTime> {
+        self.0.times.read()
+    }
+
+    /// Whether it has sent all that it was to send, or failed.
+    pub fn ended(&self) -> bool {
+        self.0.ended.load(Relaxed)
+    }
+}
+
+/// Says that a thread has ended, also by a panic.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}

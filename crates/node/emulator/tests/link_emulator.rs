@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use catchment_emulator::{
-    EmulatedChannel, EmulatedLink, EmulatorLive, Faults, LinkEmulator, LinkEmulatorConfig,
-    LinkEmulatorReport, ligo_1000,
+    EmulatedChannel, EmulatedLink, EmulatorLive, EmulatorThread, Faults, LinkEmulator,
+    LinkEmulatorConfig, LinkEmulatorReport, ligo_1000,
 };
 use catchment_frame::Dtype;
 use catchment_model::{SampleRate, TimeScale};
@@ -263,4 +263,25 @@ fn the_same_seed_sends_the_same_packets() {
     };
     assert_eq!(sent(1), sent(1));
     assert_ne!(sent(1), sent(2));
+}
+
+#[test]
+fn a_thread_sends_until_it_is_stopped_and_is_observed_beyond_its_end() {
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let receiver = UdpReceiver::bind(&[any], ReceiverConfig::default()).unwrap();
+    let channels = ligo_1000()[..2].to_vec();
+    let links = EmulatedLink::dealt(channels.len(), &[receiver.local_addr(0)]);
+    let config = LinkEmulatorConfig { channels, links, ..LinkEmulatorConfig::default() };
+    let thread = EmulatorThread::start_links(config).unwrap();
+    let observer = thread.observer().clone();
+    while observer.live().packets.load(Relaxed) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!observer.ended());
+    let report = thread.finish().unwrap();
+    assert!(observer.ended());
+    let sent = report.total().packets_sent + report.heartbeats;
+    assert_eq!(observer.live().events.load(Relaxed), report.slices);
+    assert_eq!(observer.live().packets.load(Relaxed), sent);
+    assert_eq!(observer.threads()[0].name, "emulate-links");
 }

@@ -105,12 +105,12 @@ fn receive(
         std::thread::sleep(coalesce);
         work
     };
-    while !sender.ended() {
+    while !sender.observer().ended() {
         take(receiver);
     }
     let elapsed = start.elapsed().as_secs_f64();
     let mut threads = cpu_shares(&before, &times.read(), elapsed);
-    threads.extend(cpu_shares(&[], &sender.threads(), elapsed));
+    threads.extend(cpu_shares(&[], &sender.observer().threads(), elapsed));
     // What still stands in the sockets.
     while take(receiver).datagrams > 0 {}
     let report = sender.finish()?;

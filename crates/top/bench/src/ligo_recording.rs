@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use catchment_console::need_space;
 use catchment_emulator::{
-    EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig, LinkEmulatorReport, ligo_1000,
+    EmulatedLink, EmulatorThread, LinkEmulatorConfig, LinkEmulatorReport, ligo_1000,
 };
 use catchment_frame::ColumnCoding;
 use catchment_model::Entry;
 use catchment_recorder::{ChannelConfig, LinkConfig, Recorder, RecorderConfig, RunSummary};
 use catchment_storage::{Follow, Followed, Run, Select};
-use catchment_telemetry::ThreadTimes;
 use serde::Serialize;
 
 use crate::Bench;
@@ -114,28 +113,18 @@ pub(crate) fn measure(
     let recorder = Recorder::start(config).context("cannot start recording")?;
     let emulator = emulator_config(&recorder, load);
     let real_time = emulator.byte_rate();
-    let emulator = LinkEmulator::new(emulator)?;
-    let (stop, live, times) =
-        (AtomicBool::new(false), EmulatorLive::default(), ThreadTimes::default());
     let follow = load.follow.then(|| Follower::start(recorder.folder()));
     let begin = (Instant::now(), recorder.snapshot().threads);
     let mut written = Vec::new();
-    let report = std::thread::scope(|scope| {
-        let sender =
-            std::thread::Builder::new().name("emulate".into()).spawn_scoped(scope, || {
-                let _guard = times.register("emulate");
-                emulator.run(&stop, &live)
-            })?;
-        while !sender.is_finished() {
-            if bench.stop.asked() {
-                stop.store(true, Relaxed);
-            }
-            std::thread::sleep(Duration::from_millis(if load.follow { 1 } else { 20 }));
-            written.resize(recorder.counts().frames_recorded as usize, Instant::now());
+    let sender = EmulatorThread::start_links(emulator)?;
+    while !sender.observer().ended() {
+        if bench.stop.asked() {
+            sender.stop();
         }
-        let report = sender.join().map_err(|_| anyhow::anyhow!("the emulator's thread failed"))?;
-        anyhow::Ok(report?)
-    })?;
+        std::thread::sleep(Duration::from_millis(if load.follow { 1 } else { 20 }));
+        written.resize(recorder.counts().frames_recorded as usize, Instant::now());
+    }
+    let report = sender.finish()?;
     let summary = recorder.stop().context("the recorder did not stop in order")?;
     // What was encoded and written behind the last packet counts as well.
     let whole_s = begin.0.elapsed().as_secs_f64();

@@ -58,11 +58,11 @@ pub(crate) fn record(
     let emulator = EmulatorThread::start(EmulatorConfig { targets, ..emulator })?;
     let moment = || {
         let mut threads = recorder.snapshot().threads;
-        threads.extend(emulator.threads());
+        threads.extend(emulator.observer().threads());
         (start.elapsed(), threads)
     };
     let (first, threads_first) = moment();
-    while !emulator.ended() && !stop.asked() {
+    while !emulator.observer().ended() && !stop.asked() {
         std::thread::sleep(POLL);
     }
     let (last, threads_last) = moment();

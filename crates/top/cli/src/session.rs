@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use catchment_console::{Out, Stop, complain};
 use catchment_control::{Ended, Node, OpenRun};
 use catchment_emulator::EmulatorReport;
@@ -35,6 +34,8 @@ pub(crate) struct Recording {
     pub(crate) sockets: Sockets,
     /// What the emulator of its sources sent.
     pub(crate) sent: Option<EmulatorReport>,
+    /// Whether something beside the recorder did not end in order, such as the emulator.
+    pub(crate) failed: bool,
     /// From the start until the sources stopped or were left.
     pub(crate) seconds: f64,
     /// Each thread's share of one CPU over that time, in percent.
@@ -141,14 +142,18 @@ impl Session<'_> {
         let last = moment(&node);
         let seconds = last.seconds - first.seconds;
         let busy = cpu_shares(&first.threads, &last.threads, seconds);
-        let Ended { last: ended, sent, .. } = node.wait();
-        let (number, summary) = ended.context("the recorder did not stop in order")?;
+        let Ended { last: ended, sent, failed, catalog_trouble, .. } = node.wait();
+        let Some((number, summary)) = ended else {
+            anyhow::bail!(failed.unwrap_or_else(|| "the recorder did not stop in order".into()));
+        };
         let (snapshot, threads) = (summary.last.clone(), summary.last.threads.clone());
         let at_end = Moment { seconds: start.elapsed().as_secs_f64(), snapshot, threads };
         view.show(out, &subject, at_end)?;
+        complain_of_end(failed.as_deref(), catalog_trouble.filter(|_| trouble.is_none()));
+        let failed = failed.is_some();
         let sources = config.sources.iter().map(|source| source.name.clone());
         let names = sources.chain(config.links.iter().map(|link| link.name.clone())).collect();
-        Ok(Recording { number, summary, names, sockets, sent, seconds, busy })
+        Ok(Recording { number, summary, names, sockets, sent, failed, seconds, busy })
     }
 }
 
@@ -171,6 +176,20 @@ fn complain_of(trouble: &str) {
         "recording goes on without the catalogue of runs: {trouble}; the run is entered when the \
          catalogue can be opened again"
     ));
+}
+
+/// Says what did not end in order, and that the catalogue lacks the end of the run if nothing was
+/// said of the catalogue before.
+fn complain_of_end(failed: Option<&str>, trouble: Option<String>) {
+    if let Some(why) = failed {
+        complain(format_args!("not everything ended in order: {why}"));
+    }
+    if let Some(trouble) = trouble {
+        complain(format_args!(
+            "the run was recorded, but the catalogue of runs lacks its end: {trouble}; it is \
+             entered when the catalogue can be opened again"
+        ));
+    }
 }
 
 /// Says what is recorded, and what of the configuration is not had in full.

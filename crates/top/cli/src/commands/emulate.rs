@@ -156,7 +156,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let start = Instant::now();
     let sender = EmulatorThread::start(config)?;
     let mut shown = start;
-    while !sender.ended() && !stop.asked() {
+    while !sender.observer().ended() && !stop.asked() {
         std::thread::sleep(Duration::from_millis(20));
         if shown.elapsed() >= Duration::from_secs(1) {
             shown = Instant::now();
@@ -256,7 +256,7 @@ fn override_by(
 }
 
 fn say_live(sender: &EmulatorThread, start: Instant, out: &mut Out) -> anyhow::Result<()> {
-    let live = sender.live();
+    let live = sender.observer().live();
     let seconds = start.elapsed().as_secs_f64();
     let events = live.events.load(Relaxed);
     out.say(format_args!(

@@ -1,16 +1,15 @@
 //! `catchment emulate` of channel links: a preset's, or those that a configuration file records.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use catchment_config::{Address, counted_up};
 use catchment_console::{Exit, Out, Stop, UsageError};
 use catchment_emulator::{
-    EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig, LinkEmulatorReport,
-    channel_preset,
+    EmulatedLink, EmulatorError, EmulatorLive, EmulatorThread, LinkEmulatorConfig,
+    LinkEmulatorReport, channel_preset,
 };
 use catchment_model::units::{Bytes, Count, grouped};
-use catchment_telemetry::ThreadTimes;
 
 use super::emulate::{Arguments, say_faults};
 
@@ -35,31 +34,23 @@ pub(crate) fn run(
     out: &mut Out,
 ) -> anyhow::Result<Exit> {
     override_by(&mut config, arguments)?;
-    let emulator =
-        LinkEmulator::new(config).map_err(|error| UsageError(format!("emulate: {error}")))?;
     let stop = Stop::listen()?;
-    let (ends, live, times) =
-        (AtomicBool::new(false), EmulatorLive::default(), ThreadTimes::default());
-    let start = Instant::now();
-    let report = std::thread::scope(|scope| {
-        let thread =
-            std::thread::Builder::new().name("emulate".into()).spawn_scoped(scope, || {
-                let _guard = times.register("emulate");
-                emulator.run(&ends, &live)
-            })?;
-        let mut shown = start;
-        let mut told = Ok(());
-        while !thread.is_finished() && !stop.asked() && told.is_ok() {
-            std::thread::sleep(Duration::from_millis(20));
-            if shown.elapsed() >= Duration::from_secs(1) {
-                shown = Instant::now();
-                told = say_live(&emulator, &live, start, out);
-            }
+    let (start, slice_ns) = (Instant::now(), config.slice_ns);
+    let sender = match EmulatorThread::start_links(config) {
+        Err(error @ EmulatorError::Config(_)) => {
+            anyhow::bail!(UsageError(format!("emulate: {error}")));
         }
-        ends.store(true, Relaxed);
-        let report = thread.join().map_err(|_| anyhow::anyhow!("the emulator's thread failed"))?;
-        told.and(report.map_err(anyhow::Error::from))
-    })?;
+        other => other?,
+    };
+    let mut shown = start;
+    while !sender.observer().ended() && !stop.asked() {
+        std::thread::sleep(Duration::from_millis(20));
+        if shown.elapsed() >= Duration::from_secs(1) {
+            shown = Instant::now();
+            say_live(sender.observer().live(), slice_ns, start, out)?;
+        }
+    }
+    let report = sender.finish()?;
     say_report(&report, out)?;
     Ok(Exit::Done)
 }
@@ -93,13 +84,13 @@ fn override_by(config: &mut LinkEmulatorConfig, arguments: &Arguments) -> anyhow
 }
 
 fn say_live(
-    emulator: &LinkEmulator,
     live: &EmulatorLive,
+    slice_ns: u64,
     start: Instant,
     out: &mut Out,
 ) -> anyhow::Result<()> {
     let seconds = start.elapsed().as_secs_f64();
-    let data_s = live.events.load(Relaxed) as f64 * emulator.config().slice_ns as f64 / 1e9;
+    let data_s = live.events.load(Relaxed) as f64 * slice_ns as f64 / 1e9;
     let bytes = live.bytes.load(Relaxed);
     out.say(format_args!(
         "{seconds:.1} s  {data_s:.1} s of data  {} packets  {}  {}/s",

@@ -177,9 +177,10 @@ impl Summary {
     }
 }
 
-/// What a recording's exit code is: books that do not balance are a failure, losses are losses.
+/// What a recording's exit code is: books that do not balance are a failure, as is whatever did not
+/// end in order; losses are losses.
 pub(crate) fn exit_of(recording: &Recording) -> Exit {
-    if !recording.balance().holds() {
+    if recording.failed || !recording.balance().holds() {
         Exit::Failed
     } else if recording.lost() {
         Exit::Loss

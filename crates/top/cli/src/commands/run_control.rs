@@ -138,7 +138,7 @@ fn tell(ended: &Ended, out: &mut Out) -> anyhow::Result<Exit> {
         };
         out.say(format_args!("Run {number}: {} events in {folder}{gone}", grouped(events)))?;
     }
-    Ok(match (ended.failed, ended.lost) {
+    Ok(match (ended.failed.is_some(), ended.lost) {
         (true, _) => Exit::Failed,
         (_, true) => Exit::Loss,
         _ => Exit::Done,
