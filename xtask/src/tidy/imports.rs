@@ -35,6 +35,12 @@ const EXCEPTIONS: &[Exception] = &[
         _reason: "runs get their numbers from the catalogue",
     },
     Exception {
+        from: "catchment-emulator",
+        to: "catchment-runner",
+        tests_only: false,
+        _reason: "the emulators' senders are agents too",
+    },
+    Exception {
         from: "catchment-recorder",
         to: "catchment-runner",
         tests_only: false,

@@ -1,10 +1,11 @@
-//! The emulator's thread: tick, make, send, sleep.
+//! Emulated sources: their events, made and sent tick by tick.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Instant;
+use std::sync::atomic::AtomicBool;
 
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
 use catchment_net::{Datagram, NetError, pin_to_cpu};
+use catchment_runner::{Idle, Sleep};
+use catchment_telemetry::Clock;
 use catchment_wire::hadtu::{
     PACKET_BYTES_MIN, PACKET_HEADER_BYTES, PacketEncoder, SUB_EVENT_DECODING,
     SUB_EVENT_HEADER_BYTES, SubEventHeader, TRAILER_BYTES,
@@ -16,6 +17,7 @@ use crate::faults::CORRUPT_BITS;
 use crate::outlet::Outlet;
 use crate::pace::{Pace, Schedule};
 use crate::report::{EmulatorLive, EmulatorReport};
+use crate::sender::{Sender, Traffic};
 
 /// Why an emulator did not run.
 #[derive(Debug, thiserror::Error)]
@@ -77,33 +79,18 @@ impl Emulator {
         }
         let EmulatorConfig { targets, seed, faults, .. } = &self.config;
         let outlet = Outlet::new(targets, *seed, faults, corrupt_bit)?;
-        let mut run = Run::new(self, outlet);
-        let mut pace = Pace::new(&Schedule::of(&self.config));
-        let (mut events, mut refused) = (0, 0);
-        let cpu_before_ns = thread_cpu_ns();
-        let start = Instant::now();
-        while !stop.load(Relaxed) {
-            let now = start.elapsed();
-            let Some(due) = pace.due(now) else { break };
-            run.make(self.config.first_event + events, due, now.as_nanos() as u64);
-            run.flush(now.as_nanos() as u64);
-            events += due;
-            let sent = run.outlet.take_sent();
-            refused += sent.refused;
-            live.add(due, sent.datagrams, sent.bytes, sent.refused);
-            pace.sleep(start);
-        }
-        run.finish();
-        let sent = run.outlet.take_sent();
-        live.add(0, sent.datagrams, sent.bytes, sent.refused);
+        let pace = Pace::new(&Schedule::of(&self.config));
+        let mut sender = Sender::new(Run::new(self, outlet), pace, (stop, live));
+        let (clock, cpu_before_ns) = (Clock::start(), thread_cpu_ns());
+        Idle::default().run(&mut sender, clock, &mut Sleep);
         Ok(EmulatorReport {
             seed: self.config.seed,
             first_event: self.config.first_event,
-            events,
-            seconds: start.elapsed().as_secs_f64(),
+            events: sender.events,
+            seconds: clock.elapsed_ns() as f64 / 1e9,
             cpu_ns: thread_cpu_ns() - cpu_before_ns,
-            refused: refused + sent.refused,
-            sources: run.outlet.into_reports(),
+            refused: sender.refused,
+            sources: sender.traffic.outlet.into_reports(),
         })
     }
 }
@@ -119,6 +106,8 @@ struct Run<'a> {
     batch: Box<[u8]>,
     packets: Vec<Datagram>,
     tags: Vec<u8>,
+    /// The next event.
+    next: u64,
 }
 
 /// A source's packet in the making.
@@ -149,6 +138,7 @@ impl<'a> Run<'a> {
             batch: vec![0; if alone { BATCH_BYTES } else { 0 }].into(),
             packets: Vec::new(),
             tags: Vec::new(),
+            next: config.first_event,
         }
     }
 
@@ -261,12 +251,26 @@ impl<'a> Run<'a> {
             ship(&mut self.outlet, source, queue, self.config);
         }
     }
+}
 
-    fn finish(&mut self) {
+impl Traffic for Run<'_> {
+    fn send(&mut self, due: u64, elapsed_ns: u64) -> u64 {
+        self.make(self.next, due, elapsed_ns);
+        self.flush(elapsed_ns);
+        self.next += due;
+        due
+    }
+
+    fn finish(&mut self) -> u64 {
         for source in 0..self.config.sources.len() as u32 {
             self.flush_one(source);
             self.outlet.release(source);
         }
+        0
+    }
+
+    fn outlet(&mut self) -> &mut Outlet {
+        &mut self.outlet
     }
 }
 

@@ -19,6 +19,7 @@ mod link_emulator;
 mod outlet;
 mod pace;
 mod report;
+mod sender;
 mod thread;
 
 pub use channel_content::ChannelContent;

@@ -1,13 +1,13 @@
-//! The thread of emulated channel links: tick, make, send, sleep.
+//! Emulated channel links: their packets, made and sent tick by tick.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Instant;
+use std::sync::atomic::AtomicBool;
 
 use catchment_model::TimeScale;
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
 use catchment_net::{Datagram, pin_to_cpu};
-use catchment_telemetry::utc_now;
+use catchment_runner::{Idle, Sleep};
+use catchment_telemetry::{Clock, utc_now};
 use catchment_wire::link::{
     EntryHeader, HEADER_BYTES, Header, Kind, PacketEncoder, encode_heartbeat,
 };
@@ -19,6 +19,7 @@ use crate::link_config::{LinkEmulatorConfig, Plan};
 use crate::outlet::Outlet;
 use crate::pace::{Pace, Schedule};
 use crate::report::{EmulatorLive, LinkEmulatorReport};
+use crate::sender::{Sender, Traffic};
 
 /// Emulated channel links, checked and ready to run.
 #[derive(Clone, Debug)]
@@ -73,40 +74,22 @@ impl LinkEmulator {
         let config = &self.config;
         let targets: Vec<_> = config.links.iter().map(|link| link.target).collect();
         let outlet = Outlet::new(&targets, config.seed, &config.faults, corrupt_bit)?;
-        let mut pace = Pace::new(&self.schedule());
-        let mut run = Run::new(self, outlet, config.first_slice.unwrap_or_else(|| self.present()));
-        let first_slice = run.slice;
-        let cpu_before_ns = thread_cpu_ns();
-        let start = Instant::now();
-        let (mut refused, mut heartbeat_ns) = (0, 0);
-        while !stop.load(Relaxed) {
-            let now = start.elapsed();
-            let Some(due) = pace.due(now) else { break };
-            let slice = run.slice;
-            (0..due).for_each(|_| run.send_next());
-            if now.as_nanos() as u64 >= heartbeat_ns {
-                run.send_heartbeats();
-                heartbeat_ns += config.heartbeat_ns;
-            }
-            let sent = run.outlet.take_sent();
-            refused += sent.refused;
-            live.add(run.slice - slice, sent.datagrams, sent.bytes, sent.refused);
-            pace.sleep(start);
-        }
-        let slice = run.slice;
-        run.finish();
-        let sent = run.outlet.take_sent();
-        live.add(run.slice - slice, sent.datagrams, sent.bytes, sent.refused);
+        let first_slice = config.first_slice.unwrap_or_else(|| self.present());
+        let run = Run::new(self, outlet, first_slice);
+        let mut sender = Sender::new(run, Pace::new(&self.schedule()), (stop, live));
+        let (clock, cpu_before_ns) = (Clock::start(), thread_cpu_ns());
+        Idle::default().run(&mut sender, clock, &mut Sleep);
+        let Sender { traffic: run, events: slices, refused, .. } = sender;
         Ok(LinkEmulatorReport {
             seed: config.seed,
             first_slice,
             slice_ns: config.slice_ns,
-            slices: run.slice - first_slice,
+            slices,
             sample_bytes: run.sample_bytes,
             heartbeats: run.heartbeats,
-            seconds: start.elapsed().as_secs_f64(),
+            seconds: clock.elapsed_ns() as f64 / 1e9,
             cpu_ns: thread_cpu_ns() - cpu_before_ns,
-            refused: refused + sent.refused,
+            refused,
             links: run.outlet.into_reports(),
         })
     }
@@ -154,6 +137,8 @@ struct Run<'a> {
     sequences: Vec<u64>,
     sample_bytes: u64,
     heartbeats: u64,
+    /// When the next heartbeats are due.
+    heartbeat_ns: u64,
 }
 
 impl<'a> Run<'a> {
@@ -168,6 +153,7 @@ impl<'a> Run<'a> {
             sequences: vec![0; emulator.config.links.len()],
             sample_bytes: 0,
             heartbeats: 0,
+            heartbeat_ns: 0,
         }
     }
 
@@ -218,15 +204,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Sends the slice to its end, what waits for another packet, and the last heartbeats.
-    fn finish(&mut self) {
-        while self.packet != 0 {
-            self.send_next();
-        }
-        (0..self.sequences.len()).for_each(|link| self.outlet.release(link as u32));
-        (0..LAST_HEARTBEATS).for_each(|_| self.send_heartbeats());
-    }
-
     fn header(&self, kind: Kind, link: usize) -> Header {
         Header {
             kind,
@@ -235,6 +212,33 @@ impl<'a> Run<'a> {
             slice: self.slice,
             slice_ns: self.emulator.config.slice_ns,
         }
+    }
+}
+
+impl Traffic for Run<'_> {
+    fn send(&mut self, due: u64, elapsed_ns: u64) -> u64 {
+        let slice = self.slice;
+        (0..due).for_each(|_| self.send_next());
+        if elapsed_ns >= self.heartbeat_ns {
+            self.send_heartbeats();
+            self.heartbeat_ns += self.emulator.config.heartbeat_ns;
+        }
+        self.slice - slice
+    }
+
+    /// Sends the slice to its end, what waits for another packet, and the last heartbeats.
+    fn finish(&mut self) -> u64 {
+        let slice = self.slice;
+        while self.packet != 0 {
+            self.send_next();
+        }
+        (0..self.sequences.len()).for_each(|link| self.outlet.release(link as u32));
+        (0..LAST_HEARTBEATS).for_each(|_| self.send_heartbeats());
+        self.slice - slice
+    }
+
+    fn outlet(&mut self) -> &mut Outlet {
+        &mut self.outlet
     }
 }
 

@@ -1,10 +1,10 @@
 //! When which events are due.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::config::EmulatorConfig;
 
-/// Divides a run into ticks: how many events to make now, and how long to sleep after.
+/// Divides a run into ticks: how many events to make now, and when the next tick begins.
 #[derive(Debug)]
 pub(crate) struct Pace {
     rate_hz: Option<f64>,
@@ -113,20 +113,16 @@ impl Pace {
         Some(due)
     }
 
-    /// Sleeps until the next tick; at once if it has begun, or if there is no rate to keep.
-    pub fn sleep(&mut self, start: Instant) {
-        if self.rate_hz.is_none() {
-            return;
-        }
-        let elapsed = start.elapsed();
-        // Deadlines are multiples of the tick, so that a late one moves none of those that follow.
+    /// When the next tick begins, after the start; none if there is no rate to keep. Deadlines are
+    /// multiples of the tick, so that a late one moves none of those that follow.
+    pub fn next_tick(&mut self, elapsed: Duration) -> Option<Duration> {
+        self.rate_hz?;
         self.next_tick += self.tick;
-        if self.next_tick < elapsed {
-            let behind = (elapsed - self.next_tick).as_nanos() / self.tick.as_nanos().max(1);
-            self.next_tick += self.tick * behind.min(u128::from(u32::MAX)) as u32;
-        } else {
-            std::thread::sleep(self.next_tick - elapsed);
+        if let Some(behind) = elapsed.checked_sub(self.next_tick) {
+            let ticks = behind.as_nanos() / self.tick.as_nanos().max(1);
+            self.next_tick += self.tick * ticks.min(u128::from(u32::MAX)) as u32;
         }
+        Some(self.next_tick)
     }
 }
 
