@@ -33,6 +33,8 @@ pub struct Received {
     pub bytes: u64,
     /// Whether some endpoint has more than was taken in one pass.
     pub more: bool,
+    /// Whether an arrival was paused.
+    pub paused: bool,
 }
 
 /// Endpoints that one agent receives from.

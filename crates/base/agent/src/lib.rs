@@ -40,6 +40,8 @@ pub struct Work {
     pub done: u64,
     /// When to call again at the latest; a time that has passed means at once.
     pub wake_at_ns: u64,
+    /// Whether a call before that time would find nothing to do, whatever has arrived.
+    pub is_blocked: bool,
     /// Whether the agent has ended. It is not called again, but dropped, which its peers may see.
     pub ended: bool,
 }
@@ -47,12 +49,17 @@ pub struct Work {
 impl Work {
     /// There is, or may be, more to do at once.
     pub fn again(done: u64) -> Self {
-        Self { done, wake_at_ns: 0, ended: false }
+        Self { done, wake_at_ns: 0, is_blocked: false, ended: false }
     }
 
     /// Nothing more can be done before that time, unless the agent is woken.
     pub fn until(done: u64, wake_at_ns: u64) -> Self {
-        Self { done, wake_at_ns, ended: false }
+        Self { done, wake_at_ns, is_blocked: false, ended: false }
+    }
+
+    /// Nothing more can be done before that time, whatever arrives: others need the CPU meanwhile.
+    pub fn blocked_until(done: u64, wake_at_ns: u64) -> Self {
+        Self { is_blocked: true, ..Self::until(done, wake_at_ns) }
     }
 
     /// Nothing more can be done before the agent is woken.
@@ -62,7 +69,7 @@ impl Work {
 
     /// The agent has ended.
     pub fn ended() -> Self {
-        Self { done: 1, wake_at_ns: 0, ended: true }
+        Self { done: 1, wake_at_ns: 0, is_blocked: false, ended: true }
     }
 }
 

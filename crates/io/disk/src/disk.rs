@@ -10,6 +10,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use catchment_agent::{Completion, CompletionKind, FileEnd, FileId, NewFile, Presence};
@@ -52,6 +53,8 @@ pub struct Disk {
     done: Vec<Done>,
     files: Vec<OpenFile>,
     ahead: Opening,
+    /// Whether something may complete without an event.
+    impatient: Arc<AtomicBool>,
     /// To be made when the file is there that is not wanted any more.
     next: Option<NewFile>,
     /// The file system on which the first file was made.
@@ -115,6 +118,7 @@ impl Disk {
             done: Vec::with_capacity(slots),
             files: Vec::with_capacity(FILES_MAX),
             ahead: Opening::None,
+            impatient: Arc::default(),
             next: None,
             device: None,
             aside: Aside::default(),
@@ -156,7 +160,7 @@ impl Disk {
 
     /// What a thread can sleep on until this disk, or one of its wakers, has something for it.
     pub fn sleeper(&self) -> DiskSleeper {
-        DiskSleeper::new(Arc::clone(&self.event), self.faults.is_some())
+        DiskSleeper::new(Arc::clone(&self.event), Arc::clone(&self.impatient))
     }
 
     /// Makes a file now, and preallocates its first step. Blocks for as long as the disk takes: for
@@ -186,6 +190,8 @@ impl Disk {
     pub(crate) fn ask_for(&mut self, new: NewFile) {
         if self.ahead.is_unwanted() {
             self.next = Some(new);
+        } else if self.ahead.is_opened() {
+            // It could not be taken when it was asked for last.
         } else if let Err(error) = self.make_ahead(new) {
             self.ahead = Opening::Failed(error);
             // Whoever asked is called again, and finds it.
@@ -251,7 +257,8 @@ impl Disk {
         let open = self.open_file(file);
         let (handle, path) = (Arc::clone(&open.handle), open.path.clone());
         if !self.room.is_looking() {
-            self.helpers.send(Job::Look { file: file.0, handle, path })?;
+            let ahead = self.ahead.path().map(Path::to_owned);
+            self.helpers.send(Job::Look { file: file.0, handle, path, ahead })?;
             self.room.look();
         }
         Ok(())
@@ -446,6 +453,7 @@ impl Disk {
         self.begin_syncs(completions);
         self.begin_finishes(completions);
         self.engine.submit();
+        self.impatient.store(self.engine.is_impatient(), Relaxed);
     }
 
     /// Nothing is under way, with the kernel or with a helper.

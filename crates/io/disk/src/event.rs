@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Wakes a thread that is in [`Disk::wait`](crate::Disk::wait), so that one thread can wait for its
@@ -28,18 +29,18 @@ impl Waker {
 #[derive(Clone, Debug)]
 pub struct DiskSleeper {
     event: Arc<Event>,
-    /// A disk that fails on purpose holds completions back, and no event comes of them.
-    impatient: bool,
+    /// Something may complete without an event.
+    impatient: Arc<AtomicBool>,
 }
 
 impl DiskSleeper {
-    pub(crate) fn new(event: Arc<Event>, impatient: bool) -> Self {
+    pub(crate) fn new(event: Arc<Event>, impatient: Arc<AtomicBool>) -> Self {
         Self { event, impatient }
     }
 
     /// Sleeps until something has completed, until [`Waker::wake`], or until the time is over.
     pub fn sleep(&self, timeout: Duration) {
-        let most = if self.impatient { IMPATIENT } else { timeout };
+        let most = if self.impatient.load(Relaxed) { IMPATIENT } else { timeout };
         // Whether signalled or not, the caller looks at everything again.
         let _signalled = self.event.wait(timeout.min(most));
     }

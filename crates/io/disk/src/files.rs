@@ -52,7 +52,7 @@ pub(crate) fn create_in(
     how: Preallocation,
     faults: Option<&FaultControl>,
 ) -> Result<Created, DiskError> {
-    if let (Some(folder), true) = (new.path.parent(), new.room_bytes > 0) {
+    if let Some(folder) = new.path.parent() {
         find_folder(folder, device)?;
         // Where nobody can say how much there is, writes tell.
         let room = Room::of(folder, faults).unwrap_or(None);

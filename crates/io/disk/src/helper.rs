@@ -39,6 +39,8 @@ pub(crate) enum Job {
         file: u64,
         handle: Arc<File>,
         path: PathBuf,
+        /// The file that was made ahead, which holds nothing.
+        ahead: Option<PathBuf>,
     },
     Finish {
         file: u64,
@@ -149,10 +151,10 @@ fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
             let result = files::preallocate(&handle, from, how, faults);
             Reply::Preallocated { file, from, result }
         }
-        Job::Look { file, handle, path } => {
+        Job::Look { file, handle, path, ahead } => {
             // What the file system does not tell is not known.
             let room = Room::of_file(&handle, faults).unwrap_or(None);
-            Reply::Looked { file, room, presence: presence_of(&handle, &path) }
+            Reply::Looked { file, room, presence: presence_of(&handle, &path, ahead.as_deref()) }
         }
         Job::Finish { file, handle, path, end, blocks_bytes } => {
             let (result, kept_bytes) = match end {

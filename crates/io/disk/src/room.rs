@@ -72,11 +72,12 @@ impl Room {
     }
 }
 
-/// Whether an open file that was made at that path is still there. May block for as long as the
+/// Whether an open file that was made at that path is still there. `ahead` is the file that was made
+/// ahead. May block for as long as the
 /// file system does.
-pub(crate) fn presence_of(file: &File, path: &Path) -> Presence {
+pub(crate) fn presence_of(file: &File, path: &Path, ahead: Option<&Path>) -> Presence {
     let Ok(own) = file.metadata() else { return Presence::There };
-    let removed = || Presence::Removed { others: has_others(path) };
+    let removed = || Presence::Removed { others: has_others(path, ahead) };
     let gone = || if own.nlink() == 0 { removed() } else { Presence::Elsewhere };
     match path.metadata() {
         Ok(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => Presence::There,
@@ -93,10 +94,12 @@ pub(crate) fn presence_of(file: &File, path: &Path) -> Presence {
     }
 }
 
-/// Whether a file's folder has other files of the same extension.
-fn has_others(path: &Path) -> bool {
+/// Whether a file's folder has other files of the same extension, but for the one made ahead.
+fn has_others(path: &Path, ahead: Option<&Path>) -> bool {
     let entries = path.parent().and_then(|folder| folder.read_dir().ok());
-    let other = |other: &Path| other != path && other.extension() == path.extension();
+    let other = |other: &Path| {
+        other != path && Some(other) != ahead && other.extension() == path.extension()
+    };
     entries.is_some_and(|entries| entries.flatten().any(|entry| other(&entry.path())))
 }
 
@@ -160,13 +163,13 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, moved) = (folder.path().join("a"), folder.path().join("b"));
         let file = File::create(&path).expect("a file");
-        assert_eq!(presence_of(&file, &path), Presence::There);
+        assert_eq!(presence_of(&file, &path, None), Presence::There);
         std::fs::rename(&path, &moved).expect("moves");
-        assert_eq!(presence_of(&file, &path), Presence::Elsewhere);
+        assert_eq!(presence_of(&file, &path, None), Presence::Elsewhere);
         std::fs::remove_file(&moved).expect("removes");
-        assert_eq!(presence_of(&file, &path), Presence::Removed { others: false });
+        assert_eq!(presence_of(&file, &path, None), Presence::Removed { others: false });
         std::fs::write(&path, "another").expect("writes");
-        assert_eq!(presence_of(&file, &path), Presence::Removed { others: false });
+        assert_eq!(presence_of(&file, &path, None), Presence::Removed { others: false });
     }
 
     #[test]

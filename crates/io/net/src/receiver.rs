@@ -62,6 +62,8 @@ pub struct UdpReceiver {
     batch: Batch,
     // A socket had more than one pass takes.
     more: bool,
+    // The caller had no room for all.
+    paused: bool,
     last_error: Option<(Option<usize>, io::Error)>,
 }
 
@@ -134,6 +136,7 @@ impl UdpReceiver {
             config,
             batch: Batch::default(),
             more: false,
+            paused: false,
             last_error: None,
         })
     }
@@ -218,12 +221,14 @@ impl UdpReceiver {
     fn pass(&mut self, sink: &mut impl FnMut(Arrival<'_>) -> Flow) -> Work {
         let mut work = Work::default();
         self.more = false;
-        if !self.hand_out(&mut work, sink) {
+        self.paused = !self.hand_out(&mut work, sink);
+        if self.paused {
             return work;
         }
         for position in 0..self.ask_ready() {
             let index = self.ready[position].u64 as usize;
-            if !self.take_batches(index, &mut work, sink) {
+            self.paused = !self.take_batches(index, &mut work, sink);
+            if self.paused {
                 break;
             }
         }
@@ -325,7 +330,7 @@ impl UdpReceiver {
 impl Ingress for UdpReceiver {
     fn poll(&mut self, mut sink: impl FnMut(Arrival<'_>) -> Flow) -> Received {
         let Work { datagrams, bytes, .. } = self.pass(&mut sink);
-        Received { arrivals: datagrams, bytes, more: self.more }
+        Received { arrivals: datagrams, bytes, more: self.more, paused: self.paused }
     }
 
     /// Asks the kernel for every socket's drops, one system call each. The control messages tell

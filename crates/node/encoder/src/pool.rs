@@ -63,6 +63,8 @@ struct State<C: Column> {
     first: u64,
     next: u64,
     buffers: Buffers,
+    /// The owner has found that the oldest column is not ready.
+    owner_waits: bool,
     closed: bool,
     /// An agent panicked: a defect, which the owner is told of by a panic.
     failed: bool,
@@ -77,6 +79,7 @@ impl<C: Column> EncoderPool<C> {
             first: 0,
             next: 0,
             buffers: Buffers::new(config.bytes_max.saturating_mul(2)),
+            owner_waits: false,
             closed: false,
             failed: false,
         };
@@ -131,7 +134,10 @@ impl<C: Column> EncoderPool<C> {
     pub fn take(&mut self) -> Option<Done<C>> {
         let mut state = self.shared.state.lock();
         assert!(!state.failed, "an encode agent has failed");
-        let done = state.results.front_mut()?.take()?;
+        let Some(done) = state.results.front_mut().and_then(Option::take) else {
+            state.owner_waits = true;
+            return None;
+        };
         state.results.pop_front();
         state.first += 1;
         drop(state);
@@ -186,9 +192,10 @@ impl<C: Column> Agent for Encode<C> {
             let mut state = shared.state.lock();
             let index = (number - state.first) as usize;
             state.results[index] = Some(done);
+            // Only the oldest one is waited for.
+            let owner_waits = index == 0 && std::mem::take(&mut state.owner_waits);
             drop(state);
-            if index == 0 {
-                // Only the oldest one is waited for.
+            if owner_waits {
                 shared.owner.wake();
             }
         }

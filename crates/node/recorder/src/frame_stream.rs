@@ -126,8 +126,8 @@ pub(crate) type Encoders = EncoderPool<Raw>;
 
 /// A column as it is stored.
 pub(crate) enum Piece {
-    /// A small column, whose stored bytes are the memory's.
-    Small(Form, Codec),
+    /// A small column of so many raw bytes, whose stored bytes are the memory's.
+    Small(Form, Codec, usize),
     /// Straight from the chunks: the one copy on the way to the disk.
     AsItIs(Form, Raw),
     /// Encoded by an agent.
@@ -210,10 +210,16 @@ impl FrameMemory {
     }
 
     fn gathered(&mut self, form: Form, coding: Coding, element: Element) -> Piece {
-        self.stored.clear();
+        let raw_bytes = self.raw.len();
         let encoded = self.small.encode(coding, element, &self.raw);
-        self.stored.extend_from_slice(encoded.stored);
-        Piece::Small(form, encoded.codec)
+        let codec = encoded.codec;
+        if codec == Codec::None {
+            std::mem::swap(&mut self.raw, &mut self.stored);
+        } else {
+            self.stored.clear();
+            self.stored.extend_from_slice(encoded.stored);
+        }
+        Piece::Small(form, codec, raw_bytes)
     }
 }
 
@@ -225,7 +231,7 @@ pub(crate) struct FrameStream<B> {
     piece: Option<Piece>,
     part: usize,
     at: usize,
-    /// Of what was copied of a piece that is stored as it is.
+    /// Of what was copied of a piece that no agent has encoded.
     crc: Crc32c,
 }
 
@@ -269,8 +275,8 @@ impl<B: std::ops::DerefMut<Target = [u8]> + Send> FrameStream<B> {
             let rest = &bytes[*at..];
             let now = &rest[..rest.len().min(*budget)];
             let copied = match piece {
-                Some(Piece::AsItIs(..)) => jobs.append_checked(stream, now, crc),
-                _ => jobs.append(stream, now),
+                Some(Piece::Encoded(..)) => jobs.append(stream, now),
+                _ => jobs.append_checked(stream, now, crc),
             };
             *budget -= copied;
             *at += copied;
@@ -317,12 +323,11 @@ impl Piece {
     }
 
     /// The column's entry in the frame's directory, but for its offset. `crc` is that of a piece
-    /// that is stored as it is.
+    /// that no agent has encoded.
     fn entry(&self, memory: &FrameMemory, crc: &Crc32c) -> ColumnEntry {
         let (form, codec, stored_bytes, raw_bytes, crc32c) = match self {
-            Self::Small(form, codec) => {
-                let crc32c = catchment_frame::crc32c(&memory.stored);
-                (form, *codec, memory.stored.len(), memory.raw.len(), crc32c)
+            Self::Small(form, codec, raw_bytes) => {
+                (form, *codec, memory.stored.len(), *raw_bytes, crc.finish())
             }
             Self::AsItIs(form, raw) => (form, Codec::None, raw.bytes, raw.bytes, crc.finish()),
             Self::Encoded(form, done) => {

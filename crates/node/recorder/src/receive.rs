@@ -79,15 +79,20 @@ impl<I: Ingress, T: Intake> Receive<I, T> {
         Self { ingress, intake, allowed, stop, drops_asked_ns: 0, stage }
     }
 
-    /// Takes what has arrived, as far as there is room for its descriptors.
-    fn take(&mut self) -> Received {
+    /// Takes what has arrived, as far as there is room for its descriptors; also how many datagrams
+    /// came from those who may send.
+    fn take(&mut self) -> (Received, u64) {
         let Self { intake, allowed, .. } = self;
+        let mut accepted = 0;
         let received = self.ingress.poll(|Arrival { endpoint, sender, bytes }| {
             if !intake.ingest().has_room() {
                 return Flow::Paused;
             }
             match allowed[endpoint].allows(sender) {
-                true => intake.datagram(endpoint, bytes),
+                true => {
+                    accepted += 1;
+                    intake.datagram(endpoint, bytes);
+                }
                 false => intake.ingest().reject(endpoint, sender, bytes.len()),
             }
             Flow::Taken
@@ -102,11 +107,11 @@ impl<I: Ingress, T: Intake> Receive<I, T> {
                 None => format!("receiving: {error}"),
             });
         }
-        received
+        (received, accepted)
     }
 
-    /// How far the end is, after a cycle in which so much came.
-    fn next_stage(&mut self, now_ns: u64, arrivals: u64) -> Stage {
+    /// How far the end is, after a cycle in which so much was accepted.
+    fn next_stage(&mut self, now_ns: u64, accepted: u64) -> Stage {
         if !self.stop.load(Relaxed) {
             return Stage::Receiving;
         }
@@ -114,7 +119,7 @@ impl<I: Ingress, T: Intake> Receive<I, T> {
             Stage::Draining { since_ns, quiet_ns } => (since_ns, quiet_ns),
             _ => (now_ns, None),
         };
-        let quiet_ns = if arrivals > 0 { None } else { quiet_ns.or(Some(now_ns)) };
+        let quiet_ns = if accepted > 0 { None } else { quiet_ns.or(Some(now_ns)) };
         let quiet = quiet_ns.is_some_and(|quiet| now_ns - quiet >= DRAIN_QUIET_NS);
         if quiet || now_ns - since_ns >= DRAIN_MAX_NS || self.intake.ingest().is_past_end() {
             return Stage::Last;
@@ -131,7 +136,7 @@ impl<I: Ingress, T: Intake> Agent for Receive<I, T> {
         if self.stage == Stage::PassingOn {
             return match self.intake.ingest().pass_on() {
                 true => Work::ended(),
-                false => Work::until(1, now_ns + RING_FULL_NS),
+                false => Work::blocked_until(1, now_ns + RING_FULL_NS),
             };
         }
         // Datagrams that an endpoint drops last are not told of by any later datagram.
@@ -140,16 +145,20 @@ impl<I: Ingress, T: Intake> Agent for Receive<I, T> {
             self.ingress.refresh_drops();
             self.drops_asked_ns = now_ns;
         }
-        let Received { arrivals, more, .. } = self.take();
+        let (received, accepted) = self.take();
+        let Received { arrivals, more, paused, .. } = received;
         if !self.intake.ingest().pass_on() {
-            return Work::until(arrivals, now_ns + RING_FULL_NS);
+            return Work::blocked_until(received.arrivals, now_ns + RING_FULL_NS);
+        }
+        if paused {
+            return Work::again(arrivals);
         }
         if last {
             self.intake.end();
             self.stage = Stage::PassingOn;
             return Work::again(1);
         }
-        self.stage = self.next_stage(now_ns, arrivals);
+        self.stage = self.next_stage(now_ns, accepted);
         match self.stage {
             _ if more => Work::again(arrivals),
             Stage::Receiving => Work::until(arrivals, now_ns + IDLE_NS),

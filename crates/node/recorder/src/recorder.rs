@@ -211,9 +211,10 @@ impl Recorder {
         self.live.counters.read()
     }
 
-    /// Discards events that begin from now on, countedly (`fragments_discarded_paused`), or records
-    /// them again. No event is torn: those that have begun are built to their end.
+    /// Discards and counts events that begin from now on (`fragments_discarded_paused`), or records
+    /// them again. No event is split: those that have begun are built to their end.
     pub fn pause(&self, paused: bool) {
+        self.live.begin.store(false, Relaxed);
         self.live.paused.store(paused, Relaxed);
     }
 
@@ -222,9 +223,14 @@ impl Recorder {
     /// run begins between two events; without any it begins after that time. What is sent after
     /// this has returned belongs to the run.
     pub fn begin_between_events(&self) {
-        self.live.begin.store(true, Relaxed);
-        // A thread that has ended will not begin it, and is reported elsewhere.
-        while !self.live.recording.load(Acquire) && !self.threads.any_ended() {
+        let live = &self.live;
+        live.begin.store(true, Relaxed);
+        let is_begun = || {
+            // A pause that was asked for meanwhile ends the wait, too.
+            !live.begin.load(Acquire) && (live.recording.load(Acquire) || live.paused.load(Relaxed))
+        };
+        // A build agent that has failed will not begin it, and is reported elsewhere.
+        while !is_begun() && !self.threads.has_ended("build") {
             std::thread::sleep(BEGUN_POLL);
         }
     }

@@ -174,10 +174,15 @@ impl<S: Store> RunFiles<S> {
         !self.pages.is_empty()
     }
 
-    /// Streams a header, a checkpoint or a table of contents; false where there is no buffer.
-    pub(crate) fn stream_page(&mut self) -> bool {
+    /// Streams a header, a checkpoint or a table of contents, as far as there are buffers and the
+    /// budget of bytes lasts; true when it is streamed.
+    pub(crate) fn stream_page(&mut self, budget: &mut usize) -> bool {
         let Some(page) = self.pages.front_mut() else { return true };
-        page.streamed += self.jobs.append(&mut page.stream, &page.bytes[page.streamed..]);
+        let rest = &page.bytes[page.streamed..];
+        let now = &rest[..rest.len().min(*budget)];
+        let streamed = self.jobs.append(&mut page.stream, now);
+        page.streamed += streamed;
+        *budget -= streamed;
         let whole = page.streamed == page.bytes.len();
         if whole && let Some(Page { stream, kind, .. }) = self.pages.pop_front() {
             self.jobs.finish(stream, kind);
@@ -282,6 +287,9 @@ impl<S: Store> RunFiles<S> {
     }
 
     fn begin_file(&mut self, Begun { file, header }: Begun) {
+        assert!(self.current.is_none(), "one file at a time gets frames");
+        // It may have been taken before anybody asked whether it is there.
+        self.opening = None;
         self.live.add_file(file.path.clone());
         self.put_page((file.id, 0), header, JobKind::Header);
         self.current = Some(file);
@@ -511,9 +519,8 @@ impl<S: Store> RunFiles<S> {
         match next {
             Ok(next) => {
                 self.begin_file(next);
-                if opening == Opening::Retry {
-                    self.live.set_state(State::Recording);
-                }
+                // An older file may have failed while there was none.
+                self.live.set_state(State::Recording);
             }
             Err(reason) => self.fault(reason),
         }

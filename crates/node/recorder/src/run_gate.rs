@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use catchment_model::Entry;
+use catchment_model::{Entry, SourceId};
 
 use crate::build::Pipeline;
 use crate::live::Live;
@@ -61,10 +61,12 @@ impl RunGate {
             return;
         }
         let after_ns = now_ns.saturating_sub(self.started_ns);
-        let heard = || self.live.ledger.snapshot().total()[Entry::PacketsReceived] > 0;
-        if after_ns >= HEARD_WITHIN_NS || (after_ns >= SETTLED_AFTER_NS && heard()) {
-            self.live.begin.store(false, Relaxed);
+        let ledger = &self.live.ledger;
+        let heard = |source| ledger.read(SourceId(source), Entry::PacketsReceived) > 0;
+        let any_heard = || (0..ledger.source_count() as u32).any(heard);
+        if after_ns >= HEARD_WITHIN_NS || (after_ns >= SETTLED_AFTER_NS && any_heard()) {
             self.live.paused.store(false, Relaxed);
+            self.live.begin.store(false, Release);
         }
     }
 }

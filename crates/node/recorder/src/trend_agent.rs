@@ -285,6 +285,9 @@ impl Trends<TrendFiles> {
 impl<T: TrendStore> Agent for Trends<T> {
     /// Merges and writes until the write agent has ended.
     fn work(&mut self, now_ns: u64) -> Work {
+        if self.counted_ns == 0 {
+            self.counted_ns = now_ns;
+        }
         let taken = match self.frames.try_recv() {
             Ok(frame) => {
                 self.take(frame, now_ns);

@@ -41,6 +41,8 @@ use crate::run_files::{Admission, Ending, FirstFile, RunFiles};
 const IDLE_NS: u64 = 5_000_000;
 /// How long the build agent is left to take a frame back, where its queue is full.
 const HAND_BACK_NS: u64 = 500_000;
+/// What a step counts as, beside what is copied in it.
+const STEP_BYTES: usize = 16 << 10;
 /// Bytes that are copied in one cycle.
 const CYCLE_BYTES: usize = 4 << 20;
 
@@ -126,7 +128,11 @@ impl<S: Store> Write<S> {
         }
         let wait = Step::Wait(self.now_ns + IDLE_NS);
         if self.files.has_pages() {
-            return if self.files.stream_page() { Step::Done } else { wait };
+            return match self.files.stream_page(budget) {
+                true => Step::Done,
+                false if *budget == 0 => Step::Budget,
+                false => wait,
+            };
         }
         if let Some(mut frame) = self.streaming.take() {
             let progress = self.frame_writer.advance(&mut frame, &mut self.files.jobs, budget);
@@ -252,7 +258,13 @@ impl<S: Store> Agent for Write<S> {
         let mut done = self.files.poll(now_ns);
         loop {
             match self.step(&mut budget) {
-                Step::Done => done += 1,
+                Step::Done => {
+                    done += 1;
+                    budget = budget.saturating_sub(STEP_BYTES);
+                    if budget == 0 {
+                        return Work::again(done);
+                    }
+                }
                 Step::Budget => return Work::again(done + 1),
                 Step::Ended => return Work::ended(),
                 Step::Wait(until_ns) => {

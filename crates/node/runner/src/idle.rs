@@ -19,20 +19,23 @@ pub struct Idle {
 impl Idle {
     /// Calls the agent until it has ended.
     pub fn run(self, agent: &mut impl Agent, clock: Clock, park: &mut dyn Park) {
-        // When the last cycle that had work began; none once spinning and napping are over.
+        // When the last cycle that had work ended; none once spinning and napping are over.
         let mut worked_ns = None;
         loop {
-            let now_ns = clock.now_ns();
-            let Work { done, wake_at_ns, ended } = agent.work(now_ns);
+            let Work { done, wake_at_ns, is_blocked, ended } = agent.work(clock.now_ns());
             if ended {
                 return;
             }
+            let now_ns = clock.now_ns();
             if done > 0 {
                 worked_ns = Some(now_ns);
             }
-            let now_ns = clock.now_ns();
             let left = Duration::from_nanos(wake_at_ns.saturating_sub(now_ns)).min(LONGEST);
             if left.is_zero() {
+                continue;
+            }
+            if is_blocked {
+                std::thread::sleep(left);
                 continue;
             }
             if let Some(worked) = worked_ns {

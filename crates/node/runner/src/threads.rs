@@ -69,9 +69,10 @@ impl Threads {
         Ok(())
     }
 
-    /// Whether some thread has ended.
-    pub fn any_ended(&self) -> bool {
-        self.handles.iter().any(JoinHandle::is_finished)
+    /// Whether the thread of that name has ended; also if there is none.
+    pub fn has_ended(&self, name: &str) -> bool {
+        let named = |thread: &&JoinHandle<()>| thread.thread().name() == Some(name);
+        self.handles.iter().find(named).is_none_or(JoinHandle::is_finished)
     }
 
     /// Waits until all threads have ended, the last one first. Returns the name of the first that

@@ -63,6 +63,7 @@ impl Ingress for QueueIngress {
                 let Some(bytes) = datagrams.pop_front() else { break };
                 if sink(Arrival { endpoint, sender: None, bytes: &bytes }) == Flow::Paused {
                     datagrams.push_front(bytes);
+                    received.paused = true;
                     return received;
                 }
                 received.arrivals += 1;
