@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::process::{Steps, succeed};
+use crate::process::{Step, Steps, succeed};
 use crate::python::Python;
 use crate::repository::Repository;
 use crate::tidy;
@@ -42,57 +42,81 @@ pub fn demo(arguments: &[String]) -> Result<()> {
     succeed(Command::new(repository.program()).arg("demo").args(arguments))
 }
 
-/// Runs every test there is. What fails keeps only those from running that need what it makes.
+/// Runs every test there is. What fails keeps only those from running that need what it makes. What
+/// waits for a browser or a recorder runs beside what compiles.
 pub fn test() -> Result<()> {
     let repository = Repository::open()?;
-    let mut steps = Steps::default();
+    let steps = Steps::beside(repository.target.join("steps"))?;
     // First, since the program holds the page that was there when it was built.
     let web = Web::of(&repository);
-    let made = web.build(&mut steps);
-    let built = steps.run("rust: build the program", &[], &mut build(&repository));
-    let mut tests = repository.cargo();
-    tests.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-    steps.run("rust: cargo test", &[], &mut tests);
-    let python = Python::prepare(&repository, &mut steps)?;
-    python.test(&mut steps, built);
-    web.test(&mut steps, made, (&repository.program(), built));
-    for arguments in BENCHES_REDUCED {
-        let mut bench = Command::new(repository.program());
-        let folder = repository.target.join("bench");
-        bench.args(*arguments).arg("--out").arg(&folder).arg("--scratch").arg(folder.join("runs"));
-        bench.current_dir(&repository.root).env("CATCHMENT_PYTHON", python.interpreter());
-        let needs = [built, python.ready()];
-        steps.run(&format!("catchment {}", arguments.join(" ")), &needs, &mut bench);
-    }
+    let made = web.build(&steps);
+    let python = Python::prepare(&repository, &steps)?;
+    std::thread::scope(|scope| {
+        let page = scope.spawn(|| web.test(&steps, made));
+        let built = steps.run("rust: build the program", &[], &mut build(&repository));
+        let installed = python.install(&steps);
+        let (steps, web, python, repository) = (&steps, &web, &python, &repository);
+        scope.spawn(move || {
+            python.test(steps, installed, built);
+            let browser = page.join().expect("the page's tests are steps, none of which panics");
+            web.test_real(steps, (made, browser), (&repository.program(), built));
+            BENCHES_REDUCED.iter().for_each(|arguments| {
+                bench_reduced(repository, steps, arguments, (built, python));
+            });
+        });
+        let mut tests = repository.cargo();
+        tests.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+        let compiled = steps.run("rust: build the tests", &[], tests.arg("--no-run"));
+        let mut tests = repository.cargo();
+        tests.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+        steps.run("rust: cargo test", &[compiled], &mut tests);
+    });
     steps.finish("test")
+}
+
+fn bench_reduced(
+    repository: &Repository,
+    steps: &Steps,
+    arguments: &[&str],
+    (built, python): (Step, &Python<'_>),
+) {
+    let folder = repository.target.join("bench");
+    let mut bench = Command::new(repository.program());
+    bench.args(arguments).arg("--out").arg(&folder).arg("--scratch").arg(folder.join("runs"));
+    bench.current_dir(&repository.root).env("CATCHMENT_PYTHON", python.interpreter());
+    let needs = [built, python.ready()];
+    steps.run(&format!("catchment {}", arguments.join(" ")), &needs, &mut bench);
 }
 
 /// Tests the page over a recorder with emulated sources.
 pub fn web_real() -> Result<()> {
     let repository = Repository::open()?;
-    let mut steps = Steps::default();
+    let steps = Steps::in_turn();
     let web = Web::of(&repository);
-    let made = web.build(&mut steps);
+    let made = web.build(&steps);
     let built = steps.run("rust: build the program", &[], &mut build(&repository));
     let browser = steps.time("web: Chromium", &[], chromium);
-    web.test_real(&mut steps, (made, browser), (&repository.program(), built));
+    web.test_real(&steps, (made, browser), (&repository.program(), built));
     steps.finish("web --real")
 }
 
-/// Checks form, lints, the house's rules, docs and types.
+/// Checks form, lints, the house's rules, docs and types; Python's beside Rust's.
 pub fn check() -> Result<()> {
     let repository = Repository::open()?;
-    let mut steps = Steps::default();
-    let format = ["fmt", "--all", "--check"];
-    steps.run("rust: format", &[], repository.cargo().args(format));
-    let fuzz_manifest = ["--manifest-path", "fuzz/Cargo.toml"];
-    steps.run("fuzz: format", &[], repository.cargo().args(format).args(fuzz_manifest));
-    steps.time("tidy", &[], tidy::check);
-    let mut clippy = repository.cargo();
-    clippy.args(["clippy", "--workspace", "--all-targets", "--locked", "--keep-going"]);
-    steps.run("rust: clippy", &[], clippy.args(["--", "-D", "warnings"]));
-    steps.run("rust: docs", &[], &mut reference(&repository));
-    Python::prepare(&repository, &mut steps)?.check(&mut steps);
+    let steps = Steps::beside(repository.target.join("steps"))?;
+    let python = Python::prepare(&repository, &steps)?;
+    std::thread::scope(|scope| {
+        scope.spawn(|| python.check(&steps));
+        let format = ["fmt", "--all", "--check"];
+        steps.run("rust: format", &[], repository.cargo().args(format));
+        let fuzz_manifest = ["--manifest-path", "fuzz/Cargo.toml"];
+        steps.run("fuzz: format", &[], repository.cargo().args(format).args(fuzz_manifest));
+        steps.time("tidy", &[], tidy::check);
+        let mut clippy = repository.cargo();
+        clippy.args(["clippy", "--workspace", "--all-targets", "--locked", "--keep-going"]);
+        steps.run("rust: clippy", &[], clippy.args(["--", "-D", "warnings"]));
+        steps.run("rust: docs", &[], &mut reference(&repository));
+    });
     steps.finish("check")
 }
 
@@ -113,7 +137,7 @@ pub fn bench(arguments: &[String]) -> Result<()> {
 /// Builds the crates' reference and checks every link.
 pub fn docs() -> Result<()> {
     let repository = Repository::open()?;
-    let mut steps = Steps::default();
+    let steps = Steps::in_turn();
     steps.run("rust: docs", &[], &mut reference(&repository));
     steps.time("links", &[], tidy::check_pages);
     steps.finish("docs")?;
@@ -134,9 +158,12 @@ pub fn clean() -> Result<()> {
     succeed(repository.cargo().arg("clean"))
 }
 
+/// Builds the program. Python's module is named, and not built, so that its features of others'
+/// crates are chosen: with others `pip install .` would compile nearly everything once more.
 fn build(repository: &Repository) -> Command {
     let mut command = repository.cargo();
-    command.args(["build", "--release", "--locked", "--package", "catchment-cli"]);
+    command.args(["build", "--release", "--locked", "--bin", "catchment"]);
+    command.args(["--package", "catchment-cli", "--package", "catchment-python"]);
     command
 }
 

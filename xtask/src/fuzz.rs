@@ -75,19 +75,21 @@ pub fn run(options: &Options) -> Result<()> {
         .context("libFuzzer needs a C++ compiler (Debian: package g++)")?;
     let host = host(&mut repository.cargo())?;
 
-    let mut steps = Steps::default();
+    let steps = Steps::beside(repository.target.join("steps"))?;
     // With a target named, the flags do not reach build scripts, which could not be linked with
     // them.
     let mut build = repository.cargo();
     build.args(["build", "--release", "--locked", "--target", &host]).current_dir(&folder);
     build.env("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS.join("\u{1f}"));
     let built = steps.run("fuzz: build", &[], &mut build);
+    let programs = build_folder.join(&host).join("release");
+    let mut commands = Vec::new();
     for target in targets {
         let found = folder.join("found").join(&target);
         let artifacts = folder.join("artifacts").join(&target);
         std::fs::create_dir_all(&found)?;
         std::fs::create_dir_all(&artifacts)?;
-        let mut program = Command::new(build_folder.join(&host).join("release").join(&target));
+        let mut program = Command::new(programs.join(&target));
         program.args([&found, &folder.join("corpus").join(&target)]);
         program.arg(format!("-artifact_prefix={}/", artifacts.display()));
         program.arg(format!("-max_total_time={}", options.seconds));
@@ -95,7 +97,15 @@ pub fn run(options: &Options) -> Result<()> {
         program.arg(format!("-rss_limit_mb={MEMORY_MIB_MAX}"));
         program.arg(format!("-timeout={INPUT_SECONDS_MAX}"));
         program.args(["-verbosity=0", "-print_final_stats=1"]);
-        steps.run(&format!("fuzz: {target}"), &[built], &mut program);
+        commands.push((format!("fuzz: {target}"), program));
+    }
+    // Each has one thread.
+    for some in commands.chunks_mut(std::thread::available_parallelism()?.get()) {
+        std::thread::scope(|scope| {
+            for (name, program) in some {
+                scope.spawn(|| steps.run(name, &[built], program));
+            }
+        });
     }
     steps.finish("fuzz")
 }

@@ -1,15 +1,21 @@
 //! Steps: child processes that must succeed, with the time that each took.
 
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Runs steps one after the other. One that fails does not keep the others from running, unless
-/// they need what it makes: one run tells all.
-#[derive(Default)]
+/// Runs steps, of several threads if need be. One that fails does not keep the others from running,
+/// unless they need what it makes: one run tells all.
 pub struct Steps {
-    done: Vec<(String, Outcome)>,
+    start: Instant,
+    done: Mutex<Vec<(String, Outcome)>>,
+    /// Where steps that run beside each other print: each is shown in one piece, at its end.
+    prints: Option<PathBuf>,
 }
 
 /// A step that was done, for those that need it.
@@ -29,19 +35,31 @@ impl Step {
 }
 
 impl Steps {
-    /// Runs `command` with this process's output; it fails unless it exits with 0.
-    pub fn run(&mut self, name: &str, needs: &[Step], command: &mut Command) -> Step {
-        self.time(name, needs, || succeed(command))
+    /// For steps that run one after the other.
+    pub fn in_turn() -> Self {
+        Self { start: Instant::now(), done: Mutex::default(), prints: None }
+    }
+
+    /// For steps of which some run beside each other; what they print is kept in `folder`.
+    pub fn beside(folder: PathBuf) -> Result<Self> {
+        std::fs::create_dir_all(&folder)?;
+        Ok(Self { prints: Some(folder), ..Self::in_turn() })
+    }
+
+    /// Runs `command`; it fails unless it exits with 0.
+    pub fn run(&self, name: &str, needs: &[Step], command: &mut Command) -> Step {
+        self.time(name, needs, || match &self.prints {
+            Some(folder) => in_one_piece(name, command, folder),
+            None => succeed(command),
+        })
     }
 
     /// Does `work` as a step, if all that it needs have passed.
-    pub fn time(&mut self, name: &str, needs: &[Step], work: impl FnOnce() -> Result<()>) -> Step {
-        let missing = needs.iter().filter_map(|&Step(index)| self.done.get(index?));
-        let mut missing = missing.filter(|(_, outcome)| !matches!(outcome, Outcome::Passed(_)));
-        let outcome = match missing.next() {
-            Some((needed, _)) => {
+    pub fn time(&self, name: &str, needs: &[Step], work: impl FnOnce() -> Result<()>) -> Step {
+        let outcome = match self.missing(needs) {
+            Some(needed) => {
                 println!("== {name}: not run, it needs `{needed}`");
-                Outcome::NotRun(needed.clone())
+                Outcome::NotRun(needed)
             }
             None => {
                 println!("== {name}");
@@ -55,8 +73,21 @@ impl Steps {
                 }
             }
         };
-        self.done.push((name.to_owned(), outcome));
-        Step(Some(self.done.len() - 1))
+        let mut done = self.done();
+        done.push((name.to_owned(), outcome));
+        Step(Some(done.len() - 1))
+    }
+
+    /// What of `needs` has not passed, if anything.
+    fn missing(&self, needs: &[Step]) -> Option<String> {
+        let done = self.done();
+        let mut needed = needs.iter().filter_map(|&Step(index)| done.get(index?));
+        let missing = needed.find(|(_, outcome)| !matches!(outcome, Outcome::Passed(_)));
+        missing.map(|(name, _)| name.clone())
+    }
+
+    fn done(&self) -> MutexGuard<'_, Vec<(String, Outcome)>> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Prints what came of every step and how long it took.
@@ -66,33 +97,48 @@ impl Steps {
     pub fn finish(self, command: &str) -> Result<()> {
         println!("== {command}");
         self.lines().iter().for_each(|line| println!("{line}"));
+        let done = self.done();
         let count = |counts: fn(&Outcome) -> bool| {
-            self.done.iter().filter(|(_, outcome)| counts(outcome)).count()
+            done.iter().filter(|(_, outcome)| counts(outcome)).count()
         };
         let failed = count(|outcome| matches!(outcome, Outcome::Failed(..)));
         let not_run = count(|outcome| matches!(outcome, Outcome::NotRun(_)));
         if failed + not_run == 0 {
             return Ok(());
         }
-        bail!("{command}: of {} steps {failed} failed and {not_run} were not run", self.done.len())
+        bail!("{command}: of {} steps {failed} failed and {not_run} were not run", done.len())
     }
 
     fn lines(&self) -> Vec<String> {
-        let mut total = Duration::ZERO;
         let line = |(name, outcome): &(String, Outcome)| {
             let (word, time, why) = match outcome {
                 Outcome::Passed(time) => ("passed", Some(time), String::new()),
                 Outcome::Failed(time, error) => ("FAILED", Some(time), format!(": {error}")),
                 Outcome::NotRun(needed) => ("not run", None, format!(": it needs `{needed}`")),
             };
-            total += time.copied().unwrap_or_default();
-            let time = time.map(|time| format!("{:.1} s", time.as_secs_f64()));
-            format!("{word:<8} {:>10}  {name}{why}", time.unwrap_or_default())
+            format!("{word:<8} {:>11}  {name}{why}", time.map(minutes).unwrap_or_default())
         };
-        let mut lines: Vec<String> = self.done.iter().map(line).collect();
-        lines.push(format!("{:<8} {:>10}  in all", "", format!("{:.1} s", total.as_secs_f64())));
+        let mut lines: Vec<String> = self.done().iter().map(line).collect();
+        lines.push(format!("{:<8} {:>11}  in all", "", minutes(&self.start.elapsed())));
         lines
     }
+}
+
+/// `3 min 07 s`.
+fn minutes(time: &Duration) -> String {
+    format!("{} min {:02} s", time.as_secs() / 60, time.as_secs() % 60)
+}
+
+/// Runs `command` with its output in a file of `folder`, and shows that at its end.
+fn in_one_piece(name: &str, command: &mut Command, folder: &Path) -> Result<()> {
+    let name_of_file = name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let path = folder.join(name_of_file).with_extension("txt");
+    let file = File::create(&path).with_context(|| path.display().to_string())?;
+    let result = succeed(command.stdout(file.try_clone()?).stderr(file));
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "== {name}: its output")?;
+    out.write_all(&std::fs::read(&path)?)?;
+    result
 }
 
 /// Runs `command` and fails unless it exits with 0.
@@ -122,17 +168,20 @@ mod tests {
     fn said(steps: &Steps) -> Vec<String> {
         let words = |line: String| line.split_whitespace().collect::<Vec<_>>().join(" ");
         let lines = steps.lines().into_iter().map(words);
-        let untimed = |line: String| {
-            let (before, after) = line.split_once(" s ").unwrap_or((&line, ""));
-            let word = before.rsplit_once(' ').map_or("", |(word, _)| word);
-            if after.is_empty() { line.clone() } else { format!("{word} {after}").trim().into() }
+        let untimed = |line: String| match line.split_once(" min ") {
+            // Without the minutes before it and the seconds behind it.
+            Some((before, after)) => {
+                let word = before.rsplit_once(' ').map_or("", |(word, _)| word);
+                format!("{word} {}", &after["00 s ".len()..]).trim().to_owned()
+            }
+            None => line,
         };
         lines.map(untimed).collect()
     }
 
     #[test]
     fn what_needs_nothing_of_a_failed_step_runs_and_the_rest_is_told() {
-        let mut steps = Steps::default();
+        let steps = Steps::in_turn();
         let page = steps.time("page", &[Step::NONE], || Ok(()));
         let program = steps.run("program", &[], &mut Command::new("false"));
         let tests = steps.time("tests", &[page, program], || panic!("it needs the program"));
@@ -162,11 +211,41 @@ mod tests {
 
     #[test]
     fn steps_that_all_pass_are_no_error() {
-        let mut steps = Steps::default();
+        let steps = Steps::in_turn();
         let first = steps.run("first", &[], &mut Command::new("true"));
         steps.time("second", &[first], || Ok(()));
         assert_eq!(said(&steps), ["passed first", "passed second", "in all"]);
         steps.finish("test").unwrap();
+    }
+
+    #[test]
+    fn steps_beside_each_other_are_all_told_and_what_one_needs_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let steps = Steps::beside(folder.path().join("steps")).unwrap();
+        let touch = |name: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "echo said; echo complained >&2; touch \"$0\""]);
+            shell.arg(folder.path().join(name));
+            shell
+        };
+        // The one ends only when the other has.
+        let wait = || {
+            while !folder.path().join("other").exists() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let one = scope.spawn(|| steps.time("one", &[], wait));
+            let other = steps.run("the other", &[], &mut touch("other"));
+            let both = [one.join().unwrap(), other];
+            steps.run("both", &both, &mut touch("both"));
+        });
+        let printed = std::fs::read_to_string(folder.path().join("steps/the-other.txt")).unwrap();
+        assert_eq!(printed, "said\ncomplained\n");
+        let mut said = said(&steps);
+        said[..2].sort();
+        assert_eq!(said, ["passed one", "passed the other", "passed both", "in all"]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Python<'a> {
 
 impl<'a> Python<'a> {
     /// Makes the environment, or takes the one that has the same tools already.
-    pub fn prepare(repository: &'a Repository, steps: &mut Steps) -> Result<Self> {
+    pub fn prepare(repository: &'a Repository, steps: &Steps) -> Result<Self> {
         let folder = repository.root.join(".venv");
         let python = Self { repository, folder, ready: Step::NONE };
         let mut wanted = String::new();
@@ -51,18 +51,21 @@ impl<'a> Python<'a> {
         self.ready
     }
 
-    /// Builds and installs the package, as a user would, and runs Python's tests against it.
-    pub fn test(&self, steps: &mut Steps, program: Step) {
+    /// Builds and installs the package, as a user would.
+    pub fn install(&self, steps: &Steps) -> Step {
         let mut install = self.pip();
-        let installed =
-            steps.run("python: pip install .", &[self.ready], install.args(["install", "."]));
+        steps.run("python: pip install .", &[self.ready], install.args(["install", "."]))
+    }
+
+    /// Runs Python's tests against the package that was installed, and `program`.
+    pub fn test(&self, steps: &Steps, installed: Step, program: Step) {
         let mut pytest = self.tool("pytest");
         pytest.env("CATCHMENT_PROGRAM", self.repository.program());
         steps.run("python: pytest", &[installed, program], &mut pytest);
     }
 
     /// Checks form, lints and types.
-    pub fn check(&self, steps: &mut Steps) {
+    pub fn check(&self, steps: &Steps) {
         let mut format = self.tool("ruff");
         format.args(["format", "--check"]).args(SOURCES);
         steps.run("python: ruff format", &[self.ready], &mut format);
@@ -83,9 +86,7 @@ impl<'a> Python<'a> {
     }
 
     fn tool(&self, name: &str) -> Command {
-        let mut command = Command::new(self.folder.join("bin").join(name));
-        command.current_dir(&self.repository.root);
-        command
+        self.repository.command(self.folder.join("bin").join(name))
     }
 }
 

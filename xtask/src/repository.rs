@@ -1,5 +1,6 @@
 //! The repository as data: its packages and its files.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -78,8 +79,21 @@ impl Repository {
     /// `cargo`, to be run in the repository's folder.
     pub fn cargo(&self) -> Command {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(cargo);
+        self.command(cargo)
+    }
+
+    /// A program, to be run in the repository's folder. What cargo tells xtask of its own package
+    /// does not reach it: ring's build script looks at that, so that ring, and all that uses it,
+    /// would be compiled again whenever `cargo` is called without xtask and then with it.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
         command.current_dir(&self.root);
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+                command.env_remove(&name);
+            }
+        }
         command
     }
 

@@ -44,7 +44,7 @@ impl Web {
 
     /// Installs what the lockfile names, unless it is there, and builds `web/dist`, unless it is
     /// newer than what it is made from: the program that holds it would be built again, too.
-    pub fn build(&self, steps: &mut Steps) -> Made {
+    pub fn build(&self, steps: &Steps) -> Made {
         let node = steps.time("web: Node", &[], node_is_there);
         let packages = steps.time("web: npm ci", &[node], || self.install());
         let page = steps.time("web: npm run build", &[packages], || self.build_page());
@@ -64,22 +64,21 @@ impl Web {
         Ok(script.set_modified(SystemTime::now())?)
     }
 
-    /// The unit tests, then the page in Chromium against its mock, and over a recorder of
-    /// `program`.
-    pub fn test(&self, steps: &mut Steps, made: Made, program: (&Path, Step)) {
+    /// The unit tests, then the page in Chromium against its mock. The step is Chromium's.
+    pub fn test(&self, steps: &Steps, made: Made) -> Step {
         // The build looks at the types, too, but it does not know the tests' files.
         steps.run("web: types", &[made.packages], self.npm().args(["run", "check"]));
         steps.run("web: vitest", &[made.packages], self.npm().args(["run", "test"]));
         let browser = steps.time("web: Chromium", &[], chromium);
         let needs = [made.page, browser];
         steps.run("web: playwright", &needs, self.npm().args(["run", "test:page"]));
-        self.test_real(steps, (made, browser), program);
+        browser
     }
 
     /// The page in Chromium against a recorder of `program`.
     pub fn test_real(
         &self,
-        steps: &mut Steps,
+        steps: &Steps,
         (made, browser): (Made, Step),
         (program, built): (&Path, Step),
     ) {
@@ -115,8 +114,8 @@ pub fn build() -> Result<()> {
         println!("The page was not built: {error:#}.");
         return Ok(());
     }
-    let mut steps = Steps::default();
-    Web::of(&repository).build(&mut steps);
+    let steps = Steps::in_turn();
+    Web::of(&repository).build(&steps);
     steps.finish("web")
 }
 
