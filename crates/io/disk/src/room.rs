@@ -72,9 +72,8 @@ impl Room {
     }
 }
 
-/// Whether an open file that was made at that path is still there. `ahead` is the file that was made
-/// ahead. May block for as long as the
-/// file system does.
+/// Whether an open file that was made at that path is still there. `ahead` is the file that was
+/// made ahead. May block for as long as the file system does.
 pub(crate) fn presence_of(file: &File, path: &Path, ahead: Option<&Path>) -> Presence {
     let Ok(own) = file.metadata() else { return Presence::There };
     let removed = || Presence::Removed { others: has_others(path, ahead) };

@@ -19,10 +19,8 @@ use crate::live::{Live, State};
 
 /// How long recording stays in fault before the next file is tried.
 const RETRY_NS: u64 = 1_000_000_000;
-/// How often the run's last frame is tried, where it cannot be written.
-const LAST_FRAMES_MAX: u32 = 3;
-/// How often a file's table of contents is tried.
-const TOCS_MAX: u32 = 3;
+/// How often the run's last frame, or a file's table of contents, is tried.
+const TRIES_MAX: u32 = 3;
 /// How often the disk is looked at.
 const LOOK_NS: u64 = 1_000_000_000;
 
@@ -450,7 +448,7 @@ impl<S: Store> RunFiles<S> {
                 }
             }
             JobKind::Locator => {}
-            JobKind::Toc { .. } if job.error.is_some() && file.tocs < TOCS_MAX => {
+            JobKind::Toc { .. } if job.error.is_some() && file.tocs < TRIES_MAX => {
                 file.toc_begun = false;
             }
             JobKind::Toc { file_bytes } => {
@@ -513,8 +511,9 @@ impl<S: Store> RunFiles<S> {
             Opening::Next => 0,
             Opening::Retry => self.maker.room_bytes(),
         };
-        let next = self.maker.next(&mut self.jobs.store, room_bytes, self.now_ns);
-        let Some(next) = next else { return };
+        let Some(next) = self.maker.next(&mut self.jobs.store, room_bytes, self.now_ns) else {
+            return;
+        };
         self.opening = None;
         match next {
             Ok(next) => {
@@ -654,7 +653,7 @@ impl<S: Store> RunFiles<S> {
                     return Ending::Wait;
                 }
                 let unrecorded = self.carried.total().iter().any(|(_, count)| count > 0);
-                if unrecorded && self.last_frames < LAST_FRAMES_MAX {
+                if unrecorded && self.last_frames < TRIES_MAX {
                     // It was not recorded: another file is tried.
                     if self.current.is_none() {
                         self.retry();
