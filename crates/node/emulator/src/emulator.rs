@@ -80,7 +80,7 @@ impl Emulator {
         let EmulatorConfig { targets, seed, faults, .. } = &self.config;
         let outlet = Outlet::new(targets, *seed, faults, corrupt_bit)?;
         let pace = Pace::new(&Schedule::of(&self.config));
-        let mut sender = Sender::new(Run::new(self, outlet), pace, (stop, live));
+        let mut sender = Sender::new(Run::new(self, outlet), pace, stop, live);
         let (clock, cpu_before_ns) = (Clock::start(), thread_cpu_ns());
         Idle::default().run(&mut sender, clock, &mut Sleep);
         Ok(EmulatorReport {

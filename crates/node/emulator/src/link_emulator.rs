@@ -76,7 +76,7 @@ impl LinkEmulator {
         let outlet = Outlet::new(&targets, config.seed, &config.faults, corrupt_bit)?;
         let first_slice = config.first_slice.unwrap_or_else(|| self.present());
         let run = Run::new(self, outlet, first_slice);
-        let mut sender = Sender::new(run, Pace::new(&self.schedule()), (stop, live));
+        let mut sender = Sender::new(run, Pace::new(&self.schedule()), stop, live);
         let (clock, cpu_before_ns) = (Clock::start(), thread_cpu_ns());
         Idle::default().run(&mut sender, clock, &mut Sleep);
         let Sender { traffic: run, events: slices, refused, .. } = sender;

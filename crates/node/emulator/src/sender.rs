@@ -38,7 +38,8 @@ impl<'a, T: Traffic> Sender<'a, T> {
     pub(crate) fn new(
         traffic: T,
         pace: Pace,
-        (stop, live): (&'a AtomicBool, &'a EmulatorLive),
+        stop: &'a AtomicBool,
+        live: &'a EmulatorLive,
     ) -> Self {
         Self { traffic, events: 0, refused: 0, pace, started_ns: None, stop, live }
     }

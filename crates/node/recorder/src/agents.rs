@@ -9,17 +9,16 @@ use catchment_encoder::Encode;
 
 use crate::build::{Build, Kind, Pipeline};
 use crate::config::RecorderConfig;
-use crate::file::RunIdentity;
+use crate::file::{FirstFile, RunIdentity};
 use crate::frame_stream::Raw;
 use crate::frame_writer::{Sources, schema};
 use crate::live::Live;
 use crate::populate::Populate;
 use crate::recorder::RecorderError;
-use crate::run_files::FirstFile;
 use crate::run_gate::RunGate;
 use crate::trend_agent::TrendFeed;
 use crate::wiring::{Pools, Wiring};
-use crate::write::Write;
+use crate::write::{Write, WriteParts};
 
 /// Frames between the build and the write agent; what more there is waits in the build agent.
 const FRAMES_QUEUED: usize = 2;
@@ -40,6 +39,17 @@ pub(crate) struct Wakers {
     pub(crate) encoders: Waker,
 }
 
+/// What agents are made of.
+pub(crate) struct AgentParts<S> {
+    pub(crate) wired: Wiring,
+    pub(crate) identity: RunIdentity,
+    pub(crate) live: Arc<Live>,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) first: FirstFile<S>,
+    pub(crate) trends: Option<TrendFeed>,
+    pub(crate) wakers: Wakers,
+}
+
 impl<S: Store> Agents<S> {
     /// Agents of a run whose first file was just made.
     ///
@@ -47,12 +57,10 @@ impl<S: Store> Agents<S> {
     /// A schema that cannot be, or no random bits.
     pub(crate) fn new(
         config: &RecorderConfig,
-        (wired, identity): (Wiring, RunIdentity),
-        (live, stop): (&Arc<Live>, &Arc<AtomicBool>),
-        (first, trends): (FirstFile<S>, Option<TrendFeed>),
-        wakers: Wakers,
+        parts: AgentParts<S>,
         now_ns: u64,
     ) -> Result<Self, RecorderError> {
+        let AgentParts { wired, identity, live, stop, first, trends, wakers } = parts;
         let Wiring { pipelines, receives, pools, channels } = wired;
         let waiting = |kind| {
             let pipeline = pipelines.iter().find(|one: &&Pipeline| one.kind == kind)?;
@@ -67,14 +75,14 @@ impl<S: Store> Agents<S> {
         };
         let (frames_in, frames) = crossbeam_channel::bounded(FRAMES_QUEUED);
         let (done, done_out) = crossbeam_channel::bounded(FRAMES_QUEUED + 2);
-        let run_of = (schema(config)?, identity);
-        let write = Write::new(config, run_of, (frames, done), (first, sources), live, now_ns);
+        let schema = schema(config)?;
+        let parts = WriteParts { schema, identity, frames, done, first, sources };
         let what = "the first file";
-        let write = write
+        let write = Write::new(config, parts, &live, now_ns)
             .map_err(|error| RecorderError::System { what, source: io::Error::other(error) })?;
         let build = Build {
-            live: Arc::clone(live),
-            gate: RunGate::new(live, stop, now_ns),
+            live: Arc::clone(&live),
+            gate: RunGate::new(&live, &stop, now_ns),
             pipelines,
             frames: Some(frames_in),
             done: done_out,
@@ -88,7 +96,7 @@ impl<S: Store> Agents<S> {
             build,
             encoders: (0..config.encode.threads).filter_map(|_| write.encoder()).collect(),
             write,
-            populate: Populate::new(events.into_iter().chain(channels), live, stop),
+            populate: Populate::new(events.into_iter().chain(channels), &live, &stop),
         })
     }
 }

@@ -234,7 +234,7 @@ impl Pipeline {
         taken
     }
 
-    /// Books what the builder counted and frees what it discarded.
+    /// Adds what the builder counted to the ledger, and frees what it discarded.
     fn account(&mut self, live: &Live, discarded: &mut Vec<Discard>) {
         let lanes = &self.lanes;
         self.builder.counts(|lane, entry, count| {

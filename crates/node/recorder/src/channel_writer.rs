@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use catchment_builder::{ColumnCut, Cut};
-use catchment_encoder::{Ask, Coding, Rule};
+use catchment_encoder::{Ask, Coding, Element, Rule};
 use catchment_frame::{
     ChannelColumns, ChannelInfo, ColumnCoding, Dtype, FrameInfo, FrameKind, Schema, Span,
     encode_spans,
@@ -83,8 +83,10 @@ impl ChannelWriter {
     pub(crate) fn new(
         schema: &Schema,
         wired: Channels,
-        (first_link, slice_ns): (usize, u64),
-        (codings, trends): (&[ColumnCoding], bool),
+        first_link: usize,
+        slice_ns: u64,
+        codings: &[ColumnCoding],
+        trends: bool,
     ) -> Self {
         let columns = ChannelColumns::of(schema);
         let id = |id: Option<u32>| id.expect("a column of every schema of channels");
@@ -228,14 +230,13 @@ impl ChannelWriter {
 
 impl ColumnWriter for ChannelWriter {
     fn next(&mut self, making: &mut Making<'_>) -> Next {
-        let none = (Coding::None, catchment_encoder::Element::U8);
         if self.step == Step::Spans {
             self.step = Step::Columns;
             if !self.records.is_empty() {
                 let rows = (self.records.len() / SPAN_BYTES) as u64;
                 let form = Form::new(self.spans, Dtype::Record, rows);
                 let bytes = self.records.iter().copied();
-                return Next::Piece(making.memory.small(form, none, bytes));
+                return Next::Piece(making.memory.small(form, Coding::None, Element::U8, bytes));
             }
         }
         if self.step == Step::End {

@@ -166,17 +166,17 @@ impl ColumnWriter for EventWriter {
                 Step::Keys => {
                     let bytes = cut.keys.iter().flat_map(|key| key.to_le_bytes());
                     let form = Form::new(self.keys, Dtype::U64, rows);
-                    (Step::Times, memory.small(form, (self.small, Element::U64), bytes))
+                    (Step::Times, memory.small(form, self.small, Element::U64, bytes))
                 }
                 Step::Times => {
                     let bytes = cut.times_ns.iter().flat_map(|time| time.to_le_bytes());
                     let form = Form::new(self.times, Dtype::U64, rows);
-                    (Step::Flags, memory.small(form, (self.small, Element::U64), bytes))
+                    (Step::Flags, memory.small(form, self.small, Element::U64, bytes))
                 }
                 Step::Flags => {
                     let bytes = cut.flags.iter().flat_map(|flags| flags.to_le_bytes());
                     let form = Form::new(self.flags, Dtype::U32, rows);
-                    (Step::Columns, memory.small(form, (self.small, Element::U32), bytes))
+                    (Step::Columns, memory.small(form, self.small, Element::U32, bytes))
                 }
                 Step::Columns => match self.next_column(making) {
                     Some((index, payload)) => {
@@ -197,7 +197,7 @@ impl ColumnWriter for EventWriter {
                     let bytes = lengths.iter().flat_map(|length| length.to_le_bytes());
                     let form =
                         Form::new(self.sources[index].lengths, Dtype::U32, lengths.len() as u64);
-                    let piece = memory.small(form, (self.small, Element::U32), bytes);
+                    let piece = memory.small(form, self.small, Element::U32, bytes);
                     (Step::Validity(index), piece)
                 }
                 Step::Validity(index) => {
@@ -209,7 +209,7 @@ impl ColumnWriter for EventWriter {
                     let rows = column.lengths.len() as u64;
                     let form = Form::new(self.sources[index].validity, Dtype::Bits, rows);
                     let bytes = bits.iter().copied();
-                    (Step::Payload, memory.small(form, (self.small, Element::U8), bytes))
+                    (Step::Payload, memory.small(form, self.small, Element::U8, bytes))
                 }
                 Step::Payload => {
                     let piece = match self.payload.take().expect("a column's payload") {

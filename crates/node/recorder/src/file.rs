@@ -56,6 +56,13 @@ pub(crate) struct FrameJob {
     pub(crate) keys: u64,
 }
 
+/// Where files go, and the run's first file, which was just made.
+pub(crate) struct FirstFile<S> {
+    pub(crate) store: S,
+    pub(crate) id: FileId,
+    pub(crate) entropy: Box<dyn Entropy>,
+}
+
 /// A file that is written to, or being closed.
 pub(crate) struct OpenFile {
     pub(crate) id: FileId,

@@ -185,7 +185,8 @@ impl FrameMemory {
     pub(crate) fn small(
         &mut self,
         form: Form,
-        (coding, element): (Coding, Element),
+        coding: Coding,
+        element: Element,
         bytes: impl Iterator<Item = u8>,
     ) -> Piece {
         self.raw.clear();
@@ -241,7 +242,8 @@ impl<B: std::ops::DerefMut<Target = [u8]> + Send> FrameStream<B> {
         memory: &mut FrameMemory,
         stream: Stream<B>,
         offset: u64,
-        (info, column_count): (FrameInfo, usize),
+        info: FrameInfo,
+        column_count: usize,
     ) -> Self {
         memory.layout.restart(info, column_count);
         Self { stream, offset, piece: None, part: 0, at: 0, crc: Crc32c::new() }

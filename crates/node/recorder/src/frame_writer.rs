@@ -78,6 +78,18 @@ impl<W> Throttled<W> {
     }
 }
 
+/// What a frame's streaming begins with.
+pub(crate) struct FrameStart<B> {
+    /// Its job, and where in the file that begins.
+    pub(crate) stream: Stream<B>,
+    pub(crate) offset: u64,
+    pub(crate) identity: FrameIdentity,
+    pub(crate) frame: Frame,
+    pub(crate) counts: Vec<SourceCounts>,
+    /// What the ledger counted since the frame before.
+    pub(crate) increment: Ledger,
+}
+
 /// A frame that is being streamed.
 pub(crate) struct FrameUnderWay<B> {
     pub(crate) frame: Frame,
@@ -118,8 +130,8 @@ impl FrameWriter {
         let trends = sources.trends.is_some();
         let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
         let channels = sources.channels.map(|(wired, waiting)| {
-            let times = (first_link, slice_ns);
-            Throttled::new(ChannelWriter::new(schema, wired, times, (&codings, trends)), waiting)
+            let writer = ChannelWriter::new(schema, wired, first_link, slice_ns, &codings, trends);
+            Throttled::new(writer, waiting)
         });
         let (encoders, owner) = (sources.encoders, sources.writer);
         let pool = PoolConfig { bytes_max: config.encode_bytes(), encoders, owner };
@@ -178,12 +190,11 @@ impl FrameWriter {
     /// ([`FrameWriter::count`]), and goes on with [`FrameWriter::advance`].
     pub(crate) fn begin<B: std::ops::DerefMut<Target = [u8]> + Send>(
         &mut self,
-        (stream, offset): (Stream<B>, u64),
-        FrameIdentity { file_id, sequence }: FrameIdentity,
-        (frame, counts): (Frame, Vec<SourceCounts>),
-        increment: Ledger,
+        start: FrameStart<B>,
         now_ns: u64,
     ) -> FrameUnderWay<B> {
+        let FrameStart { stream, offset, identity, frame, counts, increment } = start;
+        let FrameIdentity { file_id, sequence } = identity;
         let cut = &frame.cut;
         let mut own = Ledger::new(self.ledger_count);
         if self.file_id != file_id {
@@ -227,7 +238,7 @@ impl FrameWriter {
         };
         let until_ns = info.time_last_ns;
         let info = FrameInfo { file_id, sequence, ..info };
-        let stream = FrameStream::begin(&mut self.memory, stream, offset, (info, columns_max));
+        let stream = FrameStream::begin(&mut self.memory, stream, offset, info, columns_max);
         FrameUnderWay { frame, counts, increment, own, stream, begun_ns: now_ns, until_ns }
     }
 

@@ -22,7 +22,7 @@ use crate::file::FrameJob;
 pub enum State {
     /// Sockets are open, files are written.
     Recording,
-    /// Files cannot be written: events are built and discarded countedly until they can.
+    /// Files cannot be written: events are built, discarded and counted until they can.
     Fault {
         /// What failed, with the path and the system's words.
         reason: String,
@@ -169,7 +169,7 @@ pub struct Snapshot {
     pub state: State,
     /// How often recording went into fault.
     pub faults: u64,
-    /// The books, source by source.
+    /// The ledger, source by source.
     pub ledger: Ledger,
     /// Counts beside the ledger.
     pub counts: Counts,
@@ -260,7 +260,7 @@ impl Live {
         self.gauges.lock()[place] = Some(gauge);
     }
 
-    /// Nobody looks at sockets any more: once this returns nobody holds one open.
+    /// Ends all looks at sockets: once this returns none of them is held open for one.
     pub(crate) fn forget_gauges(&self) {
         self.gauges.lock().fill(None);
     }

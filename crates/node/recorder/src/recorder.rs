@@ -16,11 +16,10 @@ use catchment_runner::{Idle, Park, Plan, Signal, Sleep, SystemEntropy, ThreadEve
 use catchment_storage::TrendFiles;
 use catchment_telemetry::{Clock, Priority};
 
-use crate::agents::{Agents, Wakers};
+use crate::agents::{AgentParts, Agents, Wakers};
 use crate::config::{ConfigError, RecorderConfig, disk_config};
-use crate::file::{FileMaker, RunIdentity};
+use crate::file::{FileMaker, FirstFile, RunIdentity};
 use crate::live::{Counts, Live, Observer, RunSummary, Snapshot, State};
-use crate::run_files::FirstFile;
 use crate::sockets::Sockets;
 use crate::trend_agent::{TrendFeed, TrendPlan, Trends};
 use crate::wiring::Wiring;
@@ -134,8 +133,17 @@ impl Recorder {
         let (feed, trends) = trends.unzip();
         let id = disk.create(&FileMaker::first_path(&identity))?;
         let first = FirstFile { store: disk, id, entropy: Box::new(SystemEntropy) };
-        let (wired, now_ns) = ((wired, identity), clock.now_ns());
-        let agents = Agents::new(&config, wired, (&live, &stop), (first, feed), wakers, now_ns)?;
+        let (live_of, stop_of) = (Arc::clone(&live), Arc::clone(&stop));
+        let parts = AgentParts {
+            wired,
+            identity,
+            live: live_of,
+            stop: stop_of,
+            first,
+            trends: feed,
+            wakers,
+        };
+        let agents = Agents::new(&config, parts, clock.now_ns())?;
         let events = Arc::new(Events(Arc::clone(&live)));
         let threads = Threads::new(clock, Arc::clone(&live.threads), events);
         let Sockets { addresses, granted_bytes, readiness, .. } = sockets;
@@ -145,7 +153,8 @@ impl Recorder {
         if let Some(trends) = trends {
             recorder.spawn(trends, plan("trends", trending))?;
         }
-        recorder.start_threads(&config, agents, (readiness, encoding, sleeper))?;
+        let parking = Parking { readiness, encoding, disk: sleeper };
+        recorder.start_threads(&config, agents, parking)?;
         Ok(recorder)
     }
 
@@ -155,7 +164,7 @@ impl Recorder {
         &mut self,
         config: &RecorderConfig,
         agents: Agents<Disk>,
-        (readiness, encoding, disk): (Vec<Readiness>, Signal, DiskSleeper),
+        Parking { readiness, encoding, disk }: Parking,
     ) -> Result<(), RecorderError> {
         let Agents { receives, build, encoders, write, populate } = agents;
         for (number, encoder) in encoders.into_iter().enumerate() {
@@ -290,6 +299,14 @@ impl std::fmt::Debug for Live {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Live").finish_non_exhaustive()
     }
+}
+
+/// What the agents' threads sleep on.
+struct Parking {
+    /// The receive agents'.
+    readiness: Vec<Readiness>,
+    encoding: Signal,
+    disk: DiskSleeper,
 }
 
 /// What becomes of threads, as the operator sees it.

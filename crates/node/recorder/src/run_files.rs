@@ -7,12 +7,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use catchment_agent::{Completion, CompletionKind, Entropy, FileEnd, FileId, Presence, Store};
+use catchment_agent::{Completion, CompletionKind, FileEnd, FileId, Presence, Store};
 use catchment_frame::Schema;
 use catchment_model::{Entry, Ledger, SourceId};
 
 use crate::config::RecorderConfig;
-use crate::file::{Begun, FileMaker, FrameJob, JobKind, OpenFile, RunIdentity};
+use crate::file::{Begun, FileMaker, FirstFile, FrameJob, JobKind, OpenFile, RunIdentity};
 use crate::frame_writer::{FrameIdentity, SourceCounts};
 use crate::jobs::{Job, Jobs, Stream};
 use crate::live::{Live, State};
@@ -23,13 +23,6 @@ const RETRY_NS: u64 = 1_000_000_000;
 const TRIES_MAX: u32 = 3;
 /// How often the disk is looked at.
 const LOOK_NS: u64 = 1_000_000_000;
-
-/// Where files go, and the run's first file, which was just made.
-pub(crate) struct FirstFile<S> {
-    pub(crate) store: S,
-    pub(crate) id: FileId,
-    pub(crate) entropy: Box<dyn Entropy>,
-}
 
 /// The files of a run, and what is under way in them.
 pub(crate) struct RunFiles<S: Store> {
@@ -131,7 +124,8 @@ impl<S: Store> RunFiles<S> {
     /// There are no random bits for its identity.
     pub(crate) fn new(
         config: &RecorderConfig,
-        (schema, identity): (Schema, RunIdentity),
+        schema: Schema,
+        identity: RunIdentity,
         first: FirstFile<S>,
         live: &Arc<Live>,
         now_ns: u64,
@@ -188,7 +182,7 @@ impl<S: Store> RunFiles<S> {
         whole
     }
 
-    fn put_page(&mut self, (file, offset): (FileId, u64), bytes: Vec<u8>, kind: JobKind) {
+    fn put_page(&mut self, file: FileId, offset: u64, bytes: Vec<u8>, kind: JobKind) {
         let stream = self.jobs.begin(file, offset);
         self.pages.push_back(Page { stream, bytes, streamed: 0, kind });
     }
@@ -289,7 +283,7 @@ impl<S: Store> RunFiles<S> {
         // It may have been taken before anybody asked whether it is there.
         self.opening = None;
         self.live.add_file(file.path.clone());
-        self.put_page((file.id, 0), header, JobKind::Header);
+        self.put_page(file.id, 0, header, JobKind::Header);
         self.current = Some(file);
     }
 
@@ -409,7 +403,7 @@ impl<S: Store> RunFiles<S> {
         let ledger = self.live.ledger.snapshot();
         let (id, start) = (file.id, file.end);
         let (bytes, summary) = file.encode_checkpoint(self.sequence, &ledger, self.now_ns);
-        self.put_page((id, start), bytes, JobKind::Checkpoint(summary));
+        self.put_page(id, start, bytes, JobKind::Checkpoint(summary));
         true
     }
 
@@ -444,7 +438,7 @@ impl<S: Store> RunFiles<S> {
                 file.checkpoint_ended(&summary);
                 if !file.failed {
                     let (offset, locator) = file.encode_locator(&summary);
-                    self.put_page((job.file, offset), locator.to_vec(), JobKind::Locator);
+                    self.put_page(job.file, offset, locator.to_vec(), JobKind::Locator);
                 }
             }
             JobKind::Locator => {}
@@ -553,7 +547,7 @@ impl<S: Store> RunFiles<S> {
         let toc = file.encode_toc(&ledger, is_ending);
         let (id, start) = (file.id, file.recorded_end);
         let file_bytes = start + toc.len() as u64;
-        self.put_page((id, start), toc, JobKind::Toc { file_bytes });
+        self.put_page(id, start, toc, JobKind::Toc { file_bytes });
     }
 
     fn sync(&mut self) {

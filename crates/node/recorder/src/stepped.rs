@@ -15,12 +15,11 @@ use catchment_ports::{
 use catchment_storage::{Run, Verdict, audit};
 use catchment_wire::hadtu::{ByteOrder, PacketEncoder, SUB_EVENT_DECODING, SubEventHeader};
 
-use crate::agents::{Agents, Wakers};
+use crate::agents::{AgentParts, Agents, Wakers};
 use crate::config::{RecorderConfig, SourceConfig};
-use crate::file::{FileMaker, RunIdentity};
+use crate::file::{FileMaker, FirstFile, RunIdentity};
 use crate::live::Live;
 use crate::recorder::RecorderError;
-use crate::run_files::FirstFile;
 use crate::wiring::{Bind, Endpoint, Wiring};
 
 const EVENTS: u32 = 400;
@@ -36,6 +35,9 @@ struct Plan {
     times: StoreTimes,
     /// Packets of a thousand that are not sent.
     lost_per_thousand: u64,
+    /// When the next file is begun.
+    file_bytes: u64,
+    file_time_ns: Option<u64>,
     /// How many packets the buffers before the recorder hold.
     queue: usize,
 }
@@ -53,6 +55,9 @@ impl Plan {
                 write_errors_per_thousand: rare(chance, 30),
             },
             lost_per_thousand: rare(chance, 60),
+            file_bytes: [400 << 10, 1 << 20, 1 << 30][chance.below(3) as usize],
+            file_time_ns: [None, Some(20_000_000 + chance.below(100_000_000))]
+                [chance.below(2) as usize],
             queue: 4 + chance.below(2_000) as usize,
         }
     }
@@ -75,7 +80,8 @@ impl Plan {
         config.encode.threads = 2;
         config.write.buffer_bytes = 32 << 10;
         config.write.buffer_count = self.buffers;
-        config.write.file_bytes = 4 << 20;
+        config.write.file_bytes = self.file_bytes;
+        config.write.file_time_ns = self.file_time_ns;
         config
     }
 }
@@ -132,9 +138,10 @@ fn record(seed: u64) -> (MemoryFiles, Ledger, u64) {
     let id = store.create(&FileMaker::first_path(&identity));
     let first = FirstFile { store, id, entropy: Box::new(chance) };
     let (wakers, now_ns) = (Wakers::default(), clock.now_ns());
-    let run_of = (wired, identity);
-    let agents = Agents::new(&config, run_of, (&live, &stop), (first, None), wakers, now_ns);
-    let Agents { receives, build, encoders, write, populate } = agents.unwrap();
+    let (live_of, stop_of, trends) = (Arc::clone(&live), Arc::clone(&stop), None);
+    let parts = AgentParts { wired, identity, live: live_of, stop: stop_of, first, trends, wakers };
+    let agents = Agents::new(&config, parts, now_ns).unwrap();
+    let Agents { receives, build, encoders, write, populate } = agents;
     let mut agents = receives;
     agents.extend([Box::new(build) as Box<dyn Agent>, Box::new(write), Box::new(populate)]);
     agents.extend(encoders.into_iter().map(|encoder| Box::new(encoder) as Box<dyn Agent>));

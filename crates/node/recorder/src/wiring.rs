@@ -110,7 +110,7 @@ impl Wiring {
     fn sources(&mut self, parts: &Parts<'_>, bind: &mut impl Bind) -> Result<(), RecorderError> {
         let config = parts.config;
         let count = config.sources.len();
-        let memory = parts.memory("segments", config.segment_bytes(), (count, count))?;
+        let memory = parts.memory("segments", config.segment_bytes(), count, count)?;
         let endpoint = |index: usize| {
             let source = &config.sources[index];
             Endpoint::new(index, source.address, &source.from)
@@ -133,8 +133,14 @@ impl Wiring {
         let chunk_use =
             ChunkUse::new(&memory.pool, (0..count as u32).collect(), Arc::clone(&memory.held));
         let builder = Builder::new(builder_config(config))?;
-        let books = (lanes, chunk_use);
-        self.pipelines.push(parts.pipeline(Kind::Events, builder, rings, &memory.pool, books));
+        self.pipelines.push(parts.pipeline(
+            Kind::Events,
+            builder,
+            rings,
+            &memory.pool,
+            lanes,
+            chunk_use,
+        ));
         self.pools.events = Some(memory.pool);
         Ok(())
     }
@@ -145,8 +151,8 @@ impl Wiring {
         let first = config.sources.len();
         let (lanes, chunk_lanes) = config.lanes();
         let chunk_links: Vec<u32> = chunk_lanes.iter().map(|&link| first as u32 + link).collect();
-        let sizes = (chunk_lanes.len(), count);
-        let memory = parts.memory("channel segments", config.link_segment_bytes(), sizes)?;
+        let bytes = config.link_segment_bytes();
+        let memory = parts.memory("channel segments", bytes, chunk_lanes.len(), count)?;
         let endpoint = |index: usize| {
             let link = &config.links[index];
             Endpoint::new(first + index, link.address, &link.from)
@@ -166,8 +172,15 @@ impl Wiring {
         let of_lane = |lane: &Lane| (lane.chunk_lane, SourceId((first + lane.link) as u32));
         let chunk_use = ChunkUse::new(&memory.pool, chunk_links, Arc::clone(&memory.held));
         let builder = Builder::new(link_builder_config(config))?;
-        let books = (lanes.iter().map(of_lane).collect(), chunk_use);
-        self.pipelines.push(parts.pipeline(Kind::Channels, builder, rings, &memory.pool, books));
+        let lanes_of = lanes.iter().map(of_lane).collect();
+        self.pipelines.push(parts.pipeline(
+            Kind::Channels,
+            builder,
+            rings,
+            &memory.pool,
+            lanes_of,
+            chunk_use,
+        ));
         self.pools.channels = Some(Arc::clone(&memory.pool));
         self.channels = Some(Channels { pool: memory.pool, lanes });
         Ok(())
@@ -193,7 +206,8 @@ impl Parts<'_> {
         &self,
         name: &str,
         bytes: u64,
-        (lanes, sources): (usize, usize),
+        lanes: usize,
+        sources: usize,
     ) -> Result<SourceMemory, RecorderError> {
         let pool = ChunkPool::new(name, bytes, lanes, sources);
         let what = "segment memory";
@@ -219,7 +233,8 @@ impl Parts<'_> {
         builder: Builder,
         rings: Vec<Ring>,
         pool: &Arc<ChunkPool>,
-        (lanes, chunk_use): (Vec<(u32, SourceId)>, ChunkUse),
+        lanes: Vec<(u32, SourceId)>,
+        chunk_use: ChunkUse,
     ) -> Pipeline {
         let name = match kind {
             Kind::Events => "frames waiting",

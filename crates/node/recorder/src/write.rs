@@ -31,11 +31,13 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
 use crate::build::Frame;
 use crate::config::RecorderConfig;
-use crate::file::{FrameJob, RunIdentity};
+use crate::file::{FirstFile, FrameJob, RunIdentity};
 use crate::frame_stream::{Raw, WrittenFrame};
-use crate::frame_writer::{Finished, FrameUnderWay, FrameWriter, Progress, SourceCounts, Sources};
+use crate::frame_writer::{
+    Finished, FrameStart, FrameUnderWay, FrameWriter, Progress, SourceCounts, Sources,
+};
 use crate::live::Live;
-use crate::run_files::{Admission, Ending, FirstFile, RunFiles};
+use crate::run_files::{Admission, Ending, RunFiles};
 
 /// How long a cycle may be away while nothing happens.
 const IDLE_NS: u64 = 5_000_000;
@@ -70,6 +72,17 @@ pub(crate) struct Write<S: Store> {
     frame_header_bytes: u64,
 }
 
+/// What a write agent is made of.
+pub(crate) struct WriteParts<S: Store> {
+    pub(crate) schema: Schema,
+    pub(crate) identity: RunIdentity,
+    /// Frames come from the build agent, and go back to it.
+    pub(crate) frames: Receiver<Frame>,
+    pub(crate) done: Sender<Frame>,
+    pub(crate) first: FirstFile<S>,
+    pub(crate) sources: Sources,
+}
+
 /// A frame that waits for a file and room.
 struct Taken {
     frame: Frame,
@@ -89,25 +102,24 @@ enum Step {
 }
 
 impl<S: Store> Write<S> {
-    /// Begins the run's first file. Frames come from, and go back to, the build agent.
+    /// Begins the run's first file.
     ///
     /// # Errors
     /// There are no random bits for the file's identity.
     pub(crate) fn new(
         config: &RecorderConfig,
-        (schema, identity): (Schema, RunIdentity),
-        (frames, done): (Receiver<Frame>, Sender<Frame>),
-        (first, sources): (FirstFile<S>, Sources),
+        parts: WriteParts<S>,
         live: &Arc<Live>,
         now_ns: u64,
     ) -> Result<Self, String> {
+        let WriteParts { schema, identity, frames, done, first, sources } = parts;
         Ok(Self {
             now_ns,
             live: Arc::clone(live),
             frames,
             done,
             frame_writer: FrameWriter::new(config, &schema, sources),
-            files: RunFiles::new(config, (schema, identity), first, live, now_ns)?,
+            files: RunFiles::new(config, schema, identity, first, live, now_ns)?,
             taken: None,
             streaming: None,
             handed_back: None,
@@ -196,10 +208,9 @@ impl<S: Store> Write<S> {
             Admission::Begin => {
                 let increment = self.next_increment();
                 let (stream, offset, identity) = self.files.begin_frame();
-                let frame = (taken.frame, taken.counts);
-                let (stream, writer) = ((stream, offset), &mut self.frame_writer);
-                let begun = writer.begin(stream, identity, frame, increment, self.now_ns);
-                self.streaming = Some(begun);
+                let Taken { frame, counts, .. } = taken;
+                let start = FrameStart { stream, offset, identity, frame, counts, increment };
+                self.streaming = Some(self.frame_writer.begin(start, self.now_ns));
             }
         }
         true

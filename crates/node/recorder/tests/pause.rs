@@ -153,3 +153,22 @@ fn runs_begin_and_end_between_two_events_while_sources_go_on_sending() {
         }
     });
 }
+
+#[test]
+fn what_is_sent_once_a_run_has_begun_belongs_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..5 {
+        let recorder = Recorder::start_paused(quick(folder.path())).unwrap();
+        let senders = support::senders(&recorder);
+        recorder.begin_between_events();
+        for event in 1..=10_u32 {
+            for (source, sender) in (0..).zip(&senders) {
+                sender.send(&packet(source, ByteOrder::Big, &[(event, &[1, 2, 3])])).unwrap();
+            }
+        }
+        let summary = recorder.stop().unwrap();
+        let sent = 10 * senders.len() as u64;
+        assert_eq!(total(&summary, Entry::FragmentsDiscardedPaused), 0);
+        assert_eq!(total(&summary, Entry::FragmentsRecorded), sent);
+    }
+}
