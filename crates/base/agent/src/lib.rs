@@ -12,6 +12,7 @@
 //!   by the [`Waker`] that its peers hold.
 
 mod ingress;
+mod read_at;
 mod store;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use std::io;
 use std::sync::Arc;
 
 pub use ingress::{Arrival, Flow, Ingress, Received};
+pub use read_at::ReadAt;
 pub use store::{Completion, CompletionKind, FileEnd, FileId, NewFile, OpenError, Presence, Store};
 
 /// A state machine with a duty cycle.

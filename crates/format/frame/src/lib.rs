@@ -116,6 +116,7 @@ mod toc;
 mod toc_reader;
 mod walk;
 
+pub use catchment_agent::ReadAt;
 pub use catchment_codec::{
     Codec, CodecError, Coding, ColumnEncoder, Element, Encoded, UnknownCoding, decode_column,
 };
@@ -141,7 +142,6 @@ pub use ledger::{
     encode_ledger_total,
 };
 pub use pattern::{Pattern, PatternError};
-pub use read_at::ReadAt;
 pub use reader::{Condition, FileReader, OpenOptions, Reopened};
 pub use repair::{Closing, RepairPlan, repair};
 pub use schema::{ColumnInfo, FieldInfo, PayloadType, Schema, SchemaError, SourceInfo};

@@ -1,81 +1,10 @@
-//! Reading at offsets, so that any file, slice or test double will do.
+//! Reading at offsets.
 
 use std::io;
 
+pub(crate) use catchment_agent::ReadAt;
+
 use crate::error::{FrameError, Part};
-
-/// Something that can be read at any offset, by many threads at once.
-pub trait ReadAt {
-    /// Reads into `buffer` from `offset` on and returns how many bytes came; fewer than asked for
-    /// only at the end or when it must, 0 at the end.
-    ///
-    /// # Errors
-    /// What the system says.
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
-
-    /// How many bytes there are now.
-    ///
-    /// # Errors
-    /// What the system says.
-    fn bytes(&self) -> io::Result<u64>;
-
-    /// Where the next bytes stand, from `offset` on, that may be others than zeros; none if only
-    /// zeros follow. A file system knows it of what was allocated and never written.
-    fn next_data(&self, offset: u64) -> Option<u64> {
-        Some(offset)
-    }
-}
-
-impl ReadAt for [u8] {
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.len());
-        let count = buffer.len().min(self.len() - start);
-        buffer[..count].copy_from_slice(&self[start..start + count]);
-        Ok(count)
-    }
-
-    fn bytes(&self) -> io::Result<u64> {
-        Ok(self.len() as u64)
-    }
-}
-
-impl ReadAt for Vec<u8> {
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.as_slice().read_at(offset, buffer)
-    }
-
-    fn bytes(&self) -> io::Result<u64> {
-        Ok(self.len() as u64)
-    }
-}
-
-impl<R: ReadAt + ?Sized> ReadAt for &R {
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        (**self).read_at(offset, buffer)
-    }
-
-    fn bytes(&self) -> io::Result<u64> {
-        (**self).bytes()
-    }
-
-    fn next_data(&self, offset: u64) -> Option<u64> {
-        (**self).next_data(offset)
-    }
-}
-
-impl<R: ReadAt + ?Sized> ReadAt for std::sync::Arc<R> {
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        (**self).read_at(offset, buffer)
-    }
-
-    fn bytes(&self) -> io::Result<u64> {
-        (**self).bytes()
-    }
-
-    fn next_data(&self, offset: u64) -> Option<u64> {
-        (**self).next_data(offset)
-    }
-}
 
 /// A file as it would be with other bytes in one place.
 pub(crate) struct Patched<'a, R> {

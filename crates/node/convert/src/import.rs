@@ -20,7 +20,7 @@ use crate::error::Misfit;
 use crate::omissions::Omissions;
 use crate::report::Chosen;
 use crate::targets::{Input, InputFrame, Targets, fit};
-use crate::{ConvertError, NS_PER_S, Report, Source};
+use crate::{ConvertError, NS_PER_S, Report, open_source};
 
 /// How a run is written.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +125,7 @@ fn take(
 fn open(paths: &[PathBuf], report: &mut Report) -> Result<Vec<Input>, ConvertError> {
     let mut inputs = Vec::with_capacity(paths.len());
     for path in paths {
-        let file = GwfFile::open(Source::open(path)?)
+        let file = GwfFile::open(open_source(path)?)
             .map_err(|source| ConvertError::Unreadable { path: path.clone(), source })?;
         if let Index::Walk { ended, damaged, .. } = file.index() {
             if let Some(error) = ended {

@@ -15,13 +15,11 @@ mod report;
 mod stated;
 mod targets;
 
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use catchment_disk::{DiskError, ReadFile};
 use catchment_frame::Dtype;
-use catchment_interop::ReadAt;
 use catchment_interop::gwf::VectorType;
 
 pub use error::ConvertError;
@@ -34,26 +32,12 @@ pub const EXTENSION: &str = "gwf";
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// A file that is read at offsets.
-#[derive(Debug)]
-struct Source(File);
-
-impl Source {
-    fn open(path: &Path) -> Result<Self, ConvertError> {
-        let file = catchment_disk::open_regular(path, OpenOptions::new().read(true))
-            .map_err(|source| ConvertError::Open { path: path.to_owned(), source })?;
-        Ok(Self(file))
-    }
-}
-
-impl ReadAt for Source {
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read_at(buffer, offset)
-    }
-
-    fn bytes(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
-    }
+/// Opens a file of another format.
+fn open_source(path: &Path) -> Result<ReadFile, ConvertError> {
+    ReadFile::open(path).map_err(|error| match error {
+        DiskError::Path { path, source, .. } => ConvertError::Open { path, source },
+        error => ConvertError::Open { path: path.to_owned(), source: io::Error::other(error) },
+    })
 }
 
 /// The same type in both formats.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
+use catchment_disk::ReadFile;
 use catchment_frame::{ChannelInfo, Schema};
 use catchment_interop::gwf::{self, GwfError, GwfFile, exact_rate};
 use catchment_model::units::grouped;
@@ -16,12 +17,12 @@ use catchment_model::{SampleRate, TimeScale};
 use crate::error::Misfit;
 use crate::report::Chosen;
 use crate::stated::{Stated, dx_s};
-use crate::{ConvertError, NS_PER_S, Report, Source, dtype_of};
+use crate::{ConvertError, NS_PER_S, Report, dtype_of};
 
 /// A file that is open.
 pub(super) struct Input {
     pub(super) path: PathBuf,
-    pub(super) file: GwfFile<Source>,
+    pub(super) file: GwfFile<ReadFile>,
 }
 
 /// A frame of a file.
