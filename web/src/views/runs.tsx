@@ -151,17 +151,22 @@ function open(number: number): Promise<void> {
   return refresh(number);
 }
 
+/** The newest refresh: what an older one brings later is of no use. */
+let refreshes = 0;
+
 async function refresh(number: number): Promise<void> {
+  const own = ++refreshes;
   openFailed.value = null;
   try {
-    const [run, ledger, configuration] = await Promise.all([
-      get<Run>(`/runs/${number}`),
+    // First: a ledger that is asked for after a run was seen to have ended is its last one.
+    const run = await get<Run>(`/runs/${number}`);
+    const [ledger, configuration] = await Promise.all([
       get<RunLedger>(`/runs/${number}/ledger`).catch(() => null),
       text(`/runs/${number}/configuration`).catch(() => null),
     ]);
-    opened.value = { run, ledger, configuration };
+    if (own === refreshes) opened.value = { run, ledger, configuration };
   } catch (error) {
-    openFailed.value = reason(error);
+    if (own === refreshes) openFailed.value = reason(error);
   }
 }
 

@@ -88,7 +88,8 @@ impl Builder {
         }
     }
 
-    /// Whether all events are closed that began before the last change by [`want`](Self::want).
+    /// Whether all events are closed that began before the last change by
+    /// [`set_recording`](Self::set_recording).
     pub fn is_drained(&mut self) -> bool {
         if !self.wanted.at_start.is_empty() {
             return false;
