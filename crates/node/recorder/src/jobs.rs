@@ -15,6 +15,8 @@ use std::collections::VecDeque;
 use catchment_agent::{Completion, CompletionKind, FileId, Store};
 use catchment_frame::Crc32c;
 
+use crate::copy::copy_past_cache;
+
 /// Bytes that are checksummed and then copied while they are in the cache.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -80,7 +82,7 @@ impl<S: Store, K> Jobs<S, K> {
 
     /// Appends as many of the bytes as there are buffers for, and returns how many.
     pub(crate) fn append(&mut self, stream: &mut Stream<S::Buffer>, bytes: &[u8]) -> usize {
-        self.fill(stream, bytes.len(), |buffer, range| buffer.copy_from_slice(&bytes[range]))
+        self.fill(stream, bytes.len(), |buffer, range| copy_past_cache(buffer, &bytes[range]))
     }
 
     /// As [`Jobs::append`], and takes what was appended into the checksum.
@@ -94,7 +96,7 @@ impl<S: Store, K> Jobs<S, K> {
         for piece in bytes.chunks(PIECE_BYTES) {
             let now = self.fill(stream, piece.len(), |buffer, range| {
                 crc.update(&piece[range.clone()]);
-                buffer.copy_from_slice(&piece[range]);
+                copy_past_cache(buffer, &piece[range]);
             });
             appended += now;
             if now < piece.len() {

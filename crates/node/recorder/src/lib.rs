@@ -15,6 +15,7 @@ mod build;
 mod channel_writer;
 mod coding;
 mod config;
+mod copy;
 mod event_writer;
 mod file;
 mod frame_stream;
