@@ -52,6 +52,21 @@ pub struct FrameInfo {
     pub rows: u64,
 }
 
+impl FrameInfo {
+    /// A frame of events that holds nothing.
+    pub const EMPTY: Self = Self {
+        kind: FrameKind::Events,
+        flags: 0,
+        file_id: 0,
+        sequence: 0,
+        time_first_ns: 0,
+        time_last_ns: 0,
+        key_first: 0,
+        key_last: 0,
+        rows: 0,
+    };
+}
+
 /// Where a column of one frame stands, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnEntry {

@@ -194,7 +194,7 @@ impl Disk {
             // It could not be taken when it was asked for last.
         } else if let Err(error) = self.make_ahead(new) {
             self.ahead = Opening::Failed(error);
-            // Whoever asked is called again, and finds it.
+            // Has the caller look again, and find the error.
             self.event.signal();
         }
     }

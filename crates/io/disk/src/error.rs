@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use catchment_agent::OpenError;
+
 /// An error of the disk. What goes wrong later, in an accepted operation, comes as the `result` of
 /// its [`Completion`](crate::Completion).
 #[derive(Debug, thiserror::Error)]
@@ -47,19 +49,9 @@ pub enum DiskError {
         /// Why not.
         source: io::Error,
     },
-    /// Less is free for data than was asked for.
-    #[error(
-        "disk full: {} has {spare_bytes} bytes left for data, {room_bytes} are needed",
-        folder.display()
-    )]
-    NoRoom {
-        /// The folder.
-        folder: PathBuf,
-        /// What is free for data.
-        spare_bytes: u64,
-        /// What was asked for.
-        room_bytes: u64,
-    },
+    /// A file was not made, for a reason that its caller can act on.
+    #[error(transparent)]
+    Open(OpenError),
     /// The folder is gone, and with it the file system that it was on.
     #[error("{} is gone, and the disk that it was on is not mounted", folder.display())]
     Unmounted {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use catchment_agent::NewFile;
+use catchment_agent::{NewFile, OpenError};
 use catchment_model::limits::DISK_ALIGN_BYTES;
 
 use crate::descriptors;
@@ -59,7 +59,8 @@ pub(crate) fn create_in(
         let spare = room.map(|room| room.spare_bytes(how.keeps_reserve));
         if let Some(spare_bytes) = spare.filter(|&spare| spare < new.room_bytes) {
             let (folder, room_bytes) = (folder.to_owned(), new.room_bytes);
-            return Err(DiskError::NoRoom { folder, spare_bytes, room_bytes });
+            let error = OpenError::NoRoom { folder, spare_bytes, room_bytes };
+            return Err(DiskError::Open(error));
         }
     }
     create(&new.path, how, faults)

@@ -42,9 +42,7 @@ impl Store for Disk {
     fn take_opened(&mut self) -> Option<Result<FileId, OpenError>> {
         Some(Self::take_opened(self)?.map_err(|error| match error {
             DiskError::Exists { path } => OpenError::Exists { path },
-            DiskError::NoRoom { folder, spare_bytes, room_bytes } => {
-                OpenError::NoRoom { folder, spare_bytes, room_bytes }
-            }
+            DiskError::Open(error) => error,
             error => OpenError::Other(error.to_string()),
         }))
     }

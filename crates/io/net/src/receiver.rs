@@ -68,7 +68,7 @@ pub struct UdpReceiver {
 }
 
 struct Socket {
-    // Held for longer by nobody but a gauge that is just asking.
+    // Shared with gauges, which hold it only while they ask.
     socket: Arc<UdpSocket>,
     granted_bytes: usize,
     drops: DropCounter,

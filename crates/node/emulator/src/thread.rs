@@ -53,10 +53,10 @@ impl EmulatorThread<LinkEmulatorReport> {
 }
 
 impl<Report: Send + 'static> EmulatorThread<Report> {
-    fn spawn(
-        name: &'static str,
-        run: impl FnOnce(&AtomicBool, &EmulatorLive) -> Result<Report, EmulatorError> + Send + 'static,
-    ) -> Result<Self, EmulatorError> {
+    fn spawn<F>(name: &'static str, run: F) -> Result<Self, EmulatorError>
+    where
+        F: FnOnce(&AtomicBool, &EmulatorLive) -> Result<Report, EmulatorError> + Send + 'static,
+    {
         let observer = EmulatorObserver::default();
         let shared = Arc::clone(&observer.0);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {

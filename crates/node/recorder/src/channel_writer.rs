@@ -13,7 +13,7 @@ use catchment_model::{Entry, SampleRate};
 use catchment_trends::TrendChannel;
 
 use crate::coding::rule_for;
-use crate::frame_stream::{ColumnWriter, Form, Making, NO_FRAME, Next, Piece, Raw};
+use crate::frame_stream::{ColumnWriter, Form, Making, Next, Piece, Raw};
 use crate::links::Lane;
 use crate::pool::ChunkPool;
 use crate::slices::slice_of;
@@ -147,7 +147,7 @@ impl ChannelWriter {
             key_first: first,
             key_last: last,
             rows: cut.columns.iter().zip(&self.channels).map(samples).sum(),
-            ..NO_FRAME
+            ..FrameInfo::EMPTY
         }
     }
 

@@ -44,7 +44,7 @@ fn stream(to: &mut [u8], from: &[u8]) {
         }
     }
     to_tail.copy_from_slice(from_tail);
-    // Streaming stores are ordered before whoever is told of the buffer.
+    // Streaming stores become visible before the buffer is handed to the disk.
     _mm_sfence();
 }
 

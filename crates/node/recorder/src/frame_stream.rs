@@ -10,8 +10,8 @@ use catchment_agent::Store;
 use catchment_builder::{Cut, Span};
 use catchment_encoder::{Coding, Column, Done, Element, EncoderPool, Stored};
 use catchment_frame::{
-    Codec, ColumnEncoder, ColumnEntry, Crc32c, Dtype, FrameInfo, FrameKind, FrameLayout,
-    FrameSummary, encode_ledger_increment, encode_ledger_total,
+    Codec, ColumnEncoder, ColumnEntry, Crc32c, Dtype, FrameInfo, FrameLayout, FrameSummary,
+    encode_ledger_increment, encode_ledger_total,
 };
 use catchment_model::Ledger;
 
@@ -20,22 +20,9 @@ use crate::jobs::{Jobs, Stream};
 use crate::pool::ChunkPool;
 use crate::trend::{Seen, Watch};
 
-/// A frame without anything.
-pub(crate) const NO_FRAME: FrameInfo = FrameInfo {
-    kind: FrameKind::Events,
-    flags: 0,
-    file_id: 0,
-    sequence: 0,
-    time_first_ns: 0,
-    time_last_ns: 0,
-    key_first: 0,
-    key_last: 0,
-    rows: 0,
-};
-
 /// The most bytes that the header of a frame of so many columns takes.
 pub(crate) fn header_bytes_max(column_count: usize) -> usize {
-    FrameLayout::begin(NO_FRAME, column_count).header_space()
+    FrameLayout::begin(FrameInfo::EMPTY, column_count).header_space()
 }
 
 /// A frame that was streamed: as the TOC will list it.
@@ -177,7 +164,7 @@ pub(crate) struct FrameMemory {
 
 impl FrameMemory {
     pub(crate) fn new() -> Self {
-        let layout = FrameLayout::begin(NO_FRAME, 0);
+        let layout = FrameLayout::begin(FrameInfo::EMPTY, 0);
         Self { layout, small: ColumnEncoder::new(), raw: Vec::new(), stored: Vec::new() }
     }
 

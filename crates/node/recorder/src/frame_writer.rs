@@ -15,7 +15,7 @@ use crate::coding::CompressionThrottle;
 use crate::config::{ConfigError, RecorderConfig, SourceConfig};
 use crate::event_writer::{EventWriter, event_columns_max};
 use crate::frame_stream::{
-    ColumnWriter, Encoders, FrameMemory, FrameStream, Making, NO_FRAME, Next, Raw, WrittenFrame,
+    ColumnWriter, Encoders, FrameMemory, FrameStream, Making, Next, Raw, WrittenFrame,
 };
 use crate::jobs::{Jobs, Stream};
 use crate::links::LinkConfig;
@@ -229,7 +229,7 @@ impl FrameWriter {
                     key_first: cut.keys.first().copied().unwrap_or(0),
                     key_last: cut.keys.last().copied().unwrap_or(0),
                     rows: cut.keys.len() as u64,
-                    ..NO_FRAME
+                    ..FrameInfo::EMPTY
                 };
                 let with_data = cut.columns.iter().filter(|column| column.fragments > 0).count();
                 (info, event_columns_max(with_data))

@@ -280,7 +280,7 @@ impl<S: Store> RunFiles<S> {
 
     fn begin_file(&mut self, Begun { file, header }: Begun) {
         assert!(self.current.is_none(), "one file at a time gets frames");
-        // It may have been taken before anybody asked whether it is there.
+        // Where a write failed, the file can be taken before `take_opened` finds it.
         self.opening = None;
         self.live.add_file(file.path.clone());
         self.put_page(file.id, 0, header, JobKind::Header);

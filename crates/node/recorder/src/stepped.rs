@@ -1,4 +1,5 @@
-//! All agents of a recorder in one thread and in virtual time, from one seed.
+//! The agents of a recorder of events, but for the one of trends, in one thread and in virtual
+//! time, from one seed.
 
 use std::net::SocketAddr;
 use std::path::Path;

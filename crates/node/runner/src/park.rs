@@ -14,7 +14,7 @@ pub trait Park: Send {
     fn park(&mut self, timeout: Duration);
 }
 
-/// Sleeps for the whole time: for agents that nobody wakes.
+/// Sleeps for the whole time: for agents that are never woken.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sleep;
 

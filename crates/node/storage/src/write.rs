@@ -147,7 +147,7 @@ impl RunWriter {
             ledger: Ledger::new(run.schema.sources.len()),
             output: Sink::new(&options)?,
             encoders: Encoders::new(threads),
-            layout: FrameLayout::begin(NO_FRAME, 0),
+            layout: FrameLayout::begin(FrameInfo::EMPTY, 0),
             codings: codings_of(&run.schema, &options.codings),
             places: run.schema.columns.iter().map(|info| info.id).zip(0..).collect(),
             hooks: trends.iter().map(|trends| trends.hook()).collect(),
@@ -273,7 +273,7 @@ impl RunWriter {
             key_first: frame.keys.iter().copied().min().unwrap_or(0),
             key_last: frame.keys.iter().copied().max().unwrap_or(0),
             rows,
-            ..NO_FRAME
+            ..FrameInfo::EMPTY
         };
         self.write_frame(info, columns)
     }
@@ -305,7 +305,7 @@ impl RunWriter {
             columns.extend(self.channel_column(channel, &time)?);
         }
         let rows = columns.iter().filter(|column| column.start.is_some()).map(|one| one.rows).sum();
-        let mut info = FrameInfo { kind: FrameKind::Channels, rows, ..NO_FRAME };
+        let mut info = FrameInfo { kind: FrameKind::Channels, rows, ..FrameInfo::EMPTY };
         if rows > 0 {
             (info.time_first_ns, info.time_last_ns) = (time.start, time.end);
             (info.key_first, info.key_last) = frame.keys;
@@ -558,15 +558,3 @@ impl Number for u32 {
 fn no_random_bits(error: getrandom::Error) -> StorageError {
     catchment_disk::DiskError::Resource { what: "random bits", source: error.into() }.into()
 }
-
-const NO_FRAME: FrameInfo = FrameInfo {
-    kind: FrameKind::Events,
-    flags: 0,
-    file_id: 0,
-    sequence: 0,
-    time_first_ns: 0,
-    time_last_ns: 0,
-    key_first: 0,
-    key_last: 0,
-    rows: 0,
-};
