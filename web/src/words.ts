@@ -85,8 +85,8 @@ const ENTRY_WORDS: Record<string, string> = {
   packets_accepted: "packets decoded",
   packets_malformed_short: "malformed packets: too short",
   packets_malformed_length: "malformed packets: wrong length",
-  packets_malformed_decoding: "malformed packets: unknown decoding",
-  packets_malformed_trailer: "malformed packets: wrong trailer",
+  packets_malformed_header: "malformed packets: unknown header",
+  packets_malformed_checksum: "malformed packets: wrong checksum or trailer",
   packets_malformed_fragment: "malformed packets: impossible fragment",
   packets_refused: "packets refused: from elsewhere",
   packet_bytes_refused: "bytes refused: from elsewhere",
@@ -103,8 +103,11 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_discarded_memory: "discarded: memory full",
   fragments_discarded_disk: "discarded: disk failed",
   fragments_discarded_incomplete: "discarded: event incomplete",
+  fragments_discarded_unfinished: "discarded: parts of the fragment missing",
   fragments_discarded_disabled: "discarded: source disabled",
   fragments_discarded_paused: "discarded: paused",
+  fragments_not_owned: "fragments of another node's events",
+  fragment_parts_repeated: "parts of fragments that came twice",
   fragments_removed: "recorded fragments whose files were removed",
   fragments_time_repeated: "fragments whose time came before",
   fragments_missing: "missing fragments",
@@ -121,7 +124,7 @@ export const entryWords = (entry: string): string =>
 
 /** Entries that mean that something sent is in no file. */
 const LOSS =
-  /^(packets_(dropped|malformed|missing)|fragments_(missing|late|out_of_range|unknown|time_repeated|removed|discarded_(memory|disk|incomplete)))/;
+  /^(packets_(dropped|malformed|missing)|fragments_(missing|late|out_of_range|unknown|time_repeated|removed|discarded_(memory|disk|incomplete|unfinished)))/;
 
 export const isLoss = (entry: string): boolean => LOSS.test(entry);
 

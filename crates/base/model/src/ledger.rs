@@ -12,8 +12,12 @@
 //! What comes from addresses that a source may not send from is nobody's in these:
 //! `packets_refused` alone counts it.
 //!
-//! `hadtu` packets have no sequence number, so that what the network lost is seen as fragments that
-//! events miss: `fragments_missing` counts the gaps in recorded events (anyone can count them again
+//! Each `packets_malformed_*` is a kind that all protocols share. Beside it a ledger counts the
+//! protocol's own *reasons*, by their index in the protocol's list: the reasons of a source add up
+//! to its malformed packets.
+//!
+//! Where packets have no sequence number, what the network lost is seen as fragments that events
+//! miss: `fragments_missing` counts the gaps in recorded events (anyone can count them again
 //! from the files), `fragments_missing_unrecorded` those in events that are in no file. A gap whose
 //! fragment did arrive, but too late or with nowhere to put it, is not the network's:
 //!
@@ -81,15 +85,15 @@ entries! {
     PacketsMalformedShort = "packets_malformed_short", PacketsLost;
     /// Datagrams whose length is not what their header says.
     PacketsMalformedLength = "packets_malformed_length", PacketsLost;
-    /// Datagrams with an unknown decoding word.
-    PacketsMalformedDecoding = "packets_malformed_decoding", PacketsLost;
-    /// Datagrams whose trailer differs from their beginning.
-    PacketsMalformedTrailer = "packets_malformed_trailer", PacketsLost;
-    /// Datagrams with a sub-event whose size cannot be.
+    /// Datagrams whose header is not one of their source's protocol.
+    PacketsMalformedHeader = "packets_malformed_header", PacketsLost;
+    /// Datagrams that contradict their own checksum, or what serves as one.
+    PacketsMalformedChecksum = "packets_malformed_checksum", PacketsLost;
+    /// Datagrams with a fragment that cannot be.
     PacketsMalformedFragment = "packets_malformed_fragment", PacketsLost;
     /// Fragments that were decoded.
     FragmentsReceived = "fragments_received", FragmentsIn;
-    /// Bytes of those fragments, sub-event headers included.
+    /// Bytes of those fragments, their own headers included.
     FragmentBytesReceived = "fragment_bytes_received", Note;
     /// Fragments in frames that were written.
     FragmentsRecorded = "fragments_recorded", FragmentsOut;
@@ -119,7 +123,7 @@ entries! {
     FragmentsMissingUnrecorded = "fragments_missing_unrecorded", Note;
     /// Fragments that came after a later one of the same source.
     FragmentsReordered = "fragments_reordered", Note;
-    /// Fragments whose trigger tag differs from their event's first.
+    /// Fragments whose tag differs from that of their event's first.
     FragmentsWrongTag = "fragments_wrong_tag", Note;
     /// Fragments that their source marked as broken.
     FragmentsFlaggedError = "fragments_flagged_error", Note;
@@ -143,6 +147,10 @@ entries! {
     PacketBytesRefused = "packet_bytes_refused", Note;
     /// Fragments that were recorded, in files that somebody removed while the run went on.
     FragmentsRemoved = "fragments_removed", Note;
+    /// Fragments in several packets of which some never came.
+    FragmentsDiscardedUnfinished = "fragments_discarded_unfinished", FragmentsLost;
+    /// Parts of fragments in several packets that had come before.
+    FragmentPartsRepeated = "fragment_parts_repeated", Note;
 }
 
 impl Entry {
@@ -154,11 +162,20 @@ impl Entry {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// The entry of that name.
+    /// The entry of that name, or of that former name.
     pub fn from_name(name: &str) -> Option<Self> {
+        let name = match name {
+            // Files of version 1.1 and before.
+            "packets_malformed_decoding" => "packets_malformed_header",
+            "packets_malformed_trailer" => "packets_malformed_checksum",
+            name => name,
+        };
         Self::ALL.iter().copied().find(|entry| entry.name() == name)
     }
 }
+
+/// Reasons that one protocol may have for refusing a packet.
+pub const REASONS_MAX: usize = 16;
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -170,11 +187,13 @@ impl fmt::Display for Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLedger {
     counts: [u64; Entry::COUNT],
+    /// Malformed packets by the reasons of the source's protocol, in the protocol's order.
+    pub reasons: [u64; REASONS_MAX],
 }
 
 impl Default for SourceLedger {
     fn default() -> Self {
-        Self { counts: [0; Entry::COUNT] }
+        Self { counts: [0; Entry::COUNT], reasons: [0; REASONS_MAX] }
     }
 }
 
@@ -251,6 +270,9 @@ impl SourceLedger {
         for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
             *mine = mine.saturating_add(theirs);
         }
+        for (mine, theirs) in self.reasons.iter_mut().zip(other.reasons) {
+            *mine = mine.saturating_add(theirs);
+        }
     }
 
     /// What this ledger has more than `earlier`, entry by entry.
@@ -258,6 +280,9 @@ impl SourceLedger {
         let mut delta = Self::default();
         for (index, count) in delta.counts.iter_mut().enumerate() {
             *count = self.counts[index].saturating_sub(earlier.counts[index]);
+        }
+        for (index, count) in delta.reasons.iter_mut().enumerate() {
+            *count = self.reasons[index].saturating_sub(earlier.reasons[index]);
         }
         delta
     }
@@ -300,11 +325,11 @@ impl Ledger {
         Self { sources: vec![SourceLedger::default(); source_count] }
     }
 
-    /// All sources together.
+    /// All sources together, without reasons: protocols have different ones.
     pub fn total(&self) -> SourceLedger {
         let mut total = SourceLedger::default();
         self.sources.iter().for_each(|source| total.add(source));
-        total
+        SourceLedger { reasons: [0; REASONS_MAX], ..total }
     }
 
     /// Adds another ledger of as many sources.

@@ -15,7 +15,7 @@ pub mod utc;
 
 pub use event::{CloseReason, EventFlags};
 pub use ids::{RunId, SourceId};
-pub use ledger::{Balance, Entry, Ledger, SourceLedger};
+pub use ledger::{Balance, Entry, Ledger, REASONS_MAX, SourceLedger};
 pub use moment::{Moment, UTC_BEGINS_NS};
 pub use near::near_matches;
 pub use rate::{RateError, SampleRate};

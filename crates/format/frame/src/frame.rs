@@ -50,6 +50,46 @@ pub struct FrameInfo {
     pub key_last: u64,
     /// Events. Channels: samples of all columns together.
     pub rows: u64,
+    /// Who built it, of which slices of keys.
+    pub origin: Origin,
+}
+
+/// Who built a frame where several build one run. All zero where one does.
+///
+/// A frame is known by run, stream and sequence, in whatever file it stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// The recorder or builder within the run; each counts its own sequence.
+    pub stream: u32,
+    /// The epoch in which its slices belonged to that stream.
+    pub epoch: u32,
+    /// Number of the first slice of keys that it has events of.
+    pub first_slice: u64,
+    /// How many consecutive slices it covers; 0 where keys are not dealt out in slices.
+    pub slice_count: u32,
+}
+
+impl Origin {
+    /// The origin where one recorder builds all of a run.
+    pub const SINGLE: Self = Self { stream: 0, epoch: 0, first_slice: 0, slice_count: 0 };
+
+    /// Reads the 24 bytes that stand in frame headers, and in the TOC.
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
+        Self {
+            stream: u32_at(bytes, 0),
+            epoch: u32_at(bytes, 4),
+            first_slice: u64_at(bytes, 8),
+            slice_count: u32_at(bytes, 16),
+        }
+    }
+
+    /// Those bytes, the last four reserved.
+    pub(crate) fn encode(&self, bytes: &mut [u8]) {
+        put(bytes, 0, self.stream.to_le_bytes());
+        put(bytes, 4, self.epoch.to_le_bytes());
+        put(bytes, 8, self.first_slice.to_le_bytes());
+        put(bytes, 16, self.slice_count.to_le_bytes());
+    }
 }
 
 impl FrameInfo {
@@ -64,6 +104,7 @@ impl FrameInfo {
         key_first: 0,
         key_last: 0,
         rows: 0,
+        origin: Origin::SINGLE,
     };
 }
 
@@ -296,7 +337,7 @@ impl Head {
             (
                 "frame_bytes",
                 frame_bytes,
-                "a multiple of 4,096 from header_bytes to 4 GiB",
+                "a multiple of 4,096 from header_bytes to 64 GiB",
                 frame_bytes.is_multiple_of(BLOCK_BYTES)
                     && (header..=FRAME_BYTES_MAX).contains(&frame_bytes),
             ),
@@ -320,6 +361,7 @@ impl Head {
                 key_first: u64_at(bytes, 72),
                 key_last: u64_at(bytes, 80),
                 rows: u64_at(bytes, 88),
+                origin: Origin::decode(&bytes[ORIGIN_AT..]),
             },
         };
         let (fixed_bytes, entry_bytes) = (usize::from(fixed_bytes), usize::from(entry_bytes));
@@ -388,6 +430,7 @@ fn encode_header(layout: &FrameLayout, header: &mut [u8]) {
     put(header, 80, info.key_last.to_le_bytes());
     put(header, 88, info.rows.to_le_bytes());
     put(header, 96, layout.previous.to_le_bytes());
+    info.origin.encode(&mut header[ORIGIN_AT..]);
     for (entry, bytes) in entries.iter().zip(header[FIXED_BYTES..].chunks_exact_mut(ENTRY_BYTES)) {
         put(bytes, 0, entry.id.to_le_bytes());
         put(bytes, 4, entry.codec.number().to_le_bytes());
@@ -412,6 +455,7 @@ pub(crate) const FIXED_BYTES: usize = 128;
 /// The directory entry that this version knows.
 pub(crate) const ENTRY_BYTES: usize = 64;
 const CRC_AT: usize = 12;
+const ORIGIN_AT: usize = 104;
 
 #[cfg(test)]
 mod tests {
@@ -428,6 +472,7 @@ mod tests {
             key_first: 1,
             key_last: 2,
             rows: 2,
+            origin: Origin { stream: 3, epoch: 4, first_slice: 1 << 40, slice_count: 6 },
         }
     }
 

@@ -302,6 +302,7 @@ mod tests {
             group: "mdc".into(),
             protocol: "hadtu".into(),
             required: id != 1,
+            malformed_reasons: Vec::new(),
         };
         FileHeader {
             run: RunId([7; 16]),

@@ -1,4 +1,5 @@
-//! Ledgers in files: records of 16 bytes, one per source and entry that is not zero.
+//! Ledgers in files: records of 16 bytes, one per source and entry that is not zero, and one per
+//! source and reason for malformed packets that is not zero.
 //!
 //! ```text
 //!  0        4       6       8           16
@@ -6,6 +7,9 @@
 //! | source | entry | zeros | count u64 |
 //! +--------+-------+-------+-----------+
 //! ```
+//!
+//! An entry from [`REASONS_FROM`] on is a reason of the source's, by its index in the schema's
+//! `malformed_reasons`.
 
 use catchment_model::{Entry, Ledger};
 
@@ -80,8 +84,12 @@ pub fn decode_ledger(
             let (field, expected) = ("a ledger record's source", "a source of the schema");
             return Err(ColumnProblem::Field { field, expected, got: u64::from(source) });
         };
-        if let Some(entry) = names.entry(u16_at(record, 4)) {
-            counts[entry] = counts[entry].saturating_add(u64_at(record, 8));
+        let (number, count) = (u16_at(record, 4), u64_at(record, 8));
+        let reason = number.checked_sub(REASONS_FROM).map(usize::from);
+        if let Some(reason) = reason.and_then(|reason| counts.reasons.get_mut(reason)) {
+            *reason = reason.saturating_add(count);
+        } else if let Some(entry) = names.entry(number) {
+            counts[entry] = counts[entry].saturating_add(count);
         }
     }
     Ok(ledger)
@@ -89,14 +97,20 @@ pub fn decode_ledger(
 
 fn encode(ledger: &Ledger, keep: impl Fn(Entry) -> bool, out: &mut Vec<u8>) {
     for (source, counts) in ledger.sources.iter().enumerate() {
-        for (entry, count) in counts.iter().filter(|&(entry, count)| count != 0 && keep(entry)) {
+        let entries = counts.iter().filter(|&(entry, _)| keep(entry));
+        let entries = entries.map(|(entry, count)| (entry as u16, count));
+        let reasons = (REASONS_FROM..).zip(counts.reasons);
+        for (number, count) in entries.chain(reasons).filter(|&(_, count)| count != 0) {
             out.extend_from_slice(&(source as u32).to_le_bytes());
-            out.extend_from_slice(&(entry as u16).to_le_bytes());
+            out.extend_from_slice(&number.to_le_bytes());
             out.extend_from_slice(&[0; 2]);
             out.extend_from_slice(&count.to_le_bytes());
         }
     }
 }
+
+/// The number of a source's first reason for malformed packets: far beyond those of entries.
+const REASONS_FROM: u16 = 0x1000;
 
 /// Bytes of one record.
 pub(crate) const RECORD_BYTES: usize = 16;
@@ -111,9 +125,10 @@ mod tests {
         ledger.sources[0][Entry::FragmentsReceived] = 10;
         ledger.sources[2][Entry::FragmentsRecorded] = 9;
         ledger.sources[2][Entry::FragmentsLate] = u64::MAX;
+        ledger.sources[2].reasons[15] = 8;
         let mut bytes = Vec::new();
         encode_ledger_total(&ledger, &mut bytes);
-        assert_eq!(bytes.len(), 3 * RECORD_BYTES);
+        assert_eq!(bytes.len(), 4 * RECORD_BYTES);
         assert_eq!(decode_ledger(&bytes, &EntryNames::default(), 3).as_ref(), Ok(&ledger));
 
         bytes.clear();
@@ -126,7 +141,7 @@ mod tests {
     fn entries_of_another_version_go_by_their_names() {
         let names = EntryNames(vec!["of_a_later_version".into(), "fragments_late".into()]);
         let mut bytes = Vec::new();
-        for (entry, count) in [(0u16, 5u64), (1, 6), (2, 7)] {
+        for (entry, count) in [(0u16, 5u64), (1, 6), (2, 7), (REASONS_FROM + 16, 8)] {
             bytes.extend_from_slice(&0u32.to_le_bytes());
             bytes.extend_from_slice(&entry.to_le_bytes());
             bytes.extend_from_slice(&[0; 2]);
@@ -134,6 +149,9 @@ mod tests {
         }
         let mut expected = Ledger::new(1);
         expected.sources[0][Entry::FragmentsLate] = 6;
+        let former = EntryNames(vec!["packets_malformed_trailer".into()]);
+        let header = Entry::PacketsMalformedChecksum;
+        assert_eq!(decode_ledger(&bytes, &former, 1).unwrap().sources[0][header], 5);
         assert_eq!(decode_ledger(&bytes, &names, 1), Ok(expected));
         assert!(decode_ledger(&bytes, &names, 0).is_err());
         assert!(decode_ledger(&bytes[1..], &names, 1).is_err());

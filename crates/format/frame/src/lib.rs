@@ -25,6 +25,7 @@
 //!     group: String::new(),
 //!     protocol: "hadtu".into(),
 //!     required: true,
+//!     malformed_reasons: Vec::new(),
 //! }]);
 //! let columns = EventColumns::of(&schema);
 //! let header = FileHeader {
@@ -49,6 +50,7 @@
 //!     flags: 0,
 //!     file_id: header.file_id,
 //!     sequence: 0,
+//!     origin: Origin::SINGLE,
 //!     time_first_ns: 0,
 //!     time_last_ns: 0,
 //!     key_first: 41,
@@ -131,7 +133,7 @@ pub use events::{EventColumns, SourceColumns};
 pub use file_list::{
     FILE_LIST_BYTES_MAX, FILE_LIST_NAME, FileList, FileListError, FileListLine, ListedFile,
 };
-pub use frame::{ColumnEntry, FrameInfo, FrameLayout, FrameSummary, write_frame};
+pub use frame::{ColumnEntry, FrameInfo, FrameLayout, FrameSummary, Origin, write_frame};
 pub use fuzz::fuzz_file;
 pub use header::FileHeader;
 pub use headless::{Headless, find_headless};
@@ -143,7 +145,7 @@ pub use ledger::{
 };
 pub use pattern::{Pattern, PatternError};
 pub use reader::{Condition, FileReader, OpenOptions, Reopened};
-pub use repair::{Closing, RepairPlan, repair};
+pub use repair::{Closing, RepairPlan, repair, sequences_missing};
 pub use schema::{ColumnInfo, FieldInfo, PayloadType, Schema, SchemaError, SourceInfo};
 pub use toc::{TocBuilder, TocFlags};
 pub use walk::{Skipped, SkippedReason, is_zero_between};
@@ -151,7 +153,7 @@ pub use walk::{Skipped, SkippedReason, is_zero_between};
 /// Major version of the format that this crate reads and writes.
 pub const VERSION_MAJOR: u16 = 1;
 /// Minor version of the format that this crate writes.
-pub const VERSION_MINOR: u16 = 1;
+pub const VERSION_MINOR: u16 = 2;
 /// Files, frames and the trailer stand on multiples of this.
 pub const BLOCK_BYTES: u64 = catchment_model::limits::DISK_ALIGN_BYTES as u64;
 /// Columns stand on multiples of this within their frame.

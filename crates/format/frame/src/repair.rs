@@ -5,7 +5,7 @@ use std::fmt;
 use catchment_model::{Entry, Ledger};
 
 use crate::error::FrameError;
-use crate::frame::FrameSummary;
+use crate::frame::{FrameInfo, FrameSummary};
 use crate::read_at::{Patched, ReadAt};
 use crate::reader::{FileReader, OpenOptions};
 use crate::toc::{TocBuilder, TocFlags};
@@ -109,7 +109,7 @@ pub fn repair<R: ReadAt>(
     for source in &mut ledger.sources {
         source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
     }
-    let frames_missing = missing(walked.frames());
+    let frames_missing = sequences_missing(walked.frames().iter().map(|frame| &frame.info));
     let damage = !damaged.is_empty()
         || frames_missing > 0
         || walked.skipped().iter().any(|skipped| skipped.reason.is_damage());
@@ -157,7 +157,7 @@ fn untouched<R: ReadAt>(
         frames: file.frames().to_vec(),
         skipped: Vec::new(),
         damaged: (0..file.frames().len()).flat_map(|index| file.verify_frame(index)).collect(),
-        frames_missing: missing(file.frames()),
+        frames_missing: sequences_missing(file.frames().iter().map(|frame| &frame.info)),
         ledger: file.ledger()?.cloned().unwrap_or_default(),
         flags: file.flags().unwrap_or_default(),
         file_header,
@@ -165,9 +165,13 @@ fn untouched<R: ReadAt>(
     })
 }
 
-/// Numbers that are missing between the frames.
-fn missing(frames: &[FrameSummary]) -> u64 {
-    let steps = frames.windows(2);
-    let gaps = steps.map(|w| w[1].info.sequence.saturating_sub(w[0].info.sequence));
-    gaps.fold(0, |sum: u64, step| sum.saturating_add(step.saturating_sub(1)))
+/// Numbers that are missing between frames: of each stream, since every stream counts its own, and
+/// whatever their order, since the frames of one stream may stand in several files.
+pub fn sequences_missing<'a>(frames: impl Iterator<Item = &'a FrameInfo>) -> u64 {
+    let mut numbers: Vec<(u32, u64)> =
+        frames.map(|info| (info.origin.stream, info.sequence)).collect();
+    numbers.sort_unstable();
+    let steps = numbers.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+    let steps = steps.map(|pair| (pair[1].1 - pair[0].1).saturating_sub(1));
+    steps.fold(0, u64::saturating_add)
 }

@@ -38,6 +38,10 @@ pub struct SourceInfo {
     /// Whether an event without it is incomplete.
     #[serde(default = "required_by_default")]
     pub required: bool,
+    /// Why packets of it are refused, in its protocol's words: names of the reasons that the ledger
+    /// counts by their index.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub malformed_reasons: Vec<String>,
 }
 
 /// One column. What does not apply to its kind has its default, which is also that of
@@ -512,6 +516,7 @@ mod tests {
             group: String::new(),
             protocol: "hadtu".into(),
             required: true,
+            malformed_reasons: Vec::new(),
         }
     }
 

@@ -12,7 +12,7 @@ use catchment_model::Ledger;
 
 use crate::bytes::put;
 use crate::checksum::{crc32c, crc32c_around};
-use crate::frame::{ColumnEntry, FrameInfo, FrameSummary, write_frame_behind};
+use crate::frame::{ColumnEntry, FrameInfo, FrameSummary, Origin, write_frame_behind};
 use crate::kinds::{Dtype, FrameKind};
 use crate::ledger::{RECORD_BYTES, encode_ledger_total};
 use crate::lists::ListPacker;
@@ -149,7 +149,7 @@ impl TocBuilder {
     ) -> (Vec<u8>, FrameSummary) {
         assert!(offset >= self.end && offset.is_multiple_of(BLOCK_BYTES), "a table at {offset}");
         let (blocks, index, lists, list_count) = self.column_index(first as u32);
-        let frames = self.frame_records(first);
+        let (frames, frame_record_bytes) = self.frame_records(first);
         let mut ledger = Vec::new();
         encode_ledger_total(ledger_total, &mut ledger);
 
@@ -159,7 +159,7 @@ impl TocBuilder {
         let header_stored = header_encoder.encode(Codec::Lz4, Element::Bytes, &self.file_header);
         let header_bytes = self.file_header.len();
         let columns: [(ColumnEntry, &[u8]); 6] = [
-            (record(FRAMES, &frames, frames.len() / FRAME_RECORD_BYTES), &frames),
+            (record(FRAMES, &frames, frames.len() / frame_record_bytes), &frames),
             (record(INDEX_BLOCKS, &blocks, blocks.len() / BLOCK_RECORD_BYTES), &blocks),
             (record(INDEX, &index, index.len() / INDEX_RECORD_BYTES), &index),
             (record(LISTS, &lists, list_count), &lists),
@@ -184,6 +184,7 @@ impl TocBuilder {
     fn info(&self, kind: FrameKind, first: usize, flags: TocFlags) -> FrameInfo {
         let frames = &self.frames[first..];
         let with_rows = || frames.iter().map(|frame| &frame.info).filter(|i| i.rows > 0);
+        let stream = self.frames.last().map_or(0, |last| last.info.origin.stream);
         FrameInfo {
             kind,
             flags: flags.bits(),
@@ -194,13 +195,22 @@ impl TocBuilder {
             key_first: with_rows().map(|info| info.key_first).min().unwrap_or(0),
             key_last: with_rows().map(|info| info.key_last).max().unwrap_or(0),
             rows: frames.len() as u64,
+            // Whose sequence it is.
+            origin: Origin { stream, ..Origin::SINGLE },
         }
     }
 
-    fn frame_records(&self, first: usize) -> Vec<u8> {
+    /// Records of the frames, and how long each is: longer where any frame has an origin to tell.
+    fn frame_records(&self, first: usize) -> (Vec<u8>, usize) {
         let frames = &self.frames[first..];
-        let mut bytes = vec![0; frames.len() * FRAME_RECORD_BYTES];
-        for (frame, record) in frames.iter().zip(bytes.chunks_exact_mut(FRAME_RECORD_BYTES)) {
+        let single = frames.iter().all(|frame| frame.info.origin == Origin::SINGLE);
+        let record_bytes =
+            if single { FRAME_RECORD_BYTES } else { FRAME_RECORD_BYTES + ORIGIN_BYTES };
+        let mut bytes = vec![0; frames.len() * record_bytes];
+        for (frame, record) in frames.iter().zip(bytes.chunks_exact_mut(record_bytes)) {
+            if !single {
+                frame.info.origin.encode(&mut record[FRAME_RECORD_BYTES..]);
+            }
             put(record, 0, frame.offset.to_le_bytes());
             put(record, 8, frame.frame_bytes.to_le_bytes());
             put(record, 16, frame.info.sequence.to_le_bytes());
@@ -215,7 +225,7 @@ impl TocBuilder {
             put(record, 72, frame.header_bytes.to_le_bytes());
             put(record, 76, frame.header_crc32c.to_le_bytes());
         }
-        bytes
+        (bytes, record_bytes)
     }
 
     /// The index's blocks, the index, the lists, and how many records all lists have. Frames are
@@ -309,6 +319,8 @@ pub(crate) const FILE_HEADER: u32 = 6;
 
 /// Sizes of the records that this version writes; those it reads may be longer.
 pub(crate) const FRAME_RECORD_BYTES: usize = 80;
+/// What a frame's record has more where frames have an origin to tell.
+pub(crate) const ORIGIN_BYTES: usize = 24;
 pub(crate) const BLOCK_RECORD_BYTES: usize = 16;
 pub(crate) const INDEX_RECORD_BYTES: usize = 32;
 /// Records in one block of the column index.

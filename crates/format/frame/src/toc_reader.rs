@@ -10,7 +10,7 @@ use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::checkpoint::Ahead;
 use crate::checksum::{crc32c, crc32c_around};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
-use crate::frame::{ColumnEntry, FrameInfo, FrameSummary};
+use crate::frame::{ColumnEntry, FrameInfo, FrameSummary, Origin};
 use crate::header::FileHeader;
 use crate::kinds::FrameKind;
 use crate::ledger::{EntryNames, decode_ledger};
@@ -19,8 +19,8 @@ use crate::read_at::{ReadAt, read_exact};
 use crate::stored::{check_entry, check_stored, read_frame_header, read_stored_column};
 use crate::toc::{
     BLOCK_RECORD_BYTES, FILE_HEADER, FRAME_RECORD_BYTES, FRAMES, INDEX, INDEX_BLOCK_RECORDS,
-    INDEX_BLOCKS, INDEX_RECORD_BYTES, LEDGER, LISTS, TRAILER_BYTES, TRAILER_CRC_AT, TRAILER_MAGIC,
-    TocFlags,
+    INDEX_BLOCKS, INDEX_RECORD_BYTES, LEDGER, LISTS, ORIGIN_BYTES, TRAILER_BYTES, TRAILER_CRC_AT,
+    TRAILER_MAGIC, TocFlags,
 };
 use crate::{BLOCK_BYTES, VERSION_MAJOR};
 
@@ -413,6 +413,10 @@ fn decode_frame_record(record: &[u8], file_id: u64) -> FrameSummary {
             key_first: u64_at(record, 48),
             key_last: u64_at(record, 56),
             rows: u64_at(record, 64),
+            origin: match record.get(FRAME_RECORD_BYTES..FRAME_RECORD_BYTES + ORIGIN_BYTES) {
+                Some(origin) => Origin::decode(origin),
+                None => Origin::SINGLE,
+            },
         },
     }
 }

@@ -104,6 +104,7 @@ fn frame_info(file_id: u64, sequence: u64) -> FrameInfo {
         key_first: sequence,
         key_last: sequence,
         rows: 1,
+        origin: catchment_frame::Origin::SINGLE,
     }
 }
 

@@ -169,6 +169,7 @@ fn longer_records_and_more_columns_in_the_toc_are_read_over() {
         key_first: 0,
         key_last: 0,
         rows: 4,
+        origin: catchment_frame::Origin::SINGLE,
     };
     let later = later_toc(toc, info, closing.offset);
     let mut trailer = trailer.to_vec();

@@ -73,6 +73,7 @@ fn long_file(column: u32, frame: u64, content: &[u8]) -> Sparse {
             key_first: index,
             key_last: index,
             rows: 1,
+            origin: catchment_frame::Origin::SINGLE,
         };
         let summary = FrameSummary {
             offset: head.len() as u64 + index * FRAME_BYTES,
@@ -167,6 +168,7 @@ fn headers_and_index_of_a_thousand_channels_take_less_than_a_hundredth_of_8_mib_
             key_first: 0,
             key_last: 0,
             rows: 10_240_000,
+            origin: catchment_frame::Origin::SINGLE,
         };
         let summary = FrameSummary {
             offset,

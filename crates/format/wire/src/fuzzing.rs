@@ -5,6 +5,31 @@ use crate::hadtu::{
     ByteOrder, PACKET_BYTES_MIN, Packet, PacketEncoder, SUB_EVENT_HEADER_BYTES, SubEventHeader,
 };
 use crate::link;
+use crate::{Part, Protocol};
+
+/// Decodes `data` by a protocol and checks what receivers rely on: parts lie within the datagram
+/// and within their fragments, or there are none and a reason of the protocol's.
+///
+/// # Panics
+/// A defect of the decoder.
+pub fn fuzz_decoder(protocol: &Protocol, data: &[u8]) {
+    let mut decoder = (protocol.decoder)();
+    let mut parts: Vec<Part> = Vec::new();
+    match decoder.decode(data, &mut parts) {
+        Ok(_) => {
+            for part in &parts {
+                let end = u64::from(part.offset) + u64::from(part.bytes);
+                assert!(end <= data.len() as u64, "{part:?} is beyond {} bytes", data.len());
+                let end = part.position.checked_add(part.bytes.into());
+                assert!(end.is_some_and(|end| end <= part.fragment_bytes), "{part:?}");
+            }
+        }
+        Err(reason) => {
+            assert!(reason < protocol.reasons.len() && parts.is_empty());
+            assert!(!decoder.explain(data).is_empty());
+        }
+    }
+}
 
 /// Parses `data` as a hadtu packet and checks what must hold of any packet that is accepted: the
 /// sub-events lie within it, without overlap, and they make a packet again that has the same ones.
@@ -12,6 +37,7 @@ use crate::link;
 /// # Panics
 /// A defect of the decoder or the encoder.
 pub fn fuzz_packet(data: &[u8]) {
+    fuzz_decoder(&crate::hadtu::PROTOCOL, data);
     let Ok(packet) = Packet::parse(data) else { return };
     assert!(data.len() >= PACKET_BYTES_MIN);
     let mut buffer = vec![0; data.len()];

@@ -30,6 +30,24 @@
 
 use catchment_model::{Entry, limits::DATAGRAM_BYTES_MAX};
 
+use crate::decoder::{Decoded, Decoder, Part, PartFlags, Protocol, Reason};
+
+/// What sources that send these packets are to a receiver. A fragment is a sub-event, with its
+/// header.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "hadtu",
+    reasons: &[
+        Reason { name: "short", kind: Entry::PacketsMalformedShort },
+        Reason { name: "length", kind: Entry::PacketsMalformedLength },
+        Reason { name: "decoding", kind: Entry::PacketsMalformedHeader },
+        Reason { name: "trailer", kind: Entry::PacketsMalformedChecksum },
+        Reason { name: "sub_event", kind: Entry::PacketsMalformedFragment },
+    ],
+    number_bits: TRIGGER_NUMBER_BITS,
+    fragment_bytes_max: (SUB_EVENT_HEADER_BYTES + PAYLOAD_BYTES_MAX) as u64,
+    decoder: || Box::new(HadtuDecoder),
+};
+
 /// Bytes of a packet's header.
 pub const PACKET_HEADER_BYTES: usize = 8;
 /// Bytes of a packet's trailer.
@@ -126,15 +144,47 @@ pub enum PacketError {
 }
 
 impl PacketError {
-    /// The ledger's line that counts such a datagram.
-    pub fn entry(&self) -> Entry {
+    /// Its index in the protocol's list of reasons.
+    fn reason(&self) -> usize {
         match self {
-            Self::Short { .. } => Entry::PacketsMalformedShort,
-            Self::Length { .. } => Entry::PacketsMalformedLength,
-            Self::Decoding { .. } => Entry::PacketsMalformedDecoding,
-            Self::Trailer => Entry::PacketsMalformedTrailer,
-            Self::SubEvent { .. } => Entry::PacketsMalformedFragment,
+            Self::Short { .. } => 0,
+            Self::Length { .. } => 1,
+            Self::Decoding { .. } => 2,
+            Self::Trailer => 3,
+            Self::SubEvent { .. } => 4,
         }
+    }
+}
+
+struct HadtuDecoder;
+
+impl Decoder for HadtuDecoder {
+    #[inline]
+    fn decode(&mut self, datagram: &[u8], parts: &mut Vec<Part>) -> Result<Decoded, usize> {
+        let packet = Packet::parse(datagram).map_err(|error| error.reason())?;
+        let mut offset = PACKET_HEADER_BYTES;
+        parts.extend(packet.sub_events().map(|sub_event| {
+            let bytes = sub_event.bytes.len();
+            let error = if sub_event.error { PartFlags::SENDER_ERROR } else { 0 };
+            let order = if sub_event.order == ByteOrder::Big { PartFlags::BIG_ENDIAN } else { 0 };
+            let part = Part {
+                number: u64::from(sub_event.trigger_number),
+                position: 0,
+                fragment_bytes: bytes as u64,
+                offset: offset as u32,
+                bytes: bytes as u32,
+                id: sub_event.id,
+                tag: sub_event.trigger_tag,
+                flags: error | order,
+            };
+            offset += (bytes + 7) & !7;
+            part
+        }));
+        Ok(Decoded::default())
+    }
+
+    fn explain(&self, datagram: &[u8]) -> String {
+        Packet::parse(datagram).err().map_or_else(String::new, |error| error.to_string())
     }
 }
 

@@ -1,13 +1,18 @@
 //! Wire protocols, one file each: pure functions from bytes to fragments and back.
 //!
+//! [`Decoder`] is what all protocols of event sources have in common, [`PROTOCOLS`] lists them.
 //! [`hadtu`]: the packets of HADES' read-out boards. [`link`]: Catchment's own packets of
 //! continuous channels. [`sequence`]: numbers that wrap, and gaps in those that do not. Nothing
 //! here allocates, panics or loops by a number that came from outside and was not checked.
 
+mod decoder;
 mod fuzzing;
 pub mod hadtu;
 pub mod link;
 pub mod sequence;
 
+pub use decoder::{
+    Decoded, Decoder, PROTOCOLS, Part, PartFlags, Protocol, RECEIVER_REASONS, Reason,
+};
 #[doc(hidden)]
-pub use fuzzing::{fuzz_link, fuzz_packet};
+pub use fuzzing::{fuzz_decoder, fuzz_link, fuzz_packet};

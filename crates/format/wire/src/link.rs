@@ -22,6 +22,24 @@
 
 use catchment_model::{Entry as LedgerEntry, limits::DATAGRAM_BYTES_MAX};
 
+use crate::decoder::Reason;
+
+/// Why a datagram of a link is refused: by its own contradictions ([`PacketError`]), or because it
+/// is not what the receiver's configuration says ([`SLICE_LENGTH`], [`CHANNEL`]).
+pub const REASONS: &[Reason] = &[
+    Reason { name: "short", kind: LedgerEntry::PacketsMalformedShort },
+    Reason { name: "length", kind: LedgerEntry::PacketsMalformedLength },
+    Reason { name: "foreign", kind: LedgerEntry::PacketsMalformedHeader },
+    Reason { name: "slice", kind: LedgerEntry::PacketsMalformedHeader },
+    Reason { name: "entry", kind: LedgerEntry::PacketsMalformedFragment },
+    Reason { name: "slice_length", kind: LedgerEntry::PacketsMalformedHeader },
+    Reason { name: "channel", kind: LedgerEntry::PacketsMalformedFragment },
+];
+/// The reason for slices of another length than was configured.
+pub const SLICE_LENGTH: usize = 5;
+/// The reason for an entry that is not what was configured for its channel and slice.
+pub const CHANNEL: usize = 6;
+
 /// Bytes of a packet's header, which is all of a heartbeat.
 pub const HEADER_BYTES: usize = 48;
 /// Bytes of an entry in a packet's table.
@@ -130,13 +148,14 @@ pub enum PacketError {
 }
 
 impl PacketError {
-    /// The ledger's line that counts such a datagram.
-    pub fn entry(&self) -> LedgerEntry {
+    /// Its index in [`REASONS`].
+    pub fn reason(&self) -> usize {
         match self {
-            Self::Short { .. } => LedgerEntry::PacketsMalformedShort,
-            Self::Foreign { .. } | Self::Slice { .. } => LedgerEntry::PacketsMalformedDecoding,
-            Self::Length { .. } => LedgerEntry::PacketsMalformedLength,
-            Self::Entry { .. } => LedgerEntry::PacketsMalformedFragment,
+            Self::Short { .. } => 0,
+            Self::Length { .. } => 1,
+            Self::Foreign { .. } => 2,
+            Self::Slice { .. } => 3,
+            Self::Entry { .. } => 4,
         }
     }
 }

@@ -5,7 +5,7 @@ mod support;
 use catchment_model::Entry;
 use catchment_wire::fuzz_packet;
 use catchment_wire::hadtu::{
-    ByteOrder, Packet, PacketEncoder, PacketError, SUB_EVENT_DECODING, SubEventHeader,
+    ByteOrder, PROTOCOL, Packet, PacketEncoder, PacketError, SUB_EVENT_DECODING, SubEventHeader,
 };
 use support::{Random, corpus};
 
@@ -37,7 +37,10 @@ fn patch(bytes: &mut [u8], at: usize, value: u8) {
 }
 
 fn reason(bytes: &[u8]) -> Entry {
-    Packet::parse(bytes).unwrap_err().entry()
+    let mut parts = Vec::new();
+    let reason = (PROTOCOL.decoder)().decode(bytes, &mut parts).unwrap_err();
+    assert!(parts.is_empty());
+    PROTOCOL.reasons[reason].kind
 }
 
 #[test]
@@ -91,7 +94,7 @@ fn a_decoding_word_without_byte_order_is_refused() {
         let mut bytes = packet(ByteOrder::Big, &[64]);
         patch(&mut bytes, 4, most);
         patch(&mut bytes, 7, least);
-        assert_eq!(reason(&bytes), Entry::PacketsMalformedDecoding);
+        assert_eq!(reason(&bytes), Entry::PacketsMalformedHeader);
     }
 }
 

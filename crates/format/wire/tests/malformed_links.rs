@@ -6,8 +6,8 @@ mod support;
 use catchment_model::Entry;
 use catchment_wire::fuzz_link;
 use catchment_wire::link::{
-    EntryHeader, HEADER_BYTES, Header, Kind, Packet, PacketEncoder, PacketError, SLICE_NS_MAX,
-    encode_heartbeat,
+    EntryHeader, HEADER_BYTES, Header, Kind, Packet, PacketEncoder, PacketError, REASONS,
+    SLICE_NS_MAX, encode_heartbeat,
 };
 use support::{Random, corpus};
 
@@ -31,7 +31,7 @@ fn heartbeat() -> Vec<u8> {
 }
 
 fn reason(bytes: &[u8]) -> Entry {
-    Packet::parse(bytes).unwrap_err().entry()
+    REASONS[Packet::parse(bytes).unwrap_err().reason()].kind
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn every_bit_flip_in_magic_version_and_kind_is_noticed() {
         for at in 0..6 {
             let mut bytes = good.clone();
             bytes[at] = 0xff;
-            assert_eq!(reason(&bytes), Entry::PacketsMalformedDecoding);
+            assert_eq!(reason(&bytes), Entry::PacketsMalformedHeader);
         }
     }
 }
@@ -76,7 +76,7 @@ fn slices_without_a_time_are_refused() {
         bytes[24..32].copy_from_slice(&u64::to_le_bytes(slice));
         bytes[32..40].copy_from_slice(&u64::to_le_bytes(slice_ns));
         assert_eq!(Packet::parse(&bytes).unwrap_err(), PacketError::Slice { slice, slice_ns });
-        assert_eq!(reason(&bytes), Entry::PacketsMalformedDecoding);
+        assert_eq!(reason(&bytes), Entry::PacketsMalformedHeader);
     }
 }
 

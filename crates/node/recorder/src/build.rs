@@ -20,7 +20,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use rtrb::Consumer;
 
 use crate::live::{Alignment, Live};
-use crate::pool::{ChunkPool, ChunkUse};
+use crate::pool::{ChunkPool, ChunkUse, is_chain};
 use crate::run_gate::RunGate;
 
 /// How long the next cycle is away when there was nothing to do. Descriptors gather meanwhile,
@@ -199,8 +199,9 @@ impl Pipeline {
         }
         self.builder.poll(now_ns);
         self.account(live, discarded);
-        while let Some(cut) = self.builder.cut(now_ns, self.reuse.pop()) {
+        while let Some(mut cut) = self.builder.cut(now_ns, self.reuse.pop()) {
             self.account(live, discarded);
+            resolve_chains(&mut cut, &self.pool);
             self.waiting_fill.put(cut.payload_bytes);
             self.waiting.push_back(cut);
             work += 1;
@@ -221,9 +222,9 @@ impl Pipeline {
             for part in [first, second] {
                 // A fragment without bytes is in no chunk.
                 for fragment in part.iter().filter(|fragment| fragment.bytes > 0) {
-                    let chunk = self.pool.chunk_of(fragment.offset);
+                    let &Fragment { offset, bytes, .. } = fragment;
                     let (lane, _) = self.lanes[fragment.source as usize];
-                    self.chunk_use.arrived(lane, chunk, fragment.bytes);
+                    self.chunk_use.arrived(&self.pool, lane, offset, bytes);
                 }
                 self.builder.push(now_ns, part);
             }
@@ -269,6 +270,16 @@ impl Pipeline {
         self.waiting_fill.take(cut.payload_bytes);
         if self.reuse.len() < REUSE_MAX {
             self.reuse.push(cut);
+        }
+    }
+}
+
+/// Makes ranges of bytes of the chains of chunks in a cut.
+fn resolve_chains(cut: &mut Cut, pool: &ChunkPool) {
+    for column in &mut cut.columns {
+        if column.spans.iter().any(|span| is_chain(span.offset)) {
+            let ranges = column.spans.iter().flat_map(|&span| pool.ranges(span));
+            column.spans = ranges.collect();
         }
     }
 }

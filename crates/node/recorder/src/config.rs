@@ -3,13 +3,17 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use catchment_builder::{BuilderConfig, IncompletePolicy, SourceRole, WINDOW_EVENTS_MIN};
+use catchment_builder::{
+    BuilderConfig, IncompletePolicy, NUMBER_BITS_MAX, SourceRole, WINDOW_EVENTS_MIN,
+};
 use catchment_disk::{DiskConfig, DiskError, EngineChoice, FaultPlan};
 use catchment_frame::{Codings, ColumnCoding, PayloadType};
 use catchment_model::limits::{
-    FILE_BYTES_DEFAULT, FRAGMENT_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX,
+    DATAGRAM_BYTES_MAX, FILE_BYTES_DEFAULT, FRAGMENT_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT,
+    SOURCES_MAX,
 };
 use catchment_net::Network;
+use catchment_wire::{Protocol, link};
 
 use crate::budget::SystemMemory;
 use crate::links::{Lane, LinkConfig, check_links, lanes};
@@ -55,14 +59,36 @@ pub struct SourceConfig {
     pub group: String,
     /// Where its datagrams arrive. Port 0 lets the system choose.
     pub address: SocketAddr,
-    /// The sub-event id that it must carry; none accepts any.
-    pub sub_event_id: Option<u32>,
+    /// What its datagrams are.
+    pub protocol: &'static Protocol,
+    /// The id that its fragments must carry; none accepts any.
+    pub id: Option<u32>,
+    /// Bytes of its longest fragment: what says that it is longer is refused.
+    pub fragment_bytes_max: u64,
     /// The networks that it may send from; what others send is refused. Empty: anybody.
     pub from: Vec<Network>,
     /// Whether events wait for it.
     pub role: SourceRole,
     /// What its fragments hold, if that is known.
     pub payload: Option<PayloadType>,
+}
+
+impl SourceConfig {
+    /// A required source of `hadtu` packets that anybody may send, of which nothing more is known.
+    pub fn new(name: impl Into<String>, address: SocketAddr) -> Self {
+        let protocol = &catchment_wire::hadtu::PROTOCOL;
+        Self {
+            name: name.into(),
+            group: "sources".into(),
+            address,
+            protocol,
+            id: None,
+            fragment_bytes_max: protocol.fragment_bytes_max,
+            from: Vec::new(),
+            role: SourceRole::Required,
+            payload: None,
+        }
+    }
 }
 
 /// How datagrams are received.
@@ -403,6 +429,16 @@ impl RecorderConfig {
         sources.chain(self.links.iter().map(|link| link.name.clone())).collect()
     }
 
+    /// The names of the reasons for malformed packets that each source and link counts.
+    pub(crate) fn ledger_reasons(&self) -> Vec<Vec<&'static str>> {
+        let of_source = |source: &SourceConfig| -> Vec<&'static str> {
+            source.protocol.all_reasons().map(|reason| reason.name).collect()
+        };
+        let of_link: Vec<&str> = link::REASONS.iter().map(|reason| reason.name).collect();
+        let sources = self.sources.iter().map(of_source);
+        sources.chain(self.links.iter().map(|_| of_link.clone())).collect()
+    }
+
     /// Slices in a whole frame of channels.
     pub(crate) fn frame_slices(&self) -> u64 {
         let slice_ns = self.links.first().map_or(1, |link| link.slice_ns);
@@ -425,7 +461,10 @@ impl RecorderConfig {
     fn memory_bytes_min(&self) -> u64 {
         let (_, chunk_lanes) = self.lanes();
         let lanes = self.sources.len().max(chunk_lanes.len()) as u64;
-        let segments = lanes * 4 * crate::pool::CHUNK_BYTES_MIN as u64;
+        // What may wait is a quarter of the chunks: two of the longest fragments must have room.
+        let longest = self.sources.iter().map(|source| source.fragment_bytes_max).max();
+        let longest = longest.filter(|&bytes| bytes > DATAGRAM_BYTES_MAX as u64).unwrap_or(0);
+        let segments = lanes * 4 * crate::pool::CHUNK_BYTES_MIN as u64 + 8 * longest;
         let parts = if self.links.is_empty() || self.sources.is_empty() { 1 } else { 2 };
         self.memory_bytes_with((segments + 2 * self.frame.bytes) * parts / 3 * 4 + 4)
     }
@@ -475,6 +514,10 @@ impl RecorderConfig {
             let own = source.address.port() == 0 || addresses.insert(source.address);
             require(own, "sources.address", "a port used once", source.address)?;
             check_from("sources.from", &source.from, source.address)?;
+            let (bytes, most) = (source.fragment_bytes_max, FRAGMENT_BYTES_MAX);
+            let expected = format_args!("1 to {most} bytes ({name})");
+            let fits = (1..=most).contains(&bytes);
+            require(fits, "sources.fragment_bytes_max", expected, bytes)?;
         }
         for link in &self.links {
             let name = &link.name;
@@ -505,7 +548,7 @@ pub fn check_from(key: &str, from: &[Network], address: SocketAddr) -> Result<()
 /// The builder's part of the configuration.
 pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
     BuilderConfig {
-        number_bits: catchment_wire::hadtu::TRIGGER_NUMBER_BITS,
+        number_bits: number_bits(&config.sources),
         timeout_ns: config.build.timeout_ns,
         window_events: config.build.window_events,
         reorder_events: config.build.reorder_events,
@@ -516,6 +559,12 @@ pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
         frame_time_ns: config.frame.time_ns,
         ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
     }
+}
+
+/// The bits in which the event numbers of all sources can be compared: those of the shortest.
+fn number_bits(sources: &[SourceConfig]) -> u32 {
+    let bits = sources.iter().map(|source| source.protocol.number_bits).min();
+    bits.unwrap_or(NUMBER_BITS_MAX).min(NUMBER_BITS_MAX)
 }
 
 /// The configuration of the builder of channels, whose keys are slices. The window is as long as
@@ -567,8 +616,6 @@ pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
         faults: write.faults.clone(),
     }
 }
-
-const _: () = assert!(FRAGMENT_BYTES_MAX >= catchment_model::limits::DATAGRAM_BYTES_MAX);
 
 /// Raw bytes under way in the threads that encode, at least.
 const ENCODE_BYTES_MIN: usize = 1 << 20;

@@ -341,12 +341,15 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
         expected: "what the file format has".into(),
         got: error.to_string(),
     };
+    let all_reasons = config.ledger_reasons();
+    let reasons = |id: usize| all_reasons[id].iter().map(|&name| name.to_owned()).collect();
     let source = |(id, source): (usize, &SourceConfig)| SourceInfo {
         id: id as u32,
         name: source.name.clone(),
         group: source.group.clone(),
-        protocol: "hadtu".to_owned(),
+        protocol: source.protocol.name.to_owned(),
         required: source.role == SourceRole::Required,
+        malformed_reasons: reasons(id),
     };
     let sources: Vec<SourceInfo> = config.sources.iter().enumerate().map(source).collect();
     let mut schema = match sources.is_empty() {
@@ -372,6 +375,7 @@ pub(crate) fn schema(config: &RecorderConfig) -> Result<Schema, ConfigError> {
             protocol: "link".to_owned(),
             // Events are complete without it.
             required: false,
+            malformed_reasons: reasons(id as usize),
         });
         channels.extend(channels_of(link, id));
     }

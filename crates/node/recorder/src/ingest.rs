@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use catchment_builder::Fragment;
 use catchment_model::{Entry, SourceId, SourceLedger};
 use catchment_telemetry::FillLevel;
+use catchment_wire::Reason;
 use rtrb::Producer;
 
 use crate::live::{Live, MalformedPacket};
@@ -131,16 +132,50 @@ impl Ingest {
             return None;
         }
         let mut next = self.pool.take()?;
-        self.held.took(source.0);
+        self.held.took(source.0, 1);
         let offset = self.pool.append(&mut next, bytes, 1);
         assert!(offset.is_some(), "a datagram fits in an empty chunk");
         self.chunks[chunk] = Some(next);
         offset
     }
 
+    /// Takes chunks for a fragment that will be put together of parts, if the socket's source may
+    /// have so many and there are so many.
+    pub(crate) fn take_chain(
+        &mut self,
+        socket: usize,
+        bytes: u64,
+        chunks: &mut Vec<Chunk>,
+    ) -> bool {
+        let source = self.sockets[socket].source.0;
+        let count = bytes.div_ceil(self.pool.chunk_bytes() as u64);
+        let taken = u64::from(self.held.of(source)) + count <= u64::from(self.pool.share())
+            && self.pool.take_chain(bytes, chunks);
+        if taken {
+            self.held.took(source, count as u32);
+        }
+        taken
+    }
+
+    /// Gives back the chunks of a fragment that was not finished.
+    pub(crate) fn give_back_chain(&mut self, socket: usize, chunks: &mut Vec<Chunk>) {
+        self.held.gave(self.sockets[socket].source.0, chunks.len() as u32);
+        self.pool.take_back(chunks);
+    }
+
+    /// Where payload is stored.
+    pub(crate) fn pool(&self) -> &ChunkPool {
+        &self.pool
+    }
+
     /// A cycle begins at that time.
     pub(crate) fn begin_cycle(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
+    }
+
+    /// When the cycle began.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.now_ns
     }
 
     /// Adds a descriptor to the batch.
@@ -183,6 +218,9 @@ impl Ingest {
             for (entry, count) in socket.counts.iter() {
                 self.live.ledger.add(socket.source, entry, count);
             }
+            for (reason, &count) in socket.counts.reasons.iter().enumerate() {
+                self.live.ledger.add_reason(socket.source, reason, count);
+            }
             socket.counts = SourceLedger::default();
         }
     }
@@ -210,24 +248,26 @@ impl Ingest {
         counts[Entry::PacketBytesReceived] += bytes.len() as u64;
     }
 
-    /// Counts a datagram that is dropped whole, and keeps the beginning of one for diagnosis, now
-    /// and then.
+    /// Counts a datagram that is dropped whole, by its index among the reasons of its source, and
+    /// keeps the beginning of one for diagnosis, now and then.
     #[cold]
     pub(crate) fn malformed(
         &mut self,
         socket: usize,
-        entry: Entry,
-        reason: &dyn std::fmt::Display,
+        (index, reason): (usize, Reason),
+        explain: impl FnOnce() -> String,
         bytes: &[u8],
     ) {
-        self.counts(socket)[entry] += 1;
+        let counts = self.counts(socket);
+        counts[reason.kind] += 1;
+        counts.reasons[index] += 1;
         let socket = &mut self.sockets[socket];
         if !due(&mut socket.malformed_shown_ns, self.now_ns) {
             return;
         }
         self.live.show_malformed(MalformedPacket {
             source: socket.source,
-            reason: reason.to_string(),
+            reason: explain(),
             first_bytes: bytes[..bytes.len().min(64)].to_vec(),
         });
     }

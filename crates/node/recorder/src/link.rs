@@ -5,7 +5,7 @@
 
 use catchment_builder::{Fragment, FragmentFlags};
 use catchment_model::{Entry, SampleRate};
-use catchment_wire::link::{Kind, Packet};
+use catchment_wire::link::{CHANNEL, Kind, Packet, REASONS, SLICE_LENGTH};
 use catchment_wire::sequence::{Arrival, Gaps};
 
 use crate::ingest::Ingest;
@@ -113,11 +113,11 @@ impl LinkIntake {
     }
 
     /// What keeps a packet from being used, if anything.
-    fn fault(&self, socket: usize, packet: &Packet<'_>) -> Option<(Entry, &'static str)> {
+    fn fault(&self, socket: usize, packet: &Packet<'_>) -> Option<(usize, &'static str)> {
         let link = &self.links[socket];
         let header = packet.header();
         if header.slice_ns != link.slice_ns {
-            return Some((Entry::PacketsMalformedDecoding, "its slices have another length"));
+            return Some((SLICE_LENGTH, "its slices have another length"));
         }
         let fits = |entry: &catchment_wire::link::Entry<'_>| {
             link.channels.get(entry.channel as usize).is_some_and(|channel| {
@@ -129,7 +129,18 @@ impl LinkIntake {
             return None;
         }
         let why = "an entry is not what the configuration says for its channel and slice";
-        Some((Entry::PacketsMalformedFragment, why))
+        Some((CHANNEL, why))
+    }
+
+    #[cold]
+    fn malformed(
+        &mut self,
+        socket: usize,
+        reason: usize,
+        explain: impl FnOnce() -> String,
+        bytes: &[u8],
+    ) {
+        self.ingest.malformed(socket, (reason, REASONS[reason]), explain, bytes);
     }
 }
 
@@ -139,10 +150,13 @@ impl Intake for LinkIntake {
         self.ingest.received(socket, bytes);
         let packet = match Packet::parse(bytes) {
             Ok(packet) => packet,
-            Err(error) => return self.ingest.malformed(socket, error.entry(), &error, bytes),
+            Err(error) => {
+                let reason = error.reason();
+                return self.malformed(socket, reason, || error.to_string(), bytes);
+            }
         };
-        if let Some((entry, why)) = self.fault(socket, &packet) {
-            return self.ingest.malformed(socket, entry, &why, bytes);
+        if let Some((reason, why)) = self.fault(socket, &packet) {
+            return self.malformed(socket, reason, || why.to_owned(), bytes);
         }
         let sequence = packet.header().sequence;
         let gaps = &mut self.links[socket].gaps;

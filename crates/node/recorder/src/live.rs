@@ -14,6 +14,7 @@ use catchment_telemetry::{FillLevel, LiveLedger, ThreadTime, ThreadTimes};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use crate::config::RecorderConfig;
 use crate::file::FrameJob;
 
 /// The state of a recorder.
@@ -49,6 +50,7 @@ pub(crate) struct Live {
     pub(crate) recording: AtomicBool,
     // Of sources and links, by the numbers of the ledger.
     names: Vec<String>,
+    reasons: Arc<[Vec<&'static str>]>,
     // Likewise; none where there is no socket yet, or any more.
     gauges: Mutex<Vec<Option<SocketGauge>>>,
     state: Mutex<Reported>,
@@ -171,6 +173,9 @@ pub struct Snapshot {
     pub faults: u64,
     /// The ledger, source by source.
     pub ledger: Ledger,
+    /// The names of the reasons for malformed packets, which the ledger counts by their index, of
+    /// each source and each link.
+    pub reasons: Arc<[Vec<&'static str>]>,
     /// Counts beside the ledger.
     pub counts: Counts,
     /// How each source's and each link's numbers fit to the others', in the ledger's order.
@@ -219,8 +224,9 @@ pub struct Fill {
 }
 
 impl Live {
-    /// For sources and links of these names.
-    pub(crate) fn new(names: Vec<String>) -> Self {
+    /// For the sources and links of a recorder.
+    pub(crate) fn new(config: &RecorderConfig) -> Self {
+        let names = config.ledger_names();
         Self {
             ledger: LiveLedger::new(names.len()),
             alignment: names.iter().map(|_| LiveAlignment::default()).collect(),
@@ -233,6 +239,7 @@ impl Live {
             begin: AtomicBool::new(false),
             recording: AtomicBool::new(false),
             names,
+            reasons: config.ledger_reasons().into(),
             state: Mutex::new(Reported {
                 state: State::Recording,
                 files: Vec::new(),
@@ -355,6 +362,7 @@ impl Live {
             state: reported.state.clone(),
             faults: reported.faults,
             ledger,
+            reasons: Arc::clone(&self.reasons),
             counts: self.counters.read(),
             alignment: self.alignment.iter().map(read).collect(),
             fills,

@@ -7,6 +7,10 @@
 //! channels of a link together. No source may hold more than [`ChunkPool::share`], eight times its
 //! equal share, so that one source that runs away cannot take what the others need.
 //!
+//! A fragment that is put together of parts has chunks of its own, which make a *chain*: its offset
+//! names the first chunk, and each chunk the next one. Chains are resolved into ranges of bytes
+//! ([`ChunkPool::ranges`]) where payload is touched; the builder carries them like any offset.
+//!
 //! Invariant: bytes of a chunk are written only by the holder of its [`Chunk`], only behind what it
 //! has published, and read only at published places until the chunk is given back.
 
@@ -16,6 +20,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use catchment_builder::Span;
 use catchment_telemetry::FillLevel;
 use parking_lot::Mutex;
 
@@ -29,6 +34,10 @@ const POPULATED_BYTES: usize = 1 << 30;
 /// long.
 const POPULATE_STEP_BYTES: usize = 2 << 20;
 
+/// Marks the offset of a chain, whose first chunk stands in bits 32 to 62. No range of bytes that
+/// ends where a chain begins is joined with it: the bits below are zero, and lengths have 32 bits.
+const CHAIN: u64 = 1 << 63;
+
 const _: () = assert!(CHUNK_BYTES_MIN >= catchment_model::limits::DATAGRAM_BYTES_MAX);
 
 /// All chunks of a recorder.
@@ -37,6 +46,8 @@ pub(crate) struct ChunkPool {
     memory_bytes: usize,
     chunk_bytes: usize,
     share: u32,
+    /// The next chunk of each chunk in a chain.
+    next: Box<[AtomicU32]>,
     free: Mutex<Vec<u32>>,
     fill: Arc<FillLevel>,
 }
@@ -89,6 +100,7 @@ impl ChunkPool {
             memory_bytes,
             chunk_bytes,
             share: share as u32,
+            next: (0..count).map(|_| AtomicU32::new(0)).collect(),
             free: Mutex::new((0..count).rev().collect()),
             fill: Arc::new(FillLevel::new(name, memory_bytes as u64)),
         };
@@ -192,6 +204,79 @@ impl ChunkPool {
         Some(offset as u64)
     }
 
+    /// Takes so many chunks for a fragment that will be put together in them; none, where there are
+    /// not so many.
+    pub(crate) fn take_chain(&self, bytes: u64, chunks: &mut Vec<Chunk>) -> bool {
+        let count = bytes.div_ceil(self.chunk_bytes as u64);
+        let mut free = self.free.lock();
+        if count > free.len() as u64 {
+            return false;
+        }
+        let taken = free.len() - count as usize;
+        chunks.extend(free.drain(taken..).rev().map(|id| Chunk { id, used: 0 }));
+        self.fill.put(count * self.chunk_bytes as u64);
+        true
+    }
+
+    /// Copies a part of a fragment to where it belongs in the chain of the fragment's chunks.
+    ///
+    /// # Panics
+    /// A part beyond the chain's end.
+    pub(crate) fn put_part(&self, chunks: &[Chunk], position: u64, part: &[u8]) {
+        let (mut position, mut rest) = (position as usize, part);
+        while !rest.is_empty() {
+            let begin = position % self.chunk_bytes;
+            let (now, after) = rest.split_at(rest.len().min(self.chunk_bytes - begin));
+            let offset = chunks[position / self.chunk_bytes].id as usize * self.chunk_bytes + begin;
+            // SAFETY: chunk ids are below the pool's count and the bytes end within the chunk. Who
+            // holds the chain's chunks is alone in writing to them, and has published none of them.
+            unsafe {
+                let to = self.memory.add(offset);
+                to.copy_from_nonoverlapping(NonNull::from(now).cast(), now.len());
+            }
+            (position, rest) = (position + now.len(), after);
+        }
+    }
+
+    /// Makes the chunks a chain that the build agent will give back: the fragment's offset.
+    pub(crate) fn link(&self, chunks: &mut Vec<Chunk>) -> u64 {
+        for pair in chunks.windows(2) {
+            self.next[pair[0].id as usize].store(pair[1].id, Relaxed);
+        }
+        let first = chunks[0].id;
+        chunks.clear();
+        CHAIN | u64::from(first) << 32
+    }
+
+    /// Takes back chunks of which no byte was published.
+    pub(crate) fn take_back(&self, chunks: &mut Vec<Chunk>) {
+        let ids: Vec<u32> = chunks.drain(..).map(|chunk| chunk.id).collect();
+        self.give_back(&ids);
+    }
+
+    /// The ranges of bytes that a fragment, or joined neighbours, stand in: one, or one for each
+    /// chunk of a chain.
+    pub(crate) fn ranges(&self, span: Span) -> impl Iterator<Item = Span> + '_ {
+        let is_chain = span.offset & CHAIN != 0;
+        let mut chunk = ((span.offset & !CHAIN) >> 32) as u32;
+        let mut left = span.bytes;
+        std::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            if !is_chain {
+                return Some(Span { offset: span.offset, bytes: std::mem::take(&mut left) });
+            }
+            let bytes = left.min(self.chunk_bytes as u64);
+            let offset = u64::from(chunk) * self.chunk_bytes as u64;
+            left -= bytes;
+            if left > 0 {
+                chunk = self.next[chunk as usize].load(Relaxed);
+            }
+            Some(Span { offset, bytes })
+        })
+    }
+
     /// Published bytes.
     ///
     /// # Safety
@@ -246,12 +331,12 @@ impl Held {
         self.0[source as usize].load(Relaxed)
     }
 
-    pub(crate) fn took(&self, source: u32) {
-        self.0[source as usize].fetch_add(1, Relaxed);
+    pub(crate) fn took(&self, source: u32, chunks: u32) {
+        self.0[source as usize].fetch_add(chunks, Relaxed);
     }
 
-    fn gave(&self, source: u32) {
-        self.0[source as usize].fetch_sub(1, Relaxed);
+    pub(crate) fn gave(&self, source: u32, chunks: u32) {
+        self.0[source as usize].fetch_sub(chunks, Relaxed);
     }
 }
 
@@ -268,9 +353,13 @@ impl ChunkUse {
         }
     }
 
-    /// A fragment arrived in that chunk.
+    /// A fragment arrived.
     #[inline]
-    pub(crate) fn arrived(&mut self, lane: u32, chunk: u32, bytes: u32) {
+    pub(crate) fn arrived(&mut self, pool: &ChunkPool, lane: u32, offset: u64, bytes: u32) {
+        if is_chain(offset) {
+            return self.chain_arrived(pool, lane, Span { offset, bytes: bytes.into() });
+        }
+        let chunk = pool.chunk_of(offset);
         let current = &mut self.current[lane as usize];
         if *current != Some(chunk) {
             let sealed = current.replace(chunk);
@@ -283,8 +372,25 @@ impl ChunkUse {
         self.pending_bytes[chunk as usize] += bytes;
     }
 
-    /// Bytes of a range, which may span chunks, are needed no more.
+    /// The chunks of a chain hold nothing else: none of them is one that its lane fills.
+    #[cold]
+    fn chain_arrived(&mut self, pool: &ChunkPool, lane: u32, span: Span) {
+        for Span { offset, bytes } in pool.ranges(span) {
+            let chunk = pool.chunk_of(offset) as usize;
+            self.owner[chunk] = lane;
+            self.pending_bytes[chunk] = bytes as u32;
+        }
+    }
+
+    /// A fragment, or a range of bytes, which may span chunks, is needed no more.
     pub(crate) fn done(&mut self, pool: &ChunkPool, offset: u64, bytes: u64) {
+        // Looks up the next chunk of a chain before this one is given back.
+        for Span { offset, bytes } in pool.ranges(Span { offset, bytes }) {
+            self.range_done(pool, offset, bytes);
+        }
+    }
+
+    fn range_done(&mut self, pool: &ChunkPool, offset: u64, bytes: u64) {
         let mut offset = offset;
         let end = offset + bytes;
         while offset < end {
@@ -308,9 +414,15 @@ impl ChunkUse {
     }
 
     fn free(&mut self, chunk: u32) {
-        self.held.gave(self.source_of[self.owner[chunk as usize] as usize]);
+        self.held.gave(self.source_of[self.owner[chunk as usize] as usize], 1);
         self.freed.push(chunk);
     }
+}
+
+/// Whether an offset names a chain of chunks instead of a byte.
+#[inline]
+pub(crate) fn is_chain(offset: u64) -> bool {
+    offset & CHAIN != 0
 }
 
 #[cfg(test)]
@@ -326,10 +438,10 @@ mod tests {
         let mut used = ChunkUse::new(&pool, vec![0], Arc::clone(&held));
         let payload = vec![7_u8; 60_000];
         let mut chunk = pool.take().unwrap();
-        held.took(0);
+        held.took(0, 1);
         let mut ranges = Vec::new();
         while let Some(offset) = pool.append(&mut chunk, &payload, 1) {
-            used.arrived(0, pool.chunk_of(offset), 60_000);
+            used.arrived(&pool, 0, offset, 60_000);
             ranges.push(offset);
         }
         assert_eq!(ranges.len(), pool.chunk_bytes() / 60_000);
@@ -341,9 +453,9 @@ mod tests {
         used.give_back(&pool);
         assert_eq!((held.of(0), pool.fill().level()), (1, pool.chunk_bytes() as u64));
         let mut next = pool.take().unwrap();
-        held.took(0);
+        held.took(0, 1);
         let offset = pool.append(&mut next, &payload, 1).unwrap();
-        used.arrived(0, pool.chunk_of(offset), 60_000);
+        used.arrived(&pool, 0, offset, 60_000);
         used.give_back(&pool);
         assert_eq!((held.of(0), pool.fill().level()), (1, pool.chunk_bytes() as u64));
     }
@@ -359,6 +471,38 @@ mod tests {
         assert_eq!(pool.append(&mut chunk, &vec![3; left + 1], 8), None);
         assert!(pool.append(&mut chunk, &vec![3; left], 8).is_some());
         assert_eq!(pool.append(&mut chunk, &[4], 8), None);
+    }
+
+    #[test]
+    fn a_fragment_of_many_parts_is_a_chain_of_chunks_until_it_is_done() {
+        let pool = ChunkPool::new("segments", CHUNK_BYTES_MIN as u64 * 8, 1, 1).unwrap();
+        let held = Arc::new(Held::new(1));
+        let mut used = ChunkUse::new(&pool, vec![0], Arc::clone(&held));
+        // So that the chain's chunks are not in the order of their numbers.
+        let mut first: Vec<_> = std::iter::from_fn(|| pool.take()).take(4).collect();
+        first.swap(0, 2);
+        pool.take_back(&mut first);
+        let payload: Vec<u8> =
+            (0..CHUNK_BYTES_MIN * 3 - 5).map(|byte| (byte % 251) as u8).collect();
+        let mut chunks = Vec::new();
+        assert!(!pool.take_chain(CHUNK_BYTES_MIN as u64 * 9, &mut chunks) && chunks.is_empty());
+        assert!(pool.take_chain(payload.len() as u64, &mut chunks));
+        held.took(0, chunks.len() as u32);
+        let parts: Vec<usize> = (0..payload.len()).step_by(8_184).collect();
+        for &begin in parts.iter().rev() {
+            let end = payload.len().min(begin + 8_184);
+            pool.put_part(&chunks, begin as u64, &payload[begin..end]);
+        }
+        let (offset, bytes) = (pool.link(&mut chunks), payload.len() as u64);
+        used.arrived(&pool, 0, offset, bytes as u32);
+        // SAFETY: put there by this thread, not given back.
+        let range = |span: Span| unsafe { pool.bytes(span.offset, span.bytes) };
+        let read: Vec<u8> = pool.ranges(Span { offset, bytes }).flat_map(range).copied().collect();
+        assert_eq!(read, payload);
+        assert_eq!((held.of(0), pool.fill().level()), (3, 3 * CHUNK_BYTES_MIN as u64));
+        used.done(&pool, offset, bytes);
+        used.give_back(&pool);
+        assert_eq!((held.of(0), pool.fill().level()), (0, 0));
     }
 
     #[test]

@@ -2,18 +2,16 @@
 //!
 //! For every datagram: decode, copy each fragment to the end of its source's chunk, and pass a
 //! 24-byte descriptor on (`ingest.rs`). The cycle here is the same for every protocol; what a
-//! datagram says is an [`Intake`]'s.
+//! datagram says is for an [`Intake`]: of event sources (`event_intake.rs`) or of links
+//! (`link.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use catchment_agent::{Agent, Arrival, Flow, Ingress, Received, Work};
-use catchment_builder::{Fragment, FragmentFlags};
 use catchment_model::Entry;
-use catchment_wire::hadtu::{ByteOrder, Packet, SubEvent};
 
 use crate::allow_list::AllowList;
-use crate::config::SourceConfig;
 use crate::ingest::Ingest;
 
 /// How long a cycle may be away while nothing arrives: how fast the agent sees that it should stop.
@@ -54,13 +52,18 @@ enum Stage {
     PassingOn,
 }
 
-/// What becomes of the datagrams of one protocol.
+/// What becomes of datagrams.
 pub(crate) trait Intake: Send {
     /// A datagram came to that endpoint.
     fn datagram(&mut self, endpoint: usize, bytes: &[u8]);
 
     /// Where its counts and descriptors go.
     fn ingest(&mut self) -> &mut Ingest;
+
+    /// A cycle begins at that time.
+    fn begin_cycle(&mut self, now_ns: u64) {
+        self.ingest().begin_cycle(now_ns);
+    }
 
     /// No datagram will come any more.
     fn end(&mut self) {}
@@ -132,7 +135,7 @@ impl<I: Ingress, T: Intake> Agent for Receive<I, T> {
     /// Receives until told to stop and the endpoints are empty, or not empty for too long. Dropping
     /// the agent, and with it the ring's end, tells the build agent.
     fn work(&mut self, now_ns: u64) -> Work {
-        self.intake.ingest().begin_cycle(now_ns);
+        self.intake.begin_cycle(now_ns);
         if self.stage == Stage::PassingOn {
             return match self.intake.ingest().pass_on() {
                 true => Work::ended(),
@@ -166,73 +169,4 @@ impl<I: Ingress, T: Intake> Agent for Receive<I, T> {
             Stage::Last | Stage::PassingOn => Work::again(1),
         }
     }
-}
-
-/// Sources that send `hadtu` packets, one per socket. A source's chunk has its socket's number.
-pub(crate) struct HadtuIntake {
-    pub(crate) ingest: Ingest,
-    /// What each socket's source must carry.
-    pub(crate) sub_event_ids: Vec<Option<u32>>,
-    /// What to say of a big-endian sub-event of each socket's source, if it matters; it is said
-    /// once.
-    pub(crate) if_big_endian: Vec<Option<String>>,
-}
-
-impl Intake for HadtuIntake {
-    #[inline]
-    fn datagram(&mut self, socket: usize, bytes: &[u8]) {
-        self.ingest.received(socket, bytes);
-        let packet = match Packet::parse(bytes) {
-            Ok(packet) => packet,
-            Err(error) => return self.ingest.malformed(socket, error.entry(), &error, bytes),
-        };
-        self.ingest.counts(socket)[Entry::PacketsAccepted] += 1;
-        for sub_event in packet.sub_events() {
-            self.fragment(socket, &sub_event);
-        }
-    }
-
-    fn ingest(&mut self) -> &mut Ingest {
-        &mut self.ingest
-    }
-}
-
-impl HadtuIntake {
-    #[inline]
-    fn fragment(&mut self, socket: usize, sub_event: &SubEvent<'_>) {
-        let counts = self.ingest.counts(socket);
-        counts[Entry::FragmentsReceived] += 1;
-        counts[Entry::FragmentBytesReceived] += sub_event.bytes.len() as u64;
-        if self.sub_event_ids[socket].is_some_and(|expected| expected != sub_event.id) {
-            counts[Entry::FragmentsUnknownSource] += 1;
-            return;
-        }
-        if sub_event.order == ByteOrder::Big
-            && let Some(warning) = self.if_big_endian[socket].take()
-        {
-            self.ingest.warn_once(warning);
-        }
-        let Some(offset) = self.ingest.store(socket, socket, sub_event.bytes, 1) else {
-            self.ingest.counts(socket)[Entry::FragmentsDiscardedMemory] += 1;
-            return;
-        };
-        let flags = if sub_event.error { FragmentFlags::SENDER_ERROR } else { 0 };
-        let (source, number) = (self.ingest.source(socket).0, u64::from(sub_event.trigger_number));
-        let fragment = Fragment::new(source, number, offset, sub_event.bytes.len() as u32);
-        self.ingest.describe(Fragment { tag: sub_event.trigger_tag, flags, ..fragment });
-    }
-}
-
-/// What to say if a source sends big-endian sub-events; nothing where no number has several bytes.
-pub(crate) fn if_big_endian(source: &SourceConfig) -> Option<String> {
-    let payload = source.payload.as_ref()?;
-    let of_fields = payload.fields.iter().map(|field| field.dtype);
-    let mut dtypes = std::iter::once(payload.dtype).chain(of_fields);
-    let dtype = dtypes.find(|dtype| dtype.bits().is_some_and(|bits| bits > 8))?;
-    Some(format!(
-        "source {}: its sub-events are big-endian, but its payload is read as little-endian: \
-         the bytes of each {} come out in the wrong order",
-        source.name,
-        dtype.name()
-    ))
 }

@@ -111,7 +111,7 @@ impl Recorder {
         getrandom::fill(&mut run.0).map_err(no_bits)?;
         let name = format!("run-{}-{}", Utc(clock.start_ns()).compact(), &run.to_string()[..8]);
         let folder = config.folder.join(&name);
-        let live = Arc::new(Live::new(config.ledger_names()));
+        let live = Arc::new(Live::new(&config));
         let warnings = config.lowered().into_iter().chain(config.warnings());
         warnings.for_each(|warning| live.warn_once(warning));
         live.paused.store(paused, Relaxed);

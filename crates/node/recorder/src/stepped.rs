@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use catchment_agent::{Agent, Work};
-use catchment_builder::SourceRole;
 use catchment_frame::{Codings, ColumnCoding};
-use catchment_model::{Entry, Ledger, RunId, SourceId};
+use catchment_model::{Entry, Ledger, RunId, SourceId, SourceLedger};
 use catchment_ports::{
     MemoryFiles, MemoryStore, QueueIngress, Queues, SeededEntropy, StoreTimes, VirtualClock,
 };
 use catchment_storage::{Run, Verdict, audit};
-use catchment_wire::hadtu::{ByteOrder, PacketEncoder, SUB_EVENT_DECODING, SubEventHeader};
+use catchment_test_protocol as test_protocol;
+use catchment_wire::hadtu::{
+    ByteOrder, PacketEncoder, SUB_EVENT_DECODING, SUB_EVENT_HEADER_BYTES, SubEventHeader,
+};
 
 use crate::agents::{AgentParts, Agents, Wakers};
 use crate::config::{RecorderConfig, SourceConfig};
@@ -25,6 +27,8 @@ use crate::wiring::{Bind, Endpoint, Wiring};
 
 const EVENTS: u32 = 400;
 const STEP_NS: u64 = 200_000;
+/// Bytes of the longest fragment that goes on over several packets: more than a chunk.
+const PART_FRAGMENT_BYTES_MAX: u64 = 300_000;
 /// Nothing takes so long in virtual time: reached only where something waits for ever.
 const STEPS_MAX: u64 = 300_000;
 
@@ -41,6 +45,8 @@ struct Plan {
     file_time_ns: Option<u64>,
     /// How many packets the buffers before the recorder hold.
     queue: usize,
+    /// Whether fragments go on over several packets.
+    in_parts: bool,
 }
 
 impl Plan {
@@ -60,18 +66,22 @@ impl Plan {
             file_time_ns: [None, Some(20_000_000 + chance.below(100_000_000))]
                 [chance.below(2) as usize],
             queue: 4 + chance.below(2_000) as usize,
+            in_parts: chance.below(3) == 0,
         }
     }
 
     fn config(&self) -> RecorderConfig {
-        let source = |source: u32| SourceConfig {
-            name: format!("s{source}"),
-            group: "test".into(),
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            from: Vec::new(),
-            sub_event_id: Some(source),
-            role: SourceRole::Required,
-            payload: None,
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let source = |source: u32| {
+            let config = SourceConfig::new(format!("s{source}"), address);
+            match self.in_parts {
+                true => SourceConfig {
+                    protocol: &test_protocol::PROTOCOL,
+                    fragment_bytes_max: PART_FRAGMENT_BYTES_MAX,
+                    ..config
+                },
+                false => SourceConfig { id: Some(source), ..config },
+            }
         };
         let mut config = RecorderConfig::new("".into(), (0..self.sources).map(source).collect());
         config.memory_bytes = 64 << 20;
@@ -100,8 +110,9 @@ impl Bind for Bound {
 }
 
 /// The payload of a source's fragment of an event: its length and its bytes follow from both.
-fn payload(source: u32, event: u32) -> Vec<u8> {
-    let bytes = 40 + (source * 977 + event * 131) % 3_000;
+fn payload(in_parts: bool, source: u32, event: u32) -> Vec<u8> {
+    let longest = if in_parts { PART_FRAGMENT_BYTES_MAX as u32 - 40 } else { 3_000 };
+    let bytes = 40 + (source * 977 + event * 131_071) % longest;
     (0..bytes).map(|n| (source + event + n / 7) as u8).collect()
 }
 
@@ -115,10 +126,29 @@ fn packet(source: u32, event: u32) -> Vec<u8> {
         trigger_tag: 7,
         decoding: SUB_EVENT_DECODING,
     };
-    assert!(encoder.push(&header, &payload(source, event)));
+    assert!(encoder.push(&header, &payload(false, source, event)));
     let used = encoder.finish();
     buffer.truncate(used);
     buffer
+}
+
+/// The packets of a fragment that goes on over several: in any order, some of them twice.
+fn packets_of_parts(
+    source: u32,
+    event: u32,
+    sequence: &mut u64,
+    chance: &mut SeededEntropy,
+) -> Vec<Vec<u8>> {
+    let fragment = payload(true, source, event);
+    let mut packets = test_protocol::packets(event.into(), &fragment, 9_000, *sequence);
+    *sequence += packets.len() as u64;
+    if chance.below(4) == 0 {
+        packets.push(packets[chance.below(packets.len() as u64) as usize].clone());
+    }
+    for index in (1..packets.len()).rev() {
+        packets.swap(index, chance.below(index as u64 + 1) as usize);
+    }
+    packets
 }
 
 /// Records a run of that seed: its files, its ledger, and how many packets were sent.
@@ -127,7 +157,7 @@ fn record(seed: u64) -> (MemoryFiles, Ledger, u64) {
     let plan = Plan::of(&mut chance);
     let config = plan.config();
     let clock = VirtualClock::at(1_700_000_000_000_000_000);
-    let live = Arc::new(Live::new(config.ledger_names()));
+    let live = Arc::new(Live::new(&config));
     let stop = Arc::new(AtomicBool::new(false));
     let mut bound = Bound(Queues::default(), plan.queue);
     let wired = Wiring::of(&config, &live, &stop, &mut bound).unwrap();
@@ -147,6 +177,7 @@ fn record(seed: u64) -> (MemoryFiles, Ledger, u64) {
     agents.extend([Box::new(build) as Box<dyn Agent>, Box::new(write), Box::new(populate)]);
     agents.extend(encoders.into_iter().map(|encoder| Box::new(encoder) as Box<dyn Agent>));
     let (mut event, mut sent) = (0, 0);
+    let mut sequences = vec![0; plan.sources as usize];
     for step in 0.. {
         assert!(step < STEPS_MAX, "seed {seed}: something waits for ever");
         if agents.is_empty() {
@@ -154,8 +185,17 @@ fn record(seed: u64) -> (MemoryFiles, Ledger, u64) {
         }
         if event < EVENTS && chance.below(3) == 0 {
             for source in 0..plan.sources {
-                if chance.below(1_000) >= plan.lost_per_thousand {
-                    sent += u64::from(bound.0.send(source as usize, packet(source, event)));
+                let packets = match plan.in_parts {
+                    true => {
+                        let sequence = &mut sequences[source as usize];
+                        packets_of_parts(source, event, sequence, &mut chance)
+                    }
+                    false => vec![packet(source, event)],
+                };
+                for packet in packets {
+                    if chance.below(1_000) >= plan.lost_per_thousand {
+                        sent += u64::from(bound.0.send(source as usize, packet));
+                    }
                 }
             }
             event += 1;
@@ -186,7 +226,10 @@ fn prove(folder: &Path) -> u64 {
             let column = run.fragments(frame, SourceId(source)).unwrap();
             for (row, &key) in column.events().keys().iter().enumerate() {
                 if let Some(fragment) = column.fragment(row) {
-                    assert_eq!(fragment[16..], payload(source, key as u32));
+                    let in_parts = run.sources()[source as usize].protocol == "test";
+                    let header = if in_parts { 0 } else { SUB_EVENT_HEADER_BYTES };
+                    let expected = payload(in_parts, source, key as u32);
+                    assert!(fragment[header..] == expected, "event {key} of source {source}");
                     fragments += 1;
                 }
             }
@@ -197,6 +240,8 @@ fn prove(folder: &Path) -> u64 {
 
 #[test]
 fn every_seed_records_what_was_sent_and_its_ledger_balances() {
+    use Entry::{FragmentPartsRepeated as Repeated, FragmentsDiscardedUnfinished as Unfinished};
+    let mut of_parts = SourceLedger::default();
     for seed in 0..200 {
         let (files, ledger, sent) = record(seed);
         let folder = tempfile::tempdir().unwrap();
@@ -212,5 +257,11 @@ fn every_seed_records_what_was_sent_and_its_ledger_balances() {
         let expected = if balance.lost_data() { Verdict::DataLost } else { Verdict::Balanced };
         let report = audit(&Run::open(folder.path()).unwrap()).unwrap();
         assert_eq!(report.verdict, expected, "seed {seed}: {report:?}");
+        if Run::open(folder.path()).unwrap().sources()[0].protocol == "test" {
+            of_parts.add(&total);
+        }
     }
+    let [recorded, unfinished, repeated] =
+        [Entry::FragmentsRecorded, Unfinished, Repeated].map(|entry| of_parts[entry]);
+    assert!(recorded > 1_000 && unfinished > 10 && repeated > 100, "{of_parts:?}");
 }

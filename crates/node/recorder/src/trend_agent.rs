@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn a_trend_agent_that_is_behind_is_waited_for_while_there_is_time_and_then_no_more() {
-        let live = Arc::new(Live::new(Vec::new()));
+        let live = Arc::new(Live::new(&RecorderConfig::new("".into(), Vec::new())));
         let late = || live.counters.trend_samples_late.load(Relaxed);
         let (feed, frames) = TrendFeed::new(&live, Waker::default());
         for _ in 0..FRAMES_QUEUED {

@@ -16,12 +16,13 @@ use rtrb::{Producer, RingBuffer};
 use crate::allow_list::AllowList;
 use crate::build::{Kind, Pipeline, Ring};
 use crate::config::{RecorderConfig, builder_config, link_builder_config};
+use crate::event_intake::EventIntake;
 use crate::ingest::{Ingest, SourceMemory};
 use crate::link::LinkIntake;
 use crate::links::Lane;
 use crate::live::Live;
 use crate::pool::{ChunkPool, ChunkUse, Held};
-use crate::receive::{HadtuIntake, Intake, Receive, if_big_endian};
+use crate::receive::{Intake, Receive};
 use crate::recorder::RecorderError;
 
 /// Descriptors between a receive agent and the build agent.
@@ -123,10 +124,8 @@ impl Wiring {
             let (producer, fill) = parts.ring(&mut rings, &format!("descriptors {thread}"));
             let ids = indices.iter().map(|&id| SourceId(id as u32));
             let ingest = Ingest::new(ids, indices.len(), producer, fill, &memory);
-            let sub_event_ids = indices.iter().map(|&id| config.sources[id].sub_event_id).collect();
-            let if_big_endian =
-                indices.iter().map(|&id| if_big_endian(&config.sources[id])).collect();
-            let intake = HadtuIntake { ingest, sub_event_ids, if_big_endian };
+            let sources = indices.iter().map(|&index| &config.sources[index]);
+            let intake = EventIntake::new(ingest, sources, config.build.timeout_ns);
             self.receive(parts, &endpoints, bind, intake)?;
         }
         let lanes = (0..count as u32).map(|id| (id, SourceId(id))).collect();

@@ -42,7 +42,7 @@ fn with(packet: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
 /// Packets that are dropped whole, by the line that counts them.
 fn bad_packets(good: &[u8]) -> Vec<(Entry, Vec<u8>)> {
     use Entry::{
-        PacketsMalformedDecoding as Decoding, PacketsMalformedFragment as Part,
+        PacketsMalformedFragment as Part, PacketsMalformedHeader as Decoding,
         PacketsMalformedLength as Length, PacketsMalformedShort as Short,
     };
     let mut longer = good.to_vec();
@@ -113,7 +113,7 @@ fn every_packet_and_part_that_is_not_recorded_has_its_line() {
         ("packets_accepted", accepted),
         ("packets_malformed_short", malformed(Entry::PacketsMalformedShort)),
         ("packets_malformed_length", malformed(Entry::PacketsMalformedLength)),
-        ("packets_malformed_decoding", malformed(Entry::PacketsMalformedDecoding)),
+        ("packets_malformed_header", malformed(Entry::PacketsMalformedHeader)),
         ("packets_malformed_fragment", malformed(Entry::PacketsMalformedFragment)),
         ("fragments_received", 40 * 4 - 1 + 4 + 4 * 4 + 4 + 1),
         ("fragments_recorded", 39 * 4 - 1 + 3 * 4),

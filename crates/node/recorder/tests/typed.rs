@@ -35,7 +35,7 @@ fn big_endian_words_of_a_payload_that_is_read_as_little_endian_are_told_once() {
     }
     let summary = recorder.stop().unwrap();
     let told = summary.last.warnings.iter().filter(|text| text.contains("endian"));
-    let expected = "source s0: its sub-events are big-endian, but its payload is read as \
+    let expected = "source s0: its fragments are big-endian, but its payload is read as \
                     little-endian: the bytes of each u32 come out in the wrong order";
     assert_eq!(told.collect::<Vec<_>>(), [expected]);
     assert!(!summary.last.ledger.balance().lost_data());

@@ -157,7 +157,7 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
     let mut problems = missing_before_the_end(run);
     let mut channels = ChannelBytes::new(run);
     for file in run.run_files() {
-        for frame in 0..file.reader.frames().len() {
+        for (frame, _) in file.frames() {
             let (added, errors) = file.reader.frame_ledger(frame);
             ledger.add(&added);
             let left = PROBLEMS_MAX.saturating_sub(problems.len());
@@ -343,6 +343,11 @@ fn differences(names: &[String], recorded: &Ledger, recomputed: &Ledger) -> Vec<
     let mut found = Vec::new();
     let pairs = recorded.sources.iter().zip(&recomputed.sources);
     for (name, (recorded, recomputed)) in names.iter().zip(pairs) {
+        if recorded.reasons != recomputed.reasons {
+            let [then, now] = [recorded, recomputed].map(|one| one.reasons.iter().sum());
+            let (source, entry) = (name.clone(), "malformed_reasons");
+            found.push(Difference { source, entry, recorded: then, recomputed: now });
+        }
         for &entry in Entry::ALL {
             let (then, now) = (recorded[entry], recomputed[entry]);
             // What is durable follows what is recorded, which is named by itself; or the TOC was

@@ -199,7 +199,7 @@ pub(crate) fn ordered(frames: &[Frame]) -> bool {
 pub(crate) fn channel_frames(files: &[RunFile]) -> Vec<Frame> {
     let mut frames = Vec::new();
     for (file, run_file) in files.iter().enumerate() {
-        for (index, summary) in run_file.reader.frames().iter().enumerate() {
+        for (index, summary) in run_file.frames() {
             // A frame without samples carries increments of the ledger alone.
             if summary.info.kind == FrameKind::Channels && summary.info.rows > 0 {
                 frames.push(Frame { file, index, first_row: 0, summary: *summary });

@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use crate::channels;
 use crate::error::StorageError;
 use crate::open;
+use crate::repeated;
 use crate::run::{self, Run};
 
 /// What has come since a run was opened, or refreshed.
@@ -114,7 +115,8 @@ impl Run {
 }
 
 /// Frames of a run's files: those of events, those of channels, and whether the former's keys rise.
-pub(crate) fn frames_of(files: &[open::RunFile]) -> (Vec<run::Frame>, Vec<run::Frame>, bool) {
+pub(crate) fn frames_of(files: &mut [open::RunFile]) -> (Vec<run::Frame>, Vec<run::Frame>, bool) {
+    repeated::mark(files);
     let frames = run::event_frames(files);
     let infos = || frames.iter().map(|frame| frame.summary.info);
     let ordered = infos().all(|info| info.key_first <= info.key_last)

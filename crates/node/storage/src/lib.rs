@@ -27,6 +27,7 @@ mod parallel;
 mod reduce;
 mod reframe;
 mod repair;
+mod repeated;
 mod restore;
 mod run;
 mod select_events;

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicU64;
 
 use catchment_disk::{ReadFile, list_files};
 use catchment_frame::{
-    ColumnKind, FileHeader, FileReader, FrameError, FrameRef, KnownSchemas, OpenOptions, ReadAt,
-    Spans, find_headless, is_zero_between,
+    ColumnKind, FileHeader, FileReader, FrameError, FrameRef, FrameSummary, KnownSchemas,
+    OpenOptions, ReadAt, Spans, find_headless, is_zero_between,
 };
 use parking_lot::Mutex;
 
@@ -30,6 +30,8 @@ pub(crate) struct RunFile {
     pub locked: bool,
     /// Gaps of the frames that were asked for last: every channel of a frame asks for the same.
     spans: Mutex<VecDeque<(usize, Arc<Spans>)>>,
+    /// Its frames that stand in the run before, by their index.
+    pub repeated: Vec<usize>,
 }
 
 /// What people call a column.
@@ -40,6 +42,12 @@ pub(crate) struct Names {
 }
 
 impl RunFile {
+    /// Its frames with their indices, but for those that stand in the run before.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = (usize, &FrameSummary)> {
+        let all = self.reader.frames().iter().enumerate();
+        all.filter(|(index, _)| self.repeated.binary_search(index).is_err())
+    }
+
     /// Where a frame's channels have gaps.
     pub(crate) fn spans(&self, frame: usize) -> Result<Arc<Spans>, FrameError> {
         let kept = || self.spans.lock();
@@ -323,7 +331,8 @@ pub(crate) fn open_file(
             if cold {
                 announce_index(&file, &reader);
             }
-            Ok(Ok(RunFile { path, reader, file, locked, spans: Mutex::default() }))
+            let (spans, repeated) = (Mutex::default(), Vec::new());
+            Ok(Ok(RunFile { path, reader, file, locked, spans, repeated }))
         }
         Err(Ok(problem)) => Ok(Err(problem)),
         Err(Err(error)) => Err(error),

@@ -78,7 +78,7 @@ pub fn reframe(
     let frames_total = run.files().map(|file| file.frames).sum();
     let mut frames = 0;
     for (place, file) in run.run_files().iter().enumerate() {
-        for index in 0..file.reader.frames().len() {
+        for (index, _) in file.frames() {
             reframer.take(place, index)?;
             frames += 1;
             if progress(Done { frames, frames_total }).is_break() {

@@ -104,8 +104,8 @@ impl Run {
     ) -> Result<Self, StorageError> {
         let path = path.as_ref().to_owned();
         let bytes_read = Arc::default();
-        let (files, problems) = open::files(&path, &bytes_read)?;
-        let (frames, channel_frames, ordered) = growth::frames_of(&files);
+        let (mut files, problems) = open::files(&path, &bytes_read)?;
+        let (frames, channel_frames, ordered) = growth::frames_of(&mut files);
         let channels_ordered = channels::ordered(&channel_frames);
         let cache = Cache::new(cache_bytes_max);
         Ok(Self {
@@ -383,7 +383,7 @@ impl Run {
 
     /// Takes up what the files have now.
     pub(crate) fn take_up(&mut self) {
-        let (frames, channel_frames, ordered) = growth::frames_of(&self.files);
+        let (frames, channel_frames, ordered) = growth::frames_of(&mut self.files);
         let place = |frame: &Frame| (frame.file, frame.index);
         let goes_on = |before: &[Frame], now: &[Frame]| {
             now.iter().map(place).take(before.len()).eq(before.iter().map(place))
@@ -585,7 +585,7 @@ pub(crate) fn event_frames(files: &[RunFile]) -> Vec<Frame> {
     let mut frames = Vec::new();
     let mut first_row = 0u64;
     for (file, run_file) in files.iter().enumerate() {
-        for (index, summary) in run_file.reader.frames().iter().enumerate() {
+        for (index, summary) in run_file.frames() {
             // A frame without rows carries increments of the ledger alone.
             if summary.info.kind == FrameKind::Events && summary.info.rows > 0 {
                 frames.push(Frame { file, index, first_row, summary: *summary });

@@ -107,15 +107,7 @@ pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
 /// Numbers that are missing between a run's frames.
 pub(crate) fn frames_missing(run: &Run) -> u64 {
     let frames = run.run_files().iter().flat_map(|file| file.reader.frames());
-    let mut missing = 0u64;
-    let mut expected = None;
-    for frame in frames {
-        let sequence = frame.info.sequence;
-        let gap = expected.map_or(0, |expected| sequence.saturating_sub(expected));
-        missing = missing.saturating_add(gap);
-        expected = Some(sequence.saturating_add(1));
-    }
-    missing
+    catchment_frame::sequences_missing(frames.map(|frame| &frame.info))
 }
 
 /// A frame's error with the names of what it concerns.

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use catchment_frame::Codec;
 use catchment_model::SourceId;
-use catchment_storage::{FileProblem, Run, SelectEvents, StorageError};
+use catchment_storage::{FileProblem, Run, SelectEvents, StorageError, Verdict, audit, verify};
 use common::{Recipe, fragment, key, time_ns};
 
 #[test]
@@ -127,6 +127,24 @@ fn an_unclosed_run_reads_as_far_as_it_was_written() {
     assert!(!run.closed() && !run.ended());
     assert_eq!(run.event_count(), 16);
     assert!(run.recorded_ledger().expect("reads").is_none());
+}
+
+#[test]
+fn a_frame_that_stands_in_two_files_is_read_and_counted_once() {
+    let files = vec![vec![5, 7], vec![4], vec![3, 2]];
+    let made = Recipe { repeats: true, files, ..Recipe::default() }.make();
+    let run = Run::open(made.path()).expect("opens");
+    assert_eq!((run.event_count(), run.frames().len()), (21, 5));
+    let keys = |frame| run.events(frame).expect("reads").keys().to_vec();
+    let keys: Vec<u64> = (0..5).flat_map(keys).collect();
+    assert_eq!(keys, (0..21).map(key).collect::<Vec<u64>>());
+    let report = audit(&run).expect("audits");
+    assert_eq!(report.verdict, Verdict::Balanced, "{report:?}");
+    assert!(verify(&run, |_| ()).is_intact());
+    // One whose columns are others is another frame.
+    made.damage(1, made.frames[1][0].0.offset + 128 + 12);
+    let run = Run::open(made.path()).expect("opens");
+    assert_eq!(run.frames().len(), 6);
 }
 
 #[test]

@@ -456,6 +456,7 @@ mod tests {
             engine: "direct",
             warnings: vec!["small sockets".into()],
             malformed: None,
+            reasons: Default::default(),
         };
         Moment { seconds, snapshot, threads: vec![ThreadTime { name: "build".into(), cpu_ns }] }
     }

@@ -3,6 +3,7 @@
 use catchment_emulator::{EmulatedSource, EmulatorConfig, Faults, LinkEmulatorConfig};
 use catchment_model::limits::DATAGRAM_BYTES_MAX;
 use catchment_recorder::{RecorderConfig, SourceConfig};
+use catchment_wire::hadtu;
 use catchment_wire::hadtu::{ByteOrder, PAYLOAD_BYTES_MAX};
 
 use crate::links::emulated;
@@ -60,7 +61,12 @@ fn emulate(
                 return Err(located.error("emulator", message));
             }
         };
-        let Some(sub_event_id) = source.sub_event_id else {
+        if source.protocol.name != hadtu::PROTOCOL.name {
+            let (name, protocol) = (&source.name, source.protocol.name);
+            let message = format!("expected hadtu as the protocol of {name:?}, got {protocol:?}");
+            return Err(located.error("emulator", message));
+        }
+        let Some(sub_event_id) = source.id else {
             let message = format!("expected a sub-event id for {:?}, got none", source.name);
             return Err(located.error("emulator", message));
         };

@@ -212,6 +212,7 @@ pub(crate) fn payload(
         group: String::new(),
         protocol: String::new(),
         required: true,
+        malformed_reasons: Vec::new(),
     };
     match Schema::events(vec![source]).with_payload_type(SourceId(0), payload.clone()) {
         Ok(_) => Ok(payload),

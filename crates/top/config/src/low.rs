@@ -135,6 +135,8 @@ pub(crate) struct SourceLow {
     pub(crate) group: Option<String>,
     pub(crate) address: Address,
     pub(crate) from: Option<Vec<Sender>>,
+    pub(crate) protocol: Option<String>,
+    pub(crate) fragment_bytes_max: Option<Size>,
     pub(crate) sub_event_id: Option<u32>,
     #[serde(default)]
     pub(crate) role: RoleLow,
@@ -149,6 +151,8 @@ pub(crate) struct SourceGroupLow {
     pub(crate) count: u32,
     pub(crate) address: Address,
     pub(crate) from: Option<Vec<Sender>>,
+    pub(crate) protocol: Option<String>,
+    pub(crate) fragment_bytes_max: Option<Size>,
     pub(crate) first_sub_event_id: Option<u32>,
     pub(crate) name: Option<String>,
     #[serde(default)]

@@ -7,10 +7,11 @@ use catchment_builder::SourceRole;
 use catchment_model::limits::SOURCES_MAX;
 use catchment_net::Network;
 use catchment_recorder::{SourceConfig, check_from};
+use catchment_wire::{PROTOCOLS, Protocol, hadtu};
 
 use crate::links;
 use crate::locate::{ConfigFileError, Located};
-use crate::low::{Low, RoleLow, Sender, SourceGroupLow};
+use crate::low::{Low, RoleLow, Sender, Size, SourceGroupLow};
 
 /// All sources of the file, each with a name and a port of its own.
 pub(crate) fn sources(
@@ -33,12 +34,15 @@ pub(crate) fn sources(
         let payload = source.payload.as_ref().map(|low| links::payload(located, &path, low));
         let path = format!("sources[{index}]");
         let from = senders(located, &path, source.from.as_deref(), source.address.0)?;
+        let protocol = protocol(located, &path, source.protocol.as_deref())?;
         sources.push(SourceConfig {
             name: source.name.clone(),
             group: source.group.clone().unwrap_or_else(|| "sources".into()),
             address: source.address.0,
             from,
-            sub_event_id: source.sub_event_id,
+            protocol,
+            id: source.sub_event_id,
+            fragment_bytes_max: longest(source.fragment_bytes_max.as_ref(), protocol),
             role: role(source.role),
             payload: payload.transpose()?,
         });
@@ -87,6 +91,7 @@ fn expand(
     let payload = group.payload.as_ref().map(|low| links::payload(located, &payload_path, low));
     let payload = payload.transpose()?;
     let from = senders(located, path, group.from.as_deref(), group.address.0)?;
+    let protocol = protocol(located, path, group.protocol.as_deref())?;
     for index in 0..count {
         let Some(name) = numbered(pattern, index) else {
             let expected = "expected one place for the number such as \"hades-{:03}\"";
@@ -112,7 +117,9 @@ fn expand(
             group: group.group.clone(),
             address,
             from: from.clone(),
-            sub_event_id,
+            protocol,
+            id: sub_event_id,
+            fragment_bytes_max: longest(group.fragment_bytes_max.as_ref(), protocol),
             role: role(group.role),
             payload: payload.clone(),
         });
@@ -138,6 +145,24 @@ pub(crate) fn senders(
         located.error(&path, format!("expected {}, got {}", error.expected, error.got))
     })?;
     Ok(from)
+}
+
+/// The protocol of that name, `hadtu` where there is none; `path` is that of the source's table.
+fn protocol(
+    located: &Located<'_>,
+    path: &str,
+    name: Option<&str>,
+) -> Result<&'static Protocol, ConfigFileError> {
+    let Some(name) = name else { return Ok(&hadtu::PROTOCOL) };
+    Protocol::of_name(name).ok_or_else(|| {
+        let names: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.name).collect();
+        let message = format!("expected {}, got {name:?}", names.join(" or "));
+        located.error(&format!("{path}.protocol"), message)
+    })
+}
+
+fn longest(low: Option<&Size>, protocol: &Protocol) -> u64 {
+    low.map_or(protocol.fragment_bytes_max, |size| size.0)
 }
 
 fn role(low: RoleLow) -> SourceRole {

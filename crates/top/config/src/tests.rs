@@ -22,7 +22,7 @@ fn a_group_of_sources_counts_its_ports_and_ids_up() {
     assert_eq!(sources.len(), 2);
     assert_eq!((sources[1].name.as_str(), sources[1].group.as_str()), ("small-001", "small"));
     assert_eq!(sources[1].address, "127.0.0.1:50001".parse().unwrap());
-    assert_eq!(sources[1].sub_event_id, Some(0x8001));
+    assert_eq!(sources[1].id, Some(0x8001));
     assert!(high.emulator.is_none());
 }
 

@@ -1,9 +1,10 @@
 //! The ledger as a mapping.
 
+use catchment_frame::SourceInfo;
 use catchment_model::{Entry, Ledger, SourceLedger};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyList};
+use pyo3::types::{IntoPyDict, PyDict, PyIterator, PyList};
 
 use crate::errors::UnknownSourceError;
 use crate::sources::unknown_name;
@@ -12,17 +13,24 @@ use crate::sources::unknown_name;
 #[pyclass(name = "Ledger", frozen, mapping, module = "catchment")]
 pub(crate) struct RunLedger {
     names: Vec<String>,
+    reasons: Vec<Vec<String>>,
     ledger: Ledger,
     recomputed: bool,
 }
 
 impl RunLedger {
-    pub(crate) fn new(names: Vec<String>, ledger: Ledger, recomputed: bool) -> Self {
-        Self { names, ledger, recomputed }
+    fn new(sources: &[SourceInfo], ledger: Ledger, recomputed: bool) -> Self {
+        let names = sources.iter().map(|source| source.name.clone()).collect();
+        let reasons = sources.iter().map(|source| source.malformed_reasons.clone()).collect();
+        Self { names, reasons, ledger, recomputed }
     }
 
     fn counts(&self, index: usize) -> Counts {
-        Counts { name: self.names[index].clone(), counts: self.ledger.sources[index].clone() }
+        Counts {
+            name: self.names[index].clone(),
+            reasons: self.reasons[index].clone(),
+            counts: self.ledger.sources[index].clone(),
+        }
     }
 }
 
@@ -31,7 +39,8 @@ impl RunLedger {
     /// All sources together.
     #[getter]
     fn total(&self) -> Counts {
-        Counts { name: "all sources".to_owned(), counts: self.ledger.total() }
+        let name = "all sources".to_owned();
+        Counts { name, reasons: Vec::new(), counts: self.ledger.total() }
     }
 
     /// Whether everything that came in is explained, for every source. While a run goes on, or when
@@ -127,6 +136,8 @@ impl RunLedger {
 #[derive(Clone)]
 pub(crate) struct Counts {
     name: String,
+    /// The names of its reasons for malformed packets.
+    reasons: Vec<String>,
     counts: SourceLedger,
 }
 
@@ -149,6 +160,13 @@ impl Counts {
     #[getter]
     fn in_flight(&self) -> i128 {
         self.counts.balance().fragments_in_flight
+    }
+
+    /// Malformed packets by the reasons of the source's protocol, as far as there were any.
+    #[getter]
+    fn malformed_reasons<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counted = self.reasons.iter().zip(self.counts.reasons);
+        counted.filter(|(_, count)| *count > 0).into_py_dict(py)
     }
 
     fn __getitem__(&self, name: &str) -> PyResult<u64> {
@@ -223,10 +241,10 @@ impl Counts {
 
 /// The books of a run: the recorder's own total, or what the frames give where there is none.
 pub(crate) fn of_run(py: Python<'_>, run: &catchment_storage::Run) -> PyResult<RunLedger> {
-    let names = run.sources().iter().map(|source| source.name.clone()).collect();
+    let sources = run.sources();
     let recorded = py.detach(|| run.recorded_ledger());
     if let Some(ledger) = recorded.map_err(crate::errors::python_error)? {
-        return Ok(RunLedger::new(names, ledger, false));
+        return Ok(RunLedger::new(sources, ledger, false));
     }
     let (ledger, problems) = py.detach(|| catchment_storage::recompute(run));
     if let Some(problem) = problems.first() {
@@ -235,5 +253,5 @@ pub(crate) fn of_run(py: Python<'_>, run: &catchment_storage::Run) -> PyResult<R
         let category = py.import("catchment._errors")?.getattr("DamageWarning")?;
         warning.call_method1("warn", (text, category))?;
     }
-    Ok(RunLedger::new(names, ledger, true))
+    Ok(RunLedger::new(sources, ledger, true))
 }

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use catchment_codec::{Coding, Element};
 use catchment_frame::{
     Codec, ColumnEncoder, ColumnEntry, ColumnInfo, ColumnKind, Dtype, EntryNames, FileHeader,
-    FileReader, FrameInfo, FrameKind, FrameLayout, FrameSummary, ReadAt, Schema, SourceInfo,
-    TocBuilder, TocFlags, crc32c, encode_ledger_increment, encode_locator, locator_offset,
-    write_frame,
+    FileReader, FrameInfo, FrameKind, FrameLayout, FrameSummary, Origin, ReadAt, Schema,
+    SourceInfo, TocBuilder, TocFlags, crc32c, encode_ledger_increment, encode_locator,
+    locator_offset, write_frame,
 };
 use catchment_model::{Entry, Ledger, RunId};
 
@@ -54,6 +54,8 @@ pub struct Model {
     pub flags: TocFlags,
     /// A checkpoint after every so many frames; 0 for none.
     pub checkpoint_every: usize,
+    /// Who built each frame; none: one recorder all of them.
+    pub origins: Vec<Origin>,
 }
 
 /// The bytes of a model, and where its frames are.
@@ -77,6 +79,7 @@ pub fn header(source_count: u32) -> FileHeader {
         group: "boards".into(),
         protocol: "hadtu".into(),
         required: id != 2,
+        malformed_reasons: Vec::new(),
     };
     FileHeader {
         run: RunId(*b"catchment-golden"),
@@ -101,6 +104,7 @@ impl Model {
             ledger: Ledger::new(source_count as usize),
             flags: TocFlags::default(),
             checkpoint_every: 0,
+            origins: Vec::new(),
         }
     }
 
@@ -150,16 +154,20 @@ impl Model {
 
     fn info(&self, index: usize) -> FrameInfo {
         let frame = &self.frames[index];
+        let origin = self.origins.get(index).copied().unwrap_or_default();
+        let of_stream = self.origins.iter().take(index).filter(|o| o.stream == origin.stream);
+        let sequence = if self.origins.is_empty() { index } else { of_stream.count() } as u64;
         FrameInfo {
             kind: frame.kind.unwrap_or(FrameKind::Events),
             flags: 0,
             file_id: self.header.file_id,
-            sequence: index as u64,
+            sequence,
             time_first_ns: frame.times.0,
             time_last_ns: frame.times.1,
             key_first: frame.keys.0,
             key_last: frame.keys.1,
             rows: frame.rows,
+            origin,
         }
     }
 }

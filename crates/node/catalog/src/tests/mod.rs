@@ -56,6 +56,7 @@ impl Files {
             group: "boards".into(),
             protocol: "hadtu".into(),
             required: true,
+            malformed_reasons: Vec::new(),
         };
         let run = NewRun {
             run: self.id,

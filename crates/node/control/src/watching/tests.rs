@@ -40,6 +40,7 @@ impl Rig {
             engine: "none",
             warnings: Vec::new(),
             malformed: None,
+            reasons: Default::default(),
         };
         let (free_bytes, verdict) = (100_000_000, String::new());
         Self {
@@ -101,15 +102,7 @@ fn config() -> RecorderConfig {
 }
 
 fn source(name: &str, group: &str) -> SourceConfig {
-    SourceConfig {
-        name: name.into(),
-        group: group.into(),
-        address: ([127, 0, 0, 1], 0).into(),
-        sub_event_id: None,
-        from: Vec::new(),
-        role: SourceRole::Required,
-        payload: None,
-    }
+    SourceConfig { group: group.into(), ..SourceConfig::new(name, ([127, 0, 0, 1], 0).into()) }
 }
 
 /// What a rule would read.

@@ -95,6 +95,17 @@ const METRICS: &[Metric] = metrics! {
                 out.put(&[("source", source)], lost(counts.unwrap_or(&none)) as f64);
             }
         };
+    "catchment_source_malformed_packets_total", "counter", "source, reason",
+        "Packets that were refused, by the reasons of the source's protocol. They add up to the \
+         ledger's packets_malformed_* of that source.",
+        |_, view, out| if let Some(snapshot) = &view.snapshot {
+            let ledgers = snapshot.ledger.sources.iter().zip(snapshot.reasons.iter());
+            for (source, (counts, reasons)) in view.by_index().zip(ledgers) {
+                for (reason, &count) in reasons.iter().zip(&counts.reasons) {
+                    out.put(&[("source", source), ("reason", reason)], count as f64);
+                }
+            }
+        };
     "catchment_dead_time_ratio", "gauge", "",
         "The share of the last 10 s in which data were discarded or paused.",
         |_, view, out| out.put(&[], view.state.dead_time);

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use catchment_builder::SourceRole;
 use catchment_control::{
     Configuration, ConfigurationFault, Configure, LogFormat, LogLevel, Logs, Node, NodeError, Rule,
     Settings, Start, TokenFile, own_folder,
@@ -91,14 +90,10 @@ impl Configure for Fixed {
                 _ => return Err(fault("unknown key", place)),
             }
         }
-        let sources = (0..self.sources).map(|source| SourceConfig {
-            name: format!("s{source}"),
-            group: "test".into(),
-            address: if source == 0 { self.address } else { ([127, 0, 0, 1], 0).into() },
-            from: Vec::new(),
-            sub_event_id: Some(0x8000 + source),
-            role: SourceRole::Required,
-            payload: None,
+        let sources = (0..self.sources).map(|source| {
+            let address = if source == 0 { self.address } else { ([127, 0, 0, 1], 0).into() };
+            let config = SourceConfig::new(format!("s{source}"), address);
+            SourceConfig { id: Some(0x8000 + source), group: "test".into(), ..config }
         });
         let mut recorder = RecorderConfig::new(self.folder.clone(), sources.collect());
         recorder.memory_bytes = 256 << 20;

@@ -17,13 +17,8 @@ use catchment_wire::hadtu::{ByteOrder, PacketEncoder, SUB_EVENT_DECODING, SubEve
 pub fn sources(count: u32) -> Vec<SourceConfig> {
     (0..count)
         .map(|source| SourceConfig {
-            name: format!("s{source}"),
-            group: "test".into(),
-            address: "127.0.0.1:0".parse().unwrap(),
-            from: Vec::new(),
-            sub_event_id: Some(0x8000 + source),
-            role: catchment_builder::SourceRole::Required,
-            payload: None,
+            id: Some(0x8000 + source),
+            ..SourceConfig::new(format!("s{source}"), "127.0.0.1:0".parse().unwrap())
         })
         .collect()
 }

@@ -22,6 +22,8 @@ pub struct Recipe {
     pub unclosed: bool,
     /// Fragments of each source that came in and are not in the files.
     pub in_flight: u64,
+    /// Each file but the first begins with the last frame of the one before, once more.
+    pub repeats: bool,
 }
 
 impl Default for Recipe {
@@ -33,6 +35,7 @@ impl Default for Recipe {
             missing: |_, _| false,
             unclosed: false,
             in_flight: 0,
+            repeats: false,
         }
     }
 }
@@ -95,6 +98,7 @@ pub fn header(sources: u32, file_index: u32) -> FileHeader {
         group: "boards".into(),
         protocol: "hadtu".into(),
         required: id < 2,
+        malformed_reasons: Vec::new(),
     };
     FileHeader {
         run: RunId([9; 16]),
@@ -121,12 +125,20 @@ impl Recipe {
             ledger: Ledger::new(self.sources as usize),
         };
         let (mut event, mut sequence) = (0, 0);
+        let mut newest = None;
         for (index, frames) in self.files.iter().enumerate() {
             let header = header(self.sources, index as u32);
             let mut file = header.encode();
             let mut toc = TocBuilder::new(&file);
             let mut places = Vec::new();
             let last_file = index + 1 == self.files.len();
+            if let Some((events, increment)) = newest.take_if(|_| self.repeats) {
+                let place = (file.len() as u64, sequence - 1);
+                let (bytes, summary, entries) = self.frame(&header, events, &increment, place);
+                file.extend_from_slice(&bytes);
+                toc.add_frame(summary, &entries);
+                places.push((summary, entries));
+            }
             for (place, &rows) in frames.iter().enumerate() {
                 let last = last_file && place + 1 == frames.len();
                 let events = event..event + rows;
@@ -134,8 +146,9 @@ impl Recipe {
                 let increment = self.count(events.clone(), last, &mut made.ledger);
                 let offset = file.len() as u64;
                 let (bytes, summary, entries) =
-                    self.frame(&header, events, &increment, (offset, sequence));
+                    self.frame(&header, events.clone(), &increment, (offset, sequence));
                 sequence += 1;
+                newest = Some((events, increment));
                 file.extend_from_slice(&bytes);
                 toc.add_frame(summary, &entries);
                 places.push((summary, entries));
@@ -236,6 +249,7 @@ impl Recipe {
             key_first: if rows > 0 { key(events.start) } else { 0 },
             key_last: if rows > 0 { key(events.end - 1) } else { 0 },
             rows,
+            origin: catchment_frame::Origin::SINGLE,
         };
         let mut encoder = ColumnEncoder::new();
         let mut stored = Vec::new();

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use catchment_console::{Exit, Out, Table, progress};
+use catchment_model::Ledger;
 use catchment_model::units::{Bytes, Count, grouped};
 use catchment_storage::{ColumnStorage, Extent, FileInfo, Run, VerifyReport, verify};
 use serde_json::{Value, json};
 
-use crate::commands::report::{Books, entries};
+use crate::commands::report::{Books, entries, malformed_reasons};
 use crate::view::loss_reasons;
 
 /// Shows header, files, frames, sources and ledger of a run. --verify reads everything and exits
@@ -122,6 +123,7 @@ fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
             for (entry, count) in total.iter().filter(|&(_, count)| count > 0) {
                 out.line(format_args!("  {:<32} {:>18}", entry.name(), grouped(count)))?;
             }
+            say_malformed(run, &ledger, out)?;
             let reasons = loss_reasons(&total);
             // Only the end of the run has all that came in behind it.
             let judged = run.ended();
@@ -139,6 +141,16 @@ fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
                 (_, true) => "  no other loss is counted".to_owned(),
                 (_, false) => format!("  lost: {reasons}"),
             })?;
+        }
+    }
+    Ok(())
+}
+
+/// The malformed packets by the reasons of their sources' protocols.
+fn say_malformed(run: &Run, ledger: &Ledger, out: &mut Out) -> anyhow::Result<()> {
+    for (source, counts) in run.sources().iter().zip(&ledger.sources) {
+        for (reason, count) in malformed_reasons(source, counts) {
+            out.line(format_args!("    malformed from {}: {reason} {count}", source.name))?;
         }
     }
     Ok(())
@@ -312,6 +324,7 @@ fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
             Ok(json!({
                 "name": source.name, "group": source.group, "protocol": source.protocol,
                 "required": source.required, "ledger": counts.map(entries), "stored": stored,
+                "malformed_reasons": counts.map(|counts| malformed_reasons(source, counts)),
             }))
         })
         .collect();

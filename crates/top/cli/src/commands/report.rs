@@ -1,6 +1,7 @@
 //! What is said of a recording when it has ended, for people and for programs.
 
 use catchment_console::{Exit, Out};
+use catchment_frame::SourceInfo;
 use catchment_model::units::{Bytes, Count, grouped, percent_of};
 use catchment_model::{Entry, Ledger, SourceLedger};
 use catchment_recorder::{Counts, Fill, State};
@@ -74,6 +75,18 @@ impl Books {
 /// A ledger's entries by name.
 pub(crate) fn entries(ledger: &SourceLedger) -> serde_json::Map<String, serde_json::Value> {
     ledger.iter().map(|(entry, count)| (entry.name().to_owned(), count.into())).collect()
+}
+
+/// The malformed packets of a source by its own reasons, where there are any.
+pub(crate) fn malformed_reasons(
+    source: &SourceInfo,
+    ledger: &SourceLedger,
+) -> serde_json::Map<String, serde_json::Value> {
+    let counted = source.malformed_reasons.iter().zip(ledger.reasons);
+    counted
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| (name.clone(), count.into()))
+        .collect()
 }
 
 impl Summary {

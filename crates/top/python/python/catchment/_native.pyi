@@ -493,6 +493,9 @@ class SourceLedger:
     @property
     def in_flight(self) -> int:
         """Fragments that came in and are neither recorded nor counted as dropped."""
+    @property
+    def malformed_reasons(self) -> dict[str, int]:
+        """Malformed packets by the reasons of the source's protocol, as far as there were any."""
     def keys(self) -> list[str]:
         """The names of the entries."""
     def values(self) -> list[int]:

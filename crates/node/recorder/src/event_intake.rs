@@ -1,0 +1,207 @@
+//! What becomes of the datagrams of event sources: a source's decoder says what they carry, whole
+//! fragments are copied to the source's chunk, parts of longer ones are put together (`parts.rs`).
+
+use catchment_builder::{Fragment, FragmentFlags};
+use catchment_model::Entry;
+use catchment_wire::sequence::{Arrival, Gaps};
+use catchment_wire::{Decoder, Part, PartFlags, Protocol, RECEIVER_REASONS};
+
+use crate::config::SourceConfig;
+use crate::ingest::Ingest;
+use crate::parts::Parts;
+use crate::receive::Intake;
+
+/// How often unfinished fragments are looked at, as a part of the time-out.
+const LOOKS_PER_TIMEOUT: u64 = 8;
+
+/// Event sources, one per socket. A source's chunk has its socket's number.
+pub(crate) struct EventIntake {
+    ingest: Ingest,
+    sources: Vec<Source>,
+    /// What the datagram at hand carries.
+    parts: Vec<Part>,
+    timeout_ns: u64,
+    look_due_ns: u64,
+}
+
+struct Source {
+    protocol: &'static Protocol,
+    decoder: Box<dyn Decoder>,
+    /// The id that its fragments must carry.
+    id: Option<u32>,
+    fragment_bytes_max: u64,
+    /// What to say of a big-endian fragment, if it matters; it is said once.
+    if_big_endian: Option<String>,
+    gaps: Gaps,
+    unfinished: Parts,
+}
+
+impl Source {
+    fn new(config: &SourceConfig) -> Self {
+        Self {
+            protocol: config.protocol,
+            decoder: (config.protocol.decoder)(),
+            id: config.id,
+            fragment_bytes_max: config.fragment_bytes_max,
+            if_big_endian: if_big_endian(config),
+            gaps: Gaps::new(),
+            unfinished: Parts::default(),
+        }
+    }
+
+    /// What is wrong with parts that the decoder has accepted, as an index of the receiver's
+    /// reasons.
+    fn fault(&self, parts: &[Part]) -> Option<usize> {
+        if parts.iter().any(|part| part.fragment_bytes > self.fragment_bytes_max) {
+            return Some(0);
+        }
+        let mut partial = parts.iter().filter(|part| !part.is_whole());
+        partial.any(|part| self.unfinished.contradicts(part)).then_some(1)
+    }
+}
+
+impl EventIntake {
+    /// Takes in these sources, in the order of their sockets. A fragment is given up when nothing
+    /// of it came for the time-out.
+    pub(crate) fn new<'a>(
+        ingest: Ingest,
+        sources: impl Iterator<Item = &'a SourceConfig>,
+        timeout_ns: u64,
+    ) -> Self {
+        let sources = sources.map(Source::new).collect();
+        Self { ingest, sources, parts: Vec::new(), timeout_ns, look_due_ns: 0 }
+    }
+
+    #[cold]
+    fn malformed(&mut self, socket: usize, index: usize, bytes: &[u8]) {
+        let source = &self.sources[socket];
+        let own = source.protocol.reasons;
+        match own.get(index) {
+            Some(&reason) => {
+                let explain = || source.decoder.explain(bytes);
+                self.ingest.malformed(socket, (index, reason), explain, bytes);
+            }
+            None => {
+                let reason = RECEIVER_REASONS[index - own.len()];
+                let longest = self.parts.iter().map(|part| part.fragment_bytes).max();
+                let (longest, most) = (longest.unwrap_or(0), source.fragment_bytes_max);
+                let explain = || match index - own.len() {
+                    0 => format!("fragments of at most {most} bytes were expected, got {longest}"),
+                    _ => "a part says another length of its fragment than those before".to_owned(),
+                };
+                self.ingest.malformed(socket, (index, reason), explain, bytes);
+            }
+        }
+    }
+
+    #[inline]
+    fn part(&mut self, socket: usize, part: &Part, bytes: &[u8], sent_once: u8) {
+        let source = &mut self.sources[socket];
+        if source.id.is_some_and(|expected| expected != part.id) {
+            return self.unknown_source(socket, part);
+        }
+        if part.flags & PartFlags::BIG_ENDIAN != 0
+            && let Some(warning) = source.if_big_endian.take()
+        {
+            self.ingest.warn_once(warning);
+        }
+        if !part.is_whole() {
+            let finished = source.unfinished.take(&mut self.ingest, socket, part, bytes);
+            if let Some(fragment) = finished {
+                self.ingest.describe(fragment);
+            }
+            return;
+        }
+        let counts = self.ingest.counts(socket);
+        counts[Entry::FragmentsReceived] += 1;
+        counts[Entry::FragmentBytesReceived] += bytes.len() as u64;
+        let Some(offset) = self.ingest.store(socket, socket, bytes, 1) else {
+            self.ingest.counts(socket)[Entry::FragmentsDiscardedMemory] += 1;
+            return;
+        };
+        let error = part.flags & PartFlags::SENDER_ERROR != 0;
+        let flags = if error { FragmentFlags::SENDER_ERROR } else { 0 } | sent_once;
+        let source = self.ingest.source(socket).0;
+        let fragment = Fragment::new(source, part.number, offset, part.bytes);
+        self.ingest.describe(Fragment { tag: part.tag, flags, ..fragment });
+    }
+
+    /// A fragment of parts counts as one with its first bytes.
+    #[cold]
+    fn unknown_source(&mut self, socket: usize, part: &Part) {
+        let counts = self.ingest.counts(socket);
+        counts[Entry::FragmentBytesReceived] += u64::from(part.bytes);
+        if part.position == 0 {
+            counts[Entry::FragmentsReceived] += 1;
+            counts[Entry::FragmentsUnknownSource] += 1;
+        }
+    }
+}
+
+impl Intake for EventIntake {
+    #[inline]
+    fn datagram(&mut self, socket: usize, bytes: &[u8]) {
+        self.ingest.received(socket, bytes);
+        let source = &mut self.sources[socket];
+        self.parts.clear();
+        let decoded = match source.decoder.decode(bytes, &mut self.parts) {
+            Ok(decoded) => decoded,
+            Err(reason) => return self.malformed(socket, reason, bytes),
+        };
+        if let Some(fault) = source.fault(&self.parts) {
+            let reason = source.protocol.reasons.len() + fault;
+            return self.malformed(socket, reason, bytes);
+        }
+        let counts = self.ingest.counts(socket);
+        counts[Entry::PacketsAccepted] += 1;
+        let mut sent_once = 0;
+        if let Some(sequence) = decoded.sequence {
+            let (arrival, missing) = source.gaps.take(sequence);
+            counts[Entry::PacketsMissing] += missing;
+            sent_once = if arrival == Arrival::Repeated { 0 } else { FragmentFlags::SENT_ONCE };
+        }
+        let parts = std::mem::take(&mut self.parts);
+        for part in &parts {
+            let begin = part.offset as usize;
+            self.part(socket, part, &bytes[begin..begin + part.bytes as usize], sent_once);
+        }
+        self.parts = parts;
+    }
+
+    fn ingest(&mut self) -> &mut Ingest {
+        &mut self.ingest
+    }
+
+    fn begin_cycle(&mut self, now_ns: u64) {
+        self.ingest.begin_cycle(now_ns);
+        if now_ns < self.look_due_ns {
+            return;
+        }
+        self.look_due_ns = now_ns + self.timeout_ns / LOOKS_PER_TIMEOUT;
+        for (socket, source) in self.sources.iter_mut().enumerate() {
+            source.unfinished.expire(&mut self.ingest, socket, self.timeout_ns);
+        }
+    }
+
+    fn end(&mut self) {
+        for (socket, source) in self.sources.iter_mut().enumerate() {
+            source.unfinished.end(&mut self.ingest, socket);
+            let missing = source.gaps.settle();
+            self.ingest.count(socket, Entry::PacketsMissing, missing);
+        }
+    }
+}
+
+/// What to say if a source sends big-endian fragments; nothing where no number has several bytes.
+fn if_big_endian(source: &SourceConfig) -> Option<String> {
+    let payload = source.payload.as_ref()?;
+    let of_fields = payload.fields.iter().map(|field| field.dtype);
+    let mut dtypes = std::iter::once(payload.dtype).chain(of_fields);
+    let dtype = dtypes.find(|dtype| dtype.bits().is_some_and(|bits| bits > 8))?;
+    Some(format!(
+        "source {}: its fragments are big-endian, but its payload is read as little-endian: \
+         the bytes of each {} come out in the wrong order",
+        source.name,
+        dtype.name()
+    ))
+}

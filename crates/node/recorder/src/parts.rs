@@ -1,0 +1,234 @@
+//! Fragments that go on over many packets, and are put together where they will stay.
+//!
+//! The first part of a fragment takes chunks for all of it; each part is copied once, to where it
+//! belongs, whatever the order. A fragment is described when all its bytes are there. One of which
+//! parts are lost is given up after a time-out, or when too many others have begun.
+//!
+//! Limits: [`OPEN_MAX`] fragments of a source at a time, in [`GAPS_MAX`] pieces each.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use catchment_builder::{Fragment, FragmentFlags};
+use catchment_model::Entry;
+use catchment_wire::{Part, PartFlags};
+
+use crate::ingest::Ingest;
+use crate::pool::Chunk;
+
+/// Fragments of one source that are put together at a time.
+const OPEN_MAX: usize = 16;
+/// Pieces without a gap that one fragment may have, before it is given up.
+const GAPS_MAX: usize = 4_096;
+/// Fragments that are remembered when they are closed, since parts of them may come again.
+const CLOSED_MAX: usize = 64;
+
+/// The unfinished fragments of one source.
+#[derive(Default)]
+pub(crate) struct Parts {
+    open: Vec<Open>,
+    closed: VecDeque<Closed>,
+    /// Memory of fragments before.
+    spare: Vec<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    number: u64,
+    fragment_bytes: u64,
+    chunks: Vec<Chunk>,
+    /// What has come, in order, without neighbours that touch.
+    pieces: Vec<Range<u64>>,
+    tag: u8,
+    flags: u8,
+    /// When anything new of it came last.
+    touched_ns: u64,
+}
+
+struct Closed {
+    number: u64,
+    /// Whether it was given up or had no memory: parts of it that come now are new.
+    dropped: bool,
+}
+
+impl Parts {
+    /// Whether a part contradicts those before it.
+    pub(crate) fn contradicts(&self, part: &Part) -> bool {
+        let open = self.open.iter().find(|open| open.number == part.number);
+        open.is_some_and(|open| open.fragment_bytes != part.fragment_bytes)
+    }
+
+    /// Takes a part, which has passed all checks, with its bytes. The fragment's descriptor if that
+    /// was what it lacked.
+    pub(crate) fn take(
+        &mut self,
+        ingest: &mut Ingest,
+        socket: usize,
+        part: &Part,
+        bytes: &[u8],
+    ) -> Option<Fragment> {
+        let index = match self.open.iter().position(|open| open.number == part.number) {
+            Some(index) => index,
+            None => self.begin(ingest, socket, part, bytes)?,
+        };
+        let open = &mut self.open[index];
+        let range = part.position..part.position + u64::from(part.bytes);
+        let new = add_piece(&mut open.pieces, range);
+        ingest.counts(socket)[Entry::FragmentBytesReceived] += new;
+        if new == 0 && !bytes.is_empty() {
+            ingest.counts(socket)[Entry::FragmentPartsRepeated] += 1;
+            return None;
+        }
+        ingest.pool().put_part(&open.chunks, part.position, bytes);
+        open.touched_ns = ingest.now_ns();
+        open.flags |= part.flags;
+        if open.pieces.len() > GAPS_MAX {
+            self.give_up(ingest, socket, index);
+            return None;
+        }
+        if open.pieces.first() != Some(&(0..open.fragment_bytes)) {
+            return None;
+        }
+        let offset = ingest.pool().link(&mut open.chunks);
+        let source = ingest.source(socket).0;
+        let (number, length) = (open.number, open.fragment_bytes as u32);
+        let flags =
+            if open.flags & PartFlags::SENDER_ERROR != 0 { FragmentFlags::SENDER_ERROR } else { 0 };
+        let fragment =
+            Fragment { tag: open.tag, flags, ..Fragment::new(source, number, offset, length) };
+        self.close(index, false);
+        Some(fragment)
+    }
+
+    /// Gives up the fragments of which nothing has come for that long.
+    pub(crate) fn expire(&mut self, ingest: &mut Ingest, socket: usize, timeout_ns: u64) {
+        let before_ns = ingest.now_ns().saturating_sub(timeout_ns);
+        while let Some(index) = self.open.iter().position(|open| open.touched_ns < before_ns) {
+            self.give_up(ingest, socket, index);
+        }
+    }
+
+    /// Gives up all fragments: nothing will come any more.
+    pub(crate) fn end(&mut self, ingest: &mut Ingest, socket: usize) {
+        while !self.open.is_empty() {
+            self.give_up(ingest, socket, 0);
+        }
+    }
+
+    /// Begins a fragment with its first part, unless the part is one of a fragment that was closed,
+    /// or there is no memory.
+    fn begin(
+        &mut self,
+        ingest: &mut Ingest,
+        socket: usize,
+        part: &Part,
+        bytes: &[u8],
+    ) -> Option<usize> {
+        let counts = ingest.counts(socket);
+        if let Some(closed) = self.closed.iter().find(|closed| closed.number == part.number) {
+            match closed.dropped {
+                true => counts[Entry::FragmentBytesReceived] += bytes.len() as u64,
+                false => counts[Entry::FragmentPartsRepeated] += 1,
+            }
+            return None;
+        }
+        counts[Entry::FragmentsReceived] += 1;
+        if self.open.len() == OPEN_MAX {
+            let touched = self.open.iter().enumerate().min_by_key(|(_, open)| open.touched_ns);
+            let oldest = touched.map_or(0, |(index, _)| index);
+            self.give_up(ingest, socket, oldest);
+        }
+        let mut open = self.spare.pop().unwrap_or_default();
+        if !ingest.take_chain(socket, part.fragment_bytes, &mut open.chunks) {
+            let counts = ingest.counts(socket);
+            counts[Entry::FragmentsDiscardedMemory] += 1;
+            counts[Entry::FragmentBytesReceived] += bytes.len() as u64;
+            self.spare.push(open);
+            self.remember(part.number, true);
+            return None;
+        }
+        (open.number, open.fragment_bytes) = (part.number, part.fragment_bytes);
+        (open.tag, open.flags) = (part.tag, 0);
+        self.open.push(open);
+        Some(self.open.len() - 1)
+    }
+
+    fn give_up(&mut self, ingest: &mut Ingest, socket: usize, index: usize) {
+        ingest.counts(socket)[Entry::FragmentsDiscardedUnfinished] += 1;
+        ingest.give_back_chain(socket, &mut self.open[index].chunks);
+        self.close(index, true);
+    }
+
+    fn close(&mut self, index: usize, dropped: bool) {
+        let mut open = self.open.swap_remove(index);
+        open.pieces.clear();
+        self.remember(open.number, dropped);
+        self.spare.push(open);
+    }
+
+    fn remember(&mut self, number: u64, dropped: bool) {
+        if self.closed.len() == CLOSED_MAX {
+            self.closed.pop_front();
+        }
+        self.closed.push_back(Closed { number, dropped });
+    }
+}
+
+/// Adds a range to those that have come, and returns how many of its bytes are new.
+fn add_piece(pieces: &mut Vec<Range<u64>>, range: Range<u64>) -> u64 {
+    if range.is_empty() {
+        return 0;
+    }
+    // In order, as they nearly always come: the last piece grows.
+    if let Some(last) = pieces.last_mut()
+        && last.end == range.start
+    {
+        last.end = range.end;
+        return range.end - range.start;
+    }
+    let first = pieces.partition_point(|piece| piece.end < range.start);
+    let end = pieces.partition_point(|piece| piece.start <= range.end);
+    let met = &pieces[first..end];
+    let bytes = |range: &Range<u64>| range.end - range.start;
+    let had: u64 = met.iter().map(bytes).sum();
+    let joined = Range {
+        start: met.first().map_or(range.start, |piece| piece.start.min(range.start)),
+        end: met.last().map_or(range.end, |piece| piece.end.max(range.end)),
+    };
+    let new = bytes(&joined) - had;
+    pieces.splice(first..end, [joined]);
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_join_in_any_order_and_count_each_byte_once() {
+        let mut pieces = Vec::new();
+        let mut add = |range| add_piece(&mut pieces, range);
+        assert_eq!([add(10..20), add(30..40), add(0..10), add(35..50)], [10, 10, 10, 10]);
+        assert_eq!([add(12..18), add(20..20), add(15..32), add(0..50)], [0, 0, 10, 0]);
+        assert!(pieces.len() == 1 && pieces[0] == (0..50), "{pieces:?}");
+    }
+
+    #[test]
+    fn every_order_of_parts_covers_the_fragment_exactly_once() {
+        let bytes = 1_000_u64;
+        for step in [7, 64, 333] {
+            for stride in [1, 3, 11] {
+                let starts: Vec<u64> = (0..bytes).step_by(step).collect();
+                let mut order: Vec<u64> = (0..starts.len() * stride)
+                    .filter(|index| index % stride == 0)
+                    .map(|index| starts[(index / stride * 5 + stride) % starts.len()])
+                    .collect();
+                order.extend(&starts);
+                let mut pieces = Vec::new();
+                let add = |start| add_piece(&mut pieces, start..bytes.min(start + step as u64));
+                assert_eq!(order.into_iter().map(add).sum::<u64>(), bytes, "{step}, {stride}");
+                assert!(pieces.len() == 1 && pieces[0] == (0..bytes), "{pieces:?}");
+            }
+        }
+    }
+}
