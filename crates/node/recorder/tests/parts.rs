@@ -41,7 +41,7 @@ fn send(recorder: &Recorder, socket: &UdpSocket, source: usize, datagrams: &[Vec
         let before = taken(recorder);
         socket.send(datagram).unwrap();
         while taken(recorder) == before {
-            std::thread::yield_now();
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
 }
