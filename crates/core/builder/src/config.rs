@@ -14,6 +14,13 @@ pub enum SourceRole {
     Disabled,
 }
 
+impl SourceRole {
+    /// Whether anything of it is recorded.
+    pub fn is_enabled(self) -> bool {
+        self != Self::Disabled
+    }
+}
+
 /// What becomes of an event that lacks a required source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IncompletePolicy {
