@@ -93,14 +93,14 @@ impl Matched {
         self.fragment_count += 1;
     }
 
-    /// Appends the row of an event that closed at `now_ns`.
-    ///
-    /// # Panics
-    /// If its key is not beyond those of the rows that wait.
+    /// Appends the row of an event that closed at `now_ns`. Its key must be beyond those of all
+    /// rows before it.
+    #[inline]
     pub fn release(&mut self, row: Row, now_ns: u64) {
-        match self.rows.back() {
-            Some(last) => assert!(last.key < row.key, "events are released in the order of keys"),
-            None => self.rows_since_ns = now_ns,
+        let last = self.rows.back();
+        debug_assert!(last.is_none_or(|last| last.key < row.key), "keys ascend");
+        if last.is_none() {
+            self.rows_since_ns = now_ns;
         }
         self.released_bytes += row.bytes;
         self.rows.push_back(row);
@@ -112,6 +112,7 @@ impl Matched {
     }
 
     /// Adds to an entry of a source's ledger.
+    #[inline]
     pub fn count(&mut self, index: usize, entry: Entry, count: u64) {
         self.tally.add(index, entry, count);
     }

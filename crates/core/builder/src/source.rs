@@ -88,18 +88,25 @@ impl Source {
     /// Appends an accepted fragment in key order.
     #[inline]
     pub fn append(&mut self, key: u64, fragment: &Fragment) {
-        let accepted = Accepted { key, offset: fragment.offset, bytes: fragment.bytes };
         match self.accepted.back() {
-            Some(newest) if newest.key > key => self.insert_reordered(accepted),
-            _ => self.accepted.push_back(accepted),
+            Some(newest) if newest.key > key => self.insert_reordered(key, fragment),
+            _ => self.accepted.push_back(Accepted::of(key, fragment)),
         }
     }
 
     // Shifts those after it.
     #[cold]
-    fn insert_reordered(&mut self, accepted: Accepted) {
-        let at = self.accepted.partition_point(|other| other.key < accepted.key);
-        self.accepted.insert(at, accepted);
+    fn insert_reordered(&mut self, key: u64, fragment: &Fragment) {
+        let at = self.accepted.partition_point(|other| other.key < key);
+        self.accepted.insert(at, Accepted::of(key, fragment));
+    }
+}
+
+impl Accepted {
+    // Made where it is stored: a value that is also passed on by reference would go over the stack.
+    #[inline]
+    fn of(key: u64, fragment: &Fragment) -> Self {
+        Self { key, offset: fragment.offset, bytes: fragment.bytes }
     }
 }
 

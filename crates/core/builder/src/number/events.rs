@@ -156,7 +156,7 @@ impl OpenEvents {
             let Some((key, slot)) = self.window.head() else { break };
             let all = slot.weight == self.weight_all;
             if all && key == self.window.base {
-                self.close_head((key, slot), CloseReason::Complete, now_ns, horizon, matched);
+                self.close_head(key, slot, CloseReason::Complete, now_ns, horizon, matched);
                 continue;
             }
             let reorder_events = self.limits.reorder_events;
@@ -175,7 +175,7 @@ impl OpenEvents {
             } else {
                 break;
             };
-            self.close_head((key, slot), reason, now_ns, horizon, matched);
+            self.close_head(key, slot, reason, now_ns, horizon, matched);
         }
         self.seen.cover(self.window.end());
     }
@@ -189,8 +189,8 @@ impl OpenEvents {
         horizon: &mut Horizon,
         matched: &mut Matched,
     ) {
-        while let Some(head) = self.window.head().filter(|&(key, _)| key < end) {
-            self.close_head(head, reason, now_ns, horizon, matched);
+        while let Some((key, slot)) = self.window.head().filter(|&(key, _)| key < end) {
+            self.close_head(key, slot, reason, now_ns, horizon, matched);
         }
         self.seen.cover(self.window.end());
     }
@@ -239,7 +239,8 @@ impl OpenEvents {
 
     fn close_head(
         &mut self,
-        (key, slot): (u64, Slot),
+        key: u64,
+        slot: Slot,
         reason: CloseReason,
         now_ns: u64,
         horizon: &mut Horizon,
