@@ -105,6 +105,7 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_discarded_incomplete: "discarded: event incomplete",
   fragments_discarded_disabled: "discarded: source disabled",
   fragments_discarded_paused: "discarded: paused",
+  fragments_not_owned: "fragments that another node builds",
   fragments_removed: "recorded fragments whose files were removed",
   fragments_time_repeated: "fragments whose time came before",
   fragments_missing: "missing fragments",

@@ -5,7 +5,7 @@
 //! ```text
 //! packets_received   = packets_accepted + every packets_malformed_*
 //! fragments_received = fragments_recorded + _duplicate + _late + _out_of_range + _unknown_source
-//!                    + _time_repeated
+//!                    + _time_repeated + _not_owned
 //!                    + every fragments_discarded_*  (+ in flight, while the run goes on)
 //! ```
 //!
@@ -143,6 +143,8 @@ entries! {
     PacketBytesRefused = "packet_bytes_refused", Note;
     /// Fragments that were recorded, in files that somebody removed while the run went on.
     FragmentsRemoved = "fragments_removed", Note;
+    /// Fragments of events that another node builds, with a key that this node was not given.
+    FragmentsNotOwned = "fragments_not_owned", FragmentsOut;
 }
 
 impl Entry {
