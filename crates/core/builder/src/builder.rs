@@ -91,8 +91,9 @@ impl<M: Matcher> Builder<M> {
     /// returns none. `reuse` is an earlier cut whose memory may be used; it is kept until needed.
     ///
     /// A frame has at least one row, at most as many as the window, and its payload exceeds
-    /// `frame_bytes` by less than one event. Where `frame_keys_multiple` is set, its keys lie
-    /// between two multiples.
+    /// `frame_bytes` by less than one event. Only the payload of a single row may exceed
+    /// `catchment_model::limits::COLUMN_BYTES_MAX`. Where `frame_keys_multiple` is set, its keys
+    /// lie between two multiples.
     pub fn cut(&mut self, now_ns: u64, reuse: Option<Cut>) -> Option<Cut> {
         self.advance(now_ns);
         self.cutter.cut(self.now_ns, self.finished, &mut self.matched, reuse)

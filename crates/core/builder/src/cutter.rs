@@ -2,9 +2,12 @@
 //!
 //! Released events are rows; each source's queue has the fragments of these rows in the same order.
 //! A cut takes rows up to its size and then walks them once per source, which is why a column's
-//! lengths and byte ranges come out in one piece.
+//! lengths and byte ranges come out in one piece. It ends before a row with which its payload, and
+//! so perhaps one of its columns, would exceed `COLUMN_BYTES_MAX`.
 
 use std::collections::VecDeque;
+
+use catchment_model::limits::COLUMN_BYTES_MAX;
 
 use crate::source::Accepted;
 use crate::{BuilderConfig, Matched};
@@ -77,7 +80,7 @@ struct CutRules {
 impl Cutter {
     pub fn new(config: &BuilderConfig) -> Self {
         let rules = CutRules {
-            frame_bytes: config.frame_bytes,
+            frame_bytes: config.frame_bytes.min(COLUMN_BYTES_MAX),
             frame_time_ns: config.frame_time_ns,
             rows_max: config.window_events as usize,
             keys_multiple: config.frame_keys_multiple,
@@ -153,7 +156,8 @@ impl CutRules {
         let block = matched.rows.front().map(|row| self.block_of(row.key));
         for row in matched.rows.iter().take(self.rows_max) {
             let ended = Some(self.block_of(row.key)) != block;
-            if taken.bytes >= self.frame_bytes || ended {
+            let exceeds = taken.count > 0 && taken.bytes + row.bytes > COLUMN_BYTES_MAX;
+            if taken.bytes >= self.frame_bytes || ended || exceeds {
                 break;
             }
             taken.count += 1;
