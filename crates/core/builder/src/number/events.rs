@@ -2,7 +2,7 @@
 //!
 //! The open event with the lowest key closes when
 //!
-//! - all sources have delivered it, and no key before it may still come;
+//! - all sources have delivered it, and no owned key before it may still come;
 //! - every sender that has a position is past it by more than `reorder_events`: *overtaken*;
 //! - its time-out has passed, and the quorum was past it a time-out ago: *timed out*;
 //! - waiting fragments hold more than `waiting_bytes_max`, and the quorum is past it: *overtaken*
@@ -13,6 +13,8 @@
 //! time-out and not one per event (docs/decisions/event-building.md). No event closes before the
 //! quorum has passed it (`horizon.rs`).
 
+use std::ops::Range;
+
 use catchment_model::{CloseReason, Entry, EventFlags};
 
 use super::horizon::{Horizon, Numbers};
@@ -20,7 +22,7 @@ use super::seen::Seen;
 use super::window::{Slot, Window, required_count, weight};
 use crate::closing::{Closing, ClosingEvent};
 use crate::wanted::Wanted;
-use crate::{BuilderConfig, BuilderStatus, Fragment, Matched, SourceRole};
+use crate::{BuilderConfig, BuilderStatus, Fragment, Matched, OwnedKeys, SourceRole};
 
 /// The window of open events, which fragments they have, and which are wanted.
 #[derive(Debug)]
@@ -28,6 +30,7 @@ pub struct OpenEvents {
     pub window: Window,
     pub seen: Seen,
     pub wanted: Wanted,
+    pub owned: OwnedKeys,
     /// Bytes of the fragments of open events.
     pub bytes: u64,
     absent: AbsentKeys,
@@ -65,6 +68,7 @@ impl OpenEvents {
             window: Window::new(config.window_events),
             seen: Seen::new(config.sources.len(), config.window_events),
             wanted: Wanted::default(),
+            owned: config.owned.clone(),
             bytes: 0,
             absent: AbsentKeys::default(),
             closing: Closing::new(config),
@@ -134,6 +138,8 @@ impl OpenEvents {
             fragment.repeated()
         } else if !(1..=self.window.events()).contains(&behind) {
             Entry::FragmentsOutOfRange
+        } else if !self.owned.has(key) {
+            Entry::FragmentsNotOwned
         } else if self.wanted.has(key) {
             Entry::FragmentsLate
         } else {
@@ -155,7 +161,7 @@ impl OpenEvents {
         while matched.row_count() < self.window.events() {
             let Some((key, slot)) = self.window.head() else { break };
             let all = slot.weight == self.weight_all;
-            if all && key == self.window.base {
+            if all && (key == self.window.base || self.owned.has_none_of(self.window.base..key)) {
                 self.close_head(key, slot, CloseReason::Complete, now_ns, horizon, matched);
                 continue;
             }
@@ -252,6 +258,7 @@ impl OpenEvents {
         // the quorum has not passed: they may never have been numbered.
         let numbered = weight == self.weight_all || key < horizon.passed();
         let absent = self.absent.before(key);
+        let absent = if absent.is_empty() { 0 } else { self.owned.count(absent) };
         if wanted && numbered {
             self.closing.count_absent(absent);
             matched.count_absent(absent);
@@ -266,9 +273,9 @@ impl OpenEvents {
 }
 
 impl AbsentKeys {
-    /// How many keys before a released one no source delivered.
-    fn before(&mut self, key: u64) -> u64 {
+    /// The keys just before a released one that no source delivered, those of other nodes included.
+    fn before(&mut self, key: u64) -> Range<u64> {
         let expected = self.expected.replace(key + 1).unwrap_or(key);
-        key.saturating_sub(expected.max(self.numbered_from))
+        expected.max(self.numbered_from)..key
     }
 }
