@@ -5,7 +5,7 @@
 //! ```text
 //! packets_received   = packets_accepted + every packets_malformed_*
 //! fragments_received = fragments_recorded + _duplicate + _late + _out_of_range + _unknown_source
-//!                    + _time_repeated
+//!                    + _time_repeated + _not_owned
 //!                    + every fragments_discarded_*  (+ in flight, while the run goes on)
 //! ```
 //!
@@ -151,6 +151,8 @@ entries! {
     FragmentsDiscardedUnfinished = "fragments_discarded_unfinished", FragmentsLost;
     /// Parts of fragments in several packets that had come before.
     FragmentPartsRepeated = "fragment_parts_repeated", Note;
+    /// Fragments of events that another node builds, with a key that this node was not given.
+    FragmentsNotOwned = "fragments_not_owned", FragmentsOut;
 }
 
 impl Entry {

@@ -26,20 +26,19 @@ fn main() {
     println!("| sources | fragments per packet | M fragments/s | ns/fragment | frames |");
     println!("|---:|---:|---:|---:|---:|");
     // A profiler looks at one case: `SOURCESxRUN`.
-    let only = std::env::args().find(|argument| argument.contains('x') && !argument.contains('/'));
-    for run in RUNS {
-        for source_count in SOURCE_COUNTS {
-            if only.as_ref().is_some_and(|only| *only != format!("{source_count}x{run}")) {
-                continue;
-            }
-            let mut best = Round::default();
-            for _ in 0..rounds {
-                best.keep_best_of(measure(source_count, run, fragments));
-            }
-            let ns = best.batches_ns.iter().sum::<u64>() as f64 / best.fragments as f64;
-            let frames = best.frames;
-            println!("| {source_count} | {run} | {:.1} | {ns:.1} | {frames} |", 1e3 / ns);
+    let only = std::env::args().find_map(|argument| {
+        let (sources, run) = argument.split_once('x')?;
+        Some((sources.parse().ok()?, run.parse().ok()?))
+    });
+    let all = RUNS.into_iter().flat_map(|run| SOURCE_COUNTS.map(|sources| (sources, run)));
+    for (source_count, run) in only.map_or_else(|| all.collect(), |only| vec![only]) {
+        let mut best = Round::default();
+        for _ in 0..rounds {
+            best.keep_best_of(measure(source_count, run, fragments));
         }
+        let ns = best.batches_ns.iter().sum::<u64>() as f64 / best.fragments as f64;
+        let frames = best.frames;
+        println!("| {source_count} | {run} | {:.1} | {ns:.1} | {frames} |", 1e3 / ns);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use catchment_model::limits::{FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX};
 
+use crate::OwnedKeys;
+
 /// Whether events wait for a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SourceRole {
@@ -12,6 +14,13 @@ pub enum SourceRole {
     Optional,
     /// Its fragments are counted and discarded.
     Disabled,
+}
+
+impl SourceRole {
+    /// Whether anything of it is recorded.
+    pub fn is_enabled(self) -> bool {
+        self != Self::Disabled
+    }
 }
 
 /// What becomes of an event that lacks a required source.
@@ -29,6 +38,10 @@ pub enum IncompletePolicy {
 pub struct BuilderConfig {
     /// The sources, by number.
     pub sources: Vec<SourceRole>,
+    /// The keys whose events this builder builds, where several nodes share those of one run.
+    /// Fragments of others are discarded and counted. All by default; no key of a configuration
+    /// file sets it yet.
+    pub owned: OwnedKeys,
     /// How many bits the event number has on the wire.
     pub number_bits: u32,
     /// The sender of each source; senders are numbered without gaps and vote on positions. Empty:
@@ -47,7 +60,8 @@ pub struct BuilderConfig {
     pub reorder_events: u64,
     /// What becomes of incomplete events.
     pub incomplete: IncompletePolicy,
-    /// Payload bytes at which a frame is cut. A frame exceeds them by less than one event.
+    /// Payload bytes at which a frame is cut, at most `catchment_model::limits::COLUMN_BYTES_MAX`.
+    /// A frame exceeds them by less than one event.
     pub frame_bytes: u64,
     /// Time after which a frame is cut whatever its size.
     pub frame_time_ns: u64,
@@ -63,12 +77,13 @@ pub struct BuilderConfig {
 }
 
 impl BuilderConfig {
-    /// The defaults, for these sources: 24-bit numbers, 1 s time-out, a window of 262,144 events,
-    /// reordering by up to 4,096 events, 1 GiB waiting, frames of 32 MiB or 1 s, incomplete events
-    /// kept.
+    /// The defaults, for these sources: all keys, 24-bit numbers, 1 s time-out, a window of 262,144
+    /// events, reordering by up to 4,096 events, 1 GiB waiting, frames of 32 MiB or 1 s, incomplete
+    /// events kept.
     pub fn new(sources: Vec<SourceRole>) -> Self {
         Self {
             sources,
+            owned: OwnedKeys::all(),
             number_bits: 24,
             voters: Vec::new(),
             number_back_max: 0,
@@ -191,6 +206,28 @@ pub enum ConfigError {
     /// The multiple of keys at which frames are cut.
     #[error("expected frames of at least 1 key, got 0")]
     FrameKeys,
+    /// Slices of keys that are dealt out over nodes.
+    #[error("expected slices of keys and at least one of them, got {count} of {slice_keys} keys")]
+    Slices {
+        /// Keys of one slice.
+        slice_keys: u64,
+        /// How many slices a cycle of them has.
+        count: u32,
+    },
+    /// The index of an owned slice.
+    #[error("expected the index of one of {count} slices, got {got}")]
+    SliceIndex {
+        /// The index given.
+        got: u32,
+        /// How many slices there are.
+        count: u32,
+    },
+    /// A change of the keys that are owned.
+    #[error("expected a change of the owned keys beyond the last one, got one from key {from} on")]
+    OwnedChange {
+        /// The key from which on it should count.
+        from: u64,
+    },
     /// The number of parked fragments.
     #[error("expected 1 to {PARKED_MAX} parked fragments, got {got}")]
     Parked {

@@ -1,9 +1,14 @@
 //! Event building: pure decisions on descriptors, in virtual time.
 //!
 //! Fragments of many sources come in as descriptors ([`Fragment`]: source, number, where its bytes
-//! are, how many). Those that carry the same event number become one row of a [`Cut`], which is
-//! what one frame will hold: one column of lengths and byte ranges per source. Payload is never
-//! touched, the clock is an argument, and nothing here starts a thread or opens a file.
+//! are, how many). A [`Matcher`] says which of them are one event: [`NumberMatcher`] those that
+//! carry the same event number. What it releases becomes rows of a [`Cut`], which is what one frame
+//! will hold: one column of lengths and byte ranges per source. Payload is never touched, the clock
+//! is an argument, and nothing here starts a thread or opens a file.
+//!
+//! ```text
+//! fragments -> Matcher -> Matched: rows, fragments by source -> Cutter -> Cut
+//! ```
 //!
 //! ```
 //! use catchment_builder::{Builder, BuilderConfig, Fragment, SourceRole};
@@ -23,25 +28,28 @@
 //! ```
 
 mod builder;
+mod closing;
 mod config;
-mod cut;
-mod follow;
+mod cutter;
 mod fragment;
-mod horizon;
-mod progress;
-mod release;
-mod seen;
+mod matched;
+mod matcher;
+mod number;
+mod owned;
 mod source;
 mod status;
 mod tally;
 mod wanted;
-mod window;
 
 pub use builder::Builder;
 pub use config::{
     BuilderConfig, ConfigError, IncompletePolicy, NUMBER_BITS_MAX, SourceRole, TIMEOUT_NS_MIN,
     WINDOW_EVENTS_MIN,
 };
-pub use cut::{ColumnCut, Cut, Span};
+pub use cutter::{ColumnCut, Cut, Span};
 pub use fragment::{Discard, Fragment, FragmentFlags};
+pub use matched::{Matched, Row};
+pub use matcher::Matcher;
+pub use number::NumberMatcher;
+pub use owned::{KeyRule, OwnedKeys};
 pub use status::{BuilderStatus, Restart, SourceStatus};

@@ -1,9 +1,9 @@
-//! One source: its fragments in key order, and those that are parked.
+//! One source: its accepted fragments in key order.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::{Fragment, SourceRole, window};
+use crate::{Fragment, SourceRole};
 
 /// A fragment that was accepted. 24 bytes.
 #[derive(Clone, Copy, Debug)]
@@ -13,28 +13,8 @@ pub struct Accepted {
     pub bytes: u32,
 }
 
-/// A fragment beyond the window, of a sender that is ahead.
-#[derive(Clone, Copy, Debug)]
-pub struct Ahead {
-    pub key: u64,
-    pub arrived_ns: u64,
-    pub fragment: Fragment,
-}
-
-/// A fragment of a claim that is not decided.
-#[derive(Clone, Copy, Debug)]
-pub struct Held {
-    /// The claim.
-    pub claim: u32,
-    /// Its rank among all fragments ever held.
-    pub order: u64,
-    pub arrived_ns: u64,
-    /// When it is given up, in active time.
-    pub expires_ns: u64,
-    pub fragment: Fragment,
-}
-
-/// A source: what each packet uses, in one cache line.
+/// A source: the queue of its accepted fragments, and what the matcher uses for each of them, in
+/// one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Source {
@@ -42,46 +22,36 @@ pub struct Source {
     pub accepted: VecDeque<Accepted>,
     /// One more than its newest key; 0 before its first.
     pub reached: u64,
+    /// The keys that its newest one skipped, up to and with that one, until it is confirmed.
+    skipped: Range<u64>,
     /// The sender that delivers it.
-    pub voter: usize,
-    /// What it adds to an event's weight.
-    pub weight: u32,
+    voter: u32,
     pub enabled: bool,
     pub required: bool,
-    /// Whether it is full: it may hold no more of keys that the quorum has not passed.
+    /// Whether it is full: it may hold no more of keys that others have not passed.
     pub full: bool,
-    pub rare: Box<Rare>,
 }
 
 const _: () = assert!(size_of::<Source>() == 64);
 
-/// The rest of a source, which fragments on the fast path do not use.
-#[derive(Debug, Default)]
-pub struct Rare {
-    /// The keys that its newest one skipped, up to and with that one, until it is confirmed.
-    skipped: Range<u64>,
-    /// Beyond the window, by ascending key.
-    pub ahead: VecDeque<Ahead>,
-    /// Held under claims, in the order of arrival.
-    pub held: VecDeque<Held>,
-    /// Index of the one that is tried next.
-    pub tried: usize,
-}
-
 impl Source {
     pub fn new(role: SourceRole, voter: usize) -> Self {
-        let enabled = role != SourceRole::Disabled;
-        let required = role == SourceRole::Required;
+        let enabled = role.is_enabled();
         Self {
-            voter,
-            weight: window::weight(required),
+            voter: voter as u32,
             enabled,
-            required,
+            required: role == SourceRole::Required,
             full: false,
             reached: 0,
+            skipped: 0..0,
             accepted: VecDeque::with_capacity(if enabled { ACCEPTED_AT_START } else { 0 }),
-            rare: Box::default(),
         }
+    }
+
+    /// The sender that delivers it.
+    #[inline]
+    pub fn voter(&self) -> usize {
+        self.voter as usize
     }
 
     /// Takes its next key, and returns whether a later one came before it.
@@ -99,56 +69,44 @@ impl Source {
     #[cold]
     pub fn reach_out_of_order(&mut self, reached: u64, key: u64) -> u64 {
         if key >= reached {
-            self.rare.skipped = reached..key + 1;
+            self.skipped = reached..key + 1;
             return key + 1;
         }
-        if self.rare.skipped.end == reached && self.rare.skipped.contains(&key) {
-            self.rare.skipped = 0..0;
+        if self.skipped.end == reached && self.skipped.contains(&key) {
+            self.skipped = 0..0;
             return key + 1;
         }
         reached
     }
 
-    /// How many of its fragments are parked.
-    pub fn parked_count(&self) -> usize {
-        self.rare.ahead.len() + self.rare.held.len()
-    }
-
-    /// Bytes of its fragments that are held, or of keys from `key` on.
+    /// Bytes of its accepted fragments of keys from `key` on.
     pub fn bytes_from(&self, key: u64) -> u64 {
         let accepted = self.accepted.iter().rev().take_while(|accepted| accepted.key >= key);
-        let ahead = self.rare.ahead.iter().rev().take_while(|ahead| ahead.key >= key);
-        let held = self.rare.held.iter().map(|held| held.fragment.bytes);
-        let bytes = accepted.map(|accepted| accepted.bytes);
-        bytes.chain(ahead.map(|ahead| ahead.fragment.bytes)).chain(held).map(u64::from).sum()
+        accepted.map(|accepted| u64::from(accepted.bytes)).sum()
     }
 
     /// Appends an accepted fragment in key order.
     #[inline]
     pub fn append(&mut self, key: u64, fragment: &Fragment) {
-        let accepted = Accepted { key, offset: fragment.offset, bytes: fragment.bytes };
         match self.accepted.back() {
-            Some(newest) if newest.key > key => self.insert_reordered(accepted),
-            _ => self.accepted.push_back(accepted),
+            Some(newest) if newest.key > key => self.insert_reordered(key, fragment),
+            _ => self.accepted.push_back(Accepted::of(key, fragment)),
         }
     }
 
     // Shifts those after it.
     #[cold]
-    fn insert_reordered(&mut self, accepted: Accepted) {
-        let at = self.accepted.partition_point(|other| other.key < accepted.key);
-        self.accepted.insert(at, accepted);
+    fn insert_reordered(&mut self, key: u64, fragment: &Fragment) {
+        let at = self.accepted.partition_point(|other| other.key < key);
+        self.accepted.insert(at, Accepted::of(key, fragment));
     }
+}
 
-    /// Parks a fragment beyond the window, in key order.
-    pub fn run_ahead(&mut self, ahead: Ahead) {
-        let at = match self.rare.ahead.back() {
-            Some(newest) if newest.key > ahead.key => {
-                self.rare.ahead.partition_point(|other| other.key <= ahead.key)
-            }
-            _ => self.rare.ahead.len(),
-        };
-        self.rare.ahead.insert(at, ahead);
+impl Accepted {
+    // Made where it is stored: a value that is also passed on by reference would go over the stack.
+    #[inline]
+    fn of(key: u64, fragment: &Fragment) -> Self {
+        Self { key, offset: fragment.offset, bytes: fragment.bytes }
     }
 }
 

@@ -3,9 +3,6 @@
 
 use std::collections::VecDeque;
 
-use crate::Builder;
-use crate::horizon::Quorum;
-
 /// Number of changes stored, for late fragments.
 const CHANGES_MAX: usize = 64;
 
@@ -16,7 +13,7 @@ pub struct Wanted {
     before: bool,
     /// By ascending key; each differs from the one before it.
     changes: VecDeque<(u64, bool)>,
-    /// Changes that were made, and when, before a quorum set the first position.
+    /// Changes that were made, and when, before the first key was known.
     at_start: Vec<(u64, bool)>,
 }
 
@@ -34,8 +31,32 @@ impl Wanted {
         known.map_or(self.before, |(_, wanted)| *wanted)
     }
 
+    /// A change before the first key is known: from the events on that begin after `now_ns`.
+    pub fn change_at_start(&mut self, now_ns: u64, wanted: bool) {
+        self.at_start.truncate(CHANGES_MAX - 1);
+        self.at_start.push((now_ns, wanted));
+    }
+
+    /// Whether changes before the first key have not been applied.
+    pub fn waits_for_start(&self) -> bool {
+        !self.at_start.is_empty()
+    }
+
+    /// Applies the changes that were made before the first key was known. `begun` is the key after
+    /// the newest event that had begun at a time.
+    pub fn start(&mut self, begun: impl Fn(u64) -> u64) {
+        for (at_ns, wanted) in std::mem::take(&mut self.at_start) {
+            self.change(begun(at_ns), wanted);
+        }
+    }
+
+    /// The key from which on the last change counts.
+    pub fn last_change(&self) -> u64 {
+        self.changes.back().map_or(0, |(from, _)| *from)
+    }
+
     /// From that key on events are wanted, or are not.
-    fn change(&mut self, from: u64, wanted: bool) {
+    pub fn change(&mut self, from: u64, wanted: bool) {
         while self.changes.pop_back_if(|(other, _)| *other >= from).is_some() {}
         if self.has(from) == wanted {
             return;
@@ -46,56 +67,6 @@ impl Wanted {
         {
             self.before = wanted;
         }
-    }
-}
-
-impl Builder {
-    /// Sets whether events that begin from now on are wanted. Unwanted events are built as others
-    /// are and then discarded (`fragments_discarded_paused`); fragments missing in them are not
-    /// counted.
-    pub fn set_recording(&mut self, wanted: bool) {
-        let reach = self.horizon.reach();
-        let from = match (self.horizon.is_started(), self.window.open) {
-            (false, _) if self.parked_count > 0 || !self.wanted.at_start.is_empty() => {
-                // The key is not known yet.
-                self.wanted.at_start.truncate(CHANGES_MAX - 1);
-                self.wanted.at_start.push((self.now_ns, wanted));
-                return;
-            }
-            (false, _) => 0,
-            (true, 0) => self.window.base,
-            // Events that only a source ahead has begun have not begun.
-            (true, _) => self.window.newest.min(reach) + 1,
-        };
-        self.wanted.change(from, wanted);
-    }
-
-    /// Applies the changes that were made before the start, each from the newest event that had
-    /// begun by then.
-    pub(crate) fn want_at_start(&mut self, quorum: &Quorum, key: u64, number: u64) {
-        let numbers = self.horizon.rules().numbers;
-        for (at_ns, wanted) in std::mem::take(&mut self.wanted.at_start) {
-            let mut from = 0;
-            for source in &self.sources {
-                let claim = quorum.claim_of(source.voter);
-                let begun = source.rare.held.iter().filter(|held| Some(held.claim) == claim);
-                for held in begun.filter(|held| held.arrived_ns <= at_ns) {
-                    let offset = numbers.offset(number, held.fragment.number);
-                    from = from.max(key.saturating_add_signed(offset) + 1);
-                }
-            }
-            self.wanted.change(from, wanted);
-        }
-    }
-
-    /// Whether all events are closed that began before the last change by
-    /// [`set_recording`](Self::set_recording).
-    pub fn is_drained(&mut self) -> bool {
-        if !self.wanted.at_start.is_empty() {
-            return false;
-        }
-        let from = self.wanted.changes.back().map_or(0, |(from, _)| *from);
-        self.window.head().is_none_or(|(key, _)| key >= from)
     }
 }
 

@@ -6,6 +6,7 @@ use catchment_builder::{
     Builder, BuilderConfig, ConfigError, Fragment, IncompletePolicy, SourceRole, Span,
 };
 use catchment_model::Entry;
+use catchment_model::limits::COLUMN_BYTES_MAX;
 use support::{MS, Random, Rig, S};
 
 #[test]
@@ -144,6 +145,31 @@ fn a_fragment_of_64_mib_is_built() {
     assert_eq!(rig.frame_rows, [1, 1, 1]);
     rig.finish(0);
     assert_eq!(rig.complete(), 3);
+}
+
+#[test]
+fn a_frame_ends_before_a_row_with_which_its_payload_would_exceed_a_column() {
+    const MIB: u32 = 1 << 20;
+    let column_mib = (COLUMN_BYTES_MAX >> 20) as u32;
+    // Of each row the MiB of one fragment per source; the last of them alone is more than fits.
+    let rows = [1, column_mib / 2 - 1, 1, column_mib / 2, 7, column_mib, 1];
+    for frame_bytes in [COLUMN_BYTES_MAX - 1, u64::MAX] {
+        let mut config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+        (config.frame_bytes, config.waiting_bytes_max) = (frame_bytes, 1 << 40);
+        let mut rig = Rig::new(config);
+        for (number, mib) in (0..).zip(rows) {
+            for source in 0..2 {
+                let fragment = rig.fragment(source, number, mib * MIB);
+                rig.push(0, &[fragment]);
+            }
+        }
+        rig.poll(0);
+        rig.finish(0);
+        assert_eq!(rig.frame_rows, [2, 1, 1, 1, 1, 1], "{frame_bytes}");
+        assert_eq!(rig.complete(), rows.len());
+        let whole = |bytes: &u64| *bytes <= COLUMN_BYTES_MAX;
+        assert_eq!(rig.frame_bytes.iter().filter(|bytes| whole(bytes)).count(), 5);
+    }
 }
 
 #[test]

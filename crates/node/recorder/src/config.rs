@@ -492,6 +492,9 @@ impl RecorderConfig {
             Refused::Timeout { .. } => "build.timeout",
             Refused::FrameBytes | Refused::FrameKeys => "frame.bytes",
             Refused::NumberBits { .. } | Refused::Parked { .. } | Refused::Voters { .. } => "build",
+            Refused::Slices { .. } | Refused::SliceIndex { .. } | Refused::OwnedChange { .. } => {
+                "build"
+            }
         };
         // Its sentence says what was expected and, but for one, what it got.
         let text = refused.to_string();

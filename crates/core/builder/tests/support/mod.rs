@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use catchment_builder::{Builder, BuilderConfig, Cut, Discard, Fragment, SourceRole};
+use catchment_builder::{
+    Builder, BuilderConfig, Cut, Discard, Fragment, Matcher, NumberMatcher, SourceRole,
+};
 use catchment_model::ledger::Role;
 use catchment_model::{Entry, EventFlags, Ledger};
 
@@ -25,8 +27,8 @@ impl Row {
     }
 }
 
-pub struct Rig {
-    pub builder: Builder,
+pub struct Rig<M: Matcher = NumberMatcher> {
+    pub builder: Builder<M>,
     pub rows: BTreeMap<u64, Row>,
     pub ledger: Ledger,
     pub discards: Vec<Discard>,
@@ -43,11 +45,22 @@ pub struct Rig {
 
 impl Rig {
     pub fn new(config: BuilderConfig) -> Self {
+        let matcher = NumberMatcher::new(&config).expect("settings that can be");
+        Self::with_matcher(&config, matcher)
+    }
+
+    pub fn required(count: usize) -> Self {
+        Self::new(BuilderConfig::new(vec![SourceRole::Required; count]))
+    }
+}
+
+impl<M: Matcher> Rig<M> {
+    pub fn with_matcher(config: &BuilderConfig, matcher: M) -> Self {
         let count = config.sources.len();
         Self {
             roles: config.sources.clone(),
             numbers: (1 << config.number_bits) - 1,
-            builder: Builder::new(config).expect("settings that can be"),
+            builder: Builder::with_matcher(config, matcher).expect("settings that can be"),
             rows: BTreeMap::new(),
             ledger: Ledger::new(count),
             discards: Vec::new(),
@@ -58,10 +71,6 @@ impl Rig {
             spare: None,
             no_source: 0,
         }
-    }
-
-    pub fn required(count: usize) -> Self {
-        Self::new(BuilderConfig::new(vec![SourceRole::Required; count]))
     }
 
     /// A fragment at the end of its source's segment.

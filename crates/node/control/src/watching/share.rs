@@ -56,6 +56,7 @@ pub(super) fn expected(source: &SourceLedger) -> u64 {
         Entry::FragmentsDuplicate,
         Entry::FragmentsDiscardedDisabled,
         Entry::FragmentsDiscardedPaused,
+        Entry::FragmentsNotOwned,
     ];
     let unwanted = unwanted.iter().map(|&entry| source[entry]).fold(0, u64::saturating_add);
     let balance = source.balance();

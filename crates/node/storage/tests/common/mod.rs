@@ -240,8 +240,6 @@ impl Recipe {
             }
         }
         let info = FrameInfo {
-            kind: FrameKind::Events,
-            flags: 0,
             file_id: header.file_id,
             sequence,
             time_first_ns: if rows > 0 { time_ns(events.start) } else { 0 },
@@ -249,7 +247,7 @@ impl Recipe {
             key_first: if rows > 0 { key(events.start) } else { 0 },
             key_last: if rows > 0 { key(events.end - 1) } else { 0 },
             rows,
-            origin: catchment_frame::Origin::SINGLE,
+            ..FrameInfo::EMPTY
         };
         let mut encoder = ColumnEncoder::new();
         let mut stored = Vec::new();

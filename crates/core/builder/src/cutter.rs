@@ -2,15 +2,15 @@
 //!
 //! Released events are rows; each source's queue has the fragments of these rows in the same order.
 //! A cut takes rows up to its size and then walks them once per source, which is why a column's
-//! lengths and byte ranges come out in one piece.
+//! lengths and byte ranges come out in one piece. It ends before a row with which its payload, and
+//! so perhaps one of its columns, would exceed `COLUMN_BYTES_MAX`.
 
 use std::collections::VecDeque;
 
-use catchment_model::Entry;
+use catchment_model::limits::COLUMN_BYTES_MAX;
 
-use crate::Builder;
-use crate::builder::Row;
 use crate::source::Accepted;
+use crate::{BuilderConfig, Matched};
 
 /// Consecutive events, cut into columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,18 +56,55 @@ pub struct Span {
     pub bytes: u64,
 }
 
-impl Builder {
-    /// A frame's worth of events, when size or time or the end of the run say so. Call it until it
-    /// returns none. `reuse` is an earlier cut whose memory may be used; it is kept until needed.
-    ///
-    /// A frame has at least one row, at most as many as the window, and its payload exceeds
-    /// `frame_bytes` by less than one event. Where `frame_keys_multiple` is set, its keys lie
-    /// between two multiples.
-    pub fn cut(&mut self, now_ns: u64, reuse: Option<Cut>) -> Option<Cut> {
-        self.advance_time(now_ns);
+/// Decides when a frame is due, and cuts it from what was matched. It knows nothing of the rule by
+/// which that was done.
+#[derive(Debug)]
+pub struct Cutter {
+    rules: CutRules,
+    spare: Option<Cut>,
+}
+
+/// When frames are cut.
+#[derive(Clone, Copy, Debug)]
+struct CutRules {
+    /// Payload bytes of a frame that is due.
+    frame_bytes: u64,
+    frame_time_ns: u64,
+    /// The most rows of a frame.
+    rows_max: usize,
+    /// Frames are cut at multiples of this key within a cycle of `cycle_bits` bits.
+    keys_multiple: Option<u64>,
+    cycle_bits: u32,
+}
+
+impl Cutter {
+    pub fn new(config: &BuilderConfig) -> Self {
+        let rules = CutRules {
+            frame_bytes: config.frame_bytes.min(COLUMN_BYTES_MAX),
+            frame_time_ns: config.frame_time_ns,
+            rows_max: config.window_events as usize,
+            keys_multiple: config.frame_keys_multiple,
+            cycle_bits: config.number_bits,
+        };
+        Self { rules, spare: None }
+    }
+
+    /// A frame's worth of events, if one is due; when the run has `finished`, all that is there
+    /// is due. `reuse` is an earlier cut whose memory may be used; it is held until needed.
+    pub fn cut(
+        &mut self,
+        now_ns: u64,
+        finished: bool,
+        matched: &mut Matched,
+        reuse: Option<Cut>,
+    ) -> Option<Cut> {
         self.spare = reuse.or(self.spare.take());
-        while self.is_cut_due() {
-            let cut = self.cut_rows();
+        while finished && !matched.rows.is_empty() || self.rules.is_cut_due(now_ns, matched) {
+            let mut cut = self.spare.take().unwrap_or_default();
+            let range = self.rules.rows_of_one_frame(matched);
+            cut.take_rows(&range, matched);
+            matched.rows_since_ns = now_ns;
+            cut.end_of_run = finished && matched.rows.iter().all(|row| row.dropped.is_some());
             if !cut.keys.is_empty() {
                 return Some(cut);
             }
@@ -75,108 +112,89 @@ impl Builder {
         }
         None
     }
+}
 
-    fn is_cut_due(&self) -> bool {
-        let rows = self.rows.len() as u64;
+// The rows that one frame takes from the front.
+#[derive(Clone, Copy, Debug, Default)]
+struct FrameRows {
+    count: usize,
+    bytes: u64,
+    some_dropped: bool,
+}
+
+impl CutRules {
+    fn is_cut_due(&self, now_ns: u64, matched: &Matched) -> bool {
+        let rows = matched.rows.len();
         rows > 0
-            && (self.finished
-                || self.status.released_bytes >= self.config.frame_bytes
-                || rows >= self.window.events()
-                || self.has_whole_block()
-                || self.now_ns - self.rows_since_ns >= self.config.frame_time_ns)
+            && (matched.released_bytes >= self.frame_bytes
+                || rows >= self.rows_max
+                || self.has_whole_block(matched)
+                || now_ns - matched.rows_since_ns >= self.frame_time_ns)
     }
 
     // Whether released rows reach the multiple of keys at which the first one's frame ends.
-    fn has_whole_block(&self) -> bool {
-        if self.config.frame_keys_multiple.is_none() {
+    fn has_whole_block(&self, matched: &Matched) -> bool {
+        if self.keys_multiple.is_none() {
             return false;
         }
-        let (Some(first), Some(last)) = (self.rows.front(), self.rows.back()) else { return false };
+        let (Some(first), Some(last)) = (matched.rows.front(), matched.rows.back()) else {
+            return false;
+        };
         self.block_of(first.key) != self.block_of(last.key + 1)
     }
 
     // The frame that a key belongs to where frames end at multiples: the cycle of the numbers, and
     // the multiple within it.
     fn block_of(&self, key: u64) -> (u64, u64) {
-        let Some(multiple) = self.config.frame_keys_multiple else { return (0, 0) };
-        let bits = self.config.number_bits;
+        let Some(multiple) = self.keys_multiple else { return (0, 0) };
+        let bits = self.cycle_bits;
         (key >> bits, (key & ((1 << bits) - 1)) / multiple)
     }
 
-    fn cut_rows(&mut self) -> Cut {
-        let mut cut = self.spare.take().unwrap_or_default();
-        cut.clear(self.sources.len());
-        let (row_count, bytes, some_dropped) = self.rows_of_one_frame();
-        for row in self.rows.range(..row_count).filter(|row| row.dropped.is_none()) {
-            cut.keys.push(row.key);
-            cut.times_ns.push(row.first_ns);
-            cut.flags.push(row.flags);
-        }
-        let mut fragments_dropped = 0;
-        for (index, column) in cut.columns.iter_mut().enumerate() {
-            if some_dropped {
-                fragments_dropped += self.drop_fragments(index, row_count);
-            }
-            let source = &mut self.sources[index];
-            column.fill(&cut.keys, &mut source.accepted);
-            let missing = cut.keys.len() as u64 - column.fragments;
-            column.missing = if source.required { missing } else { 0 };
-        }
-        self.rows.drain(..row_count);
-        self.rows_since_ns = self.now_ns;
-        self.status.released_bytes -= bytes;
-        let fragments: u64 = cut.columns.iter().map(|column| column.fragments).sum();
-        self.status.fragments_held -= fragments + fragments_dropped;
-        cut.payload_bytes = cut.columns.iter().map(|column| column.payload_bytes).sum();
-        cut.end_of_run = self.finished && self.rows.iter().all(|row| row.dropped.is_some());
-        cut
-    }
-
-    // How many rows one frame takes, their bytes, and whether some of them are dropped.
-    fn rows_of_one_frame(&self) -> (usize, u64, bool) {
-        let rows_max = self.window.events() as usize;
-        let (mut count, mut bytes, mut some_dropped) = (0, 0, false);
-        let block = self.rows.front().map(|row| self.block_of(row.key));
-        for row in self.rows.iter().take(rows_max) {
+    fn rows_of_one_frame(&self, matched: &Matched) -> FrameRows {
+        let mut taken = FrameRows::default();
+        let block = matched.rows.front().map(|row| self.block_of(row.key));
+        for row in matched.rows.iter().take(self.rows_max) {
             let ended = Some(self.block_of(row.key)) != block;
-            if bytes >= self.config.frame_bytes || ended {
+            let exceeds = taken.count > 0 && taken.bytes + row.bytes > COLUMN_BYTES_MAX;
+            if taken.bytes >= self.frame_bytes || ended || exceeds {
                 break;
             }
-            count += 1;
-            bytes += row.bytes;
-            some_dropped |= row.dropped.is_some();
+            taken.count += 1;
+            taken.bytes += row.bytes;
+            taken.some_dropped |= row.dropped.is_some();
         }
-        (count, bytes, some_dropped)
-    }
-
-    // Takes a source's fragments of dropped rows out of its queue.
-    fn drop_fragments(&mut self, index: usize, row_count: usize) -> u64 {
-        let Self { rows, sources, tally, .. } = self;
-        let source = &mut sources[index];
-        let dropped = |row: &Row| row.dropped.map(|reason| (row.key, reason));
-        let mut rows = rows.range(..row_count).filter_map(dropped).peekable();
-        let gap = |reason| u64::from(reason == Entry::FragmentsDiscardedIncomplete);
-        let (mut found, mut gaps) = (0, 0);
-        source.accepted.retain(|accepted| {
-            while let Some((_, reason)) = rows.next_if(|(key, _)| *key < accepted.key) {
-                gaps += gap(reason);
-            }
-            let drop = rows.next_if(|(key, _)| *key == accepted.key);
-            if let Some((_, reason)) = drop {
-                found += 1;
-                tally.discard(index, accepted.offset, accepted.bytes, reason);
-            }
-            drop.is_none()
-        });
-        gaps += rows.map(|(_, reason)| gap(reason)).sum::<u64>();
-        if source.required {
-            tally.add(index, Entry::FragmentsMissingUnrecorded, gaps);
-        }
-        found
+        taken
     }
 }
 
 impl Cut {
+    // Becomes the columns of these rows, which leave `matched`.
+    fn take_rows(&mut self, taken: &FrameRows, matched: &mut Matched) {
+        self.clear(matched.sources.len());
+        let rows = matched.rows.range(..taken.count);
+        for row in rows.filter(|row| row.dropped.is_none()) {
+            self.keys.push(row.key);
+            self.times_ns.push(row.first_ns);
+            self.flags.push(row.flags);
+        }
+        let mut fragments = 0;
+        for (index, column) in self.columns.iter_mut().enumerate() {
+            if taken.some_dropped {
+                fragments += matched.drop_fragments(index, taken.count);
+            }
+            let source = &mut matched.sources[index];
+            column.fill(&self.keys, &mut source.accepted);
+            let missing = self.keys.len() as u64 - column.fragments;
+            column.missing = if source.required { missing } else { 0 };
+            fragments += column.fragments;
+        }
+        matched.rows.drain(..taken.count);
+        matched.released_bytes -= taken.bytes;
+        matched.fragment_count -= fragments;
+        self.payload_bytes = self.columns.iter().map(|column| column.payload_bytes).sum();
+    }
+
     // Empties it, keeping its memory.
     fn clear(&mut self, source_count: usize) {
         self.keys.clear();
@@ -198,6 +216,8 @@ impl ColumnCut {
     }
 
     // Moves the fragments of the rows `keys` out of a source's queue, where none is before them.
+    // Inlined, it would be slower: its loop needs the registers.
+    #[inline(never)]
     fn fill(&mut self, keys: &[u64], accepted: &mut VecDeque<Accepted>) {
         self.lengths.reserve(keys.len());
         let mut fragments = accepted.iter();

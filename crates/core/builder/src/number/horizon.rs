@@ -21,7 +21,7 @@
 //! claims and moves the window to the position of a [`Quorum`]. ARCHITECTURE explains the rule;
 //! docs/decisions/event-building.md lists the measurements.
 
-use crate::progress::{PERIODS, Progress};
+use super::progress::{PERIODS, Progress};
 
 /// Number of claims stored per voter: the position after a restart, and some garbled numbers.
 const CLAIMS_MAX: usize = 4;

@@ -7,6 +7,7 @@
 
 use catchment_model::EventFlags;
 
+use super::horizon::Numbers;
 use crate::Fragment;
 
 /// What is known of one open event. 24 bytes.
@@ -74,9 +75,9 @@ impl Window {
         key.wrapping_sub(self.base) <= self.mask
     }
 
-    /// The key inside that has this number of `bits` bits, if there is one.
-    pub fn key_of(&self, number: u64, bits: u32) -> Option<u64> {
-        let forward = number.wrapping_sub(self.base) & ((1 << bits) - 1);
+    /// The key inside that has this number, if there is one.
+    pub fn key_of(&self, number: u64, numbers: Numbers) -> Option<u64> {
+        let forward = numbers.number_of(number.wrapping_sub(self.base));
         (forward <= self.mask).then(|| self.base + forward)
     }
 

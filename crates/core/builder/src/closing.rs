@@ -1,0 +1,90 @@
+//! What becomes of an event when it closes: its row, and the totals of all events.
+
+use catchment_model::{CloseReason, Entry, EventFlags};
+
+use crate::matched::Row;
+use crate::{BuilderConfig, BuilderStatus, IncompletePolicy};
+
+/// Makes rows of events that close, and counts them.
+#[derive(Debug)]
+pub struct Closing {
+    incomplete: IncompletePolicy,
+    totals: Totals,
+}
+
+/// An event that closes.
+#[derive(Clone, Copy, Debug)]
+pub struct ClosingEvent {
+    pub key: u64,
+    pub first_ns: u64,
+    pub bytes: u64,
+    /// Without those that say that and why it is incomplete.
+    pub flags: EventFlags,
+    /// Whether each required source delivered.
+    pub complete: bool,
+    pub wanted: bool,
+    pub reason: CloseReason,
+}
+
+// Numbers of events. BuilderStatus explains them.
+#[derive(Debug, Default)]
+struct Totals {
+    complete: u64,
+    incomplete: u64,
+    timed_out: u64,
+    overtaken: u64,
+    run_ended: u64,
+    unwanted: u64,
+    dropped: u64,
+    absent: u64,
+}
+
+impl Closing {
+    pub fn new(config: &BuilderConfig) -> Self {
+        Self { incomplete: config.incomplete, totals: Totals::default() }
+    }
+
+    /// Counts an event, and makes its row.
+    pub fn row(&mut self, event: &ClosingEvent) -> Row {
+        let &ClosingEvent { key, first_ns, bytes, mut flags, complete, wanted, reason } = event;
+        let totals = &mut self.totals;
+        if !wanted {
+            totals.unwanted += 1;
+        } else if complete {
+            totals.complete += 1;
+        } else {
+            flags = flags | EventFlags::INCOMPLETE | reason.flag();
+            totals.incomplete += 1;
+            match reason {
+                CloseReason::Complete => {}
+                CloseReason::TimedOut => totals.timed_out += 1,
+                CloseReason::Overtaken => totals.overtaken += 1,
+                CloseReason::RunEnded => totals.run_ended += 1,
+            }
+        }
+        let incomplete = !complete && self.incomplete == IncompletePolicy::Drop;
+        totals.dropped += u64::from(wanted && incomplete);
+        let dropped = match wanted {
+            false => Some(Entry::FragmentsDiscardedPaused),
+            true => incomplete.then_some(Entry::FragmentsDiscardedIncomplete),
+        };
+        Row { key, first_ns, bytes, flags: flags.0, dropped }
+    }
+
+    /// Counts events of which no source delivered anything.
+    pub fn count_absent(&mut self, events: u64) {
+        self.totals.absent += events;
+    }
+
+    /// Adds the totals to a status.
+    pub fn add_to(&self, status: &mut BuilderStatus) {
+        status.events_complete = self.totals.complete;
+        status.events_incomplete = self.totals.incomplete;
+        status.events_timed_out = self.totals.timed_out;
+        status.events_overtaken = self.totals.overtaken;
+        status.events_run_ended = self.totals.run_ended;
+        status.events_unwanted = self.totals.unwanted;
+        status.events_dropped = self.totals.dropped;
+        status.events_absent = self.totals.absent;
+    }
+}

@@ -1,0 +1,46 @@
+//! What a building rule is to the builder.
+
+use crate::{BuilderStatus, Fragment, Matched};
+
+/// A building rule: which fragments are one event, and when an event closes.
+///
+/// A matcher puts what it decides into a [`Matched`]: a row for each event that closes, by
+/// ascending key, and the accepted fragments of each source in key order. It may append a fragment
+/// when it accepts it, with the key of an event that is still open, or when its event closes; a
+/// rule that matches by time knows the key only then. All fragments of an event are appended before
+/// its row. Discarded fragments and the ledger's increments go the same way.
+///
+/// It knows nothing of frames. Its memory is bounded: it closes no further events while
+/// [`Matched::row_count`] says that rows pile up.
+pub trait Matcher {
+    /// Sets the clock: the calls that follow happen at this time. It never goes back.
+    fn advance(&mut self, now_ns: u64);
+
+    /// Says that what has arrived since the last call may not have been pushed yet. A time-out must
+    /// not pass at once, however long that was. `now_ns` may be ahead of the clock.
+    fn resume(&mut self, now_ns: u64);
+
+    /// Takes fragments, best in runs of one source. [`Matched::usable`] sorts out the runs of
+    /// which nothing is used.
+    fn push(&mut self, fragments: &[Fragment], matched: &mut Matched);
+
+    /// Closes the events that are due. Called once per duty cycle, even without new fragments.
+    fn poll(&mut self, matched: &mut Matched);
+
+    /// Closes all events and discards what belongs to none: the run has ended. Called once, and
+    /// neither `push` nor `poll` after it.
+    fn finish(&mut self, matched: &mut Matched);
+
+    /// Sets whether events that begin from now on are wanted. Unwanted events are built as others
+    /// are; their rows are dropped as `fragments_discarded_paused`.
+    fn set_recording(&mut self, wanted: bool);
+
+    /// Whether all events are closed that began before the last change by
+    /// [`set_recording`](Self::set_recording).
+    fn is_drained(&mut self) -> bool;
+
+    /// The matcher's part of the status: all but the released events, their bytes, and the
+    /// fragments in `matched`, which the builder adds. `fragments_held` counts only fragments that
+    /// are not in `matched`.
+    fn status(&self, matched: &Matched) -> BuilderStatus;
+}

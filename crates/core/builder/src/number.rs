@@ -1,0 +1,633 @@
+//! Matching by event number: fragments that carry the same number are one event.
+//!
+//! On the fast path a fragment is near the position of its sender. It is marked as seen, added to
+//! the slot of its event and appended to the queue of its source: four memory accesses, whatever
+//! the number of sources. All other fragments take [`NumberMatcher::push_slow`].
+//!
+//! The parts, each of which knows nothing of those above it:
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`Horizon`] | the senders' positions, and what their quorum claims |
+//! | [`OpenEvents`] | window, seen fragments, how events close |
+//! | [`Parked`] | fragments that are in no event yet |
+//! | [`Shares`] | how much memory each source may use for what others have not reached |
+//!
+//! This file moves fragments between them, and the window after the quorum.
+
+mod events;
+mod horizon;
+mod parked;
+mod progress;
+mod seen;
+mod shares;
+mod window;
+
+use catchment_model::{CloseReason, Entry};
+
+use self::events::OpenEvents;
+use self::horizon::{HOLD_TIMEOUTS, Horizon, KEY_END, Numbers, Quorum, Rules};
+use self::parked::{Ahead, Parked};
+use self::shares::Shares;
+use crate::source::Source;
+use crate::{
+    BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Restart, SourceStatus,
+};
+
+/// How many held fragments of a source are tried per duty cycle.
+const TRIED_MAX: usize = 64;
+
+/// Matches fragments by event number.
+///
+/// Memory is bounded: a window of slots, as many descriptors in it as it has rows for each source,
+/// and `parked_max` parked ones of each source.
+#[derive(Debug)]
+pub struct NumberMatcher {
+    horizon: Horizon,
+    events: OpenEvents,
+    parked: Parked,
+    shares: Shares,
+    /// Distance behind a position within which a number is never a restart.
+    number_back_max: u64,
+    now_ns: u64,
+    restarts_followed: u64,
+    last_restart: Option<Restart>,
+}
+
+/// A fragment whose source and key are known.
+#[derive(Clone, Copy, Debug)]
+struct Known<'a> {
+    index: usize,
+    key: u64,
+    arrived_ns: u64,
+    fragment: &'a Fragment,
+}
+
+impl NumberMatcher {
+    /// A matcher for these settings.
+    ///
+    /// # Errors
+    /// Settings that cannot be.
+    pub fn new(config: &BuilderConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
+            horizon: horizon(config),
+            events: OpenEvents::new(config),
+            parked: Parked::new(config),
+            shares: Shares::new(config.waiting_bytes_max, config.timeout_ns),
+            number_back_max: config.number_back_max,
+            now_ns: 0,
+            restarts_followed: 0,
+            last_restart: None,
+        })
+    }
+
+    fn push_run(&mut self, index: usize, run: &[Fragment], matched: &mut Matched) {
+        let mut rest = run;
+        while !rest.is_empty() {
+            let done = match self.events.owned.are_all() {
+                true => self.push_fast::<true>(index, rest, matched),
+                false => self.push_fast::<false>(index, rest, matched),
+            };
+            rest = &rest[done..];
+            if let Some((first, after)) = rest.split_first() {
+                self.push_slow(index, first, matched);
+                rest = after;
+            }
+        }
+    }
+
+    /// Takes fragments of one source on the fast path, up to the first that needs the slow one.
+    /// Returns how many. Whether all keys are owned is known when it is compiled: a test at
+    /// run time costs a tenth of the throughput with runs of one fragment.
+    fn push_fast<const OWNS_ALL: bool>(
+        &mut self,
+        index: usize,
+        run: &[Fragment],
+        matched: &mut Matched,
+    ) -> usize {
+        let Self { horizon, events, parked, now_ns, .. } = self;
+        let OpenEvents { window, seen, owned, .. } = events;
+        let source = &mut matched.sources[index];
+        if source.full || parked.is_ahead(index) {
+            return 0;
+        }
+        let (voter, weight) = (source.voter(), window::weight(source.required));
+        let Some((mut newest, mut previous)) = horizon.fast_position(voter) else {
+            return 0;
+        };
+        let Rules { numbers, near, .. } = horizon.rules();
+        let (mut reached, mut bytes, mut done) = (source.reached, 0, 0);
+        let (mut reordered, mut wrong_tag, mut flagged) = (0, 0, 0);
+        for fragment in run {
+            let step = numbers.offset(newest, fragment.number);
+            let key = newest.wrapping_add_signed(step);
+            let close = step.unsigned_abs() <= near;
+            let taken = close && window.contains(key) && (OWNS_ALL || owned.has(key));
+            if !taken || !seen.insert(index, key) {
+                break;
+            }
+            wrong_tag += u64::from(!window.add(key, fragment, weight, *now_ns));
+            source.append(key, fragment);
+            if key > newest {
+                (newest, previous) = (key, newest);
+            } else if key < newest {
+                previous = previous.max(key);
+            }
+            if key == reached {
+                reached += 1;
+            } else {
+                reordered += u64::from(key < reached);
+                reached = source.reach_out_of_order(reached, key);
+            }
+            flagged += u64::from(fragment.is_flagged());
+            bytes += u64::from(fragment.bytes);
+            done += 1;
+        }
+        if done > 0 {
+            source.reached = reached;
+            if !OWNS_ALL {
+                previous = owned.reached_before(newest, previous);
+            }
+            let has_claims = horizon.receive(voter, (newest, previous), *now_ns);
+            events.bytes += bytes;
+            matched.fragment_count += done as u64;
+            if reordered | wrong_tag | flagged > 0 {
+                matched.count(index, Entry::FragmentsReordered, reordered);
+                matched.count(index, Entry::FragmentsWrongTag, wrong_tag);
+                matched.count(index, Entry::FragmentsFlaggedError, flagged);
+            }
+            if has_claims {
+                self.refute(voter, matched);
+            }
+        }
+        done
+    }
+
+    /// Takes a fragment that is not near the position of its sender, outside the window, or a
+    /// duplicate.
+    #[cold]
+    fn push_slow(&mut self, index: usize, fragment: &Fragment, matched: &mut Matched) {
+        let voter = matched.sources[index].voter();
+        self.horizon.mark_alive(voter);
+        if self.take_near_position(index, fragment, matched) {
+            return;
+        }
+        let (number, arrived_ns) = (fragment.number, self.now_ns);
+        if let Some(key) = self.events.new_key_near_quorum(index, number, &mut self.horizon) {
+            // The quorum is there, so the sender has returned.
+            self.place_at(voter, key, number, matched);
+            return self.take_in_share(&Known { index, key, arrived_ns, fragment }, matched);
+        }
+        let claimed = self.horizon.claim(voter, number, self.now_ns);
+        let numbers = self.horizon.rules().numbers;
+        let key_of = || self.events.window.key_of(number, numbers);
+        let ahead = self.horizon.is_started().then(key_of);
+        let passed = self.horizon.passed();
+        match ahead.flatten().filter(|&key| key >= passed && claimed.settled) {
+            Some(key) if !self.events.seen.contains(index, key) => {
+                self.place_at(voter, key, number, matched);
+                self.take_in_share(&Known { index, key, arrived_ns, fragment }, matched);
+            }
+            _ => self.hold(index, claimed.id, fragment, matched),
+        }
+    }
+
+    /// Takes or discards a fragment near the position of its sender; false if it is not near, or
+    /// may be a restart behind it.
+    fn take_near_position(
+        &mut self,
+        index: usize,
+        fragment: &Fragment,
+        matched: &mut Matched,
+    ) -> bool {
+        let voter = matched.sources[index].voter();
+        let Some(position) = self.horizon.position(voter) else { return false };
+        let Rules { numbers, near, .. } = self.horizon.rules();
+        let step = numbers.offset(position, fragment.number);
+        let key = position.wrapping_add_signed(step);
+        let repeats = step <= 0 && step.unsigned_abs() <= self.number_back_max;
+        if step.unsigned_abs() > near && !repeats {
+            return false;
+        }
+        let new = self.events.is_new(index, key);
+        let is_ahead = || self.parked.has_ahead(index, key);
+        let beyond =
+            (self.events.window.end()..KEY_END).contains(&key) && (step > 0 || !is_ahead());
+        if !(new || beyond || step > 0 || repeats) {
+            return false;
+        }
+        let keys = match step > 0 {
+            true => (key, self.events.owned.reached_before(key, position)),
+            false => (position, position.saturating_sub(1)),
+        };
+        if self.horizon.receive(voter, keys, self.now_ns) {
+            self.refute(voter, matched);
+        }
+        let arrived_ns = self.now_ns;
+        self.take_in_share(&Known { index, key, arrived_ns, fragment }, matched);
+        true
+    }
+
+    /// Discards the newest held fragments of claims that were duplicated packets. Older ones,
+    /// behind those of other claims, expire.
+    #[cold]
+    fn refute(&mut self, voter: usize, matched: &mut Matched) {
+        for (claim, lasting) in self.horizon.refute(voter) {
+            for (index, held) in self.parked.pop_newest_of_claim(voter, claim) {
+                self.give_up(index, lasting, &held.fragment, matched);
+            }
+        }
+    }
+
+    /// Sets the position of a voter to `key`, which ends in `number`, and takes the fragments of
+    /// its claims that agree.
+    fn place_at(&mut self, voter: usize, key: u64, number: u64, matched: &mut Matched) {
+        let claims = self.horizon.place_at(voter, key, self.now_ns);
+        if !claims.is_empty() {
+            let claims: Vec<_> = claims.into_iter().map(|claim| (voter, claim)).collect();
+            self.take_claims(&claims, key, number, matched);
+        }
+    }
+
+    /// Takes a fragment, unless its source is full and the quorum has not passed its key.
+    fn take_in_share(&mut self, known: &Known<'_>, matched: &mut Matched) {
+        let full = matched.sources[known.index].full && self.events.owned.has(known.key);
+        if full && known.key >= self.horizon.passed() {
+            return matched.discard(known.index, known.fragment, Entry::FragmentsOutOfRange);
+        }
+        self.take(known, matched);
+    }
+
+    /// Takes a fragment whose key is known.
+    fn take(&mut self, known: &Known<'_>, matched: &mut Matched) {
+        let &Known { index, key, arrived_ns, fragment } = known;
+        if key < KEY_END && !self.events.owned.has(key) {
+            matched.discard(index, fragment, Entry::FragmentsNotOwned);
+        } else if self.events.is_new(index, key) {
+            matched.reach(index, key);
+            self.events.accept(index, key, fragment, arrived_ns, matched);
+        } else if key >= self.events.window.end() && key < u64::MAX / 2 {
+            matched.reach(index, key);
+            // Keys that the quorum has passed are beyond the window only while rows wait to be cut:
+            // then the source is not ahead, and memory is short for all.
+            let passed = key < self.horizon.passed();
+            if (matched.sources[index].full && !passed) || !self.parked.has_room(index) {
+                let reason = match passed {
+                    true => Entry::FragmentsDiscardedMemory,
+                    false => Entry::FragmentsOutOfRange,
+                };
+                return matched.discard(index, fragment, reason);
+            }
+            self.parked.park_ahead(index, Ahead { key, arrived_ns, fragment: *fragment });
+        } else {
+            matched.discard(index, fragment, self.events.unused(index, key, fragment));
+        }
+    }
+
+    /// Holds a fragment until its claim is decided.
+    fn hold(&mut self, index: usize, claim: u32, fragment: &Fragment, matched: &mut Matched) {
+        if matched.sources[index].full || !self.parked.has_room(index) {
+            return matched.discard(index, fragment, Entry::FragmentsOutOfRange);
+        }
+        let hold_ns = HOLD_TIMEOUTS * self.horizon.rules().timeout_ns;
+        let expires_ns = self.horizon.active_ns() + hold_ns;
+        self.parked.hold(index, claim, fragment, (self.now_ns, expires_ns));
+    }
+
+    /// Discards a held fragment whose key was never decided. It is counted as it would be at the
+    /// position of its sender. A lasting claim contains no duplicates.
+    fn give_up(&self, index: usize, lasting: bool, fragment: &Fragment, matched: &mut Matched) {
+        let position = self.horizon.position(matched.sources[index].voter());
+        let position = position.unwrap_or(self.events.window.newest);
+        let key = self.horizon.rules().numbers.near(position, fragment.number);
+        let reason = match self.events.unused(index, key, fragment) {
+            Entry::FragmentsDuplicate if lasting => Entry::FragmentsOutOfRange,
+            reason => reason,
+        };
+        matched.discard(index, fragment, reason);
+    }
+
+    /// Handles parked fragments. At the end of the run they no longer wait. Returns whether a
+    /// quorum was followed.
+    fn follow(&mut self, at_end: bool, matched: &mut Matched) -> bool {
+        // While released rows wait to be cut, the matcher releases no more.
+        let backlog = !at_end && matched.row_count() > self.events.window.events();
+        if !backlog {
+            self.follow_runaways(matched);
+        }
+        self.take_ahead(matched);
+        self.join(matched);
+        self.take_held_in_reach(TRIED_MAX, matched);
+        self.expire_held(matched);
+        let quorum = if backlog {
+            None
+        } else {
+            self.horizon.decide(self.is_crowded(), at_end, self.now_ns)
+        };
+        quorum.is_some_and(|quorum| self.follow_quorum(&quorum, matched))
+    }
+
+    /// When most sources are beyond the window and memory runs short, the lowest parked fragment
+    /// enters.
+    fn follow_runaways(&mut self, matched: &mut Matched) {
+        if self.horizon.passed() < self.events.window.end() || !self.is_crowded() {
+            return;
+        }
+        if let Some(lowest) = self.parked.lowest_ahead() {
+            self.move_window(self.base_before(lowest), matched);
+        }
+    }
+
+    /// At the end of the run: moves the window to the lowest parked key that the quorum has passed,
+    /// and takes what is there. A backlog of rows may have kept the window behind the quorum.
+    /// Returns whether there was one.
+    fn reach_ahead(&mut self, matched: &mut Matched) -> bool {
+        let passed = self.horizon.passed();
+        let lowest = self.parked.lowest_ahead().filter(|&key| key < passed);
+        let Some(lowest) = lowest else { return false };
+        self.move_window(lowest, matched);
+        self.take_ahead(matched);
+        true
+    }
+
+    /// Sets the position of voters that have none and whose claims lead into the window.
+    fn join(&mut self, matched: &mut Matched) {
+        if !self.horizon.is_started() {
+            return;
+        }
+        let numbers = self.horizon.rules().numbers;
+        for voter in 0..self.horizon.voter_count() {
+            let Some((first, newest)) = self.horizon.settled(voter) else { continue };
+            if let Some(key) = self.events.key_of_claim((first, newest), numbers) {
+                self.place_at(voter, key, newest, matched);
+            }
+        }
+    }
+
+    /// Takes the parked fragments that are in the window now.
+    fn take_ahead(&mut self, matched: &mut Matched) {
+        let end = self.events.window.end();
+        for index in 0..matched.sources.len() {
+            while let Some(ahead) = self.parked.pop_ahead_below(index, end) {
+                let Ahead { key, arrived_ns, fragment } = ahead;
+                if self.events.is_new(index, key) {
+                    self.events.accept(index, key, &fragment, arrived_ns, matched);
+                } else {
+                    let reason = self.events.unused(index, key, &fragment);
+                    matched.discard(index, &fragment, reason);
+                }
+            }
+        }
+    }
+
+    /// Takes held fragments whose numbers the quorum has come near.
+    fn take_held_in_reach(&mut self, tried_max: usize, matched: &mut Matched) {
+        if !self.horizon.is_started() {
+            return;
+        }
+        let Self { horizon, events, parked, .. } = self;
+        for index in 0..matched.sources.len() {
+            let voter = matched.sources[index].voter();
+            let latest = horizon.latest_claim(voter);
+            parked.try_held(index, latest, tried_max, |held| {
+                let number = held.fragment.number;
+                let Some(key) = events.new_key_near_quorum(index, number, horizon) else {
+                    return false;
+                };
+                if events.owned.has(key) {
+                    matched.reach(index, key);
+                    events.accept(index, key, &held.fragment, held.arrived_ns, matched);
+                } else {
+                    matched.discard(index, &held.fragment, Entry::FragmentsNotOwned);
+                }
+                true
+            });
+        }
+    }
+
+    /// Takes the held fragments of these claims of voters. `number` has the key `key`.
+    fn take_claims(
+        &mut self,
+        claims: &[(usize, u32)],
+        key: u64,
+        number: u64,
+        matched: &mut Matched,
+    ) {
+        let numbers = self.horizon.rules().numbers;
+        for (index, held) in self.parked.take_claims(claims) {
+            let key = key.wrapping_add_signed(numbers.offset(number, held.fragment.number));
+            let (arrived_ns, fragment) = (held.arrived_ns, &held.fragment);
+            self.take(&Known { index, key, arrived_ns, fragment }, matched);
+        }
+    }
+
+    /// Gives up the held fragments whose time has passed.
+    fn expire_held(&mut self, matched: &mut Matched) {
+        let active_ns = self.horizon.active_ns();
+        for index in 0..matched.sources.len() {
+            self.give_up_held(index, |expires_ns| expires_ns <= active_ns, matched);
+        }
+    }
+
+    fn give_up_held(&mut self, index: usize, is_due: impl Fn(u64) -> bool, matched: &mut Matched) {
+        let voter = matched.sources[index].voter();
+        while let Some(held) = self.parked.pop_oldest_held(index, |held| is_due(held.expires_ns)) {
+            let lasting = self.horizon.is_lasting(voter, held.claim);
+            self.give_up(index, lasting, &held.fragment, matched);
+        }
+    }
+
+    /// Moves the window to the position of a quorum; false if no keys are left for it.
+    fn follow_quorum(&mut self, quorum: &Quorum, matched: &mut Matched) -> bool {
+        let numbers = self.horizon.rules().numbers;
+        let events = self.events.window.events();
+        let begins = self.parked.begins(quorum, numbers, (events / 2).cast_signed());
+        let begin = |rank: usize| begins.get(rank).map_or(0, |&begin| begin);
+        let (lowest, middle) = (begin(0), begin(begins.len() / 2));
+        let number = quorum.anchor.wrapping_add_signed(lowest);
+        let position = quorum.position.unwrap_or(self.events.window.newest);
+        let ahead = numbers.offset(position, number);
+        let started = self.horizon.is_started();
+        let gap = started && ahead > 0 && ahead.unsigned_abs() < events;
+        let key = match (started, gap) {
+            (false, _) => Some(numbers.number_of(number)),
+            (true, true) => Some(position + ahead.unsigned_abs()),
+            (true, false) => None,
+        };
+        let after = position.max(self.events.window.newest);
+        let cycle = || numbers.next_cycle(after, number);
+        // At the end of the keys, claims expire one by one.
+        let Some(key) = key.or_else(cycle) else { return false };
+        self.apply_wanted_at_start(quorum, key, number);
+        if gap {
+            self.move_window(self.base_before(key), matched);
+        } else {
+            self.close_below(u64::MAX, CloseReason::Overtaken, matched);
+            // Room for sources that are behind the first one, within the same cycle of the numbers.
+            let base = key - (events / 2).min(numbers.number_of(key));
+            self.events.restart(base, key + lowest.abs_diff(middle));
+        }
+        let claims = self.horizon.follow(quorum, (number, key), !gap, self.now_ns);
+        if started && !gap {
+            self.restarts_followed += 1;
+            self.last_restart =
+                Some(Restart { from: numbers.number_of(position), to: numbers.number_of(key) });
+            count_restart(quorum, matched);
+        }
+        self.take_claims(&claims, key, number, matched);
+        self.join(matched);
+        self.take_ahead(matched);
+        self.take_held_in_reach(usize::MAX, matched);
+        true
+    }
+
+    /// Applies the changes of what is wanted that were made before the start, each from the newest
+    /// event that had begun by then. `number` has the key `key`.
+    fn apply_wanted_at_start(&mut self, quorum: &Quorum, key: u64, number: u64) {
+        let numbers = self.horizon.rules().numbers;
+        let after = |begun| key.saturating_add_signed(numbers.offset(number, begun)) + 1;
+        let parked = &self.parked;
+        self.events
+            .wanted
+            .start(|at_ns| parked.numbers_begun(quorum, at_ns).map(after).max().unwrap_or(0));
+    }
+
+    /// Where the window begins so that a key is within it, and a sixteenth of it is beyond the key.
+    fn base_before(&self, key: u64) -> u64 {
+        let events = self.events.window.events();
+        (key + 1 + events / 16).saturating_sub(events)
+    }
+
+    fn move_window(&mut self, base: u64, matched: &mut Matched) {
+        self.events.move_to(base, self.now_ns, &mut self.horizon, matched);
+    }
+
+    fn close_below(&mut self, end: u64, reason: CloseReason, matched: &mut Matched) {
+        self.events.close_below(end, reason, self.now_ns, &mut self.horizon, matched);
+    }
+
+    fn release(&mut self, matched: &mut Matched) {
+        self.events.release(self.now_ns, self.parked.bytes(), &mut self.horizon, matched);
+    }
+
+    /// Bytes of open events and parked fragments.
+    fn waiting_bytes(&self) -> u64 {
+        self.events.bytes + self.parked.bytes()
+    }
+
+    /// Whether parked fragments leave too little memory.
+    fn is_crowded(&self) -> bool {
+        self.waiting_bytes() > self.shares.waiting_bytes_max / 2 || self.parked.is_crowded()
+    }
+}
+
+impl Matcher for NumberMatcher {
+    fn advance(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        self.horizon.advance(now_ns);
+    }
+
+    fn resume(&mut self, now_ns: u64) {
+        self.horizon.resume(now_ns);
+    }
+
+    fn push(&mut self, fragments: &[Fragment], matched: &mut Matched) {
+        self.horizon.count_time(self.now_ns);
+        for run in fragments.chunk_by(|one, other| one.source == other.source) {
+            if let Some(index) = matched.usable(run) {
+                self.push_run(index, run, matched);
+            }
+        }
+    }
+
+    fn poll(&mut self, matched: &mut Matched) {
+        self.horizon.begin_cycle(self.parked.count() > 0);
+        self.release(matched);
+        if self.parked.count() > 0 {
+            self.follow(false, matched);
+            self.release(matched);
+        }
+        let waiting_bytes = self.waiting_bytes();
+        self.shares.update(self.now_ns, waiting_bytes, &self.parked, &mut self.horizon, matched);
+    }
+
+    fn finish(&mut self, matched: &mut Matched) {
+        self.horizon.begin_cycle(self.parked.count() > 0);
+        self.release(matched);
+        // Ends: each iteration decides a claim or takes a parked fragment.
+        while self.parked.count() > 0 && (self.follow(true, matched) | self.reach_ahead(matched)) {
+            self.close_below(u64::MAX, CloseReason::RunEnded, matched);
+        }
+        self.close_below(u64::MAX, CloseReason::RunEnded, matched);
+        for index in 0..matched.sources.len() {
+            self.give_up_held(index, |_| true, matched);
+            while let Some(ahead) = self.parked.pop_ahead_below(index, u64::MAX) {
+                matched.discard(index, &ahead.fragment, Entry::FragmentsOutOfRange);
+            }
+        }
+    }
+
+    fn set_recording(&mut self, wanted: bool) {
+        let reach = self.horizon.reach();
+        let OpenEvents { window, wanted: changes, .. } = &mut self.events;
+        let from = match (self.horizon.is_started(), window.open) {
+            (false, _) if self.parked.count() > 0 || changes.waits_for_start() => {
+                // The key is not known yet.
+                return changes.change_at_start(self.now_ns, wanted);
+            }
+            (false, _) => 0,
+            (true, 0) => window.base,
+            // Events that only a source ahead has begun have not begun.
+            (true, _) => window.newest.min(reach) + 1,
+        };
+        changes.change(from, wanted);
+    }
+
+    fn is_drained(&mut self) -> bool {
+        self.events.is_drained()
+    }
+
+    fn status(&self, matched: &Matched) -> BuilderStatus {
+        let of_source = |(index, source): (usize, &Source)| SourceStatus {
+            newest_key: self.horizon.position(source.voter()),
+            silent: self.horizon.is_silent(source.voter()),
+            out_of_step: self.horizon.is_out_of_step(source.voter()),
+            parked: self.parked.count_of(index) as u64,
+        };
+        let mut status = BuilderStatus {
+            waiting_bytes: self.parked.bytes(),
+            fragments_held: self.parked.count() as u64,
+            restarts_followed: self.restarts_followed,
+            last_restart: self.last_restart,
+            sources: matched.sources.iter().enumerate().map(of_source).collect(),
+            ..BuilderStatus::default()
+        };
+        self.events.add_to(&mut status);
+        status
+    }
+}
+
+/// Counts a restart for the sources of the members of a quorum.
+fn count_restart(quorum: &Quorum, matched: &mut Matched) {
+    for index in 0..matched.sources.len() {
+        let source = &matched.sources[index];
+        let restarted = source.enabled && quorum.claim_of(source.voter()).is_some();
+        matched.count(index, Entry::NumberingRestarts, u64::from(restarted));
+    }
+}
+
+fn horizon(config: &BuilderConfig) -> Horizon {
+    let rules = Rules {
+        numbers: Numbers::new(config.number_bits),
+        near: config.reorder_events.max(1),
+        agree: config.reorder_events.max(config.window_events / 64),
+        spread: config.window_events / 2,
+        timeout_ns: config.timeout_ns,
+    };
+    let mut enabled = vec![false; config.voter_count()];
+    for (index, role) in config.sources.iter().enumerate() {
+        enabled[config.voter_of(index)] |= role.is_enabled();
+    }
+    Horizon::new(rules, enabled.into_iter())
+}

@@ -1,0 +1,281 @@
+//! The open events of the number matcher, and how they close, in the order of their keys.
+//!
+//! The open event with the lowest key closes when
+//!
+//! - all sources have delivered it, and no owned key before it may still come;
+//! - every sender that has a position is past it by more than `reorder_events`: *overtaken*;
+//! - its time-out has passed, and the quorum was past it a time-out ago: *timed out*;
+//! - waiting fragments hold more than `waiting_bytes_max`, and the quorum is past it: *overtaken*
+//!   too;
+//! - the run ends.
+//!
+//! Events do not wait for a sender that is silent or out of step, so that a dead one costs one
+//! time-out and not one per event (docs/decisions/event-building.md). No event closes before the
+//! quorum has passed it (`horizon.rs`).
+
+use std::ops::Range;
+
+use catchment_model::{CloseReason, Entry, EventFlags};
+
+use super::horizon::{Horizon, Numbers};
+use super::seen::Seen;
+use super::window::{Slot, Window, required_count, weight};
+use crate::closing::{Closing, ClosingEvent};
+use crate::wanted::Wanted;
+use crate::{BuilderConfig, BuilderStatus, Fragment, Matched, OwnedKeys, SourceRole};
+
+/// The window of open events, which fragments they have, and which are wanted.
+#[derive(Debug)]
+pub struct OpenEvents {
+    pub window: Window,
+    pub seen: Seen,
+    pub wanted: Wanted,
+    pub owned: OwnedKeys,
+    /// Bytes of the fragments of open events.
+    pub bytes: u64,
+    absent: AbsentKeys,
+    closing: Closing,
+    limits: Limits,
+    /// Weight of the required sources in a complete event, and of all.
+    required_count: u32,
+    weight_all: u32,
+}
+
+/// When events close that lack a source.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    timeout_ns: u64,
+    reorder_events: u64,
+    /// Bytes of open events and of parked fragments.
+    waiting_bytes_max: u64,
+}
+
+/// Keys of which no source delivered anything, between those of released events.
+#[derive(Debug, Default)]
+struct AbsentKeys {
+    /// The key after the last released one; none where keys before the next one do not count as
+    /// absent: at the start, and after a restart.
+    expected: Option<u64>,
+    /// The key at which the quorum of this epoch began. Absent keys before it were never numbered.
+    numbered_from: u64,
+}
+
+impl OpenEvents {
+    pub fn new(config: &BuilderConfig) -> Self {
+        let enabled = config.sources.iter().filter(|role| role.is_enabled());
+        let weight_all = enabled.map(|&role| weight(role == SourceRole::Required)).sum();
+        Self {
+            window: Window::new(config.window_events),
+            seen: Seen::new(config.sources.len(), config.window_events),
+            wanted: Wanted::default(),
+            owned: config.owned.clone(),
+            bytes: 0,
+            absent: AbsentKeys::default(),
+            closing: Closing::new(config),
+            limits: Limits {
+                timeout_ns: config.timeout_ns,
+                reorder_events: config.reorder_events,
+                waiting_bytes_max: config.waiting_bytes_max,
+            },
+            required_count: required_count(weight_all),
+            weight_all,
+        }
+    }
+
+    /// Whether a fragment of that source and key would be accepted.
+    pub fn is_new(&self, index: usize, key: u64) -> bool {
+        self.window.contains(key) && !self.seen.contains(index, key)
+    }
+
+    /// The key of a number that is in the window and that its source has not delivered, if it is
+    /// near enough to the quorum to be accepted at once.
+    pub fn new_key_near_quorum(
+        &self,
+        index: usize,
+        number: u64,
+        horizon: &mut Horizon,
+    ) -> Option<u64> {
+        if !horizon.is_started() {
+            return None;
+        }
+        let rules = horizon.rules();
+        let key = self.window.key_of(number, rules.numbers)?;
+        let in_reach = key < horizon.passed().saturating_add(rules.near);
+        (in_reach && !self.seen.contains(index, key)).then_some(key)
+    }
+
+    /// The key of a claim that leads into the window: that of its newest number, or what follows
+    /// from its first.
+    pub fn key_of_claim(&self, (first, newest): (u64, u64), numbers: Numbers) -> Option<u64> {
+        let key = |number| self.window.key_of(number, numbers);
+        let ahead = || key(first).map(|key| key.wrapping_add_signed(numbers.offset(first, newest)));
+        key(newest).or_else(ahead)
+    }
+
+    /// Accepts a fragment that [is new](Self::is_new).
+    pub fn accept(
+        &mut self,
+        index: usize,
+        key: u64,
+        fragment: &Fragment,
+        arrived_ns: u64,
+        matched: &mut Matched,
+    ) {
+        let new = self.seen.insert(index, key);
+        assert!(new, "a fragment is accepted once");
+        let weight = weight(matched.sources[index].required);
+        let same_tag = self.window.add(key, fragment, weight, arrived_ns);
+        matched.append(index, key, fragment);
+        matched.count(index, Entry::FragmentsWrongTag, u64::from(!same_tag));
+        matched.count(index, Entry::FragmentsFlaggedError, u64::from(fragment.is_flagged()));
+        self.bytes += u64::from(fragment.bytes);
+    }
+
+    /// The entry that counts a fragment without an open event, or one that was accepted before.
+    pub fn unused(&self, index: usize, key: u64, fragment: &Fragment) -> Entry {
+        let behind = self.window.base.saturating_sub(key);
+        if self.seen.contains(index, key) {
+            fragment.repeated()
+        } else if !(1..=self.window.events()).contains(&behind) {
+            Entry::FragmentsOutOfRange
+        } else if !self.owned.has(key) {
+            Entry::FragmentsNotOwned
+        } else if self.wanted.has(key) {
+            Entry::FragmentsLate
+        } else {
+            Entry::FragmentsDiscardedPaused
+        }
+    }
+
+    /// Closes the heads that need not wait. `parked_bytes` are those of all parked fragments.
+    pub fn release(
+        &mut self,
+        now_ns: u64,
+        parked_bytes: u64,
+        horizon: &mut Horizon,
+        matched: &mut Matched,
+    ) {
+        let opened_before_ns = now_ns.checked_sub(self.limits.timeout_ns);
+        // Both bounds scan all voters: computed only when needed, and once.
+        let (mut overtaken_below, mut timed_out_below) = (None, None);
+        while matched.row_count() < self.window.events() {
+            let Some((key, slot)) = self.window.head() else { break };
+            let all = slot.weight == self.weight_all;
+            if all && (key == self.window.base || self.owned.has_none_of(self.window.base..key)) {
+                self.close_head(key, slot, CloseReason::Complete, now_ns, horizon, matched);
+                continue;
+            }
+            let reorder_events = self.limits.reorder_events;
+            let overtaken_below = *overtaken_below
+                .get_or_insert_with(|| horizon.passed_by_all().saturating_sub(reorder_events));
+            let reason = if all && key <= overtaken_below {
+                CloseReason::Complete
+            } else if key < overtaken_below || self.is_squeezed_out(key, parked_bytes, horizon) {
+                CloseReason::Overtaken
+            } else if opened_before_ns.is_some_and(|before| slot.first_ns <= before) {
+                let below = *timed_out_below.get_or_insert_with(|| horizon.passed_long_ago());
+                if key >= below {
+                    break;
+                }
+                CloseReason::TimedOut
+            } else {
+                break;
+            };
+            self.close_head(key, slot, reason, now_ns, horizon, matched);
+        }
+        self.seen.cover(self.window.end());
+    }
+
+    /// Closes all open events below `end`.
+    pub fn close_below(
+        &mut self,
+        end: u64,
+        reason: CloseReason,
+        now_ns: u64,
+        horizon: &mut Horizon,
+        matched: &mut Matched,
+    ) {
+        while let Some((key, slot)) = self.window.head().filter(|&(key, _)| key < end) {
+            self.close_head(key, slot, reason, now_ns, horizon, matched);
+        }
+        self.seen.cover(self.window.end());
+    }
+
+    /// Closes the events below `base` and moves the window there.
+    pub fn move_to(
+        &mut self,
+        base: u64,
+        now_ns: u64,
+        horizon: &mut Horizon,
+        matched: &mut Matched,
+    ) {
+        let base = base.max(self.window.base);
+        self.close_below(base, CloseReason::Overtaken, now_ns, horizon, matched);
+        self.window.advance(base.max(self.window.base));
+        self.seen.cover(self.window.end());
+    }
+
+    /// Clears the record of seen fragments and begins an epoch: the window at `base`, and keys that
+    /// a quorum numbered from `numbered_from` on. No event is open.
+    pub fn restart(&mut self, base: u64, numbered_from: u64) {
+        self.window.restart(base);
+        self.seen.restart(base);
+        self.seen.cover(self.window.end());
+        self.absent = AbsentKeys { expected: None, numbered_from };
+    }
+
+    /// Whether all events are closed that began before the last change of what is wanted.
+    pub fn is_drained(&mut self) -> bool {
+        let from = self.wanted.last_change();
+        !self.wanted.waits_for_start() && self.window.head().is_none_or(|(key, _)| key >= from)
+    }
+
+    /// Adds totals and state to a status.
+    pub fn add_to(&self, status: &mut BuilderStatus) {
+        self.closing.add_to(status);
+        status.base_key = self.window.base;
+        status.open_events = self.window.open;
+        status.waiting_bytes += self.bytes;
+    }
+
+    /// Whether memory is short and the quorum has passed the event.
+    fn is_squeezed_out(&self, key: u64, parked_bytes: u64, horizon: &mut Horizon) -> bool {
+        self.bytes + parked_bytes > self.limits.waiting_bytes_max && key < horizon.passed()
+    }
+
+    fn close_head(
+        &mut self,
+        key: u64,
+        slot: Slot,
+        reason: CloseReason,
+        now_ns: u64,
+        horizon: &mut Horizon,
+        matched: &mut Matched,
+    ) {
+        let Slot { first_ns, bytes, weight, flags, .. } = slot;
+        let wanted = self.wanted.has(key);
+        // Fragments missing in unwanted events are not counted. Nor are keys before an event that
+        // the quorum has not passed: they may never have been numbered.
+        let numbered = weight == self.weight_all || key < horizon.passed();
+        let absent = self.absent.before(key);
+        let absent = if absent.is_empty() { 0 } else { self.owned.count(absent) };
+        if wanted && numbered {
+            self.closing.count_absent(absent);
+            matched.count_absent(absent);
+        }
+        let complete = required_count(weight) == self.required_count;
+        let flags = EventFlags(u32::from(flags));
+        let event = ClosingEvent { key, first_ns, bytes, flags, complete, wanted, reason };
+        self.window.close_head();
+        self.bytes -= bytes;
+        matched.release(self.closing.row(&event), now_ns);
+    }
+}
+
+impl AbsentKeys {
+    /// The keys just before a released one that no source delivered, those of other nodes included.
+    fn before(&mut self, key: u64) -> Range<u64> {
+        let expected = self.expected.replace(key + 1).unwrap_or(key);
+        expected.max(self.numbered_from)..key
+    }
+}
