@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use catchment_frame::{
     Codec, ColumnEncoder, ColumnEntry, Dtype, EntryNames, EventColumns, FileHeader, FrameInfo,
-    FrameKind, FrameSummary, Schema, SourceInfo, TocBuilder, TocFlags, crc32c,
-    encode_ledger_increment, write_frame,
+    FrameSummary, Schema, SourceInfo, TocBuilder, TocFlags, crc32c, encode_ledger_increment,
+    write_frame,
 };
 use catchment_model::{Entry, EventFlags, Ledger, RunId};
 
