@@ -1,7 +1,6 @@
 //! When events close, and with what flags.
 
-mod support;
-
+use crate::support;
 use catchment_builder::{BuilderConfig, FragmentFlags, IncompletePolicy, SourceRole};
 use catchment_model::{Entry, EventFlags};
 use support::{MS, Rig, S};

@@ -1,7 +1,6 @@
 //! How frames are cut.
 
-mod support;
-
+use crate::support;
 use catchment_builder::{
     Builder, BuilderConfig, ConfigError, Fragment, IncompletePolicy, SourceRole, Span,
 };

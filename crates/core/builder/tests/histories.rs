@@ -6,10 +6,9 @@
 //! most do is followed and costs nothing; who does something alone costs itself; nothing is missing
 //! that no quorum numbered.
 
-mod support;
-
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use crate::support;
 use catchment_builder::{BuilderConfig, SourceRole};
 use catchment_model::Entry;
 use support::{MS, Random, Rig, S};

@@ -1,7 +1,6 @@
 //! Sources that run ahead, wrap, restart together or alone, or send a garbled number.
 
-mod support;
-
+use crate::support;
 use catchment_builder::{BuilderConfig, SourceRole};
 use catchment_model::Entry;
 use support::{MS, Rig, S};

@@ -1,10 +1,9 @@
 //! The interface of a building rule fits one that matches by time: the key of an event is known
 //! only when it closes, and its fragments are handed over then.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support;
 use catchment_builder::{
     BuilderConfig, BuilderStatus, Fragment, Matched, Matcher, Row, SourceRole,
 };

@@ -1,8 +1,6 @@
 //! The number matcher against the model that every building rule is held to.
 
-mod conformance;
-mod support;
-
+use crate::conformance;
 use catchment_builder::{BuilderConfig, NumberMatcher};
 use conformance::{Owned, Rule, balances_whatever_comes, does_what_the_model_does};
 

@@ -1,7 +1,6 @@
 //! Several nodes build the events of one run, each those of its own keys.
 
-mod support;
-
+use crate::support;
 use catchment_builder::{BuilderConfig, KeyRule, OwnedKeys, SourceRole};
 use catchment_model::{Entry, EventFlags};
 use support::{MS, Rig, S};

@@ -1,7 +1,6 @@
 //! Wrong numbers cost their own events and no other.
 
-mod support;
-
+use crate::support;
 use catchment_builder::{BuilderConfig, SourceRole};
 use catchment_model::Entry;
 use support::{MS, Rig, S};

@@ -1,7 +1,6 @@
 //! Runs begin, pause and end between two events.
 
-mod support;
-
+use crate::support;
 use catchment_builder::{BuilderConfig, SourceRole};
 use catchment_model::Entry;
 use support::{MS, Rig, S};

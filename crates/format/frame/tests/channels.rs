@@ -1,7 +1,6 @@
 //! Frames of channels: samples, gaps, times and the ledger, and what is wrong with them.
 
-mod common;
-
+use crate::common;
 use catchment_frame::{
     ChannelColumns, Codec, ColumnKind, Dtype, FileReader, OpenOptions, Span, encode_spans,
 };

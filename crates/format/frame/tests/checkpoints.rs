@@ -1,11 +1,10 @@
 //! Checkpoints: unfinished files are opened by reading kilobytes; whatever is wrong with them, the
 //! walk finds the same frames.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::common;
 use catchment_frame::{
     Codec, ColumnEntry, ColumnInfo, ColumnKind, Dtype, FileHeader, FileReader, FrameError,
     FrameInfo, FrameKind, FrameLayout, OpenOptions, Part, ReadAt, Skipped, SkippedReason,

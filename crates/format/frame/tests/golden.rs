@@ -1,13 +1,12 @@
 //! Golden files of events, of versions 1.0 and 1.2: they hold what stands beside them. Those of 1.0
-//! are never written again; `CATCHMENT_GOLDEN_WRITE=1 cargo test -p catchment-frame --test golden`
+//! are never written again; `CATCHMENT_GOLDEN_WRITE=1 cargo test -p catchment-frame --test all golden`
 //! writes those of 1.2, as long as that version is not released.
 
 #![expect(clippy::disallowed_methods, reason = "golden files are read from the repository")]
 
-mod common;
-
 use std::path::PathBuf;
 
+use crate::common;
 use catchment_frame::{Codec, EntryNames, FileReader, OpenOptions, Origin, ReadAt, Schema};
 use catchment_model::{Entry, Ledger};
 use common::{Events, Model, Random};

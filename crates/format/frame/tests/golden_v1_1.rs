@@ -4,10 +4,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "golden files are read from the repository")]
 
-mod common;
-
 use std::path::PathBuf;
 
+use crate::common;
 use catchment_codec::Coding;
 use catchment_frame::{
     ChannelInfo, ColumnKind, Dtype, FieldInfo, FileHeader, FileReader, PayloadType, ReadAt,

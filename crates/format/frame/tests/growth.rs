@@ -1,8 +1,7 @@
 //! Files of a later minor version: longer headers, entries and records, unknown kinds. This version
 //! reads what it knows.
 
-mod common;
-
+use crate::common;
 use catchment_frame::{
     Codec, ColumnEntry, Dtype, FileReader, FrameInfo, FrameKind, OpenOptions, crc32c, write_frame,
 };

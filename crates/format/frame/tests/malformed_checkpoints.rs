@@ -1,8 +1,7 @@
 //! Checkpoints and locators that lie, with all checksums right: the walk finds the frames, nothing
 //! loops, and no lie is worth more than the bytes it points to.
 
-mod common;
-
+use crate::common;
 use catchment_frame::{Codec, FileReader, FrameSummary, crc32c, fuzz_file, locator_offset};
 use common::{Encoded, assert_holds, some_model};
 

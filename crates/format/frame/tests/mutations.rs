@@ -2,11 +2,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "golden files are read from the repository")]
 
-mod common;
-
 use std::collections::HashMap;
 use std::path::Path;
 
+use crate::common;
 use catchment_frame::{FileReader, crc32c, fuzz_file};
 use common::Random;
 

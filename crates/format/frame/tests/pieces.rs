@@ -1,9 +1,8 @@
 //! Columns read a piece at a time, and decoded while they come.
 
-mod common;
-
 use std::cell::RefCell;
 
+use crate::common;
 use catchment_frame::{Coding, ColumnEntry, ColumnProblem, FileReader, FrameError, FrameRef};
 use common::{Column, Counted, Encoded, Frame, Model, Random};
 

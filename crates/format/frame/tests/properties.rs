@@ -1,8 +1,7 @@
 //! The file against a simple model: what was written is read, cut files keep their whole frames,
 //! flipped bits are found and named.
 
-mod common;
-
+use crate::common;
 use catchment_frame::{
     Codec, ColumnProblem, FileReader, FrameError, FrameRef, OpenOptions, SkippedReason, crc32c,
 };

@@ -1,10 +1,9 @@
 //! Following a file while it is written: each refresh sees what is whole by then.
 
-mod common;
-
 use std::io;
 use std::sync::Mutex;
 
+use crate::common;
 use catchment_frame::{Codec, FileReader, OpenOptions, ReadAt};
 use common::{Counted, Encoded, Model, assert_holds, some_model};
 

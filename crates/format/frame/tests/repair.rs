@@ -1,7 +1,6 @@
 //! Repair: what a killed writer or a bad disk left becomes a closed file.
 
-mod common;
-
+use crate::common;
 use catchment_frame::{Codec, FileReader, RepairPlan, SkippedReason, repair};
 use catchment_model::{Entry, Ledger};
 use common::{Model, Random, assert_holds, some_model};

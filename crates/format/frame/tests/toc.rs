@@ -1,10 +1,9 @@
 //! Finding columns through the TOC: only what is needed is read.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::io;
 
+use crate::common;
 use catchment_frame::{
     Codec, ColumnEntry, ColumnInfo, ColumnKind, Dtype, FileReader, FrameInfo, FrameKind,
     FrameSummary, ReadAt, TocBuilder, TocFlags, crc32c,

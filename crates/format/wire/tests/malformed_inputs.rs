@@ -1,7 +1,6 @@
 //! Datagrams as they should not be: an error that names the reason, never a panic.
 
-mod support;
-
+use crate::support;
 use catchment_model::Entry;
 use catchment_wire::fuzz_packet;
 use catchment_wire::hadtu::{

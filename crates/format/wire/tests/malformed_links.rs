@@ -1,8 +1,7 @@
 //! Datagrams on a channel link as they should not be: an error that names the reason, never a
 //! panic.
 
-mod support;
-
+use crate::support;
 use catchment_model::Entry;
 use catchment_wire::fuzz_link;
 use catchment_wire::link::{

@@ -1,10 +1,9 @@
 //! Whoever looks at a recorder sees which source's numbers are not the others'.
 
-mod support;
-
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use crate::support;
 use catchment_model::Entry;
 use catchment_recorder::{Alignment, Recorder};
 use catchment_wire::hadtu::ByteOrder;

@@ -1,12 +1,11 @@
 //! Channels over links: every sample reads back, gaps are gaps, and the books balance.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use crate::support;
 use catchment_disk::{FaultControl, FaultPlan};
 use catchment_emulator::{
     EmulatedChannel, EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig, ligo_1000,

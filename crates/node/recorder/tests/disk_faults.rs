@@ -1,8 +1,7 @@
 //! Disks that fail: recording goes into fault loudly, nothing crashes, what was written stays
 //! readable, discards are counted, and recording goes on when the disk is well again.
 
-mod support;
-
+use crate::support;
 use catchment_disk::{EngineChoice, FaultPlan};
 use catchment_model::Entry;
 use catchment_recorder::{Recorder, State};

@@ -1,10 +1,9 @@
 //! Disks that become full, and files that vanish: a full disk is full of data, and what is lost
 //! with a file is counted.
 
-mod support;
-
 use std::path::Path;
 
+use crate::support;
 use catchment_disk::{FaultPlan, free_bytes};
 use catchment_frame::ColumnCoding;
 use catchment_model::Entry;

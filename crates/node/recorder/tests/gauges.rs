@@ -1,7 +1,6 @@
 //! How full the sockets' buffers are is seen from outside, while there are sockets.
 
-mod support;
-
+use crate::support;
 use catchment_recorder::Recorder;
 use support::{config, packet, senders};
 

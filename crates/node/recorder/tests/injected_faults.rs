@@ -1,10 +1,9 @@
 //! Every fault that the emulator injects shows up in the ledger in exactly the number injected, for
 //! exactly the source it was injected into.
 
-mod support;
-
 use std::sync::atomic::AtomicBool;
 
+use crate::support;
 use catchment_emulator::{
     EmulatedSource, Emulator, EmulatorConfig, EmulatorLive, EmulatorReport, Faults, SourceReport,
 };

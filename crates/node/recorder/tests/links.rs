@@ -1,13 +1,12 @@
 //! Links that send what they should not, and those who watch: everything that is not recorded is
 //! counted under its reason, and a follower sees each frame whole and in order.
 
-mod support;
-
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::support;
 use catchment_disk::{FaultControl, FaultPlan};
 use catchment_frame::{ColumnCoding, Dtype};
 use catchment_model::{Entry, SampleRate, SourceLedger};

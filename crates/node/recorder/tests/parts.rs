@@ -1,8 +1,7 @@
 //! Sources of another protocol than `hadtu`, whose fragments go on over many packets: whole in the
 //! file whatever the order of the packets, and in the ledger whatever is missing.
 
-mod support;
-
+use crate::support;
 use std::net::UdpSocket;
 
 use catchment_model::{Entry, Ledger, SourceLedger};

@@ -1,12 +1,11 @@
 //! Runs begin, pause and end between two events: what nobody wanted is counted, and the books
 //! balance.
 
-mod support;
-
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::support;
 use catchment_model::Entry;
 use catchment_recorder::{Recorder, RecorderConfig};
 use catchment_storage::{Run, Verdict, audit};

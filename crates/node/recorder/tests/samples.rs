@@ -1,11 +1,10 @@
 //! HLD files that another program wrote: their sub-events, sent as hadtu, are built into the same
 //! events again.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::support;
 use catchment_recorder::Recorder;
 use catchment_storage::Run;
 use catchment_wire::hadtu::TRIGGER_NUMBER_BITS;

@@ -1,10 +1,9 @@
 //! Sources that may send from some addresses only: what comes from elsewhere is no part of the run,
 //! and no loss of theirs.
 
-mod support;
-
 use std::net::UdpSocket;
 
+use crate::support;
 use catchment_model::Entry;
 use catchment_recorder::Recorder;
 use catchment_storage::{Run, Verdict, audit};

@@ -1,7 +1,6 @@
 //! Sources that say what their fragments are.
 
-mod support;
-
+use crate::support;
 use catchment_frame::{Dtype, PayloadType};
 use catchment_model::Entry;
 use catchment_recorder::Recorder;

@@ -1,7 +1,6 @@
 //! Verification, audit and repair.
 
-mod common;
-
+use crate::common;
 use catchment_frame::Codec;
 use catchment_model::{Entry, Ledger};
 use catchment_storage::{

@@ -1,7 +1,6 @@
 //! Channels written, and read back whole and in part.
 
-mod signal;
-
+use crate::signal;
 use catchment_disk::{DirectReader, ReadFile};
 use catchment_frame::{Codec, Span};
 use catchment_storage::{Piece, Run, Segment, Select, StorageError};

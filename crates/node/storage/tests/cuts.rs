@@ -1,7 +1,6 @@
 //! Files of channels that were cut at any byte: every whole frame survives.
 
-mod signal;
-
+use crate::signal;
 use catchment_disk::ReadFile;
 use catchment_frame::ReadAt;
 use catchment_storage::{Outcome, Run, Select, audit, repair, verify};

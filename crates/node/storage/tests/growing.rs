@@ -1,12 +1,11 @@
 //! Runs read while they grow.
 
-mod common;
-mod signal;
-
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::common;
+use crate::signal;
 use catchment_storage::{Ending, Follow, Followed, Growing, NewRun, Run, RunWriter, WriteOptions};
 use common::{Recipe, key};
 use signal::Signal;

@@ -1,9 +1,8 @@
 //! What a killed recorder took beyond its data is given back, and nothing else.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
+use crate::common;
 use catchment_disk::EditFile;
 use catchment_storage::{Leftovers, Outcome, Run, remove_leftovers, repair, verify};
 use common::Recipe;

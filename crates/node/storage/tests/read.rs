@@ -1,9 +1,8 @@
 //! Reading runs back.
 
-mod common;
-
 use std::ops::Range;
 
+use crate::common;
 use catchment_frame::Codec;
 use catchment_model::SourceId;
 use catchment_storage::{FileProblem, Run, SelectEvents, StorageError, Verdict, audit, verify};

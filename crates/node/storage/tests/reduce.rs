@@ -1,9 +1,8 @@
 //! Reduced data sets: channels selected, some of them decimated.
 
-mod signal;
-
 use std::ops::ControlFlow;
 
+use crate::signal;
 use catchment_frame::{ChannelInfo, Dtype, Schema, Span};
 use catchment_model::SampleRate;
 use catchment_storage::{

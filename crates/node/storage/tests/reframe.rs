@@ -1,11 +1,10 @@
 //! Runs written anew: other frames, files and codecs, the same data.
 
-mod common;
-mod signal;
-
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use crate::common;
+use crate::signal;
 use catchment_frame::{Codec, ColumnKind};
 use catchment_model::SourceId;
 use catchment_storage::{

@@ -1,11 +1,10 @@
 //! Trends that are read while they are written: no row twice, none missing, whatever happens.
 
-mod signal;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
+use crate::signal;
 use catchment_disk::FaultControl;
 use catchment_frame::{ChannelInfo, Dtype};
 use catchment_model::{RunId, SampleRate};

@@ -1,9 +1,8 @@
 //! Trends made while a run is written, and afterwards.
 
-mod signal;
-
 use std::ops::ControlFlow;
 
+use crate::signal;
 use catchment_storage::{
     Run, Select, StorageError, TrendKind, TrendOptions, WriteOptions, make_trends, replace_trends,
 };

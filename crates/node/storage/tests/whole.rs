@@ -1,10 +1,9 @@
 //! Runs that are not whole: files that are missing, files that lost what closed them or their
 //! headers.
 
-mod common;
-
 use std::path::Path;
 
+use crate::common;
 use catchment_frame::{FILE_LIST_NAME, FileListLine};
 use catchment_model::RunId;
 use catchment_storage::{

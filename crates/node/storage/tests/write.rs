@@ -1,7 +1,6 @@
 //! Runs written without a recorder, read back.
 
-mod common;
-
+use crate::common;
 use catchment_frame::{ChannelInfo, Coding, Dtype, Schema};
 use catchment_model::{Entry, Ledger, SampleRate, SourceId};
 use catchment_storage::{

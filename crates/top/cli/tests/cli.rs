@@ -1,12 +1,11 @@
 //! The real binary, end to end: exit codes, JSON, and what a stranger would try.
 
-mod support;
-
 use std::io::{BufRead, Read};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::support;
 use catchment_emulator::{Content, EmulatorConfig, hades_90};
 use catchment_model::SourceId;
 use serde_json::Value;

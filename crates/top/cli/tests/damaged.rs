@@ -1,11 +1,10 @@
 //! Whoever reads a damaged run is told what it lacks, and no half of a file has the name of a whole
 //! one.
 
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support;
 use support::{output, stderr, stdout};
 
 /// 12 s of a thousand channels in several files.

@@ -1,10 +1,9 @@
 //! What `catchment run` says of a run whose end did not go well, and how it exits.
 
-mod support;
-
 use std::process::Stdio;
 use std::time::Duration;
 
+use crate::support;
 use support::{catchment, json, output, said};
 
 #[test]

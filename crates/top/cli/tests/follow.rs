@@ -1,12 +1,11 @@
 //! `catchment read --follow` with the real binary, while a run is written frame by frame.
 
-mod support;
-
 use std::io::{BufRead, Read};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
+use crate::support;
 use catchment_frame::{ChannelInfo, Dtype, Schema, SourceInfo};
 use catchment_model::{SampleRate, SourceId};
 use catchment_storage::{

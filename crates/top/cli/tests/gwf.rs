@@ -1,7 +1,6 @@
 //! `catchment convert` between runs and GWF files: what comes back, and what damage costs.
 
-mod support;
-
+use crate::support;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

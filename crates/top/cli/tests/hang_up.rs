@@ -1,7 +1,5 @@
 //! What becomes of a run whose terminal goes away.
 
-mod support;
-
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::fd::{FromRawFd as _, OwnedFd};
@@ -9,6 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Child;
 
+use crate::support;
 use support::{catchment, json, said};
 
 fn silent(folder: &Path) -> [&'static str; 2] {

@@ -1,7 +1,5 @@
 //! The long life of a node: signals, the service manager, alarms' actions, full disks.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
@@ -9,6 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 
+use crate::support;
 use serde_json::Value;
 use support::{catchment, json, only_run, output, stderr, stdout};
 

@@ -1,7 +1,5 @@
 //! Channels over a link with the real binary: `run` beside `emulate`, and what a kill leaves.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, Read};
 use std::net::UdpSocket;
@@ -10,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::support;
 use catchment_emulator::{ChannelContent, EmulatedChannel, ligo_1000};
 use catchment_frame::Dtype;
 use catchment_model::{Entry, SampleRate};

@@ -1,10 +1,9 @@
 //! `catchment read` of the golden files: what is chosen, and tables that are read back.
 
-mod support;
-
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use crate::support;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};

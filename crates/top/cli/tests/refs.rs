@@ -1,9 +1,8 @@
 //! `catchment refs`: what it leaves out and says; what it writes is read in test_references.py.
 
-mod support;
-
 use std::path::Path;
 
+use crate::support;
 use catchment_frame::{ChannelInfo, Dtype, Schema};
 use catchment_model::SampleRate;
 use catchment_storage::{

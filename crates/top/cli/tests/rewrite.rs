@@ -1,9 +1,8 @@
 //! Runs made of runs with the real binary: `generate`, `reframe` and `reduce`.
 
-mod support;
-
 use std::path::Path;
 
+use crate::support;
 use catchment_emulator::{ChannelContent, ligo_1000};
 use catchment_storage::{
     ReduceOptions, Run, Segment, Select, Selection, WriteOptions, audit, reduce, verify,

@@ -1,0 +1,13 @@
+//! The tests of this crate over its public interface, as one program: it is linked once.
+
+mod closing;
+mod conformance;
+mod cutting;
+mod histories;
+mod jumps;
+mod matcher;
+mod model;
+mod owned;
+mod quorum;
+mod support;
+mod wanted;

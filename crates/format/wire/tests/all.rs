@@ -1,0 +1,8 @@
+//! The tests of this crate over its public interface, as one program: it is linked once.
+
+mod hadtu;
+mod link;
+mod malformed_inputs;
+mod malformed_links;
+mod sequence;
+mod support;

@@ -1,0 +1,15 @@
+//! The tests of this crate over its public interface, as one program: it is linked once.
+
+mod alignment;
+mod channels;
+mod disk_faults;
+mod disk_full;
+mod gauges;
+mod injected_faults;
+mod links;
+mod parts;
+mod pause;
+mod samples;
+mod strangers;
+mod support;
+mod typed;

@@ -1,0 +1,16 @@
+//! The tests of this crate over its public interface, as one program: it is linked once.
+
+mod books;
+mod channels;
+mod common;
+mod cuts;
+mod growing;
+mod leftovers;
+mod read;
+mod reduce;
+mod reframe;
+mod signal;
+mod trend_files;
+mod trends;
+mod whole;
+mod write;

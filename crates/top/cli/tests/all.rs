@@ -1,0 +1,15 @@
+//! The tests of this crate over its public interface, as one program: it is linked once.
+
+mod cli;
+mod convert;
+mod damaged;
+mod ends;
+mod follow;
+mod gwf;
+mod hang_up;
+mod life;
+mod links;
+mod read;
+mod refs;
+mod rewrite;
+mod support;
