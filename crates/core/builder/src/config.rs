@@ -77,9 +77,9 @@ pub struct BuilderConfig {
 }
 
 impl BuilderConfig {
-    /// The defaults, for these sources: all keys, 24-bit numbers, 1 s time-out, a window of 262,144 events,
-    /// reordering by up to 4,096 events, 1 GiB waiting, frames of 32 MiB or 1 s, incomplete events
-    /// kept.
+    /// The defaults, for these sources: all keys, 24-bit numbers, 1 s time-out, a window of 262,144
+    /// events, reordering by up to 4,096 events, 1 GiB waiting, frames of 32 MiB or 1 s, incomplete
+    /// events kept.
     pub fn new(sources: Vec<SourceRole>) -> Self {
         Self {
             sources,

@@ -292,7 +292,7 @@ impl NumberMatcher {
         }
         let hold_ns = HOLD_TIMEOUTS * self.horizon.rules().timeout_ns;
         let expires_ns = self.horizon.active_ns() + hold_ns;
-        self.parked.hold(index, claim, fragment, (self.now_ns, expires_ns));
+        self.parked.hold(index, claim, fragment, self.now_ns, expires_ns);
     }
 
     /// Discards a held fragment whose key was never decided. It is counted as it would be at the
@@ -359,7 +359,7 @@ impl NumberMatcher {
         let numbers = self.horizon.rules().numbers;
         for voter in 0..self.horizon.voter_count() {
             let Some((first, newest)) = self.horizon.settled(voter) else { continue };
-            if let Some(key) = self.events.key_of_claim((first, newest), numbers) {
+            if let Some(key) = self.events.key_of_claim(first, newest, numbers) {
                 self.place_at(voter, key, newest, matched);
             }
         }
