@@ -98,8 +98,12 @@ impl NumberMatcher {
     }
 
     /// Takes fragments of one source on the fast path, up to the first that needs the slow one.
-    /// Returns how many. Whether all keys are owned is known when it is compiled: a test at
-    /// run time costs a tenth of the throughput with runs of one fragment.
+    /// Returns how many.
+    ///
+    /// With runs of one fragment, to ask for each whether its key is owned would cost a tenth of
+    /// the throughput, hence the parameter; and the registers are too few for this loop and that
+    /// of its caller, so that it is not inlined.
+    #[inline(never)]
     fn push_fast<const OWNS_ALL: bool>(
         &mut self,
         index: usize,
