@@ -216,8 +216,6 @@ impl ColumnCut {
     }
 
     // Moves the fragments of the rows `keys` out of a source's queue, where none is before them.
-    // Inlined, it would be slower: its loop needs the registers.
-    #[inline(never)]
     fn fill(&mut self, keys: &[u64], accepted: &mut VecDeque<Accepted>) {
         self.lengths.reserve(keys.len());
         let mut fragments = accepted.iter();

@@ -98,8 +98,12 @@ impl NumberMatcher {
     }
 
     /// Takes fragments of one source on the fast path, up to the first that needs the slow one.
-    /// Returns how many. Whether all keys are owned is known when it is compiled: a test at
-    /// run time costs a tenth of the throughput with runs of one fragment.
+    /// Returns how many.
+    ///
+    /// With runs of one fragment, to ask for each whether its key is owned would cost a tenth of
+    /// the throughput, hence the parameter; and the registers are too few for this loop and that
+    /// of its caller, so that it is not inlined.
+    #[inline(never)]
     fn push_fast<const OWNS_ALL: bool>(
         &mut self,
         index: usize,
@@ -292,7 +296,7 @@ impl NumberMatcher {
         }
         let hold_ns = HOLD_TIMEOUTS * self.horizon.rules().timeout_ns;
         let expires_ns = self.horizon.active_ns() + hold_ns;
-        self.parked.hold(index, claim, fragment, (self.now_ns, expires_ns));
+        self.parked.hold(index, claim, fragment, self.now_ns, expires_ns);
     }
 
     /// Discards a held fragment whose key was never decided. It is counted as it would be at the
@@ -359,7 +363,7 @@ impl NumberMatcher {
         let numbers = self.horizon.rules().numbers;
         for voter in 0..self.horizon.voter_count() {
             let Some((first, newest)) = self.horizon.settled(voter) else { continue };
-            if let Some(key) = self.events.key_of_claim((first, newest), numbers) {
+            if let Some(key) = self.events.key_of_claim(first, newest, numbers) {
                 self.place_at(voter, key, newest, matched);
             }
         }

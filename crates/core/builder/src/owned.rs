@@ -181,8 +181,8 @@ impl OwnedKeys {
         keys.is_empty() || !self.are_all() && self.count(keys) == 0
     }
 
-    /// The highest key below `newest` with no owned key between it and `previous`: the key just
-    /// before `newest` if all between are other nodes', and `previous` otherwise.
+    /// The key that a sender had reached before `newest`, where the one that it delivered before is
+    /// `previous`: that one, or the key just before `newest` if all between are other nodes'.
     #[inline]
     pub(crate) fn reached_before(&self, newest: u64, previous: u64) -> u64 {
         let all_others = || self.has_none_of(previous + 1..newest);

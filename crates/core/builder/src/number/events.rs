@@ -82,7 +82,7 @@ impl OpenEvents {
         }
     }
 
-    /// Whether a fragment of that source and key would be accepted.
+    /// Whether a key is in the window and its source has not delivered it.
     pub fn is_new(&self, index: usize, key: u64) -> bool {
         self.window.contains(key) && !self.seen.contains(index, key)
     }
@@ -106,13 +106,13 @@ impl OpenEvents {
 
     /// The key of a claim that leads into the window: that of its newest number, or what follows
     /// from its first.
-    pub fn key_of_claim(&self, (first, newest): (u64, u64), numbers: Numbers) -> Option<u64> {
+    pub fn key_of_claim(&self, first: u64, newest: u64, numbers: Numbers) -> Option<u64> {
         let key = |number| self.window.key_of(number, numbers);
         let ahead = || key(first).map(|key| key.wrapping_add_signed(numbers.offset(first, newest)));
         key(newest).or_else(ahead)
     }
 
-    /// Accepts a fragment that [is new](Self::is_new).
+    /// Accepts a fragment whose key [is new](Self::is_new) and owned.
     pub fn accept(
         &mut self,
         index: usize,

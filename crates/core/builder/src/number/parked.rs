@@ -157,7 +157,8 @@ impl Parked {
         index: usize,
         claim: u32,
         fragment: &Fragment,
-        (arrived_ns, expires_ns): (u64, u64),
+        arrived_ns: u64,
+        expires_ns: u64,
     ) {
         self.enter(fragment);
         let order = self.held_ever;
