@@ -1,6 +1,6 @@
 //! Golden files of events, of versions 1.0 and 1.2: they hold what stands beside them. Those of 1.0
-//! are never written again; `CATCHMENT_GOLDEN_WRITE=1 cargo test -p catchment-frame --test all golden`
-//! writes those of 1.2, as long as that version is not released.
+//! are never written again. Those of 1.2 are, as long as that version is not released, by
+//! `CATCHMENT_GOLDEN_WRITE=1 cargo test -p catchment-frame --test all golden`.
 
 #![expect(clippy::disallowed_methods, reason = "golden files are read from the repository")]
 
