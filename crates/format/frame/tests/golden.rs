@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use crate::common;
 use catchment_frame::{Codec, EntryNames, FileReader, OpenOptions, Origin, ReadAt, Schema};
-use catchment_model::{Entry, Ledger};
+use catchment_model::{Entry, Ledger, SourceLedger};
 use common::{Events, Model, Random};
 use serde_json::{Value, json};
 
@@ -47,7 +47,13 @@ fn goldens() -> Vec<Golden> {
 /// Two builders' frames in one file, and malformed packets by their sources' own reasons.
 fn of_streams() -> Golden {
     let about = "frames of two streams, epochs and slices; malformed packets by reason";
-    let Golden { mut model, .. } = golden("events-streams", about, Codec::Lz4, true);
+    let count = |counts: &mut SourceLedger| {
+        counts[Entry::PacketsReceived] += 5;
+        counts[Entry::PacketsMalformedShort] = 2;
+        counts[Entry::PacketsMalformedChecksum] = 3;
+        counts.reasons[..2].copy_from_slice(&[2, 3]);
+    };
+    let Golden { mut model, .. } = golden_with("events-streams", about, Codec::Lz4, true, count);
     model.header.ledger_entries = EntryNames::default();
     model.header.ledger_entries.0.truncate(ENTRIES_OF_1_2);
     let mut schema = Schema::clone(&model.header.schema);
@@ -55,15 +61,21 @@ fn of_streams() -> Golden {
     model.header.schema = schema.into();
     let origin = |stream, epoch, first_slice| Origin { stream, epoch, first_slice, slice_count: 4 };
     model.origins = vec![origin(1, 1, 0), origin(2, 1, 4), origin(1, 2, 1 << 40)];
-    let counts = &mut model.ledger.sources[0];
-    counts[Entry::PacketsReceived] += 5;
-    counts[Entry::PacketsMalformedShort] = 2;
-    counts[Entry::PacketsMalformedChecksum] = 3;
-    counts.reasons[..2].copy_from_slice(&[2, 3]);
     Golden { version: "1.2", name: "events-streams", about, model, codec: Codec::Lz4, closed: true }
 }
 
 fn golden(name: &'static str, about: &'static str, codec: Codec, closed: bool) -> Golden {
+    golden_with(name, about, codec, closed, |_| {})
+}
+
+/// As [`golden`], with what else the first frame's increment counts.
+fn golden_with(
+    name: &'static str,
+    about: &'static str,
+    codec: Codec,
+    closed: bool,
+    count: impl Fn(&mut SourceLedger),
+) -> Golden {
     let mut model = Model::new(3);
     // The entries that version 1.0 knew: later ones stand behind them.
     model.header.ledger_entries.0.truncate(ENTRIES_OF_1_0);
@@ -79,6 +91,7 @@ fn golden(name: &'static str, about: &'static str, codec: Codec, closed: bool) -
         let rows = if missing { [40, 30, 0][frame] } else { [12, 7, 9][frame] };
         all.push(some_events(&mut random, frame, rows, missing));
     }
+    count(&mut all[0].increment.as_mut().expect("an increment").sources[0]);
     for events in &all {
         model.ledger.add(&events.ledger(&model.header.schema));
         model.frames.push(events.frame(&model.header.schema, codec));

@@ -158,6 +158,18 @@ def test_the_ledger_is_what_was_written(golden: Golden) -> None:
         assert ledger.balanced is all(counts.balanced for counts in ledger.values())
 
 
+def test_malformed_packets_are_counted_by_their_sources_reasons(golden: Golden) -> None:
+    reasons = golden.about.get("malformed_reasons", {})
+    with catchment.open(golden.path) as run:
+        for name in run.sources:
+            expected = reasons.get(name, {})
+            assert run.ledger[name].malformed_reasons == expected
+            malformed = [
+                count for entry, count in run.ledger[name].items() if "_malformed_" in entry
+            ]
+            assert sum(malformed) == sum(expected.values())
+
+
 def test_golden_files_verify_and_their_books_balance(golden: Golden) -> None:
     report = catchment.verify(golden.path)
     assert report.frames == len(golden.about["frames"])
