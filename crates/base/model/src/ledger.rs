@@ -24,6 +24,7 @@
 //! ```text
 //! lost on the network = fragments_missing + fragments_missing_unrecorded
 //!                     - fragments_late - fragments_out_of_range - fragments_discarded_memory
+//!                     - fragments_discarded_unfinished
 //! ```
 
 use std::fmt;
@@ -295,7 +296,8 @@ impl SourceLedger {
             self[Entry::FragmentsMissing].saturating_add(self[Entry::FragmentsMissingUnrecorded]);
         let arrived_in_vain = self[Entry::FragmentsLate]
             .saturating_add(self[Entry::FragmentsOutOfRange])
-            .saturating_add(self[Entry::FragmentsDiscardedMemory]);
+            .saturating_add(self[Entry::FragmentsDiscardedMemory])
+            .saturating_add(self[Entry::FragmentsDiscardedUnfinished]);
         let fragments_dropped = self.sum(Role::FragmentsLost);
         Balance {
             fragments_lost: gaps.saturating_sub(arrived_in_vain),
@@ -405,6 +407,11 @@ mod tests {
         let balance = source.balance();
         assert!(balance.holds());
         assert_eq!((balance.fragments_lost, balance.fragments_dropped), (2, 1));
+        source[Entry::FragmentsReceived] += 1;
+        source[Entry::FragmentsDiscardedUnfinished] = 1;
+        let balance = source.balance();
+        assert!(balance.holds());
+        assert_eq!((balance.fragments_lost, balance.fragments_dropped), (1, 2));
         assert!(balance.lost_data());
     }
 

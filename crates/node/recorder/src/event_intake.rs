@@ -7,8 +7,8 @@ use catchment_wire::sequence::{Arrival, Gaps};
 use catchment_wire::{Decoder, Part, PartFlags, Protocol, RECEIVER_REASONS};
 
 use crate::config::SourceConfig;
-use crate::ingest::Ingest;
-use crate::parts::Parts;
+use crate::ingest::{Ingest, Refused};
+use crate::parts::{Arrived, Parts};
 use crate::receive::Intake;
 
 /// How often unfinished fragments are looked at, as a part of the time-out.
@@ -79,7 +79,7 @@ impl EventIntake {
         match own.get(index) {
             Some(&reason) => {
                 let explain = || source.decoder.explain(bytes);
-                self.ingest.malformed(socket, (index, reason), explain, bytes);
+                self.ingest.malformed(socket, Refused { index, reason }, explain, bytes);
             }
             None => {
                 let reason = RECEIVER_REASONS[index - own.len()];
@@ -89,7 +89,7 @@ impl EventIntake {
                     0 => format!("fragments of at most {most} bytes were expected, got {longest}"),
                     _ => "a part says another length of its fragment than those before".to_owned(),
                 };
-                self.ingest.malformed(socket, (index, reason), explain, bytes);
+                self.ingest.malformed(socket, Refused { index, reason }, explain, bytes);
             }
         }
     }
@@ -106,7 +106,8 @@ impl EventIntake {
             self.ingest.warn_once(warning);
         }
         if !part.is_whole() {
-            let finished = source.unfinished.take(&mut self.ingest, socket, part, bytes);
+            let arrived = Arrived { part, bytes, sent_once };
+            let finished = source.unfinished.take(&mut self.ingest, socket, &arrived);
             if let Some(fragment) = finished {
                 self.ingest.describe(fragment);
             }

@@ -50,6 +50,13 @@ struct Socket {
     rejected_shown_ns: Option<u64>,
 }
 
+/// Why a datagram is refused: a reason, and its index among those of its source.
+#[derive(Clone, Copy)]
+pub(crate) struct Refused {
+    pub(crate) index: usize,
+    pub(crate) reason: Reason,
+}
+
 /// What receive agents share.
 #[derive(Clone)]
 pub(crate) struct SourceMemory {
@@ -248,13 +255,13 @@ impl Ingest {
         counts[Entry::PacketBytesReceived] += bytes.len() as u64;
     }
 
-    /// Counts a datagram that is dropped whole, by its index among the reasons of its source, and
-    /// keeps the beginning of one for diagnosis, now and then.
+    /// Counts a datagram that is dropped whole, and keeps the beginning of one for diagnosis, now
+    /// and then.
     #[cold]
     pub(crate) fn malformed(
         &mut self,
         socket: usize,
-        (index, reason): (usize, Reason),
+        Refused { index, reason }: Refused,
         explain: impl FnOnce() -> String,
         bytes: &[u8],
     ) {

@@ -8,7 +8,7 @@ use catchment_model::{Entry, SampleRate};
 use catchment_wire::link::{CHANNEL, Kind, Packet, REASONS, SLICE_LENGTH};
 use catchment_wire::sequence::{Arrival, Gaps};
 
-use crate::ingest::Ingest;
+use crate::ingest::{Ingest, Refused};
 use crate::links::{Lane, LinkConfig};
 use crate::receive::Intake;
 
@@ -140,7 +140,8 @@ impl LinkIntake {
         explain: impl FnOnce() -> String,
         bytes: &[u8],
     ) {
-        self.ingest.malformed(socket, (reason, REASONS[reason]), explain, bytes);
+        let refused = Refused { index: reason, reason: REASONS[reason] };
+        self.ingest.malformed(socket, refused, explain, bytes);
     }
 }
 

@@ -32,6 +32,14 @@ pub(crate) struct Parts {
     spare: Vec<Open>,
 }
 
+/// A part that has arrived.
+pub(crate) struct Arrived<'a> {
+    pub(crate) part: &'a Part,
+    pub(crate) bytes: &'a [u8],
+    /// [`FragmentFlags::SENT_ONCE`] where its packet is known to be none that came before; or 0.
+    pub(crate) sent_once: u8,
+}
+
 #[derive(Default)]
 struct Open {
     number: u64,
@@ -41,6 +49,7 @@ struct Open {
     pieces: Vec<Range<u64>>,
     tag: u8,
     flags: u8,
+    sent_once: u8,
     /// When anything new of it came last.
     touched_ns: u64,
 }
@@ -58,18 +67,18 @@ impl Parts {
         open.is_some_and(|open| open.fragment_bytes != part.fragment_bytes)
     }
 
-    /// Takes a part, which has passed all checks, with its bytes. The fragment's descriptor if that
-    /// was what it lacked.
+    /// Takes a part, which has passed all checks. The fragment's descriptor if that was what it
+    /// lacked.
     pub(crate) fn take(
         &mut self,
         ingest: &mut Ingest,
         socket: usize,
-        part: &Part,
-        bytes: &[u8],
+        arrived: &Arrived<'_>,
     ) -> Option<Fragment> {
+        let &Arrived { part, bytes, .. } = arrived;
         let index = match self.open.iter().position(|open| open.number == part.number) {
             Some(index) => index,
-            None => self.begin(ingest, socket, part, bytes)?,
+            None => self.begin(ingest, socket, arrived)?,
         };
         let open = &mut self.open[index];
         let range = part.position..part.position + u64::from(part.bytes);
@@ -92,8 +101,8 @@ impl Parts {
         let offset = ingest.pool().link(&mut open.chunks);
         let source = ingest.source(socket).0;
         let (number, length) = (open.number, open.fragment_bytes as u32);
-        let flags =
-            if open.flags & PartFlags::SENDER_ERROR != 0 { FragmentFlags::SENDER_ERROR } else { 0 };
+        let error = open.flags & PartFlags::SENDER_ERROR != 0;
+        let flags = if error { FragmentFlags::SENDER_ERROR } else { 0 } | open.sent_once;
         let fragment =
             Fragment { tag: open.tag, flags, ..Fragment::new(source, number, offset, length) };
         self.close(index, false);
@@ -121,11 +130,13 @@ impl Parts {
         &mut self,
         ingest: &mut Ingest,
         socket: usize,
-        part: &Part,
-        bytes: &[u8],
+        &Arrived { part, bytes, sent_once }: &Arrived<'_>,
     ) -> Option<usize> {
         let counts = ingest.counts(socket);
-        if let Some(closed) = self.closed.iter().find(|closed| closed.number == part.number) {
+        // A new packet with the number of a fragment that is whole: the source counts anew, and
+        // what that means is for the builder to say.
+        let closed = self.closed.iter().rev().find(|closed| closed.number == part.number);
+        if let Some(closed) = closed.filter(|closed| closed.dropped || sent_once == 0) {
             match closed.dropped {
                 true => counts[Entry::FragmentBytesReceived] += bytes.len() as u64,
                 false => counts[Entry::FragmentPartsRepeated] += 1,
@@ -148,7 +159,7 @@ impl Parts {
             return None;
         }
         (open.number, open.fragment_bytes) = (part.number, part.fragment_bytes);
-        (open.tag, open.flags) = (part.tag, 0);
+        (open.tag, open.flags, open.sent_once) = (part.tag, 0, sent_once);
         self.open.push(open);
         Some(self.open.len() - 1)
     }

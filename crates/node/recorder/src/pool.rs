@@ -65,7 +65,8 @@ pub(crate) struct Chunk {
 }
 
 impl ChunkPool {
-    /// A pool of about that many bytes, of which so many lanes of so many sources fill chunks.
+    /// A pool of about that many bytes, of which so many lanes of so many sources fill chunks. Each
+    /// source may hold two fragments of `longest_bytes`, whatever its share.
     ///
     /// # Errors
     /// The system's, where it refuses the memory.
@@ -74,6 +75,7 @@ impl ChunkPool {
         bytes: u64,
         lane_count: usize,
         source_count: usize,
+        longest_bytes: u64,
     ) -> io::Result<Self> {
         let wanted = bytes / (lane_count as u64 * 16).max(1);
         let chunk_bytes =
@@ -93,8 +95,9 @@ impl ChunkPool {
         let memory = NonNull::new(address.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: the range is the mapping just made. Advice only: a refusal costs speed, no more.
         unsafe { libc::madvise(address, memory_bytes, libc::MADV_HUGEPAGE) };
-        let share =
-            (u64::from(count) * 8 / source_count.max(1) as u64).max(4).min(u64::from(count));
+        let longest = 2 * longest_bytes.div_ceil(chunk_bytes as u64) + 2;
+        let share = (u64::from(count) * 8 / source_count.max(1) as u64).max(longest.max(4));
+        let share = share.min(u64::from(count));
         let pool = Self {
             memory,
             memory_bytes,
@@ -433,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_chunk_comes_back_when_its_source_has_moved_on_and_its_bytes_are_done() {
-        let pool = ChunkPool::new("segments", 4 << 20, 1, 1).unwrap();
+        let pool = ChunkPool::new("segments", 4 << 20, 1, 1, 0).unwrap();
         let held = Arc::new(Held::new(1));
         let mut used = ChunkUse::new(&pool, vec![0], Arc::clone(&held));
         let payload = vec![7_u8; 60_000];
@@ -462,7 +465,7 @@ mod tests {
 
     #[test]
     fn what_is_appended_stands_on_its_alignment() {
-        let pool = ChunkPool::new("segments", 1 << 20, 1, 1).unwrap();
+        let pool = ChunkPool::new("segments", 1 << 20, 1, 1, 0).unwrap();
         let mut chunk = pool.take().unwrap();
         let first = pool.append(&mut chunk, &[1; 3], 8).unwrap();
         let second = pool.append(&mut chunk, &[2; 16], 8).unwrap();
@@ -475,7 +478,7 @@ mod tests {
 
     #[test]
     fn a_fragment_of_many_parts_is_a_chain_of_chunks_until_it_is_done() {
-        let pool = ChunkPool::new("segments", CHUNK_BYTES_MIN as u64 * 8, 1, 1).unwrap();
+        let pool = ChunkPool::new("segments", CHUNK_BYTES_MIN as u64 * 8, 1, 1, 0).unwrap();
         let held = Arc::new(Held::new(1));
         let mut used = ChunkUse::new(&pool, vec![0], Arc::clone(&held));
         // So that the chain's chunks are not in the order of their numbers.
@@ -507,7 +510,7 @@ mod tests {
 
     #[test]
     fn a_spent_pool_says_so() {
-        let pool = ChunkPool::new("segments", CHUNK_BYTES_MIN as u64 * 3, 3, 3).unwrap();
+        let pool = ChunkPool::new("segments", CHUNK_BYTES_MIN as u64 * 3, 3, 3, 0).unwrap();
         let taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
         assert_eq!(taken.len(), pool.chunk_count());
         pool.give_back(&[taken[1].id]);

@@ -111,7 +111,9 @@ impl Wiring {
     fn sources(&mut self, parts: &Parts<'_>, bind: &mut impl Bind) -> Result<(), RecorderError> {
         let config = parts.config;
         let count = config.sources.len();
-        let memory = parts.memory("segments", config.segment_bytes(), count, count)?;
+        let longest = config.sources.iter().map(|source| source.fragment_bytes_max).max();
+        let longest = longest.unwrap_or(0);
+        let memory = parts.memory("segments", config.segment_bytes(), count, count, longest)?;
         let endpoint = |index: usize| {
             let source = &config.sources[index];
             Endpoint::new(index, source.address, &source.from)
@@ -151,7 +153,7 @@ impl Wiring {
         let (lanes, chunk_lanes) = config.lanes();
         let chunk_links: Vec<u32> = chunk_lanes.iter().map(|&link| first as u32 + link).collect();
         let bytes = config.link_segment_bytes();
-        let memory = parts.memory("channel segments", bytes, chunk_lanes.len(), count)?;
+        let memory = parts.memory("channel segments", bytes, chunk_lanes.len(), count, 0)?;
         let endpoint = |index: usize| {
             let link = &config.links[index];
             Endpoint::new(first + index, link.address, &link.from)
@@ -200,15 +202,17 @@ impl Wiring {
 }
 
 impl Parts<'_> {
-    /// A pool for so many lanes of chunks of so many sources.
+    /// A pool of that many bytes, with fragments up to that length, for so many lanes of chunks of
+    /// so many sources.
     fn memory(
         &self,
         name: &str,
         bytes: u64,
         lanes: usize,
         sources: usize,
+        longest_bytes: u64,
     ) -> Result<SourceMemory, RecorderError> {
-        let pool = ChunkPool::new(name, bytes, lanes, sources);
+        let pool = ChunkPool::new(name, bytes, lanes, sources, longest_bytes);
         let what = "segment memory";
         let pool = Arc::new(pool.map_err(|source| RecorderError::System { what, source })?);
         self.live.add_fill(Arc::clone(pool.fill()));

@@ -155,6 +155,24 @@ fn what_is_missing_repeated_or_impossible_is_in_the_ledger_and_harms_no_other_fr
 }
 
 #[test]
+fn a_number_that_comes_anew_in_new_packets_is_no_packet_that_came_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    config.sources.truncate(1);
+    let recorder = Recorder::start(config).unwrap();
+    let sockets = support::senders(&recorder);
+    let parts =
+        |number, sequence| packets(number, &fragment(number, 100_000), PART_BYTES, sequence);
+    for (sequence, number) in (0..).step_by(2).zip([7, 8, 9, 8, 10]) {
+        send(&recorder, &sockets[0], 0, &parts(number, sequence));
+    }
+    let (_, ledger) = end(recorder);
+    let of = &ledger.sources[0];
+    assert_eq!((of[Entry::FragmentsReceived], of[Entry::FragmentsRecorded]), (5, 4));
+    assert_eq!((of[Entry::FragmentPartsRepeated], of[Entry::FragmentsTimeRepeated]), (0, 1));
+}
+
+#[test]
 fn memory_that_cannot_hold_two_of_the_longest_fragments_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(folder.path());
