@@ -40,6 +40,16 @@ pub fn fuzz_packet(data: &[u8]) {
     fuzz_decoder(&crate::hadtu::PROTOCOL, data);
     let Ok(packet) = Packet::parse(data) else { return };
     assert!(data.len() >= PACKET_BYTES_MIN);
+    let mut parts = Vec::new();
+    (crate::hadtu::PROTOCOL.decoder)().decode(data, &mut parts).expect("it was parsed");
+    assert!(parts.len() == packet.sub_event_count());
+    for (part, sub_event) in parts.iter().zip(packet.sub_events()) {
+        let begin = part.offset as usize;
+        assert_eq!(&data[begin..begin + part.bytes as usize], sub_event.bytes);
+        assert_eq!((part.number, part.id), (sub_event.trigger_number.into(), sub_event.id));
+        let error = part.flags & crate::PartFlags::SENDER_ERROR != 0;
+        assert_eq!((part.tag, error), (sub_event.trigger_tag, sub_event.error));
+    }
     let mut buffer = vec![0; data.len()];
     let mut encoder = PacketEncoder::begin(&mut buffer, ByteOrder::Little);
     let mut count = 0;

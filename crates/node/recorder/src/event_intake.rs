@@ -52,11 +52,14 @@ impl Source {
     /// What is wrong with parts that the decoder has accepted, as an index of the receiver's
     /// reasons.
     fn fault(&self, parts: &[Part]) -> Option<usize> {
-        if parts.iter().any(|part| part.fragment_bytes > self.fragment_bytes_max) {
-            return Some(0);
-        }
-        let mut partial = parts.iter().filter(|part| !part.is_whole());
-        partial.any(|part| self.unfinished.contradicts(part)).then_some(1)
+        // One look at each: nearly always all are whole and short.
+        let most = self.fragment_bytes_max;
+        let mut unusual =
+            parts.iter().filter(|part| part.fragment_bytes > most || !part.is_whole());
+        unusual.find_map(|part| match part.fragment_bytes > most {
+            true => Some(0),
+            false => self.unfinished.contradicts(part).then_some(1),
+        })
     }
 }
 
