@@ -113,6 +113,30 @@ const EXCEPTIONS: &[Exception] = &[
         _reason: "the recorder's frames are encoded by the pool",
     },
     Exception {
+        from: "catchment-writer",
+        to: "catchment-encoder",
+        tests_only: false,
+        _reason: "columns of all frames are encoded by the pool",
+    },
+    Exception {
+        from: "catchment-recorder",
+        to: "catchment-writer",
+        tests_only: false,
+        _reason: "the recorder's frames go into files by the one writer",
+    },
+    Exception {
+        from: "catchment-storage",
+        to: "catchment-writer",
+        tests_only: false,
+        _reason: "runs that are not recorded are written by the one writer, too",
+    },
+    Exception {
+        from: "catchment-storage",
+        to: "catchment-encoder",
+        tests_only: false,
+        _reason: "and their columns are encoded by the pool",
+    },
+    Exception {
         from: "catchment-recorder",
         to: "catchment-emulator",
         tests_only: true,

@@ -21,7 +21,9 @@ use std::sync::Arc;
 
 pub use ingress::{Arrival, Flow, Ingress, Received};
 pub use read_at::ReadAt;
-pub use store::{Completion, CompletionKind, FileEnd, FileId, NewFile, OpenError, Presence, Store};
+pub use store::{
+    Completion, CompletionKind, FileEnd, FileId, FolderStore, NewFile, OpenError, Presence, Store,
+};
 
 /// A state machine with a duty cycle.
 pub trait Agent: Send {

@@ -97,7 +97,7 @@ pub enum FileEnd {
     Delete,
 }
 
-/// Files that one agent writes. Nothing here waits: operations are accepted, and
+/// Open files that one agent writes. Nothing here waits: operations are accepted, and
 /// [`Store::poll`] hands out what became of them. Every accepted operation gives exactly one
 /// [`Completion`].
 pub trait Store: Send {
@@ -118,12 +118,16 @@ pub trait Store: Send {
     /// any write before it, or an earlier sync of the file, has failed.
     fn sync(&mut self, file: FileId, token: u64) -> bool;
 
+    /// Ends a file, when all that was accepted of it has completed.
+    fn finish(&mut self, file: FileId, end: FileEnd);
+}
+
+/// A [`Store`] that makes its files ahead, and observes the folder that they are in. Nothing here
+/// waits either: what is asked for is there at a later call.
+pub trait FolderStore: Store {
     /// Whether something was written since the last sync, and the time between two syncs has
     /// passed since this last said so.
     fn sync_due(&mut self, now_ns: u64) -> bool;
-
-    /// Ends a file, when all that was accepted of it has completed.
-    fn finish(&mut self, file: FileId, end: FileEnd);
 
     /// Has a file made, with blocks for its first step. One at a time.
     fn open(&mut self, new: NewFile);

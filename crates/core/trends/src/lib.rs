@@ -29,6 +29,7 @@ mod error;
 mod kernel;
 mod partial;
 mod series;
+mod watch;
 
 pub use accumulator::{Accumulator, Statistics};
 pub use columns::{Statistic, spans};
@@ -36,3 +37,4 @@ pub use counter::CounterTrend;
 pub use error::TrendError;
 pub use partial::{Partial, TrendChannel};
 pub use series::{Completed, Row, TrendSeries};
+pub use watch::{Seconds, Seen, Watch};

@@ -1,8 +1,10 @@
-//! The disk as an agent's [`Store`].
+//! The disk as an agent's [`FolderStore`].
 
 use std::path::Path;
 
-use catchment_agent::{Completion, FileEnd, FileId, NewFile, OpenError, Presence, Store};
+use catchment_agent::{
+    Completion, FileEnd, FileId, FolderStore, NewFile, OpenError, Presence, Store,
+};
 
 use crate::buffer::Buffer;
 use crate::disk::Disk;
@@ -27,12 +29,14 @@ impl Store for Disk {
         Self::sync(self, file, token).is_ok()
     }
 
-    fn sync_due(&mut self, now_ns: u64) -> bool {
-        Self::sync_due(self, now_ns)
-    }
-
     fn finish(&mut self, file: FileId, end: FileEnd) {
         self.end(file, end);
+    }
+}
+
+impl FolderStore for Disk {
+    fn sync_due(&mut self, now_ns: u64) -> bool {
+        Self::sync_due(self, now_ns)
     }
 
     fn open(&mut self, new: NewFile) {

@@ -3,14 +3,15 @@
 /// Free buffers, by the power of two of their capacity: a small column does not grow into the
 /// memory of a large one.
 #[derive(Debug)]
-pub(crate) struct Buffers {
+pub struct Buffers {
     free: [Vec<Vec<u8>>; CLASSES],
     free_bytes: usize,
     free_bytes_max: usize,
 }
 
 impl Buffers {
-    pub(crate) fn new(free_bytes_max: usize) -> Self {
+    /// No buffers yet; at most so many bytes will be kept.
+    pub fn new(free_bytes_max: usize) -> Self {
         Self { free: std::array::from_fn(|_| Vec::new()), free_bytes: 0, free_bytes_max }
     }
 

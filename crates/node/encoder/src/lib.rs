@@ -34,7 +34,8 @@ mod work;
 #[cfg(test)]
 mod tests;
 
+pub use buffers::Buffers;
 pub use catchment_codec::{Coding, Element};
 pub use pool::{Encode, EncoderPool, PoolConfig};
 pub use rule::{Ask, AutoState, Level, Rule};
-pub use work::{Column, Done, Stored};
+pub use work::{Column, Done, Stored, StoredBytes, Worker};

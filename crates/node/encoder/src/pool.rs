@@ -95,7 +95,17 @@ impl<C: Column> EncoderPool<C> {
 
     /// An agent that encodes this pool's columns, until the pool is dropped.
     pub fn encoder(&self) -> Encode<C> {
-        Encode { shared: Arc::clone(&self.shared), worker: Worker::new(), batch: Vec::new() }
+        self.encoder_with(Worker::new())
+    }
+
+    /// As [`EncoderPool::encoder`], with the memory of a worker that another pool had.
+    pub fn encoder_with(&self, worker: Worker) -> Encode<C> {
+        Encode { shared: Arc::clone(&self.shared), worker, batch: Vec::new() }
+    }
+
+    /// The pool goes on with these buffers, and returns those that it had.
+    pub fn exchange_buffers(&mut self, buffers: Buffers) -> Buffers {
+        std::mem::replace(&mut self.shared.state.lock().buffers, buffers)
     }
 
     /// Says which share of the CPUs is free, 0 to 1: what `auto` may spend on a better ratio.
@@ -149,8 +159,13 @@ impl<C: Column> EncoderPool<C> {
     /// Takes the memory of a result back.
     pub fn give_back(&mut self, stored: Stored) {
         if let Stored::Encoded(bytes) = stored {
-            self.shared.state.lock().buffers.give_back(bytes);
+            self.give_back_buffer(bytes);
         }
+    }
+
+    /// Takes back memory that a column was made in ([`Column::prepare`]).
+    pub fn give_back_buffer(&mut self, buffer: Vec<u8>) {
+        self.shared.state.lock().buffers.give_back(buffer);
     }
 }
 
@@ -205,6 +220,11 @@ impl<C: Column> Agent for Encode<C> {
 }
 
 impl<C: Column> Encode<C> {
+    /// The memory that it encodes with, for another pool's agent.
+    pub fn into_worker(self) -> Worker {
+        self.worker
+    }
+
     /// Takes some columns, if there are any; false when the pool is gone.
     fn take_batch(&mut self) -> bool {
         let mut state = self.shared.state.lock();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use catchment_codec::{Auto, Coding, ColumnEncoder, Element};
+use catchment_frame::ColumnCoding;
 use parking_lot::Mutex;
 
 /// How one column is to be encoded.
@@ -29,6 +30,17 @@ pub enum Rule {
 #[derive(Clone, Debug)]
 pub struct AutoState(Arc<Mutex<Auto>>);
 
+impl Rule {
+    /// The rule for columns of such elements, with a state of its own.
+    pub fn of(coding: ColumnCoding, element: Element) -> Self {
+        match coding {
+            ColumnCoding::Fixed(coding) => Self::Fixed(coding),
+            ColumnCoding::Portable => Self::Fixed(Coding::portable(element)),
+            ColumnCoding::Auto => Self::Auto(AutoState::new(element)),
+        }
+    }
+}
+
 impl AutoState {
     /// A state for columns of such elements, which has seen none.
     pub fn new(element: Element) -> Self {
@@ -54,11 +66,24 @@ pub enum Level {
 }
 
 impl Ask {
+    /// All that a rule says, for a column of such elements.
+    pub fn new(element: Element, rule: Rule) -> Self {
+        Self { element, rule, level: Level::AsAsked }
+    }
+
     /// Whether the rule asks for any compression.
     pub fn compresses(&self) -> bool {
         match &self.rule {
             Rule::Fixed(coding) => coding.for_element(self.element) != Coding::None,
             Rule::Auto(_) => true,
+        }
+    }
+
+    /// The coding of a rule that names one; none where `auto` is to choose.
+    pub fn fixed(&self) -> Coding {
+        match &self.rule {
+            Rule::Fixed(coding) => coding.for_element(self.element),
+            Rule::Auto(_) => Coding::None,
         }
     }
 

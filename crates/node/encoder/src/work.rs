@@ -6,32 +6,52 @@ use catchment_frame::{Crc32c, crc32c};
 use crate::rule::Ask;
 
 /// Raw bytes that are looked at and gathered while they are in the cache.
-const PIECE_BYTES: usize = 64 << 10;
+const PART_BYTES: usize = 64 << 10;
 
 /// The raw bytes of one column.
-pub trait Column: Send + 'static {
+pub trait Column: Send {
     /// What [`Column::look`] finds.
-    type Seen: Default + Send + 'static;
+    type Seen: Default + Send;
+
+    /// Gets the raw bytes ready, where they are made only when they are needed; `buffer` gives
+    /// memory for them. Nothing else is called before. False where they cannot be made: then
+    /// nothing is encoded, and the column knows why.
+    fn prepare(&mut self, _buffer: &mut dyn FnMut(usize) -> Vec<u8>) -> bool {
+        true
+    }
+
+    /// The column as it is stored, where it is encoded already; its raw bytes are not asked for.
+    fn stored(&self) -> Option<StoredBytes<'_>> {
+        None
+    }
 
     /// How many raw bytes there are.
     fn raw_bytes(&self) -> usize;
 
-    /// Hands out the raw bytes piece by piece: together exactly [`Column::raw_bytes`].
-    fn pieces<'a>(&'a self, take: &mut dyn FnMut(&'a [u8]));
-
-    /// The raw bytes, where they lie in one piece.
-    fn whole(&self) -> Option<&[u8]> {
-        None
-    }
+    /// The raw bytes, piece by piece: together exactly [`Column::raw_bytes`].
+    fn piece(&self, index: usize) -> Option<&[u8]>;
 
     /// Whether [`Column::look`] wants to see the bytes.
     fn looks(&self) -> bool {
         false
     }
 
-    /// Sees every raw byte once, in order, in pieces of at most 64 KiB that never divide what
-    /// [`Column::pieces`] hands out but at multiples of 16 bytes from its start.
+    /// Sees every raw byte once, in order, in parts of at most 64 KiB, which divide a
+    /// [`Column::piece`] at multiples of 16 bytes only.
     fn look(&self, _seen: &mut Self::Seen, _bytes: &[u8]) {}
+}
+
+/// The bytes of a column that was encoded before.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredBytes<'a> {
+    /// How.
+    pub codec: Codec,
+    /// CRC-32C of the stored bytes.
+    pub crc32c: u32,
+    /// Bytes as decoded.
+    pub raw_bytes: u64,
+    /// The stored bytes.
+    pub bytes: &'a [u8],
 }
 
 impl Column for Vec<u8> {
@@ -41,12 +61,8 @@ impl Column for Vec<u8> {
         self.len()
     }
 
-    fn pieces<'a>(&'a self, take: &mut dyn FnMut(&'a [u8])) {
-        take(self);
-    }
-
-    fn whole(&self) -> Option<&[u8]> {
-        Some(self)
+    fn piece(&self, index: usize) -> Option<&[u8]> {
+        (index == 0).then_some(self)
     }
 }
 
@@ -72,63 +88,95 @@ pub struct Done<C: Column> {
 /// Where a column's stored bytes are.
 #[derive(Debug)]
 pub enum Stored {
-    /// They are the raw bytes, which the column has.
-    Raw,
+    /// They are the column's own: its raw bytes, or what it was stored as before.
+    Column,
     /// In a buffer of the pool's.
     Encoded(Vec<u8>),
+    /// Nowhere: the column could not be made.
+    Failed,
 }
 
 impl<C: Column> Done<C> {
     /// How many bytes are stored.
     pub fn stored_bytes(&self) -> usize {
         match &self.stored {
-            Stored::Raw => self.column.raw_bytes(),
+            Stored::Column => match self.column.stored() {
+                Some(stored) => stored.bytes.len(),
+                None => self.column.raw_bytes(),
+            },
             Stored::Encoded(bytes) => bytes.len(),
+            Stored::Failed => 0,
         }
     }
 
-    /// Hands out the stored bytes piece by piece.
-    pub fn stored<'a>(&'a self, take: &mut dyn FnMut(&'a [u8])) {
+    /// The stored bytes, piece by piece.
+    pub fn stored_piece(&self, index: usize) -> Option<&[u8]> {
         match &self.stored {
-            Stored::Raw => self.column.pieces(take),
-            Stored::Encoded(bytes) => take(bytes),
+            Stored::Column => match self.column.stored() {
+                Some(stored) => (index == 0).then_some(stored.bytes),
+                None => self.column.piece(index),
+            },
+            Stored::Encoded(bytes) => (index == 0).then_some(bytes),
+            Stored::Failed => None,
         }
     }
 }
 
-/// What one thread needs to encode.
-pub(crate) struct Worker {
+/// What one thread encodes with: memory that is worth keeping from one pool to the next.
+pub struct Worker {
     encoder: ColumnEncoder,
     gathered: Vec<u8>,
 }
 
+impl Default for Worker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").finish_non_exhaustive()
+    }
+}
+
 impl Worker {
-    pub(crate) fn new() -> Self {
+    /// A worker without memory yet.
+    pub fn new() -> Self {
         Self { encoder: ColumnEncoder::new(), gathered: Vec::new() }
     }
 
     /// Encodes a column. `buffer` gives memory for the result.
     pub(crate) fn encode<C: Column>(
         &mut self,
-        column: C,
+        mut column: C,
         ask: &Ask,
         free_cpu_share: f32,
-        buffer: impl FnOnce(usize) -> Vec<u8>,
+        mut buffer: impl FnMut(usize) -> Vec<u8>,
     ) -> Done<C> {
         let mut seen = C::Seen::default();
+        if !column.prepare(&mut buffer) {
+            let (codec, coding, crc32c) = (Codec::None, Coding::None, 0);
+            let (lowered, stored) = (false, Stored::Failed);
+            return Done { column, seen, codec, coding, lowered, crc32c, stored };
+        }
+        if let Some(StoredBytes { codec, crc32c, .. }) = column.stored() {
+            let (coding, lowered, stored) = (Coding::None, false, Stored::Column);
+            return Done { column, seen, codec, coding, lowered, crc32c, stored };
+        }
         if ask.is_raw() {
             let lowered = ask.coding(&mut self.encoder, &[], free_cpu_share).1;
             let crc32c = look_only(&column, &mut seen);
-            let (codec, coding, stored) = (Codec::None, Coding::None, Stored::Raw);
+            let (codec, coding, stored) = (Codec::None, Coding::None, Stored::Column);
             return Done { column, seen, codec, coding, lowered, crc32c, stored };
         }
         self.gather(&column, &mut seen);
-        let raw = column.whole().unwrap_or(&self.gathered);
+        let raw = whole(&column).unwrap_or(&self.gathered);
         let (coding, lowered) = ask.coding(&mut self.encoder, raw, free_cpu_share);
         let encoded = self.encoder.encode(coding, ask.element, raw);
         let (codec, crc32c) = (encoded.codec, crc32c(encoded.stored));
         let stored = if codec == Codec::None {
-            Stored::Raw
+            Stored::Column
         } else {
             let mut bytes = buffer(encoded.stored.len());
             bytes.extend_from_slice(encoded.stored);
@@ -139,37 +187,44 @@ impl Worker {
 
     /// Shows the column its bytes, and brings them into one piece unless they are.
     fn gather<C: Column>(&mut self, column: &C, seen: &mut C::Seen) {
-        let (looks, whole) = (column.looks(), column.whole().is_some());
+        let (looks, is_whole) = (column.looks(), whole(column).is_some());
         self.gathered.clear();
-        if !looks && whole {
+        if !looks && is_whole {
             return;
         }
-        if !whole {
+        if !is_whole {
             self.gathered.reserve(column.raw_bytes());
         }
-        column.pieces(&mut |piece| {
-            for part in piece.chunks(PIECE_BYTES) {
-                if looks {
-                    column.look(seen, part);
-                }
-                if !whole {
-                    self.gathered.extend_from_slice(part);
-                }
+        for part in parts(column) {
+            if looks {
+                column.look(seen, part);
             }
-        });
+            if !is_whole {
+                self.gathered.extend_from_slice(part);
+            }
+        }
     }
 }
 
 fn look_only<C: Column>(column: &C, seen: &mut C::Seen) -> u32 {
     let mut crc = Crc32c::new();
     let looks = column.looks();
-    column.pieces(&mut |piece| {
-        for part in piece.chunks(PIECE_BYTES) {
-            if looks {
-                column.look(seen, part);
-            }
-            crc.update(part);
+    for part in parts(column) {
+        if looks {
+            column.look(seen, part);
         }
-    });
+        crc.update(part);
+    }
     crc.finish()
+}
+
+/// The raw bytes, where they are one piece.
+fn whole<C: Column>(column: &C) -> Option<&[u8]> {
+    column.piece(0).filter(|_| column.piece(1).is_none())
+}
+
+/// The raw bytes in parts that stay in the cache.
+fn parts<C: Column>(column: &C) -> impl Iterator<Item = &[u8]> {
+    let pieces = (0..).map_while(|index| column.piece(index));
+    pieces.flat_map(|piece| piece.chunks(PART_BYTES))
 }

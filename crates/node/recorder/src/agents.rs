@@ -4,13 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use catchment_agent::{Agent, Store, Waker};
+use catchment_agent::{Agent, FolderStore, Waker};
 use catchment_encoder::Encode;
 
 use crate::build::{Build, Kind, Pipeline};
+use crate::columns::ColumnBytes;
 use crate::config::RecorderConfig;
 use crate::file::{FirstFile, RunIdentity};
-use crate::frame_stream::Raw;
 use crate::frame_writer::{Sources, schema};
 use crate::live::Live;
 use crate::populate::Populate;
@@ -24,10 +24,10 @@ use crate::write::{Write, WriteParts};
 const FRAMES_QUEUED: usize = 2;
 
 /// All agents of a recorder but for the one of trends.
-pub(crate) struct Agents<S: Store> {
+pub(crate) struct Agents<S: FolderStore> {
     pub(crate) receives: Vec<Box<dyn Agent>>,
     pub(crate) build: Build,
-    pub(crate) encoders: Vec<Encode<Raw>>,
+    pub(crate) encoders: Vec<Encode<ColumnBytes>>,
     pub(crate) write: Write<S>,
     pub(crate) populate: Populate,
 }
@@ -50,7 +50,7 @@ pub(crate) struct AgentParts<S> {
     pub(crate) wakers: Wakers,
 }
 
-impl<S: Store> Agents<S> {
+impl<S: FolderStore> Agents<S> {
     /// Agents of a run whose first file was just made.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl<S: Store> Agents<S> {
         };
         let (frames_in, frames) = crossbeam_channel::bounded(FRAMES_QUEUED);
         let (done, done_out) = crossbeam_channel::bounded(FRAMES_QUEUED + 2);
-        let schema = schema(config)?;
+        let schema = Arc::new(schema(config)?);
         let parts = WriteParts { schema, identity, frames, done, first, sources };
         let what = "the first file";
         let write = Write::new(config, parts, &live, now_ns)

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, Waker, Work};
-use catchment_builder::{Builder, Cut, Discard, Fragment, Restart};
+use catchment_builder::{Builder, Cut, Discard, Fragment, Restart, Span};
 use catchment_model::SourceId;
 use catchment_telemetry::FillLevel;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
@@ -59,9 +59,9 @@ impl Kind {
     }
 }
 
-/// What one frame will hold.
+/// What one frame will hold, or its memory when that is known elsewhere.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub(crate) struct FrameCut {
     pub(crate) kind: Kind,
     pub(crate) cut: Cut,
 }
@@ -72,9 +72,9 @@ pub(crate) struct Build {
     pub(crate) gate: RunGate,
     pub(crate) pipelines: Vec<Pipeline>,
     /// Frames on their way to the write agent; none once the last has been passed on.
-    pub(crate) frames: Option<Sender<Frame>>,
-    /// Frames whose bytes the write agent needs no more.
-    pub(crate) done: Receiver<Frame>,
+    pub(crate) frames: Option<Sender<FrameCut>>,
+    /// Cuts that the write agent has made frames of: their memory is used again.
+    pub(crate) done: Receiver<FrameCut>,
     /// Wakes the write agent.
     pub(crate) writer: Waker,
     pub(crate) status_due_ns: u64,
@@ -94,6 +94,8 @@ pub(crate) struct Pipeline {
     pub(crate) waiting_fill: Arc<FillLevel>,
     pub(crate) waiting: VecDeque<Cut>,
     pub(crate) reuse: Vec<Cut>,
+    /// What frames have released, while it is looked at.
+    pub(crate) released: Vec<Span>,
     pub(crate) finished: bool,
     /// How often its numbers had begun anew when that was last reported.
     pub(crate) restarts: u64,
@@ -113,6 +115,7 @@ impl Agent for Build {
         }
         work += self.pass_on() + self.take_back();
         for pipeline in &mut self.pipelines {
+            work += pipeline.take_released();
             pipeline.chunk_use.give_back(&pipeline.pool);
         }
         if self.pipelines.iter().all(|one| one.finished && one.waiting.is_empty()) {
@@ -178,9 +181,12 @@ impl Build {
 
     fn take_back(&mut self) -> usize {
         let mut taken = 0;
-        while let Ok(Frame { kind, cut }) = self.done.try_recv() {
+        while let Ok(FrameCut { kind, cut }) = self.done.try_recv() {
             let pipeline = self.pipelines.iter_mut().find(|one| one.kind == kind);
-            pipeline.expect("a frame of one of the pipelines").take_back(cut);
+            let pipeline = pipeline.expect("a frame of one of the pipelines");
+            if pipeline.reuse.len() < REUSE_MAX {
+                pipeline.reuse.push(cut);
+            }
             taken += 1;
         }
         taken
@@ -247,10 +253,10 @@ impl Pipeline {
         }
     }
 
-    fn pass_on(&mut self, frames: &Sender<Frame>) -> usize {
+    fn pass_on(&mut self, frames: &Sender<FrameCut>) -> usize {
         let mut passed = 0;
         while let Some(cut) = self.waiting.pop_front() {
-            match frames.try_send(Frame { kind: self.kind, cut }) {
+            match frames.try_send(FrameCut { kind: self.kind, cut }) {
                 Ok(()) => passed += 1,
                 Err(TrySendError::Full(frame)) => {
                     self.waiting.push_front(frame.cut);
@@ -263,14 +269,17 @@ impl Pipeline {
         passed
     }
 
-    fn take_back(&mut self, cut: Cut) {
-        for span in cut.columns.iter().flat_map(|column| &column.spans) {
+    /// Frees the chunks of what frames have released; how many ranges that was.
+    fn take_released(&mut self) -> usize {
+        let released = self.pool.take_released(std::mem::take(&mut self.released));
+        for span in &released {
             self.chunk_use.done(&self.pool, span.offset, span.bytes);
         }
-        self.waiting_fill.take(cut.payload_bytes);
-        if self.reuse.len() < REUSE_MAX {
-            self.reuse.push(cut);
-        }
+        self.waiting_fill.take(released.iter().map(|span| span.bytes).sum());
+        self.released = released;
+        let count = self.released.len();
+        self.released.clear();
+        count
     }
 }
 

@@ -453,9 +453,9 @@ impl RecorderConfig {
     /// The most bytes that a frame's header takes.
     pub(crate) fn frame_header_bytes_max(&self) -> usize {
         let channels = self.links.iter().map(|link| link.channels.len()).sum();
-        let events = crate::event_writer::event_columns_max(self.sources.len());
-        let channels = crate::channel_writer::channel_columns_max(channels);
-        crate::frame_stream::header_bytes_max(events.max(channels))
+        let events = crate::event_frames::event_columns_max(self.sources.len());
+        let channels = crate::channel_frames::channel_columns_max(channels);
+        catchment_writer::header_bytes_max(events.max(channels))
     }
 
     fn memory_bytes_min(&self) -> u64 {

@@ -1,30 +1,25 @@
 //! The files of a run: made, named, and closed with what they hold.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use catchment_agent::{Entropy, FileId, NewFile, OpenError, Store};
-use catchment_frame::{
-    EntryNames, FILE_LIST_NAME, FileHeader, FileListLine, FrameSummary, Schema, TocBuilder,
-    TocFlags, encode_locator, locator_offset,
-};
+use catchment_agent::{Entropy, FileId, FolderStore, NewFile, OpenError};
+use catchment_frame::{EntryNames, FILE_LIST_NAME, FileHeader, FileListLine, Schema};
 use catchment_model::units::Bytes;
 use catchment_model::{Ledger, RunId};
+use catchment_writer::{FileParts, FrameFile};
 
 use crate::config::RecorderConfig;
-use crate::frame_stream::WrittenFrame;
 use crate::frame_writer::SourceCounts;
 use crate::live::Live;
 
 /// A file's TOC when the next file is begun.
-const TOC_BYTES_MAX: u64 = 64 << 20;
-/// Frames, or time, after which a checkpoint is written: with them an unfinished file is opened
-/// without a walk through all of it.
-const CHECKPOINT_FRAMES: u32 = 64;
-const CHECKPOINT_NS: u64 = 10_000_000_000;
+pub(crate) const TOC_BYTES_MAX: u64 = 64 << 20;
 /// What is in a TOC beside frames: the schema and the configuration, mostly.
 const TOC_BYTES_MIN: u64 = 64 << 10;
-/// What a frame, or a column of it, takes in the TOC.
-const TOC_ENTRY_BYTES: u64 = 64;
+
+/// A file that is written to, or being closed.
+pub(crate) type OpenFile = FrameFile<Durability>;
 
 /// Which run this is and where it goes.
 pub(crate) struct RunIdentity {
@@ -33,24 +28,11 @@ pub(crate) struct RunIdentity {
     pub(crate) name: String,
 }
 
-/// What a job was.
-pub(crate) enum JobKind {
-    /// The file's header.
-    Header,
-    /// A frame.
-    Frame(Box<FrameJob>),
-    /// A table of contents so far.
-    Checkpoint(FrameSummary),
-    /// Where the newest checkpoint stands.
-    Locator,
-    /// TOC and trailer, with which the file has that many bytes.
-    Toc { file_bytes: u64 },
-}
-
-/// A frame whose writes are under way.
-pub(crate) struct FrameJob {
-    pub(crate) written: WrittenFrame,
+/// What is known of a frame until its fate is.
+#[derive(Debug)]
+pub(crate) struct FrameTag {
     pub(crate) counts: Vec<SourceCounts>,
+    /// What the ledger counted since the frame before.
     pub(crate) increment: Ledger,
     /// Keys in it: events, or slices.
     pub(crate) keys: u64,
@@ -63,104 +45,24 @@ pub(crate) struct FirstFile<S> {
     pub(crate) entropy: Box<dyn Entropy>,
 }
 
-/// A file that is written to, or being closed.
-pub(crate) struct OpenFile {
-    pub(crate) id: FileId,
-    pub(crate) path: PathBuf,
-    index: u32,
-    /// The random number in its header and in all its frames.
-    pub(crate) file_id: u64,
-    pub(crate) opened_ns: u64,
-    /// Where the next frame goes.
-    pub(crate) end: u64,
-    /// Where its last recorded frame ends.
-    pub(crate) recorded_end: u64,
-    pub(crate) header_recorded: bool,
-    /// A write of it has failed.
-    pub(crate) failed: bool,
-    pub(crate) toc_begun: bool,
-    /// How often its TOC was tried.
-    pub(crate) tocs: u32,
-    header_bytes: u64,
-    /// What the TOC has come to, about.
-    toc_bytes: u64,
-    toc: TocBuilder,
-    /// Frames recorded since the last checkpoint, and since when.
-    unlisted_frames: u32,
-    listed_ns: u64,
-    /// How many checkpoints there are.
-    generation: u64,
-    /// It was removed, or is not where it was made any more.
-    pub(crate) gone: bool,
-    // Recorded fragments by source: all, those that no sync covers yet, those that the one under
-    // way does.
+/// Recorded fragments of one file, by source: all, those that no sync covers yet, those that the
+/// one under way does.
+#[derive(Debug)]
+pub(crate) struct Durability {
     fragments: Vec<u64>,
     not_durable: Vec<u64>,
     syncing: Option<Vec<u64>>,
 }
 
-impl OpenFile {
-    pub(crate) fn has_frames(&self) -> bool {
-        self.end > self.header_bytes
-    }
-
-    /// Whether its TOC has grown to where another file is better: it is kept in memory until then.
-    pub(crate) fn toc_is_full(&self) -> bool {
-        self.toc_bytes >= TOC_BYTES_MAX
-    }
-
-    /// Makes a file that was left ready for what can still be written behind its last recorded
-    /// frame.
-    pub(crate) fn reopen(&mut self) {
-        self.failed = false;
-        self.end = self.recorded_end;
-    }
-
-    /// Whether a checkpoint should be written now; `late` when it should have been long ago.
-    pub(crate) fn checkpoint_due(&self, now_ns: u64, late: bool) -> bool {
-        let times = if late { 2 } else { 1 };
-        let since_ns = now_ns.saturating_sub(self.listed_ns);
-        self.unlisted_frames >= times * CHECKPOINT_FRAMES
-            || (self.unlisted_frames > 0 && since_ns >= u64::from(times) * CHECKPOINT_NS)
-    }
-
-    /// A checkpoint of all recorded frames, to be written behind them: no frame is under way.
-    pub(crate) fn encode_checkpoint(
-        &mut self,
-        sequence: u64,
-        ledger: &Ledger,
-        now_ns: u64,
-    ) -> (Vec<u8>, FrameSummary) {
-        assert_eq!(self.recorded_end, self.end, "a checkpoint lists all frames before it");
-        (self.unlisted_frames, self.listed_ns) = (0, now_ns);
-        let checkpoint = self.toc.checkpoint(self.end, sequence, ledger);
-        self.end += checkpoint.1.frame_bytes;
-        checkpoint
-    }
-
-    /// A checkpoint's writes have ended. Its place is taken even if they failed: the TOC comes
-    /// behind.
-    pub(crate) fn checkpoint_ended(&mut self, checkpoint: &FrameSummary) {
-        self.recorded_end = checkpoint.offset + checkpoint.frame_bytes;
-    }
-
-    /// What tells readers where a checkpoint is, and where that goes.
-    pub(crate) fn encode_locator(&mut self, checkpoint: &FrameSummary) -> (u64, [u8; 4096]) {
-        self.generation += 1;
-        let offset = locator_offset(self.header_bytes, self.generation);
-        (offset, encode_locator(self.file_id, self.generation, checkpoint))
+impl Durability {
+    fn new(sources: usize) -> Self {
+        Self { fragments: vec![0; sources], not_durable: vec![0; sources], syncing: None }
     }
 
     /// A frame's writes have completed.
-    pub(crate) fn recorded(&mut self, frame: &FrameJob) {
-        let summary = frame.written.summary;
-        assert_eq!(summary.offset, self.recorded_end, "frames are recorded in their order");
-        self.recorded_end += summary.frame_bytes;
-        self.unlisted_frames += 1;
-        self.toc_bytes += (1 + frame.written.entries.len() as u64) * TOC_ENTRY_BYTES;
-        self.toc.add_frame(summary, &frame.written.entries);
+    pub(crate) fn recorded(&mut self, counts: &[SourceCounts]) {
         let sums = self.not_durable.iter_mut().zip(&mut self.fragments);
-        for ((not_durable, all), counts) in sums.zip(&frame.counts) {
+        for ((not_durable, all), counts) in sums.zip(counts) {
             *not_durable += counts.fragments;
             *all += counts.fragments;
         }
@@ -169,17 +71,6 @@ impl OpenFile {
     /// Recorded fragments by source.
     pub(crate) fn fragments(&self) -> &[u64] {
         &self.fragments
-    }
-
-    /// What its TOC takes, about, with what a frame more adds to it.
-    pub(crate) fn toc_bytes(&self) -> u64 {
-        self.toc_bytes + self.toc_bytes / u64::from(CHECKPOINT_FRAMES) + TOC_BYTES_MIN
-    }
-
-    pub(crate) fn encode_toc(&self, ledger: &Ledger, run_ended: bool) -> Vec<u8> {
-        let data_lost = ledger.balance().lost_data();
-        let flags = TocFlags { run_ended, data_lost, ..TocFlags::default() };
-        self.toc.finish(self.recorded_end, ledger, flags)
     }
 
     /// Moves what was recorded under the sync that is to begin. False if there is nothing, or a
@@ -212,6 +103,11 @@ impl OpenFile {
     }
 }
 
+/// What the table of contents of a file takes, about, with what a frame more adds to it.
+pub(crate) fn toc_bytes(file: &OpenFile) -> u64 {
+    file.toc_bytes() + file.checkpoint_bytes() + TOC_BYTES_MIN
+}
+
 /// Makes a run's files.
 pub(crate) struct FileMaker {
     identity: RunIdentity,
@@ -219,7 +115,7 @@ pub(crate) struct FileMaker {
     run_number: u64,
     text: String,
     emulated: bool,
-    schema: Schema,
+    schema: Arc<Schema>,
     frame_bytes: u64,
     next_index: u32,
     /// The file that the store was asked for and has not given yet.
@@ -248,7 +144,7 @@ impl FileMaker {
     pub(crate) fn new(
         config: &RecorderConfig,
         identity: RunIdentity,
-        schema: Schema,
+        schema: Arc<Schema>,
         entropy: Box<dyn Entropy>,
     ) -> Self {
         Self {
@@ -278,13 +174,13 @@ impl FileMaker {
     }
 
     /// Has the next file made ahead, once.
-    pub(crate) fn open_ahead<S: Store>(&mut self, store: &mut S) {
+    pub(crate) fn open_ahead<S: FolderStore>(&mut self, store: &mut S) {
         self.ask(store, 0);
     }
 
     /// The next file, when it is there: the one that was asked for before, or one that is now. Of
     /// that the disk must have room for `room_bytes`; with 0 it is made in any case.
-    pub(crate) fn next<S: Store>(
+    pub(crate) fn next<S: FolderStore>(
         &mut self,
         store: &mut S,
         room_bytes: u64,
@@ -326,7 +222,7 @@ impl FileMaker {
         2 * self.frame_bytes + (1 << 20)
     }
 
-    fn ask<S: Store>(&mut self, store: &mut S, room_bytes: u64) {
+    fn ask<S: FolderStore>(&mut self, store: &mut S, room_bytes: u64) {
         if self.asked.is_none() {
             let (path, index) = self.next_path();
             store.open(NewFile { path: path.clone(), room_bytes });
@@ -335,13 +231,13 @@ impl FileMaker {
     }
 
     /// Whether a file that was made ahead has blocks for so many bytes behind its header.
-    pub(crate) fn has_ahead<S: Store>(&self, store: &S, bytes: u64) -> bool {
+    pub(crate) fn has_ahead<S: FolderStore>(&self, store: &S, bytes: u64) -> bool {
         let header = (self.text.len() as u64).saturating_add(TOC_BYTES_MIN);
         store.opened_bytes().is_some_and(|blocks| blocks >= bytes.saturating_add(header))
     }
 
     /// Gives up the file that was made ahead.
-    pub(crate) fn discard_ahead<S: Store>(&mut self, store: &mut S) {
+    pub(crate) fn discard_ahead<S: FolderStore>(&mut self, store: &mut S) {
         store.discard_opened();
         self.asked = None;
     }
@@ -356,24 +252,24 @@ impl FileMaker {
 
     /// Says in the run's list of files that this one's header is written. Like all lines of the
     /// list: a helper thread writes it.
-    pub(crate) fn list_begun<S: Store>(&mut self, store: &mut S, file: &OpenFile) {
-        self.listed = self.listed.max(file.index + 1);
-        self.list(store, &FileListLine::Begun { index: file.index, file_id: file.file_id });
+    pub(crate) fn list_begun<S: FolderStore>(&mut self, store: &mut S, index: u32, file_id: u64) {
+        self.listed = self.listed.max(index + 1);
+        self.list(store, &FileListLine::Begun { index, file_id });
     }
 
     /// Says that a file has its TOC and is durable.
-    pub(crate) fn list_closed<S: Store>(&self, store: &mut S, file: &OpenFile, bytes: u64) {
+    pub(crate) fn list_closed<S: FolderStore>(&self, store: &mut S, file: &OpenFile, bytes: u64) {
         self.list(store, &FileListLine::Closed { index: file.index, bytes });
     }
 
     /// Says that there will be no other file.
-    pub(crate) fn end_list<S: Store>(&self, store: &mut S) {
+    pub(crate) fn end_list<S: FolderStore>(&self, store: &mut S) {
         if self.listed > 0 {
             self.list(store, &FileListLine::Ended { files: self.listed });
         }
     }
 
-    fn list<S: Store>(&self, store: &mut S, line: &FileListLine) {
+    fn list<S: FolderStore>(&self, store: &mut S, line: &FileListLine) {
         let header = FileListLine::Run(self.identity.run).encode();
         store.append_text(&self.list, &header, &line.encode());
     }
@@ -410,35 +306,13 @@ impl FileMaker {
             writer: concat!("catchment ", env!("CARGO_PKG_VERSION")).to_owned(),
             config: self.text.clone(),
             emulated: self.emulated,
-            schema: self.schema.clone().into(),
+            schema: Arc::clone(&self.schema),
             ledger_entries: EntryNames::default(),
             locator: true,
         };
-        let header = header.encode();
-        let header_bytes = header.len() as u64;
-        let file = OpenFile {
-            id,
-            path,
-            index,
-            file_id,
-            opened_ns: now_ns,
-            end: header_bytes,
-            recorded_end: header_bytes,
-            header_recorded: false,
-            failed: false,
-            toc_begun: false,
-            tocs: 0,
-            header_bytes,
-            toc_bytes: 0,
-            toc: TocBuilder::new(&header),
-            unlisted_frames: 0,
-            listed_ns: now_ns,
-            generation: 0,
-            gone: false,
-            fragments: vec![0; self.schema.sources.len()],
-            not_durable: vec![0; self.schema.sources.len()],
-            syncing: None,
-        };
+        let attached = Durability::new(self.schema.sources.len());
+        let parts = FileParts { id, path, is_listed: true, attached };
+        let (file, header) = FrameFile::begin(parts, &header, now_ns);
         Ok(Begun { file, header })
     }
 }

@@ -1,25 +1,27 @@
-//! Frames of both kinds: what they are in the schema, and how they are made and streamed.
+//! Frames of both kinds: what they are in the schema, how they are made of what was built, and how
+//! they are streamed to their file.
 
 use std::sync::Arc;
 
-use catchment_agent::{Store, Waker};
+use catchment_agent::Waker;
 use catchment_builder::SourceRole;
-use catchment_encoder::{Encode, PoolConfig};
-use catchment_frame::{ChannelInfo, ColumnCoding, FrameInfo, FrameKind, Schema, SourceInfo};
+use catchment_encoder::{Coding, Column, Element, Encode, PoolConfig};
+use catchment_frame::{ChannelInfo, ColumnCoding, EventColumns, Schema, SourceInfo};
 use catchment_model::{Entry, Ledger, SourceId};
 use catchment_telemetry::FillLevel;
-
-use crate::build::{Frame, Kind};
-use crate::channel_writer::ChannelWriter;
-use crate::coding::CompressionThrottle;
-use crate::config::{ConfigError, RecorderConfig, SourceConfig};
-use crate::event_writer::{EventWriter, event_columns_max};
-use crate::frame_stream::{
-    ColumnWriter, Encoders, FrameMemory, FrameStream, Making, Next, Raw, WrittenFrame,
+use catchment_writer::{
+    Frame, FrameColumn, FrameEncoder, FrameSink, FrameUnderWay, Progress, Streamed, ledger_column,
 };
-use crate::jobs::{Jobs, Stream};
+
+use crate::build::{FrameCut, Kind};
+use crate::channel_frames::ChannelFrames;
+use crate::columns::ColumnBytes;
+use crate::config::{ConfigError, RecorderConfig, SourceConfig};
+use crate::event_frames::EventFrames;
+use crate::file::FrameTag;
 use crate::links::LinkConfig;
 use crate::pool::ChunkPool;
+use crate::throttle::CompressionThrottle;
 use crate::trend_agent::{FrameSeconds, TrendFeed};
 use crate::wiring::Channels;
 
@@ -35,7 +37,7 @@ pub(crate) struct Sources {
 }
 
 /// What a frame holds of one source or link.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SourceCounts {
     pub(crate) fragments: u64,
     pub(crate) bytes: u64,
@@ -44,19 +46,31 @@ pub(crate) struct SourceCounts {
     pub(crate) lowered: u64,
 }
 
-/// Which frame it is: its file's random number, and its own number in the run.
-#[derive(Clone, Copy)]
-pub(crate) struct FrameIdentity {
-    pub(crate) file_id: u64,
-    pub(crate) sequence: u64,
+/// A frame that was built, and what it holds.
+pub(crate) struct BuiltFrame {
+    pub(crate) frame: Frame<ColumnBytes>,
+    pub(crate) counts: Vec<SourceCounts>,
+    kind: Kind,
+    /// Events, or slices.
+    keys: u64,
+    payload_bytes: u64,
+}
+
+impl BuiltFrame {
+    /// What its columns take at most, but for those that compression makes larger, which is little.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        let columns = &self.frame.columns;
+        columns.iter().map(|column| column.bytes.raw_bytes() as u64 + COLUMN_PAD_BYTES).sum()
+    }
 }
 
 /// Makes frames of events and of channels, and streams them.
 pub(crate) struct FrameWriter {
-    memory: FrameMemory,
-    encoders: Option<Encoders>,
-    events: Option<Throttled<EventWriter>>,
-    channels: Option<Throttled<ChannelWriter>>,
+    encoder: FrameEncoder<ColumnBytes>,
+    events: Option<Throttled<EventFrames>>,
+    channels: Option<Throttled<ChannelFrames>>,
+    /// The column of the ledger's increments.
+    ledger: u32,
     ledger_count: usize,
     file_id: u64,
     trends: Option<TrendFeed>,
@@ -66,63 +80,38 @@ pub(crate) struct FrameWriter {
     last_ns: Option<(u64, u64)>,
 }
 
-/// A writer, and how much compression there is time for.
-struct Throttled<W> {
-    writer: W,
+/// What makes frames of one kind, and how much compression there is time for.
+struct Throttled<F> {
+    frames: F,
     throttle: CompressionThrottle,
 }
 
-impl<W> Throttled<W> {
-    fn new(writer: W, waiting: Arc<FillLevel>) -> Self {
-        Self { writer, throttle: CompressionThrottle::new(waiting) }
+impl<F> Throttled<F> {
+    fn new(frames: F, waiting: Arc<FillLevel>) -> Self {
+        Self { frames, throttle: CompressionThrottle::new(waiting) }
     }
 }
 
-/// What a frame's streaming begins with.
-pub(crate) struct FrameStart<B> {
-    /// Its job, and where in the file that begins.
-    pub(crate) stream: Stream<B>,
-    pub(crate) offset: u64,
-    pub(crate) identity: FrameIdentity,
-    pub(crate) frame: Frame,
-    pub(crate) counts: Vec<SourceCounts>,
-    /// What the ledger counted since the frame before.
-    pub(crate) increment: Ledger,
-}
-
 /// A frame that is being streamed.
-pub(crate) struct FrameUnderWay<B> {
-    pub(crate) frame: Frame,
-    pub(crate) counts: Vec<SourceCounts>,
-    /// What the ledger counted since the frame before.
-    pub(crate) increment: Ledger,
-    /// What only this frame says.
-    own: Ledger,
-    stream: FrameStream<B>,
+pub(crate) struct StreamedFrame {
+    kind: Kind,
+    columns: FrameUnderWay<ColumnBytes>,
+    /// None once the frame is copied.
+    tag: Option<FrameTag>,
+    /// Whether all columns but the last have been streamed.
+    has_ledger: bool,
     begun_ns: u64,
     /// Up to where it covers the channels' time.
     until_ns: u64,
 }
 
-/// What keeps a frame from being streamed further.
-pub(crate) enum Progress {
-    /// The budget of bytes is spent.
-    Budget,
-    /// There is no free buffer.
-    NoBuffer,
-    /// The encode agents have its next column.
-    Encoding,
-    /// Nothing: it is written as far as it can be without its job's end.
-    Written(WrittenFrame),
-}
-
 impl FrameWriter {
-    pub(crate) fn new(config: &RecorderConfig, schema: &Schema, sources: Sources) -> Self {
+    pub(crate) fn new(config: &RecorderConfig, schema: &Arc<Schema>, sources: Sources) -> Self {
         let coding = |name: &str| config.frame.codings.of(name);
         let codings: Vec<ColumnCoding> =
             config.sources.iter().map(|source| coding(&source.name)).collect();
         let events = sources.events.and_then(|(pool, waiting)| {
-            Some(Throttled::new(EventWriter::new(schema, pool, &codings)?, waiting))
+            Some(Throttled::new(EventFrames::new(schema, pool, &codings)?, waiting))
         });
         let channels = config.links.iter().flat_map(|link| &link.channels);
         let codings: Vec<ColumnCoding> = channels.map(|channel| coding(&channel.name)).collect();
@@ -130,31 +119,32 @@ impl FrameWriter {
         let trends = sources.trends.is_some();
         let slice_ns = config.links.first().map_or(1, |link| link.slice_ns);
         let channels = sources.channels.map(|(wired, waiting)| {
-            let writer = ChannelWriter::new(schema, wired, first_link, slice_ns, &codings, trends);
-            Throttled::new(writer, waiting)
+            let frames = ChannelFrames::new(schema, wired, first_link, slice_ns, &codings, trends);
+            Throttled::new(frames, waiting)
         });
         let (encoders, owner) = (sources.encoders, sources.writer);
         let pool = PoolConfig { bytes_max: config.encode_bytes(), encoders, owner };
         let needed = channels.is_some() || config.frame.codings.compresses();
-        let encoders = needed.then(|| Encoders::new(pool));
+        let encoder = FrameEncoder::new(needed.then_some(pool));
         // Until it is known.
-        encoders.iter().for_each(|encoders| encoders.set_free_cpu_share(FREE_CPU_AT_START));
+        encoder.set_free_cpu_share(FREE_CPU_AT_START);
+        let ledger = EventColumns::of(schema).ledger_increment;
         Self {
-            trends: sources.trends,
-            seconds: None,
-            memory: FrameMemory::new(),
-            encoders,
+            encoder,
             events,
             channels,
+            ledger: ledger.expect("a column of every schema of a recorder"),
             ledger_count: config.ledger_count(),
             file_id: 0,
+            trends: sources.trends,
+            seconds: None,
             last_ns: None,
         }
     }
 
     /// An agent that encodes columns, if any are encoded.
-    pub(crate) fn encoder(&self) -> Option<Encode<Raw>> {
-        self.encoders.as_ref().map(Encoders::encoder)
+    pub(crate) fn encoder(&self) -> Option<Encode<ColumnBytes>> {
+        self.encoder.agent()
     }
 
     /// The kind of a frame without rows.
@@ -162,150 +152,150 @@ impl FrameWriter {
         if self.events.is_some() { Kind::Events } else { Kind::Channels }
     }
 
+    /// Makes a frame of what was built: of the cut only its memory is left.
+    pub(crate) fn frame(&mut self, built: &mut FrameCut) -> BuiltFrame {
+        let counts = self.count(built);
+        let FrameCut { kind, cut } = built;
+        let (keys, payload_bytes) = (cut.keys.len() as u64, cut.payload_bytes);
+        let frame = match (&kind, &self.events, &mut self.channels) {
+            (Kind::Events, Some(events), _) => events.frames.frame(cut),
+            (Kind::Channels, _, Some(channels)) => channels.frames.frame(cut),
+            _ => unreachable!("a frame of a kind that the configuration has"),
+        };
+        BuiltFrame { frame, counts, kind: *kind, keys, payload_bytes }
+    }
+
     /// What a frame holds and misses of each source and link.
-    pub(crate) fn count(&mut self, frame: &Frame) -> Vec<SourceCounts> {
+    fn count(&self, FrameCut { kind, cut }: &FrameCut) -> Vec<SourceCounts> {
         let mut counts = vec![SourceCounts::default(); self.ledger_count];
-        match frame.kind {
-            Kind::Events => {
-                for (counts, column) in counts.iter_mut().zip(&frame.cut.columns) {
-                    counts.fragments = column.fragments;
-                    counts.bytes = column.payload_bytes;
-                    counts.missing = column.missing;
-                }
-            }
-            Kind::Channels => {
-                let Some(channels) = &mut self.channels else { return counts };
-                channels.writer.count(&frame.cut, |source, column| {
-                    let counts = &mut counts[source];
-                    counts.fragments += column.fragments;
-                    counts.bytes += column.payload_bytes;
-                    counts.missing += column.missing;
-                });
-            }
+        for (index, column) in cut.columns.iter().enumerate() {
+            let counts = &mut counts[self.source_of(*kind, index)];
+            counts.fragments += column.fragments;
+            counts.bytes += column.payload_bytes;
+            counts.missing += column.missing;
         }
         counts
     }
 
-    /// Begins to stream a frame to an offset of a file. The caller has counted it
-    /// ([`FrameWriter::count`]), and goes on with [`FrameWriter::advance`].
-    pub(crate) fn begin<B: std::ops::DerefMut<Target = [u8]> + Send>(
+    /// The ledger's number of what a cut's column is of.
+    fn source_of(&self, kind: Kind, index: usize) -> usize {
+        match (kind, &self.channels) {
+            (Kind::Channels, Some(channels)) => channels.frames.source_of(index),
+            _ => index,
+        }
+    }
+
+    /// Begins to stream a frame into a sink's file. The caller goes on with
+    /// [`FrameWriter::advance`].
+    pub(crate) fn begin(
         &mut self,
-        start: FrameStart<B>,
+        built: BuiltFrame,
+        increment: Ledger,
+        (file_id, sequence): (u64, u64),
+        sink: &mut impl FrameSink,
         now_ns: u64,
-    ) -> FrameUnderWay<B> {
-        let FrameStart { stream, offset, identity, frame, counts, increment } = start;
-        let FrameIdentity { file_id, sequence } = identity;
-        let cut = &frame.cut;
-        let mut own = Ledger::new(self.ledger_count);
+    ) -> StreamedFrame {
+        let BuiltFrame { frame, counts, kind, keys, payload_bytes } = built;
         if self.file_id != file_id {
             self.file_id = file_id;
-            self.channels.iter().for_each(|channels| channels.writer.begin_file());
+            self.channels.iter().for_each(|channels| channels.frames.begin_file());
         }
-        if let (Some(encoders), Some((begun_ns, took_ns))) = (&self.encoders, self.last_ns) {
+        if let Some((begun_ns, took_ns)) = self.last_ns {
             // The share of the time in which nothing was encoded.
             let busy = took_ns as f32 / now_ns.saturating_sub(begun_ns).max(1_000) as f32;
-            encoders.set_free_cpu_share(1.0 - busy);
+            self.encoder.set_free_cpu_share(1.0 - busy);
         }
-        let (info, columns_max) = match (frame.kind, &mut self.events, &mut self.channels) {
-            (Kind::Channels, _, Some(Throttled { writer, throttle })) => {
-                // The rows do not say it.
-                for (own, counts) in own.sources.iter_mut().zip(&counts) {
-                    own[Entry::FragmentsRecorded] = counts.fragments;
-                    own[Entry::FragmentBytesRecorded] = counts.bytes;
-                    own[Entry::FragmentsMissing] = counts.missing;
-                }
-                throttle.begin(cut.payload_bytes);
-                writer.begin(cut);
-                (writer.info(cut), writer.columns_max(cut))
-            }
-            (Kind::Events, Some(Throttled { writer, throttle }), _) => {
-                throttle.begin(cut.payload_bytes);
-                writer.begin();
-                let times = &cut.times_ns;
-                let info = FrameInfo {
-                    kind: FrameKind::Events,
-                    time_first_ns: times.iter().copied().min().unwrap_or(0),
-                    time_last_ns: times.iter().copied().max().unwrap_or(0),
-                    key_first: cut.keys.first().copied().unwrap_or(0),
-                    key_last: cut.keys.last().copied().unwrap_or(0),
-                    rows: cut.keys.len() as u64,
-                    ..FrameInfo::EMPTY
-                };
-                let with_data = cut.columns.iter().filter(|column| column.fragments > 0).count();
-                (info, event_columns_max(with_data))
-            }
-            _ => unreachable!("a frame of a kind that the configuration has"),
-        };
-        let until_ns = info.time_last_ns;
-        let info = FrameInfo { file_id, sequence, ..info };
-        let stream = FrameStream::begin(&mut self.memory, stream, offset, info, columns_max);
-        FrameUnderWay { frame, counts, increment, own, stream, begun_ns: now_ns, until_ns }
+        throttle_of(kind, &mut self.events, &mut self.channels).begin(payload_bytes);
+        let Frame { mut info, columns, .. } = frame;
+        info.sequence = sequence;
+        sink.begin(info, columns.len() + 1);
+        StreamedFrame {
+            kind,
+            columns: FrameUnderWay::new(columns),
+            tag: Some(FrameTag { counts, increment, keys }),
+            has_ledger: false,
+            begun_ns: now_ns,
+            until_ns: info.time_last_ns,
+        }
     }
 
-    /// Streams a frame as far as that is possible now, and as the budget of bytes lasts.
-    pub(crate) fn advance<S: Store, K>(
+    /// Streams a frame as far as that is possible now, and as the budget of bytes lasts. When it is
+    /// copied, [`Progress::Columns`]: with it goes what its columns hold.
+    pub(crate) fn advance(
         &mut self,
-        under_way: &mut FrameUnderWay<S::Buffer>,
-        jobs: &mut Jobs<S, K>,
+        frame: &mut StreamedFrame,
+        sink: &mut impl FrameSink<Tag = FrameTag>,
         budget: &mut usize,
+        now_ns: u64,
     ) -> Progress {
         loop {
-            if !under_way.stream.is_free() {
-                let Some(piece) = under_way.stream.copy(&mut self.memory, jobs, budget) else {
-                    return if *budget == 0 { Progress::Budget } else { Progress::NoBuffer };
-                };
-                let (writer, mut making) = self.making(under_way);
-                writer.copied(piece, &mut making);
+            let throttle = throttle_of(frame.kind, &mut self.events, &mut self.channels);
+            let mut level = || throttle.level();
+            match self.encoder.advance(&mut frame.columns, sink, &mut level, budget) {
+                Progress::Columns if !frame.has_ledger => self.push_ledger(frame),
+                Progress::Columns => break,
+                Progress::Failed => unreachable!("a recorder's columns are there"),
+                progress => return progress,
             }
-            let (writer, mut making) = self.making(under_way);
-            match writer.next(&mut making) {
-                Next::Piece(piece) => under_way.stream.put(piece),
-                Next::Wait => return Progress::Encoding,
-                Next::End => {
-                    return match under_way.stream.close(&mut self.memory, jobs) {
-                        Some(written) => Progress::Written(written),
-                        None => Progress::NoBuffer,
-                    };
-                }
+        }
+        let Some(tag) = frame.tag.take() else { return Progress::Columns };
+        match sink.finish(tag) {
+            Ok(_) => {
+                self.last_ns = Some((frame.begun_ns, now_ns.saturating_sub(frame.begun_ns)));
+                self.take_seconds(frame);
+                Progress::Columns
+            }
+            Err(tag) => {
+                frame.tag = Some(tag);
+                Progress::NoRoom
             }
         }
     }
 
-    /// The writer of the frame's kind, and what it works with.
-    fn making<'a, B>(
-        &'a mut self,
-        under_way: &'a mut FrameUnderWay<B>,
-    ) -> (&'a mut dyn ColumnWriter, Making<'a>) {
-        let FrameUnderWay { frame, increment, own, .. } = under_way;
-        let (writer, throttle): (&mut dyn ColumnWriter, _) =
-            match (frame.kind, &mut self.events, &mut self.channels) {
-                (Kind::Events, Some(Throttled { writer, throttle }), _) => (writer, throttle),
-                (Kind::Channels, _, Some(Throttled { writer, throttle })) => (writer, throttle),
-                _ => unreachable!("a frame of a kind that the configuration has"),
-            };
-        let (memory, encoders) = (&mut self.memory, self.encoders.as_mut());
-        let cut = &mut frame.cut;
-        (writer, Making { memory, encoders, cut, increment, own, throttle })
+    /// Adds the last column, which says what became of those before it.
+    fn push_ledger(&self, frame: &mut StreamedFrame) {
+        frame.has_ledger = true;
+        let Some(tag) = &mut frame.tag else { return };
+        let mut own = Ledger::new(self.ledger_count);
+        for Streamed { column, .. } in frame.columns.streamed().iter().filter(|one| one.lowered) {
+            if let ColumnBytes::Chunks(chunks) = column {
+                let source = self.source_of(frame.kind, chunks.index);
+                tag.counts[source].lowered += chunks.bytes();
+            }
+        }
+        for (own, counts) in own.sources.iter_mut().zip(&tag.counts) {
+            own[Entry::BytesCompressionLowered] = counts.lowered;
+            if frame.kind == Kind::Channels {
+                // The rows do not say it.
+                own[Entry::FragmentsRecorded] = counts.fragments;
+                own[Entry::FragmentBytesRecorded] = counts.bytes;
+                own[Entry::FragmentsMissing] = counts.missing;
+            }
+        }
+        let (form, records) = ledger_column(self.ledger, &tag.increment, &own);
+        let coding = match (frame.kind, &self.events) {
+            (Kind::Events, Some(events)) => events.frames.small_coding(),
+            _ => Coding::None,
+        };
+        let bytes = ColumnBytes::Own(records);
+        frame.columns.push(FrameColumn::small(form, Element::Bytes, coding, bytes));
     }
 
-    /// A frame was written: what remains of it is its stream, whose job the caller ends, and what
-    /// counts it.
-    pub(crate) fn finish<B: std::ops::DerefMut<Target = [u8]> + Send>(
-        &mut self,
-        under_way: FrameUnderWay<B>,
-        now_ns: u64,
-    ) -> Finished<B> {
-        let FrameUnderWay { frame, mut counts, increment, own, stream, begun_ns, until_ns } =
-            under_way;
-        self.last_ns = Some((begun_ns, now_ns.saturating_sub(begun_ns)));
-        if let (Kind::Channels, Some(channels)) = (frame.kind, &mut self.channels) {
-            let channels = channels.writer.take_seconds();
+    /// Takes what a copied frame says of its channels' seconds; one of increments alone says
+    /// nothing.
+    fn take_seconds(&mut self, frame: &mut StreamedFrame) {
+        let seconds =
+            frame.columns.take_streamed().into_iter().filter_map(|one| match one.column {
+                ColumnBytes::Chunks(chunks) if chunks.watch.is_some() => {
+                    Some((chunks.index, one.seen.seconds))
+                }
+                _ => None,
+            });
+        let channels: Vec<_> = seconds.collect();
+        let until_ns = frame.until_ns;
+        if frame.kind == Kind::Channels {
             self.seconds = (!channels.is_empty()).then_some(FrameSeconds { channels, until_ns });
         }
-        for (counts, own) in counts.iter_mut().zip(&own.sources) {
-            counts.lowered = own[Entry::BytesCompressionLowered];
-        }
-        Finished { frame, counts, increment, stream: stream.into_stream() }
     }
 
     /// Hands to the trend agent what the last frame says, once that has been passed on. Where the
@@ -323,14 +313,20 @@ impl FrameWriter {
     }
 }
 
-/// A frame that was streamed to its end.
-pub(crate) struct Finished<B> {
-    pub(crate) frame: Frame,
-    pub(crate) counts: Vec<SourceCounts>,
-    pub(crate) increment: Ledger,
-    pub(crate) stream: Stream<B>,
+fn throttle_of<'a>(
+    kind: Kind,
+    events: &'a mut Option<Throttled<EventFrames>>,
+    channels: &'a mut Option<Throttled<ChannelFrames>>,
+) -> &'a mut CompressionThrottle {
+    match (kind, events, channels) {
+        (Kind::Events, Some(Throttled { throttle, .. }), _)
+        | (Kind::Channels, _, Some(Throttled { throttle, .. })) => throttle,
+        _ => unreachable!("a frame of a kind that the configuration has"),
+    }
 }
 
+/// What stands between two columns at most.
+const COLUMN_PAD_BYTES: u64 = 63;
 /// The share of the CPUs that is taken to be free before the first frame was encoded.
 const FREE_CPU_AT_START: f32 = 0.25;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use catchment_disk::DiskStats;
-use catchment_frame::FrameKind;
+use catchment_frame::{FrameKind, FrameSummary};
 use catchment_model::{Entry, Ledger, RunId, SourceId};
 use catchment_net::SocketGauge;
 use catchment_telemetry::{FillLevel, LiveLedger, ThreadTime, ThreadTimes};
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::config::RecorderConfig;
-use crate::file::FrameJob;
+use crate::file::FrameTag;
 
 /// The state of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -289,18 +289,17 @@ impl Live {
     }
 
     /// A frame's writes have completed.
-    pub(crate) fn count_recorded(&self, frame: &FrameJob) {
-        for (source, counts) in frame.counts.iter().enumerate() {
+    pub(crate) fn count_recorded(&self, summary: &FrameSummary, tag: &FrameTag) {
+        for (source, counts) in tag.counts.iter().enumerate() {
             let source = SourceId(source as u32);
             self.ledger.add(source, Entry::FragmentsRecorded, counts.fragments);
             self.ledger.add(source, Entry::FragmentBytesRecorded, counts.bytes);
             self.ledger.add(source, Entry::FragmentsMissing, counts.missing);
             self.ledger.add(source, Entry::BytesCompressionLowered, counts.lowered);
         }
-        let summary = &frame.written.summary;
         match summary.info.kind {
             FrameKind::Channels => {
-                self.counters.slices_recorded.fetch_add(frame.keys, Relaxed);
+                self.counters.slices_recorded.fetch_add(tag.keys, Relaxed);
             }
             FrameKind::Events => {
                 self.counters.events_recorded.fetch_add(summary.info.rows, Relaxed);

@@ -41,6 +41,7 @@ const CHAIN: u64 = 1 << 63;
 const _: () = assert!(CHUNK_BYTES_MIN >= catchment_model::limits::DATAGRAM_BYTES_MAX);
 
 /// All chunks of a recorder.
+#[derive(Debug)]
 pub(crate) struct ChunkPool {
     memory: NonNull<u8>,
     memory_bytes: usize,
@@ -49,6 +50,8 @@ pub(crate) struct ChunkPool {
     /// The next chunk of each chunk in a chain.
     next: Box<[AtomicU32]>,
     free: Mutex<Vec<u32>>,
+    /// Ranges of bytes that frames need no more, until the build agent has seen them.
+    released: Mutex<Vec<Span>>,
     fill: Arc<FillLevel>,
 }
 
@@ -105,6 +108,7 @@ impl ChunkPool {
             share: share as u32,
             next: (0..count).map(|_| AtomicU32::new(0)).collect(),
             free: Mutex::new((0..count).rev().collect()),
+            released: Mutex::default(),
             fill: Arc::new(FillLevel::new(name, memory_bytes as u64)),
         };
         pool.populate(0..memory_bytes.min(POPULATED_BYTES))?;
@@ -255,6 +259,18 @@ impl ChunkPool {
     pub(crate) fn take_back(&self, chunks: &mut Vec<Chunk>) {
         let ids: Vec<u32> = chunks.drain(..).map(|chunk| chunk.id).collect();
         self.give_back(&ids);
+    }
+
+    /// Ranges of bytes are needed no more: the build agent will free their chunks.
+    pub(crate) fn release(&self, spans: &[Span]) {
+        if !spans.is_empty() {
+            self.released.lock().extend_from_slice(spans);
+        }
+    }
+
+    /// Takes the ranges that were released since the last call; `empty` is what is kept instead.
+    pub(crate) fn take_released(&self, empty: Vec<Span>) -> Vec<Span> {
+        std::mem::replace(&mut *self.released.lock(), empty)
     }
 
     /// The ranges of bytes that a fragment, or joined neighbours, stand in: one, or one for each

@@ -2,19 +2,21 @@
 //! one, and what becomes of all of them when the disk is slow, full, broken or gone.
 //!
 //! Frames are streamed into the current file by their owner, between [`RunFiles::begin_frame`] and
-//! [`RunFiles::end_frame`]; meanwhile no file is changed.
+//! [`RunFiles::frame_copied`]; meanwhile no file is changed.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use catchment_agent::{Completion, CompletionKind, FileEnd, FileId, Presence, Store};
-use catchment_frame::Schema;
+use catchment_agent::{Completion, CompletionKind, FileEnd, FileId, FolderStore, Presence};
+use catchment_frame::{Schema, TocFlags};
 use catchment_model::{Entry, Ledger, SourceId};
+use catchment_writer::{Ended, FrameFiles, HeaderOrder, JobKind};
 
 use crate::config::RecorderConfig;
-use crate::file::{Begun, FileMaker, FirstFile, FrameJob, JobKind, OpenFile, RunIdentity};
-use crate::frame_writer::{FrameIdentity, SourceCounts};
-use crate::jobs::{Job, Jobs, Stream};
+use crate::file::{
+    Begun, Durability, FileMaker, FirstFile, FrameTag, OpenFile, RunIdentity, TOC_BYTES_MAX,
+    toc_bytes,
+};
+use crate::frame_writer::SourceCounts;
 use crate::live::{Live, State};
 
 /// How long recording stays in fault before the next file is tried.
@@ -25,18 +27,14 @@ const TRIES_MAX: u32 = 3;
 const LOOK_NS: u64 = 1_000_000_000;
 
 /// The files of a run, and what is under way in them.
-pub(crate) struct RunFiles<S: Store> {
+pub(crate) struct RunFiles<S: FolderStore> {
     now_ns: u64,
     live: Arc<Live>,
-    pub(crate) jobs: Jobs<S, JobKind>,
-    /// Headers, checkpoints and tables of contents that are to be streamed, in their order.
-    pages: VecDeque<Page<S::Buffer>>,
+    /// The sink that frames are streamed into.
+    pub(crate) files: FrameFiles<S, FrameTag, Durability>,
     maker: FileMaker,
-    current: Option<OpenFile>,
     /// The next file is being made.
     opening: Option<Opening>,
-    /// Files that get no more frames, until they are finished.
-    closing: Vec<OpenFile>,
     look: Look,
     sequence: u64,
     /// Increments of frames that were not recorded, for the next frame.
@@ -49,14 +47,6 @@ pub(crate) struct RunFiles<S: Store> {
     end: End,
     /// How often the last frame was tried.
     last_frames: u32,
-}
-
-/// Bytes of a job other than a frame, and how many of them were streamed.
-struct Page<B> {
-    stream: Stream<B>,
-    bytes: Vec<u8>,
-    streamed: usize,
-    kind: JobKind,
 }
 
 /// Why a file is being made.
@@ -117,14 +107,14 @@ pub(crate) enum Admission {
     Wait,
 }
 
-impl<S: Store> RunFiles<S> {
+impl<S: FolderStore> RunFiles<S> {
     /// Begins the run's first file.
     ///
     /// # Errors
     /// There are no random bits for its identity.
     pub(crate) fn new(
         config: &RecorderConfig,
-        schema: Schema,
+        schema: Arc<Schema>,
         identity: RunIdentity,
         first: FirstFile<S>,
         live: &Arc<Live>,
@@ -133,12 +123,9 @@ impl<S: Store> RunFiles<S> {
         let mut files = Self {
             now_ns,
             live: Arc::clone(live),
-            jobs: Jobs::new(first.store, config.write.buffer_bytes),
-            pages: VecDeque::new(),
+            files: FrameFiles::new(first.store, config.write.buffer_bytes, HeaderOrder::Last),
             maker: FileMaker::new(config, identity, schema, first.entropy),
-            current: None,
             opening: None,
-            closing: Vec::new(),
             look: Look::None,
             sequence: 0,
             carried: Ledger::new(config.ledger_count()),
@@ -155,75 +142,45 @@ impl<S: Store> RunFiles<S> {
         Ok(files)
     }
 
-    /// Takes up what the store has done since, and hands on what it was asked for; how much came.
+    /// Handles what the store has done since, and hands on what it was asked for; how much came.
     pub(crate) fn poll(&mut self, now_ns: u64) -> u64 {
         self.now_ns = now_ns;
-        self.jobs.poll() as u64
-    }
-
-    /// Whether headers, checkpoints or tables of contents are to be streamed before any frame.
-    pub(crate) fn has_pages(&self) -> bool {
-        !self.pages.is_empty()
-    }
-
-    /// Streams a header, a checkpoint or a table of contents, as far as there are buffers and the
-    /// budget of bytes lasts; true when it is streamed.
-    pub(crate) fn stream_page(&mut self, budget: &mut usize) -> bool {
-        let Some(page) = self.pages.front_mut() else { return true };
-        let rest = &page.bytes[page.streamed..];
-        let now = &rest[..rest.len().min(*budget)];
-        let streamed = self.jobs.append(&mut page.stream, now);
-        page.streamed += streamed;
-        *budget -= streamed;
-        let whole = page.streamed == page.bytes.len();
-        if whole && let Some(Page { stream, kind, .. }) = self.pages.pop_front() {
-            self.jobs.finish(stream, kind);
-        }
-        whole
-    }
-
-    fn put_page(&mut self, file: FileId, offset: u64, bytes: Vec<u8>, kind: JobKind) {
-        let stream = self.jobs.begin(file, offset);
-        self.pages.push_back(Page { stream, bytes, streamed: 0, kind });
+        self.files.poll() as u64
     }
 
     /// What becomes of a frame of at most so many bytes. `looked_for` is the file for which the
     /// disk was looked at.
     pub(crate) fn admit(&mut self, frame_bytes: u64, looked_for: &mut Option<FileId>) -> Admission {
         let overdue = |file: &OpenFile| file.checkpoint_due(self.now_ns, true);
-        if self.current.as_ref().is_some_and(overdue) && self.end == End::No {
+        if self.files.current.as_ref().is_some_and(overdue) && self.end == End::No {
             // Frames came so fast that one was always being written.
-            if self.jobs.oldest().is_some() || self.checkpoint_if_due(true) {
+            if self.files.is_busy() || self.checkpoint_if_due(true) {
                 return Admission::Wait;
             }
         }
         match self.find_room(frame_bytes, looked_for) {
             false => Admission::Wait,
-            true if self.current.is_some() => Admission::Begin,
+            true if self.files.current.is_some() => Admission::Begin,
             true if self.opening.is_some() => Admission::Wait,
             true => Admission::Refused,
         }
     }
 
-    /// Begins a frame that was admitted: its stream, where that goes, and which frame it is.
+    /// Begins a frame that was admitted: its file's random number, and its own number in the run.
     ///
     /// # Panics
     /// There is no file.
-    pub(crate) fn begin_frame(&mut self) -> (Stream<S::Buffer>, u64, FrameIdentity) {
-        let file = self.current.as_ref().expect("the frame was admitted");
-        let identity = FrameIdentity { file_id: file.file_id, sequence: self.sequence };
+    pub(crate) fn begin_frame(&mut self) -> (u64, u64) {
+        let file = self.files.current.as_ref().expect("the frame was admitted");
         self.sequence += 1;
-        (self.jobs.begin(file.id, file.end), file.end, identity)
+        (file.file_id, self.sequence - 1)
     }
 
     /// A frame was streamed to its end.
-    pub(crate) fn end_frame(&mut self, stream: Stream<S::Buffer>, job: FrameJob) {
-        let file = self.current.as_mut().expect("no file is left while a frame is streamed");
-        file.end += job.written.summary.frame_bytes;
-        let nearly_full = file.end + 2 * self.frame_bytes >= self.file_bytes_max;
-        self.jobs.finish(stream, JobKind::Frame(Box::new(job)));
-        if nearly_full {
-            self.maker.open_ahead(&mut self.jobs.store);
+    pub(crate) fn frame_copied(&mut self) {
+        let end = self.files.current.as_ref().map_or(0, |file| file.end);
+        if end + 2 * self.frame_bytes >= self.file_bytes_max {
+            self.maker.open_ahead(self.files.store());
         }
     }
 
@@ -246,12 +203,12 @@ impl<S: Store> RunFiles<S> {
             if !self.advance_look() {
                 return false;
             }
-            let Some(file) = self.current.as_ref().filter(|_| self.end == End::No) else {
+            let Some(file) = self.files.current.as_ref().filter(|_| self.end == End::No) else {
                 return true;
             };
-            let (id, end, toc_bytes) = (file.id, file.end + frame_bytes, file.toc_bytes());
-            let needed = end.saturating_sub(self.jobs.store.blocks_bytes(id));
-            let spare = self.jobs.store.spare_bytes();
+            let (id, end, toc_bytes) = (file.id, file.end + frame_bytes, toc_bytes(file));
+            let needed = end.saturating_sub(self.files.store().blocks_bytes(id));
+            let spare = self.files.store().spare_bytes();
             let Some(spare) = spare.filter(|&spare| needed > 0 && spare < needed + toc_bytes)
             else {
                 return true;
@@ -261,7 +218,7 @@ impl<S: Store> RunFiles<S> {
                 self.look = Look::Jobs;
                 continue;
             }
-            self.closing.extend(self.current.take());
+            self.files.leave();
             if !self.use_ahead(frame_bytes) {
                 self.fault(self.maker.full(needed, spare));
             }
@@ -270,35 +227,33 @@ impl<S: Store> RunFiles<S> {
 
     /// Goes on in the file made ahead, if it has blocks for so many bytes.
     fn use_ahead(&mut self, bytes: u64) -> bool {
-        if self.maker.has_ahead(&self.jobs.store, bytes)
-            && let Some(Ok(next)) = self.maker.next(&mut self.jobs.store, 0, self.now_ns)
+        if self.maker.has_ahead(self.files.store(), bytes)
+            && let Some(Ok(next)) = self.maker.next(self.files.store(), 0, self.now_ns)
         {
             self.begin_file(next);
         }
-        self.current.is_some()
+        self.files.current.is_some()
     }
 
     fn begin_file(&mut self, Begun { file, header }: Begun) {
-        assert!(self.current.is_none(), "one file at a time gets frames");
         // Where a write failed, the file can be taken before `take_opened` finds it.
         self.opening = None;
         self.live.add_file(file.path.clone());
-        self.put_page(file.id, 0, header, JobKind::Header);
-        self.current = Some(file);
+        self.files.begin_file(file, header);
     }
 
     /// Goes on with the look at the disk that something waits for; true when there is none.
     fn advance_look(&mut self) -> bool {
-        let Some(file) = &self.current else {
+        let Some(file) = self.files.current.as_ref().map(|file| file.id) else {
             self.look = Look::None;
             return true;
         };
-        if self.look == Look::Jobs && self.jobs.oldest().is_none() {
+        if self.look == Look::Jobs && !self.files.is_busy() {
             self.look = Look::Old;
         }
-        let store = &mut self.jobs.store;
+        let store = self.files.store();
         if self.look == Look::Old && !store.is_looking() {
-            store.look(file.id);
+            store.look(file);
             self.look = Look::Fresh;
         }
         if self.look == Look::Fresh && !store.is_looking() {
@@ -309,22 +264,22 @@ impl<S: Store> RunFiles<S> {
 
     /// Has the disk looked at now and then; leaves a file that is gone.
     fn look_if_due(&mut self) {
-        let Some(file) = &self.current else { return };
+        let Some(file) = &self.files.current else { return };
         let id = file.id;
-        match self.jobs.store.presence(id) {
+        match self.files.store().presence(id) {
             Presence::There => {}
             presence => return self.leave(presence),
         }
         if self.now_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
             self.looked_ns = self.now_ns;
-            self.jobs.store.look(id);
+            self.files.store().look(id);
         }
     }
 
     /// Leaves the current file, which is gone: what was recorded in files that were removed is
     /// lost, and counted; so is what comes until there is another one.
     fn leave(&mut self, presence: Presence) {
-        let Some(mut file) = self.current.take() else { return };
+        let Some(mut file) = self.files.current.take() else { return };
         (file.failed, file.gone) = (true, true);
         let path = file.path.display();
         let reason = match presence {
@@ -332,7 +287,7 @@ impl<S: Store> RunFiles<S> {
             _ => format!("{path} is gone: it was moved, or its disk was unmounted"),
         };
         if let Presence::Removed { others } = presence {
-            for (source, &own) in (0..).map(SourceId).zip(file.fragments()) {
+            for (source, &own) in (0..).map(SourceId).zip(file.attached.fragments()) {
                 let ledger = &self.live.ledger;
                 let all = ledger.read(source, Entry::FragmentsRecorded)
                     - ledger.read(source, Entry::FragmentsRemoved);
@@ -341,8 +296,8 @@ impl<S: Store> RunFiles<S> {
             }
         }
         // It was made in the same folder.
-        self.maker.discard_ahead(&mut self.jobs.store);
-        self.closing.push(file);
+        self.maker.discard_ahead(self.files.store());
+        self.files.closing.push(file);
         self.fault(reason);
     }
 
@@ -353,38 +308,37 @@ impl<S: Store> RunFiles<S> {
         if self.end != End::No {
             return;
         }
-        if self.jobs.store.sync_due(self.now_ns) {
+        if self.files.store().sync_due(self.now_ns) {
             self.sync();
         }
         self.look_if_due();
         self.switch_if_due();
         self.checkpoint_if_due(false);
-        let idle = self.current.is_none() && self.opening.is_none();
+        let idle = self.files.current.is_none() && self.opening.is_none();
         if idle && self.now_ns >= self.retry_at_ns {
             self.retry();
         }
     }
 
     fn handle_completions(&mut self) {
-        for completion in self.jobs.take_others() {
+        for completion in self.files.take_others() {
             match completion.kind {
                 CompletionKind::Write => unreachable!("writes are handled by the jobs"),
                 CompletionKind::Sync => self.synced(&completion),
                 CompletionKind::Finished => self.finished(&completion),
             }
         }
-        while self.jobs.oldest().is_some_and(Job::ended) {
-            let job = self.jobs.take_oldest().expect("just seen");
-            self.job_ended(job);
+        while let Some(ended) = self.files.next_ended() {
+            self.job_ended(ended);
         }
         let mut index = 0;
-        while index < self.closing.len() {
-            let file = &self.closing[index];
+        while index < self.files.closing.len() {
+            let file = &self.files.closing[index];
             // In fault, a file waits for the next one or for the run's end: should there be no next
             // one, it gets the run's last increments.
-            let last = file.header_recorded && self.current.is_none();
+            let last = file.header_recorded && self.files.current.is_none();
             let ready = !file.toc_begun && (!last || self.is_ending());
-            if ready && !self.jobs.any_of(file.id) {
+            if ready && !self.files.is_busy_with(file.id) {
                 self.begin_toc(index);
             }
             index += 1;
@@ -394,77 +348,74 @@ impl<S: Store> RunFiles<S> {
     /// Writes a checkpoint if it is time for one and all frames have been written: it lists all
     /// that stand before it. True if it was begun.
     fn checkpoint_if_due(&mut self, late: bool) -> bool {
-        let may_follow = self.end == End::No;
-        let Some(file) = &mut self.current else { return false };
+        let Some(file) = self.files.current.as_ref().filter(|_| self.end == End::No) else {
+            return false;
+        };
         let at_rest = file.end == file.recorded_end;
-        if !may_follow || !at_rest || !file.checkpoint_due(self.now_ns, late) {
+        if !at_rest || !file.checkpoint_due(self.now_ns, late) {
             return false;
         }
-        let ledger = self.live.ledger.snapshot();
-        let (id, start) = (file.id, file.end);
-        let (bytes, summary) = file.encode_checkpoint(self.sequence, &ledger, self.now_ns);
-        self.put_page(id, start, bytes, JobKind::Checkpoint(summary));
+        self.files.begin_checkpoint(self.sequence, &self.live.ledger.snapshot(), self.now_ns);
         true
     }
 
     /// A job has ended, and all older ones have.
-    fn job_ended(&mut self, job: Job<S::Buffer, JobKind>) {
-        if let Some(error) = &job.error {
-            self.fail(job.file, error);
+    fn job_ended(&mut self, Ended { file: id, kind, error }: Ended<FrameTag>) {
+        if let Some(error) = &error {
+            self.fail(id, error);
         }
-        let mut files = self.closing.iter_mut().chain(&mut self.current);
-        let file = files.find(|file| file.id == job.file).expect("a job's file is open");
-        match job.kind.expect("an ended job") {
+        let file = self.files.file(id);
+        match kind {
             JobKind::Header => {
                 file.header_recorded = !file.failed;
                 if file.header_recorded {
-                    self.maker.list_begun(&mut self.jobs.store, file);
+                    let (index, file_id) = (file.index, file.file_id);
+                    self.maker.list_begun(self.files.store(), index, file_id);
                 }
             }
-            JobKind::Frame(frame) if file.failed => {
-                self.carried.add(&frame.increment);
-                if self.current.as_ref().is_none_or(|file| !file.has_frames()) {
+            JobKind::Frame(written, tag) if file.failed => {
+                self.carried.add(&tag.increment);
+                if self.files.current.as_ref().is_none_or(|file| !file.has_frames()) {
                     // Nothing newer was begun: the next frame takes its number.
-                    let number = frame.written.summary.info.sequence;
-                    self.sequence = self.sequence.min(number);
+                    self.sequence = self.sequence.min(written.summary.info.sequence);
                 }
-                self.discard(&frame.counts, Entry::FragmentsDiscardedDisk);
+                self.discard(&tag.counts, Entry::FragmentsDiscardedDisk);
             }
-            JobKind::Frame(frame) => {
-                file.recorded(&frame);
-                self.live.count_recorded(&frame);
+            JobKind::Frame(written, tag) => {
+                file.recorded(&written);
+                file.attached.recorded(&tag.counts);
+                self.live.count_recorded(&written.summary, &tag);
             }
             JobKind::Checkpoint(summary) => {
                 file.checkpoint_ended(&summary);
                 if !file.failed {
-                    let (offset, locator) = file.encode_locator(&summary);
-                    self.put_page(job.file, offset, locator.to_vec(), JobKind::Locator);
+                    self.files.begin_locator(id, &summary);
                 }
             }
             JobKind::Locator => {}
-            JobKind::Toc { .. } if job.error.is_some() && file.tocs < TRIES_MAX => {
+            JobKind::Toc { .. } if error.is_some() && file.tocs < TRIES_MAX => {
                 file.toc_begun = false;
             }
             JobKind::Toc { file_bytes } => {
                 // Without its TOC the file is one that a killed writer left: readable, and repair
                 // can close it.
-                let end = if job.error.is_some() { file.recorded_end } else { file_bytes };
-                self.jobs.store.finish(job.file, FileEnd::Cut(end));
+                let end = if error.is_some() { file.recorded_end } else { file_bytes };
+                self.files.store().finish(id, FileEnd::Cut(end));
             }
+            JobKind::Abandoned => unreachable!("a recorder streams its frames to their end"),
         }
     }
 
     /// A write to that file has failed: it gets no more frames, and what follows in it is lost.
-    fn fail(&mut self, id: FileId, error: &str) {
-        if self.current.as_ref().is_some_and(|file| file.id == id) {
-            self.closing.extend(self.current.take());
+    fn fail(&mut self, id: FileId, error: &std::io::Error) {
+        if self.files.current.as_ref().is_some_and(|file| file.id == id) {
+            self.files.leave();
         }
-        let file = self.closing.iter_mut().find(|file| file.id == id);
-        let file = file.expect("a job's file is open");
+        let file = self.files.file(id);
         if !file.failed {
             file.failed = true;
             let reason = format!("cannot write {}: {error}", file.path.display());
-            if self.current.is_none() {
+            if self.files.current.is_none() {
                 // Its blocks are there, whatever became of the disk.
                 self.use_ahead(2 * self.frame_bytes);
             }
@@ -483,7 +434,7 @@ impl<S: Store> RunFiles<S> {
     fn fault(&mut self, reason: String) {
         self.live.set_state(State::Fault { reason });
         self.retry_at_ns = self.now_ns + RETRY_NS;
-        if self.current.is_some() {
+        if self.files.current.is_some() {
             // An older file failed while it was being closed; the present one is well.
             self.live.set_state(State::Recording);
         }
@@ -492,7 +443,7 @@ impl<S: Store> RunFiles<S> {
     /// Has the next file made, where the disk has room for it.
     fn retry(&mut self) {
         // A file without a header will be deleted, and its number be free again.
-        if !self.closing.iter().any(|file| file.failed && !file.header_recorded) {
+        if !self.files.closing.iter().any(|file| file.failed && !file.header_recorded) {
             self.opening = Some(Opening::Retry);
             self.take_opened();
         }
@@ -505,7 +456,7 @@ impl<S: Store> RunFiles<S> {
             Opening::Next => 0,
             Opening::Retry => self.maker.room_bytes(),
         };
-        let Some(next) = self.maker.next(&mut self.jobs.store, room_bytes, self.now_ns) else {
+        let Some(next) = self.maker.next(self.files.store(), room_bytes, self.now_ns) else {
             return;
         };
         self.opening = None;
@@ -520,12 +471,13 @@ impl<S: Store> RunFiles<S> {
     }
 
     fn switch_if_due(&mut self) {
-        let Some(file) = &self.current else { return };
+        let Some(file) = &self.files.current else { return };
         let old = self.file_time_ns.is_some_and(|time| self.now_ns - file.opened_ns >= time);
-        let full = file.end + self.frame_bytes > self.file_bytes_max || file.toc_is_full();
+        let full =
+            file.end + self.frame_bytes > self.file_bytes_max || file.toc_bytes() >= TOC_BYTES_MAX;
         // A file without frames is not left for its age alone.
         if file.has_frames() && (old || full) {
-            self.closing.extend(self.current.take());
+            self.files.leave();
             self.opening = Some(Opening::Next);
             self.take_opened();
         }
@@ -534,42 +486,43 @@ impl<S: Store> RunFiles<S> {
     /// Writes the TOC of a file whose other jobs have all ended.
     fn begin_toc(&mut self, index: usize) {
         let is_ending = self.is_ending();
-        let file = &mut self.closing[index];
+        let file = &mut self.files.closing[index];
         file.toc_begun = true;
         file.tocs += 1;
         if !file.header_recorded {
             // Nothing in it can be read, and nothing in it was recorded.
             let end = if file.gone { FileEnd::Cut(0) } else { FileEnd::Delete };
-            self.jobs.store.finish(file.id, end);
+            let id = file.id;
+            self.files.store().finish(id, end);
             return;
         }
-        let ledger = self.live.ledger.snapshot();
-        let toc = file.encode_toc(&ledger, is_ending);
-        let (id, start) = (file.id, file.recorded_end);
-        let file_bytes = start + toc.len() as u64;
-        self.put_page(id, start, toc, JobKind::Toc { file_bytes });
+        let (id, ledger) = (file.id, self.live.ledger.snapshot());
+        let data_lost = ledger.balance().lost_data();
+        let flags = TocFlags { run_ended: is_ending, data_lost, ..TocFlags::default() };
+        self.files.begin_toc(id, &ledger, flags);
     }
 
     fn sync(&mut self) {
-        let Some(file) = &mut self.current else { return };
-        if file.begin_sync() && !self.jobs.store.sync(file.id, 0) {
+        let Some(file) = &mut self.files.current else { return };
+        let id = file.id;
+        if file.attached.begin_sync() && !self.files.store().sync(id, 0) {
             // Too many syncs are under way: the next one covers this too.
-            file.sync_refused();
+            self.files.file(id).attached.sync_refused();
         }
     }
 
     fn synced(&mut self, completion: &Completion) {
-        let mut files = self.current.iter_mut().chain(&mut self.closing);
+        let mut files = self.files.current.iter_mut().chain(&mut self.files.closing);
         let Some(file) = files.find(|file| file.id == completion.file) else { return };
         match &completion.result {
             Ok(()) => {
-                let durable = file.sync_done();
+                let durable = file.attached.sync_done();
                 self.durable(&durable);
             }
             Err(error) => {
                 let reason = format!("cannot sync {}: {error}", file.path.display());
-                if self.current.as_ref().is_some_and(|file| file.id == completion.file) {
-                    self.closing.extend(self.current.take());
+                if self.files.current.as_ref().is_some_and(|file| file.id == completion.file) {
+                    self.files.leave();
                 }
                 self.fault(reason);
             }
@@ -577,13 +530,13 @@ impl<S: Store> RunFiles<S> {
     }
 
     fn finished(&mut self, completion: &Completion) {
-        let index = self.closing.iter().position(|file| file.id == completion.file);
-        let mut file = self.closing.swap_remove(index.expect("a finished file was closing"));
+        let index = self.files.closing.iter().position(|file| file.id == completion.file);
+        let mut file = self.files.closing.swap_remove(index.expect("a finished file was closing"));
         match &completion.result {
             Ok(()) => {
-                self.durable(&file.close_done());
+                self.durable(&file.attached.close_done());
                 if completion.bytes > file.recorded_end {
-                    self.maker.list_closed(&mut self.jobs.store, &file, completion.bytes);
+                    self.maker.list_closed(self.files.store(), &file, completion.bytes);
                 }
                 if !file.header_recorded && !file.gone {
                     self.maker.deleted(&file, &self.live);
@@ -627,14 +580,14 @@ impl<S: Store> RunFiles<S> {
                     return Ending::Wait;
                 }
                 self.look_if_due();
-                if self.current.is_none() && self.opening.is_none() {
+                if self.files.current.is_none() && self.opening.is_none() {
                     self.retry();
                 }
                 self.end = End::Opening;
             }
             End::Opening => {
                 // Frames that fail yet are in the last one's increments.
-                if self.opening.is_some() || self.jobs.oldest().is_some() {
+                if self.opening.is_some() || self.files.is_busy() {
                     return Ending::Wait;
                 }
                 self.reopen_last();
@@ -643,33 +596,33 @@ impl<S: Store> RunFiles<S> {
                 return Ending::LastFrame;
             }
             End::LastFrame => {
-                if self.jobs.oldest().is_some() {
+                if self.files.is_busy() {
                     return Ending::Wait;
                 }
                 let unrecorded = self.carried.total().iter().any(|(_, count)| count > 0);
                 if unrecorded && self.last_frames < TRIES_MAX {
                     // It was not recorded: another file is tried.
-                    if self.current.is_none() {
+                    if self.files.current.is_none() {
                         self.retry();
                     }
                     self.end = End::Opening;
                     return Ending::Again;
                 }
-                self.closing.extend(self.current.take());
+                self.files.leave();
                 self.end = End::Closing;
             }
             End::Closing => {
-                if !self.closing.is_empty() {
+                if !self.files.closing.is_empty() {
                     return Ending::Wait;
                 }
-                self.maker.end_list(&mut self.jobs.store);
+                self.maker.end_list(self.files.store());
                 self.end = End::Listing;
             }
             End::Listing => {
-                if self.jobs.store.text_under_way() {
+                if self.files.store().text_under_way() {
                     return Ending::Wait;
                 }
-                if let Some(error) = self.jobs.store.take_text_error() {
+                if let Some(error) = self.files.store().take_text_error() {
                     let text = "the run's list of files is not complete";
                     self.live.warn_once(format!("{text}: {error}"));
                 }
@@ -681,14 +634,14 @@ impl<S: Store> RunFiles<S> {
 
     /// Where there is no next file, the last one gets what can still be written.
     fn reopen_last(&mut self) {
-        if self.current.is_some() {
+        if self.files.current.is_some() {
             return;
         }
         let waiting = |file: &OpenFile| file.header_recorded && !file.toc_begun;
-        if let Some(index) = self.closing.iter().rposition(waiting) {
-            let mut file = self.closing.remove(index);
+        if let Some(index) = self.files.closing.iter().rposition(waiting) {
+            let mut file = self.files.closing.remove(index);
             file.reopen();
-            self.current = Some(file);
+            self.files.current = Some(file);
         }
     }
 }

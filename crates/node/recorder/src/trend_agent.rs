@@ -17,13 +17,12 @@ use catchment_disk::FaultControl;
 use catchment_frame::{ChannelInfo, Dtype};
 use catchment_model::{Entry, RunId, SampleRate, SourceId, TimeScale};
 use catchment_storage::{Codings, ColumnCoding, NewTrends, StorageError, TrendFiles, TrendLengths};
-use catchment_trends::{Completed, CounterTrend, TrendChannel, TrendSeries};
+use catchment_trends::{Completed, CounterTrend, Seconds, TrendChannel, TrendSeries};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
 use crate::config::{ConfigError, RecorderConfig};
 use crate::file::RunIdentity;
 use crate::live::Live;
-use crate::trend::Seconds;
 
 /// How often the recorder's counters are looked at: at whole multiples, so that the last looks in
 /// two seconds are a second apart, and what grows steadily has a steady rate.

@@ -255,6 +255,7 @@ impl Parts<'_> {
             waiting_fill,
             waiting: VecDeque::new(),
             reuse: Vec::new(),
+            released: Vec::new(),
             finished: false,
             restarts: 0,
         }

@@ -16,77 +16,68 @@
 //! file is still there.
 //!
 //! One frame is under way at a time, through these stages: *taken*, until there are a file and room
-//! for it; *streaming*, while there are buffers and encoded columns; *handed back* to the build
-//! agent, which frees its chunks. In none of them does the agent wait for anything: it returns, and
-//! is woken by the store, by the encode agents or by the build agent.
+//! for it; *streaming*, while there are buffers and encoded columns. Then it is copied, and its
+//! chunks are free. In none of them does the agent wait for anything: it returns, and is woken by
+//! the store, by the encode agents or by the build agent.
 
 use std::sync::Arc;
 
-use catchment_agent::{Agent, FileId, Store, Work};
+use catchment_agent::{Agent, FileId, FolderStore, Work};
 use catchment_builder::Cut;
 use catchment_encoder::Encode;
 use catchment_frame::{Schema, encode_ledger_increment};
 use catchment_model::{Entry, Ledger};
-use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
+use catchment_writer::Progress;
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
-use crate::build::Frame;
+use crate::build::FrameCut;
+use crate::columns::ColumnBytes;
 use crate::config::RecorderConfig;
-use crate::file::{FirstFile, FrameJob, RunIdentity};
-use crate::frame_stream::{Raw, WrittenFrame};
-use crate::frame_writer::{
-    Finished, FrameStart, FrameUnderWay, FrameWriter, Progress, SourceCounts, Sources,
-};
+use crate::file::{FirstFile, RunIdentity};
+use crate::frame_writer::{BuiltFrame, FrameWriter, Sources, StreamedFrame};
 use crate::live::Live;
 use crate::run_files::{Admission, Ending, RunFiles};
 
 /// How long a cycle may be away while nothing happens.
 const IDLE_NS: u64 = 5_000_000;
-/// How long the build agent is left to take a frame back, where its queue is full.
-const HAND_BACK_NS: u64 = 500_000;
 /// What a step counts as, beside what is copied in it.
 const STEP_BYTES: usize = 16 << 10;
 /// Bytes that are copied in one cycle.
 const CYCLE_BYTES: usize = 4 << 20;
 
-/// What an event takes of a frame beside its payload: key, time and flags, and for each source a
-/// length and a bit of validity.
-const KEY_BYTES: u64 = 24;
-const LENGTH_BYTES: u64 = 5;
 /// What a frame's increments, and what fills its last block, take at most.
 const INCREMENT_BYTES: u64 = 64 << 10;
 
 /// The write agent's state.
-pub(crate) struct Write<S: Store> {
+pub(crate) struct Write<S: FolderStore> {
     now_ns: u64,
     live: Arc<Live>,
-    frames: Receiver<Frame>,
-    done: Sender<Frame>,
+    frames: Receiver<FrameCut>,
+    done: Sender<FrameCut>,
     frame_writer: FrameWriter,
     files: RunFiles<S>,
     // The frame that is under way, by its stage.
     taken: Option<Taken>,
-    streaming: Option<FrameUnderWay<S::Buffer>>,
-    handed_back: Option<Frame>,
+    streaming: Option<StreamedFrame>,
     /// The ledger when the last frame was encoded.
     encoded: Ledger,
     frame_header_bytes: u64,
 }
 
 /// What a write agent is made of.
-pub(crate) struct WriteParts<S: Store> {
-    pub(crate) schema: Schema,
+pub(crate) struct WriteParts<S> {
+    pub(crate) schema: Arc<Schema>,
     pub(crate) identity: RunIdentity,
-    /// Frames come from the build agent, and go back to it.
-    pub(crate) frames: Receiver<Frame>,
-    pub(crate) done: Sender<Frame>,
+    /// Cuts come from the build agent, and their memory goes back to it.
+    pub(crate) frames: Receiver<FrameCut>,
+    pub(crate) done: Sender<FrameCut>,
     pub(crate) first: FirstFile<S>,
     pub(crate) sources: Sources,
 }
 
 /// A frame that waits for a file and room.
 struct Taken {
-    frame: Frame,
-    counts: Vec<SourceCounts>,
+    built: BuiltFrame,
     /// The file for which the disk was looked at.
     looked_for: Option<FileId>,
 }
@@ -101,7 +92,7 @@ enum Step {
     Ended,
 }
 
-impl<S: Store> Write<S> {
+impl<S: FolderStore> Write<S> {
     /// Begins the run's first file.
     ///
     /// # Errors
@@ -122,14 +113,13 @@ impl<S: Store> Write<S> {
             files: RunFiles::new(config, schema, identity, first, live, now_ns)?,
             taken: None,
             streaming: None,
-            handed_back: None,
             encoded: Ledger::new(config.ledger_count()),
             frame_header_bytes: config.frame_header_bytes_max() as u64,
         })
     }
 
     /// An agent that encodes columns, if any are encoded.
-    pub(crate) fn encoder(&self) -> Option<Encode<Raw>> {
+    pub(crate) fn encoder(&self) -> Option<Encode<ColumnBytes>> {
         self.frame_writer.encoder()
     }
 
@@ -139,27 +129,24 @@ impl<S: Store> Write<S> {
             self.files.look_after_disk();
         }
         let wait = Step::Wait(self.now_ns + IDLE_NS);
-        if self.files.has_pages() {
-            return match self.files.stream_page(budget) {
+        if self.files.files.has_pages() {
+            return match self.files.files.stream_page(budget) {
                 true => Step::Done,
                 false if *budget == 0 => Step::Budget,
                 false => wait,
             };
         }
-        if let Some(mut frame) = self.streaming.take() {
-            let progress = self.frame_writer.advance(&mut frame, &mut self.files.jobs, budget);
-            if let Progress::Written(written) = progress {
-                self.end_frame(frame, written);
-                return Step::Done;
-            }
-            self.streaming = Some(frame);
-            return if let Progress::Budget = progress { Step::Budget } else { wait };
-        }
-        if let Some(frame) = self.handed_back.take()
-            && let Err(TrySendError::Full(frame)) = self.done.try_send(frame)
-        {
-            self.handed_back = Some(frame);
-            return Step::Wait(self.now_ns + HAND_BACK_NS);
+        if let Some(frame) = &mut self.streaming {
+            let sink = &mut self.files.files;
+            return match self.frame_writer.advance(frame, sink, budget, self.now_ns) {
+                Progress::Columns => {
+                    self.streaming = None;
+                    self.files.frame_copied();
+                    Step::Done
+                }
+                Progress::Budget => Step::Budget,
+                _ => wait,
+            };
         }
         if !self.frame_writer.feed_trends() {
             return wait;
@@ -185,32 +172,34 @@ impl<S: Store> Write<S> {
         }
     }
 
-    fn take(&mut self, frame: Frame) {
-        let counts = self.frame_writer.count(&frame);
-        self.taken = Some(Taken { frame, counts, looked_for: None });
+    fn take(&mut self, mut built: FrameCut) {
+        let frame = self.frame_writer.frame(&mut built);
+        self.taken = Some(Taken { built: frame, looked_for: None });
+        // Where the build agent has enough of them, the memory goes.
+        let _returned = self.done.try_send(built);
     }
 
     /// Begins to stream the frame that was taken, or discards it where there is no file; false
     /// where something must be waited for first.
     fn admit(&mut self) -> bool {
         let Some(mut taken) = self.taken.take() else { return true };
-        let bytes_max = self.bytes_max(&taken.frame, &taken.counts);
+        let bytes_max = taken.built.bytes_max() + self.frame_header_bytes + INCREMENT_BYTES;
         match self.files.admit(bytes_max, &mut taken.looked_for) {
             Admission::Wait => {
                 self.taken = Some(taken);
                 // A checkpoint may have been begun.
-                return self.files.has_pages();
+                return self.files.files.has_pages();
             }
             Admission::Refused => {
-                self.files.discard(&taken.counts, Entry::FragmentsDiscardedDisk);
-                self.handed_back = Some(taken.frame);
+                self.files.discard(&taken.built.counts, Entry::FragmentsDiscardedDisk);
             }
             Admission::Begin => {
                 let increment = self.next_increment();
-                let (stream, offset, identity) = self.files.begin_frame();
-                let Taken { frame, counts, .. } = taken;
-                let start = FrameStart { stream, offset, identity, frame, counts, increment };
-                self.streaming = Some(self.frame_writer.begin(start, self.now_ns));
+                let start = self.files.begin_frame();
+                let sink = &mut self.files.files;
+                let begun =
+                    self.frame_writer.begin(taken.built, increment, start, sink, self.now_ns);
+                self.streaming = Some(begun);
             }
         }
         true
@@ -229,23 +218,6 @@ impl<S: Store> Write<S> {
         increment
     }
 
-    /// A frame was streamed to its end.
-    fn end_frame(&mut self, under_way: FrameUnderWay<S::Buffer>, written: WrittenFrame) {
-        let Finished { frame, counts, increment, stream } =
-            self.frame_writer.finish(under_way, self.now_ns);
-        let keys = frame.cut.keys.len() as u64;
-        self.files.end_frame(stream, FrameJob { written, counts, increment, keys });
-        self.handed_back = Some(frame);
-    }
-
-    /// What a frame takes at most, but for columns that compression makes larger, which is little.
-    fn bytes_max(&self, frame: &Frame, counts: &[SourceCounts]) -> u64 {
-        let payload: u64 = counts.iter().map(|counts| counts.bytes).sum();
-        let keys = frame.cut.keys.len() as u64;
-        let of_keys = keys * (KEY_BYTES + LENGTH_BYTES * counts.len() as u64);
-        payload + of_keys + self.frame_header_bytes + INCREMENT_BYTES
-    }
-
     /// Takes a frame without rows for what the ledger has counted since the last one, if it has
     /// counted anything.
     fn take_last(&mut self) {
@@ -256,12 +228,12 @@ impl<S: Store> Write<S> {
         encode_ledger_increment(&rest, &mut records);
         if !records.is_empty() {
             let kind = self.frame_writer.kind();
-            self.take(Frame { kind, cut: Cut::default() });
+            self.take(FrameCut { kind, cut: Cut::default() });
         }
     }
 }
 
-impl<S: Store> Agent for Write<S> {
+impl<S: FolderStore> Agent for Write<S> {
     /// Writes frames until the build agent has ended, then closes the run.
     fn work(&mut self, now_ns: u64) -> Work {
         self.now_ns = now_ns;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use catchment_agent::{
-    Completion, CompletionKind, FileEnd, FileId, NewFile, OpenError, Presence, Store,
+    Completion, CompletionKind, FileEnd, FileId, FolderStore, NewFile, OpenError, Presence, Store,
 };
 use parking_lot::Mutex;
 
@@ -193,19 +193,21 @@ impl Store for MemoryStore {
         true
     }
 
+    fn finish(&mut self, file: FileId, end: FileEnd) {
+        let bytes = if let FileEnd::Cut(bytes) = end { bytes } else { 0 };
+        let (kind, result) = (CompletionKind::Finished, Ok(()));
+        let completion = Completion { kind, file, offset: 0, bytes, token: 0, result };
+        self.begin(completion, (None, Some(end)));
+    }
+}
+
+impl FolderStore for MemoryStore {
     fn sync_due(&mut self, now_ns: u64) -> bool {
         let due = self.unsynced && now_ns - self.synced_ns >= SYNC_INTERVAL_NS;
         if due {
             self.synced_ns = now_ns;
         }
         due
-    }
-
-    fn finish(&mut self, file: FileId, end: FileEnd) {
-        let bytes = if let FileEnd::Cut(bytes) = end { bytes } else { 0 };
-        let (kind, result) = (CompletionKind::Finished, Ok(()));
-        let completion = Completion { kind, file, offset: 0, bytes, token: 0, result };
-        self.begin(completion, (None, Some(end)));
     }
 
     fn open(&mut self, new: NewFile) {

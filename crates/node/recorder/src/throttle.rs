@@ -1,19 +1,9 @@
-//! How columns are encoded: by which rule, and how much of it there is time for.
+//! How much compression there is time for.
 
 use std::sync::Arc;
 
-use catchment_encoder::{AutoState, Coding, Element, Level, Rule};
-use catchment_frame::ColumnCoding;
+use catchment_encoder::Level;
 use catchment_telemetry::FillLevel;
-
-/// The rule for one column, with a state of its own.
-pub(crate) fn rule_for(coding: ColumnCoding, element: Element) -> Rule {
-    match coding {
-        ColumnCoding::Fixed(coding) => Rule::Fixed(coding),
-        ColumnCoding::Portable => Rule::Fixed(Coding::portable(element)),
-        ColumnCoding::Auto => Rule::Auto(AutoState::new(element)),
-    }
-}
 
 /// How much compression there is time for, from what waits behind the frame that is being encoded:
 /// the less room is left, the less is done. It comes back at half the level at which it went, so

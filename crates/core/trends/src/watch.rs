@@ -1,40 +1,50 @@
-//! Trends while recording: what a frame's samples say of the seconds they fall into.
-//!
-//! The agents that encode columns look at the samples while they are in the cache ([`Watch`]); the
-//! write agent hands what they saw to the trend agent (`trend_agent.rs`), frame by frame.
+//! What a column's samples say of the seconds that they fall into, seen while they pass: those who
+//! encode columns look at the samples while they are in the cache.
 
 use std::sync::Arc;
 
 use catchment_frame::Span;
-use catchment_trends::{Accumulator, Partial, TrendChannel};
+
+use crate::accumulator::Accumulator;
+use crate::partial::{Partial, TrendChannel};
 
 /// What one frame says of one channel: seconds since the epoch of its time scale, rising.
-pub(crate) type Seconds = Vec<(u64, Accumulator)>;
+pub type Seconds = Vec<(u64, Accumulator)>;
 
 /// A channel's samples in a frame, to be watched as they pass.
-#[derive(Clone)]
-pub(crate) struct Watch {
-    pub(crate) channel: Arc<TrendChannel>,
-    pub(crate) sample_bytes: usize,
-    pub(crate) first_sample: u64,
-    /// Where samples are numbered anew.
-    pub(crate) gaps: Vec<Span>,
+#[derive(Clone, Debug)]
+pub struct Watch {
+    channel: Arc<TrendChannel>,
+    sample_bytes: usize,
+    first_sample: u64,
+    gaps: Vec<Span>,
 }
 
 /// What was seen so far.
-#[derive(Default)]
-pub(crate) struct Seen {
-    pub(crate) seconds: Seconds,
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// The seconds that the samples fall into.
+    pub seconds: Seconds,
     row: u64,
     part: Partial,
 }
 
 impl Watch {
+    /// Samples of a channel from that number on; `gaps` says where the numbers jump.
+    pub fn new(
+        channel: Arc<TrendChannel>,
+        sample_bytes: usize,
+        first_sample: u64,
+        gaps: &[Span],
+    ) -> Self {
+        Self { channel, sample_bytes, first_sample, gaps: gaps.to_vec() }
+    }
+
     /// Takes the next samples: whole ones.
-    pub(crate) fn look(&self, seen: &mut Seen, bytes: &[u8]) {
+    pub fn look(&self, seen: &mut Seen, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let (sample, rows_left) = self.place_of(seen.row);
+            let (sample, rows_left) = self.number_of(seen.row);
             let rows = (rest.len() / self.sample_bytes) as u64;
             let take = rows.min(rows_left).max(1);
             let (now, later) = rest.split_at((take as usize * self.sample_bytes).min(rest.len()));
@@ -48,7 +58,7 @@ impl Watch {
     }
 
     /// The sample number of a row, and how many rows follow it without a gap.
-    fn place_of(&self, row: u64) -> (u64, u64) {
+    fn number_of(&self, row: u64) -> (u64, u64) {
         let behind = self.gaps.partition_point(|gap| gap.row <= row);
         let begin = match behind.checked_sub(1) {
             Some(last) => self.gaps[last],

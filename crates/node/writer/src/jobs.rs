@@ -2,15 +2,16 @@
 //! piece.
 //!
 //! What is streamed is a *job*: its full buffers are written while it grows, all but the first,
-//! which holds the header that makes the rest valid: it is written when all others have completed,
-//! and all older jobs of the file too, so that a killed recorder leaves no header without its
-//! columns and no hole between frames. Jobs are kept in the order in which they were begun, until
-//! their owner has seen their end.
+//! which holds the header that makes the rest valid: where files are read while they grow, it is
+//! written when all others have completed, and all older jobs of the file too, so that a killed
+//! writer leaves no header without its columns and no hole between frames. Jobs stay in the order
+//! in which they were begun, until their owner has taken them.
 //!
 //! Nothing here waits. Where there is no free buffer, appending stops short, and goes on when a
 //! write has completed: this is where a slow disk holds frames up, which wait in memory.
 
 use std::collections::VecDeque;
+use std::io;
 
 use catchment_agent::{Completion, CompletionKind, FileId, Store};
 use catchment_frame::Crc32c;
@@ -20,6 +21,15 @@ use crate::copy::copy_past_cache;
 /// Bytes that are checksummed and then copied while they are in the cache.
 const PIECE_BYTES: usize = 64 << 10;
 
+/// When a job's first buffer, with the header in it, is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderOrder {
+    /// When all else of the job, and all older jobs of the file, have been written.
+    Last,
+    /// When the job was streamed to its end: nobody reads the file before it is closed.
+    Held,
+}
+
 /// A store and what is under way on it.
 pub(crate) struct Jobs<S: Store, K> {
     pub(crate) store: S,
@@ -28,6 +38,7 @@ pub(crate) struct Jobs<S: Store, K> {
     completions: Vec<Completion>,
     others: Vec<Completion>,
     buffer_bytes: usize,
+    order: HeaderOrder,
 }
 
 /// Something streamed, whose writes may be under way.
@@ -36,7 +47,7 @@ pub(crate) struct Job<B, K> {
     /// What it was; set when it was streamed to its end.
     pub(crate) kind: Option<K>,
     /// The first error that a write of it met.
-    pub(crate) error: Option<String>,
+    pub(crate) error: Option<io::Error>,
     writes_left: u32,
     start: u64,
     /// The first buffer and its length, until the others are written.
@@ -50,7 +61,7 @@ impl<B, K> Job<B, K> {
     }
 }
 
-/// The position in a job's bytes. Ended by [`Jobs::finish`], or else never written.
+/// The position in a job's bytes. Ended by [`Jobs::finish`] or [`Jobs::abandon`].
 #[must_use]
 pub(crate) struct Stream<B> {
     token: u64,
@@ -60,7 +71,7 @@ pub(crate) struct Stream<B> {
 }
 
 impl<S: Store, K> Jobs<S, K> {
-    pub(crate) fn new(store: S, buffer_bytes: usize) -> Self {
+    pub(crate) fn new(store: S, buffer_bytes: usize, order: HeaderOrder) -> Self {
         Self {
             store,
             queue: VecDeque::new(),
@@ -68,6 +79,7 @@ impl<S: Store, K> Jobs<S, K> {
             completions: Vec::new(),
             others: Vec::new(),
             buffer_bytes,
+            order,
         }
     }
 
@@ -164,6 +176,12 @@ impl<S: Store, K> Jobs<S, K> {
         self.poll_store();
     }
 
+    /// Ends the job without its header: what was written of it is never read.
+    pub(crate) fn abandon(&mut self, stream: Stream<S::Buffer>, kind: K) {
+        self.job(stream.token).kind = Some(kind);
+        self.poll_store();
+    }
+
     /// The oldest job.
     pub(crate) fn oldest(&self) -> Option<&Job<S::Buffer, K>> {
         self.queue.front()
@@ -179,7 +197,7 @@ impl<S: Store, K> Jobs<S, K> {
         self.queue.iter().any(|job| job.file == file)
     }
 
-    /// Takes up what has completed; how much that was.
+    /// Handles what has completed; how much that was.
     pub(crate) fn poll(&mut self) -> usize {
         self.poll_store()
     }
@@ -205,11 +223,13 @@ impl<S: Store, K> Jobs<S, K> {
     fn write_first(&mut self, token: u64) {
         let index = (token - self.oldest_token()) as usize;
         let file = self.queue[index].file;
-        if self.queue.iter().take(index).any(|older| older.file == file && !older.ended()) {
+        let mut older = self.queue.iter().take(index);
+        let last = self.order == HeaderOrder::Last;
+        if last && older.any(|older| older.file == file && !older.ended()) {
             return;
         }
         let job = &mut self.queue[index];
-        if job.kind.is_none() || job.writes_left > 0 {
+        if job.kind.is_none() || last && job.writes_left > 0 {
             return;
         }
         if let Some((buffer, bytes)) = job.first.take()
@@ -240,7 +260,7 @@ impl<S: Store, K> Jobs<S, K> {
             let job = self.job(completion.token);
             job.writes_left -= 1;
             if let Err(error) = completion.result {
-                job.error.get_or_insert_with(|| error.to_string());
+                job.error.get_or_insert(error);
             }
         }
         self.completions = completions;

@@ -1,0 +1,308 @@
+//! A frame's columns on their way to a sink: encoded side by side by the encode agents, and handed
+//! over in the frame's order.
+//!
+//! Small columns are encoded here, when their turn comes. A column that there is no time to
+//! compress goes straight from where it is to the sink, which is its one copy.
+
+use std::collections::VecDeque;
+
+use catchment_codec::{Codec, ColumnEncoder};
+use catchment_encoder::{
+    Ask, Buffers, Column, Done, Encode, EncoderPool, Level, PoolConfig, Stored, Worker,
+};
+
+use crate::frame::{ColumnForm, FrameColumn};
+use crate::sink::{FrameSink, StoredColumn};
+
+/// Encodes the columns of frames, one frame after the other.
+pub struct FrameEncoder<C: Column> {
+    pool: Option<EncoderPool<C>>,
+    encoder: ColumnEncoder,
+    /// The bytes of a small column, raw and as stored.
+    raw: Vec<u8>,
+    stored: Vec<u8>,
+}
+
+/// A frame that is being handed to a sink.
+pub struct FrameUnderWay<C: Column> {
+    /// Columns that the sink does not have yet.
+    waiting: VecDeque<Waiting<C>>,
+    /// How many of these, from the first one on, have been given to the agents or need none.
+    fed: usize,
+    ready: Option<Ready<C>>,
+    streamed: Vec<Streamed<C>>,
+}
+
+/// A column that the sink has.
+#[derive(Debug)]
+pub struct Streamed<C: Column> {
+    /// What it is.
+    pub form: ColumnForm,
+    /// The column, with its raw bytes.
+    pub column: C,
+    /// What it saw of itself.
+    pub seen: C::Seen,
+    /// Whether it was compressed less than was asked for.
+    pub lowered: bool,
+}
+
+/// How far a frame came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The sink has all columns.
+    Columns,
+    /// The budget of bytes is spent.
+    Budget,
+    /// The sink has no room.
+    NoRoom,
+    /// The agents have the next column.
+    Encoding,
+    /// The column that was streamed last could not be made: it knows why.
+    Failed,
+}
+
+struct Waiting<C> {
+    form: ColumnForm,
+    ask: Ask,
+    way: Way<C>,
+}
+
+enum Way<C> {
+    /// Not decided yet.
+    Undecided(C),
+    /// It is encoded here.
+    Small(C),
+    /// As it is; whether that is less than was asked for.
+    AsItIs(C, bool),
+    /// The agents have it.
+    Agents,
+}
+
+/// A column whose stored bytes are known.
+struct Ready<C: Column> {
+    form: ColumnForm,
+    raw_bytes: usize,
+    stored: ReadyBytes<C>,
+}
+
+enum ReadyBytes<C: Column> {
+    /// The encoder's memory has them.
+    Small(C, Codec),
+    AsItIs(C, bool),
+    Encoded(Done<C>),
+}
+
+impl<C: Column> FrameUnderWay<C> {
+    /// Begins with these columns.
+    pub fn new(columns: Vec<FrameColumn<C>>) -> Self {
+        let mut frame =
+            Self { waiting: VecDeque::new(), fed: 0, ready: None, streamed: Vec::new() };
+        columns.into_iter().for_each(|column| frame.push(column));
+        frame
+    }
+
+    /// Adds a column behind all others.
+    pub fn push(&mut self, column: FrameColumn<C>) {
+        let FrameColumn { form, ask, is_small, bytes } = column;
+        let way = if is_small { Way::Small(bytes) } else { Way::Undecided(bytes) };
+        self.waiting.push_back(Waiting { form, ask, way });
+    }
+
+    /// The columns that the sink has.
+    pub fn streamed(&self) -> &[Streamed<C>] {
+        &self.streamed
+    }
+
+    /// As [`FrameUnderWay::streamed`], taken out: whoever drops them frees what they hold.
+    pub fn take_streamed(&mut self) -> Vec<Streamed<C>> {
+        std::mem::take(&mut self.streamed)
+    }
+}
+
+impl<C: Column> FrameEncoder<C> {
+    /// An encoder with a pool of agents, or one that compresses small columns only.
+    pub fn new(pool: Option<PoolConfig>) -> Self {
+        let pool = pool.map(EncoderPool::new);
+        Self { pool, encoder: ColumnEncoder::new(), raw: Vec::new(), stored: Vec::new() }
+    }
+
+    /// An agent that encodes columns, if agents do.
+    pub fn agent(&self) -> Option<Encode<C>> {
+        self.pool.as_ref().map(EncoderPool::encoder)
+    }
+
+    /// As [`FrameEncoder::agent`], with the memory that an agent had before.
+    pub fn agent_with(&self, worker: Worker) -> Option<Encode<C>> {
+        self.pool.as_ref().map(|pool| pool.encoder_with(worker))
+    }
+
+    /// Goes on with these buffers for encoded columns, and returns those that it had.
+    pub fn exchange_buffers(&mut self, buffers: Buffers) -> Buffers {
+        match &mut self.pool {
+            Some(pool) => pool.exchange_buffers(buffers),
+            None => buffers,
+        }
+    }
+
+    /// Takes back memory that a column was made in.
+    pub fn give_back(&mut self, buffer: Vec<u8>) {
+        if let Some(pool) = &mut self.pool {
+            pool.give_back_buffer(buffer);
+        }
+    }
+
+    /// Says which share of the CPUs is free, 0 to 1.
+    pub fn set_free_cpu_share(&self, share: f32) {
+        if let Some(pool) = &self.pool {
+            pool.set_free_cpu_share(share);
+        }
+    }
+
+    /// Hands a frame's columns to the sink, as far as that is possible now and the budget of bytes
+    /// lasts. `level` says how much compression there is time for.
+    pub fn advance(
+        &mut self,
+        frame: &mut FrameUnderWay<C>,
+        sink: &mut impl FrameSink,
+        level: &mut dyn FnMut() -> Level,
+        budget: &mut usize,
+    ) -> Progress {
+        loop {
+            if let Some(ready) = &frame.ready {
+                if !self.append(ready, sink, budget) {
+                    return if *budget == 0 { Progress::Budget } else { Progress::NoRoom };
+                }
+                if let Some(ready) = frame.ready.take() {
+                    frame.streamed.push(self.streamed(ready));
+                }
+            }
+            self.feed(frame, level);
+            let Some(next) = frame.waiting.front() else { return Progress::Columns };
+            let done = match (&next.way, &mut self.pool) {
+                (Way::Agents, Some(pool)) => match pool.take() {
+                    Some(done) => Some(done),
+                    None => return Progress::Encoding,
+                },
+                _ => None,
+            };
+            let Some(Waiting { form, ask, way }) = frame.waiting.pop_front() else { continue };
+            frame.fed -= 1;
+            let (raw_bytes, stored) = match (way, done) {
+                (Way::Agents, Some(done)) if matches!(done.stored, Stored::Failed) => {
+                    let Done { column, seen, lowered, .. } = done;
+                    frame.streamed.push(Streamed { form, column, seen, lowered });
+                    return Progress::Failed;
+                }
+                (Way::Agents, Some(done)) => (done.column.raw_bytes(), ReadyBytes::Encoded(done)),
+                (Way::Small(column), _) => {
+                    let codec = self.encode_small(&column, &ask);
+                    (column.raw_bytes(), ReadyBytes::Small(column, codec))
+                }
+                (Way::AsItIs(column, lowered), _) => {
+                    (column.raw_bytes(), ReadyBytes::AsItIs(column, lowered))
+                }
+                _ => unreachable!("the first column's way is decided"),
+            };
+            frame.ready = Some(Ready { form, raw_bytes, stored });
+        }
+    }
+
+    /// Decides the ways of columns: as many as there is room for are given to the agents.
+    fn feed(&mut self, frame: &mut FrameUnderWay<C>, level: &mut dyn FnMut() -> Level) {
+        while let Some(waiting) = frame.waiting.get_mut(frame.fed) {
+            let Way::Undecided(column) = &waiting.way else {
+                frame.fed += 1;
+                continue;
+            };
+            let asked = waiting.ask.compresses();
+            let level = match &self.pool {
+                Some(pool) if !pool.has_room(column.raw_bytes()) => return,
+                Some(_) => level(),
+                None => Level::None,
+            };
+            let goes_as_it_is = level == Level::None && !column.looks();
+            // That is known when its turn comes: there may be time again.
+            if goes_as_it_is && frame.fed > 0 {
+                return;
+            }
+            let Way::Undecided(column) = std::mem::replace(&mut waiting.way, Way::Agents) else {
+                unreachable!("just seen")
+            };
+            match &mut self.pool {
+                Some(pool) if !goes_as_it_is => {
+                    pool.put(column, Ask { level, ..waiting.ask.clone() });
+                }
+                pool => waiting.way = Way::AsItIs(column, pool.is_some() && asked),
+            }
+            frame.fed += 1;
+            if goes_as_it_is {
+                return;
+            }
+        }
+    }
+
+    /// Encodes a small column into the encoder's memory.
+    fn encode_small(&mut self, column: &C, ask: &Ask) -> Codec {
+        self.raw.clear();
+        let pieces = (0..).map_while(|index| column.piece(index));
+        pieces.for_each(|piece| self.raw.extend_from_slice(piece));
+        let encoded = self.encoder.encode(ask.fixed(), ask.element, &self.raw);
+        let codec = encoded.codec;
+        if codec == Codec::None {
+            std::mem::swap(&mut self.raw, &mut self.stored);
+        } else {
+            self.stored.clear();
+            self.stored.extend_from_slice(encoded.stored);
+        }
+        codec
+    }
+
+    fn append(&self, ready: &Ready<C>, sink: &mut impl FrameSink, budget: &mut usize) -> bool {
+        let &Ready { form, raw_bytes, ref stored } = ready;
+        let (codec, crc32c, stored_bytes) = match stored {
+            ReadyBytes::Small(_, codec) => (*codec, None, self.stored.len()),
+            ReadyBytes::AsItIs(..) => (Codec::None, None, raw_bytes),
+            ReadyBytes::Encoded(done) => (done.codec, Some(done.crc32c), done.stored_bytes()),
+        };
+        let piece = |index| match stored {
+            ReadyBytes::Small(..) => (index == 0).then_some(&self.stored[..]),
+            ReadyBytes::AsItIs(column, _) => column.piece(index),
+            ReadyBytes::Encoded(done) => done.stored_piece(index),
+        };
+        let (raw_bytes, stored_bytes) = (raw_bytes as u64, stored_bytes as u64);
+        sink.append(
+            &StoredColumn { form, codec, crc32c, raw_bytes, stored_bytes, piece: &piece },
+            budget,
+        )
+    }
+
+    /// What remains of a column that the sink has.
+    fn streamed(&mut self, ready: Ready<C>) -> Streamed<C> {
+        let form = ready.form;
+        let (column, seen, lowered) = match ready.stored {
+            ReadyBytes::Small(column, _) => (column, C::Seen::default(), false),
+            ReadyBytes::AsItIs(column, lowered) => (column, C::Seen::default(), lowered),
+            ReadyBytes::Encoded(done) => {
+                if let Some(pool) = &mut self.pool {
+                    pool.give_back(done.stored);
+                }
+                (done.column, done.seen, done.lowered)
+            }
+        };
+        Streamed { form, column, seen, lowered }
+    }
+}
+
+impl<C: Column> std::fmt::Debug for FrameEncoder<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameEncoder").field("pool", &self.pool).finish_non_exhaustive()
+    }
+}
+
+impl<C: Column> std::fmt::Debug for FrameUnderWay<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameUnderWay")
+            .field("waiting", &self.waiting.len())
+            .finish_non_exhaustive()
+    }
+}

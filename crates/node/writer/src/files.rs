@@ -1,0 +1,291 @@
+//! Files with frames in a store: the sink of whoever records to files.
+//!
+//! The owner decides which file is current, and when it is left; here are the bytes' ways. Headers,
+//! checkpoints and tables of contents are *pages*, which are streamed in their order before any
+//! frame. What was streamed is a job; its end comes back to the owner, oldest first.
+
+use std::collections::VecDeque;
+use std::io;
+
+use catchment_agent::{Completion, FileId, Store};
+use catchment_frame::{Crc32c, FrameInfo, FrameLayout, FrameSummary, TocFlags};
+use catchment_model::Ledger;
+
+use crate::file::FrameFile;
+use crate::jobs::{HeaderOrder, Job, Jobs, Stream};
+use crate::sink::{FrameSink, StoredColumn, WrittenFrame};
+
+/// The files that frames are written to. `T` is a frame's tag, `A` what the owner keeps by file.
+pub struct FrameFiles<S: Store, T, A = ()> {
+    /// The file that gets frames.
+    pub current: Option<FrameFile<A>>,
+    /// Files that get no more frames, until they are finished.
+    pub closing: Vec<FrameFile<A>>,
+    jobs: Jobs<S, JobKind<T>>,
+    pages: VecDeque<Page<S::Buffer>>,
+    layout: FrameLayout,
+    frame: Option<UnderWay<S::Buffer>>,
+}
+
+/// What a job was.
+#[derive(Debug)]
+pub enum JobKind<T> {
+    /// The file's header.
+    Header,
+    /// A frame, and its tag.
+    Frame(Box<WrittenFrame>, T),
+    /// A frame that was given up before its end.
+    Abandoned,
+    /// A table of contents so far.
+    Checkpoint(FrameSummary),
+    /// Where the newest checkpoint stands.
+    Locator,
+    /// Table of contents and trailer, with which the file has that many bytes.
+    Toc {
+        /// All of it.
+        file_bytes: u64,
+    },
+}
+
+/// A job whose writes have completed, as have all older ones.
+#[derive(Debug)]
+pub struct Ended<T> {
+    /// Its file.
+    pub file: FileId,
+    /// What it was.
+    pub kind: JobKind<T>,
+    /// The first error that a write of it met.
+    pub error: Option<io::Error>,
+}
+
+/// Bytes of a job other than a frame, and how many of them were streamed.
+struct Page<B> {
+    stream: Stream<B>,
+    bytes: Vec<u8>,
+    streamed: usize,
+    kind: PageKind,
+}
+
+enum PageKind {
+    Header,
+    Checkpoint(FrameSummary),
+    Locator,
+    Toc { file_bytes: u64 },
+}
+
+/// The frame that is under way.
+struct UnderWay<B> {
+    stream: Stream<B>,
+    offset: u64,
+    /// How far the column is that is being copied: which piece of it, and where in that.
+    piece: usize,
+    at: usize,
+    crc: Crc32c,
+}
+
+impl<S: Store, T, A> FrameFiles<S, T, A> {
+    /// No files yet. `buffer_bytes` is the size of the store's buffers.
+    pub fn new(store: S, buffer_bytes: usize, order: HeaderOrder) -> Self {
+        Self {
+            current: None,
+            closing: Vec::new(),
+            jobs: Jobs::new(store, buffer_bytes, order),
+            pages: VecDeque::new(),
+            layout: FrameLayout::begin(FrameInfo::EMPTY, 0),
+            frame: None,
+        }
+    }
+
+    /// The store.
+    pub fn store(&mut self) -> &mut S {
+        &mut self.jobs.store
+    }
+
+    /// Handles what the store has completed since, and hands on what it was asked for; how much
+    /// came.
+    pub fn poll(&mut self) -> usize {
+        self.jobs.poll()
+    }
+
+    /// The completions of syncs and of finished files since the last call.
+    pub fn take_others(&mut self) -> Vec<Completion> {
+        self.jobs.take_others()
+    }
+
+    /// Whether anything was streamed, or is being streamed, and has not been taken by
+    /// [`FrameFiles::next_ended`].
+    pub fn is_busy(&self) -> bool {
+        self.jobs.oldest().is_some()
+    }
+
+    /// Whether something of that file is under way.
+    pub fn is_busy_with(&self, file: FileId) -> bool {
+        self.jobs.any_of(file)
+    }
+
+    /// The oldest job, if it has ended.
+    pub fn next_ended(&mut self) -> Option<Ended<T>> {
+        if !self.jobs.oldest().is_some_and(Job::ended) {
+            return None;
+        }
+        let Job { file, kind, error, .. } = self.jobs.take_oldest()?;
+        Some(Ended { file, kind: kind.expect("an ended job"), error })
+    }
+
+    /// That file, which gets frames or is being closed.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn file(&mut self, id: FileId) -> &mut FrameFile<A> {
+        let mut files = self.current.iter_mut().chain(&mut self.closing);
+        files.find(|file| file.id == id).expect("the file is open")
+    }
+
+    /// The current file gets no more frames.
+    pub fn leave(&mut self) {
+        self.closing.extend(self.current.take());
+    }
+
+    /// Makes a file the current one, and has its header written.
+    ///
+    /// # Panics
+    /// There is one.
+    pub fn begin_file(&mut self, file: FrameFile<A>, header: Vec<u8>) {
+        assert!(self.current.is_none(), "one file at a time gets frames");
+        self.put_page(file.id, 0, header, PageKind::Header);
+        self.current = Some(file);
+    }
+
+    /// Has a checkpoint written behind the current file's frames, all of which are recorded.
+    pub fn begin_checkpoint(&mut self, sequence: u64, ledger: &Ledger, now_ns: u64) {
+        let Some(file) = &mut self.current else { return };
+        let (id, start) = (file.id, file.end);
+        let (bytes, summary) = file.encode_checkpoint(sequence, ledger, now_ns);
+        self.put_page(id, start, bytes, PageKind::Checkpoint(summary));
+    }
+
+    /// Has it written where a checkpoint is.
+    pub fn begin_locator(&mut self, id: FileId, checkpoint: &FrameSummary) {
+        let (offset, locator) = self.file(id).encode_locator(checkpoint);
+        self.put_page(id, offset, locator.to_vec(), PageKind::Locator);
+    }
+
+    /// Has the table of contents written behind the recorded frames of a file that is being
+    /// closed; the file's size with it.
+    pub fn begin_toc(&mut self, id: FileId, ledger: &Ledger, flags: TocFlags) -> u64 {
+        let file = self.file(id);
+        let (bytes, start) = (file.encode_toc(ledger, flags), file.recorded_end);
+        let file_bytes = start + bytes.len() as u64;
+        if !bytes.is_empty() {
+            self.put_page(id, start, bytes, PageKind::Toc { file_bytes });
+        }
+        file_bytes
+    }
+
+    fn put_page(&mut self, file: FileId, offset: u64, bytes: Vec<u8>, kind: PageKind) {
+        let stream = self.jobs.begin(file, offset);
+        self.pages.push_back(Page { stream, bytes, streamed: 0, kind });
+    }
+
+    /// Whether pages are to be streamed before any frame.
+    pub fn has_pages(&self) -> bool {
+        !self.pages.is_empty()
+    }
+
+    /// Streams the oldest page, as far as there are buffers and the budget of bytes lasts; true
+    /// when it is streamed.
+    pub fn stream_page(&mut self, budget: &mut usize) -> bool {
+        let Some(page) = self.pages.front_mut() else { return true };
+        let rest = &page.bytes[page.streamed..];
+        let now = &rest[..rest.len().min(*budget)];
+        let streamed = self.jobs.append(&mut page.stream, now);
+        page.streamed += streamed;
+        *budget -= streamed;
+        let whole = page.streamed == page.bytes.len();
+        if whole && let Some(Page { stream, kind, .. }) = self.pages.pop_front() {
+            let kind = match kind {
+                PageKind::Header => JobKind::Header,
+                PageKind::Checkpoint(summary) => JobKind::Checkpoint(summary),
+                PageKind::Locator => JobKind::Locator,
+                PageKind::Toc { file_bytes } => JobKind::Toc { file_bytes },
+            };
+            self.jobs.finish(stream, kind);
+        }
+        whole
+    }
+
+    /// Gives up the frame that is under way: nobody will see it.
+    pub fn abandon_frame(&mut self) {
+        if let Some(UnderWay { stream, .. }) = self.frame.take() {
+            self.jobs.abandon(stream, JobKind::Abandoned);
+        }
+    }
+
+    /// What a frame of so many columns takes beside its columns' bytes.
+    pub fn header_space(&mut self, columns_max: usize) -> u64 {
+        assert!(self.frame.is_none(), "no frame is under way");
+        self.layout.restart(FrameInfo::EMPTY, columns_max);
+        self.layout.frame_bytes()
+    }
+}
+
+impl<S: Store, T, A> FrameSink for FrameFiles<S, T, A> {
+    type Tag = T;
+
+    /// Begins a frame in the current file.
+    fn begin(&mut self, info: FrameInfo, columns_max: usize) {
+        assert!(self.frame.is_none() && self.pages.is_empty(), "one thing at a time is streamed");
+        let file = self.current.as_ref().expect("there is a file for the frame");
+        self.layout.restart(FrameInfo { file_id: file.file_id, ..info }, columns_max);
+        let (stream, offset) = (self.jobs.begin(file.id, file.end), file.end);
+        self.frame = Some(UnderWay { stream, offset, piece: 0, at: 0, crc: Crc32c::new() });
+    }
+
+    fn append(&mut self, column: &StoredColumn<'_>, budget: &mut usize) -> bool {
+        let frame = self.frame.as_mut().expect("a frame is under way");
+        let UnderWay { stream, piece, at, crc, .. } = frame;
+        if !self.jobs.pad_to(stream, self.layout.next_offset()) {
+            return false;
+        }
+        while let Some(bytes) = (column.piece)(*piece) {
+            let rest = &bytes[*at..];
+            let now = &rest[..rest.len().min(*budget)];
+            let copied = match column.crc32c {
+                Some(_) => self.jobs.append(stream, now),
+                None => self.jobs.append_checked(stream, now, crc),
+            };
+            *budget -= copied;
+            *at += copied;
+            if copied < rest.len() {
+                return false;
+            }
+            (*piece, *at) = (*piece + 1, 0);
+        }
+        self.layout.push(column.entry(crc.finish()));
+        (*piece, *at, *crc) = (0, 0, Crc32c::new());
+        true
+    }
+
+    fn finish(&mut self, tag: T) -> Result<FrameSummary, T> {
+        let Some(UnderWay { mut stream, offset, .. }) = self.frame.take() else {
+            unreachable!("a frame is under way")
+        };
+        if !self.jobs.pad_to(&mut stream, self.layout.frame_bytes()) {
+            self.frame = Some(UnderWay { stream, offset, piece: 0, at: 0, crc: Crc32c::new() });
+            return Err(tag);
+        }
+        let summary = self.layout.finish(offset, self.jobs.first(&mut stream));
+        let file = self.current.as_mut().expect("no file is left while a frame is streamed");
+        file.end += summary.frame_bytes;
+        let entries = self.layout.entries().to_vec();
+        self.jobs.finish(stream, JobKind::Frame(Box::new(WrittenFrame { summary, entries }), tag));
+        Ok(summary)
+    }
+}
+
+impl<S: Store, T, A> std::fmt::Debug for FrameFiles<S, T, A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.current.as_ref().map(|file| &file.path);
+        f.debug_struct("FrameFiles").field("current", &path).finish_non_exhaustive()
+    }
+}
