@@ -137,6 +137,12 @@ const EXCEPTIONS: &[Exception] = &[
         _reason: "and their columns are encoded by the pool",
     },
     Exception {
+        from: "catchment-storage",
+        to: "catchment-runner",
+        tests_only: false,
+        _reason: "by agents on threads",
+    },
+    Exception {
         from: "catchment-recorder",
         to: "catchment-emulator",
         tests_only: true,

@@ -6,7 +6,7 @@
 //! so that neither a switch of files nor a slow `fsync` holds the writer up. Three engines stand
 //! behind it: io_uring, plain `pwrite` where io_uring is refused, and a wrapper round either that
 //! fails as a [`FaultPlan`] says, for tests. Readers use [`ReadFile`], repair uses [`EditFile`],
-//! and what is little and read at once goes into a [`GrowingFile`].
+//! and what is little and read at once goes through the [`PageCache`].
 //!
 //! Invariants:
 //! - A [`Disk`] creates files, it never opens an existing one: nothing recorded is ever
@@ -31,12 +31,12 @@ mod error;
 mod event;
 mod faults;
 mod files;
-mod grow;
 mod helper;
 mod mapping;
 mod measure;
 mod open_file;
 mod opening;
+mod page_cache;
 mod port;
 mod portable;
 mod read;
@@ -55,8 +55,8 @@ pub use disk::{Disk, FILES_MAX, SYNCS_MAX};
 pub use error::DiskError;
 pub use event::{DiskSleeper, Waker};
 pub use faults::{FaultControl, FaultPlan};
-pub use grow::GrowingFile;
 pub use measure::{WriteRate, measure_direct_write};
+pub use page_cache::PageCache;
 pub use read::{
     EditFile, FolderEntry, ReadFile, free_bytes, list_files, list_folder, open_regular, sync_folder,
 };

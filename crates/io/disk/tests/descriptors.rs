@@ -5,7 +5,8 @@ mod common;
 
 use std::fs::File;
 
-use catchment_disk::{Disk, EngineChoice, GrowingFile};
+use catchment_agent::Store as _;
+use catchment_disk::{Disk, EngineChoice, PageCache};
 use common::*;
 
 #[test]
@@ -28,6 +29,10 @@ fn files_are_opened_and_finished_where_others_have_taken_all_descriptors() {
         disk.finish(file, BLOCK as u64);
     }
     all_good(&drain(&mut disk));
-    let mut trend = GrowingFile::create(&path(folder.path(), "2"), None).expect("another one");
-    trend.sync().expect("its folder is opened for it");
+    let mut trends = PageCache::new(BLOCK, None);
+    let trend = trends.create(&path(folder.path(), "2")).expect("another one");
+    assert!(trends.sync(trend, 0), "its folder is opened for it");
+    let mut completions = Vec::new();
+    trends.poll(&mut completions);
+    all_good(&completions);
 }

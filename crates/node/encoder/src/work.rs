@@ -14,8 +14,8 @@ pub trait Column: Send {
     type Seen: Default + Send;
 
     /// Gets the raw bytes ready, where they are made only when they are needed; `buffer` gives
-    /// memory for them. Nothing else is called before. False where they cannot be made: then
-    /// nothing is encoded, and the column knows why.
+    /// memory for them, in which anything may stand. Nothing else is called before. False where
+    /// they cannot be made: then nothing is encoded, and the column knows why.
     fn prepare(&mut self, _buffer: &mut dyn FnMut(usize) -> Vec<u8>) -> bool {
         true
     }
@@ -179,6 +179,7 @@ impl Worker {
             Stored::Column
         } else {
             let mut bytes = buffer(encoded.stored.len());
+            bytes.clear();
             bytes.extend_from_slice(encoded.stored);
             Stored::Encoded(bytes)
         };

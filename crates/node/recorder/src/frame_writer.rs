@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use catchment_agent::Waker;
 use catchment_builder::SourceRole;
-use catchment_encoder::{Coding, Column, Element, Encode, PoolConfig};
+use catchment_encoder::{Coding, Column, Element, Encode, Level, PoolConfig};
 use catchment_frame::{ChannelInfo, ColumnCoding, EventColumns, Schema, SourceInfo};
 use catchment_model::{Entry, Ledger, SourceId};
 use catchment_telemetry::FillLevel;
 use catchment_writer::{
-    Frame, FrameColumn, FrameEncoder, FrameSink, FrameUnderWay, Progress, Streamed, ledger_column,
+    Frame, FrameColumn, FrameEncoder, FrameOwner, FrameSink, FrameUnderWay, Progress, Streamed,
+    ledger_column,
 };
 
 use crate::build::{FrameCut, Kind};
@@ -96,6 +97,8 @@ impl<F> Throttled<F> {
 pub(crate) struct StreamedFrame {
     kind: Kind,
     columns: FrameUnderWay<ColumnBytes>,
+    /// Columns that the sink has: their chunks are freed together, when the frame is copied.
+    streamed: Vec<Streamed<ColumnBytes>>,
     /// None once the frame is copied.
     tag: Option<FrameTag>,
     /// Whether all columns but the last have been streamed.
@@ -212,6 +215,7 @@ impl FrameWriter {
         StreamedFrame {
             kind,
             columns: FrameUnderWay::new(columns),
+            streamed: Vec::new(),
             tag: Some(FrameTag { counts, increment, keys }),
             has_ledger: false,
             begun_ns: now_ns,
@@ -230,8 +234,8 @@ impl FrameWriter {
     ) -> Progress {
         loop {
             let throttle = throttle_of(frame.kind, &mut self.events, &mut self.channels);
-            let mut level = || throttle.level();
-            match self.encoder.advance(&mut frame.columns, sink, &mut level, budget) {
+            let mut owner = Owner { throttle, streamed: &mut frame.streamed };
+            match self.encoder.advance(&mut frame.columns, sink, &mut owner, budget) {
                 Progress::Columns if !frame.has_ledger => self.push_ledger(frame),
                 Progress::Columns => break,
                 Progress::Failed => unreachable!("a recorder's columns are there"),
@@ -257,7 +261,7 @@ impl FrameWriter {
         frame.has_ledger = true;
         let Some(tag) = &mut frame.tag else { return };
         let mut own = Ledger::new(self.ledger_count);
-        for Streamed { column, .. } in frame.columns.streamed().iter().filter(|one| one.lowered) {
+        for Streamed { column, .. } in frame.streamed.iter().filter(|one| one.lowered) {
             if let ColumnBytes::Chunks(chunks) = column {
                 let source = self.source_of(frame.kind, chunks.index);
                 tag.counts[source].lowered += chunks.bytes();
@@ -284,13 +288,13 @@ impl FrameWriter {
     /// Takes what a copied frame says of its channels' seconds; one of increments alone says
     /// nothing.
     fn take_seconds(&mut self, frame: &mut StreamedFrame) {
-        let seconds =
-            frame.columns.take_streamed().into_iter().filter_map(|one| match one.column {
-                ColumnBytes::Chunks(chunks) if chunks.watch.is_some() => {
-                    Some((chunks.index, one.seen.seconds))
-                }
-                _ => None,
-            });
+        let streamed = std::mem::take(&mut frame.streamed);
+        let seconds = streamed.into_iter().filter_map(|one| match one.column {
+            ColumnBytes::Chunks(chunks) if chunks.watch.is_some() => {
+                Some((chunks.index, one.seen.seconds))
+            }
+            _ => None,
+        });
         let channels: Vec<_> = seconds.collect();
         let until_ns = frame.until_ns;
         if frame.kind == Kind::Channels {
@@ -310,6 +314,23 @@ impl FrameWriter {
         let has_time = events.into_iter().chain(channels).all(CompressionThrottle::has_time);
         self.seconds = trends.offer(seconds, has_time);
         self.seconds.is_none()
+    }
+}
+
+/// What a frame's streaming asks of the frame writer.
+struct Owner<'a> {
+    throttle: &'a mut CompressionThrottle,
+    streamed: &'a mut Vec<Streamed<ColumnBytes>>,
+}
+
+impl FrameOwner<ColumnBytes> for Owner<'_> {
+    fn level(&mut self) -> Level {
+        self.throttle.level()
+    }
+
+    fn streamed(&mut self, column: Streamed<ColumnBytes>) -> Option<Vec<u8>> {
+        self.streamed.push(column);
+        None
     }
 }
 

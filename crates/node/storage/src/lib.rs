@@ -66,6 +66,6 @@ pub use trend_writer::{TrendOptions, TrendReport, TrendWriter, make_trends, repl
 pub use verify::{Problem, Progress, VerifyReport, verify};
 pub use whole::Extent;
 pub use write::{
-    ChannelColumn, ChannelFrame, ColumnData, ColumnHook, Ending, EventFrame, EventSource, Growing,
-    Make, MakeBytes, NewRun, RunWriter, StoredColumn, WriteOptions, WriteReport,
+    ChannelColumn, ChannelFrame, ColumnData, Ending, EventFrame, EventSource, Growing, Make,
+    MakeBytes, NewRun, RunWriter, StoredColumn, WriteOptions, WriteReport,
 };

@@ -21,7 +21,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use catchment_disk::FaultControl;
 use catchment_frame::{ChannelInfo, Schema};
@@ -414,7 +414,7 @@ impl Level {
     /// Begins the run's only file, without what was in the ones before.
     fn begin_anew(&mut self) -> Result<(), StorageError> {
         self.writer.begin_anew()?;
-        let current = self.writer.growing_path();
+        let current = self.writer.current_path().map(Path::to_owned);
         for path in open::paths(&self.folder)? {
             if Some(&path) != current.as_ref() {
                 // If it stays, its rows are met twice, and the longer frame's are taken.

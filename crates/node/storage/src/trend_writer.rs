@@ -10,19 +10,17 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catchment_frame::{ChannelInfo, Schema, Span};
-use catchment_trends::{TrendChannel, TrendSeries};
-use parking_lot::Mutex;
+use catchment_frame::{ChannelInfo, Codings, Schema};
+use catchment_trends::{Seconds, TrendChannel, TrendSeries};
 
-use crate::channels::Select;
+use crate::channels::{Segment, Select};
 use crate::error::StorageError;
 use crate::left_out::LeftOut;
 use crate::parallel;
 use crate::run::Run;
 use crate::trend::TrendKind;
 use crate::trend_files::{NewTrends, TrendFiles, TrendFilesReport, TrendLengths};
-use crate::write::{ColumnHook, NewRun, WriteReport, unwritable};
-use catchment_frame::Codings;
+use crate::write::{NewRun, WriteReport, unwritable};
 
 /// How trends are written.
 #[derive(Clone, Debug, Default)]
@@ -48,16 +46,11 @@ pub struct TrendReport {
 
 /// Writes the trends of one run's channels.
 pub struct TrendWriter {
-    sums: Arc<Sums>,
+    /// The channels that have a trend and the indices of their series, by column.
+    channels: HashMap<u32, (usize, Arc<TrendChannel>)>,
+    series: Vec<TrendSeries>,
     files: TrendFiles,
     without: Vec<String>,
-}
-
-/// The channels' sums so far.
-struct Sums {
-    channels: Vec<(TrendChannel, Mutex<TrendSeries>)>,
-    /// Places by column.
-    places: HashMap<u32, usize>,
 }
 
 impl TrendWriter {
@@ -79,13 +72,12 @@ impl TrendWriter {
         run: &NewRun,
         options: &TrendOptions,
     ) -> Result<Self, StorageError> {
-        let (mut channels, mut infos, mut without) = (Vec::new(), Vec::new(), Vec::new());
-        let mut places = HashMap::new();
+        let (mut infos, mut without) = (Vec::new(), Vec::new());
+        let mut channels = HashMap::new();
         for info in run.schema.columns.iter().filter_map(ChannelInfo::of) {
             match TrendChannel::of(&info) {
                 Ok(channel) => {
-                    places.insert(info.id, channels.len());
-                    channels.push((channel, Mutex::default()));
+                    channels.insert(info.id, (infos.len(), Arc::new(channel)));
                     infos.push(info);
                 }
                 Err(_) => without.push(info.name),
@@ -103,12 +95,21 @@ impl TrendWriter {
             lengths: TrendLengths::offline(),
             faults: None,
         })?;
-        Ok(Self { sums: Arc::new(Sums { channels, places }), files, without })
+        let series = vec![TrendSeries::new(); channels.len()];
+        Ok(Self { channels, series, files, without })
     }
 
-    /// What is to see the channels' samples: [`crate::RunWriter::add_hook`].
-    pub fn hook(&self) -> Box<dyn ColumnHook> {
-        Box::new(Arc::clone(&self.sums))
+    /// What the samples of a channel's column are watched with; none if it has no trend.
+    pub(crate) fn channel(&self, column: u32) -> Option<Arc<TrendChannel>> {
+        self.channels.get(&column).map(|(_, channel)| Arc::clone(channel))
+    }
+
+    /// Takes what was seen of a column's samples.
+    pub(crate) fn add(&mut self, column: u32, seconds: &Seconds) {
+        let Some((index, _)) = self.channels.get(&column) else { return };
+        for (second, accumulator) in seconds {
+            self.series[*index].add_second(*second, accumulator);
+        }
     }
 
     /// Writes what is complete: no samples before that time will come any more.
@@ -117,8 +118,8 @@ impl TrendWriter {
     /// A disk that refuses.
     pub fn advance(&mut self, until_ns: u64) -> Result<(), StorageError> {
         let until = until_ns / TrendKind::Second.period_ns();
-        for (place, (_, series)) in self.sums.channels.iter().enumerate() {
-            self.files.add(place, &lock(series).take_complete(until));
+        for (index, series) in self.series.iter_mut().enumerate() {
+            self.files.add(index, &series.take_complete(until));
         }
         self.files.advance(until)
     }
@@ -129,31 +130,13 @@ impl TrendWriter {
     /// A disk that refuses.
     pub fn finish(mut self, run_ended: bool, data_lost: bool) -> Result<TrendReport, StorageError> {
         let mut late_samples = 0;
-        for (place, (_, series)) in self.sums.channels.iter().enumerate() {
-            let mut series = lock(series);
-            self.files.add(place, &series.finish());
+        for (index, series) in self.series.iter_mut().enumerate() {
+            self.files.add(index, &series.finish());
             late_samples += series.late_samples();
         }
         let TrendFilesReport { second, minute } = self.files.finish_with(run_ended, data_lost)?;
         let (without, left_out) = (self.without, Vec::new());
         Ok(TrendReport { second, minute, without, late_samples, left_out })
-    }
-}
-
-impl Sums {
-    fn add(&self, column: u32, first_sample: u64, spans: &[Span], raw: &[u8]) {
-        let Some(&place) = self.places.get(&column) else { return };
-        let (channel, series) = &self.channels[place];
-        // Samples, spans and numbers were checked before they came here, and fit together.
-        if let Ok(partial) = channel.partial(first_sample, spans, raw) {
-            lock(series).add(&partial);
-        }
-    }
-}
-
-impl ColumnHook for Arc<Sums> {
-    fn raw(&self, column: u32, first_sample: u64, spans: &[Span], raw: &[u8]) {
-        self.add(column, first_sample, spans, raw);
     }
 }
 
@@ -275,24 +258,26 @@ fn make(
 ) -> Result<TrendReport, StorageError> {
     let mut left_out = LeftOut::default();
     let frames = run.channel_frames();
-    let places: Vec<usize> = (0..run.channels().len()).collect();
+    let all: Vec<usize> = (0..run.channels().len()).collect();
     for (frame, info) in frames.iter().enumerate() {
-        let sums = &trends.sums;
-        let added = parallel::map(places.clone(), parallel::threads(), |place| {
-            let Some(channel) = run.channel_at(place) else { return Ok(None) };
-            let segments = match channel.read_alone(&Select::Frames(frame..frame + 1)) {
-                Err(error) if error.is_damage() => return Ok(Some(error)),
-                read => read?,
-            };
-            for segment in segments {
-                sums.add(channel.info().id, segment.first_sample, &[], &segment.bytes);
+        let select = Select::Frames(frame..frame + 1);
+        let with_trend = &trends.channels;
+        let seen = parallel::map(all.clone(), parallel::threads(), |index| {
+            let Some(channel) = run.channel_at(index) else { return Ok(None) };
+            let column = channel.info().id;
+            let Some((_, trend)) = with_trend.get(&column) else { return Ok(None) };
+            match channel.read_alone(&select) {
+                Err(error) if error.is_damage() => Ok(Some(Err(error))),
+                Err(error) => Err(error),
+                // Samples, spans and numbers were checked when they were read, and fit together.
+                Ok(segments) => Ok(Some(Ok((column, seconds(trend, &segments))))),
             }
-            Ok(None)
         })?;
-        for damaged in added.into_iter().flatten() {
-            match damage {
-                Damage::LeftOut => left_out.note(damaged)?,
-                Damage::Refused => return Err(not_replaced(&damaged)),
+        for seen in seen.into_iter().flatten() {
+            match (seen, damage) {
+                (Ok((column, seconds)), _) => trends.add(column, &seconds),
+                (Err(damaged), Damage::LeftOut) => left_out.note(damaged)?,
+                (Err(damaged), Damage::Refused) => return Err(not_replaced(&damaged)),
             }
         }
         trends.advance(info.summary.info.time_last_ns)?;
@@ -312,9 +297,12 @@ fn not_replaced(damaged: &StorageError) -> StorageError {
     unwritable("the new trends", &problem)
 }
 
-fn lock<T>(series: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
-    // Sums are whole between two calls.
-    series.lock()
+/// What segments say of the seconds that they touch.
+fn seconds(trend: &TrendChannel, segments: &[Segment]) -> Seconds {
+    let partials = segments
+        .iter()
+        .filter_map(|segment| trend.partial(segment.first_sample, &[], &segment.bytes).ok());
+    partials.flat_map(|partial| partial.seconds().to_vec()).collect()
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), StorageError> {

@@ -1,46 +1,44 @@
-//! Writing a run's files without a recorder: for what is generated, reduced, re-framed, converted.
+//! Writing a run's files without a recorder: for what is generated, reduced, re-framed, converted,
+//! and for trends.
 //!
-//! ```text
-//! columns ──► encoded side by side, in order (write/encode.rs) ──► aligned buffers ──► disk
-//! ```
-//!
-//! A column goes to the disk's buffers as soon as it and those before it are encoded, while others
-//! are encoded; the frame's header is filled in at last (write/frame.rs). Nobody sees the file
-//! before it is whole: it has a temporary name until it is closed and durable. The caller's thread
-//! encodes too, and waits for the disk only when all buffers are under way. Files that are to be
-//! read while they grow are written another way (write/growing.rs).
+//! What is written goes the recorder's way (`catchment_writer`): the columns of a frame are encoded
+//! side by side, the caller's thread among others (write/frame.rs), and streamed into files that
+//! nobody sees before they are whole, or that are read while they grow (write/output.rs). The
+//! caller waits for the disk only when all buffers are under way.
 
-mod encode;
+mod column;
 mod frame;
-mod growing;
-mod line;
 mod output;
 mod parts;
-mod sink;
+mod store;
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
+use catchment_encoder::{Ask, Buffers, Rule, Worker};
 use catchment_frame::{
-    Codings, ColumnCoding, ColumnEntry, ColumnInfo, ColumnKind, Dtype, Element, EntryNames,
-    EventColumns, FileHeader, FrameInfo, FrameKind, FrameLayout, Schema, Span, TocBuilder,
-    TocFlags, encode_ledger_increment, encode_ledger_total, encode_spans,
+    Codings, ColumnCoding, ColumnInfo, ColumnKind, Dtype, Element, EntryNames, EventColumns,
+    FileHeader, FrameInfo, FrameKind, Schema, TocFlags, encode_ledger_increment,
+    encode_ledger_total, encode_spans,
 };
 use catchment_model::{Entry, Ledger};
+use catchment_trends::Watch;
+use catchment_writer::{ColumnForm, FrameColumn, header_bytes_max};
 
 use crate::error::StorageError;
 use crate::open::{self, EXTENSION};
 use crate::trend_writer::TrendWriter;
 use crate::whole::ListWriter;
-use encode::{Encoded, Encoders};
-pub use growing::Growing;
-pub(crate) use growing::TOGETHER_BYTES;
+use column::RunColumn;
+pub(crate) use frame::TOGETHER_BYTES;
+pub use output::Growing;
+use output::Output;
 pub use parts::{
-    ChannelColumn, ChannelFrame, ColumnData, ColumnHook, Ending, EventFrame, EventSource, Make,
-    MakeBytes, NewRun, StoredColumn, WriteOptions, WriteReport,
+    ChannelColumn, ChannelFrame, ColumnData, Ending, EventFrame, EventSource, Make, MakeBytes,
+    NewRun, StoredColumn, WriteOptions, WriteReport,
 };
-use sink::Sink;
 
 /// Writes a run's files, frame by frame. Dropped without [`RunWriter::finish`], it deletes the file
 /// that it was writing, unless that is to be read while it grows; files before stay.
@@ -51,15 +49,16 @@ pub struct RunWriter {
     columns: EventColumns,
     /// The column of channels' gaps.
     spans: Option<u32>,
-    output: Sink,
-    encoders: Encoders,
-    layout: FrameLayout,
+    output: Output,
+    memory: EncodeMemory,
+    /// How columns are encoded, by id, and what `auto` knows of them.
     codings: HashMap<u32, ColumnCoding>,
-    /// Places of the schema's columns, by id.
-    places: HashMap<u32, usize>,
-    hooks: Vec<Box<dyn ColumnHook>>,
+    rules: HashMap<u32, Rule>,
+    /// Indices of the schema's columns, by id.
+    indices: HashMap<u32, usize>,
     trends: Option<Box<TrendWriter>>,
-    file: Option<OpenFile>,
+    /// When the current file's data begin.
+    first_time_ns: Option<u64>,
     next_index: u32,
     sequence: u64,
     ledger: Ledger,
@@ -70,57 +69,10 @@ pub struct RunWriter {
     list: Option<ListWriter>,
 }
 
-struct OpenFile {
-    file_id: u64,
-    header_bytes: u64,
-    toc: TocBuilder,
-    toc_bytes: u64,
-    first_time_ns: Option<u64>,
-}
-
-/// A column of the frame that is being written.
-struct Column<'a> {
-    id: u32,
-    dtype: Dtype,
-    rows: u64,
-    element: Element,
-    /// Of a channel: where its samples begin.
-    start: Option<Start<'a>>,
-    data: ColumnData<'a>,
-}
-
-#[derive(Clone, Copy)]
-struct Start<'a> {
-    sample: u64,
-    time_ns: u64,
-    spans: &'a [Span],
-}
-
-impl<'a> Column<'a> {
-    fn raw(id: u32, dtype: Dtype, rows: u64, bytes: &'a [u8]) -> Self {
-        let element = match (dtype, rows) {
-            (Dtype::Record, 1..) => Element::record(bytes.len() / rows as usize),
-            _ => dtype.element(),
-        };
-        Self { id, dtype, rows, element, start: None, data: ColumnData::Raw(bytes) }
-    }
-
-    /// What a frame's directory says of it, but for its place.
-    fn entry(&self, encoded: &Encoded) -> ColumnEntry {
-        ColumnEntry {
-            id: self.id,
-            codec: encoded.codec,
-            dtype: self.dtype,
-            flags: 0,
-            crc32c: encoded.crc32c,
-            offset: 0,
-            stored_bytes: encoded.stored_bytes,
-            raw_bytes: encoded.raw_bytes,
-            rows: self.rows,
-            start_ns: self.start.map_or(0, |start| start.time_ns),
-            first_sample: self.start.map_or(0, |start| start.sample),
-        }
-    }
+/// What columns are encoded with, from frame to frame: a worker for each thread.
+struct EncodeMemory {
+    workers: Vec<Worker>,
+    buffers: Buffers,
 }
 
 impl RunWriter {
@@ -141,18 +93,22 @@ impl RunWriter {
             Some(options) => Some(Box::new(TrendWriter::create(&run.folder, &run, options)?)),
             None => None,
         };
+        let indices: HashMap<_, _> =
+            run.schema.columns.iter().map(|info| info.id).zip(0..).collect();
         let mut writer = Self {
             columns: EventColumns::of(&run.schema),
             spans: run.schema.column(None, &ColumnKind::ChannelSpans),
             ledger: Ledger::new(run.schema.sources.len()),
-            output: Sink::new(&options)?,
-            encoders: Encoders::new(threads),
-            layout: FrameLayout::begin(FrameInfo::EMPTY, 0),
+            output: Output::new(&options, header_bytes_max(indices.len()))?,
+            memory: EncodeMemory {
+                workers: (0..threads).map(|_| Worker::new()).collect(),
+                buffers: Buffers::new(BUFFERS_BYTES_MAX),
+            },
             codings: codings_of(&run.schema, &options.codings),
-            places: run.schema.columns.iter().map(|info| info.id).zip(0..).collect(),
-            hooks: trends.iter().map(|trends| trends.hook()).collect(),
+            rules: HashMap::new(),
+            indices,
             trends,
-            file: None,
+            first_time_ns: None,
             next_index: options.first_index,
             sequence: options.first_sequence,
             report: WriteReport::default(),
@@ -174,7 +130,9 @@ impl RunWriter {
 
     /// Has a column encoded in another way from now on.
     pub(crate) fn set_coding(&mut self, column: u32, coding: ColumnCoding) {
-        self.codings.insert(column, coding);
+        if self.codings.insert(column, coding) != Some(coding) {
+            self.rules.remove(&column);
+        }
     }
 
     /// Writes a frame without rows, for what the ledger counted and no frame carries.
@@ -200,11 +158,6 @@ impl RunWriter {
             sources: Vec::new(),
             increments: Some(increments),
         })
-    }
-
-    /// Shows every channel's raw bytes to a hook.
-    pub fn add_hook(&mut self, hook: Box<dyn ColumnHook>) {
-        self.hooks.push(hook);
     }
 
     /// The run as it was given.
@@ -235,35 +188,33 @@ impl RunWriter {
         let (keys, times) = (bytes_of(frame.keys), bytes_of(frame.times_ns));
         let flags = bytes_of(frame.flags);
         let mut columns = Vec::with_capacity(4 + 3 * frame.sources.len());
-        let raw = Column::raw;
         if rows > 0 {
-            columns.push(raw(present(ids.key, "event_key")?, Dtype::U64, rows, &keys));
-            columns.push(raw(present(ids.time, "event_time")?, Dtype::U64, rows, &times));
-            columns.push(raw(present(ids.flags, "event_flags")?, Dtype::U32, rows, &flags));
+            let (key, time) = (present(ids.key, "event_key")?, present(ids.time, "event_time")?);
+            columns.push(self.plain(ColumnForm::new(key, Dtype::U64, rows), &keys));
+            columns.push(self.plain(ColumnForm::new(time, Dtype::U64, rows), &times));
+            let id = present(ids.flags, "event_flags")?;
+            columns.push(self.plain(ColumnForm::new(id, Dtype::U32, rows), &flags));
         }
-        if !records.is_empty() {
-            let id = present(ids.ledger_increment, "ledger_increment")?;
-            columns.push(raw(id, Dtype::Record, (records.len() / 16) as u64, &records));
-        }
+        columns.extend(self.increments(&records)?);
         let lengths: Vec<_> = frame.sources.iter().map(|one| bytes_of(one.lengths)).collect();
         for (source, lengths) in frame.sources.into_iter().zip(&lengths) {
             let ids = ids.sources[source.source.index()];
             let id = present(ids.lengths, "fragment_lengths")?;
-            columns.push(raw(id, Dtype::U32, rows, lengths));
+            columns.push(self.plain(ColumnForm::new(id, Dtype::U32, rows), lengths));
             if let Some(bits) = source.validity {
                 let id = present(ids.validity, "fragment_validity")?;
-                columns.push(raw(id, Dtype::Bits, rows, bits));
+                columns.push(self.plain(ColumnForm::new(id, Dtype::Bits, rows), bits));
             }
             if source.payload.raw_bytes() > 0 {
                 let id = present(ids.payload, "fragment_payload")?;
                 let (dtype, rows) = self.rows_of(id, source.payload.raw_bytes() as u64)?;
-                let element = self.column_info(id)?.record_bytes as usize;
+                let record_bytes = self.column_info(id)?.record_bytes as usize;
                 let element = match dtype {
-                    Dtype::Record => Element::record(element),
+                    Dtype::Record => Element::record(record_bytes),
                     dtype => dtype.element(),
                 };
-                let data = source.payload;
-                columns.push(Column { id, dtype, rows, element, start: None, data });
+                let form = ColumnForm::new(id, dtype, rows);
+                columns.push(self.column(form, element, RunColumn::new(source.payload, None)));
             }
         }
         let info = FrameInfo {
@@ -293,20 +244,20 @@ impl RunWriter {
         sorted.iter().for_each(|(id, gaps)| encode_spans(*id, gaps, &mut spans));
         let time = frame.start_ns..frame.end_ns;
         let mut columns = Vec::with_capacity(2 + frame.columns.len());
-        if !records.is_empty() {
-            let id = present(self.columns.ledger_increment, "ledger_increment")?;
-            columns.push(Column::raw(id, Dtype::Record, (records.len() / 16) as u64, &records));
-        }
+        columns.extend(self.increments(&records)?);
         if !spans.is_empty() {
             let id = present(self.spans, "channel_spans")?;
-            columns.push(Column::raw(id, Dtype::Record, (spans.len() / 24) as u64, &spans));
+            let rows = (spans.len() / SPAN_BYTES) as u64;
+            columns.push(self.plain(ColumnForm::new(id, Dtype::Record, rows), &spans));
         }
+        let mut samples = 0;
         for channel in frame.columns {
-            columns.extend(self.channel_column(channel, &time)?);
+            let column = self.channel_column(channel, &time)?;
+            samples += column.as_ref().map_or(0, |column| column.form.rows);
+            columns.extend(column);
         }
-        let rows = columns.iter().filter(|column| column.start.is_some()).map(|one| one.rows).sum();
-        let mut info = FrameInfo { kind: FrameKind::Channels, rows, ..FrameInfo::EMPTY };
-        if rows > 0 {
+        let mut info = FrameInfo { kind: FrameKind::Channels, rows: samples, ..FrameInfo::EMPTY };
+        if samples > 0 {
             (info.time_first_ns, info.time_last_ns) = (time.start, time.end);
             (info.key_first, info.key_last) = frame.keys;
         }
@@ -324,14 +275,47 @@ impl RunWriter {
         }
     }
 
+    /// What the ledger counted, if it has counted anything.
+    fn increments<'a>(
+        &mut self,
+        records: &'a [u8],
+    ) -> Result<Option<FrameColumn<RunColumn<'a>>>, StorageError> {
+        if records.is_empty() {
+            return Ok(None);
+        }
+        let id = present(self.columns.ledger_increment, "ledger_increment")?;
+        let rows = (records.len() / LEDGER_RECORD_BYTES) as u64;
+        Ok(Some(self.plain(ColumnForm::new(id, Dtype::Record, rows), records)))
+    }
+
+    /// A column of bytes that are there.
+    fn plain<'a>(&mut self, form: ColumnForm, bytes: &'a [u8]) -> FrameColumn<RunColumn<'a>> {
+        let element = match (form.dtype, form.rows) {
+            (Dtype::Record, 1..) => Element::record(bytes.len() / form.rows as usize),
+            (dtype, _) => dtype.element(),
+        };
+        self.column(form, element, RunColumn::new(ColumnData::Raw(bytes), None))
+    }
+
+    fn column<'a>(
+        &mut self,
+        form: ColumnForm,
+        element: Element,
+        bytes: RunColumn<'a>,
+    ) -> FrameColumn<RunColumn<'a>> {
+        let coding = self.codings.get(&form.id).copied().unwrap_or(ColumnCoding::NONE);
+        let rule = self.rules.entry(form.id).or_insert_with(|| Rule::of(coding, element));
+        FrameColumn { form, ask: Ask::new(element, rule.clone()), is_small: false, bytes }
+    }
+
     /// A channel's column, its numbers checked; `None` if it has no samples.
     fn channel_column<'a>(
-        &self,
+        &mut self,
         channel: ChannelColumn<'a>,
         time: &Range<u64>,
-    ) -> Result<Option<Column<'a>>, StorageError> {
+    ) -> Result<Option<FrameColumn<RunColumn<'a>>>, StorageError> {
         let what = || format!("column {}", channel.id);
-        // By its place: a frame of trends has thousands of channels.
+        // By its index: a frame of trends has thousands of channels.
         let info = self.column_info(channel.id).ok();
         let rate = info.filter(|info| info.kind == ColumnKind::Channel).and_then(|info| info.rate);
         let Some(rate) = rate else {
@@ -355,10 +339,18 @@ impl RunWriter {
         if !time.contains(&start_ns) || !time.contains(&rate.time_ns(last)) {
             return Err(unwritable(&what(), "its samples are outside of the frame's time"));
         }
-        let start = Start { sample: channel.first_sample, time_ns: start_ns, spans: channel.spans };
-        let (id, start, data) = (channel.id, Some(start), channel.samples);
-        let element = dtype.element();
-        Ok(Some(Column { id, dtype, rows, element, start, data }))
+        let first_sample = channel.first_sample;
+        let watch = self.watch(&channel);
+        let form = ColumnForm { id: channel.id, dtype, rows, first_sample, start_ns };
+        let bytes = RunColumn::new(channel.samples, watch);
+        Ok(Some(self.column(form, dtype.element(), bytes)))
+    }
+
+    /// What a channel's samples are watched for, where they have a trend.
+    fn watch(&self, channel: &ChannelColumn<'_>) -> Option<Watch> {
+        let trend = self.trends.as_ref()?.channel(channel.id)?;
+        let sample_bytes = self.column_info(channel.id).ok()?.row_bytes()? as usize;
+        Some(Watch::new(trend, sample_bytes, channel.first_sample, channel.spans))
     }
 
     fn check_ledger(&self, ledger: &Ledger) -> Result<(), StorageError> {
@@ -450,9 +442,9 @@ impl RunWriter {
     }
 
     fn column_info(&self, id: u32) -> Result<&ColumnInfo, StorageError> {
-        let place = self.places.get(&id);
-        place
-            .map(|&place| &self.run.schema.columns[place])
+        let index = self.indices.get(&id);
+        index
+            .map(|&index| &self.run.schema.columns[index])
             .ok_or_else(|| unwritable(&format!("column {id}"), "the schema does not have it"))
     }
 
@@ -474,31 +466,33 @@ impl RunWriter {
             // Nobody sees the file before it has its TOC.
             locator: false,
         };
-        let encoded = header.encode();
-        self.output.create(path, &encoded)?;
+        self.output.begin_file(path, &header)?;
         self.next_index += 1;
-        self.file = Some(OpenFile {
-            file_id,
-            header_bytes: encoded.len() as u64,
-            toc: TocBuilder::new(&encoded),
-            toc_bytes: encoded.len() as u64,
-            first_time_ns: None,
-        });
+        self.first_time_ns = None;
         Ok(())
     }
 
     fn close_file(&mut self, ledger: &Ledger, flags: TocFlags) -> Result<(), StorageError> {
-        let Some(file) = self.file.take() else { return Ok(()) };
+        let Some(file) = self.output.file() else { return Ok(()) };
+        let file_id = file.file_id;
         let data_lost = flags.data_lost || ledger.balance().lost_data();
-        let at = self.output.position();
-        let closing = file.toc.finish(at, ledger, TocFlags { data_lost, ..flags });
-        self.output.append(&closing)?;
-        let bytes = self.output.position();
+        let bytes = self.output.close_file(ledger, TocFlags { data_lost, ..flags })?;
         self.report.file_bytes += bytes;
         if let Some(list) = &mut self.list {
-            list.closed(self.next_index - 1, file.file_id, bytes);
+            list.closed(self.next_index - 1, file_id, bytes);
         }
-        self.output.close()
+        Ok(())
+    }
+
+    /// Begins another file. The one before is left as it is, and may be deleted: it has no table of
+    /// contents.
+    pub(crate) fn begin_anew(&mut self) -> Result<(), StorageError> {
+        self.begin_file()
+    }
+
+    /// The file that gets frames.
+    pub(crate) fn current_path(&self) -> Option<&Path> {
+        self.output.file().map(|file| file.path.as_path())
     }
 }
 
@@ -558,3 +552,8 @@ impl Number for u32 {
 fn no_random_bits(error: getrandom::Error) -> StorageError {
     catchment_disk::DiskError::Resource { what: "random bits", source: error.into() }.into()
 }
+
+const LEDGER_RECORD_BYTES: usize = 16;
+const SPAN_BYTES: usize = 24;
+/// Buffers that are kept for the next columns: more than is under way at a time.
+const BUFFERS_BYTES_MAX: usize = 64 << 20;

@@ -30,7 +30,15 @@ pub struct FrameUnderWay<C: Column> {
     /// How many of these, from the first one on, have been given to the agents or need none.
     fed: usize,
     ready: Option<Ready<C>>,
-    streamed: Vec<Streamed<C>>,
+}
+
+/// What the owner of a frame decides while its columns are streamed, and learns of them.
+pub trait FrameOwner<C: Column> {
+    /// How much compression there is time for now.
+    fn level(&mut self) -> Level;
+
+    /// The sink has a column. Memory that it was made in may go back to the agents.
+    fn streamed(&mut self, column: Streamed<C>) -> Option<Vec<u8>>;
 }
 
 /// A column that the sink has.
@@ -57,7 +65,7 @@ pub enum Progress {
     NoRoom,
     /// The agents have the next column.
     Encoding,
-    /// The column that was streamed last could not be made: it knows why.
+    /// The column that the owner was handed last could not be made: it knows why.
     Failed,
 }
 
@@ -95,8 +103,7 @@ enum ReadyBytes<C: Column> {
 impl<C: Column> FrameUnderWay<C> {
     /// Begins with these columns.
     pub fn new(columns: Vec<FrameColumn<C>>) -> Self {
-        let mut frame =
-            Self { waiting: VecDeque::new(), fed: 0, ready: None, streamed: Vec::new() };
+        let mut frame = Self { waiting: VecDeque::new(), fed: 0, ready: None };
         columns.into_iter().for_each(|column| frame.push(column));
         frame
     }
@@ -106,16 +113,6 @@ impl<C: Column> FrameUnderWay<C> {
         let FrameColumn { form, ask, is_small, bytes } = column;
         let way = if is_small { Way::Small(bytes) } else { Way::Undecided(bytes) };
         self.waiting.push_back(Waiting { form, ask, way });
-    }
-
-    /// The columns that the sink has.
-    pub fn streamed(&self) -> &[Streamed<C>] {
-        &self.streamed
-    }
-
-    /// As [`FrameUnderWay::streamed`], taken out: whoever drops them frees what they hold.
-    pub fn take_streamed(&mut self) -> Vec<Streamed<C>> {
-        std::mem::take(&mut self.streamed)
     }
 }
 
@@ -144,13 +141,6 @@ impl<C: Column> FrameEncoder<C> {
         }
     }
 
-    /// Takes back memory that a column was made in.
-    pub fn give_back(&mut self, buffer: Vec<u8>) {
-        if let Some(pool) = &mut self.pool {
-            pool.give_back_buffer(buffer);
-        }
-    }
-
     /// Says which share of the CPUs is free, 0 to 1.
     pub fn set_free_cpu_share(&self, share: f32) {
         if let Some(pool) = &self.pool {
@@ -159,12 +149,12 @@ impl<C: Column> FrameEncoder<C> {
     }
 
     /// Hands a frame's columns to the sink, as far as that is possible now and the budget of bytes
-    /// lasts. `level` says how much compression there is time for.
+    /// lasts.
     pub fn advance(
         &mut self,
         frame: &mut FrameUnderWay<C>,
         sink: &mut impl FrameSink,
-        level: &mut dyn FnMut() -> Level,
+        owner: &mut impl FrameOwner<C>,
         budget: &mut usize,
     ) -> Progress {
         loop {
@@ -173,10 +163,10 @@ impl<C: Column> FrameEncoder<C> {
                     return if *budget == 0 { Progress::Budget } else { Progress::NoRoom };
                 }
                 if let Some(ready) = frame.ready.take() {
-                    frame.streamed.push(self.streamed(ready));
+                    self.streamed(ready, owner);
                 }
             }
-            self.feed(frame, level);
+            self.feed(frame, owner);
             let Some(next) = frame.waiting.front() else { return Progress::Columns };
             let done = match (&next.way, &mut self.pool) {
                 (Way::Agents, Some(pool)) => match pool.take() {
@@ -190,7 +180,7 @@ impl<C: Column> FrameEncoder<C> {
             let (raw_bytes, stored) = match (way, done) {
                 (Way::Agents, Some(done)) if matches!(done.stored, Stored::Failed) => {
                     let Done { column, seen, lowered, .. } = done;
-                    frame.streamed.push(Streamed { form, column, seen, lowered });
+                    owner.streamed(Streamed { form, column, seen, lowered });
                     return Progress::Failed;
                 }
                 (Way::Agents, Some(done)) => (done.column.raw_bytes(), ReadyBytes::Encoded(done)),
@@ -208,7 +198,7 @@ impl<C: Column> FrameEncoder<C> {
     }
 
     /// Decides the ways of columns: as many as there is room for are given to the agents.
-    fn feed(&mut self, frame: &mut FrameUnderWay<C>, level: &mut dyn FnMut() -> Level) {
+    fn feed(&mut self, frame: &mut FrameUnderWay<C>, owner: &mut impl FrameOwner<C>) {
         while let Some(waiting) = frame.waiting.get_mut(frame.fed) {
             let Way::Undecided(column) = &waiting.way else {
                 frame.fed += 1;
@@ -217,7 +207,7 @@ impl<C: Column> FrameEncoder<C> {
             let asked = waiting.ask.compresses();
             let level = match &self.pool {
                 Some(pool) if !pool.has_room(column.raw_bytes()) => return,
-                Some(_) => level(),
+                Some(_) => owner.level(),
                 None => Level::None,
             };
             let goes_as_it_is = level == Level::None && !column.looks();
@@ -276,8 +266,8 @@ impl<C: Column> FrameEncoder<C> {
         )
     }
 
-    /// What remains of a column that the sink has.
-    fn streamed(&mut self, ready: Ready<C>) -> Streamed<C> {
+    /// Hands what remains of a column that the sink has to its owner.
+    fn streamed(&mut self, ready: Ready<C>, owner: &mut impl FrameOwner<C>) {
         let form = ready.form;
         let (column, seen, lowered) = match ready.stored {
             ReadyBytes::Small(column, _) => (column, C::Seen::default(), false),
@@ -289,7 +279,10 @@ impl<C: Column> FrameEncoder<C> {
                 (done.column, done.seen, done.lowered)
             }
         };
-        Streamed { form, column, seen, lowered }
+        let memory = owner.streamed(Streamed { form, column, seen, lowered });
+        if let (Some(memory), Some(pool)) = (memory, &mut self.pool) {
+            pool.give_back_buffer(memory);
+        }
     }
 }
 

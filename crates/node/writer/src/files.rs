@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use catchment_agent::{Completion, FileId, Store};
-use catchment_frame::{Crc32c, FrameInfo, FrameLayout, FrameSummary, TocFlags};
+use catchment_frame::{ColumnEntry, Crc32c, FrameInfo, FrameLayout, FrameSummary, TocFlags};
 use catchment_model::Ledger;
 
 use crate::file::FrameFile;
@@ -219,6 +219,11 @@ impl<S: Store, T, A> FrameFiles<S, T, A> {
         if let Some(UnderWay { stream, .. }) = self.frame.take() {
             self.jobs.abandon(stream, JobKind::Abandoned);
         }
+    }
+
+    /// The columns of the frame that was ended last.
+    pub fn entries(&self) -> &[ColumnEntry] {
+        self.layout.entries()
     }
 
     /// What a frame of so many columns takes beside its columns' bytes.

@@ -29,7 +29,7 @@ mod frame;
 mod jobs;
 mod sink;
 
-pub use encode::{FrameEncoder, FrameUnderWay, Progress, Streamed};
+pub use encode::{FrameEncoder, FrameOwner, FrameUnderWay, Progress, Streamed};
 pub use file::{FileParts, FrameFile, TOC_ENTRY_BYTES, header_bytes_max};
 pub use files::{Ended, FrameFiles, JobKind};
 pub use frame::{ColumnForm, Frame, FrameColumn, ledger_column};

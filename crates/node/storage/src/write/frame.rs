@@ -1,15 +1,23 @@
-//! One frame on its way into a file.
-//!
-//! Where it is sure that the frame fits into the file, whatever its columns compress to, each
-//! column is written as soon as its turn comes, behind the space that is held for the header. Where
-//! it is not, near a file's end, all columns are encoded first, and the frame goes where it
-//! belongs.
+//! One frame on its way into a file: its columns encoded side by side on threads of its own, and
+//! streamed in their order while others are encoded.
 
-use catchment_frame::{ColumnCoding, FrameInfo, FrameSummary, TocFlags};
+use std::time::Duration;
+
+use catchment_agent::Agent;
+use catchment_encoder::{Encode, Level, PoolConfig};
+use catchment_frame::{FrameInfo, TocFlags};
 use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
+use catchment_runner::{Idle, Park, Signal};
+use catchment_telemetry::Clock;
+use catchment_trends::Seconds;
+use catchment_writer::{
+    FrameColumn, FrameEncoder, FrameOwner, FrameSink, FrameUnderWay, Progress, Streamed,
+    TOC_ENTRY_BYTES,
+};
 
-use super::encode::{Encoded, Job};
-use super::{Column, ColumnData, RunWriter, unwritable};
+use super::column::RunColumn;
+use super::output::Output;
+use super::{EncodeMemory, RunWriter, unwritable};
 use crate::error::StorageError;
 
 impl RunWriter {
@@ -17,33 +25,58 @@ impl RunWriter {
     pub(super) fn write_frame(
         &mut self,
         info: FrameInfo,
-        columns: Vec<Column<'_>>,
+        columns: Vec<FrameColumn<RunColumn<'_>>>,
     ) -> Result<(), StorageError> {
         self.check_whole()?;
+        let mut frame_bytes = self.output.header_space(columns.len());
         for column in &columns {
-            if column.data.raw_bytes() as u64 > COLUMN_BYTES_MAX {
-                return Err(unwritable(&format!("column {}", column.id), "it passes 1 GiB"));
+            let bytes = column.bytes.bytes_max();
+            if bytes > COLUMN_BYTES_MAX {
+                return Err(unwritable(&format!("column {}", column.form.id), "it is too long"));
+            }
+            frame_bytes += bytes.next_multiple_of(64);
+        }
+        if frame_bytes > FRAME_BYTES_MAX {
+            return Err(unwritable("frame", "it is too long"));
+        }
+        let written = self.try_write(info, columns, frame_bytes);
+        if written.is_err() && self.options.growing.is_some() {
+            self.broken = false;
+            if self.output.leave_file(&self.ledger) {
+                self.next_index -= 1;
             }
         }
-        if self.output.growing().is_some() {
-            return self.grow(info, &columns);
+        written
+    }
+
+    fn try_write(
+        &mut self,
+        info: FrameInfo,
+        columns: Vec<FrameColumn<RunColumn<'_>>>,
+        frame_bytes: u64,
+    ) -> Result<(), StorageError> {
+        if self.is_full(&info, frame_bytes, columns.len()) {
+            let ledger = self.ledger.clone();
+            self.close_file(&ledger, TocFlags::default())?;
         }
-        self.begin_layout(&info, columns.len());
-        let most = columns.iter().map(|column| match &column.data {
-            ColumnData::Stored(stored) => stored.bytes.len() as u64,
-            // A column that does not get smaller is stored as it is.
-            data => data.raw_bytes() as u64,
-        });
-        let most = most.map(|bytes| bytes.next_multiple_of(64)).sum::<u64>();
-        let most = self.layout.frame_bytes() + most;
-        let fits = most <= FRAME_BYTES_MAX
-            && !self.is_full(&info, most, columns.len())
-            && self.output.can_hold(self.layout.header_space());
-        if fits {
-            self.write_through(&columns)?
-        } else {
-            self.write_at_once(info, &columns)?
+        if self.output.file().is_none() {
+            self.begin_file()?;
         }
+        self.broken = true;
+        self.output.begin(FrameInfo { sequence: self.sequence, ..info }, columns.len());
+        let seen = self.memory.stream(columns, self.pool_bytes(), &mut self.output)?;
+        if let Some(trends) = &mut self.trends {
+            seen.into_iter().for_each(|(column, seen)| trends.add(column, &seen));
+        }
+        let (_, entries) = self.output.end_frame()?;
+        self.report.raw_bytes += entries.iter().map(|entry| entry.raw_bytes).sum::<u64>();
+        self.report.stored_bytes += entries.iter().map(|entry| entry.stored_bytes).sum::<u64>();
+        self.report.frames += 1;
+        self.sequence += 1;
+        if info.rows > 0 {
+            self.first_time_ns.get_or_insert(info.time_first_ns);
+        }
+        self.broken = false;
         Ok(())
     }
 
@@ -55,145 +88,110 @@ impl RunWriter {
         }
     }
 
-    /// Writes every column when it is encoded, and the header at last.
-    fn write_through(&mut self, columns: &[Column<'_>]) -> Result<(), StorageError> {
-        self.broken = true;
-        let start = self.output.position();
-        self.output.hold(self.layout.header_space())?;
-        self.put_columns(start, columns)?;
-        let mut header = vec![0; self.layout.header_space()];
-        let summary = self.layout.finish(start, &mut header);
-        self.output.fill_held(&header);
-        self.output.pad_to(summary.offset + summary.frame_bytes)?;
-        self.count_frame(summary, true);
-        self.broken = false;
-        Ok(())
-    }
-
-    /// Encodes columns of the frame that begins at `start`, and appends each in its turn.
-    pub(super) fn put_columns(
-        &mut self,
-        start: u64,
-        columns: &[Column<'_>],
-    ) -> Result<(), StorageError> {
-        let jobs = self.jobs(columns);
-        let (layout, output) = (&mut self.layout, &mut self.output);
-        self.encoders.encode(jobs, &self.hooks, |place, encoded| {
-            let column = &columns[place];
-            let offset = layout.push(column.entry(&encoded));
-            output.pad_to(start + offset)?;
-            output.append(encoded.stored(&column.data))?;
-            Ok(Some(encoded))
-        })
-    }
-
-    /// Encodes all columns, finds the file that the frame goes to, and writes it.
-    fn write_at_once(
-        &mut self,
-        info: FrameInfo,
-        columns: &[Column<'_>],
-    ) -> Result<(), StorageError> {
-        let mut all = Vec::with_capacity(columns.len());
-        let jobs = self.jobs(columns);
-        self.encoders.encode(jobs, &self.hooks, |_, encoded| {
-            all.push(encoded);
-            Ok(None)
-        })?;
-        self.lay_out(&info, columns, &all)?;
-        if self.is_full(&info, self.layout.frame_bytes(), columns.len()) {
-            let ledger = self.ledger.clone();
-            self.close_file(&ledger, TocFlags::default())?;
-            self.begin_file()?;
-            self.lay_out(&info, columns, &all)?;
-        }
-        self.broken = true;
-        let start = self.output.position();
-        let mut header = vec![0; self.layout.header_space()];
-        let summary = self.layout.finish(start, &mut header);
-        self.output.append(&header)?;
-        for ((column, encoded), entry) in columns.iter().zip(&all).zip(self.layout.entries()) {
-            self.output.pad_to(start + entry.offset)?;
-            self.output.append(encoded.stored(&column.data))?;
-        }
-        self.encoders.recycle(all);
-        self.output.pad_to(summary.offset + summary.frame_bytes)?;
-        self.count_frame(summary, true);
-        self.broken = false;
-        Ok(())
-    }
-
-    fn jobs<'a>(&self, columns: &'a [Column<'a>]) -> Vec<Job<'a>> {
-        let job = |column: &'a Column<'a>| Job {
-            id: column.id,
-            coding: self.coding_of(column.id),
-            element: column.element,
-            data: &column.data,
-            samples: column.start.map(|start| (start.sample, start.spans)),
-        };
-        columns.iter().map(job).collect()
-    }
-
-    /// How a column is to be encoded.
-    fn coding_of(&self, id: u32) -> ColumnCoding {
-        self.codings.get(&id).copied().unwrap_or(ColumnCoding::NONE)
-    }
-
-    /// Sets the layout to a frame that has no columns yet.
-    pub(super) fn begin_layout(&mut self, info: &FrameInfo, columns: usize) {
-        let file_id = self.file.as_ref().map_or(0, |file| file.file_id);
-        let info = FrameInfo { file_id, sequence: self.sequence, ..*info };
-        self.layout.restart(info, columns);
-    }
-
-    /// Sets the layout to the frame's.
-    fn lay_out(
-        &mut self,
-        info: &FrameInfo,
-        columns: &[Column<'_>],
-        encoded: &[Encoded],
-    ) -> Result<(), StorageError> {
-        let stored: u64 = encoded.iter().map(|one| one.stored_bytes.next_multiple_of(64)).sum();
-        if stored + 64 * columns.len() as u64 + 8_192 > FRAME_BYTES_MAX {
-            return Err(unwritable("frame", "it passes 4 GiB"));
-        }
-        self.begin_layout(info, columns.len());
-        for (column, encoded) in columns.iter().zip(encoded) {
-            self.layout.push(column.entry(encoded));
-        }
-        Ok(())
-    }
-
-    /// Whether a frame of so many bytes belongs into another file.
-    pub(super) fn is_full(&self, info: &FrameInfo, frame_bytes: u64, columns: usize) -> bool {
-        let Some(file) = &self.file else { return false };
-        let at = self.output.position();
-        let toc_bytes = file.toc_bytes + TOC_ENTRY_BYTES * (1 + columns as u64);
-        let bytes = at + frame_bytes + toc_bytes;
-        let begin = file.first_time_ns.unwrap_or(info.time_first_ns);
+    /// Whether a frame of at most so many bytes belongs into another file.
+    fn is_full(&self, info: &FrameInfo, frame_bytes: u64, columns: usize) -> bool {
+        let Some(file) = self.output.file() else { return false };
+        let toc_bytes =
+            file.header_bytes() + file.toc_bytes() + TOC_ENTRY_BYTES * (1 + columns as u64);
+        let bytes = file.end + frame_bytes + toc_bytes;
+        let begin = self.first_time_ns.unwrap_or(info.time_first_ns);
         let time_ns = info.time_first_ns.saturating_sub(begin);
         let old = self.options.file_time_ns.is_some_and(|most| time_ns >= most);
-        at > file.header_bytes
+        file.has_frames()
             && (bytes > self.options.file_bytes || old || toc_bytes > self.options.toc_bytes)
     }
 
-    /// Books a frame that was written; `listed`: in the table of contents too.
-    pub(super) fn count_frame(&mut self, summary: FrameSummary, listed: bool) {
-        let entries = self.layout.entries();
-        if let Some(file) = &mut self.file {
-            if listed {
-                file.toc.add_frame(summary, entries);
-                file.toc_bytes += TOC_ENTRY_BYTES * (1 + entries.len() as u64);
-            }
-            if summary.info.rows > 0 {
-                file.first_time_ns.get_or_insert(summary.info.time_first_ns);
-            }
-        }
-        self.report.raw_bytes += entries.iter().map(|entry| entry.raw_bytes).sum::<u64>();
-        self.report.stored_bytes += entries.iter().map(|entry| entry.stored_bytes).sum::<u64>();
-        self.report.frames += 1;
-        self.sequence += 1;
+    /// Raw bytes of the columns that are encoded together: files that grow take little memory.
+    fn pool_bytes(&self) -> usize {
+        if self.options.growing.is_some() { TOGETHER_BYTES } else { POOL_BYTES }
     }
 }
 
-/// What a frame, or a column of it, takes in the TOC.
-pub(super) const TOC_ENTRY_BYTES: u64 = 80;
+impl EncodeMemory {
+    /// Has columns encoded and appended to the output, in their order. What their channels' seconds
+    /// were seen to be comes back, by column.
+    fn stream(
+        &mut self,
+        columns: Vec<FrameColumn<RunColumn<'_>>>,
+        pool_bytes: usize,
+        output: &mut Output,
+    ) -> Result<Vec<(u32, Seconds)>, StorageError> {
+        let bytes: usize = columns.iter().map(|column| column.bytes.bytes_max() as usize).sum();
+        let few = columns.len() < 2 || bytes < ALONE_BYTES_MAX;
+        let threads = if few { 1 } else { self.workers.len().min(columns.len()) };
+        let (wanted, mut ready) = (Signal::default(), Signal::default());
+        let pool =
+            PoolConfig { bytes_max: pool_bytes, encoders: wanted.waker(), owner: ready.waker() };
+        let mut encoder = FrameEncoder::new(Some(pool));
+        let none = encoder.exchange_buffers(std::mem::take(&mut self.buffers));
+        let mut agents: Vec<Encode<_>> =
+            self.workers.drain(..).filter_map(|worker| encoder.agent_with(worker)).collect();
+        let (first, others) = agents.split_first_mut().expect("one thread encodes at least");
+        let mut frame = FrameUnderWay::new(columns);
+        let mut owner = Owner::default();
+        let streamed = std::thread::scope(|scope| {
+            for agent in &mut others[..threads - 1] {
+                let mut wanted = wanted.clone();
+                scope.spawn(move || Idle::default().run(agent, Clock::start(), &mut wanted));
+            }
+            let streamed = loop {
+                let mut unlimited = usize::MAX;
+                match encoder.advance(&mut frame, output, &mut owner, &mut unlimited) {
+                    Progress::Columns => break Ok(()),
+                    Progress::Budget => {}
+                    Progress::NoRoom => {
+                        if let Err(error) = output.wait_for_room() {
+                            break Err(error);
+                        }
+                    }
+                    Progress::Encoding if first.work(0).done > 0 => {}
+                    Progress::Encoding => ready.park(LONGEST_WAIT),
+                    Progress::Failed => {
+                        break Err(owner.error.take().expect("a column that fails says why"));
+                    }
+                }
+            };
+            self.buffers = encoder.exchange_buffers(none);
+            // The agents end with their pool.
+            drop(encoder);
+            streamed
+        });
+        self.workers.extend(agents.into_iter().map(Encode::into_worker));
+        streamed.map(|()| owner.seconds)
+    }
+}
+
+/// What is learnt of a frame's columns while they are streamed.
+#[derive(Default)]
+struct Owner {
+    /// What was seen of channels' seconds, by column.
+    seconds: Vec<(u32, Seconds)>,
+    /// Why a column could not be made.
+    error: Option<StorageError>,
+}
+
+impl<'a> FrameOwner<RunColumn<'a>> for Owner {
+    /// Nothing is lost here when compression takes its time.
+    fn level(&mut self) -> Level {
+        Level::AsAsked
+    }
+
+    fn streamed(&mut self, one: Streamed<RunColumn<'a>>) -> Option<Vec<u8>> {
+        let Streamed { form, column, seen, .. } = one;
+        if column.is_watched() {
+            self.seconds.push((form.id, seen.seconds));
+        }
+        let (memory, error) = column.into_parts();
+        self.error = error;
+        Some(memory)
+    }
+}
+
+/// Frames below are not worth a second thread.
+const ALONE_BYTES_MAX: usize = 256 << 10;
+/// Raw bytes of the columns that are encoded together: a few for every thread.
+const POOL_BYTES: usize = 32 << 20;
+/// As [`POOL_BYTES`], for files that grow.
+pub(crate) const TOGETHER_BYTES: usize = 8 << 20;
+/// The longest sleep while others encode; they wake this thread.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);

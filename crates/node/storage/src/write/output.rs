@@ -1,211 +1,246 @@
-//! Files written from their beginning to their end, through the disk's aligned buffers.
+//! A run's files without a recorder: made, filled with frames, closed and named.
 //!
-//! A file has a temporary name until it is closed and durable, so that no reader meets half a file
-//! under its final name. What is left of a file that was not closed is deleted.
+//! Files that nobody reads before they are closed have a temporary name until they are durable, so
+//! that no reader meets half a file under its final name; what is left of a file that was not
+//! closed is deleted. Files that are read while they grow have their name from the beginning, and a
+//! frame is in them, or durable, when it has been written; a file that refuses a write is closed
+//! behind its last whole frame if it still can be, and the next frame begins another one: a writer
+//! may be used on after an error.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use catchment_disk::{Buffer, Completion, CompletionKind, Disk, DiskConfig, DiskError, FileId};
+use catchment_agent::{CompletionKind, FileEnd, FileId, Store as _};
+use catchment_disk::{Disk, DiskConfig, DiskError, FaultControl, PageCache};
+use catchment_frame::{ColumnEntry, FileHeader, FrameInfo, FrameSummary, TocFlags};
+use catchment_model::Ledger;
+use catchment_writer::{
+    Ended, FileParts, FrameFile, FrameFiles, FrameSink, HeaderOrder, StoredColumn, WrittenFrame,
+};
 
+use super::WriteOptions;
+use super::store::RunStore;
 use crate::error::StorageError;
 
-/// A disk, the file that is being written, and those that are being closed.
-pub(crate) struct Output {
-    disk: Disk,
-    completions: Vec<Completion>,
-    current: Option<Growing>,
-    closing: Vec<Closing>,
-    /// Buffers that are filled in turn.
-    buffer_bytes: usize,
-    buffer_count: usize,
-    /// The first error that a write met; nothing goes on behind it.
+/// How files are written that are read while they grow.
+#[derive(Clone, Debug)]
+pub struct Growing {
+    /// Each frame is durable when it has been written.
+    pub durable: bool,
+    /// Files get a table of contents. Without one they take less memory, and stay as a killed
+    /// writer leaves them: for what is to be deleted.
+    pub listed: bool,
+    /// Faults, for tests.
+    pub faults: Option<FaultControl>,
+}
+
+/// The files of a run.
+pub(super) struct Output {
+    files: FrameFiles<RunStore, ()>,
+    growing: Option<Growing>,
+    /// The first error that a write met.
     failed: Option<(PathBuf, std::io::Error)>,
     finished: Vec<PathBuf>,
-}
-
-struct Growing {
-    file: FileId,
-    path: PathBuf,
-    /// Where the buffer will be written.
-    start: u64,
-    buffer: Option<Buffer>,
-    filled: usize,
-    held: Option<Held>,
-}
-
-/// Bytes of a file that are filled in later, and the full buffers that they stand in.
-struct Held {
-    bytes: Range<u64>,
-    aside: Vec<(u64, Buffer, usize)>,
-}
-
-struct Closing {
-    file: FileId,
-    path: PathBuf,
+    /// The columns of the frame that was ended last.
+    entries: Vec<ColumnEntry>,
 }
 
 impl Output {
-    pub(crate) fn new(config: DiskConfig) -> Result<Self, StorageError> {
-        let (buffer_bytes, buffer_count) = (config.buffer_bytes, config.buffer_count);
-        Ok(Self {
-            disk: Disk::new(config)?,
-            completions: Vec::new(),
-            current: None,
-            closing: Vec::new(),
-            buffer_bytes,
-            buffer_count,
-            failed: None,
-            finished: Vec::new(),
-        })
+    /// `header_bytes_max` is the longest header of a frame: it fits into one buffer.
+    pub(super) fn new(
+        options: &WriteOptions,
+        header_bytes_max: usize,
+    ) -> Result<Self, StorageError> {
+        let whole = |bytes: usize| bytes.max(header_bytes_max).next_multiple_of(BLOCK_BYTES);
+        let growing = options.growing.clone();
+        let (store, buffer_bytes, order) = match &growing {
+            Some(Growing { faults, .. }) => {
+                let bytes = whole(GROWING_BUFFER_BYTES);
+                (
+                    RunStore::PageCache(PageCache::new(bytes, faults.clone())),
+                    bytes,
+                    HeaderOrder::Last,
+                )
+            }
+            None => {
+                let buffer_bytes = whole(options.buffer_bytes);
+                let disk = Disk::new(DiskConfig {
+                    buffer_bytes,
+                    buffer_count: options.buffers,
+                    preallocate_bytes: PREALLOCATE_BYTES
+                        .min(options.file_bytes.next_multiple_of(BLOCK_BYTES as u64)),
+                    ..DiskConfig::default()
+                })?;
+                (RunStore::Disk(Box::new(disk)), buffer_bytes, HeaderOrder::Held)
+            }
+        };
+        let files = FrameFiles::new(store, buffer_bytes, order);
+        Ok(Self { files, growing, failed: None, finished: Vec::new(), entries: Vec::new() })
     }
 
-    /// Begins a file that will have that name.
-    pub(crate) fn create(&mut self, path: PathBuf) -> Result<(), StorageError> {
-        assert!(self.current.is_none(), "the file before is closed");
-        if path.exists() {
+    /// What a frame of so many columns takes beside its columns' bytes.
+    pub(super) fn header_space(&mut self, columns: usize) -> u64 {
+        self.files.header_space(columns)
+    }
+
+    /// The file that gets frames.
+    pub(super) fn file(&self) -> Option<&FrameFile> {
+        self.files.current.as_ref()
+    }
+
+    /// Begins the file that will have that name. If that fails, the one before stays what it was;
+    /// otherwise it is let go of as it is.
+    pub(super) fn begin_file(
+        &mut self,
+        path: PathBuf,
+        header: &FileHeader,
+    ) -> Result<(), StorageError> {
+        if self.growing.is_none() && path.exists() {
             return Err(DiskError::Exists { path }.into());
         }
-        let file = self.disk.create(&temporary(&path))?;
-        self.current = Some(Growing { file, path, start: 0, buffer: None, filled: 0, held: None });
-        Ok(())
-    }
-
-    /// Bytes of the current file so far.
-    pub(crate) fn position(&self) -> u64 {
-        self.current.as_ref().map_or(0, |file| file.start + file.filled as u64)
-    }
-
-    /// Appends bytes.
-    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let (at, room) = self.room()?;
-            let (now, later) = rest.split_at(rest.len().min(room.len()));
-            room[..now.len()].copy_from_slice(now);
-            self.filled(at + now.len());
-            rest = later;
+        let name = self.name_before(&path);
+        let id = self.files.store().create(&name)?;
+        let is_listed = self.growing.as_ref().is_none_or(|growing| growing.listed);
+        let parts = FileParts { id, path: path.clone(), is_listed, attached: () };
+        let (file, header) = FrameFile::begin(parts, header, header.created_ns);
+        let before = self.files.current.take();
+        self.files.begin_file(file, header);
+        if let Err(error) = self.stream_pages() {
+            self.files.current = before;
+            if self.growing.is_some() {
+                self.let_go(id);
+            }
+            // There is nothing in it. If it cannot be deleted, readers take it for one made ahead.
+            let _deleted = std::fs::remove_file(name);
+            return Err(error);
+        }
+        if let Some(before) = before {
+            self.let_go(before.id);
         }
         Ok(())
     }
 
-    /// Appends zeros up to that position of the file.
-    pub(crate) fn pad_to(&mut self, position: u64) -> Result<(), StorageError> {
-        while self.position() < position {
-            let left = position - self.position();
-            let (at, room) = self.room()?;
-            let bytes = left.min(room.len() as u64) as usize;
-            room[..bytes].fill(0);
-            self.filled(at + bytes);
+    /// Ends a frame whose columns it has.
+    pub(super) fn end_frame(&mut self) -> Result<(FrameSummary, &[ColumnEntry]), StorageError> {
+        let summary = loop {
+            match self.files.finish(()) {
+                Ok(summary) => break summary,
+                Err(()) => self.wait_for_room()?,
+            }
+        };
+        self.entries.clear();
+        self.entries.extend_from_slice(self.files.entries());
+        // Of files that nobody reads yet, a write that fails later fails the run.
+        if let Some(Growing { durable, .. }) = self.growing {
+            self.poll()?;
+            let id = self.file().map(|file| file.id).filter(|_| durable);
+            if let Some(id) = id {
+                self.files.store().sync(id, 0);
+                self.poll()?;
+            }
         }
-        Ok(())
-    }
-
-    /// Whether so many bytes can be held: the buffers that they are in must leave others.
-    pub(crate) fn can_hold(&self, bytes: usize) -> bool {
-        bytes <= self.buffer_bytes && self.buffer_count > HELD_BUFFERS_MAX + 1
-    }
-
-    /// Leaves out that many bytes, which [`Output::fill_held`] fills in; until then the buffers
-    /// that they are in are not written.
-    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), StorageError> {
-        assert!(self.can_hold(bytes), "{bytes} bytes can be held");
-        let start = self.position();
-        let end = start + bytes as u64;
-        let file = self.current.as_mut().expect("a file was begun");
-        assert!(file.held.is_none(), "what was held before is filled in");
-        file.held = Some(Held { bytes: start..end, aside: Vec::new() });
-        self.pad_to(end)
-    }
-
-    /// Fills in what was held, and writes the buffers that waited for it.
-    pub(crate) fn fill_held(&mut self, bytes: &[u8]) {
-        let file = self.current.as_mut().expect("a file was begun");
-        let held = file.held.take().expect("bytes are held");
-        assert_eq!(bytes.len() as u64, held.bytes.end - held.bytes.start, "all of them");
-        for (start, mut buffer, filled) in held.aside {
-            fill_in(&mut buffer[..filled], start, &held.bytes, bytes);
-            self.disk.write(file.file, start, buffer, filled, 0);
+        if let Some(file) = &mut self.files.current {
+            file.recorded(&WrittenFrame { summary, entries: self.entries.clone() });
         }
-        if let Some(buffer) = &mut file.buffer {
-            fill_in(&mut buffer[..file.filled], file.start, &held.bytes, bytes);
+        Ok((summary, &self.entries))
+    }
+
+    /// Closes the current file behind its recorded frames; its size. Its final name comes later.
+    pub(super) fn close_file(
+        &mut self,
+        ledger: &Ledger,
+        flags: TocFlags,
+    ) -> Result<u64, StorageError> {
+        let Some(id) = self.file().map(|file| file.id) else { return Ok(0) };
+        self.files.leave();
+        let file_bytes = self.files.begin_toc(id, ledger, flags);
+        let closed = self.stream_pages().and_then(|()| {
+            self.files.store().finish(id, FileEnd::Cut(file_bytes));
+            self.poll()
+        });
+        if closed.is_err() && self.growing.is_some() {
+            // Readable as far as it goes; `catchment repair` closes it.
+            self.let_go(id);
+        }
+        closed.map(|()| file_bytes)
+    }
+
+    /// Lets go of a file that grows and has refused something: closed behind its last whole frame
+    /// if that can be, otherwise as a killed writer leaves it. True if there was no frame in it,
+    /// and it was deleted.
+    pub(super) fn leave_file(&mut self, ledger: &Ledger) -> bool {
+        self.files.abandon_frame();
+        // What failed is known.
+        let _error = self.poll();
+        self.failed = None;
+        let Some(file) = &mut self.files.current else { return false };
+        file.reopen();
+        let (id, path) = (file.id, file.path.clone());
+        if !file.has_frames() {
+            self.files.leave();
+            self.let_go(id);
+            let _deleted = std::fs::remove_file(path);
+            return true;
+        }
+        // If that fails it is let go of as it is.
+        let _closed = self.close_file(ledger, TocFlags::default());
+        false
+    }
+
+    /// Forgets a file that grows, as it is.
+    fn let_go(&mut self, id: FileId) {
+        self.failed = None;
+        self.files.closing.retain(|file| file.id != id);
+        if let RunStore::PageCache(store) = self.files.store() {
+            store.close(id);
         }
     }
 
-    /// Closes the current file, which ends on a 4 KiB border. Its final name comes later.
-    pub(crate) fn close(&mut self) -> Result<(), StorageError> {
-        let bytes = self.position();
-        self.put_away();
-        if let Some(Growing { file, path, .. }) = self.current.take() {
-            self.disk.finish(file, bytes);
-            self.closing.push(Closing { file, path });
+    /// Waits until every closed file is durable and has its final name; those that came since last
+    /// time.
+    pub(super) fn wait(&mut self) -> Result<Vec<PathBuf>, StorageError> {
+        self.poll()?;
+        while !self.files.closing.is_empty() {
+            self.files.store().sleep();
+            self.poll()?;
+        }
+        Ok(std::mem::take(&mut self.finished))
+    }
+
+    /// Waits until there may be room for more.
+    pub(super) fn wait_for_room(&mut self) -> Result<(), StorageError> {
+        if self.files.poll() == 0 {
+            self.files.store().sleep();
         }
         self.poll()
     }
 
-    /// Waits until every closed file has its final name; returns those that came since last time.
-    pub(crate) fn wait(&mut self) -> Result<Vec<PathBuf>, StorageError> {
-        while !self.closing.is_empty() {
-            self.disk.wait(WAIT, &mut self.completions);
-            self.book()?;
-        }
-        self.book()?;
-        Ok(std::mem::take(&mut self.finished))
-    }
-
-    /// The place in the current buffer, and what is free of it.
-    fn room(&mut self) -> Result<(usize, &mut [u8]), StorageError> {
-        while self.current.as_ref().is_some_and(|file| file.buffer.is_none()) {
-            let buffer = self.disk.buffer(WAIT, &mut self.completions);
-            self.book()?;
-            let file = self.current.as_mut().expect("just seen");
-            file.buffer = buffer;
-        }
-        let file = self.current.as_mut().expect("a file was begun");
-        let at = file.filled;
-        let buffer = file.buffer.as_mut().expect("just filled");
-        Ok((at, &mut buffer[at..]))
-    }
-
-    fn filled(&mut self, filled: usize) {
-        if let Some(file) = &mut self.current {
-            file.filled = filled;
-        }
-        if filled == self.buffer_bytes {
-            self.put_away();
-        }
-    }
-
-    fn put_away(&mut self) {
-        let Some(file) = &mut self.current else { return };
-        let Some(buffer) = file.buffer.take() else { return };
-        match &mut file.held {
-            Some(held) if file.start < held.bytes.end => {
-                held.aside.push((file.start, buffer, file.filled));
+    fn stream_pages(&mut self) -> Result<(), StorageError> {
+        while self.files.has_pages() {
+            let mut unlimited = usize::MAX;
+            if !self.files.stream_page(&mut unlimited) {
+                self.wait_for_room()?;
             }
-            _ => self.disk.write(file.file, file.start, buffer, file.filled, 0),
         }
-        file.start += file.filled as u64;
-        file.filled = 0;
+        self.poll()
     }
 
+    /// Handles what the disk has completed.
     fn poll(&mut self) -> Result<(), StorageError> {
-        self.disk.poll(&mut self.completions);
-        self.book()
-    }
-
-    fn book(&mut self) -> Result<(), StorageError> {
-        let mut completions = std::mem::take(&mut self.completions);
-        for completion in completions.drain(..) {
-            if let Err(error) = completion.result {
-                let path = self.path_of(completion.file).unwrap_or_default();
-                self.failed.get_or_insert((path, error));
-            } else if completion.kind == CompletionKind::Finished && self.failed.is_none() {
-                self.name(completion.file)?;
+        self.files.poll();
+        while let Some(Ended { file, error, .. }) = self.files.next_ended() {
+            if let Some(error) = error {
+                self.fail(file, error);
             }
         }
-        self.completions = completions;
+        for completion in self.files.take_others() {
+            match (completion.kind, completion.result) {
+                (_, Err(error)) => self.fail(completion.file, error),
+                (CompletionKind::Finished, Ok(())) if self.failed.is_none() => {
+                    self.name(completion.file)?;
+                }
+                _ => {}
+            }
+        }
         match &self.failed {
             None => Ok(()),
             Some((path, error)) => {
@@ -218,56 +253,78 @@ impl Output {
         }
     }
 
-    fn path_of(&self, file: FileId) -> Option<PathBuf> {
-        let growing = self.current.as_ref().filter(|growing| growing.file == file);
-        let closing = self.closing.iter().find(|closing| closing.file == file);
-        growing.map(|file| file.path.clone()).or(closing.map(|file| file.path.clone()))
+    fn fail(&mut self, id: FileId, error: std::io::Error) {
+        let mut files = self.files.current.iter().chain(&self.files.closing);
+        let path = files.find(|file| file.id == id).map(|file| file.path.clone());
+        self.failed.get_or_insert((path.unwrap_or_default(), error));
     }
 
     /// Gives a file that is durable its final name, and makes that durable too.
-    fn name(&mut self, file: FileId) -> Result<(), StorageError> {
-        let Some(place) = self.closing.iter().position(|closing| closing.file == file) else {
+    fn name(&mut self, id: FileId) -> Result<(), StorageError> {
+        let Some(index) = self.files.closing.iter().position(|file| file.id == id) else {
             return Ok(());
         };
-        let path = &self.closing[place].path;
-        let failed = |source| StorageError::Write { path: path.clone(), source };
-        // A link fails where the name is taken, a renaming would overwrite what is there.
-        let temporary = temporary(path);
-        match std::fs::hard_link(&temporary, path) {
-            Ok(()) => std::fs::remove_file(&temporary).map_err(failed)?,
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                return Err(DiskError::Exists { path: path.clone() }.into());
-            }
-            // A file system without links.
-            Err(_) => std::fs::rename(&temporary, path).map_err(failed)?,
+        let path = &self.files.closing[index].path;
+        if self.growing.is_none() {
+            rename(&temporary(path), path)?;
         }
-        if let Some(folder) = path.parent() {
-            catchment_disk::sync_folder(folder)?;
-        }
-        let closing = self.closing.swap_remove(place);
-        self.finished.push(closing.path);
+        let file = self.files.closing.swap_remove(index);
+        self.finished.push(file.path);
         Ok(())
+    }
+
+    /// The name that a file has until it is closed.
+    fn name_before(&self, path: &Path) -> PathBuf {
+        match self.growing {
+            Some(_) => path.to_owned(),
+            None => temporary(path),
+        }
+    }
+}
+
+impl FrameSink for Output {
+    type Tag = ();
+
+    fn begin(&mut self, info: FrameInfo, columns_max: usize) {
+        self.files.begin(info, columns_max);
+    }
+
+    fn append(&mut self, column: &StoredColumn<'_>, budget: &mut usize) -> bool {
+        self.files.append(column, budget)
+    }
+
+    fn finish(&mut self, tag: ()) -> Result<FrameSummary, ()> {
+        self.files.finish(tag)
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        let current = self.current.iter().map(|file| &file.path);
-        for path in current.chain(self.closing.iter().map(|file| &file.path)) {
-            // It is no part of a run. If it cannot be deleted, its name says what it is.
-            let _deleted = std::fs::remove_file(temporary(path));
+        if self.growing.is_none() {
+            let files = self.files.current.iter().chain(&self.files.closing);
+            for file in files {
+                // It is no part of a run. If it cannot be deleted, its name says what it is.
+                let _deleted = std::fs::remove_file(temporary(&file.path));
+            }
         }
     }
 }
 
-/// Copies what of the held bytes stands in a buffer that will be written to `start`.
-fn fill_in(buffer: &mut [u8], start: u64, held: &Range<u64>, bytes: &[u8]) {
-    let from = held.start.max(start);
-    let to = held.end.min(start + buffer.len() as u64);
-    if from < to {
-        let source = &bytes[(from - held.start) as usize..(to - held.start) as usize];
-        buffer[(from - start) as usize..(to - start) as usize].copy_from_slice(source);
+fn rename(from: &Path, to: &Path) -> Result<(), StorageError> {
+    let failed = |source| StorageError::Write { path: to.to_owned(), source };
+    // A link fails where the name is taken, a renaming would overwrite what is there.
+    match std::fs::hard_link(from, to) {
+        Ok(()) => std::fs::remove_file(from).map_err(failed)?,
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            return Err(DiskError::Exists { path: to.to_owned() }.into());
+        }
+        // A file system without links.
+        Err(_) => std::fs::rename(from, to).map_err(failed)?,
     }
+    if let Some(folder) = to.parent() {
+        catchment_disk::sync_folder(folder)?;
+    }
+    Ok(())
 }
 
 /// The name that a file has until it is closed: readers do not look at it.
@@ -277,7 +334,8 @@ fn temporary(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// How long to wait for the disk before looking again.
-const WAIT: Duration = Duration::from_millis(100);
-/// Buffers that held bytes stand in: no more than fit into one buffer are held.
-const HELD_BUFFERS_MAX: usize = 2;
+const BLOCK_BYTES: usize = catchment_model::limits::DISK_ALIGN_BYTES;
+/// What is written at a time to files that grow.
+const GROWING_BUFFER_BYTES: usize = 128 << 10;
+/// Blocks asked for at a time.
+const PREALLOCATE_BYTES: u64 = 256 << 20;

@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use catchment_frame::{Codec, Schema, Span};
+use catchment_frame::{Codec, Codings, Schema, Span};
 use catchment_model::{Ledger, RunId, SourceId};
 
 use crate::error::StorageError;
 use crate::trend_writer::{TrendOptions, TrendReport};
 use crate::write::{Growing, no_random_bits};
-use catchment_frame::Codings;
 
 /// A run that is to be written.
 #[derive(Clone, Debug)]
@@ -143,14 +142,6 @@ impl ColumnData<'_> {
             Self::Stored(stored) => stored.raw_bytes as usize,
         }
     }
-}
-
-/// Sees every channel's raw bytes on the thread that encodes them, while they are in its cache.
-/// Columns that are copied in their stored form are not seen.
-pub trait ColumnHook: Send + Sync {
-    /// One column of one frame. Several threads call at once, in any order of the columns; all
-    /// columns of a frame have been seen before the next frame's.
-    fn raw(&self, column: u32, first_sample: u64, spans: &[Span], raw: &[u8]);
 }
 
 /// Built events, as a frame holds them.

@@ -1,0 +1,148 @@
+//! A store for little data that others read while it is written: through the page cache, on the
+//! caller's thread, without memory or threads of its own. Every call may last as long as the disk
+//! takes.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use catchment_agent::{Completion, CompletionKind, FileEnd, FileId, Store};
+use catchment_model::limits::DISK_ALIGN_BYTES;
+
+use crate::error::DiskError;
+use crate::faults::FaultControl;
+use crate::files;
+
+/// Files under their final names. Each is locked while it is open, as files of a recorder are. What
+/// was written outlives the process at once, and a power cut once a sync has completed.
+#[derive(Debug)]
+pub struct PageCache {
+    files: Vec<OpenFile>,
+    /// The file that was finished last, until another is made: a run of which no file is locked is
+    /// taken for ended.
+    finished: Option<File>,
+    next_id: u64,
+    buffer_bytes: usize,
+    completions: Vec<Completion>,
+    faults: Option<FaultControl>,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    id: FileId,
+    file: File,
+    path: PathBuf,
+    /// Whether its name is durable.
+    is_named: bool,
+    has_failed: bool,
+}
+
+impl PageCache {
+    /// A store with buffers of that size.
+    pub fn new(buffer_bytes: usize, faults: Option<FaultControl>) -> Self {
+        Self {
+            files: Vec::new(),
+            finished: None,
+            next_id: 0,
+            buffer_bytes,
+            completions: Vec::new(),
+            faults,
+        }
+    }
+
+    /// Makes a file that does not exist yet.
+    ///
+    /// # Errors
+    /// It exists, or the system refuses.
+    pub fn create(&mut self, path: &Path) -> Result<FileId, DiskError> {
+        let refused = |error| files::create_error(path, error);
+        self.faults.as_ref().map_or(Ok(()), FaultControl::check_open).map_err(refused)?;
+        let file = files::create_new(path).map_err(refused)?;
+        files::lock(&file);
+        self.finished = None;
+        let id = FileId(self.next_id);
+        self.next_id += 1;
+        let path = path.to_owned();
+        self.files.push(OpenFile { id, file, path, is_named: false, has_failed: false });
+        Ok(id)
+    }
+
+    /// Closes a file as it is.
+    pub fn close(&mut self, id: FileId) {
+        self.files.retain(|open| open.id != id);
+    }
+
+    fn open(&mut self, id: FileId) -> &mut OpenFile {
+        self.files.iter_mut().find(|open| open.id == id).expect("the file is open")
+    }
+
+    fn complete(&mut self, kind: CompletionKind, file: FileId, token: u64, result: io::Result<()>) {
+        let (offset, bytes) = (0, 0);
+        self.completions.push(Completion { kind, file, offset, bytes, token, result });
+    }
+}
+
+impl Store for PageCache {
+    type Buffer = Vec<u8>;
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        completions.append(&mut self.completions);
+    }
+
+    fn try_buffer(&mut self) -> Option<Vec<u8>> {
+        Some(vec![0; self.buffer_bytes])
+    }
+
+    fn write(&mut self, file: FileId, offset: u64, buffer: Vec<u8>, bytes: usize, token: u64) {
+        let room = self.faults.as_ref().map_or(Ok(()), |faults| faults.check_space(bytes));
+        let open = self.open(file);
+        // A kill may cut a write short: what the first block says of the others is true all the
+        // same, since it is written last.
+        let (first, rest) = buffer[..bytes].split_at(bytes.min(DISK_ALIGN_BYTES));
+        let result = room
+            .and_then(|()| open.file.write_all_at(rest, offset + first.len() as u64))
+            .and_then(|()| open.file.write_all_at(first, offset));
+        open.has_failed |= result.is_err();
+        let (kind, bytes) = (CompletionKind::Write, bytes as u64);
+        self.completions.push(Completion { kind, file, offset, bytes, token, result });
+    }
+
+    fn sync(&mut self, file: FileId, token: u64) -> bool {
+        let allowed = self.faults.as_ref().map_or(Ok(()), FaultControl::check_finish);
+        let result = allowed.and_then(|()| self.open(file).sync());
+        self.complete(CompletionKind::Sync, file, token, result);
+        true
+    }
+
+    fn finish(&mut self, file: FileId, end: FileEnd) {
+        let allowed = self.faults.as_ref().map_or(Ok(()), FaultControl::check_finish);
+        let open = self.open(file);
+        let result = match end {
+            FileEnd::Delete => std::fs::remove_file(&open.path),
+            FileEnd::Cut(bytes) => {
+                // What failed before lies behind the cut, or is written anew.
+                open.has_failed = false;
+                open.file.set_len(bytes).and(allowed).and_then(|()| open.sync())
+            }
+        };
+        if let Some(index) = self.files.iter().position(|open| open.id == file) {
+            self.finished = Some(self.files.swap_remove(index).file);
+        }
+        self.complete(CompletionKind::Finished, file, 0, result);
+    }
+}
+
+impl OpenFile {
+    fn sync(&mut self) -> io::Result<()> {
+        if self.has_failed {
+            return Err(io::Error::other("an earlier write has failed"));
+        }
+        self.file.sync_data()?;
+        if !self.is_named {
+            files::sync_folder_of(&self.path)?;
+            self.is_named = true;
+        }
+        Ok(())
+    }
+}
