@@ -98,3 +98,43 @@ impl Column for ColumnBytes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use catchment_builder::ColumnCut;
+
+    use super::*;
+    use crate::pool::{CHUNK_BYTES_MIN, ChunkUse, Held};
+
+    #[test]
+    fn a_columns_chunks_are_free_when_whoever_has_it_drops_it() {
+        let pool = ChunkPool::new("segments", CHUNK_BYTES_MIN as u64 * 4, 1, 1, 0).unwrap();
+        let (pool, held) = (Arc::new(pool), Arc::new(Held::new(1)));
+        let mut chunks = ChunkUse::new(&pool, vec![0], Arc::clone(&held));
+        let mut cut = Cut::default();
+        for byte in 0..2 {
+            let mut chunk = pool.take().unwrap();
+            held.took(0, 1);
+            let payload = vec![byte; 1_000];
+            let offset = pool.append(&mut chunk, &payload, 1).unwrap();
+            chunks.arrived(&pool, 0, offset, 1_000);
+            let spans = vec![Span { offset, bytes: 1_000 }];
+            cut.columns.push(ColumnCut { spans, payload_bytes: 1_000, ..ColumnCut::default() });
+        }
+        let take = |index, cut: &mut Cut| ColumnBytes::Chunks(ChunkBytes::take(index, cut, &pool));
+        let (first, second) = (take(0, &mut cut), take(1, &mut cut));
+        drop(cut);
+        assert!(pool.take_released(Vec::new()).is_empty());
+        // A stage puts bytes of its own in a column's place.
+        let reduced = ColumnBytes::Own(first.piece(0).unwrap()[..10].to_vec());
+        drop(first);
+        for span in pool.take_released(Vec::new()) {
+            chunks.done(&pool, span.offset, span.bytes);
+        }
+        chunks.give_back(&pool);
+        assert_eq!((held.of(0), pool.fill().level()), (1, pool.chunk_bytes() as u64));
+        assert_eq!((reduced.raw_bytes(), reduced.piece(0).unwrap()), (10, &[0; 10][..]));
+        assert_eq!((second.raw_bytes(), second.piece(0).unwrap()), (1_000, &[1; 1_000][..]));
+        assert!(second.piece(1).is_none());
+    }
+}

@@ -29,6 +29,9 @@ mod frame;
 mod jobs;
 mod sink;
 
+#[cfg(test)]
+mod tests;
+
 pub use encode::{FrameEncoder, FrameOwner, FrameUnderWay, Progress, Streamed};
 pub use file::{FileParts, FrameFile, TOC_ENTRY_BYTES, header_bytes_max};
 pub use files::{Ended, FrameFiles, JobKind};

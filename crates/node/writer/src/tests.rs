@@ -1,0 +1,268 @@
+//! Frames streamed into a store in memory, whose writes complete in any order.
+
+use std::path::Path;
+
+use catchment_agent::Agent;
+use catchment_encoder::{Ask, Coding, Element, Level, PoolConfig, Rule};
+use catchment_frame::{
+    ChannelInfo, Dtype, EntryNames, FileHeader, FileReader, FrameInfo, FrameKind, Schema, TocFlags,
+};
+use catchment_model::{Ledger, RunId, SampleRate};
+use catchment_ports::{MemoryFiles, MemoryStore, StoreTimes, VirtualClock};
+
+use crate::{
+    ColumnForm, FileParts, FrameColumn, FrameEncoder, FrameFile, FrameFiles, FrameOwner, FrameSink,
+    FrameUnderWay, HeaderOrder, JobKind, Progress, Streamed,
+};
+
+const BUFFER_BYTES: usize = 8 << 10;
+const STEP_NS: u64 = 1_000_000;
+
+fn schema() -> Schema {
+    let rate = SampleRate::new(1, 1).expect("a rate");
+    let channel = |n: usize| ChannelInfo::new(format!("X:{n}"), Dtype::U8, rate);
+    Schema::channels(Vec::new(), (0..4).map(channel).collect()).expect("a schema")
+}
+
+/// The columns of the four channels.
+fn ids() -> [u32; 4] {
+    let ids: Vec<u32> = schema().columns.iter().filter_map(ChannelInfo::of).map(|c| c.id).collect();
+    ids.try_into().expect("four")
+}
+
+/// A writer of one file in memory, and its clock.
+struct Rig {
+    clock: VirtualClock,
+    stored: MemoryFiles,
+    files: FrameFiles<MemoryStore, u64>,
+    encoder: FrameEncoder<Vec<u8>>,
+    recorded: Vec<u64>,
+}
+
+/// Keeps what it learns.
+struct Owner {
+    level: Level,
+    lowered: Vec<u32>,
+}
+
+impl FrameOwner<Vec<u8>> for Owner {
+    fn level(&mut self) -> Level {
+        self.level
+    }
+
+    fn streamed(&mut self, column: Streamed<Vec<u8>>) -> Option<Vec<u8>> {
+        self.lowered.extend(column.lowered.then_some(column.form.id));
+        None
+    }
+}
+
+impl Rig {
+    fn new(order: HeaderOrder, seed: u64) -> Self {
+        let clock = VirtualClock::at(1);
+        let times = StoreTimes { operation_ns_max: 20 * STEP_NS, ..StoreTimes::default() };
+        let mut store = MemoryStore::new((clock.clone(), seed), (4, BUFFER_BYTES), times);
+        let (stored, path) = (store.files(), Path::new("run-00000.catch"));
+        let id = store.create(path);
+        let header = FileHeader {
+            run: RunId([1; 16]),
+            run_number: 1,
+            file_index: 0,
+            file_id: 7,
+            created_ns: 1,
+            writer: "test".to_owned(),
+            config: String::new(),
+            emulated: false,
+            schema: schema().into(),
+            ledger_entries: EntryNames::default(),
+            locator: true,
+        };
+        let parts = FileParts { id, path: path.to_owned(), is_listed: true, attached: () };
+        let (file, header) = FrameFile::begin(parts, &header, 1);
+        let mut files = FrameFiles::new(store, BUFFER_BYTES, order);
+        files.begin_file(file, header);
+        let pool = PoolConfig { bytes_max: 1 << 20, ..PoolConfig::default() };
+        let encoder = FrameEncoder::new(Some(pool));
+        let mut rig = Self { clock, stored, files, encoder, recorded: Vec::new() };
+        rig.stream_pages();
+        rig
+    }
+
+    fn stream_pages(&mut self) {
+        while self.files.has_pages() {
+            let mut budget = 1_000;
+            if !self.files.stream_page(&mut budget) && budget > 0 {
+                self.pass_time();
+            }
+        }
+    }
+
+    /// Lets a little time pass, and takes what has ended.
+    fn pass_time(&mut self) {
+        self.clock.advance_to(self.clock.now_ns() + STEP_NS);
+        self.files.poll();
+        while let Some(ended) = self.files.next_ended() {
+            assert!(ended.error.is_none());
+            if let JobKind::Frame(written, tag) = ended.kind {
+                self.files.file(ended.file).recorded(&written);
+                self.recorded.push(tag);
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        while self.files.is_busy() {
+            self.pass_time();
+        }
+    }
+
+    fn begin(&mut self, number: u64, columns: usize) {
+        let info = FrameInfo { kind: FrameKind::Channels, sequence: number, ..FrameInfo::EMPTY };
+        self.files.begin(info, columns);
+    }
+
+    /// Streams columns, as much at a time as that; the columns that were lowered.
+    fn stream(&mut self, columns: Vec<FrameColumn<Vec<u8>>>, level: Level) -> Vec<u32> {
+        let mut agent = self.encoder.agent().expect("there is a pool");
+        let mut frame = FrameUnderWay::new(columns);
+        let mut owner = Owner { level, lowered: Vec::new() };
+        loop {
+            let mut budget = 3_000;
+            match self.encoder.advance(&mut frame, &mut self.files, &mut owner, &mut budget) {
+                Progress::Columns => return owner.lowered,
+                Progress::Budget => {}
+                Progress::NoRoom => self.pass_time(),
+                Progress::Encoding => drop(agent.work(0)),
+                Progress::Failed => panic!("all columns are there"),
+            }
+        }
+    }
+
+    fn finish(&mut self, number: u64) -> u64 {
+        loop {
+            match self.files.finish(number) {
+                Ok(summary) => return summary.offset,
+                Err(_) => self.pass_time(),
+            }
+        }
+    }
+
+    fn frame(&mut self, number: u64) -> u64 {
+        let columns = columns(number);
+        self.begin(number, columns.len());
+        self.stream(columns, Level::AsAsked);
+        self.finish(number)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.stored.all().pop().expect("one file").1
+    }
+}
+
+/// Columns of lengths that follow from a number: payload as it is, payload compressed, keys.
+fn columns(number: u64) -> Vec<FrameColumn<Vec<u8>>> {
+    let bytes = |id: u32, count: u64| -> Vec<u8> {
+        (0..count).map(|n| (number * 31 + u64::from(id) + n / 9) as u8 | 1).collect()
+    };
+    let form = |id, rows| ColumnForm::new(id, Dtype::U8, rows);
+    let large = |id, rows, coding| FrameColumn {
+        form: form(id, rows),
+        ask: Ask::new(Element::U8, Rule::Fixed(coding)),
+        is_small: false,
+        bytes: bytes(id, rows),
+    };
+    let (small, ids) = (1 + number * 7 % 50, ids());
+    vec![
+        FrameColumn::small(form(ids[0], small), Element::U8, Coding::Lz4, bytes(ids[0], small)),
+        large(ids[1], 1 + number * 997 % 30_000, Coding::None),
+        large(ids[2], 1 + number * 1_511 % 60_000, Coding::Lz4),
+        FrameColumn::small(form(ids[3], 8), Element::U8, Coding::None, bytes(ids[3], 8)),
+    ]
+}
+
+/// Reads the file, and compares frame by frame what stands in it.
+fn check(bytes: Vec<u8>, numbers: &[u64]) {
+    let reader = FileReader::open(bytes).expect("opens");
+    assert_eq!(reader.frames().len(), numbers.len());
+    for (index, &number) in numbers.iter().enumerate() {
+        assert_eq!(reader.frames()[index].info.sequence, number);
+        for column in columns(number) {
+            let mut read = Vec::new();
+            assert!(reader.read(index, column.form.id, &mut read).expect("reads"));
+            assert_eq!(read, column.bytes, "frame {number}");
+        }
+    }
+}
+
+#[test]
+fn frames_are_read_back_whichever_way_their_headers_are_written() {
+    for (seed, order) in [(1, HeaderOrder::Last), (2, HeaderOrder::Held), (3, HeaderOrder::Last)] {
+        let mut rig = Rig::new(order, seed);
+        for number in 0..40 {
+            rig.frame(number);
+        }
+        rig.drain();
+        assert!(rig.recorded.iter().copied().eq(0..40));
+        let id = rig.files.current.as_ref().expect("a file").id;
+        rig.files.leave();
+        rig.files.begin_toc(id, &Ledger::new(1), TocFlags::default());
+        rig.stream_pages();
+        rig.drain();
+        check(rig.bytes(), &(0..40).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_header_is_written_after_its_columns_and_all_older_frames() {
+    for seed in 0..20 {
+        let mut rig = Rig::new(HeaderOrder::Last, seed);
+        let mut ends = Vec::new();
+        for number in 1..12 {
+            let offset = rig.frame(number) as usize;
+            ends.push((offset, rig.files.current.as_ref().expect("a file").end as usize));
+        }
+        let whole = {
+            let mut last = Rig::new(HeaderOrder::Last, seed);
+            (1..12).for_each(|number| assert!(last.frame(number) > 0));
+            last.drain();
+            last.bytes()
+        };
+        while rig.files.is_busy() {
+            let bytes = rig.bytes();
+            let is_there = |&&(offset, _): &&(usize, usize)| {
+                bytes.get(offset..offset + 8) == Some(&whole[offset..offset + 8])
+            };
+            let seen = ends.iter().take_while(is_there).count();
+            assert!(ends[seen..].iter().find(is_there).is_none(), "a hole before a frame");
+            let end = seen.checked_sub(1).map_or(0, |last| ends[last].1);
+            assert!(bytes[..end] == whole[..end], "seed {seed}: a header before its columns");
+            rig.pass_time();
+        }
+    }
+}
+
+#[test]
+fn an_abandoned_frame_is_never_seen_and_the_next_stands_in_its_place() {
+    let mut rig = Rig::new(HeaderOrder::Last, 5);
+    rig.frame(1);
+    let given_up = columns(29);
+    rig.begin(2, given_up.len());
+    rig.stream(given_up, Level::AsAsked);
+    rig.files.abandon_frame();
+    rig.drain();
+    rig.frame(3);
+    rig.drain();
+    assert_eq!(rig.recorded, [1, 3]);
+    // As a killed writer leaves it.
+    check(rig.bytes(), &[1, 3]);
+}
+
+#[test]
+fn without_time_large_columns_go_as_they_are_and_what_was_asked_is_known() {
+    let mut rig = Rig::new(HeaderOrder::Last, 6);
+    rig.begin(9, 4);
+    let lowered = rig.stream(columns(9), Level::None);
+    assert_eq!(lowered, [ids()[2]], "the other large column was to be stored as it is");
+    rig.finish(9);
+    rig.drain();
+    check(rig.bytes(), &[9]);
+}
