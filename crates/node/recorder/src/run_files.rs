@@ -30,8 +30,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 pub(crate) struct RunFiles<S: FolderStore> {
     now_ns: u64,
     live: Arc<Live>,
-    /// The sink that frames are streamed into.
-    pub(crate) files: FrameFiles<S, FrameTag, Durability>,
+    files: FrameFiles<S, FrameTag, Durability>,
     maker: FileMaker,
     /// The next file is being made.
     opening: Option<Opening>,
@@ -140,6 +139,11 @@ impl<S: FolderStore> RunFiles<S> {
         let begun = files.maker.begin_first(first.id, now_ns)?;
         files.begin_file(begun);
         Ok(files)
+    }
+
+    /// What frames are streamed into.
+    pub(crate) fn sink(&mut self) -> &mut FrameFiles<S, FrameTag, Durability> {
+        &mut self.files
     }
 
     /// Handles what the store has done since, and hands on what it was asked for; how much came.

@@ -129,15 +129,15 @@ impl<S: FolderStore> Write<S> {
             self.files.look_after_disk();
         }
         let wait = Step::Wait(self.now_ns + IDLE_NS);
-        if self.files.files.has_pages() {
-            return match self.files.files.stream_page(budget) {
+        if self.files.sink().has_pages() {
+            return match self.files.sink().stream_page(budget) {
                 true => Step::Done,
                 false if *budget == 0 => Step::Budget,
                 false => wait,
             };
         }
         if let Some(frame) = &mut self.streaming {
-            let sink = &mut self.files.files;
+            let sink = self.files.sink();
             return match self.frame_writer.advance(frame, sink, budget, self.now_ns) {
                 Progress::Columns => {
                     self.streaming = None;
@@ -188,7 +188,7 @@ impl<S: FolderStore> Write<S> {
             Admission::Wait => {
                 self.taken = Some(taken);
                 // A checkpoint may have been begun.
-                return self.files.files.has_pages();
+                return self.files.sink().has_pages();
             }
             Admission::Refused => {
                 self.files.discard(&taken.built.counts, Entry::FragmentsDiscardedDisk);
@@ -196,7 +196,7 @@ impl<S: FolderStore> Write<S> {
             Admission::Begin => {
                 let increment = self.next_increment();
                 let start = self.files.begin_frame();
-                let sink = &mut self.files.files;
+                let sink = self.files.sink();
                 let begun =
                     self.frame_writer.begin(taken.built, increment, start, sink, self.now_ns);
                 self.streaming = Some(begun);
