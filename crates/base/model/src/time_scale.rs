@@ -106,10 +106,10 @@ pub struct TimeScaleError {
 
 /// TAI - UTC in seconds at a time in seconds, which is TAI's or POSIX time's.
 const fn offset_at(seconds: u64, is_tai: bool) -> u64 {
-    let mut place = LEAP_SECONDS.len();
-    while place > 0 {
-        place -= 1;
-        let (from_utc_s, offset_s) = LEAP_SECONDS[place];
+    let mut index = LEAP_SECONDS.len();
+    while index > 0 {
+        index -= 1;
+        let (from_utc_s, offset_s) = LEAP_SECONDS[index];
         // In TAI the leap second itself, just before, still has the offset before it.
         let from_s = if is_tai { from_utc_s + offset_s } else { from_utc_s };
         if seconds >= from_s {

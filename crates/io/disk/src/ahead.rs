@@ -11,17 +11,17 @@ use std::os::fd::AsRawFd;
 use crate::read::ReadFile;
 
 impl ReadFile {
-    /// Whether the byte at that place can be had without a disk; none where the system cannot tell.
-    /// A place behind the end counts as one that can.
+    /// Whether the byte at that offset can be had without a disk; none where the system cannot
+    /// tell. An offset behind the end counts as one that can.
     ///
     /// Asking for one that cannot be had begins to read a few pages there.
     pub fn is_cached(&self, offset: u64) -> Option<bool> {
         let mut byte = 0_u8;
-        let place = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let target = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
         let Ok(offset) = offset.try_into() else { return Some(true) };
         let file = self.file().as_raw_fd();
-        // SAFETY: one place of one byte, which lives until the call is over.
-        let read = unsafe { libc::preadv2(file, &raw const place, 1, offset, libc::RWF_NOWAIT) };
+        // SAFETY: one target of one byte, which lives until the call is over.
+        let read = unsafe { libc::preadv2(file, &raw const target, 1, offset, libc::RWF_NOWAIT) };
         match read {
             0.. => Some(true),
             _ if io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock => Some(false),

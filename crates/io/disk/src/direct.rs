@@ -191,7 +191,7 @@ impl DirectReader {
         let blocks = (end - from) as usize / BLOCK_BYTES;
         let suits = |memory: &Memory| memory.suits(blocks * BLOCK_BYTES);
         let memory = match self.free.iter().rposition(suits) {
-            Some(place) => self.free.remove(place),
+            Some(index) => self.free.remove(index),
             None => {
                 let mut mapped = Memory::mapped(blocks * BLOCK_BYTES).ok()?;
                 let first = mapped.next()?;
@@ -201,14 +201,14 @@ impl DirectReader {
         };
         let pieces_left = blocks.div_ceil(PIECE_BLOCKS);
         let read = Read { file, memory, from, bytes, pieces_left, failed: false };
-        let place = self.reads.iter().position(Option::is_none).unwrap_or(self.reads.len());
-        if place == self.reads.len() {
+        let index = self.reads.iter().position(Option::is_none).unwrap_or(self.reads.len());
+        if index == self.reads.len() {
             self.reads.push(None);
         }
-        self.reads[place] = Some(read);
-        self.unsent.extend((0..pieces_left).map(|number| Piece { read: place, number }));
+        self.reads[index] = Some(read);
+        self.unsent.extend((0..pieces_left).map(|number| Piece { read: index, number }));
         self.blocks += blocks;
-        Some(Ticket(place))
+        Some(Ticket(index))
     }
 
     /// Bytes of reads that have begun and are not handed out.
@@ -294,10 +294,10 @@ impl DirectReader {
             let first = piece.number * PIECE_BLOCKS;
             let blocks = read.piece_blocks(piece.number);
             // SAFETY: the read's pieces are within its memory, which is as large as all of them.
-            let place = unsafe { read.memory.address().add(first * BLOCK_BYTES) }.as_ptr();
+            let address = unsafe { read.memory.address().add(first * BLOCK_BYTES) }.as_ptr();
             let entry = opcode::Read::new(
                 types::Fd(read.file.as_raw_fd()),
-                place,
+                address,
                 (blocks * BLOCK_BYTES) as u32,
             );
             let entry = entry.offset(read.from + (first * BLOCK_BYTES) as u64).build();
@@ -313,8 +313,8 @@ impl DirectReader {
     fn reap(&mut self) {
         for answer in self.ring.0.completion() {
             self.flying -= 1;
-            let (place, number) = ((answer.user_data() >> 32) as usize, answer.user_data() as u32);
-            let Some(read) = self.reads.get_mut(place).and_then(Option::as_mut) else { continue };
+            let (index, number) = ((answer.user_data() >> 32) as usize, answer.user_data() as u32);
+            let Some(read) = self.reads.get_mut(index).and_then(Option::as_mut) else { continue };
             read.pieces_left -= 1;
             let first = number as usize * PIECE_BLOCKS;
             let blocks = read.piece_blocks(number as usize);
@@ -481,16 +481,16 @@ mod tests {
             let memory = &reader.reads[ticket.0].as_ref().expect("has begun").memory;
             (Arc::as_ptr(&memory.mapping), memory.start, memory.bytes)
         };
-        let places = tickets.map(|ticket| memory(&reader, ticket));
-        assert!(places.iter().all(|place| (place.0, place.2) == (places[0].0, 128 << 10)));
-        let starts: std::collections::BTreeSet<_> = places.iter().map(|place| place.1).collect();
+        let buffers = tickets.map(|ticket| memory(&reader, ticket));
+        assert!(buffers.iter().all(|buffer| (buffer.0, buffer.2) == (buffers[0].0, 128 << 10)));
+        let starts: std::collections::BTreeSet<_> = buffers.iter().map(|buffer| buffer.1).collect();
         assert_eq!(starts.len(), 3);
         assert_eq!(reader.free.len(), HUGE_PAGE_BYTES / (128 << 10) - 3);
         for n in [2, 0, 1] {
             check(&mut reader, tickets[n], &content[n * 100_000..n * 100_000 + 70_000]);
         }
         let next = begin(&mut reader, 7);
-        assert_eq!(memory(&reader, next), places[1]);
+        assert_eq!(memory(&reader, next), buffers[1]);
         check(&mut reader, next, &content[700_000..770_000]);
     }
 
@@ -512,12 +512,12 @@ mod tests {
         let Some(mut reader) = reader(&file) else { return };
         for (reads, bytes) in [(1, 18_000_000), (4, 5_000_000), (20, 1_000_000), (300, 50_000)] {
             reader.free.clear();
-            let places = (0..reads).map(|n| n * 70_000..n * 70_000 + bytes);
-            let begun: Vec<_> = places
-                .map(|place| (reader.begin(&file, place.clone()).expect("begins"), place))
+            let ranges = (0..reads).map(|n| n * 70_000..n * 70_000 + bytes);
+            let begun: Vec<_> = ranges
+                .map(|range| (reader.begin(&file, range.clone()).expect("begins"), range))
                 .collect();
-            for (ticket, place) in begun {
-                check(&mut reader, ticket, &content[place.start as usize..place.end as usize]);
+            for (ticket, range) in begun {
+                check(&mut reader, ticket, &content[range.start as usize..range.end as usize]);
             }
             reader.trim();
             let kept: usize = reader.free.iter().map(|memory| memory.bytes).sum();

@@ -92,7 +92,7 @@ impl OpenFile {
         (self.preallocating, self.preallocates) = (false, false);
     }
 
-    /// Takes up what came of a step from that place on. Returns the bytes that the file got.
+    /// Handles the result of a step from that offset on. Returns the bytes that the file got.
     pub(crate) fn preallocated(
         &mut self,
         from: u64,

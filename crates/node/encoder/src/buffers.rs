@@ -62,12 +62,12 @@ mod tests {
         let mut buffers = Buffers::new(1 << 20);
         let mut large = buffers.take(100_000);
         large.resize(100_000, 1);
-        let place = large.as_ptr();
+        let address = large.as_ptr();
         buffers.give_back(large);
         let small = buffers.take(100);
-        assert_ne!(small.as_ptr(), place);
+        assert_ne!(small.as_ptr(), address);
         let again = buffers.take(120_000);
-        assert_eq!(again.as_ptr(), place);
+        assert_eq!(again.as_ptr(), address);
     }
 
     #[test]

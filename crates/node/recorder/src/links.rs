@@ -172,12 +172,12 @@ pub(crate) fn check_links(links: &[LinkConfig], duration_ns: u64) -> Result<(), 
     Ok(())
 }
 
-/// Where a channel's samples go: its place among all channels, and the chunk that it shares or not.
+/// Where a channel's samples go: its index among all channels, and the chunk that it shares or not.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
-    /// The link, by its place.
+    /// The index of its link.
     pub(crate) link: usize,
-    /// The place of its chunks: channels that would not fill one in a frame share them.
+    /// The lane of its chunks: channels that would not fill one in a frame share them.
     pub(crate) chunk_lane: u32,
     pub(crate) rate: SampleRate,
     pub(crate) sample_bytes: u64,
@@ -232,8 +232,8 @@ mod tests {
             link(vec![channel("c", Dtype::I16, 16), channel("d", Dtype::I16, 1)]),
         ];
         let (lanes, chunk_lanes) = lanes(&links, 64_000_000_000);
-        let places: Vec<_> = lanes.iter().map(|lane| (lane.link, lane.chunk_lane)).collect();
-        assert_eq!(places, [(0, 0), (0, 1), (1, 2), (1, 2)]);
+        let lanes_of: Vec<_> = lanes.iter().map(|lane| (lane.link, lane.chunk_lane)).collect();
+        assert_eq!(lanes_of, [(0, 0), (0, 1), (1, 2), (1, 2)]);
         assert_eq!(chunk_lanes, [0, 0, 1]);
     }
 

@@ -263,8 +263,8 @@ impl Live {
     }
 
     /// How the buffer of a source's socket is looked at.
-    pub(crate) fn set_gauge(&self, place: usize, gauge: SocketGauge) {
-        self.gauges.lock()[place] = Some(gauge);
+    pub(crate) fn set_gauge(&self, source: usize, gauge: SocketGauge) {
+        self.gauges.lock()[source] = Some(gauge);
     }
 
     /// Ends all looks at sockets: once this returns none of them is held open for one.

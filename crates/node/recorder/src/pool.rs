@@ -12,7 +12,7 @@
 //! ([`ChunkPool::ranges`]) where payload is touched; the builder carries them like any offset.
 //!
 //! Invariant: bytes of a chunk are written only by the holder of its [`Chunk`], only behind what it
-//! has published, and read only at published places until the chunk is given back.
+//! has published, and only published bytes are read, until the chunk is given back.
 
 use std::io;
 use std::ops::Range;
@@ -89,7 +89,7 @@ impl ChunkPool {
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
         );
-        // SAFETY: a new anonymous mapping at a place of the system's choice.
+        // SAFETY: a new anonymous mapping at an address of the system's choice.
         let address =
             unsafe { libc::mmap(std::ptr::null_mut(), memory_bytes, protection, flags, -1, 0) };
         if address == libc::MAP_FAILED {

@@ -94,10 +94,10 @@ fn what_is_not_as_configured_is_malformed_and_counted() {
 }
 
 /// The mean and so on of a channel's samples in each second, in float64.
-fn model(channel: &ChannelConfig, place: usize, slices: impl Iterator<Item = u64>) -> Vec<Row> {
+fn model(channel: &ChannelConfig, index: usize, slices: impl Iterator<Item = u64>) -> Vec<Row> {
     let mut seconds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for number in slices.flat_map(|k| channel.rate.samples_of_slice(k, SLICE_NS)) {
-        let bytes = sample(place, number, channel.sample_bytes());
+        let bytes = sample(index, number, channel.sample_bytes());
         let value = |bytes: &[u8]| match channel.dtype {
             Dtype::F32 => f64::from(f32::from_le_bytes(bytes.try_into().unwrap())),
             Dtype::I16 => f64::from(i16::from_le_bytes(bytes.try_into().unwrap())),
@@ -148,9 +148,9 @@ fn trends_are_those_of_a_model_in_float64_across_gaps_and_frames() {
     assert_eq!(summary.last.warnings, Vec::<String>::new());
     let run = Run::open(&summary.folder).unwrap();
     let select = Select::All;
-    for (place, channel) in channels().iter().enumerate() {
+    for (index, channel) in channels().iter().enumerate() {
         let there = slices.clone().filter(|&slice| !lost(slice));
-        let expected = model(channel, place, there);
+        let expected = model(channel, index, there);
         let trend = run.trend(&channel.name, TrendKind::Second, &select).unwrap().unwrap();
         assert_eq!(trend.start_ns.len(), expected.len());
         for (row, expected) in expected.iter().enumerate() {
@@ -442,11 +442,11 @@ fn a_thousand_emulated_channels_are_proved_sample_by_sample() {
     assert_eq!(ledger[Entry::FragmentBytesRecorded], report.sample_bytes);
     assert_books(&summary, Verdict::Balanced);
     let run = Run::open(&summary.folder).unwrap();
-    for (place, channel) in emulated.iter().enumerate() {
+    for (index, channel) in emulated.iter().enumerate() {
         let first = channel.rate.samples_of_slice(FIRST, SLICE_NS).start;
         let segments = run.channel(&channel.name).unwrap().read(&Select::All).unwrap();
         assert_eq!((segments.len(), segments[0].first_sample), (1, first), "{}", channel.name);
-        assert!(emulator.content().verify(place as u32, first, &segments[0].bytes));
+        assert!(emulator.content().verify(index as u32, first, &segments[0].bytes));
     }
 }
 
@@ -492,7 +492,7 @@ fn recorded(
     let summary = recorder.stop().unwrap();
     assert_books(&summary, Verdict::Balanced);
     let run = Run::open(&summary.folder).unwrap();
-    let read = |(place, emulated): (u32, &EmulatedChannel)| {
+    let read = |(index, emulated): (u32, &EmulatedChannel)| {
         let EmulatedChannel { name, shape, rate, .. } = emulated;
         let channel = run.channel(name).unwrap();
         assert_eq!((channel.info().rate, &channel.info().shape), (*rate, shape));
@@ -502,7 +502,7 @@ fn recorded(
         for segment in &segments {
             assert_eq!((segment.first_sample, segment.start_ns), (next, rate.time_ns(next)));
             assert_eq!(segment.bytes.len(), segment.samples as usize * emulated.sample_bytes());
-            assert!(emulator.content().verify(place, next, &segment.bytes), "{name}");
+            assert!(emulator.content().verify(index, next, &segment.bytes), "{name}");
             next += segment.samples;
         }
         assert_eq!(next, rate.first_sample_at(slices.end * slice_ns), "{name}");

@@ -311,11 +311,11 @@ fn a_follower_sees_each_frame_of_a_recording_once_whole_and_in_order() {
     let slices: Vec<u64> = followed.iter().map(|(slice, _)| *slice).collect();
     assert!(slices.iter().copied().eq((first..first + 480).step_by(4)), "{slices:?}");
     for (slice, samples) in followed {
-        for (place, samples) in samples.into_iter().enumerate() {
-            let channel = &channels()[place];
+        for (index, samples) in samples.into_iter().enumerate() {
+            let channel = &channels()[index];
             let numbers =
                 (slice..slice + 4).flat_map(|k| channel.rate.samples_of_slice(k, SLICE_NS));
-            let expected = numbers.flat_map(|n| sample(place, n, channel.sample_bytes()));
+            let expected = numbers.flat_map(|n| sample(index, n, channel.sample_bytes()));
             assert!(samples == expected.collect::<Vec<u8>>(), "{} of {slice}", channel.name);
         }
     }
@@ -335,12 +335,12 @@ fn follow(folder: &Path, seen: &AtomicU64) -> Vec<(u64, Vec<Vec<u8>>)> {
     };
     let mut frames = Vec::new();
     while let Some(frame) = follow.next() {
-        let Followed::Channels(place) = frame.unwrap() else { panic!("no event was sent") };
+        let Followed::Channels(index) = frame.unwrap() else { panic!("no event was sent") };
         let run = follow.run();
-        let slice = run.channel_frames()[place].summary.info.key_first;
+        let slice = run.channel_frames()[index].summary.info.key_first;
         let read = |channel: &ChannelConfig| {
             let channel = run.channel(&channel.name).unwrap();
-            let segments = channel.read(&Select::Frames(place..place + 1)).unwrap();
+            let segments = channel.read(&Select::Frames(index..index + 1)).unwrap();
             segments.into_iter().flat_map(|one| one.bytes.to_vec()).collect()
         };
         frames.push((slice, channels().iter().map(read).collect()));

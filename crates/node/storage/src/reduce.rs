@@ -74,8 +74,8 @@ pub struct Reduction {
 
 /// One channel on its way.
 struct Reduced {
-    /// Its place among the source's channels.
-    place: usize,
+    /// Its index among the source's channels.
+    index: usize,
     /// Its column in the new run.
     id: u32,
     rate: SampleRate,
@@ -122,16 +122,16 @@ pub fn reduce(
     let delay_ns = channels.iter().map(|channel| channel.delay_ns).max().unwrap_or(0);
     let channels: Vec<_> = channels.into_iter().map(Mutex::new).collect();
     let mut left_out = LeftOut::default();
-    for (place, frame) in frames.iter().enumerate() {
+    for (index, frame) in frames.iter().enumerate() {
         let taken = parallel::map(
             channels.iter().collect(),
             parallel::threads(),
-            |channel: &Mutex<Reduced>| lock(channel).take(run, place),
+            |channel: &Mutex<Reduced>| lock(channel).take(run, index),
         )?;
         taken.into_iter().flatten().try_for_each(|damage| left_out.note(damage))?;
         let complete_ns = frame.summary.info.time_last_ns.saturating_sub(delay_ns);
         write_complete(&mut writer, &channels, complete_ns, length)?;
-        if progress(Done { frames: place + 1, frames_total: frames.len() }).is_break() {
+        if progress(Done { frames: index + 1, frames_total: frames.len() }).is_break() {
             return Err(StorageError::Stopped);
         }
     }
@@ -150,7 +150,7 @@ fn plan(
     options: &ReduceOptions,
 ) -> Result<(Schema, Vec<Reduced>, Vec<Reduction>), StorageError> {
     let (mut infos, mut channels, mut reductions) = (Vec::new(), Vec::new(), Vec::new());
-    for (place, info) in run.channels().iter().enumerate() {
+    for (index, info) in run.channels().iter().enumerate() {
         let fits = |one: &&Selection| one.pattern.fits(&info.name);
         let Some(selection) = options.select.iter().rev().find(fits) else { continue };
         let output = if options.keep_dtype { OutputType::Same } else { OutputType::Float };
@@ -175,7 +175,7 @@ fn plan(
         let (rate, decimated) = (new.rate, Decimated::default());
         let (id, saturated) = (0, 0);
         channels.push(Reduced {
-            place,
+            index,
             id,
             rate,
             decimator,
@@ -200,7 +200,7 @@ impl Reduced {
     /// Takes the samples of the source's next frame. Returns why, if they are damaged: then there
     /// are none.
     fn take(&mut self, run: &Run, frame: usize) -> Result<Option<StorageError>, StorageError> {
-        let Some(channel) = run.channel_at(self.place) else { return Ok(None) };
+        let Some(channel) = run.channel_at(self.index) else { return Ok(None) };
         let segments = match channel.read_alone(&Select::Frames(frame..frame + 1)) {
             Err(error) if error.is_damage() => return Ok(Some(error)),
             read => read?,

@@ -77,9 +77,9 @@ pub fn reframe(
     let mut reframer = Reframer::new(run, options, writer);
     let frames_total = run.files().map(|file| file.frames).sum();
     let mut frames = 0;
-    for (place, file) in run.run_files().iter().enumerate() {
+    for (position, file) in run.run_files().iter().enumerate() {
         for (index, _) in file.frames() {
-            reframer.take(place, index)?;
+            reframer.take(position, index)?;
             frames += 1;
             if progress(Done { frames, frames_total }).is_break() {
                 return Err(StorageError::Stopped);
@@ -153,9 +153,9 @@ impl<'a> Reframer<'a> {
             return Ok(());
         }
         let frames = self.run.channel_frames();
-        let place = frames.partition_point(|frame| (frame.file, frame.index) < (file, index));
+        let position = frames.partition_point(|frame| (frame.file, frame.index) < (file, index));
         match self.options.frame_ns {
-            None => self.write_frame(place),
+            None => self.write_frame(position),
             Some(length) => {
                 self.end_ns = self.end_ns.max(summary.info.time_last_ns);
                 self.write_until(self.end_ns, length)
@@ -172,8 +172,8 @@ impl<'a> Reframer<'a> {
         let frames = self.run.frames();
         let found = frames.binary_search_by_key(&(file, index), |f| (f.file, f.index));
         self.events.count(ledger);
-        if let Ok(place) = found {
-            self.events.add(self.run, place)?;
+        if let Ok(position) = found {
+            self.events.add(self.run, position)?;
         }
         match self.options.frame_bytes {
             None => self.events.write_all(&mut self.writer),
@@ -219,26 +219,26 @@ impl<'a> Reframer<'a> {
         };
         let frames = &self.run.channel_frames()[candidates.clone()];
         let mut meeting = candidates.zip(frames).filter(|(_, frame)| meets(frame));
-        for (place, _) in meeting.clone() {
-            self.checked.check(self.run, place, &mut self.left_out)?;
+        for (position, _) in meeting.clone() {
+            self.checked.check(self.run, position, &mut self.left_out)?;
         }
-        if let (Some((place, frame)), None) = (meeting.next(), meeting.next()) {
+        if let (Some((position, frame)), None) = (meeting.next(), meeting.next()) {
             let info = frame.summary.info;
             if (info.time_first_ns, info.time_last_ns) == (start_ns, end_ns) {
-                return self.write_frame(place);
+                return self.write_frame(position);
             }
         }
         self.write_decoded(&Select::TimeNs(time), (start_ns, end_ns), (0, 0))
     }
 
     /// Writes one frame as it is, or with other codecs.
-    fn write_frame(&mut self, place: usize) -> Result<(), StorageError> {
-        let frame = self.run.channel_frames()[place];
+    fn write_frame(&mut self, position: usize) -> Result<(), StorageError> {
+        let frame = self.run.channel_frames()[position];
         let info = frame.summary.info;
         if self.options.codings.is_some() || self.options.write.trends.is_some() {
             let time = (info.time_first_ns, info.time_last_ns);
-            let select = Select::Frames(place..place + 1);
-            self.checked.check(self.run, place, &mut self.left_out)?;
+            let select = Select::Frames(position..position + 1);
+            self.checked.check(self.run, position, &mut self.left_out)?;
             return self.write_decoded(&select, time, (info.key_first, info.key_last));
         }
         self.copy(&frame)
@@ -253,8 +253,8 @@ impl<'a> Reframer<'a> {
         let run = self.run;
         let mut plans = Vec::new();
         let intact = |frame, column| self.checked.is_intact(frame, column);
-        for place in 0..run.channels().len() {
-            let Some(channel) = run.channel_at(place) else { continue };
+        for position in 0..run.channels().len() {
+            let Some(channel) = run.channel_at(position) else { continue };
             let plan = channel.plan_of(select, &intact)?;
             if !plan.is_in_order() {
                 return Err(unwritable("frames of another length", NOT_ORDERED));

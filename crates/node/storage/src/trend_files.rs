@@ -9,7 +9,7 @@
 //! they must be readable at once and outlive a kill, and years must all the same be read in few
 //! pieces: there a run of short frames, a *tail*, holds the rows that are in no longer frame yet.
 //! When a longer frame is complete it is made of the tail's, and once it is durable the tail begins
-//! anew. So a row is in one place or, for a moment, in two, and never in none: a reader that looks
+//! anew. So a row stands once or, for a moment, twice, and is never missing: a reader that looks
 //! at tails first, and takes of each only the rows behind those of the longer frames, gets every
 //! row once.
 //!
@@ -214,9 +214,9 @@ impl TrendRun {
         let ids = ids.as_chunks::<5>().0.to_vec();
         let lengths = shortened(lengths, ids.len());
         let mut levels = Vec::new();
-        for (place, &rows) in lengths.iter().enumerate() {
+        for (index, &rows) in lengths.iter().enumerate() {
             let folder = trends.folder.join(kind.name());
-            let folder = if place == 0 { folder } else { folder.join(tail_name(rows)) };
+            let folder = if index == 0 { folder } else { folder.join(tail_name(rows)) };
             let run = NewRun {
                 folder: folder.clone(),
                 name: format!("{}-{}", trends.name, kind.name()),
@@ -227,13 +227,13 @@ impl TrendRun {
                 schema: schema.clone(),
             };
             let growing = (lengths.len() > 1).then(|| Growing {
-                durable: place + 1 < lengths.len(),
-                listed: place == 0,
+                durable: index + 1 < lengths.len(),
+                listed: index == 0,
                 faults: trends.faults.clone(),
             });
             let options = WriteOptions {
                 // Tails are read and deleted soon.
-                codings: if place == 0 { trends.codings.clone() } else { Codings::default() },
+                codings: if index == 0 { trends.codings.clone() } else { Codings::default() },
                 file_time_ns: growing.as_ref().map(|_| kind.file_ns()),
                 toc_bytes: if growing.is_some() { TOC_BYTES } else { 64 << 20 },
                 growing,
@@ -351,12 +351,12 @@ impl TrendRun {
         let row = |time_ns: u64| rate.first_sample_at(time_ns);
         let mut frames: BTreeMap<u64, Range<usize>> = BTreeMap::new();
         let mut left = false;
-        for (place, frame) in tail.channel_frames().iter().enumerate() {
+        for (index, frame) in tail.channel_frames().iter().enumerate() {
             let info = frame.summary.info;
             let first = row(info.time_first_ns);
             left |= row(info.time_last_ns) > done;
             if first >= level.end && row(info.time_last_ns) <= done {
-                frames.entry(first / level.rows).or_insert(place..place).end = place + 1;
+                frames.entry(first / level.rows).or_insert(index..index).end = index + 1;
             }
         }
         let mut damage = None;
@@ -436,24 +436,24 @@ pub(crate) fn join_frames(
     let end_ns = infos().map(|info| info.time_last_ns).max().unwrap_or(0);
     let select = &Select::Frames(frames.clone());
     let mut numbers = Vec::new();
-    for place in (0..tail.channels().len()).step_by(5) {
-        let Some(channel) = tail.channel_at(place) else { continue };
+    for index in (0..tail.channels().len()).step_by(5) {
+        let Some(channel) = tail.channel_at(index) else { continue };
         let plan = channel.plan(select)?;
         let first = plan.parts.first().map(|part| part.first_sample);
         let rows: u64 = plan.parts.iter().map(|part| part.samples).sum();
-        numbers.extend(first.map(|first| (place, first, rows, plan.spans())));
+        numbers.extend(first.map(|first| (index, first, rows, plan.spans())));
     }
     let rows = numbers.iter().map(|(_, _, rows, _)| *rows).max().unwrap_or(0);
     let batch = &Mutex::new(Batch::new(tail, select, rows));
-    let makers = numbers.iter().flat_map(|&(place, ..)| {
-        (place..place + 5).map(move |place| {
-            Box::new(move |out: &mut [u8]| batch.lock().read(place, out)) as Box<MakeBytes<'_>>
+    let makers = numbers.iter().flat_map(|&(index, ..)| {
+        (index..index + 5).map(move |index| {
+            Box::new(move |out: &mut [u8]| batch.lock().read(index, out)) as Box<MakeBytes<'_>>
         })
     });
     let makers: Vec<_> = makers.collect();
     let columns = numbers.iter().zip(makers.chunks(5)).flat_map(|(numbers, makers)| {
-        let (place, first_sample, rows, spans) = numbers;
-        tail.channels()[*place..].iter().zip(makers).map(move |(info, make)| {
+        let (index, first_sample, rows, spans) = numbers;
+        tail.channels()[*index..].iter().zip(makers).map(move |(info, make)| {
             let raw_bytes = (rows * info.sample_bytes()) as usize;
             let samples = ColumnData::Make(Make { raw_bytes, make });
             ChannelColumn { id: info.id, first_sample: *first_sample, spans, samples }
@@ -472,7 +472,7 @@ struct Batch<'a> {
     select: &'a Select,
     /// How many are read at a time.
     columns: usize,
-    /// Those that were read last: the first one's place, and their samples.
+    /// Those that were read last: the first one's index, and their samples.
     first: usize,
     read: Vec<Vec<Segment>>,
 }
@@ -484,30 +484,30 @@ impl<'a> Batch<'a> {
         Self { tail, select, columns, first: 0, read: Vec::new() }
     }
 
-    /// Gives all rows of the column at a place of [`Run::channels`].
-    fn read(&mut self, place: usize, out: &mut [u8]) -> Result<(), StorageError> {
-        if !(self.first..self.first + self.read.len()).contains(&place) {
+    /// Gives all rows of the column of that index in [`Run::channels`].
+    fn read(&mut self, index: usize, out: &mut [u8]) -> Result<(), StorageError> {
+        if !(self.first..self.first + self.read.len()).contains(&index) {
             let all = self.tail.channels().len();
-            let places: Vec<usize> = (place..all.min(place + self.columns)).collect();
-            self.read = self.tail.read_many_alone(&places, self.select)?;
-            self.first = place;
+            let indices: Vec<usize> = (index..all.min(index + self.columns)).collect();
+            self.read = self.tail.read_many_alone(&indices, self.select)?;
+            self.first = index;
         }
         let mut rest = out;
-        for segment in &self.read[place - self.first] {
+        for segment in &self.read[index - self.first] {
             match rest.split_at_mut_checked(segment.bytes.len()) {
                 Some((now, later)) => {
                     now.copy_from_slice(&segment.bytes);
                     rest = later;
                 }
-                None => return Err(self.contradiction(place)),
+                None => return Err(self.contradiction(index)),
             }
         }
-        if rest.is_empty() { Ok(()) } else { Err(self.contradiction(place)) }
+        if rest.is_empty() { Ok(()) } else { Err(self.contradiction(index)) }
     }
 
     /// A column that does not have the rows of its series' first one.
-    fn contradiction(&self, place: usize) -> StorageError {
-        let what = self.tail.channels()[place].name.clone();
+    fn contradiction(&self, index: usize) -> StorageError {
+        let what = self.tail.channels()[index].name.clone();
         StorageError::Trend { path: self.tail.path().to_owned(), what }
     }
 }

@@ -134,11 +134,11 @@ impl Behind {
     /// Writes the frames of a tail that are behind what there is.
     fn take(&mut self, tail: &Run, mend: &mut TrendMend) -> Result<(), StorageError> {
         let mut together = BTreeMap::new();
-        for (place, frame) in tail.channel_frames().iter().enumerate() {
+        for (index, frame) in tail.channel_frames().iter().enumerate() {
             let info = frame.summary.info;
             if info.time_first_ns >= self.end_ns {
                 let cell = info.time_first_ns / self.frame_ns;
-                together.entry(cell).or_insert(place..place).end = place + 1;
+                together.entry(cell).or_insert(index..index).end = index + 1;
             }
         }
         for frames in together.into_values() {

@@ -116,12 +116,12 @@ pub fn read(summary: &RunSummary, channels: &[ChannelConfig]) -> Recorded {
             let spans = reader.spans(frame).unwrap();
             for entry in reader.columns(frame).unwrap() {
                 let all = reader.channel_columns();
-                let Some(place) = all.channels.iter().position(|c| c.id == entry.id) else {
+                let Some(index) = all.channels.iter().position(|c| c.id == entry.id) else {
                     continue;
                 };
                 let mut raw = Vec::new();
                 assert!(reader.read(frame, entry.id, &mut raw).unwrap());
-                let channel = &channels[place];
+                let channel = &channels[index];
                 assert_eq!(entry.start_ns, channel.rate.time_ns(entry.first_sample));
                 let mut samples = raw.chunks_exact(channel.sample_bytes() as usize);
                 for SampleRun { rows, first_sample, .. } in spans.runs(&entry).unwrap() {
@@ -129,7 +129,7 @@ pub fn read(summary: &RunSummary, channels: &[ChannelConfig]) -> Recorded {
                         let time = channel.rate.time_ns(number);
                         assert!((info.time_first_ns..info.time_last_ns).contains(&time));
                         let bytes = samples.next().unwrap().to_vec();
-                        assert!(recorded[place].insert(number, bytes).is_none(), "once");
+                        assert!(recorded[index].insert(number, bytes).is_none(), "once");
                     }
                 }
                 assert!(samples.next().is_none());
@@ -145,11 +145,11 @@ pub fn assert_samples(
     channels: &[ChannelConfig],
     slices: impl Iterator<Item = u64> + Clone,
 ) {
-    for (place, channel) in channels.iter().enumerate() {
+    for (index, channel) in channels.iter().enumerate() {
         let numbers = slices.clone().flat_map(|k| channel.rate.samples_of_slice(k, SLICE_NS));
         let expected: BTreeMap<u64, Vec<u8>> =
-            numbers.map(|n| (n, sample(place, n, channel.sample_bytes()))).collect();
-        assert!(recorded[place] == expected, "{}", channel.name);
+            numbers.map(|n| (n, sample(index, n, channel.sample_bytes()))).collect();
+        assert!(recorded[index] == expected, "{}", channel.name);
     }
 }
 
