@@ -360,7 +360,7 @@ fn a_run_without_fragments_ends_without_a_frame() {
 fn fragments_in_random_order_within_the_limit_are_all_built() {
     for source_count in [1, 3] {
         let mut rig = Rig::required(source_count);
-        let mut random = support::Random::new(7);
+        let mut random = catchment_fixtures::Random::new(7);
         for source in 0..source_count {
             let mut numbers: Vec<u64> = (1..50_001).collect();
             // Shuffled within blocks: none is further from its place than a block.

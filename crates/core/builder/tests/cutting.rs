@@ -4,9 +4,10 @@ use crate::support;
 use catchment_builder::{
     Builder, BuilderConfig, ConfigError, Fragment, IncompletePolicy, SourceRole, Span,
 };
+use catchment_fixtures::Random;
 use catchment_model::Entry;
 use catchment_model::limits::COLUMN_BYTES_MAX;
-use support::{MS, Random, Rig, S};
+use support::{MS, Rig, S};
 
 #[test]
 fn a_frame_exceeds_its_size_by_less_than_one_event() {

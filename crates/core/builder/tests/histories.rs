@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::support;
 use catchment_builder::{BuilderConfig, SourceRole};
+use catchment_fixtures::Random;
 use catchment_model::Entry;
-use support::{MS, Random, Rig, S};
+use support::{MS, Rig, S};
 
 const WINDOW_EVENTS: u64 = 1 << 14;
 const REORDER_EVENTS: u64 = 512;
@@ -162,7 +163,7 @@ impl History {
     fn garble(&mut self) {
         let added = match self.random.below(4) {
             0 => 1 << self.random.below(u64::from(NUMBER_BITS)),
-            1 => self.random.next(),
+            1 => self.random.next_u64(),
             2 => (self.random.below(WINDOW_EVENTS)).wrapping_neg(),
             _ => self.random.below(2 * WINDOW_EVENTS),
         };
@@ -196,7 +197,7 @@ impl History {
             return;
         }
         let count = 1 + self.random.below(most as u64) as usize;
-        let first = self.random.next();
+        let first = self.random.next_u64();
         self.story.push(format!("{}: {count} restart at {first}", self.triggers));
         let (triggers, begin) = (self.triggers, self.random.below(senders as u64) as usize);
         for step in 0..count {

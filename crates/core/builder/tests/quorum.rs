@@ -171,13 +171,13 @@ fn two_senders_at_one_port_do_not_begin_anew_at_each_packet() {
 #[test]
 fn numbers_at_random_of_one_source_cost_the_others_nothing() {
     let mut rig = Rig::required(4);
-    let mut random = support::Random::new(11);
+    let mut random = catchment_fixtures::Random::new(11);
     let mut now = 0;
     for first in (0..4_000).step_by(10) {
         for source in 0..3 {
             rig.send(now, source, first..first + 10);
         }
-        let numbers: Vec<u64> = (0..50).map(|_| random.next()).collect();
+        let numbers: Vec<u64> = (0..50).map(|_| random.next_u64()).collect();
         rig.send(now, 3, numbers);
         rig.poll(now);
         now += 25 * MS;

@@ -1,14 +1,13 @@
 //! Trends against a straightforward model in float64: values in a list per second, statistics as
 //! the textbook writes them.
 
-mod common;
-
 use std::collections::BTreeMap;
 
+use crate::common;
+use crate::common::{Signal, assert_near, encode, model_of, rows_near};
 use catchment_frame::Dtype;
 use catchment_model::SampleRate;
 use catchment_trends::{Partial, Row, Span, TrendChannel, TrendSeries};
-use common::{Signal, assert_near, encode, model_of, rows_near};
 use proptest::prelude::*;
 
 const RATES: [(u64, u64); 10] = [

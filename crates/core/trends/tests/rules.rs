@@ -1,13 +1,11 @@
 //! What counts, what does not, and what is refused.
 
-mod common;
-
+use crate::common::{assert_near, model_of, rows_near};
 use catchment_frame::{ChannelInfo, Dtype};
 use catchment_model::SampleRate;
 use catchment_trends::{
     Accumulator, CounterTrend, Row, Span, Statistic, TrendChannel, TrendError, TrendSeries, spans,
 };
-use common::{assert_near, model_of, rows_near};
 use proptest::prelude::*;
 
 const KILOHERTZ: u64 = 1_000;

@@ -1,12 +1,11 @@
 //! What is encoded is decoded, for every coding, element type and length.
 
-mod common;
-
+use crate::common::{CODINGS, ELEMENTS, wave};
 use catchment_codec::{
     Codec, Coding, ColumnEncoder, Element, Progress, check_sizes, decode_ahead, decode_column,
     decode_part, decode_rest, raw_bytes_of,
 };
-use common::{CODINGS, ELEMENTS, Random, noise, wave};
+use catchment_fixtures::Random;
 use proptest::prelude::*;
 
 fn holds(encoder: &mut ColumnEncoder, coding: Coding, element: Element, raw: &[u8]) -> Codec {
@@ -109,7 +108,7 @@ fn bytes_behind_the_last_whole_element_are_kept() {
     for element in ELEMENTS {
         for extra in 1..element.size() {
             let mut raw = wave(element, 3_000, 5);
-            raw.extend(noise(extra));
+            raw.extend(Random::new(1).noise(extra));
             for coding in CODINGS {
                 holds(&mut encoder, coding, element, &raw);
             }
@@ -121,7 +120,7 @@ fn bytes_behind_the_last_whole_element_are_kept() {
 fn pcodec_has_no_place_for_a_rest_and_leaves_such_columns_raw() {
     let mut encoder = ColumnEncoder::new();
     let mut raw = wave(Element::I32, 3_000, 5);
-    raw.extend(noise(3));
+    raw.extend(Random::new(1).noise(3));
     let pcodec = Coding::Pcodec { level: 4 };
     assert!(encoder.encode_always(pcodec, Element::I32, &raw).is_none());
     assert_eq!(holds(&mut encoder, pcodec, Element::I32, &raw), Codec::None);
@@ -137,7 +136,7 @@ fn pcodec_has_no_place_for_a_rest_and_leaves_such_columns_raw() {
 fn columns_that_do_not_shrink_are_left_raw() {
     let mut encoder = ColumnEncoder::with_capacity(2_000_000);
     for bytes in [10, 5_000, 2_000_000] {
-        let raw = noise(bytes);
+        let raw = Random::new(1).noise(bytes);
         for element in ELEMENTS {
             for coding in CODINGS {
                 let slow = matches!(coding, Coding::Pcodec { .. }) && bytes > 5_000;
@@ -211,13 +210,13 @@ proptest! {
         extra in 0usize..8,
     ) {
         let element = ELEMENTS[which];
-        let mut random = Random(seed | 1);
+        let mut random = Random::new(seed);
         let mut raw = wave(element, count, seed % 7);
         for _ in 0..if raw.is_empty() { 0 } else { spikes } {
-            let at = random.below(raw.len());
-            raw[at] = random.next() as u8;
+            let at = random.index(raw.len());
+            raw[at] = random.next_u64() as u8;
         }
-        raw.extend(noise(extra));
+        raw.extend(Random::new(1).noise(extra));
         let mut encoder = ColumnEncoder::new();
         for coding in CODINGS {
             holds(&mut encoder, coding, element, &raw);

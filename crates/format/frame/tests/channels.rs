@@ -1,6 +1,7 @@
 //! Frames of channels: samples, gaps, times and the ledger, and what is wrong with them.
 
 use crate::common;
+use catchment_fixtures::{Column, Frame, Random};
 use catchment_frame::{
     ChannelColumns, Codec, ColumnKind, Dtype, FileReader, OpenOptions, Span, encode_spans,
 };
@@ -94,7 +95,7 @@ fn what_channels_say_that_cannot_be_is_named() {
         let id = model.header.schema.column(None, &ColumnKind::ChannelSpans).expect("spans");
         let mut raw = Vec::new();
         encode_spans(column, spans, &mut raw);
-        let mut column = common::Column::opaque(id, Codec::None, raw);
+        let mut column = Column::opaque(id, Codec::None, raw);
         column.dtype = Dtype::Record;
         model.frames[0].columns.push(column);
     };
@@ -132,9 +133,8 @@ fn typed_payload_need_not_be_whole_arrays() {
             column.rows = column.raw.len() as u64 / 2;
         }
     }
-    let odd = |frame: &common::Frame| {
-        frame.columns.iter().any(|c| Some(c.id) == payload && c.raw.len() % 2 == 1)
-    };
+    let odd =
+        |frame: &Frame| frame.columns.iter().any(|c| Some(c.id) == payload && c.raw.len() % 2 == 1);
     assert!(model.frames.iter().any(odd), "some payload is not whole elements");
     let encoded = model.encode();
     let file = FileReader::open(&encoded.closed).expect("opens");
@@ -153,14 +153,14 @@ fn typed_payload_need_not_be_whole_arrays() {
 fn flipped_bits_of_channels_are_found_and_named_and_the_rest_stays_readable() {
     let (model, _) = channel_model(47, 3, true, Codec::Lz4);
     let encoded = model.encode();
-    let mut random = common::Random(48);
+    let mut random = Random::new(48);
     let mut out = Vec::new();
     for (frame, entries) in encoded.entries.iter().enumerate() {
         for hit in entries {
             let mut bytes = encoded.closed.clone();
             let at = encoded.frames[frame].offset + hit.offset;
-            let at = at as usize + random.below(hit.stored_bytes as usize);
-            bytes[at] ^= 1 << random.below(8);
+            let at = at as usize + random.index(hit.stored_bytes as usize);
+            bytes[at] ^= 1 << random.index(8);
             let file = FileReader::open(&bytes).expect("opens");
             for other in 0..3 {
                 let problems: Vec<_> =

@@ -2,9 +2,9 @@
 //! walk finds the same frames.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
 
 use crate::common;
+use catchment_fixtures::{Column, CountedReads, Frame, Random};
 use catchment_frame::{
     Codec, ColumnEntry, ColumnInfo, ColumnKind, Dtype, FileHeader, FileReader, FrameError,
     FrameInfo, FrameKind, FrameLayout, OpenOptions, Part, ReadAt, Skipped, SkippedReason,
@@ -12,7 +12,7 @@ use catchment_frame::{
 };
 use catchment_model::Ledger;
 use common::channels::{channel_header, channel_model};
-use common::{Column, Counted, Encoded, Frame, Model, Random, assert_holds, some_model};
+use common::{Encoded, Model, assert_holds, some_model};
 
 fn walked(bytes: &[u8]) -> FileReader<&[u8]> {
     let options = OpenOptions { ignore_checkpoints: true, ..OpenOptions::default() };
@@ -64,7 +64,7 @@ fn long_file(count: u64) -> Vec<u8> {
 fn an_unfinished_file_of_thousands_of_frames_is_opened_by_reading_kilobytes() {
     let bytes = long_file(5_000);
     assert!(bytes.len() > 60_000_000);
-    let file = Counted::new(&bytes);
+    let file = CountedReads::new(&bytes);
     let reader = FileReader::open(&file).expect("opens");
     assert!(!reader.closed());
     assert_eq!(reader.frames().len(), 5_000);
@@ -197,14 +197,14 @@ fn huge_file() -> (Sparse, FileHeader) {
 fn an_unfinished_file_of_100_gb_is_opened_by_a_hundred_reads() {
     let (file, header) = huge_file();
     assert!(file.bytes > 100_000_000_000);
-    let file = Counted::new(file);
+    let file = CountedReads::new(file);
     let reader = FileReader::open(&file).expect("opens");
     assert!(!reader.closed() && reader.skipped().is_empty());
     assert_eq!((reader.header(), reader.frames().len()), (&header, 5_000));
     assert!((0..).zip(reader.frames()).all(|(number, frame)| frame.info.sequence == number));
     // 78 checkpoints of 8 KiB, the last 8 frames' headers, file header, locator and trailer: as
     // many as of a file of 60 MB with as many frames.
-    let (bytes, reads) = (file.bytes_read(), file.reads.load(Relaxed));
+    let (bytes, reads) = (file.bytes_read(), file.reads());
     assert!(bytes < 800_000 && reads <= 100, "opening read {bytes} bytes in {reads} reads");
 
     // A column of a frame in the midst is found by its checkpoint alone.
@@ -212,7 +212,7 @@ fn an_unfinished_file_of_100_gb_is_opened_by_a_hundred_reads() {
     assert!(reader.read(1_234, 1_007, &mut out).expect("reads"));
     assert!(out == vec![7; 1 << 20]);
     let found = file.bytes_read() - bytes - out.len() as u64;
-    let reads = file.reads.load(Relaxed) - reads;
+    let reads = file.reads() - reads;
     assert!(found < 5_000 && reads <= 4, "finding read {found} bytes in {reads} reads");
 }
 
@@ -221,14 +221,14 @@ fn what_was_allocated_behind_the_last_frame_and_never_written_is_not_read() {
     let (mut file, _) = huge_file();
     let (end, allocated) = (file.bytes, 1_u64 << 30);
     file.bytes += allocated;
-    let file = Counted::new(file);
+    let file = CountedReads::new(file);
     let reader = FileReader::open(&file).expect("opens");
     assert_eq!(reader.frames().len(), 5_000);
     let [Skipped { offset, reason: SkippedReason::Zeros, .. }] = reader.skipped() else {
         panic!("{:?}", reader.skipped());
     };
     assert_eq!(*offset, end);
-    let (bytes, reads) = (file.bytes_read(), file.reads.load(Relaxed));
+    let (bytes, reads) = (file.bytes_read(), file.reads());
     assert!(bytes < 800_000 && reads <= 110, "opening read {bytes} bytes in {reads} reads");
 
     // What stands behind a hole is found.
@@ -239,7 +239,7 @@ fn what_was_allocated_behind_the_last_frame_and_never_written_is_not_read() {
     file.bytes += hole;
     file.pieces.insert(last + 12_288, vec![1; 5_000]);
     file.pieces.insert(last + hole, header);
-    let reader = FileReader::open(Counted::new(file)).expect("opens");
+    let reader = FileReader::open(CountedReads::new(file)).expect("opens");
     assert_eq!((reader.frames().len(), reader.frames()[4_999].offset), (5_000, last + hole));
     assert!(matches!(reader.skipped(), [Skipped { reason: SkippedReason::NoHeader, .. }]));
 }
@@ -327,14 +327,14 @@ fn any_flipped_bit_of_checkpoints_and_locator_leaves_all_frames_readable() {
     for checkpoint in &encoded.checkpoints {
         places.extend(checkpoint.offset..checkpoint.offset + checkpoint.frame_bytes);
     }
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     for place in places {
         let mut bytes = encoded.unclosed.clone();
-        bytes[place as usize] ^= 1 << random.below(8);
+        bytes[place as usize] ^= 1 << random.index(8);
         let file = FileReader::open(&bytes).expect("opens");
         assert_eq!(file.frames(), encoded.frames, "byte {place}");
         // A list that is damaged is passed over for the frame's own header.
-        if random.below(20) == 0 {
+        if random.index(20) == 0 {
             assert_holds(&file, &model, 4);
         }
     }
@@ -418,9 +418,9 @@ fn assert_header_cut_off(error: &FrameError, bytes: &[u8], whole: &[u8]) {
 fn a_long_file_cut_anywhere_keeps_every_whole_frame() {
     let bytes = long_file(300);
     let all = walked(&bytes).frames().to_vec();
-    let mut random = Random(63);
+    let mut random = Random::new(63);
     for _ in 0..60 {
-        let cut = all[0].offset as usize + random.below(bytes.len() - all[0].offset as usize);
+        let cut = all[0].offset as usize + random.index(bytes.len() - all[0].offset as usize);
         let whole = all.iter().filter(|f| f.offset + f.frame_bytes <= cut as u64).count();
         let file = FileReader::open(&bytes[..cut]).expect("opens");
         assert_eq!(file.frames(), &all[..whole], "cut at {cut}");
@@ -434,7 +434,7 @@ fn lists_with_start_times_are_longer_and_those_without_are_not() {
     let (model, _) = channel_model(64, 2, false, Codec::None);
     let bytes = model.encode().closed;
     let file = FileReader::open(&bytes).expect("opens");
-    let counted = Counted::new(&bytes);
+    let counted = CountedReads::new(&bytes);
     let reader = FileReader::open(&counted).expect("opens");
     let columns = file.columns(0).expect("a directory").len() as u64;
     let before = counted.bytes_read();

@@ -7,9 +7,10 @@
 use std::path::PathBuf;
 
 use crate::common;
+use catchment_fixtures::Events;
 use catchment_frame::{Codec, EntryNames, FileReader, OpenOptions, Origin, ReadAt, Schema};
 use catchment_model::{Entry, Ledger, SourceLedger};
-use common::{Events, Model, Random};
+use common::{GoldenRandom, Model};
 use serde_json::{Value, json};
 
 struct Golden {
@@ -84,7 +85,7 @@ fn golden_with(
         *name = name.replace("malformed_header", "malformed_decoding");
         *name = name.replace("malformed_checksum", "malformed_trailer");
     }
-    let mut random = Random(0x0c0f_fee0 + name.len() as u64);
+    let mut random = GoldenRandom(0x0c0f_fee0 + name.len() as u64);
     let missing = codec == Codec::Lz4;
     let mut all = Vec::new();
     for frame in 0..3usize {
@@ -104,7 +105,7 @@ fn golden_with(
     Golden { version: "1.0", name, about, model, codec, closed }
 }
 
-fn some_events(random: &mut Random, frame: usize, rows: usize, missing: bool) -> Events {
+fn some_events(random: &mut GoldenRandom, frame: usize, rows: usize, missing: bool) -> Events {
     let mut events = Events {
         keys: (0..rows as u64).map(|row| 16_777_210 + 100 * frame as u64 + row).collect(),
         times_ns: (0..rows as u64)
@@ -123,7 +124,7 @@ fn some_events(random: &mut Random, frame: usize, rows: usize, missing: bool) ->
             if gone && source != 2 {
                 events.flags[row] |= 0b11;
             }
-            let bytes = if missing && row % 5 == 0 { 0 } else { 16 + random.below(30) };
+            let bytes = if missing && row % 5 == 0 { 0 } else { 16 + random.index(30) };
             fragments.push((!gone).then(|| random.bytes(bytes)));
         }
         let there = fragments.iter().flatten().count() as u64;

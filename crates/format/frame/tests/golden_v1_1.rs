@@ -8,13 +8,14 @@ use std::path::PathBuf;
 
 use crate::common;
 use catchment_codec::Coding;
+use catchment_fixtures::Events;
 use catchment_frame::{
     ChannelInfo, ColumnKind, Dtype, FieldInfo, FileHeader, FileReader, PayloadType, ReadAt,
     SampleRun, Schema,
 };
 use catchment_model::{Entry, Ledger, SampleRate, SourceId, TimeScale};
 use common::channels::{Samples, channel_frame};
-use common::{Events, Model, Random, header};
+use common::{GoldenRandom, Model, header};
 use serde_json::{Value, json};
 
 const CODINGS: [(&str, Coding); 9] = [
@@ -55,10 +56,10 @@ fn channels() -> Vec<ChannelInfo> {
 }
 
 /// A slow wave with a little noise, so that every codec saves something.
-fn value(random: &mut Random, sample: u64, element: u64) -> i64 {
+fn value(random: &mut GoldenRandom, sample: u64, element: u64) -> i64 {
     let phase = (sample + 16 * element) % 128;
     let wave = phase.min(128 - phase) as i64;
-    wave / 2 + random.below(3) as i64
+    wave / 2 + random.index(3) as i64
 }
 
 fn encode(value: i64, dtype: Dtype, out: &mut Vec<u8>) {
@@ -77,7 +78,7 @@ fn encode(value: i64, dtype: Dtype, out: &mut Vec<u8>) {
 
 /// The first frame has all samples; the second has gaps and no sample of every third channel.
 fn samples(schema: &Schema, frame: u64) -> Vec<Samples> {
-    let mut random = Random(0x601d_0011 + frame);
+    let mut random = GoldenRandom(0x601d_0011 + frame);
     let channels = schema.columns.iter().filter_map(ChannelInfo::of);
     let present = channels.enumerate().filter(|(place, _)| frame == 0 || place % 3 != 2);
     let one = |(_, channel): (usize, ChannelInfo)| {
@@ -164,7 +165,7 @@ fn typed_golden(coding: Coding) -> (Model, Vec<Events>) {
         .with_payload_type(SourceId(0), arrays)
         .and_then(|schema| schema.with_payload_type(SourceId(1), records));
     model.header.schema = schema.expect("a schema").into();
-    let mut random = Random(0x601d_0012);
+    let mut random = GoldenRandom(0x601d_0012);
     let mut all = Vec::new();
     for frame in 0..2u64 {
         let rows = 24;

@@ -2,10 +2,11 @@
 //! reads what it knows.
 
 use crate::common;
+use catchment_fixtures::Column;
 use catchment_frame::{
     Codec, ColumnEntry, Dtype, FileReader, FrameInfo, FrameKind, OpenOptions, crc32c, write_frame,
 };
-use common::{Column, Model, assert_holds, some_model};
+use common::{Model, assert_holds, some_model};
 
 const FIXED_BYTES: usize = 192;
 const ENTRY_BYTES: usize = 80;

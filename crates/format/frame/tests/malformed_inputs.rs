@@ -3,66 +3,20 @@
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use catchment_fixtures::{Column, CountedReads, CountingAllocator, Random};
 use catchment_frame::{
     Codec, Dtype, FileReader, FrameError, FrameSummary, OpenOptions, crc32c, fuzz_file, repair,
 };
-use common::{Column, Counted, Encoded, Model, Random, header, some_model};
-
-/// Notes the largest single allocation of each thread.
-struct Noting;
-
-thread_local! {
-    static LARGEST: Cell<usize> = const { Cell::new(0) };
-}
-
-fn note(bytes: usize) {
-    // A thread that is ending has nothing to note.
-    let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(bytes)));
-}
-
-// SAFETY: every call goes to the system's allocator unchanged; noting allocates nothing.
-unsafe impl GlobalAlloc for Noting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: the caller's promises are those that `System` asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        note(bytes);
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, bytes) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use common::{Encoded, Model, header, some_model};
 
 #[global_allocator]
-static ALLOCATOR: Noting = Noting;
-
-fn largest_allocation(work: impl FnOnce()) -> usize {
-    LARGEST.set(0);
-    work();
-    LARGEST.get()
-}
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Reads all that there is and asserts that no allocation passes what the file can give: the
 /// search's window, 255 times its bytes for LZ4 columns, and room for tables.
 fn read_all(bytes: &[u8]) {
     let limit = (1 << 20).max(bytes.len() * 4);
-    let largest = largest_allocation(|| fuzz_file(bytes));
+    let largest = ALLOCATOR.largest_bytes(|| fuzz_file(bytes));
     assert!(largest <= limit, "an allocation of {largest} bytes for a file of {}", bytes.len());
 }
 
@@ -237,7 +191,7 @@ fn directory_entries_that_lie_make_their_column_unreadable_and_no_other() {
         let mut bytes = encoded.unclosed.clone();
         put(&mut bytes, frame + 128 + 64 * place + at, number, count);
         right_checksum(&mut bytes, frame, encoded.frames[0].header_bytes as usize, 12);
-        let counted = Counted::new(&bytes);
+        let counted = CountedReads::new(&bytes);
         let file = FileReader::open(&counted).expect("opens");
         let mut out = Vec::new();
         for (index, frame) in model.frames.iter().enumerate() {
@@ -253,7 +207,7 @@ fn directory_entries_that_lie_make_their_column_unreadable_and_no_other() {
                 assert!(error.contains(message), "{error} does not say {message:?}");
             }
         }
-        assert!(counted.longest_read.load(std::sync::atomic::Ordering::Relaxed) <= 1 << 20);
+        assert!(counted.read_bytes_max() <= 1 << 20);
         read_all(&bytes);
     }
 }
@@ -265,12 +219,12 @@ fn an_lz4_block_that_lies_is_an_error_of_its_column() {
     let frame = encoded.frames[0].offset as usize;
     let place = encoded.entries[0].iter().position(|e| e.id == 900).expect("a column");
     let start = frame + entry.offset as usize;
-    let mut random = Random(4);
+    let mut random = Random::new(4);
     for _ in 0..2_000 {
         let mut bytes = encoded.unclosed.clone();
-        for _ in 0..=random.below(4) {
-            let at = start + 4 + random.below(entry.stored_bytes as usize - 4);
-            bytes[at] = random.next() as u8;
+        for _ in 0..=random.index(4) {
+            let at = start + 4 + random.index(entry.stored_bytes as usize - 4);
+            bytes[at] = random.next_u64() as u8;
         }
         let crc = crc32c(&bytes[start..start + entry.stored_bytes as usize]);
         put(&mut bytes, frame + 128 + 64 * place + 12, u64::from(crc), 4);
@@ -436,7 +390,7 @@ fn ten_thousand_false_headers_do_not_make_the_walk_slow() {
         put(&mut bytes, at + 32, (end - at) as u64, 8);
         put(&mut bytes, at + 40, common::FILE_ID, 8);
     }
-    let counted = Counted::new(&bytes);
+    let counted = CountedReads::new(&bytes);
     let options = OpenOptions { search_bytes_max: u64::MAX, ..OpenOptions::default() };
     let file = FileReader::open_with(&counted, &options).expect("opens");
     assert_eq!(file.frames().len(), 2);
@@ -447,10 +401,10 @@ fn ten_thousand_false_headers_do_not_make_the_walk_slow() {
 #[test]
 fn random_bytes_are_errors_and_nothing_worse() {
     let (_, encoded) = file();
-    let mut random = Random(99);
+    let mut random = Random::new(99);
     for round in 0..300 {
-        let length = random.below(20_000);
-        let noise: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+        let length = random.index(20_000);
+        let noise: Vec<u8> = (0..length).map(|_| random.next_u64() as u8).collect();
         read_all(&noise);
         let mut bytes = encoded.closed.clone();
         let start = if round % 2 == 0 { 4_096 } else { encoded.unclosed.len() };

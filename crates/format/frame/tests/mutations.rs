@@ -5,9 +5,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::common;
+use catchment_fixtures::Random;
 use catchment_frame::{FileReader, crc32c, fuzz_file};
-use common::Random;
 
 const NAMES: [&str; 8] = [
     "v1.0/events-raw",
@@ -28,33 +27,33 @@ fn golden(name: &str) -> Vec<u8> {
 /// Changes some bytes, cuts, repeats or moves a piece.
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     let length = bytes.len();
-    match random.below(8) {
-        0 => bytes.truncate(random.below(length)),
+    match random.index(8) {
+        0 => bytes.truncate(random.index(length)),
         1 => {
-            let (from, to) = (random.below(length / 64) * 64, random.below(length / 64) * 64);
+            let (from, to) = (random.index(length / 64) * 64, random.index(length / 64) * 64);
             let count = 64.min(length - from.max(to));
             bytes.copy_within(from..from + count, to);
         }
         2 => {
-            let at = random.below(length / 4_096) * 4_096;
+            let at = random.index(length / 4_096) * 4_096;
             let block = bytes[at..(at + 4_096).min(length)].to_vec();
-            let to = random.below(length / 4_096) * 4_096;
+            let to = random.index(length / 4_096) * 4_096;
             bytes.splice(to..to, block);
         }
         3 => {
-            let at = random.below(length / 8) * 8;
-            let number = [0, 1, u64::MAX, 1 << 63, 1 << 31, 4_096][random.below(6)];
+            let at = random.index(length / 8) * 8;
+            let number = [0, 1, u64::MAX, 1 << 63, 1 << 31, 4_096][random.index(6)];
             bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
         _ => {
-            for _ in 0..=random.below(6) {
+            for _ in 0..=random.index(6) {
                 // Most bytes are padding: headers are more interesting.
-                let at = if random.below(2) == 0 {
-                    random.below(length / 4_096) * 4_096 + random.below(512)
+                let at = if random.index(2) == 0 {
+                    random.index(length / 4_096) * 4_096 + random.index(512)
                 } else {
-                    random.below(length)
+                    random.index(length)
                 };
-                bytes[at.min(length - 1)] = random.next() as u8;
+                bytes[at.min(length - 1)] = random.next_u64() as u8;
             }
         }
     }
@@ -85,7 +84,7 @@ fn right_checksums(bytes: &mut [u8]) {
 
 #[test]
 fn mutated_files_with_right_checksums_are_read_without_panic() {
-    let mut random = Random(0x5eed_0001);
+    let mut random = Random::new(0x5eed_0001);
     for name in NAMES {
         let whole = golden(name);
         for _ in 0..700 {
@@ -99,7 +98,7 @@ fn mutated_files_with_right_checksums_are_read_without_panic() {
 
 #[test]
 fn what_is_read_from_a_mutated_file_is_what_was_written() {
-    let mut random = Random(0x5eed_0002);
+    let mut random = Random::new(0x5eed_0002);
     for name in NAMES {
         let whole = golden(name);
         let mut written = HashMap::new();

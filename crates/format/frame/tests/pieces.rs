@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 
 use crate::common;
+use catchment_fixtures::{Column, CountedReads, Frame, Random};
 use catchment_frame::{Coding, ColumnEntry, ColumnProblem, FileReader, FrameError, FrameRef};
-use common::{Column, Counted, Encoded, Frame, Model, Random};
+use common::{Encoded, Model};
 
 /// Noise with quiet stretches: half of it can be saved.
 fn raw() -> Vec<u8> {
-    let mut raw = Random(7).bytes(3 << 20);
+    let mut raw = Random::new(7).bytes(3 << 20);
     raw.chunks_exact_mut(2 << 10).for_each(|chunk| chunk[..1 << 10].fill(5));
     raw
 }
@@ -33,7 +34,7 @@ fn a_column_read_in_pieces_is_what_was_written_and_each_byte_is_read_once() {
         let encoded = encoded(coding, raw.clone());
         let entry = &encoded.entries[0][0];
         assert!(entry.stored_bytes > 512 << 10, "{coding}: {}", entry.stored_bytes);
-        let counted = Counted::new(&encoded.closed);
+        let counted = CountedReads::new(&encoded.closed);
         let file = FileReader::open(&counted).expect("opens");
         let opened = counted.bytes_read();
         let told = RefCell::new(Vec::new());

@@ -2,10 +2,11 @@
 //! flipped bits are found and named.
 
 use crate::common;
+use catchment_fixtures::{Column, CountedReads, Frame, Random};
 use catchment_frame::{
     Codec, ColumnProblem, FileReader, FrameError, FrameRef, OpenOptions, SkippedReason, crc32c,
 };
-use common::{Column, Counted, Encoded, Frame, Model, Random, assert_holds, some_model};
+use common::{Encoded, Model, assert_holds, some_model};
 use proptest::prelude::*;
 
 fn columns() -> impl Strategy<Value = Vec<Column>> {
@@ -23,7 +24,7 @@ fn columns() -> impl Strategy<Value = Vec<Column>> {
         let make = |(place, (codec, bytes, seed)): (usize, (Codec, usize, u64))| {
             // Ids that the schema does not have, in no order.
             let id = 1_000 + (place as u32 * 7) % 13;
-            Column::opaque(id, codec, Random(seed | 1).bytes(bytes))
+            Column::opaque(id, codec, Random::new(seed | 1).bytes(bytes))
         };
         columns.into_iter().enumerate().map(make).collect()
     })
@@ -203,7 +204,7 @@ fn a_growing_file_is_walked_to_the_first_border_without_a_frame() {
     let second = encoded.frames[1].offset as usize;
     bytes[second..second + 128].fill(0);
     bytes.resize(bytes.len() + (8 << 20), 0);
-    let counted = Counted::new(bytes);
+    let counted = CountedReads::new(bytes);
     let options = OpenOptions { search_bytes_max: 0, ..OpenOptions::default() };
     let file = FileReader::open_with(&counted, &options).expect("opens");
     assert_holds(&file, &model, 1);

@@ -4,8 +4,9 @@ use std::io;
 use std::sync::Mutex;
 
 use crate::common;
+use catchment_fixtures::CountedReads;
 use catchment_frame::{Codec, FileReader, OpenOptions, ReadAt};
-use common::{Counted, Encoded, Model, assert_holds, some_model};
+use common::{Encoded, Model, assert_holds, some_model};
 
 /// A file that grows under its reader.
 struct Growing(Mutex<Vec<u8>>);
@@ -86,12 +87,12 @@ fn frames_that_came_with_the_close_are_seen_with_it() {
 #[test]
 fn nothing_new_costs_one_read_of_4_kib() {
     let (_, encoded) = model(3);
-    let counted = Counted::new(state(&encoded, 7, 1 << 20));
+    let counted = CountedReads::new(state(&encoded, 7, 1 << 20));
     let mut reader = FileReader::open_with(&counted, &FOLLOW).expect("opens");
     assert_eq!(reader.frames().len(), 7);
-    let before = (counted.bytes_read(), counted.reads.load(std::sync::atomic::Ordering::Relaxed));
+    let before = (counted.bytes_read(), counted.reads());
     assert_eq!(reader.refresh().expect("refreshes"), 0);
-    let after = (counted.bytes_read(), counted.reads.load(std::sync::atomic::Ordering::Relaxed));
+    let after = (counted.bytes_read(), counted.reads());
     assert_eq!((after.0 - before.0, after.1 - before.1), (4_096, 1));
 }
 

@@ -1,9 +1,10 @@
 //! Repair: what a killed writer or a bad disk left becomes a closed file.
 
 use crate::common;
+use catchment_fixtures::Random;
 use catchment_frame::{Codec, FileReader, RepairPlan, SkippedReason, repair};
 use catchment_model::{Entry, Ledger};
-use common::{Model, Random, assert_holds, some_model};
+use common::{Model, assert_holds, some_model};
 
 fn apply(bytes: &[u8], plan: &RepairPlan) -> Vec<u8> {
     let mut repaired = bytes.to_vec();
@@ -108,9 +109,9 @@ fn a_file_cut_anywhere_is_repaired() {
     let model = some_model(25, 4, 5, Codec::Lz4);
     let encoded = model.encode();
     let first = encoded.frames[0].offset as usize;
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut cuts: Vec<usize> =
-        (0..150).map(|_| first + random.below(encoded.closed.len() - first)).collect();
+        (0..150).map(|_| first + random.index(encoded.closed.len() - first)).collect();
     cuts.extend(encoded.frames.iter().map(|frame| (frame.offset + frame.frame_bytes) as usize));
     for cut in cuts {
         let bytes = &encoded.closed[..cut];

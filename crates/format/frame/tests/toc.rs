@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::io;
 
 use crate::common;
+use catchment_fixtures::{CountedReads, Random};
 use catchment_frame::{
     Codec, ColumnEntry, ColumnInfo, ColumnKind, Dtype, FileReader, FrameInfo, FrameKind,
     FrameSummary, ReadAt, TocBuilder, TocFlags, crc32c,
 };
 use catchment_model::Ledger;
-use common::{Counted, header};
+use common::header;
 
 /// A long file of which only some places are really there.
 struct Sparse {
@@ -94,7 +95,7 @@ fn long_file(column: u32, frame: u64, content: &[u8]) -> Sparse {
 
 #[test]
 fn one_of_ten_thousand_columns_is_found_by_reading_kilobytes() {
-    let file = Counted::new(long_file(7_777, 41, b"these bytes"));
+    let file = CountedReads::new(long_file(7_777, 41, b"these bytes"));
     let toc_bytes: usize = file.inner.places.values().map(Vec::len).sum();
     assert!(toc_bytes > 1 << 20, "the TOC itself is a megabyte: {toc_bytes}");
     let reader = FileReader::open(&file).expect("opens");
@@ -131,7 +132,7 @@ fn headers_and_index_of_a_thousand_channels_take_less_than_a_hundredth_of_8_mib_
     let header = common::channels::channel_header(1, true);
     let head = header.encode();
     let mut toc = TocBuilder::new(&head);
-    let mut random = common::Random(9);
+    let mut random = Random::new(9);
     let (mut offset, mut overhead) = (head.len() as u64, head.len() as u64);
     let header_bytes = 128 + 64 * 1_000;
     const FRAMES: u64 = 256;
@@ -139,7 +140,7 @@ fn headers_and_index_of_a_thousand_channels_take_less_than_a_hundredth_of_8_mib_
         let mut at = header_bytes;
         let entry = |id: u32| {
             // Columns of 8 kB that compress a little differently each time.
-            let stored_bytes = 8_000 + random.below(400) as u64;
+            let stored_bytes = 8_000 + random.index(400) as u64;
             let offset = at;
             at += stored_bytes.next_multiple_of(64);
             ColumnEntry {
@@ -147,7 +148,7 @@ fn headers_and_index_of_a_thousand_channels_take_less_than_a_hundredth_of_8_mib_
                 codec: Codec::Blosc,
                 dtype: Dtype::I16,
                 flags: 0,
-                crc32c: random.next() as u32,
+                crc32c: random.next_u64() as u32,
                 offset,
                 stored_bytes,
                 raw_bytes: 20_480,
@@ -173,7 +174,7 @@ fn headers_and_index_of_a_thousand_channels_take_less_than_a_hundredth_of_8_mib_
             offset,
             frame_bytes: at.next_multiple_of(4_096).max(8 << 20),
             header_bytes: header_bytes as u32,
-            header_crc32c: random.next() as u32,
+            header_crc32c: random.next_u64() as u32,
             column_count: 1_000,
             info,
         };

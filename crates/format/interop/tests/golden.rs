@@ -5,15 +5,14 @@
 
 #![expect(clippy::disallowed_methods, reason = "golden files are read from the repository")]
 
-mod common;
-
 use std::path::PathBuf;
 
+use crate::common;
+use crate::common::Part;
 use catchment_interop::gwf::{
     Auxiliary, ChannelInfo, ChannelKind, Compress, Compression, GwfFile, Index, VectorType,
     exact_rate,
 };
-use common::Part;
 
 fn golden(name: &str) -> Vec<u8> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");

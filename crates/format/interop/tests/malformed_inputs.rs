@@ -3,61 +3,20 @@
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use catchment_fixtures::CountingAllocator;
 use catchment_interop::gwf::{GwfError, GwfFile, Index, OpenOptions, Part, fuzz_file};
 use common::some_file;
 
-/// Notes the largest single allocation of each thread.
-struct Noting;
-
-thread_local! {
-    static LARGEST: Cell<usize> = const { Cell::new(0) };
-}
-
-fn note(bytes: usize) {
-    // A thread that is ending has nothing to note.
-    let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(bytes)));
-}
-
-// SAFETY: every call goes to the system's allocator unchanged; noting allocates nothing.
-unsafe impl GlobalAlloc for Noting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: the caller's promises are those that `System` asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        note(bytes);
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, bytes) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static NOTING: Noting = Noting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Reads all that a file claims to hold and asserts that no allocation was larger than the file's
 /// bytes can give.
 fn fuzz(bytes: &[u8]) {
-    LARGEST.set(0);
-    fuzz_file(bytes);
+    let largest = ALLOCATOR.largest_bytes(|| fuzz_file(bytes));
     // A zlib stream gives at most 1,100 times its bytes; checking the file's checksum takes 1 MiB.
     let most = bytes.len() * 1_100 + (2 << 20);
-    assert!(LARGEST.get() <= most, "{} bytes allocated at once", LARGEST.get());
+    assert!(largest <= most, "{largest} bytes allocated at once");
 }
 
 /// POSIX's cksum, bit by bit.

@@ -1,12 +1,12 @@
 //! What is written is read: any channels, any samples, through the FrTOC and by walking.
 
-mod common;
-
+use crate::common;
+use crate::common::{Part, some_file};
+use catchment_fixtures::CountedReads;
 use catchment_interop::gwf::{
     ChannelKind, Compress, FrameStart, GwfError, GwfFile, GwfWriter, History, Index, OpenOptions,
     Series, SeriesKind, VectorType, WriteOptions,
 };
-use common::{Counted, Part, some_file};
 use proptest::prelude::*;
 
 /// Type, kind, bytes, comment and unit, start.
@@ -101,7 +101,7 @@ fn reading_a_channel_reads_its_structures_and_nothing_else() {
         (0..60).map(make).collect()
     };
     let bytes = common::file(Compress::Raw, &[frame(0), frame(1)]);
-    let source = Counted::new(&bytes);
+    let source = CountedReads::new(&bytes);
     let file = GwfFile::open(&source).unwrap();
     let (reads, read) = source.take();
     assert!(reads <= 5 && read < 20_000, "opening took {reads} reads of {read} bytes");

@@ -5,4 +5,3 @@ mod link;
 mod malformed_inputs;
 mod malformed_links;
 mod sequence;
-mod support;

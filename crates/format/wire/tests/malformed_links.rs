@@ -1,14 +1,13 @@
 //! Datagrams on a channel link as they should not be: an error that names the reason, never a
 //! panic.
 
-use crate::support;
+use catchment_fixtures::{Random, corpus};
 use catchment_model::Entry;
 use catchment_wire::fuzz_link;
 use catchment_wire::link::{
     EntryHeader, HEADER_BYTES, Header, Kind, Packet, PacketEncoder, PacketError, REASONS,
     SLICE_NS_MAX, encode_heartbeat,
 };
-use support::{Random, corpus};
 
 fn packet(parts: &[usize]) -> Vec<u8> {
     let header = Header { kind: Kind::Samples, link: 1, sequence: 2, slice: 3, slice_ns: 4_000 };
@@ -137,10 +136,10 @@ fn the_largest_entry_count_is_no_defect() {
 
 #[test]
 fn random_bytes_are_no_packets() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for _ in 0..20_000 {
-        let length = random.below(300);
-        let bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+        let length = random.index(300);
+        let bytes: Vec<u8> = (0..length).map(|_| random.next_u64() as u8).collect();
         assert!(Packet::parse(&bytes).is_err());
     }
 }
@@ -148,23 +147,23 @@ fn random_bytes_are_no_packets() {
 #[test]
 fn mutated_packets_never_break_the_decoder() {
     let seeds = [packet(&[]), heartbeat(), packet(&[0]), packet(&[100, 7, 0, 33, 1_000])];
-    let mut random = Random(2);
+    let mut random = Random::new(2);
     let mut accepted = 0;
     for _ in 0..200_000 {
-        let mut bytes = seeds[random.below(seeds.len())].clone();
-        for _ in 0..random.below(4) {
+        let mut bytes = seeds[random.index(seeds.len())].clone();
+        for _ in 0..random.index(4) {
             // Half of the changes where the headers are.
-            let bound = if random.below(2) == 0 { bytes.len().min(128) } else { bytes.len() };
-            let at = random.below(bound);
-            bytes[at] = match random.below(4) {
+            let bound = if random.index(2) == 0 { bytes.len().min(128) } else { bytes.len() };
+            let at = random.index(bound);
+            bytes[at] = match random.index(4) {
                 0 => 0,
                 1 => 0xff,
-                2 => bytes[at] ^ (1 << random.below(8)),
-                _ => random.next() as u8,
+                2 => bytes[at] ^ (1 << random.index(8)),
+                _ => random.next_u64() as u8,
             };
         }
-        if random.below(10) == 0 {
-            bytes.truncate(random.below(bytes.len()));
+        if random.index(10) == 0 {
+            bytes.truncate(random.index(bytes.len()));
         }
         fuzz_link(&bytes);
         accepted += u32::from(Packet::parse(&bytes).is_ok());

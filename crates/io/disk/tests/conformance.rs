@@ -1,11 +1,9 @@
 //! What every engine must do alike, on a disk file system and in memory.
 
-mod common;
-
 use std::time::Duration;
 
+use crate::common::*;
 use catchment_disk::{CompletionKind, Disk, DiskConfig, DiskError, ReadFile, list_folder};
-use common::*;
 use proptest::prelude::*;
 
 #[test]

@@ -1,13 +1,11 @@
 //! A disk that fails on purpose: every fault is reported precisely, and nothing is lost by it.
 
-mod common;
-
 use std::time::Duration;
 
+use crate::common::*;
 use catchment_disk::{
     CompletionKind, Disk, DiskConfig, DiskError, EngineChoice, FaultControl, FaultPlan, Presence,
 };
-use common::*;
 
 fn with_plan(plan: FaultPlan) -> (Disk, tempfile::TempDir, FaultControl) {
     with_config(plan, config(EngineChoice::Auto))

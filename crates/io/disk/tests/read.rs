@@ -1,12 +1,10 @@
 //! Reading, listing and repairing files.
 
-mod common;
-
 use std::os::unix::fs::FileExt;
 
+use crate::common::path;
 use catchment_disk::{Disk, DiskConfig, DiskError, EditFile, ReadFile, list_folder, sync_folder};
 use catchment_frame::ReadAt;
-use common::path;
 
 #[test]
 fn reads_are_positioned_and_short_only_at_the_end() {

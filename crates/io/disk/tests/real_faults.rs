@@ -1,76 +1,20 @@
 //! Faults that the system itself makes: a disk that is full, a folder that is read-only or missing.
 
-mod common;
-
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-
+use crate::common::*;
 use catchment_disk::{CompletionKind, Disk, DiskConfig, DiskError, EngineChoice};
-use common::*;
-
-/// A file system in memory of its own, unmounted at the end.
-struct Mounted {
-    folder: Option<tempfile::TempDir>,
-}
-
-impl Mounted {
-    /// `None`, with the reason printed, where mounting is not permitted.
-    fn new(options: &str) -> Option<Self> {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        match mount(folder.path(), 0, options) {
-            Ok(()) => Some(Self { folder: Some(folder) }),
-            Err(error) => {
-                println!("skipped: mounting a tmpfs is not possible here: {error}");
-                None
-            }
-        }
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.as_ref().expect("it is mounted").path().to_owned()
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let path = c_path(&self.path());
-        // SAFETY: a valid C string.
-        let result = unsafe { libc::umount2(path.as_ptr(), 0) };
-        let error = std::io::Error::last_os_error();
-        if result != 0 {
-            println!("{} stays mounted: {error}", self.path().display());
-            // Deleting it would delete what is in it.
-            let _kept = self.folder.take().map(tempfile::TempDir::keep);
-        }
-    }
-}
-
-fn mount(path: &Path, flags: libc::c_ulong, options: &str) -> std::io::Result<()> {
-    let (path, options) = (c_path(path), CString::new(options).expect("no zero byte"));
-    let kind = c"tmpfs";
-    // SAFETY: four valid C strings.
-    let result = unsafe {
-        libc::mount(kind.as_ptr(), path.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast())
-    };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-}
-
-fn c_path(path: &Path) -> CString {
-    CString::new(path.as_os_str().as_bytes()).expect("no zero byte")
-}
+use catchment_fixtures::SmallDisk;
 
 #[test]
 fn a_really_full_disk_fails_writes_keeps_what_was_written_and_works_again_with_space() {
     for engine in [EngineChoice::Auto, EngineChoice::Portable] {
-        let Some(mounted) = Mounted::new("size=8m") else { return };
-        let folder = mounted.path();
-        let filler = path(&folder, "filler");
+        let Some(small) = SmallDisk::in_memory("size=8m") else { return };
+        let folder = small.path();
+        let filler = path(folder, "filler");
         std::fs::write(&filler, vec![1; 6 << 20]).expect("6 of 8 MiB");
         // The step of preallocation is larger than the disk: refused, and all goes on without.
         let config = DiskConfig { preallocate_bytes: 64 << 20, ..config(engine) };
         let mut disk = Disk::new(config).expect("a disk");
-        let first = path(&folder, "0.catch");
+        let first = path(folder, "0.catch");
         let file = disk.create(&first).expect("a new file");
         let mut completions = Vec::new();
         for index in 0..64 {
@@ -94,7 +38,7 @@ fn a_really_full_disk_fails_writes_keeps_what_was_written_and_works_again_with_s
         }
 
         std::fs::remove_file(&filler).expect("the filler");
-        disk.open_ahead(&path(&folder, "1.catch")).expect("the helper is asked");
+        disk.open_ahead(&path(folder, "1.catch")).expect("the helper is asked");
         let file = taken(&mut disk).expect("a new file");
         let mut completions = Vec::new();
         for index in 0..64 {
@@ -109,11 +53,11 @@ fn a_really_full_disk_fails_writes_keeps_what_was_written_and_works_again_with_s
 
 #[test]
 fn a_read_only_folder_is_named_with_its_reason() {
-    let Some(mounted) = Mounted::new("size=1m") else { return };
-    let folder = mounted.path();
-    mount(&folder, libc::MS_REMOUNT | libc::MS_RDONLY, "size=1m").expect("a remount");
+    let Some(small) = SmallDisk::in_memory("size=1m") else { return };
+    let folder = small.path();
+    small.make_read_only();
     let mut disk = Disk::new(config(EngineChoice::Auto)).expect("a disk");
-    let file = path(&folder, "0.catch");
+    let file = path(folder, "0.catch");
     let error = disk.create(&file).expect_err("it is read-only");
     assert_eq!(error.io().map(std::io::Error::kind), Some(std::io::ErrorKind::ReadOnlyFilesystem));
     let text = error.to_string();

@@ -1,10 +1,8 @@
 //! Where the kernel refuses io_uring, as containers often do, writing goes on without it.
 #![cfg(target_endian = "little")]
 
-mod common;
-
+use crate::common::*;
 use catchment_disk::{Disk, DiskConfig, DiskError, EngineChoice};
-use common::*;
 
 /// Makes a system call fail for this thread and those it starts; with `argument`, only when its
 /// second argument is that. Each test has a thread of its own, so that no other one is touched.

@@ -1,10 +1,9 @@
 //! Runs from start to stop over HTTP: states, run numbers, pauses, idempotence, failures.
 
-mod support;
-
+use crate::support;
+use crate::support::{Test, settings};
 use catchment_control::{devices_with, known_quantities};
 use serde_json::{Value, json};
-use support::{Test, settings};
 
 fn recorded(state: &serde_json::Value) -> u64 {
     state["run"]["events"].as_u64().unwrap_or_default()

@@ -1,9 +1,7 @@
 //! What a node knows of runs before the program began: plots, and a run that was interrupted.
 
-mod support;
-
+use crate::support::{Fixed, Test, settings, start};
 use serde_json::Value;
-use support::{Fixed, Test, settings, start};
 
 const PATH: &str = "/api/v1/history?seconds=600&points=600";
 

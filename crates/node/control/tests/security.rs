@@ -1,14 +1,12 @@
 //! Who may do what: roles on every route, other sites' pages, TLS, wrong and oversized requests.
 
-mod support;
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Instant;
 
+use crate::support::{Client, Fixed, PATIENCE, Test, settings, start};
 use catchment_control::{NodeError, Settings, Tls, TokenFile, own_folder};
 use serde_json::{Value, json};
-use support::{Client, Fixed, PATIENCE, Test, settings, start};
 
 /// Every documented operation: method, a path that could be, and who may.
 fn operations() -> Vec<(String, String, String)> {

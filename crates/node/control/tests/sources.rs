@@ -1,17 +1,16 @@
 //! What is seen of sources and links: how full their buffers are, and what they sent last.
 
-mod support;
-
 use std::sync::atomic::AtomicBool;
 
+use crate::support::{Client, Test, settings};
 use catchment_emulator::{ChannelContent, EmulatedLink, EmulatorLive, LinkEmulator};
 use catchment_emulator::{EmulatedChannel, LinkEmulatorConfig};
+use catchment_fixtures::wait_while;
 use catchment_frame::Dtype;
 use catchment_model::SampleRate;
 use catchment_recorder::{ChannelConfig, LinkConfig};
 use catchment_watch::{Condition, Quantity, Rule};
 use serde_json::Value;
-use support::{Client, Test, settings};
 
 /// A source as the node sees it now.
 fn source(client: &Client, name: &str) -> Value {
@@ -46,9 +45,7 @@ fn a_sources_fill_is_shown_while_it_has_a_socket_and_alarms_can_look_at_it() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     client.command("2", "stop");
-    while !source(&client, "s1")["fill"].is_null() {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    wait_while(|| !source(&client, "s1")["fill"].is_null());
 }
 
 fn channels() -> Vec<EmulatedChannel> {
@@ -152,9 +149,9 @@ fn emulated_links_are_started_and_ended_with_the_run_and_nothing_of_them_is_lost
             let begun = client.command(&format!("start-{number}"), "start").json();
             assert_eq!(begun["status"], "done", "{begun}");
             client.until(|state| state["run"]["number"] == number);
-            while source(&client, "link")["ledger"]["fragments_recorded"].as_u64() < Some(1) {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
+            wait_while(|| {
+                source(&client, "link")["ledger"]["fragments_recorded"].as_u64() < Some(1)
+            });
             let ended = client.command(&format!("stop-{number}"), "stop").json();
             assert_eq!(ended["status"], "done", "{ended}");
             // Final with the node's next look at itself; until then the books are open.
@@ -184,9 +181,7 @@ fn emulated_links_are_started_and_ended_with_the_run_and_nothing_of_them_is_lost
             emulator["properties"]["seed"].clone()
         };
         // With the node's next look at itself.
-        while seed() != 7 {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        wait_while(|| seed() != 7);
     }
 }
 
@@ -198,9 +193,7 @@ fn an_emulator_that_fails_is_told_of_at_the_end_with_its_reason() {
     });
     let client = test.client();
     assert_eq!(client.command("1", "start").json()["status"], "done");
-    while !test.node().emulation_ended() {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    wait_while(|| !test.node().emulation_ended());
     let ended = test.node.take().unwrap().wait();
     let failed = ended.failed.expect("a reason");
     assert!(failed.starts_with("the emulator: ") && failed.contains("denied"), "{failed}");

@@ -1,11 +1,10 @@
 //! The stream of updates, and the node's end.
 
-mod support;
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 
-use support::Test;
+use crate::support;
+use crate::support::Test;
 
 #[test]
 fn a_stream_tells_of_the_state_the_sources_and_the_log() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use catchment_emulator::{
     Emulator, EmulatorConfig, EmulatorLive, EmulatorReport, Faults, hades_90, preset,
 };
+use catchment_fixtures::wait_while;
 use catchment_net::{ReceiverConfig, UdpReceiver};
 use catchment_wire::hadtu::{ByteOrder, Packet};
 
@@ -328,9 +329,7 @@ fn stop_ends_a_run_without_end() {
     let (stop, live) = (AtomicBool::new(false), EmulatorLive::default());
     let report = std::thread::scope(|scope| {
         let thread = scope.spawn(|| emulator.run(&stop, &live));
-        while live.events.load(Relaxed) < 10 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_while(|| live.events.load(Relaxed) < 10);
         stop.store(true, Relaxed);
         thread.join().unwrap().unwrap()
     });

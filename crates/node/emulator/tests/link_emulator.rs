@@ -9,6 +9,7 @@ use catchment_emulator::{
     EmulatedChannel, EmulatedLink, EmulatorLive, EmulatorThread, Faults, LinkEmulator,
     LinkEmulatorConfig, LinkEmulatorReport, ligo_1000,
 };
+use catchment_fixtures::wait_while;
 use catchment_frame::Dtype;
 use catchment_model::{SampleRate, TimeScale};
 use catchment_net::{ReceiverConfig, UdpReceiver};
@@ -201,9 +202,7 @@ fn a_stop_ends_the_run_behind_a_whole_slice() {
     let (stop, live) = (AtomicBool::new(false), EmulatorLive::default());
     let report = std::thread::scope(|scope| {
         let running = scope.spawn(|| emulator.run(&stop, &live).unwrap());
-        while live.events.load(Relaxed) < 3 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_while(|| live.events.load(Relaxed) < 3);
         stop.store(true, Relaxed);
         running.join().unwrap()
     });
@@ -274,9 +273,7 @@ fn a_thread_sends_until_it_is_stopped_and_is_observed_beyond_its_end() {
     let config = LinkEmulatorConfig { channels, links, ..LinkEmulatorConfig::default() };
     let thread = EmulatorThread::start_links(config).unwrap();
     let observer = thread.observer().clone();
-    while observer.live().packets.load(Relaxed) == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_while(|| observer.live().packets.load(Relaxed) == 0);
     assert!(!observer.ended());
     let report = thread.finish().unwrap();
     assert!(observer.ended());

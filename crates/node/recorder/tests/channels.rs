@@ -10,6 +10,7 @@ use catchment_disk::{FaultControl, FaultPlan};
 use catchment_emulator::{
     EmulatedChannel, EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig, ligo_1000,
 };
+use catchment_fixtures::wait_while;
 use catchment_frame::{ColumnCoding, Dtype, FileReader, PayloadType};
 use catchment_model::{Entry, SampleRate};
 use catchment_recorder::{ChannelConfig, LinkConfig, Recorder, slice_ns_default};
@@ -206,9 +207,7 @@ fn trends_are_read_while_they_are_recorded_and_outlive_a_recorder_that_is_killed
             sender.send(slice);
         }
         next += 4 * seconds;
-        while rows(&early) < least {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        wait_while(|| rows(&early) < least);
         // What a kill leaves is what is in the files now.
         let killed = tempfile::tempdir().unwrap();
         copy(recorder.folder(), killed.path());
@@ -320,9 +319,7 @@ fn a_slow_disk_lowers_compression_before_anything_is_lost() {
             slice += 1;
             let sent = 4 * (slice - FIRST);
             let received = || recorder.snapshot().ledger.total()[Entry::FragmentsReceived];
-            while received() < sent {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
+            wait_while(|| received() < sent);
         }
         slice
     };
@@ -333,9 +330,7 @@ fn a_slow_disk_lowers_compression_before_anything_is_lost() {
     };
     let lowered = || recorder.snapshot().ledger.total()[Entry::BytesCompressionLowered];
     let written = || {
-        while waiting() > 5 {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        wait_while(|| waiting() > 5);
     };
     // Not by the first frames, while the disk keeps up: no more is sent than it takes.
     (0..6).for_each(|_| _ = (send(8), written()));

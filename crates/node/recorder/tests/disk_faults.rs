@@ -3,15 +3,16 @@
 
 use crate::support;
 use catchment_disk::{EngineChoice, FaultPlan};
+use catchment_fixtures::SmallDisk;
 use catchment_model::Entry;
 use catchment_recorder::{Recorder, State};
 use catchment_storage::{Run, Verdict, verify};
-use support::detector::{Detector, SmallDisk, assert_readable, in_fault, small_frames};
+use support::detector::{Detector, assert_readable, in_fault, small_frames};
 use support::{config, total};
 
 #[test]
 fn a_full_disk_discards_countedly_and_recording_goes_on_when_there_is_space() {
-    let Some(disk) = SmallDisk::mount("size=12m") else { return };
+    let Some(disk) = SmallDisk::in_memory("size=12m") else { return };
     let filler = disk.path().join("filler");
     std::fs::write(&filler, vec![0; 6 << 20]).unwrap();
     let mut detector = Detector::start(small_frames(disk.path(), None));
@@ -33,7 +34,7 @@ fn a_full_disk_discards_countedly_and_recording_goes_on_when_there_is_space() {
 #[test]
 fn a_run_that_is_stopped_in_fault_has_its_losses_in_its_last_file() {
     // 8 MiB, and a page for the list of files.
-    let Some(disk) = SmallDisk::mount("size=8196k") else { return };
+    let Some(disk) = SmallDisk::in_memory("size=8196k") else { return };
     let mut detector = Detector::start(small_frames(disk.path(), None));
     detector.send_until(in_fault);
     detector.send(300);
@@ -49,26 +50,32 @@ fn a_run_that_is_stopped_in_fault_has_its_losses_in_its_last_file() {
 
 #[test]
 fn a_failed_write_costs_its_file_the_rest_and_the_next_file_goes_on() {
-    for (attempt, error) in [(3, libc::EIO), (17, libc::ENOSPC), (18, libc::EIO)] {
-        for engine in [EngineChoice::Auto, EngineChoice::Portable] {
-            let folder = tempfile::tempdir().unwrap();
-            let plan = FaultPlan { write_errors: vec![(attempt, error)], ..FaultPlan::default() };
-            let mut config = small_frames(folder.path(), Some(plan));
-            config.write.engine = engine;
-            let mut detector = Detector::start(config);
-            while detector.recorder.snapshot().faults == 0 {
-                detector.send(20);
-            }
-            detector.send_until(|state| *state == State::Recording);
-            detector.send(40);
-            let summary = detector.stop();
-            let recorded = total(&summary, Entry::FragmentsRecorded);
-            let discarded = total(&summary, Entry::FragmentsDiscardedDisk);
-            assert_eq!(recorded + discarded, total(&summary, Entry::FragmentsReceived));
-            assert!(discarded > 0 && recorded > 0);
-            assert_readable(&summary, Verdict::DataLost);
+    let check = |write_error, engine| {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = FaultPlan { write_errors: vec![write_error], ..FaultPlan::default() };
+        let mut config = small_frames(folder.path(), Some(plan));
+        config.write.engine = engine;
+        let mut detector = Detector::start(config);
+        while detector.recorder.snapshot().faults == 0 {
+            detector.send(20);
         }
-    }
+        detector.send_until(|state| *state == State::Recording);
+        detector.send(40);
+        let summary = detector.stop();
+        let recorded = total(&summary, Entry::FragmentsRecorded);
+        let discarded = total(&summary, Entry::FragmentsDiscardedDisk);
+        assert_eq!(recorded + discarded, total(&summary, Entry::FragmentsReceived));
+        assert!(discarded > 0 && recorded > 0);
+        assert_readable(&summary, Verdict::DataLost);
+    };
+    // Beside each other, since each waits a second until it tries the next file.
+    std::thread::scope(|scope| {
+        for write_error in [(3, libc::EIO), (17, libc::ENOSPC), (18, libc::EIO)] {
+            for engine in [EngineChoice::Auto, EngineChoice::Portable] {
+                scope.spawn(move || check(write_error, engine));
+            }
+        }
+    });
 }
 
 #[test]

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use crate::support;
 use catchment_disk::{FaultPlan, free_bytes};
+use catchment_fixtures::SmallDisk;
 use catchment_frame::ColumnCoding;
 use catchment_model::Entry;
 use catchment_recorder::{RecorderConfig, State};
 use catchment_storage::{Run, Verdict};
-use support::detector::{Detector, SmallDisk, assert_readable, in_fault, small_frames};
+use support::detector::{Detector, assert_readable, in_fault, small_frames};
 use support::total;
 
 /// Files of 16 MiB, preallocated as by default.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::support;
 use catchment_disk::{FaultControl, FaultPlan};
+use catchment_fixtures::wait_while;
 use catchment_frame::{ColumnCoding, Dtype};
 use catchment_model::{Entry, SampleRate, SourceLedger};
 use catchment_recorder::{ChannelConfig, Recorder, RunSummary};
@@ -19,9 +20,7 @@ use support::links::{
 
 /// Waits until the recorder has come so far.
 fn until(recorder: &Recorder, reached: impl Fn(&SourceLedger) -> bool) {
-    while !reached(&recorder.snapshot().ledger.total()) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_while(|| !reached(&recorder.snapshot().ledger.total()));
 }
 
 /// The lines of a link's ledger that are not zero, but for bytes and what follows from the disk.
@@ -86,9 +85,7 @@ fn every_packet_and_part_that_is_not_recorded_has_its_line() {
         }
     }
     // All are past the slice that was held back: its event is closed.
-    while recorder.snapshot().counts.slices_complete < 30 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_while(|| recorder.snapshot().counts.slices_complete < 30);
     sender.socket.send(&late).unwrap();
     // The clock is set back by two slices, and goes on.
     for slice in [end - 2, end - 1, end, end + 1] {
@@ -189,9 +186,7 @@ fn record(folder: &Path, ranges: &[(Range<u64>, u64)]) -> RunSummary {
     for (slices, repeated) in ranges {
         slices.clone().for_each(|slice| sender.send(slice));
         complete += slices.end - slices.start - repeated;
-        while recorder.snapshot().counts.slices_complete < complete {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_while(|| recorder.snapshot().counts.slices_complete < complete);
     }
     let summary = recorder.stop().unwrap();
     let warnings = &summary.last.warnings;
@@ -300,9 +295,7 @@ fn a_follower_sees_each_frame_of_a_recording_once_whole_and_in_order() {
                 sender.send(slice);
                 slice += 1;
             });
-            while seen.load(Relaxed) + 2 < frames {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait_while(|| seen.load(Relaxed) + 2 < frames);
         }
         (recorder.stop().unwrap(), follower.join().unwrap())
     });

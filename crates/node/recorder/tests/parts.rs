@@ -4,6 +4,7 @@
 use crate::support;
 use std::net::UdpSocket;
 
+use catchment_fixtures::wait_while;
 use catchment_model::{Entry, Ledger, SourceLedger};
 use catchment_recorder::{Recorder, RecorderConfig, RunSummary, SourceConfig};
 use catchment_storage::{Run, Verdict, audit};
@@ -39,9 +40,7 @@ fn send(recorder: &Recorder, socket: &UdpSocket, source: usize, datagrams: &[Vec
         };
         let before = taken(recorder);
         socket.send(datagram).unwrap();
-        while taken(recorder) == before {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        wait_while(|| taken(recorder) == before);
     }
 }
 

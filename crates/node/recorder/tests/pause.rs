@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support;
+use catchment_fixtures::wait_while;
 use catchment_model::Entry;
 use catchment_recorder::{Recorder, RecorderConfig};
 use catchment_storage::{Run, Verdict, audit};
@@ -21,10 +22,9 @@ fn send(recorder: &Recorder, sockets: &[UdpSocket], events: std::ops::Range<u32>
         }
         let received = || recorder.snapshot().ledger.total()[Entry::FragmentsReceived];
         let expected = u64::from(event) * 2;
-        while received() < expected || recorder.snapshot().ledger.balance().fragments_in_flight > 0
-        {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_while(|| {
+            received() < expected || recorder.snapshot().ledger.balance().fragments_in_flight > 0
+        });
     }
 }
 
@@ -136,9 +136,7 @@ fn runs_begin_and_end_between_two_events_while_sources_go_on_sending() {
         scope.spawn(move || send_for_ever(addresses, stopping));
         for run in 0..5 {
             recorder.begin_between_events();
-            while recorder.counts().events_recorded < 200 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait_while(|| recorder.counts().events_recorded < 200);
             let summary = recorder.stop().unwrap();
             let balance = summary.last.ledger.balance();
             assert!(balance.holds() && !balance.lost_data(), "run {run}: {balance:?}");

@@ -4,6 +4,7 @@
 use std::net::UdpSocket;
 
 use crate::support;
+use catchment_fixtures::wait_while;
 use catchment_model::Entry;
 use catchment_recorder::Recorder;
 use catchment_storage::{Run, Verdict, audit};
@@ -38,9 +39,7 @@ fn packets_from_elsewhere_are_refused_before_they_are_parsed_and_the_books_balan
     send_from("127.0.0.3", &recorder, 0, &forged);
     send_from("127.0.0.4", &recorder, 0, &[b"no packet".to_vec()]);
     let count = |entry| recorder.snapshot().ledger.sources[0][entry];
-    while count(Entry::PacketsAccepted) < 10 || count(Entry::PacketsRefused) < 21 {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    wait_while(|| count(Entry::PacketsAccepted) < 10 || count(Entry::PacketsRefused) < 21);
     let summary = recorder.stop().unwrap();
     let ledger = &summary.last.ledger;
     let restricted = &ledger.sources[0];
@@ -74,9 +73,7 @@ fn a_link_is_as_restricted_as_a_source() {
     send_from("127.0.0.2", &recorder, 0, &all);
     send_from("127.0.0.1", &recorder, 0, &all);
     let count = |entry| recorder.snapshot().ledger.sources[0][entry];
-    while count(Entry::PacketsAccepted) < 4 || count(Entry::PacketsRefused) < 4 {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    wait_while(|| count(Entry::PacketsAccepted) < 4 || count(Entry::PacketsRefused) < 4);
     let summary = recorder.stop().unwrap();
     let link = &summary.last.ledger.sources[0];
     assert_eq!(link[Entry::FragmentsRecorded], 16);

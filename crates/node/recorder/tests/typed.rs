@@ -1,6 +1,7 @@
 //! Sources that say what their fragments are.
 
 use crate::support;
+use catchment_fixtures::wait_while;
 use catchment_frame::{Dtype, PayloadType};
 use catchment_model::Entry;
 use catchment_recorder::Recorder;
@@ -29,9 +30,7 @@ fn big_endian_words_of_a_payload_that_is_read_as_little_endian_are_told_once() {
         }
     }
     let received = || recorder.snapshot().ledger.total()[Entry::FragmentsReceived];
-    while received() < 40 {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    wait_while(|| received() < 40);
     let summary = recorder.stop().unwrap();
     let told = summary.last.warnings.iter().filter(|text| text.contains("endian"));
     let expected = "source s0: its fragments are big-endian, but its payload is read as \

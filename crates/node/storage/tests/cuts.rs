@@ -2,17 +2,10 @@
 
 use crate::signal;
 use catchment_disk::ReadFile;
+use catchment_fixtures::Random;
 use catchment_frame::ReadAt;
 use catchment_storage::{Outcome, Run, Select, audit, repair, verify};
 use signal::Signal;
-
-/// Numbers that look random and are the same every time.
-fn next(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
 
 #[test]
 fn every_whole_frame_survives_a_cut_at_any_byte_and_repair_closes_the_file() {
@@ -25,10 +18,10 @@ fn every_whole_frame_survives_a_cut_at_any_byte_and_repair_closes_the_file() {
     let bytes = std::fs::read(&path).expect("reads");
     let header_bytes = frames[0].offset;
     drop(run);
-    let mut state = 0x9e37_79b9_7f4a_7c15;
+    let mut random = Random::new(1);
     for round in 0..60 {
         let room = bytes.len() as u64 - header_bytes;
-        let cut = header_bytes + next(&mut state) % room;
+        let cut = header_bytes + random.below(room);
         let mut left = bytes[..cut as usize].to_vec();
         if round % 2 == 1 {
             // As a recorder leaves it: zeros behind that were preallocated, and the frame that was
@@ -98,12 +91,12 @@ fn a_flipped_bit_costs_no_more_than_the_column_that_it_is_in() {
     let frames: Vec<_> = run.channel_frames().iter().map(|frame| frame.summary).collect();
     let bytes = std::fs::read(&path).expect("reads");
     drop(run);
-    let mut state = 0x1234_5678_9abc_def1;
+    let mut random = Random::new(2);
     for _ in 0..60 {
-        let frame = &frames[(next(&mut state) % frames.len() as u64) as usize];
-        let at = frame.offset + next(&mut state) % frame.frame_bytes;
+        let frame = &frames[random.index(frames.len())];
+        let at = frame.offset + random.below(frame.frame_bytes);
         let mut broken = bytes.clone();
-        broken[at as usize] ^= 1 << (next(&mut state) % 8);
+        broken[at as usize] ^= 1 << random.below(8);
         std::fs::write(&path, &broken).expect("writes");
         let run = Run::open(made.path()).expect("opens");
         assert_eq!(run.channel_frames().len(), frames.len(), "the TOC says where they are");

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use crate::signal;
 use catchment_disk::FaultControl;
+use catchment_fixtures::Random;
 use catchment_frame::{ChannelInfo, Dtype};
 use catchment_model::{RunId, SampleRate};
 use catchment_storage::{
@@ -22,18 +23,6 @@ const EIO: i32 = 5;
 const EACCES: i32 = 13;
 /// No multiple of any frame's rows.
 const START_S: u64 = 1_795_219_213;
-
-/// Numbers that a test draws.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-}
 
 /// A row of a model: mean, min, max, rms, n.
 type Row = ([f64; 4], u32);
@@ -422,7 +411,7 @@ fn a_disk_that_refuses_for_a_while_costs_nothing_and_for_long_the_oldest_rows_co
 fn whatever_happens_rows_are_read_once_or_counted_as_lost() {
     for seed in 1..=5_u64 {
         println!("seed {seed}");
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = Random::new(seed);
         let mut written = Written::begin();
         let early = written.run();
         let mut refused = false;

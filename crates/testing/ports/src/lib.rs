@@ -2,11 +2,11 @@
 //! comes from a queue, what is written goes to memory and takes its time, and all chance comes from
 //! a seed.
 
-mod entropy;
 mod ingress;
 mod store;
 
-pub use entropy::SeededEntropy;
+/// Random bits that follow from a seed.
+pub use catchment_fixtures::Random as SeededEntropy;
 pub use ingress::{QueueIngress, Queues};
 pub use store::{MemoryFiles, MemoryStore, StoreTimes};
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 
 use crate::support;
+use catchment_fixtures::SmallDisk;
 use serde_json::Value;
 use support::{catchment, json, only_run, output, stderr, stdout};
 
@@ -253,10 +254,10 @@ fn a_limit_of_file_sizes_is_a_fault_of_the_disk_and_not_the_end() {
 
 #[test]
 fn a_run_that_ends_in_fault_is_not_said_to_go_on() {
-    let Some(disk) = SmallDisk::mount() else { return };
+    let Some(disk) = SmallDisk::in_memory("size=32m") else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let runs = disk.0.path().join("runs");
+    let runs = disk.path().join("runs");
     let node = Node::recording(folder, &format!("[run]\nfolder = {runs:?}\n{EMULATED}"));
     node.until(|state| {
         disk.fill();
@@ -557,52 +558,12 @@ fn connections_leave_the_descriptors_that_files_need() {
     assert!(!log.contains("Too many open files"), "{log}");
 }
 
-/// A small file system of its own; none, with the reason printed, where mounting is not permitted.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn mount() -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=32m", "tmpfs"])
-            .arg(folder.path())
-            .output();
-        match mounted {
-            Ok(told) if told.status.success() => Some(Self(folder)),
-            told => {
-                println!("not run: cannot mount: {told:?}");
-                None
-            }
-        }
-    }
-
-    /// Takes what room there is.
-    fn fill(&self) {
-        let path = self.0.path().join("filler");
-        let mut filler = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-        for bytes in [1 << 20, 4_096, 1] {
-            while filler.write_all(&vec![0; bytes]).is_ok() {}
-        }
-    }
-
-    fn make_room(&self) {
-        std::fs::remove_file(self.0.path().join("filler")).unwrap();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg("-l").arg(self.0.path()).status();
-        assert!(unmounted.unwrap().success());
-    }
-}
-
 #[test]
 fn a_full_disk_keeps_nobody_from_looking_at_the_runs() {
-    let Some(disk) = SmallDisk::mount() else { return };
+    let Some(disk) = SmallDisk::in_memory("size=32m") else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let runs = disk.0.path().join("runs");
+    let runs = disk.path().join("runs");
     let text = format!("[run]\nfolder = {runs:?}\n{EMULATED}").replace("500 Hz", "4 kHz");
     let node = Node::recording(folder, &text);
     let path = format!("{}/api/v1/runs", node.url);

@@ -14,9 +14,10 @@ use catchment_builder::{
     BuilderConfig, Fragment, FragmentFlags, IncompletePolicy, KeyRule, Matcher, OwnedKeys,
     SourceRole,
 };
+use catchment_fixtures::Random;
 use catchment_model::{Entry, EventFlags};
 
-use crate::support::{MS, Random, Rig, Row, S};
+use crate::support::{MS, Rig, Row, S};
 
 /// A building rule. Tests count events; the rule says what fragments carry of that.
 pub trait Rule {
@@ -103,7 +104,7 @@ fn anything<R: Rule>(seed: u64) {
     config.incomplete = [IncompletePolicy::Keep, IncompletePolicy::Drop][random.below(2) as usize];
     config.owned = some_owned(&mut random, 0, 1 << 16);
     let mut rig = Rig::with_matcher(&config, R::matcher(&config));
-    let mut next: Vec<u64> = vec![random.next(); count + 1];
+    let mut next: Vec<u64> = vec![random.next_u64(); count + 1];
     let mut now = random.below(S);
     for _ in 0..400 {
         now = match random.below(20) {
@@ -115,11 +116,11 @@ fn anything<R: Rule>(seed: u64) {
         let number = &mut next[source];
         match random.below(60) {
             0 => *number = 0,
-            1 => *number = random.next(),
+            1 => *number = random.next_u64(),
             2 => *number = number.wrapping_add(random.below(100_000)),
             3 => *number = number.wrapping_sub(random.below(20_000)),
             4 => next = vec![random.below(2); count + 1],
-            5 => next = vec![random.next(); count + 1],
+            5 => next = vec![random.next_u64(); count + 1],
             _ => {}
         }
         let fragments: Vec<Fragment> = (0..random.below(80))

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "not every test uses all")]
 
 use catchment_codec::{Coding, Element};
+use catchment_fixtures::Random;
 
 pub const CODINGS: [Coding; 9] = [
     Coding::None,
@@ -31,35 +32,14 @@ pub const ELEMENTS: [Element; 13] = [
     Element::F64,
 ];
 
-/// xorshift: the same numbers everywhere.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 >> 16
-    }
-
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-}
-
-pub fn noise(bytes: usize) -> Vec<u8> {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    (0..bytes).map(|_| random.next() as u8).collect()
-}
-
 /// A slow wave with a little noise, around zero (odd seeds) or a pedestal (even seeds).
 pub fn wave(element: Element, count: usize, seed: u64) -> Vec<u8> {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     let size = element.size();
     let pedestal = if seed.is_multiple_of(2) { 60 } else { 0 };
     let mut raw = Vec::with_capacity(count * size);
     for i in 0..count {
-        let value = pedestal + ((i / 50) % 40) as i64 - 20 + (random.next() % 4) as i64;
+        let value = pedestal + ((i / 50) % 40) as i64 - 20 + random.below(4) as i64;
         match element {
             Element::F32 => raw.extend(((value as f32) * 0.25).to_le_bytes()),
             Element::F64 => raw.extend(((value as f64) * 0.25).to_le_bytes()),

@@ -1,13 +1,14 @@
 //! Channels of all sorts as a model: some rates, types and shapes, with and without gaps.
 
 use catchment_codec::Coding;
+use catchment_fixtures::{Column, Frame, Random};
 use catchment_frame::{
     ChannelColumns, ChannelInfo, Codec, Dtype, FileHeader, FrameKind, SampleRun, Span,
     encode_channel_increment, encode_spans,
 };
 use catchment_model::{Entry, Ledger, SampleRate, TimeScale};
 
-use super::{Column, Frame, Model, Random, header};
+use super::{Model, header};
 
 /// The first frame begins here: GPS 1400000000 s. Frames last 1 s.
 pub const FIRST_NS: u64 = 1_400_000_000_000_000_000;
@@ -59,11 +60,11 @@ pub fn some_samples(
     for channel in &ChannelColumns::of(&header.schema).channels {
         let range = channel.rate.samples_of_slice(slice, FRAME_NS);
         let mut numbers: Vec<u64> = range.collect();
-        if gaps && !random.next().is_multiple_of(4) {
-            let from = random.below(numbers.len() + 1);
-            let to = (from + random.below(20)).min(numbers.len());
+        if gaps && random.below(4) > 0 {
+            let from = random.index(numbers.len() + 1);
+            let to = (from + random.index(20)).min(numbers.len());
             numbers.drain(from..to);
-            numbers.drain(..random.below(3).min(numbers.len()));
+            numbers.drain(..random.index(3).min(numbers.len()));
         }
         let mut runs: Vec<SampleRun> = Vec::new();
         for (row, &number) in numbers.iter().enumerate() {
@@ -75,7 +76,7 @@ pub fn some_samples(
         let bytes = numbers.len() * channel.sample_bytes() as usize;
         // Numbers that are near each other, so that every codec finds something to do.
         let step = channel.sample_bytes() as usize;
-        let raw = (0..bytes).map(|at| if at % step == 0 { random.below(9) as u8 } else { 0 });
+        let raw = (0..bytes).map(|at| if at % step == 0 { random.index(9) as u8 } else { 0 });
         let raw = raw.collect();
         if !numbers.is_empty() {
             all.push(Samples { id: channel.id, runs, raw });
@@ -137,7 +138,7 @@ pub fn channel_model(
     gaps: bool,
     codec: Codec,
 ) -> (Model, Vec<Vec<Samples>>) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut model = Model { header: channel_header(2, true), ..Model::new(2) };
     let mut all = Vec::new();
     for frame in 0..frames {

@@ -3,47 +3,13 @@
 
 pub mod channels;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use catchment_codec::{Coding, Element};
+use catchment_fixtures::{Events, Frame, Random, hadtu_sources};
 use catchment_frame::{
-    Codec, ColumnEncoder, ColumnEntry, ColumnInfo, ColumnKind, Dtype, EntryNames, FileHeader,
-    FileReader, FrameInfo, FrameKind, FrameLayout, FrameSummary, Origin, ReadAt, Schema,
-    SourceInfo, TocBuilder, TocFlags, crc32c, encode_ledger_increment, encode_locator,
+    Codec, ColumnEntry, ColumnKind, EntryNames, FileHeader, FileReader, FrameInfo, FrameKind,
+    FrameLayout, FrameSummary, Origin, ReadAt, Schema, TocBuilder, TocFlags, encode_locator,
     locator_offset, write_frame,
 };
 use catchment_model::{Entry, Ledger, RunId};
-
-/// One column as it was put in.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Column {
-    pub id: u32,
-    pub codec: Coding,
-    pub dtype: Dtype,
-    pub rows: u64,
-    pub raw: Vec<u8>,
-    /// Channels: number and time of the first sample.
-    pub start: (u64, u64),
-}
-
-impl Column {
-    /// A column that the schema does not have.
-    pub fn opaque(id: u32, codec: impl Into<Coding>, raw: Vec<u8>) -> Self {
-        let codec = codec.into();
-        Self { id, codec, dtype: Dtype::Opaque, rows: raw.len() as u64, raw, start: (0, 0) }
-    }
-}
-
-/// One frame as it was put in.
-#[derive(Clone, Debug, Default)]
-pub struct Frame {
-    pub columns: Vec<Column>,
-    pub keys: (u64, u64),
-    pub times: (u64, u64),
-    pub rows: u64,
-    /// `None`: events.
-    pub kind: Option<FrameKind>,
-}
 
 /// A whole file as it was put in.
 #[derive(Clone, Debug)]
@@ -73,14 +39,6 @@ pub struct Encoded {
 pub const FILE_ID: u64 = 0x1234_5678_9abc_def0;
 
 pub fn header(source_count: u32) -> FileHeader {
-    let source = |id: u32| SourceInfo {
-        id,
-        name: format!("board-{id}"),
-        group: "boards".into(),
-        protocol: "hadtu".into(),
-        required: id != 2,
-        malformed_reasons: Vec::new(),
-    };
     FileHeader {
         run: RunId(*b"catchment-golden"),
         run_number: 7,
@@ -90,7 +48,7 @@ pub fn header(source_count: u32) -> FileHeader {
         writer: "catchment test".into(),
         config: "[run]\nname = \"golden\"\n".into(),
         emulated: false,
-        schema: Schema::events((0..source_count).map(source).collect()).into(),
+        schema: Schema::events(hadtu_sources(source_count, |id| id != 2)).into(),
         ledger_entries: EntryNames::default(),
         locator: false,
     }
@@ -112,22 +70,10 @@ impl Model {
     pub fn encode(&self) -> Encoded {
         let mut file = self.header.encode();
         let mut toc = TocBuilder::new(&file);
-        let mut encoder = ColumnEncoder::new();
         let (mut all_entries, mut checkpoints) = (Vec::new(), Vec::new());
         for (index, frame) in self.frames.iter().enumerate() {
             let offset = file.len() as u64;
-            let columns: Vec<(ColumnEntry, Vec<u8>)> = frame
-                .columns
-                .iter()
-                .map(|column| {
-                    let encoded = encoder.encode(
-                        column.codec,
-                        element(column, &self.header.schema),
-                        &column.raw,
-                    );
-                    (entry_of(column, encoded.codec, encoded.stored), encoded.stored.to_vec())
-                })
-                .collect();
+            let columns = frame.encode(&self.header.schema);
             let info = self.info(index);
             let (bytes, summary, entries) = if index % 2 == 0 {
                 stream_frame(info, offset, &columns)
@@ -169,27 +115,6 @@ impl Model {
             rows: frame.rows,
             origin,
         }
-    }
-}
-
-fn element(column: &Column, schema: &Schema) -> Element {
-    let info = schema.columns.iter().find(|info| info.id == column.id);
-    info.map_or(column.dtype.element(), ColumnInfo::element)
-}
-
-fn entry_of(column: &Column, codec: Codec, stored: &[u8]) -> ColumnEntry {
-    ColumnEntry {
-        id: column.id,
-        codec,
-        dtype: column.dtype,
-        flags: 0,
-        crc32c: crc32c(stored),
-        offset: 0,
-        stored_bytes: stored.len() as u64,
-        raw_bytes: column.raw.len() as u64,
-        rows: column.rows,
-        start_ns: column.start.1,
-        first_sample: column.start.0,
     }
 }
 
@@ -237,92 +162,6 @@ fn stream_frame(
     (frame, summary, layout.entries().to_vec())
 }
 
-/// Events as they were put in: per source and row, the fragment or nothing.
-#[derive(Clone, Debug, Default)]
-pub struct Events {
-    pub keys: Vec<u64>,
-    pub times_ns: Vec<u64>,
-    pub flags: Vec<u32>,
-    pub fragments: Vec<Vec<Option<Vec<u8>>>>,
-    pub increment: Option<Ledger>,
-}
-
-impl Events {
-    /// The frame of these events, as the specification's section 5 says.
-    pub fn frame(&self, schema: &Schema, codec: impl Into<Coding>) -> Frame {
-        let codec = codec.into();
-        let rows = self.keys.len() as u64;
-        let columns = catchment_frame::EventColumns::of(schema);
-        let mut frame = Frame { rows, ..Frame::default() };
-        let mut push = |id: Option<u32>, dtype, rows, raw| {
-            let id = id.expect("a standard column");
-            frame.columns.push(Column { id, codec, dtype, rows, raw, start: (0, 0) });
-        };
-        if rows > 0 {
-            push(columns.key, Dtype::U64, rows, le_bytes(&self.keys));
-            push(columns.time, Dtype::U64, rows, le_bytes(&self.times_ns));
-            let flags = self.flags.iter().flat_map(|flags| flags.to_le_bytes()).collect();
-            push(columns.flags, Dtype::U32, rows, flags);
-        }
-        for (source, fragments) in columns.sources.iter().zip(&self.fragments) {
-            if fragments.iter().all(Option::is_none) {
-                continue;
-            }
-            let lengths = fragments.iter().map(|f| f.as_ref().map_or(0, Vec::len) as u32);
-            let lengths = lengths.flat_map(u32::to_le_bytes).collect();
-            push(source.lengths, Dtype::U32, rows, lengths);
-            if fragments.iter().any(Option::is_none) {
-                let mut bits = vec![0u8; fragments.len().div_ceil(8)];
-                for (row, _) in fragments.iter().enumerate().filter(|(_, f)| f.is_some()) {
-                    bits[row / 8] |= 1 << (row % 8);
-                }
-                push(source.validity, Dtype::Bits, rows, bits);
-            }
-            let payload: Vec<u8> = fragments.iter().flatten().flatten().copied().collect();
-            if !payload.is_empty() {
-                let info = schema.columns.iter().find(|info| Some(info.id) == source.payload);
-                let info = info.expect("a standard column");
-                let rows = payload.len() as u64 / info.row_bytes().expect("a known size");
-                push(source.payload, info.dtype, rows, payload);
-            }
-        }
-        if let Some(increment) = &self.increment {
-            let mut raw = Vec::new();
-            encode_ledger_increment(increment, &mut raw);
-            push(columns.ledger_increment, Dtype::Record, raw.len() as u64 / 16, raw);
-        }
-        let range = |all: &[u64]| {
-            let (first, last) = (all.iter().min(), all.iter().max());
-            (first.copied().unwrap_or(0), last.copied().unwrap_or(0))
-        };
-        frame.keys = range(&self.keys);
-        frame.times = range(&self.times_ns);
-        frame
-    }
-
-    /// What these events add to the ledger.
-    pub fn ledger(&self, schema: &Schema) -> Ledger {
-        let mut ledger =
-            self.increment.clone().unwrap_or_else(|| Ledger::new(schema.sources.len()));
-        for (source, info) in schema.sources.iter().enumerate() {
-            let fragments = self.fragments.get(source).map_or(&[][..], Vec::as_slice);
-            let recorded = fragments.iter().flatten().count() as u64;
-            let counts = &mut ledger.sources[source];
-            counts[Entry::FragmentsRecorded] = recorded;
-            counts[Entry::FragmentBytesRecorded] =
-                fragments.iter().flatten().map(|f| f.len() as u64).sum();
-            if info.required {
-                counts[Entry::FragmentsMissing] = self.keys.len() as u64 - recorded;
-            }
-        }
-        ledger
-    }
-}
-
-fn le_bytes(numbers: &[u64]) -> Vec<u8> {
-    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
-}
-
 /// Asserts that a file holds exactly what was put in, up to `frame_count` frames.
 pub fn assert_holds<R: ReadAt>(file: &FileReader<R>, model: &Model, frame_count: usize) {
     assert_eq!(file.header(), &model.header);
@@ -339,26 +178,24 @@ pub fn assert_holds<R: ReadAt>(file: &FileReader<R>, model: &Model, frame_count:
     }
 }
 
-/// A small deterministic generator (xorshift64*).
-pub struct Random(pub u64);
+/// The numbers with which the golden files were made (xorshift64*).
+pub struct GoldenRandom(pub u64);
 
-impl Random {
-    pub fn next(&mut self) -> u64 {
+impl GoldenRandom {
+    fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
+    pub fn index(&mut self, count: usize) -> usize {
+        (self.next() % count as u64) as usize
     }
 
-    /// Bytes that compress, more or less.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count)
-            .map(|_| if self.next().is_multiple_of(4) { self.next() as u8 } else { 7 })
-            .collect()
+        let byte = || if self.next().is_multiple_of(4) { self.next() as u8 } else { 7 };
+        std::iter::repeat_with(byte).take(count).collect()
     }
 }
 
@@ -378,11 +215,11 @@ pub fn some_events(random: &mut Random, frame: usize, rows: usize) -> Events {
         let mut fragments = Vec::new();
         for row in 0..rows {
             let silent = source == 2 && frame % 2 == 1;
-            let missing = silent || (source == 1 && random.next().is_multiple_of(5));
+            let missing = silent || (source == 1 && random.below(5) == 0);
             if missing && source != 2 {
                 events.flags[row] |= 1;
             }
-            let bytes = random.below(40);
+            let bytes = random.index(40);
             fragments.push((!missing).then(|| random.bytes(bytes)));
         }
         increment.sources[source][Entry::FragmentsReceived] =
@@ -395,7 +232,7 @@ pub fn some_events(random: &mut Random, frame: usize, rows: usize) -> Events {
 
 /// A model of `frame_count` frames of [`some_events`], with the right ledger.
 pub fn some_model(seed: u64, frame_count: usize, rows: usize, codec: Codec) -> Model {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut model = Model::new(3);
     for frame in 0..frame_count {
         let events = some_events(&mut random, frame, rows);
@@ -407,43 +244,6 @@ pub fn some_model(seed: u64, frame_count: usize, rows: usize, codec: Codec) -> M
     }
     model.flags = TocFlags { run_ended: true, data_lost: true, ..TocFlags::default() };
     model
-}
-
-/// Counts what is read from the bytes within.
-pub struct Counted<R> {
-    pub inner: R,
-    pub bytes_read: AtomicU64,
-    pub reads: AtomicU64,
-    pub longest_read: AtomicU64,
-}
-
-impl<R> Counted<R> {
-    pub fn new(inner: R) -> Self {
-        let zero = || AtomicU64::new(0);
-        Self { inner, bytes_read: zero(), reads: zero(), longest_read: zero() }
-    }
-
-    pub fn bytes_read(&self) -> u64 {
-        self.bytes_read.load(Ordering::Relaxed)
-    }
-}
-
-impl<R: ReadAt> ReadAt for Counted<R> {
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let count = self.inner.read_at(offset, buffer)?;
-        self.bytes_read.fetch_add(count as u64, Ordering::Relaxed);
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.longest_read.fetch_max(buffer.len() as u64, Ordering::Relaxed);
-        Ok(count)
-    }
-
-    fn bytes(&self) -> std::io::Result<u64> {
-        self.inner.bytes()
-    }
-
-    fn next_data(&self, offset: u64) -> Option<u64> {
-        self.inner.next_data(offset)
-    }
 }
 
 /// The kind of a schema's column, for descriptions.

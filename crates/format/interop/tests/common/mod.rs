@@ -1,44 +1,9 @@
-//! Sources that count, and files built in code.
+//! Files built in code.
 #![allow(dead_code, reason = "each test uses some of this")]
 
-use std::cell::Cell;
-use std::io;
-
-use catchment_interop::ReadAt;
 use catchment_interop::gwf::{
     Compress, FrameStart, GwfWriter, Series, SeriesKind, VectorType, WriteOptions,
 };
-
-/// Counts what is read of it.
-pub struct Counted<'a> {
-    pub bytes: &'a [u8],
-    pub reads: Cell<u64>,
-    pub bytes_read: Cell<u64>,
-}
-
-impl<'a> Counted<'a> {
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, reads: Cell::new(0), bytes_read: Cell::new(0) }
-    }
-
-    /// Reads and bytes since the last call.
-    pub fn take(&self) -> (u64, u64) {
-        (self.reads.take(), self.bytes_read.take())
-    }
-}
-
-impl ReadAt for Counted<'_> {
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.bytes.read_at(offset, buffer)?;
-        self.reads.set(self.reads.get() + 1);
-        self.bytes_read.set(self.bytes_read.get() + count as u64);
-        Ok(count)
-    }
-
-    fn bytes(&self) -> io::Result<u64> {
-        self.bytes.bytes()
-    }
-}
 
 /// A channel's part of a frame, owned.
 #[derive(Clone, Debug)]

@@ -1,9 +1,10 @@
-//! A detector of two sources that a test plays, and small disks to record to.
+//! A detector of two sources that a test plays, and what it must leave on the disk.
 
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use catchment_disk::FaultPlan;
+use catchment_fixtures::{Random, wait_while};
 use catchment_model::Entry;
 use catchment_recorder::{Recorder, RecorderConfig, RunSummary, State};
 use catchment_storage::{Run, Verdict, audit, verify};
@@ -36,8 +37,9 @@ impl Detector {
 
     /// Sends events and waits until the recorder has received them.
     pub fn send_on(&mut self, events: u32) {
-        let payload = vec![0x5a; PAYLOAD_BYTES];
         for _ in 0..events {
+            // Bytes that do not compress: a small disk is full after a few events.
+            let payload = Random::new(self.next_event.into()).noise(PAYLOAD_BYTES);
             for (source, socket) in self.sockets.iter().enumerate() {
                 let number = self.next_event & 0xff_ffff;
                 let packet = packet(source as u32, ByteOrder::Big, &[(number, &payload)]);
@@ -57,9 +59,7 @@ impl Detector {
     }
 
     pub fn wait(&self, reached: impl Fn(&Recorder) -> bool) {
-        while !reached(&self.recorder) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        wait_while(|| !reached(&self.recorder));
     }
 
     pub fn stop(self) -> RunSummary {
@@ -100,59 +100,4 @@ pub fn assert_readable(summary: &RunSummary, verdict: Verdict) {
     let recorded = total(summary, Entry::FragmentsRecorded);
     assert_eq!(audit.recomputed.total()[Entry::FragmentsRecorded], recorded);
     assert_eq!(summary.last.files.len(), run.files().len());
-}
-
-/// A file system of its own, unmounted at the end.
-pub struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    /// None, with the reason printed, where mounting is not permitted.
-    pub fn mount(options: &str) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, options) = (c_text(folder.path()), std::ffi::CString::new(options).unwrap());
-        let kind = c"tmpfs".as_ptr();
-        // SAFETY: all texts end with a zero byte and live through the call.
-        let result = unsafe { libc::mount(kind, path.as_ptr(), kind, 0, options.as_ptr().cast()) };
-        if result != 0 {
-            println!("not run: cannot mount: {}", std::io::Error::last_os_error());
-            return None;
-        }
-        Some(Self(folder))
-    }
-
-    /// An ext4 file system of that size in a file; none, with the reason printed, where that cannot
-    /// be made or mounted.
-    pub fn ext4(image: &Path, bytes: u64) -> Option<Self> {
-        std::fs::File::create(image).unwrap().set_len(bytes).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let commands = [
-            vec!["mkfs.ext4", "-q", "-F", image.to_str().unwrap()],
-            vec!["mount", "-o", "loop", image.to_str().unwrap(), folder.path().to_str().unwrap()],
-        ];
-        for command in commands {
-            let done = std::process::Command::new(command[0]).args(&command[1..]).output();
-            let said = done.map(|done| (done.status.success(), done.stderr));
-            if !matches!(said, Ok((true, _))) {
-                println!("not run: {command:?}: {said:?}");
-                return None;
-            }
-        }
-        Some(Self(folder))
-    }
-
-    pub fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // SAFETY: the text ends with a zero byte and lives through the call.
-        let result = unsafe { libc::umount2(c_text(self.path()).as_ptr(), libc::MNT_DETACH) };
-        assert_eq!(result, 0, "unmounted");
-    }
-}
-
-pub fn c_text(path: &Path) -> std::ffi::CString {
-    std::ffi::CString::new(PathBuf::from(path).into_os_string().into_encoded_bytes()).unwrap()
 }

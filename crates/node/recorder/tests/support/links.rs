@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
 
+use catchment_fixtures::sender_to;
 use catchment_frame::{Dtype, FileReader, FrameKind, SampleRun};
 use catchment_model::{SampleRate, SourceLedger};
 use catchment_recorder::{ChannelConfig, LinkConfig, Recorder, RecorderConfig, RunSummary};
@@ -52,8 +53,7 @@ pub struct Sender {
 
 impl Sender {
     pub fn new(recorder: &Recorder, link: usize, channels: Vec<ChannelConfig>) -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect(recorder.addresses()[link]).unwrap();
+        let socket = sender_to(recorder.addresses()[link]);
         Self { socket, channels, sequence: 0 }
     }
 

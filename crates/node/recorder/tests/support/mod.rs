@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
 
+use catchment_fixtures::sender_to;
 use catchment_model::{Entry, SourceId};
 use catchment_recorder::{Recorder, RecorderConfig, RunSummary, SourceConfig};
 use catchment_storage::Run;
@@ -34,12 +35,7 @@ pub fn config(folder: &Path, source_count: u32) -> RecorderConfig {
 
 /// One connected socket per source.
 pub fn senders(recorder: &Recorder) -> Vec<UdpSocket> {
-    let connect = |address| {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect(address).unwrap();
-        socket
-    };
-    recorder.addresses().iter().map(connect).collect()
+    recorder.addresses().iter().map(|&address| sender_to(address)).collect()
 }
 
 /// A packet of sub-events with these trigger numbers and payloads.

@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use catchment_fixtures::{Events, hadtu_sources};
 use catchment_frame::{
-    Codec, ColumnEncoder, ColumnEntry, Dtype, EntryNames, EventColumns, FileHeader, FrameInfo,
-    FrameSummary, Schema, SourceInfo, TocBuilder, TocFlags, crc32c, encode_ledger_increment,
-    write_frame,
+    Codec, ColumnEntry, EntryNames, FileHeader, FrameInfo, FrameSummary, Schema, TocBuilder,
+    TocFlags, write_frame,
 };
 use catchment_model::{Entry, EventFlags, Ledger, RunId};
 
@@ -92,14 +92,6 @@ pub fn key(event: u64) -> u64 {
 
 /// Sources 0 and 1 are required, source 2 and up optional.
 pub fn header(sources: u32, file_index: u32) -> FileHeader {
-    let source = |id| SourceInfo {
-        id,
-        name: format!("board-{id}"),
-        group: "boards".into(),
-        protocol: "hadtu".into(),
-        required: id < 2,
-        malformed_reasons: Vec::new(),
-    };
     FileHeader {
         run: RunId([9; 16]),
         run_number: 42,
@@ -109,7 +101,7 @@ pub fn header(sources: u32, file_index: u32) -> FileHeader {
         writer: "storage test".into(),
         config: "[run]\nnumber = 42\n".into(),
         emulated: false,
-        schema: Schema::events((0..sources).map(source).collect()).into(),
+        schema: Schema::events(hadtu_sources(sources, |id| id < 2)).into(),
         ledger_entries: EntryNames::default(),
         locator: false,
     }
@@ -132,23 +124,25 @@ impl Recipe {
             let mut toc = TocBuilder::new(&file);
             let mut places = Vec::new();
             let last_file = index + 1 == self.files.len();
-            if let Some((events, increment)) = newest.take_if(|_| self.repeats) {
-                let place = (file.len() as u64, sequence - 1);
-                let (bytes, summary, entries) = self.frame(&header, events, &increment, place);
+            if let Some(events) = newest.take_if(|_| self.repeats) {
+                let at = (file.len() as u64, sequence - 1);
+                let (bytes, summary, entries) = self.frame(&header, &events, at);
                 file.extend_from_slice(&bytes);
                 toc.add_frame(summary, &entries);
                 places.push((summary, entries));
             }
             for (place, &rows) in frames.iter().enumerate() {
                 let last = last_file && place + 1 == frames.len();
-                let events = event..event + rows;
+                let events = self.events(event..event + rows, last);
                 event += rows;
-                let increment = self.count(events.clone(), last, &mut made.ledger);
-                let offset = file.len() as u64;
-                let (bytes, summary, entries) =
-                    self.frame(&header, events.clone(), &increment, (offset, sequence));
+                made.ledger.add(&events.ledger(&header.schema));
+                for counts in &mut made.ledger.sources {
+                    counts[Entry::FragmentsDurable] = counts[Entry::FragmentsRecorded];
+                }
+                let at = (file.len() as u64, sequence);
+                let (bytes, summary, entries) = self.frame(&header, &events, at);
                 sequence += 1;
-                newest = Some((events, increment));
+                newest = Some(events);
                 file.extend_from_slice(&bytes);
                 toc.add_frame(summary, &entries);
                 places.push((summary, entries));
@@ -170,113 +164,56 @@ impl Recipe {
         made
     }
 
-    /// Adds what the frame records to the ledger, and returns its increments.
-    fn count(&self, events: std::ops::Range<u64>, last: bool, ledger: &mut Ledger) -> Ledger {
+    /// What is put into a frame; the last one also counts what is in flight.
+    fn events(&self, range: std::ops::Range<u64>, last: bool) -> Events {
+        let is_missing = |source, event| (self.missing)(source, event);
+        let incomplete = |event| (0..self.sources.min(2)).any(|source| is_missing(source, event));
+        let flags = |event| {
+            if incomplete(event) { EventFlags::INCOMPLETE.0 | EventFlags::TIMED_OUT.0 } else { 0 }
+        };
+        let of_source = |source| {
+            let fragment = |event| (!is_missing(source, event)).then(|| fragment(source, event));
+            range.clone().map(fragment).collect::<Vec<_>>()
+        };
+        let fragments: Vec<_> = (0..self.sources).map(of_source).collect();
         let mut increment = Ledger::new(self.sources as usize);
-        for source in 0..self.sources {
-            let there: Vec<_> = events.clone().filter(|&e| !(self.missing)(source, e)).collect();
-            let bytes: usize = there.iter().map(|&event| fragment(source, event).len()).sum();
-            let counts = &mut increment.sources[source as usize];
-            let arrived = there.len() as u64 + if last { self.in_flight } else { 0 };
+        for (counts, fragments) in increment.sources.iter_mut().zip(&fragments) {
+            let arrived = fragments.iter().flatten().count() as u64;
+            let arrived = arrived + if last { self.in_flight } else { 0 };
             counts[Entry::FragmentsReceived] = arrived;
             counts[Entry::PacketsReceived] = arrived;
             counts[Entry::PacketsAccepted] = arrived;
-            let total = &mut ledger.sources[source as usize];
-            total.add(counts);
-            total[Entry::FragmentsRecorded] += there.len() as u64;
-            total[Entry::FragmentsDurable] += there.len() as u64;
-            total[Entry::FragmentBytesRecorded] += bytes as u64;
-            if source < 2 {
-                total[Entry::FragmentsMissing] +=
-                    events.clone().count() as u64 - there.len() as u64;
-            }
         }
-        increment
+        Events {
+            keys: range.clone().map(key).collect(),
+            times_ns: range.clone().map(time_ns).collect(),
+            flags: range.clone().map(flags).collect(),
+            fragments,
+            increment: Some(increment),
+        }
     }
 
     fn frame(
         &self,
         header: &FileHeader,
-        events: std::ops::Range<u64>,
-        increment: &Ledger,
+        events: &Events,
         (offset, sequence): (u64, u64),
     ) -> (Vec<u8>, FrameSummary, Vec<ColumnEntry>) {
-        let ids = EventColumns::of(&header.schema);
-        let rows = events.clone().count() as u64;
-        let incomplete =
-            |event| (0..self.sources.min(2)).any(|source| (self.missing)(source, event));
-        let flags = events.clone().map(|event| {
-            if incomplete(event) { EventFlags::INCOMPLETE.0 | EventFlags::TIMED_OUT.0 } else { 0 }
-        });
-        let records = increments(increment);
-        let count = records.len() as u64 / 16;
-        let mut columns = vec![(ids.ledger_increment, Dtype::Record, count, records)];
-        if rows > 0 {
-            let keys = events.clone().flat_map(|event| key(event).to_le_bytes()).collect();
-            let times = events.clone().flat_map(|event| time_ns(event).to_le_bytes()).collect();
-            columns.push((ids.key, Dtype::U64, rows, keys));
-            columns.push((ids.time, Dtype::U64, rows, times));
-            let flags = flags.flat_map(u32::to_le_bytes).collect();
-            columns.push((ids.flags, Dtype::U32, rows, flags));
-        }
-        for (source, ids) in ids.sources.iter().enumerate() {
-            let source = source as u32;
-            let there = |event: &u64| !(self.missing)(source, *event);
-            if !events.clone().any(|event| there(&event)) {
-                continue;
-            }
-            let of = |event| if there(&event) { fragment(source, event) } else { Vec::new() };
-            let lengths = events.clone().flat_map(|event| (of(event).len() as u32).to_le_bytes());
-            columns.push((ids.lengths, Dtype::U32, rows, lengths.collect()));
-            if !events.clone().all(|event| there(&event)) {
-                let mut bits = vec![0u8; (rows as usize).div_ceil(8)];
-                let valid = events.clone().enumerate().filter(|(_, event)| there(event));
-                valid.for_each(|(row, _)| bits[row / 8] |= 1 << (row % 8));
-                columns.push((ids.validity, Dtype::Bits, rows, bits));
-            }
-            let payload: Vec<u8> = events.clone().flat_map(of).collect();
-            if !payload.is_empty() {
-                columns.push((ids.payload, Dtype::U8, payload.len() as u64, payload));
-            }
-        }
+        let frame = events.frame(&header.schema, self.codec);
         let info = FrameInfo {
             file_id: header.file_id,
             sequence,
-            time_first_ns: if rows > 0 { time_ns(events.start) } else { 0 },
-            time_last_ns: if rows > 0 { time_ns(events.end - 1) } else { 0 },
-            key_first: if rows > 0 { key(events.start) } else { 0 },
-            key_last: if rows > 0 { key(events.end - 1) } else { 0 },
-            rows,
+            time_first_ns: frame.times.0,
+            time_last_ns: frame.times.1,
+            key_first: frame.keys.0,
+            key_last: frame.keys.1,
+            rows: frame.rows,
             ..FrameInfo::EMPTY
         };
-        let mut encoder = ColumnEncoder::new();
-        let mut stored = Vec::new();
-        for (id, dtype, rows, raw) in columns {
-            let encoded = encoder.encode(self.codec, catchment_frame::Element::Bytes, &raw);
-            let entry = ColumnEntry {
-                id: id.expect("a standard column"),
-                codec: encoded.codec,
-                dtype,
-                flags: 0,
-                crc32c: crc32c(encoded.stored),
-                offset: 0,
-                stored_bytes: encoded.stored.len() as u64,
-                raw_bytes: raw.len() as u64,
-                rows,
-                start_ns: 0,
-                first_sample: 0,
-            };
-            stored.push((entry, encoded.stored.to_vec()));
-        }
+        let stored = frame.encode(&header.schema);
         let columns: Vec<_> = stored.iter().map(|(entry, bytes)| (*entry, &bytes[..])).collect();
         write_frame(info, offset, &columns)
     }
-}
-
-fn increments(ledger: &Ledger) -> Vec<u8> {
-    let mut records = Vec::new();
-    encode_ledger_increment(ledger, &mut records);
-    records
 }
 
 /// When an event's first fragment arrived.

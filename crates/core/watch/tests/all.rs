@@ -1,0 +1,4 @@
+//! The tests of this crate over its public interface, as one program: it is linked once.
+
+mod alarms;
+mod flow;

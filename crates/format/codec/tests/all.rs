@@ -1,0 +1,6 @@
+//! The tests of this crate over its public interface, as one program: it is linked once.
+
+mod common;
+mod golden;
+mod malformed_inputs;
+mod round_trips;

@@ -1,0 +1,8 @@
+//! The tests of this crate over its public interface, as one program: it is linked once.
+
+mod common;
+mod conformance;
+mod faults;
+mod read;
+mod real_faults;
+mod refused;

@@ -1,0 +1,8 @@
+//! The tests of this crate over its public interface, as one program: it is linked once.
+
+mod commands;
+mod history;
+mod security;
+mod sources;
+mod stream;
+mod support;

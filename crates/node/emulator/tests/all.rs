@@ -1,0 +1,6 @@
+//! The tests of this crate over its public interface, as one program: it is linked once.
+
+mod channel_content;
+mod content;
+mod emulator;
+mod link_emulator;
