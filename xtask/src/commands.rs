@@ -46,6 +46,8 @@ pub fn demo(arguments: &[String]) -> Result<()> {
 /// waits for a browser or a recorder runs beside what compiles.
 pub fn test() -> Result<()> {
     let repository = Repository::open()?;
+    // The long ones wait for a recorder, a disk or a node: a second one has the CPU meanwhile.
+    let test_threads = 2 * std::thread::available_parallelism()?.get();
     let steps = Steps::beside(repository.target.join("steps"))?;
     // First, since the program holds the page that was there when it was built.
     let web = Web::of(&repository);
@@ -69,6 +71,7 @@ pub fn test() -> Result<()> {
         let compiled = steps.run("rust: build the tests", &[], tests.arg("--no-run"));
         let mut tests = repository.cargo();
         tests.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+        tests.env("RUST_TEST_THREADS", test_threads.to_string());
         steps.run("rust: cargo test", &[compiled], &mut tests);
     });
     steps.finish("test")
