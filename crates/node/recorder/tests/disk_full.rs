@@ -6,7 +6,6 @@ use std::path::Path;
 use crate::support;
 use catchment_disk::{FaultPlan, free_bytes};
 use catchment_fixtures::SmallDisk;
-use catchment_frame::ColumnCoding;
 use catchment_model::Entry;
 use catchment_recorder::{RecorderConfig, State};
 use catchment_storage::{Run, Verdict};
@@ -18,8 +17,6 @@ fn files_of_16_mib(folder: &Path, plan: Option<FaultPlan>) -> RecorderConfig {
     let mut config = small_frames(folder, plan);
     config.write.preallocate_bytes = 1 << 30;
     config.write.file_bytes = 16 << 20;
-    // What is sent fills the disk: it compresses well.
-    config.frame.codings = ColumnCoding::NONE.into();
     config
 }
 
