@@ -1,22 +1,11 @@
 //! The filters keep what they promise, by their taps and by what comes out.
 
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
-
+use crate::designs::design;
 use catchment_decimate::{DecimateError, Decimator, Design, Runs, factor_between};
 use catchment_model::SampleRate;
 
 /// Factors of every kind: each prime, one stage and many.
 const FACTORS: [u64; 14] = [2, 3, 4, 5, 7, 8, 11, 12, 17, 31, 60, 64, 1_000, 16_384];
-
-/// Designs are made once: at the tests' optimisation that is most of the work.
-fn design(factor: u64) -> Design {
-    static DESIGNS: LazyLock<BTreeMap<u64, Design>> = LazyLock::new(|| {
-        let made = FACTORS.iter().map(|factor| (*factor, Design::new(*factor).expect("a factor")));
-        made.collect()
-    });
-    DESIGNS[&factor].clone()
-}
 
 fn decibels(gain: f64) -> f64 {
     20.0 * gain.abs().log10()

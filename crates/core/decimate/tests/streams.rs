@@ -1,32 +1,17 @@
 //! Frames, gaps, edges and types.
 
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
-
-use catchment_decimate::{
-    ChannelDecimator, DecimateError, Decimated, Decimator, Design, OutputType, Runs,
-};
+use crate::designs::design;
+use catchment_decimate::{ChannelDecimator, DecimateError, Decimated, Decimator, OutputType, Runs};
+use catchment_fixtures::Random;
 use catchment_frame::{Dtype, Span};
 use proptest::prelude::*;
 
 const FACTORS: [u64; 9] = [1, 2, 3, 4, 6, 8, 15, 16, 60];
 
 fn noise(count: usize, seed: u64) -> Vec<f64> {
-    let mut random = seed | 1;
-    let next = || {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
-        (random >> 40) as f64 / 1e3 - 8_000.0
-    };
+    let mut random = Random::new(seed);
+    let next = || random.below(1 << 24) as f64 / 1e3 - 8_000.0;
     std::iter::repeat_with(next).take(count).collect()
-}
-
-/// Designs are made once: at the tests' optimisation that is most of the work.
-fn design(factor: u64) -> Design {
-    static DESIGNS: LazyLock<BTreeMap<u64, Design>> = LazyLock::new(|| {
-        let made = FACTORS.iter().map(|factor| (*factor, Design::new(*factor).expect("a factor")));
-        made.collect()
-    });
-    DESIGNS[&factor].clone()
 }
 
 fn at_once(factor: u64, first: u64, input: &[f64]) -> Runs {

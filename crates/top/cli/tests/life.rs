@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 
 use crate::support;
-use catchment_fixtures::SmallDisk;
+use catchment_fixtures::{SmallDisk, wait_while};
 use serde_json::Value;
 use support::{catchment, json, only_run, output, stderr, stdout};
 
@@ -545,9 +545,7 @@ fn connections_leave_the_descriptors_that_files_need() {
         names.filter(|path| path.extension().is_some_and(|found| found == "catch")).count()
     };
     let before = files();
-    while files() < before + 5 {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    wait_while(|| files() < before + 5);
     drop(connections);
     // Until the node has seen that they are gone.
     while !output(folder, &["ctl", "--url", &node.url, "state"]).status.success() {}

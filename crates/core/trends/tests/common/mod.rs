@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use catchment_fixtures::Random;
 use catchment_frame::Dtype;
 use catchment_trends::{Row, Statistics};
 use proptest::prelude::*;
@@ -33,13 +34,9 @@ pub fn signals() -> impl Strategy<Value = Signal> {
 impl Signal {
     /// One number, and whether it is to be broken.
     fn numbers(&self) -> impl Iterator<Item = f64> {
-        let mut random = self.seed | 1;
-        let next = move || {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
-            random >> 11
-        };
+        let mut random = Random::new(self.seed);
         let Self { level, noise, broken_every, .. } = *self;
-        std::iter::repeat_with(next).map(move |random| {
+        std::iter::repeat_with(move || random.next_u64() >> 11).map(move |random| {
             let number = level + noise * (random as f64 / (1u64 << 53) as f64 - 0.5) * 2.0;
             match random.checked_rem(broken_every) {
                 Some(0) => [f64::NAN, f64::INFINITY, f64::NEG_INFINITY][random as usize % 3],
