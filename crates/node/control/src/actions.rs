@@ -1,4 +1,4 @@
-//! What alarms do: programs that are started, webhooks that are called. On a thread of its own with
+//! ActionKind alarms do: programs that are started, webhooks that are called. On a thread of its own with
 //! a bounded queue, so that a webhook that hangs holds up nothing but other webhooks; not the end
 //! of the program either, which waits for [`FAREWELL`] at most.
 
@@ -13,8 +13,8 @@ use catchment_watch::{Alarm, Change, ChangeKind};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use serde::Serialize;
 
-use crate::desk::Desk;
-use crate::settings::{Action, What};
+use crate::settings::{Action, ActionKind};
+use crate::shared::NodeShared;
 
 /// Actions that wait.
 const QUEUE_MAX: usize = 100;
@@ -22,7 +22,7 @@ const QUEUE_MAX: usize = 100;
 /// How long the action under way may take when the program ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What an action reports: the same thing that happened to several alarms of one rule.
+/// ActionKind an action reports: the same thing that happened to several alarms of one rule.
 #[derive(Debug, Serialize)]
 pub(crate) struct AlarmEvent<'a> {
     kind: ChangeKind,
@@ -30,7 +30,7 @@ pub(crate) struct AlarmEvent<'a> {
     alarm: &'a Alarm,
     /// All of them: one for each group of sources.
     alarms: Vec<&'a Alarm>,
-    /// What is to be done, by name.
+    /// ActionKind is to be done, by name.
     pub(crate) actions: &'a [String],
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Actions {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread and its owner tell each other.
+/// ActionKind the thread and its owner tell each other.
 #[derive(Default)]
 struct Progress {
     /// Actions that wait, and the one that is being done.
@@ -77,20 +77,20 @@ impl Actions {
     ///
     /// # Errors
     /// The system gives none.
-    pub(crate) fn start(desk: &Arc<Desk>) -> std::io::Result<Self> {
+    pub(crate) fn start(shared: &Arc<NodeShared>) -> std::io::Result<Self> {
         let (queue, waiting) = bounded(QUEUE_MAX);
-        let desk = Arc::clone(desk);
+        let shared = Arc::clone(shared);
         let progress: Arc<Progress> = Arc::default();
-        let shared = Arc::clone(&progress);
+        let thread_progress = Arc::clone(&progress);
         let thread = std::thread::Builder::new().name("control-actions".into());
-        let thread = thread.spawn(move || run(&waiting, &desk, &shared))?;
+        let thread = thread.spawn(move || run(&waiting, &shared, &thread_progress))?;
         Ok(Self { queue: Some(queue), progress, thread: Some(thread) })
     }
 
     /// Puts the actions of these names into the queue.
-    pub(crate) fn put(&self, desk: &Desk, names: &[String], alarm: &str) {
+    pub(crate) fn put(&self, shared: &NodeShared, names: &[String], alarm: &str) {
         for name in names {
-            let Some(action) = desk.settings.actions.iter().find(|one| one.name == *name) else {
+            let Some(action) = shared.settings.actions.iter().find(|one| one.name == *name) else {
                 // `log` and `page` are done in any case.
                 if !["log", "page"].contains(&name.as_str()) {
                     tracing::warn!(action = name, "an alarm names an action that there is not");
@@ -101,14 +101,14 @@ impl Actions {
             self.progress.left.fetch_add(1, Relaxed);
             if let Err(TrySendError::Full(_)) = queue.try_send((action.clone(), alarm.to_owned())) {
                 self.progress.left.fetch_sub(1, Relaxed);
-                desk.counts.actions_dropped.fetch_add(1, Relaxed);
+                shared.counts.actions_dropped.fetch_add(1, Relaxed);
                 tracing::error!(action = name, "too many actions wait: this one is dropped");
             }
         }
     }
 
     /// Waits for what is under way, for a moment; what waits then is dropped, and counted.
-    pub(crate) fn end(mut self, desk: &Desk) {
+    pub(crate) fn end(mut self, shared: &NodeShared) {
         self.queue = None;
         let Some(thread) = self.thread.take() else { return };
         let end = Instant::now() + FAREWELL;
@@ -123,24 +123,24 @@ impl Actions {
         if left == 0 {
             return;
         }
-        desk.counts.actions_dropped.fetch_add(left, Relaxed);
+        shared.counts.actions_dropped.fetch_add(left, Relaxed);
         tracing::error!(left, "alarms' actions are not done, and given up");
     }
 }
 
-fn run(waiting: &Receiver<(Action, String)>, desk: &Desk, progress: &Progress) {
+fn run(waiting: &Receiver<(Action, String)>, shared: &NodeShared, progress: &Progress) {
     for (action, alarm) in waiting {
         if progress.give_up.load(Relaxed) {
             return;
         }
-        let done = match &action.what {
-            What::Command(words) => command(words, &alarm, action.timeout, &progress.give_up),
-            What::Webhook(address) => webhook(address, &alarm, action.timeout),
+        let done = match &action.kind {
+            ActionKind::Command(words) => command(words, &alarm, action.timeout, &progress.give_up),
+            ActionKind::Webhook(address) => webhook(address, &alarm, action.timeout),
         };
         match done {
             Ok(()) => tracing::info!(action = action.name, "an alarm's action is done"),
             Err(error) => {
-                desk.counts.actions_failed.fetch_add(1, Relaxed);
+                shared.counts.actions_failed.fetch_add(1, Relaxed);
                 tracing::error!(action = action.name, error, "an alarm's action failed");
             }
         }

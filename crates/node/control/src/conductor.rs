@@ -21,11 +21,11 @@ use crossbeam_channel::{Receiver, select_biased};
 use crate::actions::Actions;
 use crate::api;
 use crate::configuration::Configuration;
-use crate::desk::{Ask, Desk, Reply};
 use crate::devices::{Active, Devices, EMULATOR, Job, Origin, RECORDER, WRITE};
 use crate::problem::Problem;
 use crate::properties;
 use crate::security::guard::Who;
+use crate::shared::{Ask, NodeShared, Reply};
 use crate::systemd::Manager;
 use crate::watching::{Moment, Watching};
 
@@ -67,7 +67,7 @@ struct Waiting {
 
 /// The control thread's state.
 pub(crate) struct Conductor {
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) shared: Arc<NodeShared>,
     pub(crate) clock: Clock,
     pub(crate) asks: Receiver<Ask>,
     pub(crate) control: Control,
@@ -78,12 +78,12 @@ pub(crate) struct Conductor {
     pub(crate) signals: Arc<Signals>,
     pub(crate) manager: Manager,
     pub(crate) schemas: Arc<std::collections::BTreeMap<String, serde_json::Value>>,
-    pub(crate) own: Own,
+    pub(crate) state: ConductorState,
 }
 
 /// What only the thread itself sees.
 #[derive(Default)]
-pub(crate) struct Own {
+pub(crate) struct ConductorState {
     waiting: Vec<Waiting>,
     next_look: Option<Instant>,
     alarms_changed: u64,
@@ -130,7 +130,7 @@ impl Conductor {
             if let Some(ask) = ask {
                 self.take(now_ns, ask);
             }
-            self.heed_signals(now_ns);
+            self.apply_signals(now_ns);
             let under_way = self.control.under_way();
             if under_way.is_some_and(|one| one.command == Command::Shutdown) {
                 self.say_stopping();
@@ -145,15 +145,15 @@ impl Conductor {
         self.look(self.clock.now_ns());
         self.answer_waiting();
         self.say_stopping();
-        self.actions.end(&self.desk);
+        self.actions.end(&self.shared);
         self.devices.end();
         self.signals.ended.store(true, Relaxed);
     }
 
     /// Tells the service manager, once, that the end has begun and how long it may take.
     fn say_stopping(&mut self) {
-        if !std::mem::replace(&mut self.own.stopping_said, true) {
-            let most = self.desk.settings.drain + END_WITHIN;
+        if !std::mem::replace(&mut self.state.stopping_said, true) {
+            let most = self.shared.settings.drain + END_WITHIN;
             let micros = most.as_micros();
             self.manager.say(&format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={micros}"));
         }
@@ -223,7 +223,7 @@ impl Conductor {
             }
             Answer::Repeat(_) => self.wait(id, reply),
             Answer::Refused(refusal) => {
-                self.own.tried = None;
+                self.state.tried = None;
                 let legal = self.control.legal().into_iter().map(Command::name);
                 let legal: Vec<serde_json::Value> = legal.map(Into::into).collect();
                 let problem = Problem::conflict(refusal.to_string())
@@ -237,7 +237,7 @@ impl Conductor {
 
     /// The number of the run that is armed or recorded.
     fn current_run(&self) -> Option<u64> {
-        self.devices.shown.active().filter(|active| !active.ended).map(|active| active.number)
+        self.devices.run_status.active().filter(|active| !active.ended).map(|active| active.number)
     }
 
     fn request(&self, asked: &api::CommandRequest, who: &Who) -> Result<Request, Problem> {
@@ -265,11 +265,11 @@ impl Conductor {
 
     /// Takes a version of the configuration for the command that names it.
     fn try_configuration(&mut self, version: u64, text: String) -> Result<(), Problem> {
-        let checked = self.desk.configure.check(&text).map_err(|fault| {
+        let checked = self.shared.configure.check(&text).map_err(|fault| {
             Problem::unprocessable(format!("configuration {version}: {}", fault.message))
         })?;
         self.fits(&checked)?;
-        self.own.tried = Some((Arc::new(checked), Some(version), text));
+        self.state.tried = Some((Arc::new(checked), Some(version), text));
         Ok(())
     }
 
@@ -288,24 +288,24 @@ impl Conductor {
     }
 
     fn wait(&mut self, request: RequestId, reply: Reply<api::CommandResult>) {
-        if self.own.waiting.len() >= WAITING_MAX {
+        if self.state.waiting.len() >= WAITING_MAX {
             reply.send(Err(Problem::conflict("too many wait for commands"))).ok();
             return;
         }
         let until = Instant::now() + ANSWER_WITHIN;
-        self.own.waiting.push(Waiting { request, until, reply });
+        self.state.waiting.push(Waiting { request, until, reply });
     }
 
     fn answer_waiting(&mut self) {
         let now = Instant::now();
-        for index in (0..self.own.waiting.len()).rev() {
-            let one = &self.own.waiting[index];
+        for index in (0..self.state.waiting.len()).rev() {
+            let one = &self.state.waiting[index];
             let result = self.control.result(&one.request);
             let over = result.as_ref().is_none_or(|result| result.status != Status::UnderWay);
             if !over && now < one.until && !self.control.ended() {
                 continue;
             }
-            let one = self.own.waiting.swap_remove(index);
+            let one = self.state.waiting.swap_remove(index);
             let result = result.map(|result| self.result(result));
             let forgotten = || Problem::not_found("such request");
             one.reply.send(result.ok_or_else(forgotten)).ok();
@@ -335,36 +335,36 @@ impl Conductor {
 
     /// Keeps who asked for a command until it has ended.
     fn note_begun(&mut self, who: &Who, asked: &api::CommandRequest) {
-        self.own.noted.push(api::AuditLine {
+        self.state.noted.push(api::AuditLine {
             what: asked.command.clone(),
             request: Some(asked.request.clone()),
             comment: asked.comment.clone(),
-            ..crate::desk::line(who)
+            ..crate::shared::line(who)
         });
     }
 
     /// Writes to the audit log what came of a command.
     fn note_finished(&mut self, result: &CommandResult) {
         let request = result.request.to_string();
-        let mut noted = self.own.noted.iter();
+        let mut noted = self.state.noted.iter();
         let found = noted.position(|line| line.request.as_ref() == Some(&request));
         // What nobody asked for is the node's own doing.
         let own = || api::AuditLine {
             what: result.command.name().into(),
             request: Some(request.clone()),
-            ..crate::desk::line(&Who { name: result.who.clone(), ..crate::node::signal() })
+            ..crate::shared::line(&Who { name: result.who.clone(), ..crate::node::signal() })
         };
-        let line = found.map_or_else(own, |index| self.own.noted.swap_remove(index));
+        let line = found.map_or_else(own, |index| self.state.noted.swap_remove(index));
         let status = if result.status == Status::Done { "done" } else { "failed" };
         let reason = result.reason.as_ref().map(|reason| format!(": {reason}"));
         let result = format!("{status}{}", reason.unwrap_or_default());
         let time = Utc(self.clock.now_ns()).to_string();
-        self.desk.audit.write(api::AuditLine { time, result, ..line });
+        self.shared.audit.write(api::AuditLine { time, result, ..line });
     }
 
-    fn heed_signals(&mut self, now_ns: u64) {
-        if self.signals.shutdown.load(Relaxed) && !self.own.shutdown_asked {
-            self.own.shutdown_asked = true;
+    fn apply_signals(&mut self, now_ns: u64) {
+        if self.signals.shutdown.load(Relaxed) && !self.state.shutdown_asked {
+            self.state.shutdown_asked = true;
             let asked = api::CommandRequest {
                 request: format!("signal-{now_ns}"),
                 command: Command::Shutdown.name().into(),
@@ -375,12 +375,12 @@ impl Conductor {
             };
             let who = crate::node::signal();
             if let Ok(request) = self.request(&asked, &who) {
-                self.desk.note(&who, asked.command.clone(), "asked");
+                self.shared.note(&who, asked.command.clone(), "asked");
                 match self.control.request(now_ns, request) {
                     Answer::Started(_) | Answer::Done(_) => self.note_begun(&who, &asked),
                     // Somebody was faster.
                     Answer::Repeat(_) | Answer::Refused(_) => {
-                        self.desk.note(&who, asked.command, "refused: it is ending");
+                        self.shared.note(&who, asked.command, "refused: it is ending");
                     }
                 }
             }
@@ -390,21 +390,21 @@ impl Conductor {
     fn pass_orders(&mut self, now_ns: u64) {
         for order in self.control.poll(now_ns) {
             let forward = order.purpose == catchment_run::Purpose::Forward;
-            if forward && let Some((tried, version, text)) = self.own.tried.take() {
-                let (version_before, text_before) = self.desk.present();
+            if forward && let Some((tried, version, text)) = self.state.tried.take() {
+                let (version_before, text_before) = self.shared.present();
                 let before = (Arc::clone(&self.configuration), version_before, text_before);
-                self.own.before = Some(before);
-                self.take_up(tried, version, text);
+                self.state.before = Some(before);
+                self.adopt_configuration(tried, version, text);
             }
             let origin = self.control.under_way().map(Origin::of).unwrap_or_default();
             let back = order.purpose == catchment_run::Purpose::Back;
-            let configuration = match &self.own.before {
+            let configuration = match &self.state.before {
                 Some((before, ..)) if back => Arc::clone(before),
                 _ => Arc::clone(&self.configuration),
             };
             let configuration = match order.action {
-                Action::Start => self.own.armed.clone().unwrap_or(configuration),
-                Action::Arm => Arc::clone(self.own.armed.insert(configuration)),
+                Action::Start => self.state.armed.clone().unwrap_or(configuration),
+                Action::Arm => Arc::clone(self.state.armed.insert(configuration)),
                 _ => configuration,
             };
             self.devices.give(Job { order, configuration, origin });
@@ -413,7 +413,7 @@ impl Conductor {
 
     fn take_finished(&mut self) {
         if let (Some(active), Some(under_way)) =
-            (self.devices.shown.active(), self.control.under_way())
+            (self.devices.run_status.active(), self.control.under_way())
         {
             use Command::{Arm, Configure, Start};
             // Until a new run is open, the run that is shown is the one before.
@@ -423,12 +423,12 @@ impl Conductor {
             }
         }
         for result in self.control.take_finished() {
-            self.own.tried = None;
-            if let Some((configuration, version, text)) = self.own.before.take()
+            self.state.tried = None;
+            if let Some((configuration, version, text)) = self.state.before.take()
                 && result.status == Status::Failed
             {
                 // What could not be done leaves nothing behind.
-                self.take_up(configuration, version, text);
+                self.adopt_configuration(configuration, version, text);
             }
             let ending =
                 self.control.under_way().is_some_and(|one| one.command == Command::Shutdown);
@@ -438,14 +438,14 @@ impl Conductor {
                 // began.
                 let reason = result.reason.as_ref().map(ToString::to_string);
                 let reason = reason.unwrap_or_else(|| "the first run did not begin".into());
-                self.devices.shown.fail(reason);
+                self.devices.run_status.fail(reason);
             }
             match result.command {
                 Command::Pause if result.status == Status::Done => {
                     let at = Utc(self.clock.now_ns()).to_string();
-                    self.own.paused = Some((result.who.clone(), at[11..16].to_owned() + " UTC"));
+                    self.state.paused = Some((result.who.clone(), at[11..16].to_owned() + " UTC"));
                 }
-                Command::Stop | Command::Reset | Command::Start => self.own.reported = None,
+                Command::Stop | Command::Reset | Command::Start => self.state.reported = None,
                 _ => {}
             }
             let reason = result.reason.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -457,8 +457,8 @@ impl Conductor {
                 _ => tracing::info!(command, who = result.who, state, "a command is done"),
             }
             self.note_finished(&result);
-            // Shown before whoever waits is answered.
-            self.own.next_look = None;
+            // RunStatus before whoever waits is answered.
+            self.state.next_look = None;
         }
     }
 
@@ -469,11 +469,11 @@ impl Conductor {
             Some(RecorderState::Recording) => None,
             // A run that has ended is not well again.
             Some(RecorderState::Stopped) | None => {
-                self.own.reported = None;
+                self.state.reported = None;
                 return;
             }
         };
-        if fault == self.own.reported {
+        if fault == self.state.reported {
             return;
         }
         let thread = |reason: &String| reason.starts_with("the thread ");
@@ -497,7 +497,7 @@ impl Conductor {
         if !counted {
             tracing::debug!("a device's report came when it did not matter");
         }
-        self.own.reported = fault;
+        self.state.reported = fault;
     }
 
     /// The recorder's own state: another device in fault does not end a run.
@@ -510,23 +510,23 @@ impl Conductor {
     /// sees the change.
     fn look_when_due(&mut self) {
         let now = Instant::now();
-        if self.own.next_look.is_none_or(|next| now >= next) {
-            self.own.next_look = Some(now + LOOK_EVERY);
+        if self.state.next_look.is_none_or(|next| now >= next) {
+            self.state.next_look = Some(now + LOOK_EVERY);
             self.look(self.clock.now_ns());
         }
     }
 
     /// The run before this program, if it was interrupted, for as long as makes an alarm of it.
     fn interrupted_run(&self, now_ns: u64) -> u64 {
-        let is_new = now_ns.saturating_sub(self.desk.started_ns) < INTERRUPTED_FOR_NS;
-        if is_new { self.desk.interrupted.load(Relaxed) } else { 0 }
+        let is_new = now_ns.saturating_sub(self.shared.started_ns) < INTERRUPTED_FOR_NS;
+        if is_new { self.shared.interrupted.load(Relaxed) } else { 0 }
     }
 
     fn look(&mut self, now_ns: u64) {
-        let active = self.devices.shown.active();
+        let active = self.devices.run_status.active();
         let open = active.as_ref().filter(|active| !active.ended);
         let (arrivals, cannot_receive) =
-            match self.devices.shown.arrivals().filter(|_| open.is_none()) {
+            match self.devices.run_status.arrivals().filter(|_| open.is_none()) {
                 Some(Ok(arrivals)) => (Some(arrivals), None),
                 Some(Err(why)) => (None, Some(why)),
                 None => (None, None),
@@ -543,7 +543,7 @@ impl Conductor {
         let state = self.control.state();
         let of_run = self.recorder_state();
         let empty = (String::new(), String::new());
-        let (who, since) = self.own.paused.as_ref().unwrap_or(&empty);
+        let (who, since) = self.state.paused.as_ref().unwrap_or(&empty);
         // What comes while a run ends tells nothing of its data any more, also if that takes longer
         // than the command that ends it.
         use Command::{Disarm, Reset, Shutdown, Stop};
@@ -572,16 +572,16 @@ impl Conductor {
             addresses: arrivals.as_ref().map(Arrivals::addresses).or(addresses).unwrap_or_default(),
             arrivals: arrivals.as_ref().map(Arrivals::now),
             socket_fills: &socket_fills,
-            disk: self.desk.disk.space(),
+            disk: self.shared.disk.space(),
             devices: &devices,
             interrupted_run: self.interrupted_run(now_ns),
         });
         self.act(&meaning);
         let second = now_ns / 1_000_000_000;
-        if second != self.own.second {
-            self.own.second = second;
+        if second != self.state.second {
+            self.state.second = second;
             let rates = &meaning.rates;
-            self.desk.past.push(
+            self.shared.past.push(
                 now_ns,
                 [
                     rates.events_per_second,
@@ -592,7 +592,7 @@ impl Conductor {
             );
         }
         let view = self.view(now_ns, active, snapshot, (meaning, devices));
-        self.desk.show(view);
+        self.shared.show(view);
     }
 
     fn change(
@@ -602,20 +602,20 @@ impl Conductor {
         who: &Who,
     ) -> Result<api::Device, Problem> {
         let (_, schema) =
-            properties::of(path, &self.configuration, &self.devices.shown, &self.desk)
+            properties::of(path, &self.configuration, &self.devices.run_status, &self.shared)
                 .ok_or_else(|| Problem::not_found(format_args!("device {path}")))?;
         let schema = Schema::new(path, schema).map_err(Problem::internal)?;
         self.at_rest()?;
         schema.check(values).map_err(|error| Problem::unprocessable(error.to_string()))?;
         if path == EMULATOR && !values.is_empty() {
-            let (_, text) = self.desk.present();
-            let changed = properties::with_emulator(&*self.desk.configure, &text, values)?;
+            let (_, text) = self.shared.present();
+            let changed = properties::with_emulator(&*self.shared.configure, &text, values)?;
             self.fits(&changed.0)?;
             // The next run enters the text as a version.
-            self.take_up(Arc::new(changed.0), None, changed.1);
+            self.adopt_configuration(Arc::new(changed.0), None, changed.1);
         }
         tracing::info!(device = path, who = who.name, "properties are changed");
-        self.own.next_look = None;
+        self.state.next_look = None;
         let device = self.device_list().into_iter().find(|device| device.path == path);
         device.ok_or_else(|| Problem::not_found(format_args!("device {path}")))
     }
@@ -623,7 +623,7 @@ impl Conductor {
     /// Takes a configuration for the next run; says what is not applied.
     fn configure(&mut self, version: Option<u64>, text: String) -> Result<Vec<String>, Problem> {
         self.at_rest()?;
-        let checked = self.desk.configure.check(&text);
+        let checked = self.shared.configure.check(&text);
         let checked = checked.map_err(|fault| Problem::unprocessable(fault.message))?;
         self.fits(&checked)?;
         let mut notes = Vec::new();
@@ -631,12 +631,12 @@ impl Conductor {
             let note = "[control] has changed: it counts when the program is started anew";
             notes.push(note.to_owned());
         }
-        if self.devices.shown.active().is_some_and(|active| !active.ended) {
+        if self.devices.run_status.active().is_some_and(|active| !active.ended) {
             let note = "the run that is open goes on as it began; the next one has the new \
                 configuration";
             notes.push(note.to_owned());
         }
-        self.take_up(Arc::new(checked), version, text);
+        self.adopt_configuration(Arc::new(checked), version, text);
         Ok(notes)
     }
 
@@ -647,13 +647,18 @@ impl Conductor {
         busy.map_or(Ok(()), |busy| Err(Problem::conflict(detail(busy.command))))
     }
 
-    fn take_up(&mut self, configuration: Arc<Configuration>, version: Option<u64>, text: String) {
+    fn adopt_configuration(
+        &mut self,
+        configuration: Arc<Configuration>,
+        version: Option<u64>,
+        text: String,
+    ) {
         let changed = self.watching.change(&configuration.recorder, &configuration.rules);
         if let Err(error) = changed {
             // The check of the configuration has looked at the rules.
             tracing::error!(%error, "the alarms' rules stay as they were");
         }
         self.configuration = configuration;
-        self.desk.set_present(version, text);
+        self.shared.set_present(version, text);
     }
 }

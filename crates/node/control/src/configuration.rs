@@ -36,7 +36,7 @@ pub struct ConfigurationFault {
     /// In words.
     pub message: String,
     /// Line and column, from 1.
-    pub place: Option<(usize, usize)>,
+    pub position: Option<(usize, usize)>,
 }
 
 /// Reads and checks configurations.

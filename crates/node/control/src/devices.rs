@@ -36,7 +36,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use parking_lot::Mutex;
 
 use crate::configuration::Configuration;
-use crate::desk::Desk;
+use crate::shared::NodeShared;
 
 /// Orders that wait for one device: control gives one at a time, and *safe* after a time-out.
 const ORDERS_MAX: usize = 16;
@@ -116,7 +116,7 @@ pub(crate) struct Active {
 
 /// What devices show of themselves, and of each other.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct RunStatus {
     pub(crate) active: Mutex<Option<Active>>,
     /// What arrives while there is no run and one could begin, or why nothing can be received.
     pub(crate) arrivals: Mutex<Option<Result<Arrivals, String>>>,
@@ -153,7 +153,7 @@ impl Active {
     }
 }
 
-impl Shown {
+impl RunStatus {
     pub(crate) fn active(&self) -> Option<Active> {
         self.active.lock().clone()
     }
@@ -189,7 +189,7 @@ pub(crate) struct Devices {
     done: Sender<Done>,
     pub(crate) results: Receiver<Done>,
     threads: Vec<JoinHandle<()>>,
-    pub(crate) shown: Arc<Shown>,
+    pub(crate) run_status: Arc<RunStatus>,
 }
 
 /// The tree. Data reach the catalogue last.
@@ -222,23 +222,24 @@ impl Devices {
     ///
     /// # Errors
     /// The system gives none.
-    pub(crate) fn start(desk: &Arc<Desk>) -> std::io::Result<Self> {
+    pub(crate) fn start(shared: &Arc<NodeShared>) -> std::io::Result<Self> {
         let (done, results) = bounded(64);
-        let shown: Arc<Shown> = Arc::default();
+        let run_status: Arc<RunStatus> = Arc::default();
         let (recorder, recorder_jobs) = bounded(ORDERS_MAX);
         let (emulator, emulator_jobs) = bounded(ORDERS_MAX);
         let mut recording = Recording {
-            desk: Arc::clone(desk),
-            shown: Arc::clone(&shown),
+            shared: Arc::clone(shared),
+            run_status: Arc::clone(&run_status),
             open: None,
             preflight: None,
         };
-        let mut emulating = Emulating { shown: Arc::clone(&shown), sources: None, links: None };
+        let mut emulating =
+            Emulating { run_status: Arc::clone(&run_status), sources: None, links: None };
         let threads = vec![
             spawn("control-record", recorder_jobs, done.clone(), move |job| match job {
                 Some(job) => recording.obey(job),
                 None => {
-                    recording.desk.books.settle();
+                    recording.shared.catalog.settle();
                     Ok(())
                 }
             })?,
@@ -246,7 +247,7 @@ impl Devices {
                 job.map_or(Ok(()), |job| emulating.obey(job))
             })?,
         ];
-        Ok(Self { recorder, emulator, done, results, threads, shown })
+        Ok(Self { recorder, emulator, done, results, threads, run_status })
     }
 
     /// Gives an order to its device.
@@ -270,7 +271,7 @@ impl Devices {
     /// Waits for the devices' threads, which end when they have done their last order; not for one
     /// that hangs.
     pub(crate) fn end(self) {
-        let Self { recorder, emulator, done, results, threads, shown } = self;
+        let Self { recorder, emulator, done, results, threads, run_status } = self;
         drop((recorder, emulator, done, results));
         let until = Instant::now() + FAREWELL;
         for thread in threads {
@@ -280,7 +281,7 @@ impl Devices {
             let name = thread.thread().name().unwrap_or_default().to_owned();
             if !thread.is_finished() || thread.join().is_err() {
                 tracing::error!(name, "a device's thread hangs, or failed");
-                shown.fail(format_args!("the device's thread {name} hangs, or failed"));
+                run_status.fail(format_args!("the device's thread {name} hangs, or failed"));
             }
         }
     }
@@ -323,8 +324,8 @@ fn failed(reason: impl std::fmt::Display, state: State) -> Failed {
 
 /// The recorder's device.
 struct Recording {
-    desk: Arc<Desk>,
-    shown: Arc<Shown>,
+    shared: Arc<NodeShared>,
+    run_status: Arc<RunStatus>,
     open: Option<Open>,
     /// Open while there is no run and one could begin.
     preflight: Option<Preflight>,
@@ -368,17 +369,17 @@ impl Recording {
     /// From now on counts what arrives for that configuration, or nothing. Not where an emulator
     /// sends: it begins with the run.
     fn count_arrivals(&mut self, configuration: Option<&Configuration>) {
-        self.shown.set_arrivals(None);
+        self.run_status.set_arrivals(None);
         self.preflight = None;
         let Some(configuration) = configuration.filter(|one| !one.emulates()) else { return };
         match Preflight::start(&configuration.recorder) {
             Ok(preflight) => {
-                self.shown.set_arrivals(Some(Ok(preflight.arrivals())));
+                self.run_status.set_arrivals(Some(Ok(preflight.arrivals())));
                 self.preflight = Some(preflight);
             }
             Err(error) => {
                 tracing::warn!(%error, "what arrives before the run is not counted");
-                self.shown.set_arrivals(Some(Err(error.to_string())));
+                self.run_status.set_arrivals(Some(Err(error.to_string())));
             }
         }
     }
@@ -387,7 +388,7 @@ impl Recording {
         let config = &job.configuration.recorder;
         let wanted = job.configuration.number;
         let emulated = job.configuration.emulates();
-        let live = self.desk.books.take(&NumberRequest {
+        let live = self.shared.catalog.take(&NumberRequest {
             who: &job.origin.who,
             comment: &job.origin.comment,
             remark: job.origin.remark.as_ref(),
@@ -401,13 +402,13 @@ impl Recording {
         let recorder = match Recorder::start_paused(config) {
             Ok(recorder) => recorder,
             Err(error) => {
-                self.desk.books.fail(&live, &error.to_string());
+                self.shared.catalog.fail(&live, &error.to_string());
                 return Err(failed(error, State::Configured));
             }
         };
         let (who, comment) = (job.origin.who.clone(), job.origin.comment.clone());
         let active = Active { who, comment, emulated, ..Active::of(&recorder, live.number()) };
-        self.shown.set_active(Some(active));
+        self.run_status.set_active(Some(active));
         self.open = Some(Open { recorder, live, begun: false });
         Ok(())
     }
@@ -418,8 +419,8 @@ impl Recording {
         };
         if !job.origin.comment.is_empty() {
             // Who armed it may have said nothing yet.
-            self.shown.change_active(|active| active.comment.clone_from(&job.origin.comment));
-            self.desk.books.comment(&open.live, &job.origin.comment);
+            self.run_status.change_active(|active| active.comment.clone_from(&job.origin.comment));
+            self.shared.catalog.comment(&open.live, &job.origin.comment);
         }
         // An emulator begins later; sources of others may be sending already.
         match job.configuration.emulates() {
@@ -427,11 +428,11 @@ impl Recording {
             false => open.recorder.begin_between_events(),
         }
         open.begun = true;
-        self.shown.change_active(|active| active.started_ns = utc_now().0);
+        self.run_status.change_active(|active| active.started_ns = utc_now().0);
         if let Some(remark) = &job.origin.remark {
-            self.desk.books.note(remark);
+            self.shared.catalog.note(remark);
         }
-        self.desk.books.begin(&open.live, open.recorder.run(), open.recorder.folder());
+        self.shared.catalog.begin(&open.live, open.recorder.run(), open.recorder.folder());
         tracing::info!(run = open.live.number(), folder = %open.recorder.folder().display(),
             "recording");
         Ok(())
@@ -443,7 +444,7 @@ impl Recording {
         };
         open.recorder.pause(paused);
         if let Some(remark) = &job.origin.remark {
-            self.desk.books.remark(&open.live, remark);
+            self.shared.catalog.remark(&open.live, remark);
         }
         Ok(())
     }
@@ -451,30 +452,30 @@ impl Recording {
     fn end(&mut self, state: State, job: &Job) -> Result<(), Failed> {
         let Some(Open { recorder, live, begun }) = self.open.take() else { return Ok(()) };
         if let Some(remark) = &job.origin.remark {
-            self.desk.books.note(remark);
+            self.shared.catalog.note(remark);
         }
-        self.shown.change_active(|active| active.ending = true);
+        self.run_status.change_active(|active| active.ending = true);
         let stopped = recorder.stop();
-        self.shown.change_active(|active| active.ended = true);
-        let active = self.shown.active();
+        self.run_status.change_active(|active| active.ended = true);
+        let active = self.run_status.active();
         let summary = match stopped {
             Ok(summary) => summary,
             Err(error) => {
-                self.shown.fail(format_args!("the recorder: {error}"));
-                self.desk.books.fail(&live, &error.to_string());
+                self.run_status.fail(format_args!("the recorder: {error}"));
+                self.shared.catalog.fail(&live, &error.to_string());
                 return Err(failed(error, state));
             }
         };
         if !begun {
-            self.desk.books.fail(&live, "it was disarmed before it began");
+            self.shared.catalog.fail(&live, "it was disarmed before it began");
             return Ok(());
         }
         let (number, started_ns) = (live.number(), active.map_or(0, |active| active.started_ns));
-        self.desk.books.end(live, started_ns, &summary);
+        self.shared.catalog.end(live, started_ns, &summary);
         let balance = summary.last.ledger.balance();
         let fault = matches!(summary.last.state, catchment_recorder::State::Fault { .. });
         if balance.lost_data() || fault {
-            self.shown.lost.store(true, Relaxed);
+            self.run_status.lost.store(true, Relaxed);
         }
         tracing::info!(
             run = number,
@@ -482,7 +483,7 @@ impl Recording {
             lost = balance.fragments_lost + balance.fragments_dropped,
             "the run has ended"
         );
-        let mut summaries = self.shown.summaries.lock();
+        let mut summaries = self.run_status.summaries.lock();
         // The last is what a program that recorded one run tells of.
         summaries.clear();
         summaries.push((number, summary));
@@ -492,7 +493,7 @@ impl Recording {
 
 /// The emulator's device: a thread for the sources that are emulated, and one for the links.
 struct Emulating {
-    shown: Arc<Shown>,
+    run_status: Arc<RunStatus>,
     sources: Option<EmulatorThread>,
     links: Option<EmulatorThread<LinkEmulatorReport>>,
 }
@@ -517,9 +518,9 @@ impl Emulating {
         if !configuration.emulates() {
             return Err("the configuration has no emulator any more".into());
         }
-        let active = self.shown.active().ok_or("there is no recorder to send to")?;
-        self.shown.emulators.lock().clear();
-        *self.shown.sent.lock() = None;
+        let active = self.run_status.active().ok_or("there is no recorder to send to")?;
+        self.run_status.emulators.lock().clear();
+        *self.run_status.sent.lock() = None;
         // Links come behind the sources.
         let sources = configuration.recorder.sources.len().min(active.addresses.len());
         let (sources, links) = active.addresses.split_at(sources);
@@ -527,7 +528,7 @@ impl Emulating {
             let targets = sources[..config.sources.len().min(sources.len())].to_vec();
             let thread = EmulatorThread::start(EmulatorConfig { targets, ..config });
             let thread = self.sources.insert(thread.map_err(|error| error.to_string())?);
-            self.shown.emulators.lock().push(thread.observer().clone());
+            self.run_status.emulators.lock().push(thread.observer().clone());
         }
         if let Some(mut config) = configuration.link_emulator.clone() {
             for (link, address) in config.links.iter_mut().zip(links) {
@@ -535,7 +536,7 @@ impl Emulating {
             }
             let thread = EmulatorThread::start_links(config);
             let thread = self.links.insert(thread.map_err(|error| error.to_string())?);
-            self.shown.emulators.lock().push(thread.observer().clone());
+            self.run_status.emulators.lock().push(thread.observer().clone());
         }
         Ok(())
     }
@@ -548,7 +549,7 @@ impl Emulating {
         let sources = sources.map(|thread| {
             let report = thread.finish()?;
             tracing::info!(events = report.events, "the emulator has sent its last event");
-            *self.shown.sent.lock() = Some(report);
+            *self.run_status.sent.lock() = Some(report);
             Ok(())
         });
         let links = links.map(|thread| {
@@ -559,7 +560,7 @@ impl Emulating {
         let ended: Result<(), EmulatorError> = sources.into_iter().chain(links).collect();
         ended.map_err(|error| {
             let reason = format!("the emulator: {error}");
-            self.shown.fail(&reason);
+            self.run_status.fail(&reason);
             reason
         })
     }

@@ -23,11 +23,11 @@ pub(crate) type Point = [f64; 4];
 /// What plots are made of. Bounded: 2,040 points.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
-    kept: Mutex<Kept>,
+    all: Mutex<Points>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Points {
     seconds: VecDeque<(u64, Point)>,
     minutes: VecDeque<(u64, Point)>,
     minute: Option<(u64, Point, u32)>,
@@ -36,27 +36,27 @@ struct Kept {
 impl Past {
     /// Adds the rates of the second that `now_ns` lies in.
     pub(crate) fn push(&self, now_ns: u64, point: Point) {
-        let mut kept = self.kept.lock();
+        let mut all = self.all.lock();
         let second = now_ns / S;
-        if kept.seconds.back().is_some_and(|(last, _)| *last >= second) {
+        if all.seconds.back().is_some_and(|(last, _)| *last >= second) {
             return;
         }
-        if kept.seconds.len() == SECONDS_MAX {
-            kept.seconds.pop_front();
+        if all.seconds.len() == SECONDS_MAX {
+            all.seconds.pop_front();
         }
-        kept.seconds.push_back((second, point));
+        all.seconds.push_back((second, point));
         let minute = second / 60;
-        match &mut kept.minute {
+        match &mut all.minute {
             Some((current, sum, count)) if *current == minute => {
                 sum.iter_mut().zip(point).for_each(|(sum, value)| *sum += value);
                 *count += 1;
             }
             _ => {
-                if let Some((last, sum, count)) = kept.minute.replace((minute, point, 1)) {
-                    if kept.minutes.len() == MINUTES_MAX {
-                        kept.minutes.pop_front();
+                if let Some((last, sum, count)) = all.minute.replace((minute, point, 1)) {
+                    if all.minutes.len() == MINUTES_MAX {
+                        all.minutes.pop_front();
                     }
-                    kept.minutes.push_back((last, sum.map(|value| value / f64::from(count))));
+                    all.minutes.push_back((last, sum.map(|value| value / f64::from(count))));
                 }
             }
         }
@@ -64,20 +64,20 @@ impl Past {
 
     /// Adds what is known from elsewhere of seconds, counted since 1970.
     pub(crate) fn recall_seconds(&self, points: &[(u64, Point)]) {
-        put_in(&mut self.kept.lock().seconds, points, SECONDS_MAX);
+        put_in(&mut self.all.lock().seconds, points, SECONDS_MAX);
     }
 
     /// Adds what is known from elsewhere of minutes, counted since 1970.
     pub(crate) fn recall_minutes(&self, points: &[(u64, Point)]) {
-        put_in(&mut self.kept.lock().minutes, points, MINUTES_MAX);
+        put_in(&mut self.all.lock().minutes, points, MINUTES_MAX);
     }
 
     /// The last so many seconds in at most so many points.
     pub(crate) fn of(&self, now_ns: u64, seconds: u64, points: u64) -> History {
-        let kept = self.kept.lock();
+        let all = self.all.lock();
         let (from, unit) = match seconds {
-            0..=600 => (&kept.seconds, 1),
-            _ => (&kept.minutes, 60),
+            0..=600 => (&all.seconds, 1),
+            _ => (&all.minutes, 60),
         };
         let step = seconds.div_ceil(points).next_multiple_of(unit);
         let count = seconds.div_ceil(step);
@@ -114,13 +114,13 @@ impl Past {
 }
 
 /// Puts points where they belong by their time, unless that is taken, and lets the oldest go.
-fn put_in(kept: &mut VecDeque<(u64, Point)>, points: &[(u64, Point)], most: usize) {
+fn put_in(series: &mut VecDeque<(u64, Point)>, points: &[(u64, Point)], most: usize) {
     for &(at, point) in points {
-        if let Err(place) = kept.binary_search_by_key(&at, |(at, _)| *at) {
-            kept.insert(place, (at, point));
+        if let Err(index) = series.binary_search_by_key(&at, |(at, _)| *at) {
+            series.insert(index, (at, point));
         }
     }
-    kept.drain(..kept.len().saturating_sub(most));
+    series.drain(..series.len().saturating_sub(most));
 }
 
 #[cfg(test)]
@@ -161,7 +161,7 @@ mod tests {
         past.recall_seconds(&old);
         let many: Vec<_> = (102..=800).map(|second| (second, [5.0; 4])).collect();
         past.recall_seconds(&many);
-        assert_eq!(past.kept.lock().seconds.len(), SECONDS_MAX);
-        assert_eq!(past.kept.lock().seconds.back().unwrap().0, 800);
+        assert_eq!(past.all.lock().seconds.len(), SECONDS_MAX);
+        assert_eq!(past.all.lock().seconds.back().unwrap().0, 800);
     }
 }

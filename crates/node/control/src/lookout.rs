@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::desk::Desk;
 use crate::machine::{self, Space};
+use crate::shared::NodeShared;
 use crate::web::sample;
 
 /// How often.
@@ -38,20 +38,20 @@ impl Seen {
     }
 }
 
-/// Looks once, and then on a thread that ends with the desk.
+/// Looks once, and then on a thread that ends with the shared.
 ///
 /// # Errors
 /// The system gives none.
-pub(crate) fn start(desk: &Arc<Desk>, folder: PathBuf) -> std::io::Result<()> {
-    desk.disk.set(machine::space(&folder));
-    let desk = Arc::downgrade(desk);
+pub(crate) fn start(shared: &Arc<NodeShared>, folder: PathBuf) -> std::io::Result<()> {
+    shared.disk.set(machine::space(&folder));
+    let shared = Arc::downgrade(shared);
     let look = move || {
-        while let Some(desk) = desk.upgrade() {
-            desk.disk.set(machine::space(&folder));
-            desk.tokens.refresh();
+        while let Some(shared) = shared.upgrade() {
+            shared.disk.set(machine::space(&folder));
+            shared.tokens.refresh();
             sample::close_unused();
-            desk.books.step_aside();
-            drop(desk);
+            shared.catalog.step_aside();
+            drop(shared);
             std::thread::sleep(LOOK_EVERY);
         }
     };

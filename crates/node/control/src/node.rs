@@ -22,11 +22,10 @@ use tokio_rustls::TlsAcceptor;
 use crate::actions::Actions;
 use crate::api;
 use crate::audit::AuditLog;
-use crate::books::Books;
-use crate::conductor::{Conductor, FIRST, Own, Signals};
+use crate::catalog_client::CatalogClient;
+use crate::conductor::{Conductor, ConductorState, FIRST, Signals};
 use crate::configuration::{ConfigurationFault, Configure};
-use crate::desk::{Ask, Counts, Desk, View};
-use crate::devices::{self, Active, Devices, Shown};
+use crate::devices::{self, Active, Devices, RunStatus};
 use crate::history::Past;
 use crate::logs::Logs;
 use crate::lookout::{self, Seen};
@@ -40,6 +39,7 @@ use crate::security::roles::Role;
 use crate::security::tls::{TlsError, acceptor};
 use crate::security::tokens::{TokenError, TokenFile, Tokens};
 use crate::settings::{Settings, Start, Tls};
+use crate::shared::{Ask, Counts, NodeShared, View};
 use crate::systemd::Manager;
 use crate::watching::Watching;
 use crate::web::{Server, bind};
@@ -75,10 +75,10 @@ pub enum NodeError {
         source: io::Error,
     },
     /// The node's own folder, threads, or randomness.
-    #[error("{what}: {source}")]
+    #[error("{resource}: {source}")]
     System {
         /// What was asked for.
-        what: String,
+        resource: String,
         /// The system's error.
         source: io::Error,
     },
@@ -104,9 +104,9 @@ pub enum NodeError {
 
 /// A node under control.
 pub struct Node {
-    desk: Arc<Desk>,
+    shared: Arc<NodeShared>,
     signals: Arc<Signals>,
-    shown: Arc<Shown>,
+    run_status: Arc<RunStatus>,
     server: Option<Server>,
     thread: Option<JoinHandle<()>>,
     first: FirstRun,
@@ -169,13 +169,13 @@ impl Node {
         logs: Arc<Logs>,
     ) -> Result<Self, NodeError> {
         let text = configure.read().map_err(|message| NodeError::Configuration {
-            fault: ConfigurationFault { message, place: None },
+            fault: ConfigurationFault { message, position: None },
         })?;
         let checked = configure.check(&text);
         let configuration = checked.map_err(|fault| NodeError::Configuration { fault })?;
         let runs = configuration.recorder.folder.clone();
         let folder = own_folder(&runs);
-        let system = |what: String| move |source| NodeError::System { what, source };
+        let system = |resource: String| move |source| NodeError::System { resource, source };
         let made = std::fs::create_dir_all(&folder);
         made.map_err(system(format!("the folder {}", folder.display())))?;
         check_protection(&settings, &folder)?;
@@ -188,18 +188,18 @@ impl Node {
         let (asks_in, asks) = bounded(ASKS_MAX);
         let clock = Clock::start();
         let (start, auto) = (settings.start, Arc::new(configuration));
-        let desk = Arc::new(desk(settings, &runs, (tokens, audit, logs), configure, asks_in));
-        let version = desk.books.add_configuration(&text, "file").ok();
-        desk.set_present(version, text);
-        lookout::start(&desk, runs).map_err(system("a thread".into()))?;
-        past_runs::recall(&desk).map_err(system("a thread".into()))?;
-        let devices = Devices::start(&desk).map_err(system("a thread".into()))?;
-        let shown = Arc::clone(&devices.shown);
-        let drain_ns = u64::try_from(desk.settings.drain.as_nanos()).unwrap_or(u64::MAX);
+        let shared = Arc::new(shared(settings, &runs, (tokens, audit, logs), configure, asks_in));
+        let version = shared.catalog.add_configuration(&text, "file").ok();
+        shared.set_present(version, text);
+        lookout::start(&shared, runs).map_err(system("a thread".into()))?;
+        past_runs::recall(&shared).map_err(system("a thread".into()))?;
+        let devices = Devices::start(&shared).map_err(system("a thread".into()))?;
+        let run_status = Arc::clone(&devices.run_status);
+        let drain_ns = u64::try_from(shared.settings.drain.as_nanos()).unwrap_or(u64::MAX);
         let specs = devices::specs(auto.emulates())?;
         let schemas = specs.iter().filter_map(|spec| {
             let path = spec.path.to_string();
-            let (_, found) = properties::of(&path, &auto, &shown, &desk)?;
+            let (_, found) = properties::of(&path, &auto, &run_status, &shared)?;
             Some((path.clone(), Schema::new(&path, found).ok()?.json()))
         });
         let signals: Arc<Signals> = Arc::default();
@@ -207,24 +207,24 @@ impl Node {
             schemas: Arc::new(schemas.collect()),
             clock,
             control: Control::new(specs, drain_ns.clamp(1, catchment_run::DRAIN_NS_MAX))?,
-            actions: Actions::start(&desk).map_err(system("a thread".into()))?,
-            desk: Arc::clone(&desk),
+            actions: Actions::start(&shared).map_err(system("a thread".into()))?,
+            shared: Arc::clone(&shared),
             asks,
             devices,
             watching,
             configuration: auto,
             signals: Arc::clone(&signals),
             manager: Manager::from_environment(),
-            own: Own::default(),
+            state: ConductorState::default(),
         };
         conductor.first_look();
         let thread = std::thread::Builder::new().name("control".into());
         let thread = thread.spawn(move || conductor.run()).map_err(system("a thread".into()))?;
         let (server, first) = (None, FirstRun::None);
-        let mut node = Self { desk, signals, shown, server, thread: Some(thread), first };
+        let mut node = Self { shared, signals, run_status, server, thread: Some(thread), first };
         // From here on dropping the node ends what runs.
         if let Some((listener, tls)) = listener {
-            let server = Server::start(&node.desk, listener, tls);
+            let server = Server::start(&node.shared, listener, tls);
             node.server = Some(server.map_err(system("the server's threads".into()))?);
         }
         if start == Start::Auto {
@@ -241,7 +241,7 @@ impl Node {
 
     /// What to type into a browser, if it listens.
     pub fn url(&self) -> Option<String> {
-        let scheme = if self.desk.tls { "https" } else { "http" };
+        let scheme = if self.shared.tls { "https" } else { "http" };
         let address = match self.address()? {
             address if address.ip().is_unspecified() => {
                 SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), address.port())
@@ -253,17 +253,17 @@ impl Node {
 
     /// The node now.
     pub fn state(&self) -> api::State {
-        self.desk.view().state.clone()
+        self.shared.view().state.clone()
     }
 
     /// The recorder's counters as the control thread last saw them.
     pub fn snapshot(&self) -> Option<Arc<catchment_recorder::Snapshot>> {
-        self.desk.view().snapshot.clone()
+        self.shared.view().snapshot.clone()
     }
 
     /// The run that is armed or recorded.
     pub fn open_run(&self) -> Option<OpenRun> {
-        let active = self.shown.active().filter(|active| !active.ended)?;
+        let active = self.run_status.active().filter(|active| !active.ended)?;
         let Active { number, folder, observer, granted_bytes_min, .. } = active;
         Some(OpenRun { number, folder, observer, granted_bytes_min })
     }
@@ -298,18 +298,18 @@ impl Node {
 
     /// Why the catalogue of runs cannot be used, if it cannot.
     pub fn catalog_trouble(&self) -> Option<String> {
-        self.desk.books.trouble()
+        self.shared.catalog.trouble()
     }
 
     /// Whether all that is emulated has been sent: emulators that end by themselves have ended.
     pub fn emulation_ended(&self) -> bool {
-        let emulators = self.shown.emulators.lock();
+        let emulators = self.run_status.emulators.lock();
         !emulators.is_empty() && emulators.iter().all(EmulatorObserver::ended)
     }
 
     /// CPU time of the emulators' threads.
     pub fn emulator_threads(&self) -> Vec<ThreadTime> {
-        self.shown.emulators.lock().iter().flat_map(EmulatorObserver::threads).collect()
+        self.run_status.emulators.lock().iter().flat_map(EmulatorObserver::threads).collect()
     }
 
     /// Reads the configuration file again (SIGHUP). Says what was not applied.
@@ -317,11 +317,11 @@ impl Node {
     /// # Errors
     /// Why all stays as it was.
     pub fn reload(&self) -> Result<Vec<String>, String> {
-        let text = self.desk.configure.read()?;
-        self.desk.configure.check(&text).map_err(|fault| fault.message)?;
-        let version = self.desk.books.add_configuration(&text, "reload").ok();
+        let text = self.shared.configure.read()?;
+        self.shared.configure.check(&text).map_err(|fault| fault.message)?;
+        let version = self.shared.catalog.add_configuration(&text, "reload").ok();
         let asked = self.ask(|reply| Ask::Configuration(version, text, reply));
-        self.desk.note(&signal(), "reload", asked.as_ref().map_or("refused", |_| "done"));
+        self.shared.note(&signal(), "reload", asked.as_ref().map_or("refused", |_| "done"));
         asked.map_err(|problem| problem.detail.clone())
     }
 
@@ -339,13 +339,13 @@ impl Node {
     /// Waits for its end, and says what became of it.
     pub fn wait(mut self) -> Ended {
         self.end();
-        let summaries = self.shown.summaries.lock();
+        let summaries = self.run_status.summaries.lock();
         Ended {
-            lost: self.shown.lost.load(Relaxed),
-            failed: self.shown.failure.lock().take(),
+            lost: self.run_status.lost.load(Relaxed),
+            failed: self.run_status.failure.lock().take(),
             catalog_trouble: self.catalog_trouble(),
             last: summaries.last().cloned(),
-            sent: self.shown.sent.lock().take(),
+            sent: self.run_status.sent.lock().take(),
         }
     }
 
@@ -354,36 +354,36 @@ impl Node {
         let Some(thread) = self.thread.take() else { return };
         if thread.join().is_err() {
             tracing::error!("the control thread failed");
-            self.shown.fail("the control thread failed");
+            self.run_status.fail("the control thread failed");
         }
         self.server = None;
-        if !self.desk.audit.flush(LINES_WAIT) {
+        if !self.shared.audit.flush(LINES_WAIT) {
             tracing::error!("the last lines of the audit log are not written");
         }
-        self.desk.logs.flush(LINES_WAIT);
+        self.shared.logs.flush(LINES_WAIT);
         // Last, since it waits for the disk.
-        self.desk.books.close();
+        self.shared.catalog.close();
     }
 
     fn start_first(&mut self) {
         let request = api::CommandRequest {
-            request: format!("{FIRST}{}", self.desk.started_ns),
+            request: format!("{FIRST}{}", self.shared.started_ns),
             command: "start".into(),
             device: None,
-            comment: self.desk.settings.comment.clone(),
+            comment: self.shared.settings.comment.clone(),
             configuration: None,
             run: None,
         };
-        let who = Who { name: self.desk.settings.who.clone(), ..signal() };
+        let who = Who { name: self.shared.settings.who.clone(), ..signal() };
         let (reply, answer) = oneshot::channel();
-        self.desk.asks.try_send(Ask::Command(request, None, who, reply)).ok();
+        self.shared.asks.try_send(Ask::Command(request, None, who, reply)).ok();
         self.first = FirstRun::Asked(answer);
     }
 
-    fn ask<T>(&self, make: impl FnOnce(crate::desk::Reply<T>) -> Ask) -> Result<T, Problem> {
+    fn ask<T>(&self, make: impl FnOnce(crate::shared::Reply<T>) -> Ask) -> Result<T, Problem> {
         let (reply, answer) = oneshot::channel();
         let gone = || Problem::conflict(ENDING);
-        self.desk.asks.try_send(make(reply)).map_err(|_| gone())?;
+        self.shared.asks.try_send(make(reply)).map_err(|_| gone())?;
         answer.blocking_recv().unwrap_or_else(|_| Err(gone()))
     }
 }
@@ -418,15 +418,15 @@ fn listen(
     Ok(Some((listener, tls)))
 }
 
-fn desk(
+fn shared(
     settings: Settings,
     runs: &Path,
     (tokens, audit, logs): (Tokens, AuditLog, Arc<Logs>),
     configure: Arc<dyn Configure>,
     asks: Sender<Ask>,
-) -> Desk {
+) -> NodeShared {
     let per_second = settings.requests_per_second;
-    Desk {
+    NodeShared {
         tls: settings.tls != Tls::Off,
         settings,
         started_ns: utc_now().0,
@@ -438,7 +438,7 @@ fn desk(
         guesses: Limit::new(0.1, 5.0),
         audit,
         logs,
-        books: Books::of(runs),
+        catalog: CatalogClient::of(runs),
         disk: Seen::default(),
         past: Past::default(),
         interrupted: AtomicU64::new(0),

@@ -11,8 +11,8 @@ use catchment_catalog::{RunRow, RunState, Search};
 use catchment_model::{Entry, SourceLedger, Utc};
 use catchment_storage::{Run, Select, StorageError, TrendKind};
 
-use crate::desk::Desk;
 use crate::history::{DAY_NS, Past, Point, TEN_MINUTES_NS};
+use crate::shared::NodeShared;
 use crate::watching::{RATES_NS, lost};
 
 /// Runs that are looked at, the newest first: a day of twenty-minute runs.
@@ -27,20 +27,20 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// The system gives no thread.
-pub(crate) fn recall(desk: &Arc<Desk>) -> std::io::Result<()> {
-    let (desk, now_ns) = (Arc::clone(desk), desk.started_ns);
+pub(crate) fn recall(shared: &Arc<NodeShared>) -> std::io::Result<()> {
+    let (shared, now_ns) = (Arc::clone(shared), shared.started_ns);
     let thread = std::thread::Builder::new().name("control-past".into());
-    thread.spawn(move || recall_into(&desk, now_ns))?;
+    thread.spawn(move || recall_into(&shared, now_ns))?;
     Ok(())
 }
 
-fn recall_into(desk: &Desk, now_ns: u64) {
-    note_interrupted(desk);
+fn recall_into(shared: &NodeShared, now_ns: u64) {
+    note_interrupted(shared);
     let since = Utc(now_ns.saturating_sub(DAY_NS));
     let search = Search { since: Some(since), limit: Some(RUNS_MAX), ..Search::default() };
-    let Some(runs) = find(desk, &search) else { return };
+    let Some(runs) = find(shared, &search) else { return };
     for (row, folder) in &runs {
-        let read = Run::open(folder).and_then(|run| recall_run(&desk.past, &run, row, now_ns));
+        let read = Run::open(folder).and_then(|run| recall_run(&shared.past, &run, row, now_ns));
         if let Err(error) = read {
             tracing::debug!(run = row.number, %error, "the plots do without a run before");
         }
@@ -49,9 +49,9 @@ fn recall_into(desk: &Desk, now_ns: u64) {
 
 /// The runs that are wanted. The catalogue may be in use while the program begins: then it is asked
 /// again, since nobody waits for this. What keeps it from answering is reported elsewhere.
-fn find(desk: &Desk, search: &Search) -> Option<Vec<(RunRow, PathBuf)>> {
+fn find(shared: &NodeShared, search: &Search) -> Option<Vec<(RunRow, PathBuf)>> {
     for _ in 0..ASKED_MAX {
-        if let Ok(runs) = desk.books.search(search) {
+        if let Ok(runs) = shared.catalog.search(search) {
             return Some(runs);
         }
         std::thread::sleep(ASK_AGAIN);
@@ -60,12 +60,13 @@ fn find(desk: &Desk, search: &Search) -> Option<Vec<(RunRow, PathBuf)>> {
 }
 
 /// Looks whether the last run came to an end, and tells of it if it did not.
-fn note_interrupted(desk: &Desk) {
-    let search = Search { until: Some(Utc(desk.started_ns)), limit: Some(1), ..Search::default() };
-    let Some(runs) = find(desk, &search) else { return };
+fn note_interrupted(shared: &NodeShared) {
+    let search =
+        Search { until: Some(Utc(shared.started_ns)), limit: Some(1), ..Search::default() };
+    let Some(runs) = find(shared, &search) else { return };
     let Some((row, folder)) = runs.first() else { return };
     if row.state == RunState::Interrupted {
-        desk.interrupted.store(row.number, Relaxed);
+        shared.interrupted.store(row.number, Relaxed);
         tracing::warn!(run = row.number, folder = %folder.display(),
             "the run was interrupted: its program ended before it did");
     }

@@ -8,9 +8,9 @@ use catchment_run::{Kind, Property};
 use serde_json::{Map, Value, json};
 
 use crate::configuration::{Configuration, Configure};
-use crate::desk::Desk;
-use crate::devices::{CATALOG, EMULATOR, RECORDER, Shown, WRITE};
+use crate::devices::{CATALOG, EMULATOR, RECORDER, RunStatus, WRITE};
 use crate::problem::Problem;
+use crate::shared::NodeShared;
 
 /// Values and what they are, in the same order.
 struct Table {
@@ -34,24 +34,24 @@ impl Table {
 pub(crate) fn of(
     path: &str,
     configuration: &Configuration,
-    shown: &Shown,
-    desk: &Desk,
+    run_status: &RunStatus,
+    shared: &NodeShared,
 ) -> Option<(Map<String, Value>, Vec<Property>)> {
     let mut table = Table { values: Map::new(), properties: Vec::new() };
     match path {
-        CATALOG => catalog(&mut table, desk),
-        RECORDER => recorder(&mut table, configuration, shown),
-        WRITE => write(&mut table, configuration, shown),
-        "node/recorder/build" => build(&mut table, configuration, shown),
-        "node/recorder/receive" => receive(&mut table, configuration, shown),
-        EMULATOR => emulator(&mut table, configuration, shown)?,
+        CATALOG => catalog(&mut table, shared),
+        RECORDER => recorder(&mut table, configuration, run_status),
+        WRITE => write(&mut table, configuration, run_status),
+        "node/recorder/build" => build(&mut table, configuration, run_status),
+        "node/recorder/receive" => receive(&mut table, configuration, run_status),
+        EMULATOR => emulator(&mut table, configuration, run_status)?,
         _ => return None,
     }
     Some((table.values, table.properties))
 }
 
-fn catalog(table: &mut Table, desk: &Desk) {
-    let trouble = desk.books.trouble();
+fn catalog(table: &mut Table, shared: &NodeShared) {
+    let trouble = shared.catalog.trouble();
     table.add(
         "usable",
         Kind::Boolean,
@@ -63,7 +63,7 @@ fn catalog(table: &mut Table, desk: &Desk) {
     table.add("trouble", Kind::Text, "", "what went wrong with it last", trouble.into());
 }
 
-fn recorder(table: &mut Table, configuration: &Configuration, shown: &Shown) {
+fn recorder(table: &mut Table, configuration: &Configuration, run_status: &RunStatus) {
     let config = &configuration.recorder;
     let folder = config.folder.display().to_string();
     table.add("folder", Kind::Text, "", "where runs make their folders", folder.into());
@@ -72,18 +72,18 @@ fn recorder(table: &mut Table, configuration: &Configuration, shown: &Shown) {
     let sources = config.sources.len().into();
     table.add("source_count", Kind::Integer, "", "sources of events", sources);
     table.add("link_count", Kind::Integer, "", "channel links", config.links.len().into());
-    let active = shown.active().filter(|active| !active.ended);
+    let active = run_status.active().filter(|active| !active.ended);
     let number = active.as_ref().map_or(0, |active| active.number).into();
     table.add("run_number", Kind::Integer, "", "the run that is open; 0 if none is", number);
 }
 
-fn write(table: &mut Table, configuration: &Configuration, shown: &Shown) {
+fn write(table: &mut Table, configuration: &Configuration, run_status: &RunStatus) {
     let write = &configuration.recorder.write;
     let file = write.file_bytes.into();
     table.add("file_bytes", Kind::Integer, "bytes", "the size at which a file is ended", file);
     let sync = json!(write.sync_interval_ns as f64 / 1e9);
     table.add("sync_interval_seconds", Kind::Number, "s", "how often data are made durable", sync);
-    let last = shown.active().map(|active| active.observer.snapshot());
+    let last = run_status.active().map(|active| active.observer.snapshot());
     let counts = last.as_ref().map(|last| last.counts).unwrap_or_default();
     let engine = last.as_ref().map_or("", |last| last.engine).into();
     table.add("engine", Kind::Text, "", "how writes reach the disk", engine);
@@ -95,10 +95,10 @@ fn write(table: &mut Table, configuration: &Configuration, shown: &Shown) {
     table.add("frame_count", Kind::Integer, "", "frames of the run", frames);
 }
 
-fn build(table: &mut Table, configuration: &Configuration, shown: &Shown) {
+fn build(table: &mut Table, configuration: &Configuration, run_status: &RunStatus) {
     let timeout = json!(configuration.recorder.build.timeout_ns as f64 / 1e9);
     table.add("timeout_seconds", Kind::Number, "s", "how long an event waits", timeout);
-    let last = shown.active().map(|active| active.observer.snapshot());
+    let last = run_status.active().map(|active| active.observer.snapshot());
     let counts = last.map(|last| last.counts).unwrap_or_default();
     let open = counts.events_open + counts.slices_open;
     table.add("open_count", Kind::Integer, "", "events and slices that wait", open.into());
@@ -108,12 +108,12 @@ fn build(table: &mut Table, configuration: &Configuration, shown: &Shown) {
     table.add("incomplete_count", Kind::Integer, "", "built without some", incomplete.into());
 }
 
-fn receive(table: &mut Table, configuration: &Configuration, shown: &Shown) {
+fn receive(table: &mut Table, configuration: &Configuration, run_status: &RunStatus) {
     let receive = &configuration.recorder.receive;
     table.add("thread_count", Kind::Integer, "", "receive threads", receive.threads.into());
     let asked = receive.socket_buffer_bytes.into();
     table.add("socket_buffer_bytes", Kind::Integer, "bytes", "asked for, per source", asked);
-    let active = shown.active();
+    let active = run_status.active();
     let granted = active.as_ref().map_or(0, |active| active.granted_bytes_min).into();
     let about = "the smallest that the system granted";
     table.add("socket_buffer_granted_bytes", Kind::Integer, "bytes", about, granted);
@@ -122,7 +122,11 @@ fn receive(table: &mut Table, configuration: &Configuration, shown: &Shown) {
     table.add("packet_count", Kind::Integer, "", "packets received in this run", packets);
 }
 
-fn emulator(table: &mut Table, configuration: &Configuration, shown: &Shown) -> Option<()> {
+fn emulator(
+    table: &mut Table,
+    configuration: &Configuration,
+    run_status: &RunStatus,
+) -> Option<()> {
     let (sources, links) = (&configuration.emulator, &configuration.link_emulator);
     if let Some(config) = sources {
         let about = "events per second, from the next run on; 0: as many as can be";
@@ -137,7 +141,7 @@ fn emulator(table: &mut Table, configuration: &Configuration, shown: &Shown) -> 
     table.add("source_count", Kind::Integer, "", "emulated sources", count);
     let count = links.as_ref().map_or(0, |config| config.links.len()).into();
     table.add("link_count", Kind::Integer, "", "emulated links", count);
-    let live = shown.emulators.lock().clone();
+    let live = run_status.emulators.lock().clone();
     let sum = |of: fn(&EmulatorLive) -> u64| live.iter().map(|one| of(one.live())).sum::<u64>();
     let events = sum(|live| live.events.load(Relaxed)).into();
     table.add("event_count", Kind::Integer, "", "events sent, and slices of links", events);

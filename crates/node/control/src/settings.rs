@@ -23,7 +23,7 @@ pub struct Settings {
     pub start: Start,
     /// Who starts the first run.
     pub who: String,
-    /// What the first run is for.
+    /// Purpose of the first run.
     pub comment: Option<String>,
     /// How long a run may take to end when the program is told to end.
     pub drain: Duration,
@@ -66,17 +66,17 @@ pub enum Start {
 /// What an alarm does beside being shown and logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// What rules call it.
+    /// The name that rules use.
     pub name: String,
     /// What it does.
-    pub what: What,
+    pub kind: ActionKind,
     /// How long it may take.
     pub timeout: Duration,
 }
 
 /// What an action does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ActionKind {
     /// Starts a program, with the alarm as JSON on its standard input.
     Command(Vec<String>),
     /// Sends the alarm as JSON by POST.

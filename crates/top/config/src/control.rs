@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use catchment_control::{
-    Action, Condition, LogFormat, LogLevel, Quantity, Rule, Settings, Severity, Start, Tls, What,
-    devices_with, known_quantities,
+    Action, ActionKind, Condition, LogFormat, LogLevel, Quantity, Rule, Settings, Severity, Start,
+    Tls, devices_with, known_quantities,
 };
 use catchment_model::near_matches;
 use catchment_recorder::RecorderConfig;
@@ -249,9 +249,11 @@ pub(super) fn actions(located: &Located<'_>, low: &Low) -> Result<Vec<Action>, C
         if actions.iter().any(|other| other.name == action.name) {
             return error("expected a name used once");
         }
-        let what = match (&action.command, &action.webhook) {
-            (Some(words), None) if !words.is_empty() => What::Command(words.clone()),
-            (None, Some(address)) if address.starts_with("http") => What::Webhook(address.clone()),
+        let kind = match (&action.command, &action.webhook) {
+            (Some(words), None) if !words.is_empty() => ActionKind::Command(words.clone()),
+            (None, Some(address)) if address.starts_with("http") => {
+                ActionKind::Webhook(address.clone())
+            }
             _ => {
                 return error(
                     "expected either command = [\"PROGRAM\", ..] or webhook = \"http..\"",
@@ -261,7 +263,7 @@ pub(super) fn actions(located: &Located<'_>, low: &Low) -> Result<Vec<Action>, C
         within(located, &format!("actions[{index}].timeout"), action.timeout, MS..=H / 6)?;
         let timeout_ns = action.timeout.map_or(10_000_000_000, |Time(ns)| ns);
         let timeout = Duration::from_nanos(timeout_ns);
-        actions.push(Action { name: action.name.clone(), what, timeout });
+        actions.push(Action { name: action.name.clone(), kind, timeout });
     }
     Ok(actions)
 }

@@ -29,11 +29,11 @@ impl Conductor {
                 _ => tracing::info!("alarm {name} ended: {text}"),
             }
             if change.kind == ChangeKind::Raised {
-                self.desk.counts.alarms_raised.fetch_add(1, Relaxed);
+                self.shared.counts.alarms_raised.fetch_add(1, Relaxed);
             }
         }
         for told in actions::together(&meaning.changes) {
-            self.actions.put(&self.desk, told.actions, &told.json());
+            self.actions.put(&self.shared, told.actions, &told.json());
         }
         // Also what only counts on in a text is to be seen.
         let seen = self.watching.alarms_seen();
@@ -41,10 +41,10 @@ impl Conductor {
             let shown = |one: &catchment_watch::Alarm| (one.id, one.state, one.text.clone());
             alarms.iter().map(shown).collect()
         };
-        if texts(&seen) != texts(&self.own.alarms_seen) {
-            self.own.alarms_changed += 1;
+        if texts(&seen) != texts(&self.state.alarms_seen) {
+            self.state.alarms_changed += 1;
         }
-        self.own.alarms_seen = seen;
+        self.state.alarms_seen = seen;
     }
 
     /// Somebody has seen an alarm.
@@ -63,7 +63,7 @@ impl Conductor {
             AcknowledgeError::Unknown { .. } => unknown(),
             error => Problem::conflict(error.to_string()),
         })?;
-        self.own.next_look = None;
+        self.state.next_look = None;
         Ok(alarm(&change.alarm))
     }
 
@@ -76,7 +76,7 @@ impl Conductor {
         who: &Who,
     ) -> api::AlarmList {
         let done = self.watching.alarms().acknowledge_all(now_ns, only, &who.name, comment);
-        self.own.next_look = None;
+        self.state.next_look = None;
         api::AlarmList { alarms: done.iter().map(|change| alarm(&change.alarm)).collect() }
     }
 }

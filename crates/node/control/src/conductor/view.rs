@@ -7,24 +7,24 @@ use catchment_run::Command;
 
 use super::Conductor;
 use crate::api;
-use crate::desk::View;
 use crate::devices::Active;
 use crate::properties;
+use crate::shared::View;
 use crate::watching::Meaning;
 
 impl Conductor {
     pub(super) fn device_list(&self) -> Vec<api::Device> {
-        let shown = &self.devices.shown;
+        let run_status = &self.devices.run_status;
         let device = |status: catchment_run::DeviceStatus| {
             let path = status.path.to_string();
-            let found = properties::of(&path, &self.configuration, shown, &self.desk);
+            let found = properties::of(&path, &self.configuration, run_status, &self.shared);
             let values = found.map(|(values, _)| values).unwrap_or_default();
             api::Device {
                 schema: format!("/api/v1/devices/{path}/schema"),
                 kind: status.kind,
                 state: status.state.name().into(),
                 reason: status.reason.map(|reason| reason.to_string()),
-                commands: match self.desk.settings.read_only {
+                commands: match self.shared.settings.read_only {
                     true => Vec::new(),
                     false => status.commands.iter().map(|one| one.name().to_owned()).collect(),
                 },
@@ -46,7 +46,7 @@ impl Conductor {
     ) -> View {
         let alarms = api::AlarmList { alarms: self.alarm_list() };
         let folder = active.as_ref().map(|active| active.folder.clone());
-        let state = self.state(now_ns, active, snapshot.as_deref(), &meaning, &alarms);
+        let state = self.api_state(now_ns, active, snapshot.as_deref(), &meaning, &alarms);
         let sources = api::SourceList { sources: meaning.sources };
         View {
             state_json: serde_json::to_string(&state).unwrap_or_default().into(),
@@ -56,7 +56,7 @@ impl Conductor {
             devices,
             schemas: Arc::clone(&self.schemas),
             alarms,
-            alarms_changed: self.own.alarms_changed,
+            alarms_changed: self.state.alarms_changed,
             snapshot,
             folder,
             made: None,
@@ -65,7 +65,7 @@ impl Conductor {
     }
 
     fn offers(&self, run: Option<u64>) -> Vec<api::CommandOffer> {
-        if self.desk.settings.read_only {
+        if self.shared.settings.read_only {
             return Vec::new();
         }
         self.control.legal().into_iter().map(|one| offer(one, run)).collect()
@@ -75,7 +75,7 @@ impl Conductor {
         self.watching.alarms_seen().iter().map(alarm).collect()
     }
 
-    fn state(
+    fn api_state(
         &self,
         now_ns: u64,
         active: Option<Active>,
@@ -85,19 +85,19 @@ impl Conductor {
     ) -> api::State {
         let run = active.as_ref().filter(|active| !active.ended);
         let number = run.map(|active| active.number);
-        let space = self.desk.disk.space();
+        let space = self.shared.disk.space();
         let mut warnings = snapshot.map(|one| one.warnings.clone()).unwrap_or_default();
-        warnings.extend(self.desk.books.trouble());
-        if let Some(age) = self.desk.disk.silent() {
+        warnings.extend(self.shared.catalog.trouble());
+        if let Some(age) = self.shared.disk.silent() {
             let folder = self.configuration.recorder.folder.display();
             warnings.push(format!("the disk of {folder} has not answered for {} s", age.as_secs()));
         }
         api::State {
             node: api::NodeInfo {
-                name: self.desk.settings.name.clone(),
+                name: self.shared.settings.name.clone(),
                 version: env!("CARGO_PKG_VERSION").into(),
-                started: Utc(self.desk.started_ns).to_string(),
-                uptime_seconds: now_ns.saturating_sub(self.desk.started_ns) as f64 / 1e9,
+                started: Utc(self.shared.started_ns).to_string(),
+                uptime_seconds: now_ns.saturating_sub(self.shared.started_ns) as f64 / 1e9,
             },
             time: Utc(now_ns).to_string(),
             verdict: api::Verdict {

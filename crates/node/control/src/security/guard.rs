@@ -13,8 +13,8 @@ use super::origin;
 use super::roles::{Access, Role, access};
 use super::sessions::COOKIE;
 use super::tokens::TokenEntry;
-use crate::desk::Desk;
 use crate::problem::Problem;
+use crate::shared::NodeShared;
 
 /// How much of a refused request's path the audit log shows.
 const NOTED_MAX: usize = 200;
@@ -38,23 +38,23 @@ pub(crate) struct Who {
 impl Who {
     /// Whether what let them in would still do so: the session lasts, the token was not revoked,
     /// and whoever came without one still may.
-    pub(crate) fn stands(&self, desk: &Desk) -> bool {
-        let session = |(id, _): &(String, String)| desk.sessions.find(id).is_some();
+    pub(crate) fn stands(&self, shared: &NodeShared) -> bool {
+        let session = |(id, _): &(String, String)| shared.sessions.find(id).is_some();
         self.session.as_ref().is_none_or(session)
             && match &self.entry {
-                Some(entry) => desk.tokens.stands(entry),
-                None => !desk.tokens.any(),
+                Some(entry) => shared.tokens.stands(entry),
+                None => !shared.tokens.any(),
             }
     }
 }
 
 /// Lets a request through, or says why not.
 pub(crate) async fn guard(
-    State(desk): State<Arc<Desk>>,
+    State(shared): State<Arc<NodeShared>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    if let Err(problem) = admit(&desk, &mut request) {
+    if let Err(problem) = admit(&shared, &mut request) {
         return problem.into_response();
     }
     if !changes(&request) {
@@ -71,11 +71,11 @@ fn changes(request: &Request) -> bool {
     !matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
-fn admit(desk: &Desk, request: &mut Request) -> Result<(), Problem> {
-    origin::check(request, &desk.settings.names)?;
+fn admit(shared: &NodeShared, request: &mut Request) -> Result<(), Problem> {
+    origin::check(request, &shared.settings.names)?;
     let peer = request.extensions().get::<Peer>().copied();
     let peer = peer.map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |Peer(address)| address);
-    if !desk.requests.take(peer.ip(), Instant::now()) {
+    if !shared.requests.take(peer.ip(), Instant::now()) {
         let detail = "too many requests from this address; wait a second";
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
     }
@@ -84,15 +84,15 @@ fn admit(desk: &Desk, request: &mut Request) -> Result<(), Problem> {
         // No such route or method: the router says so.
         return Ok(());
     };
-    let who = identify(desk, request.headers(), peer)?;
+    let who = identify(shared, request.headers(), peer)?;
     if let Access::Least(role) = needed {
         let Some(who) = &who else {
             return Err(Problem::new(StatusCode::UNAUTHORIZED, "expected a token or a session"));
         };
-        if let Err(problem) = permit(desk, who, role, request) {
+        if let Err(problem) = permit(shared, who, role, request) {
             let what = format!("{} {}", request.method(), request.uri().path());
             let what: String = what.chars().take(NOTED_MAX).collect();
-            desk.note(who, what, format!("refused: {}", problem.detail));
+            shared.note(who, what, format!("refused: {}", problem.detail));
             return Err(problem);
         }
     }
@@ -103,9 +103,9 @@ fn admit(desk: &Desk, request: &mut Request) -> Result<(), Problem> {
 }
 
 /// Whether somebody who is known may do that.
-fn permit(desk: &Desk, who: &Who, role: Role, request: &Request) -> Result<(), Problem> {
+fn permit(shared: &NodeShared, who: &Who, role: Role, request: &Request) -> Result<(), Problem> {
     let forbidden = |detail: &str| Err(Problem::new(StatusCode::FORBIDDEN, detail));
-    if desk.settings.read_only && role > Role::Viewer {
+    if shared.settings.read_only && role > Role::Viewer {
         return forbidden("this node is only looked at: whoever started the recorder ends it");
     }
     if who.role < role {
@@ -122,25 +122,29 @@ fn permit(desk: &Desk, who: &Who, role: Role, request: &Request) -> Result<(), P
 }
 
 /// Who asks: by token, by session, or, where there are no tokens, anybody that can reach the node.
-fn identify(desk: &Desk, headers: &HeaderMap, peer: SocketAddr) -> Result<Option<Who>, Problem> {
+fn identify(
+    shared: &NodeShared,
+    headers: &HeaderMap,
+    peer: SocketAddr,
+) -> Result<Option<Who>, Problem> {
     let from = peer.to_string();
     if let Some(value) = headers.get(header::AUTHORIZATION) {
         let token = value.to_str().ok().and_then(bearer);
-        if let Some(entry) = token.and_then(|token| desk.tokens.find(token.trim())) {
+        if let Some(entry) = token.and_then(|token| shared.tokens.find(token.trim())) {
             return Ok(Some(known(entry, from, None)));
         }
-        return Err(refused(desk, peer));
+        return Err(refused(shared, peer));
     }
-    let id = cookie(headers, desk.port());
-    if let Some(session) = id.and_then(|id| desk.sessions.find(id))
-        && desk.tokens.stands(&session.entry)
+    let id = cookie(headers, shared.port());
+    if let Some(session) = id.and_then(|id| shared.sessions.find(id))
+        && shared.tokens.stands(&session.entry)
     {
         return Ok(Some(known(session.entry, from, Some((session.id, session.csrf)))));
     }
-    if desk.tokens.any() {
+    if shared.tokens.any() {
         return Ok(None);
     }
-    let role = if desk.settings.read_only { Role::Viewer } else { Role::Admin };
+    let role = if shared.settings.read_only { Role::Viewer } else { Role::Admin };
     Ok(Some(Who { name: "local".into(), role, from, session: None, entry: None }))
 }
 
@@ -155,9 +159,9 @@ fn known(entry: TokenEntry, from: String, session: Option<(String, String)>) -> 
 }
 
 /// A token that is none: told, and after a few not even that.
-pub(crate) fn refused(desk: &Desk, peer: SocketAddr) -> Problem {
-    desk.counts.refused_tokens.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    if !desk.guesses.take(peer.ip(), Instant::now()) {
+pub(crate) fn refused(shared: &NodeShared, peer: SocketAddr) -> Problem {
+    shared.counts.refused_tokens.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    if !shared.guesses.take(peer.ip(), Instant::now()) {
         let detail = "too many wrong tokens from this address; wait a minute";
         return Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
     }

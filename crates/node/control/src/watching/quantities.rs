@@ -10,7 +10,7 @@ pub struct KnownQuantity {
     /// Its name; of one thing of many with `*` for the thing: `source.*.loss_per_second`.
     pub name: String,
     /// What it is.
-    pub what: String,
+    pub description: String,
 }
 
 const NODE: [(&str, &str); 15] = [
@@ -81,16 +81,16 @@ pub fn devices_with(property: &str) -> Vec<&'static str> {
 /// All quantities that rules can look at.
 pub fn known_quantities() -> Vec<KnownQuantity> {
     let mut all = Vec::new();
-    let mut put = |name: String, what: &str| {
-        all.push(KnownQuantity { name, what: what.trim().to_owned() });
+    let mut put = |name: String, description: &str| {
+        all.push(KnownQuantity { name, description: description.trim().to_owned() });
     };
-    NODE.iter().for_each(|(name, what)| put((*name).into(), what));
-    Counts::NAMES.iter().for_each(|(name, what)| put((*name).into(), what));
+    NODE.iter().for_each(|(name, description)| put((*name).into(), description));
+    Counts::NAMES.iter().for_each(|(name, description)| put((*name).into(), description));
     for entry in Entry::ALL {
         put(entry.name().into(), "This entry of the ledger, of all sources.");
     }
-    QUEUE.iter().for_each(|(name, what)| put(format!("queue.*.{name}"), what));
-    SOURCE.iter().for_each(|(name, what)| put(format!("source.*.{name}"), what));
+    QUEUE.iter().for_each(|(name, description)| put(format!("queue.*.{name}"), description));
+    SOURCE.iter().for_each(|(name, description)| put(format!("source.*.{name}"), description));
     let mut properties: Vec<_> = DEVICE.iter().flat_map(|(_, all)| all.iter().copied()).collect();
     properties.sort_unstable();
     properties.dedup();

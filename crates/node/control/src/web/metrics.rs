@@ -13,7 +13,7 @@ use catchment_telemetry::utc_now;
 use catchment_watch::is_loss;
 
 use crate::api;
-use crate::desk::{Desk, View};
+use crate::shared::{NodeShared, View};
 use crate::watching::lost;
 use crate::watching::quantities::known_quantities;
 
@@ -23,7 +23,7 @@ struct Metric {
     kind: &'static str,
     labels: &'static str,
     help: &'static str,
-    value: fn(&Desk, &View, &mut Values),
+    value: fn(&NodeShared, &View, &mut Values),
 }
 
 /// What a metric's values are written to.
@@ -59,7 +59,7 @@ const METRICS: &[Metric] = metrics! {
     "catchment_build_info", "gauge", "version", "1, with the program's version.",
         |_, view, out| out.put(&[("version", &view.state.node.version)], 1.0);
     "catchment_uptime_seconds", "gauge", "", "Since the program was started.",
-        |desk, _, out| out.put(&[], utc_now().0.saturating_sub(desk.started_ns) as f64 / 1e9);
+        |shared, _, out| out.put(&[], utc_now().0.saturating_sub(shared.started_ns) as f64 / 1e9);
     "catchment_view_age_seconds", "gauge", "",
         "Since the control thread last looked, twice a second; the rest says nothing if it is long.",
         |_, view, out| out.put(&[], view.age().unwrap_or_default().as_secs_f64());
@@ -188,37 +188,37 @@ const METRICS: &[Metric] = metrics! {
     "catchment_alarms_unacknowledged", "gauge", "", "Alarms that nobody has acknowledged.",
         |_, view, out| out.put(&[], view.state.alarms.unacknowledged as f64);
     "catchment_alarms_raised_total", "counter", "", "Alarms that were raised.",
-        |desk, _, out| out.put(&[], desk.counts.alarms_raised.load(Relaxed) as f64);
+        |shared, _, out| out.put(&[], shared.counts.alarms_raised.load(Relaxed) as f64);
     "catchment_alarm_actions_failed_total", "counter", "",
         "Commands and webhooks of alarms that failed or took too long.",
-        |desk, _, out| out.put(&[], desk.counts.actions_failed.load(Relaxed) as f64);
+        |shared, _, out| out.put(&[], shared.counts.actions_failed.load(Relaxed) as f64);
     "catchment_alarm_actions_dropped_total", "counter", "",
         "Commands and webhooks of alarms that were not begun, since too many waited.",
-        |desk, _, out| out.put(&[], desk.counts.actions_dropped.load(Relaxed) as f64);
+        |shared, _, out| out.put(&[], shared.counts.actions_dropped.load(Relaxed) as f64);
     "catchment_http_connections_total", "counter", "", "Connections to the API and the page.",
-        |desk, _, out| out.put(&[], desk.counts.connections.load(Relaxed) as f64);
+        |shared, _, out| out.put(&[], shared.counts.connections.load(Relaxed) as f64);
     "catchment_http_connections_refused_total", "counter", "",
         "Connections that were closed at once: their address had too many, or files need the descriptors.",
-        |desk, _, out| out.put(&[], desk.counts.refused_connections.load(Relaxed) as f64);
+        |shared, _, out| out.put(&[], shared.counts.refused_connections.load(Relaxed) as f64);
     "catchment_http_requests_total", "counter", "", "Requests.",
-        |desk, _, out| out.put(&[], desk.counts.requests.load(Relaxed) as f64);
+        |shared, _, out| out.put(&[], shared.counts.requests.load(Relaxed) as f64);
     "catchment_http_problems_total", "counter", "", "Requests that were answered with a problem.",
-        |desk, _, out| out.put(&[], desk.counts.problems.load(Relaxed) as f64);
+        |shared, _, out| out.put(&[], shared.counts.problems.load(Relaxed) as f64);
     "catchment_http_streams_total", "counter", "", "Streams of updates that were opened.",
-        |desk, _, out| out.put(&[], desk.counts.streams.load(Relaxed) as f64);
+        |shared, _, out| out.put(&[], shared.counts.streams.load(Relaxed) as f64);
     "catchment_http_streams_refused_total", "counter", "",
         "Streams that were refused, since their address had too many.",
-        |desk, _, out| out.put(&[], desk.counts.refused_streams.load(Relaxed) as f64);
+        |shared, _, out| out.put(&[], shared.counts.refused_streams.load(Relaxed) as f64);
     "catchment_tokens_refused_total", "counter", "", "Tokens that were not known, or were revoked.",
-        |desk, _, out| out.put(&[], desk.counts.refused_tokens.load(Relaxed) as f64);
+        |shared, _, out| out.put(&[], shared.counts.refused_tokens.load(Relaxed) as f64);
     "catchment_audit_lines_lost_total", "counter", "",
         "Lines of the audit log that could not be written.",
-        |desk, _, out| out.put(&[], desk.audit.lost() as f64);
+        |shared, _, out| out.put(&[], shared.audit.lost() as f64);
     "catchment_log_lines_total", "counter", "", "Lines of the log.",
-        |desk, _, out| out.put(&[], desk.logs.count() as f64);
+        |shared, _, out| out.put(&[], shared.logs.count() as f64);
     "catchment_log_lines_dropped_total", "counter", "",
         "Lines of the log that were not written to stderr, since too many waited.",
-        |desk, _, out| out.put(&[], desk.logs.dropped() as f64);
+        |shared, _, out| out.put(&[], shared.logs.dropped() as f64);
 };
 
 fn count(view: &View, out: &mut Values<'_>, of: fn(&catchment_recorder::Counts) -> u64) {
@@ -230,17 +230,17 @@ fn count(view: &View, out: &mut Values<'_>, of: fn(&catchment_recorder::Counts) 
 /// Metrics in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "node",
     responses((status = 200, body = String, content_type = "text/plain")))]
-pub(super) async fn metrics(Shared(desk): Shared<Arc<Desk>>) -> impl IntoResponse {
-    let text = render(&desk, &desk.view());
+pub(super) async fn metrics(Shared(shared): Shared<Arc<NodeShared>>) -> impl IntoResponse {
+    let text = render(&shared, &shared.view());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }
 
-fn render(desk: &Desk, view: &View) -> String {
+fn render(shared: &NodeShared, view: &View) -> String {
     let mut text = String::new();
     for metric in METRICS {
         let Metric { name, kind, help, .. } = metric;
         writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
-        (metric.value)(desk, view, &mut Values { name, text: &mut text });
+        (metric.value)(shared, view, &mut Values { name, text: &mut text });
     }
     // All are there from the first moment, with 0: what rises from nothing would be no rise.
     let none = Ledger::default();
@@ -308,7 +308,7 @@ pub fn document() -> String {
         every source, queue or device, or the name of one. Counts are\nof this run, and not there without one. \
         Configurations that name anything else are refused.\n\n| quantity | what |\n| --- | --- |\n";
     for known in known_quantities() {
-        writeln!(text, "| `{}` | {} |", known.name, known.what).ok();
+        writeln!(text, "| `{}` | {} |", known.name, known.description).ok();
     }
     text
 }

@@ -21,9 +21,9 @@ use super::extract::{Body, Params, Place, at_most, within, written};
 use super::routes_tokens::blocking;
 use super::{document, document_page, files, metrics, routes_runs, routes_tokens, sample, stream};
 use crate::api;
-use crate::desk::{Ask, Desk, View};
 use crate::problem::Problem;
 use crate::security::guard::{Who, guard};
+use crate::shared::{Ask, NodeShared, View};
 
 /// Bytes of a request's body; a configuration may have more.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -37,7 +37,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 pub(super) type Answer<T> = Result<Json<T>, Problem>;
 
 /// All routes, with what every request passes.
-pub(super) fn router(desk: Arc<Desk>, stopped: watch::Receiver<bool>) -> Router {
+pub(super) fn router(shared: Arc<NodeShared>, stopped: watch::Receiver<bool>) -> Router {
     let streams = stream::Streams::new(stopped);
     let api = Router::new()
         .route("/state", get(state))
@@ -66,11 +66,11 @@ pub(super) fn router(desk: Arc<Desk>, stopped: watch::Receiver<bool>) -> Router 
         .route("/{*asset}", get(files::asset))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(Extension(streams))
-        .layer(from_fn_with_state(Arc::clone(&desk), guard))
+        .layer(from_fn_with_state(Arc::clone(&shared), guard))
         .layer(CompressionLayer::new().compress_when(compressed))
         .layer(from_fn(late))
-        .layer(from_fn_with_state(Arc::clone(&desk), finish))
-        .with_state(desk)
+        .layer(from_fn_with_state(Arc::clone(&shared), finish))
+        .with_state(shared)
 }
 
 /// Gives up what takes too long; streams have begun by then.
@@ -85,13 +85,13 @@ async fn late(request: Request, next: Next) -> Response {
 }
 
 /// Gives every answer its headers, every failure its problem details, and counts.
-async fn finish(Shared(desk): Shared<Arc<Desk>>, request: Request, next: Next) -> Response {
+async fn finish(Shared(shared): Shared<Arc<NodeShared>>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    desk.counts.requests.fetch_add(1, Relaxed);
+    shared.counts.requests.fetch_add(1, Relaxed);
     let mut response = next.run(request).await;
     let status = response.status();
     if status.is_client_error() || status.is_server_error() {
-        desk.counts.problems.fetch_add(1, Relaxed);
+        shared.counts.problems.fetch_add(1, Relaxed);
         let told = response.extensions_mut().remove::<Problem>();
         let mut problem = told.unwrap_or_else(|| {
             let detail = status.canonical_reason().unwrap_or("it cannot be done");
@@ -140,8 +140,8 @@ const HEADERS: [(&str, &str); 5] = [
 /// Whether the program is alive: its control thread looks at the data's flow.
 #[utoipa::path(get, path = "/healthz", tag = "node",
     responses((status = 200, body = api::Health)))]
-pub(super) async fn health(Shared(desk): Shared<Arc<Desk>>) -> Answer<api::Health> {
-    let view = desk.view();
+pub(super) async fn health(Shared(shared): Shared<Arc<NodeShared>>) -> Answer<api::Health> {
+    let view = shared.view();
     if view.is_old {
         let detail = view.state.verdict.text.clone();
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
@@ -152,22 +152,22 @@ pub(super) async fn health(Shared(desk): Shared<Arc<Desk>>) -> Answer<api::Healt
 /// The node now.
 #[utoipa::path(get, path = "/api/v1/state", tag = "node",
     responses((status = 200, body = api::State)))]
-pub(super) async fn state(Shared(desk): Shared<Arc<Desk>>) -> Json<api::State> {
-    Json(desk.view().state.clone())
+pub(super) async fn state(Shared(shared): Shared<Arc<NodeShared>>) -> Json<api::State> {
+    Json(shared.view().state.clone())
 }
 
 /// All sources and links, worst first.
 #[utoipa::path(get, path = "/api/v1/sources", tag = "sources",
     responses((status = 200, body = api::SourceList)))]
-pub(super) async fn sources(Shared(desk): Shared<Arc<Desk>>) -> Json<api::SourceList> {
-    Json(desk.view().sources.clone())
+pub(super) async fn sources(Shared(shared): Shared<Arc<NodeShared>>) -> Json<api::SourceList> {
+    Json(shared.view().sources.clone())
 }
 
 /// All devices.
 #[utoipa::path(get, path = "/api/v1/devices", tag = "devices",
     responses((status = 200, body = api::DeviceList)))]
-pub(super) async fn devices(Shared(desk): Shared<Arc<Desk>>) -> Json<api::DeviceList> {
-    Json(api::DeviceList { devices: desk.view().devices.clone() })
+pub(super) async fn devices(Shared(shared): Shared<Arc<NodeShared>>) -> Json<api::DeviceList> {
+    Json(api::DeviceList { devices: shared.view().devices.clone() })
 }
 
 /// A device; its path may have slashes.
@@ -175,10 +175,10 @@ pub(super) async fn devices(Shared(desk): Shared<Arc<Desk>>) -> Json<api::Device
     params(("path" = String, Path, description = "such as node/recorder")),
     responses((status = 200, body = api::Device)))]
 pub(super) async fn device(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Place(path): Place<String>,
 ) -> Result<Response, Problem> {
-    let view = desk.view();
+    let view = shared.view();
     if let Some(device) = path.strip_suffix("/schema") {
         return device_schema(&view, device).map(IntoResponse::into_response);
     }
@@ -202,7 +202,7 @@ pub(super) fn device_schema(view: &View, path: &str) -> Answer<serde_json::Value
     request_body(content = Object, example = json!({ "rate_hz": 200 })),
     responses((status = 200, body = api::Device)))]
 pub(super) async fn change_device(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Extension(who): Extension<Who>,
     Place(path): Place<String>,
     Body(values): Body<serde_json::Map<String, serde_json::Value>>,
@@ -212,18 +212,18 @@ pub(super) async fn change_device(
     };
     let what = format!("change {device}: {}", serde_json::Value::Object(values.clone()));
     let asker = who.clone();
-    let result = desk.ask(|reply| Ask::Change(device, values, asker, reply)).await;
-    noted(&desk, &who, what, &result);
+    let result = shared.ask(|reply| Ask::Change(device, values, asker, reply)).await;
+    noted(&shared, &who, what, &result);
     result.map(Json)
 }
 
 /// Writes to the audit log what came of something.
-pub(super) fn noted<T>(desk: &Desk, who: &Who, what: String, result: &Result<T, Problem>) {
+pub(super) fn noted<T>(shared: &NodeShared, who: &Who, what: String, result: &Result<T, Problem>) {
     let result = match result {
         Ok(_) => "done".to_owned(),
         Err(problem) => format!("refused: {}", problem.detail),
     };
-    desk.note(who, what, result);
+    shared.note(who, what, result);
 }
 
 /// Tells the node to do something. The same request id is done once, and answered alike.
@@ -232,7 +232,7 @@ pub(super) fn noted<T>(desk: &Desk, who: &Who, what: String, result: &Result<T, 
     responses((status = 200, body = api::CommandResult, description = "done"),
         (status = 202, body = api::CommandResult, description = "under way: ask again")))]
 pub(super) async fn command(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Extension(who): Extension<Who>,
     Body(request): Body<api::CommandRequest>,
 ) -> Result<Response, Problem> {
@@ -247,9 +247,9 @@ pub(super) async fn command(
         what: request.command.clone(),
         request: Some(request.request.clone()),
         comment: request.comment.clone(),
-        ..crate::desk::line(&who)
+        ..crate::shared::line(&who)
     };
-    let note = |result| desk.audit.write(api::AuditLine { result, ..line.clone() });
+    let note = |result| shared.audit.write(api::AuditLine { result, ..line.clone() });
     if request.command == "shutdown" && who.role < crate::security::roles::Role::Admin {
         let problem = Problem::new(StatusCode::FORBIDDEN, "shutdown: expected the role admin");
         note(format!("refused: {}", problem.detail));
@@ -262,11 +262,11 @@ pub(super) async fn command(
         let text = match request.configuration {
             None => None,
             Some(version) => {
-                let desk = Arc::clone(&desk);
-                blocking(move || desk.books.configuration(version)).await?.text
+                let shared = Arc::clone(&shared);
+                blocking(move || shared.catalog.configuration(version)).await?.text
             }
         };
-        desk.ask(|reply| Ask::Command(request, text, who, reply)).await
+        shared.ask(|reply| Ask::Command(request, text, who, reply)).await
     };
     let result = told.await;
     if let Err(problem) = &result {
@@ -281,10 +281,10 @@ pub(super) async fn command(
     responses((status = 200, body = api::CommandResult),
         (status = 202, body = api::CommandResult, description = "under way")))]
 pub(super) async fn command_result(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Place(request): Place<String>,
 ) -> Result<Response, Problem> {
-    let result = desk.ask(|reply| Ask::Result(request, reply)).await?;
+    let result = shared.ask(|reply| Ask::Result(request, reply)).await?;
     let status = if result.status == "under_way" { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, Json(result)).into_response())
 }
@@ -322,7 +322,7 @@ pub(super) struct LogQuery {
 #[utoipa::path(get, path = "/api/v1/logs", tag = "logs", params(LogQuery),
     responses((status = 200, body = api::LogList)))]
 pub(super) async fn logs(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Params(query): Params<LogQuery>,
 ) -> Answer<api::LogList> {
     let level = query.level.as_deref().unwrap_or("trace");
@@ -334,14 +334,14 @@ pub(super) async fn logs(
     let limit = within("limit", query.limit, (1, 500, 10_000))?;
     let search = query.search.unwrap_or_default();
     at_most("search", Some(&search), 1_000)?;
-    Ok(Json(api::LogList { lines: desk.logs.find(level, &search, query.before, limit as usize) }))
+    Ok(Json(api::LogList { lines: shared.logs.find(level, &search, query.before, limit as usize) }))
 }
 
 /// Alarms.
 #[utoipa::path(get, path = "/api/v1/alarms", tag = "alarms",
     responses((status = 200, body = api::AlarmList)))]
-pub(super) async fn alarms(Shared(desk): Shared<Arc<Desk>>) -> Json<api::AlarmList> {
-    Json(desk.view().alarms.clone())
+pub(super) async fn alarms(Shared(shared): Shared<Arc<NodeShared>>) -> Json<api::AlarmList> {
+    Json(shared.view().alarms.clone())
 }
 
 /// Says that somebody has seen an alarm.
@@ -349,19 +349,19 @@ pub(super) async fn alarms(Shared(desk): Shared<Arc<Desk>>) -> Json<api::AlarmLi
     params(("id" = String, Path)), request_body = api::Acknowledge,
     responses((status = 200, body = api::Alarm)))]
 pub(super) async fn acknowledge(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Extension(who): Extension<Who>,
     Place(id): Place<String>,
     Body(said): Body<api::Acknowledge>,
 ) -> Answer<api::Alarm> {
     written("comment", said.comment.as_deref(), 4_000)?;
-    let (asker, line) = (who.clone(), crate::desk::line(&who));
+    let (asker, line) = (who.clone(), crate::shared::line(&who));
     let what = format!("acknowledge {id}");
     let comment = said.comment.clone();
-    let result = desk.ask(|reply| Ask::Acknowledge(id, said.comment, asker, reply)).await;
+    let result = shared.ask(|reply| Ask::Acknowledge(id, said.comment, asker, reply)).await;
     let refused = |problem: &Problem| format!("refused: {}", problem.detail);
     let outcome = result.as_ref().map_or_else(refused, |_| "done".into());
-    desk.audit.write(api::AuditLine { what, result: outcome, comment, ..line });
+    shared.audit.write(api::AuditLine { what, result: outcome, comment, ..line });
     result.map(Json)
 }
 
@@ -370,7 +370,7 @@ pub(super) async fn acknowledge(
 #[utoipa::path(post, path = "/api/v1/alarms/acknowledge", tag = "alarms",
     request_body = api::AcknowledgeAll, responses((status = 200, body = api::AlarmList)))]
 pub(super) async fn acknowledge_all(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Extension(who): Extension<Who>,
     Body(said): Body<api::AcknowledgeAll>,
 ) -> Answer<api::AlarmList> {
@@ -382,11 +382,11 @@ pub(super) async fn acknowledge_all(
     let number = |id: &String| id.parse::<u64>().map_err(|_| unknown(id));
     let ids = said.ids.as_ref().map(|ids| ids.iter().map(number).collect::<Result<Vec<_>, _>>());
     let (ids, asker, comment) = (ids.transpose()?, who.clone(), said.comment.clone());
-    let done = desk.ask(|reply| Ask::AcknowledgeAll(ids, said.comment, asker, reply)).await?;
+    let done = shared.ask(|reply| Ask::AcknowledgeAll(ids, said.comment, asker, reply)).await?;
     let numbers: Vec<&str> = done.alarms.iter().map(|alarm| alarm.id.as_str()).collect();
     let what = format!("acknowledge {}", numbers.join(" "));
-    let line = crate::desk::line(&who);
-    desk.audit.write(api::AuditLine { what, result: "done".into(), comment, ..line });
+    let line = crate::shared::line(&who);
+    shared.audit.write(api::AuditLine { what, result: "done".into(), comment, ..line });
     Ok(Json(done))
 }
 
@@ -407,10 +407,10 @@ pub(super) struct HistoryQuery {
 #[utoipa::path(get, path = "/api/v1/history", tag = "node", params(HistoryQuery),
     responses((status = 200, body = api::History)))]
 pub(super) async fn history(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Params(query): Params<HistoryQuery>,
 ) -> Answer<api::History> {
     let seconds = within("seconds", query.seconds, (1, 600, 86_400))?;
     let points = within("points", query.points, (1, 300, 2_000))?;
-    Ok(Json(desk.past.of(utc_now().0, seconds, points)))
+    Ok(Json(shared.past.of(utc_now().0, seconds, points)))
 }

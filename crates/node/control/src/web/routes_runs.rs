@@ -13,13 +13,13 @@ use super::extract::{Body, Params, Place, at_most, within, written};
 use super::routes::{Answer, CONFIGURATION_BYTES_MAX, noted};
 use super::routes_tokens::blocking;
 use crate::api;
-use crate::books::books_of;
+use crate::catalog_client::api_ledger;
 use crate::configuration::ConfigurationFault;
-use crate::desk::{Ask, Desk};
 use crate::problem::Problem;
 use crate::security::guard::Who;
+use crate::shared::{Ask, NodeShared};
 
-pub(super) fn routes() -> Router<Arc<Desk>> {
+pub(super) fn routes() -> Router<Arc<NodeShared>> {
     let bodies = DefaultBodyLimit::max(CONFIGURATION_BYTES_MAX);
     Router::new()
         .route("/runs", get(runs))
@@ -53,18 +53,18 @@ pub(super) struct RunQuery {
 #[utoipa::path(get, path = "/api/v1/runs", tag = "runs", params(RunQuery),
     responses((status = 200, body = api::RunList)))]
 pub(super) async fn runs(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Params(query): Params<RunQuery>,
 ) -> Answer<api::RunList> {
     let limit = within("limit", query.limit, (1, 50, 500))?;
     at_most("search", query.search.as_deref(), 1_000)?;
     let search = query.search.unwrap_or_default();
-    let (shared, quality) = (Arc::clone(&desk), query.quality);
+    let (owned, quality) = (Arc::clone(&shared), query.quality);
     let list = blocking(move || {
-        shared.books.list(&search, query.before, limit as usize, quality.as_deref())
+        owned.catalog.list(&search, query.before, limit as usize, quality.as_deref())
     });
     let mut list = list.await?;
-    list.runs.iter_mut().for_each(|run| show_live(run, &desk.view().state));
+    list.runs.iter_mut().for_each(|run| show_live(run, &shared.view().state));
     Ok(Json(list))
 }
 
@@ -79,12 +79,12 @@ fn show_live(run: &mut api::Run, state: &api::State) {
 #[utoipa::path(get, path = "/api/v1/runs/{number}", tag = "runs",
     params(("number" = u64, Path)), responses((status = 200, body = api::Run)))]
 pub(super) async fn run(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Place(number): Place<u64>,
 ) -> Answer<api::Run> {
-    let shared = Arc::clone(&desk);
-    let mut run = blocking(move || shared.books.run(number)).await?;
-    show_live(&mut run, &desk.view().state);
+    let owned = Arc::clone(&shared);
+    let mut run = blocking(move || owned.catalog.run(number)).await?;
+    show_live(&mut run, &shared.view().state);
     Ok(Json(run))
 }
 
@@ -93,7 +93,7 @@ pub(super) async fn run(
     params(("number" = u64, Path)), request_body = api::RunChange,
     responses((status = 200, body = api::Run)))]
 pub(super) async fn change_run(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Extension(who): Extension<Who>,
     Place(number): Place<u64>,
     Body(change): Body<api::RunChange>,
@@ -103,14 +103,14 @@ pub(super) async fn change_run(
     let remark = change.remark.as_deref().map(|text| format!(", remark {text:?}"));
     let what =
         format!("change run {number}{}{}", quality.unwrap_or_default(), remark.unwrap_or_default());
-    let (shared, name) = (Arc::clone(&desk), who.name.clone());
+    let (owned, name) = (Arc::clone(&shared), who.name.clone());
     let result = blocking(move || {
         let (remark, quality) = (change.remark.as_deref(), change.quality.as_deref());
-        shared.books.change(number, &name, remark, quality)?;
-        shared.books.run(number)
+        owned.catalog.change(number, &name, remark, quality)?;
+        owned.catalog.run(number)
     })
     .await;
-    noted(&desk, &who, what, &result);
+    noted(&shared, &who, what, &result);
     result.map(Json)
 }
 
@@ -119,10 +119,10 @@ pub(super) async fn change_run(
     params(("number" = u64, Path)),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn run_configuration(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Place(number): Place<u64>,
 ) -> Result<impl IntoResponse, Problem> {
-    blocking(move || desk.books.configuration_of(number)).await.map(plain)
+    blocking(move || shared.catalog.configuration_of(number)).await.map(plain)
 }
 
 /// A run's ledger, all sources together and each alone, without zeros; of a run under way as it is
@@ -130,25 +130,25 @@ pub(super) async fn run_configuration(
 #[utoipa::path(get, path = "/api/v1/runs/{number}/ledger", tag = "runs",
     params(("number" = u64, Path)), responses((status = 200, body = api::RunLedger)))]
 pub(super) async fn run_ledger(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Place(number): Place<u64>,
 ) -> Answer<api::RunLedger> {
-    let view = desk.view();
+    let view = shared.view();
     let live = view.state.run.as_ref().is_some_and(|run| run.number == number);
     if let Some(snapshot) = view.snapshot.as_ref().filter(|_| live) {
-        return Ok(Json(books_of(&snapshot.ledger, view.by_index())));
+        return Ok(Json(api_ledger(&snapshot.ledger, view.by_index())));
     }
-    blocking(move || desk.books.ledger(number)).await.map(Json)
+    blocking(move || shared.catalog.ledger(number)).await.map(Json)
 }
 
 /// Versions of the configuration, newest first.
 #[utoipa::path(get, path = "/api/v1/configurations", tag = "configurations",
     responses((status = 200, body = api::ConfigurationList)))]
 pub(super) async fn configurations(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
 ) -> Answer<api::ConfigurationList> {
-    let present = desk.present().0;
-    let configurations = blocking(move || desk.books.configurations()).await?;
+    let present = shared.present().0;
+    let configurations = blocking(move || shared.catalog.configurations()).await?;
     Ok(Json(api::ConfigurationList { configurations, present }))
 }
 
@@ -156,10 +156,10 @@ pub(super) async fn configurations(
 #[utoipa::path(get, path = "/api/v1/configurations/{version}", tag = "configurations",
     params(("version" = u64, Path)), responses((status = 200, body = api::ConfigurationVersion)))]
 pub(super) async fn configuration(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Place(version): Place<u64>,
 ) -> Answer<api::ConfigurationVersion> {
-    blocking(move || desk.books.configuration(version)).await.map(Json)
+    blocking(move || shared.catalog.configuration(version)).await.map(Json)
 }
 
 /// Checks a configuration and keeps it as a version. The next run has it if a command says so.
@@ -167,29 +167,29 @@ pub(super) async fn configuration(
     request_body = api::NewConfiguration,
     responses((status = 201, body = api::ConfigurationVersion)))]
 pub(super) async fn add_configuration(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Extension(who): Extension<Who>,
     Body(new): Body<api::NewConfiguration>,
 ) -> Result<(StatusCode, Json<api::ConfigurationVersion>), Problem> {
-    let (shared, asker) = (Arc::clone(&desk), who.name.clone());
+    let (owned, asker) = (Arc::clone(&shared), who.name.clone());
     let result = blocking(move || {
-        shared.configure.check(&new.text).map_err(fault)?;
-        let version = shared.books.post_configuration(&new.text, &asker)?;
-        shared.books.configuration(version)
+        owned.configure.check(&new.text).map_err(fault)?;
+        let version = owned.catalog.post_configuration(&new.text, &asker)?;
+        owned.catalog.configuration(version)
     })
     .await;
-    noted(&desk, &who, "add a configuration".into(), &result);
+    noted(&shared, &who, "add a configuration".into(), &result);
     result.map(|version| (StatusCode::CREATED, Json(version)))
 }
 
 /// What is wrong with a configuration, and where.
 pub(super) fn fault(fault: ConfigurationFault) -> Problem {
-    let place = fault.place;
-    let problem = Problem::unprocessable(match place {
+    let position = fault.position;
+    let problem = Problem::unprocessable(match position {
         Some((line, column)) => format!("line {line}, column {column}: {}", fault.message),
         None => fault.message,
     });
-    match place {
+    match position {
         Some((line, column)) => problem.with("line", line).with("column", column),
         None => problem,
     }
@@ -200,11 +200,11 @@ pub(super) fn fault(fault: ConfigurationFault) -> Problem {
     tag = "configurations", params(("version" = u64, Path), ("other" = u64, Path)),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn difference(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Place((version, other)): Place<(u64, u64)>,
 ) -> Result<impl IntoResponse, Problem> {
     let text = blocking(move || {
-        let text = |version| Ok::<_, Problem>(desk.books.configuration(version)?.text);
+        let text = |version| Ok::<_, Problem>(shared.catalog.configuration(version)?.text);
         let (old, new) = (text(version)?.unwrap_or_default(), text(other)?.unwrap_or_default());
         let names = (format!("configuration {version}"), format!("configuration {other}"));
         let mut config = similar::TextDiff::configure();
@@ -230,25 +230,25 @@ pub(super) struct Reloaded {
 #[utoipa::path(post, path = "/api/v1/reload", tag = "configurations",
     responses((status = 200, body = Reloaded)))]
 pub(super) async fn reload(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Extension(who): Extension<Who>,
 ) -> Answer<Reloaded> {
-    let shared = Arc::clone(&desk);
+    let owned = Arc::clone(&shared);
     let name = who.name.clone();
     let read = blocking(move || {
-        let text = shared.configure.read().map_err(Problem::unprocessable)?;
-        shared.configure.check(&text).map_err(fault)?;
-        Ok((shared.books.add_configuration(&text, &name).ok(), text))
+        let text = owned.configure.read().map_err(Problem::unprocessable)?;
+        owned.configure.check(&text).map_err(fault)?;
+        Ok((owned.catalog.add_configuration(&text, &name).ok(), text))
     })
     .await;
     let result = match read {
         Err(problem) => Err(problem),
         Ok((version, text)) => {
-            let notes = desk.ask(|reply| Ask::Configuration(version, text, reply)).await;
+            let notes = shared.ask(|reply| Ask::Configuration(version, text, reply)).await;
             notes.map(|notes| Reloaded { configuration: version, notes })
         }
     };
-    noted(&desk, &who, "reload".into(), &result);
+    noted(&shared, &who, "reload".into(), &result);
     result.map(Json)
 }
 

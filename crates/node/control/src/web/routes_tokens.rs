@@ -14,16 +14,16 @@ use serde::Deserialize;
 use super::extract::{Body, Params, Place, at_most, within};
 use super::routes::{Answer, noted};
 use crate::api;
-use crate::desk::Desk;
 use crate::problem::Problem;
 use crate::security::guard::{Peer, Who, refused};
 use crate::security::sessions::{COOKIE, LASTS};
 use crate::security::tokens::TokenError;
+use crate::shared::NodeShared;
 
 /// How long whoever reads the audit log waits for lines that are not written yet.
 const AUDIT_WAIT: Duration = Duration::from_secs(1);
 
-pub(super) fn routes() -> Router<Arc<Desk>> {
+pub(super) fn routes() -> Router<Arc<NodeShared>> {
     Router::new()
         .route("/session", get(session).post(log_in).delete(log_out))
         .route("/audit", get(audit))
@@ -43,24 +43,24 @@ pub(super) async fn session(Extension(who): Extension<Who>) -> Json<api::Session
 #[utoipa::path(post, path = "/api/v1/session", tag = "session", request_body = api::LogIn,
     responses((status = 200, body = api::Session)))]
 pub(super) async fn log_in(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     peer: Option<Extension<Peer>>,
     Body(said): Body<api::LogIn>,
 ) -> Result<impl IntoResponse, Problem> {
     at_most("token", Some(&said.token), 200)?;
     let peer = peer.map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |Extension(Peer(peer))| peer);
-    let Some(entry) = desk.tokens.find(said.token.trim()) else {
-        return Err(refused(&desk, peer));
+    let Some(entry) = shared.tokens.find(said.token.trim()) else {
+        return Err(refused(&shared, peer));
     };
     let (name, role, from) = (entry.name.clone(), entry.role, peer.to_string());
-    let session = desk.sessions.open(entry).map_err(Problem::internal)?;
+    let session = shared.sessions.open(entry).map_err(Problem::internal)?;
     let who = Who { name: name.clone(), role, from, session: None, entry: None };
-    desk.note(&who, "log in", "done");
-    let secure = if desk.tls { "; Secure" } else { "" };
+    shared.note(&who, "log in", "done");
+    let secure = if shared.tls { "; Secure" } else { "" };
     let age = LASTS.as_secs();
     let cookie = format!(
         "{COOKIE}{}={}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}",
-        desk.port(),
+        shared.port(),
         session.id
     );
     let role = role.name().into();
@@ -71,14 +71,14 @@ pub(super) async fn log_in(
 /// Ends the session.
 #[utoipa::path(delete, path = "/api/v1/session", tag = "session", responses((status = 204)))]
 pub(super) async fn log_out(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Extension(who): Extension<Who>,
 ) -> impl IntoResponse {
     if let Some((id, _)) = &who.session {
-        desk.sessions.close(id);
-        desk.note(&who, "log out", "done");
+        shared.sessions.close(id);
+        shared.note(&who, "log out", "done");
     }
-    let port = desk.port();
+    let port = shared.port();
     let cookie = format!("{COOKIE}{port}=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0");
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)])
 }
@@ -97,14 +97,14 @@ pub(super) struct AuditQuery {
 #[utoipa::path(get, path = "/api/v1/audit", tag = "admin", params(AuditQuery),
     responses((status = 200, body = api::Audit)))]
 pub(super) async fn audit(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Params(query): Params<AuditQuery>,
 ) -> Answer<api::Audit> {
     let limit = within("limit", query.limit, (1, 200, 10_000))? as usize;
     let lines = blocking(move || {
         // Of a disk that hangs, what is there is better than nothing.
-        desk.audit.flush(AUDIT_WAIT);
-        desk.audit.tail(limit).map_err(Problem::internal)
+        shared.audit.flush(AUDIT_WAIT);
+        shared.audit.tail(limit).map_err(Problem::internal)
     });
     let lines = lines.await?;
     Ok(Json(api::Audit { lines }))
@@ -113,8 +113,8 @@ pub(super) async fn audit(
 /// The tokens, without what they are.
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "admin",
     responses((status = 200, body = api::TokenList)))]
-pub(super) async fn tokens(Shared(desk): Shared<Arc<Desk>>) -> Answer<api::TokenList> {
-    let tokens = blocking(move || desk.tokens.file.read().map_err(problem)).await?;
+pub(super) async fn tokens(Shared(shared): Shared<Arc<NodeShared>>) -> Answer<api::TokenList> {
+    let tokens = blocking(move || shared.tokens.file.read().map_err(problem)).await?;
     let info = |token: crate::security::tokens::TokenEntry| api::TokenInfo {
         name: token.name,
         role: token.role.name().into(),
@@ -127,7 +127,7 @@ pub(super) async fn tokens(Shared(desk): Shared<Arc<Desk>>) -> Answer<api::Token
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "admin", request_body = api::NewToken,
     responses((status = 201, body = api::TokenMade)))]
 pub(super) async fn add_token(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Extension(who): Extension<Who>,
     Body(new): Body<api::NewToken>,
 ) -> Result<(StatusCode, Json<api::TokenMade>), Problem> {
@@ -136,14 +136,14 @@ pub(super) async fn add_token(
         .parse()
         .map_err(|error| Problem::unprocessable(format!("role: {error}")).with("field", "role"))?;
     let what = format!("add token {:?} as {}", new.name, new.role);
-    let (name, shared) = (new.name.clone(), Arc::clone(&desk));
+    let (name, owned) = (new.name.clone(), Arc::clone(&shared));
     let made = blocking(move || {
-        let token = shared.tokens.file.add(&name, role).map_err(problem);
-        shared.tokens.refresh();
+        let token = owned.tokens.file.add(&name, role).map_err(problem);
+        owned.tokens.refresh();
         token
     })
     .await;
-    noted(&desk, &who, what, &made);
+    noted(&shared, &who, what, &made);
     let made = api::TokenMade { name: new.name, role: new.role, token: made? };
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -152,19 +152,19 @@ pub(super) async fn add_token(
 #[utoipa::path(delete, path = "/api/v1/tokens/{name}", tag = "admin",
     params(("name" = String, Path)), responses((status = 204)))]
 pub(super) async fn revoke_token(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Extension(who): Extension<Who>,
     Place(name): Place<String>,
 ) -> Result<StatusCode, Problem> {
     let what = format!("revoke token {name:?}");
-    let shared = Arc::clone(&desk);
+    let owned = Arc::clone(&shared);
     let revoked = blocking(move || {
-        let revoked = shared.tokens.file.revoke(&name).map_err(problem);
-        shared.tokens.refresh();
+        let revoked = owned.tokens.file.revoke(&name).map_err(problem);
+        owned.tokens.refresh();
         revoked
     })
     .await;
-    noted(&desk, &who, what, &revoked);
+    noted(&shared, &who, what, &revoked);
     revoked.map(|()| StatusCode::NO_CONTENT)
 }
 

@@ -24,9 +24,9 @@ use super::extract::{Params, Place};
 use super::routes::Answer;
 use super::sample_channels;
 use crate::api;
-use crate::desk::Desk;
 use crate::problem::Problem;
 use crate::security::hex;
+use crate::shared::NodeShared;
 
 /// Bytes of a payload that are shown.
 pub(super) const BYTES_MAX: usize = 4_096;
@@ -82,11 +82,11 @@ pub(super) struct SampleQuery {
 #[utoipa::path(get, path = "/api/v1/sources/{name}/sample", tag = "sources",
     params(("name" = String, Path), SampleQuery), responses((status = 200, body = api::Sample)))]
 pub(super) async fn sample(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Place(name): Place<String>,
     Params(query): Params<SampleQuery>,
 ) -> Answer<api::Sample> {
-    let view = desk.view();
+    let view = shared.view();
     let Some(source) = view.sources.sources.iter().find(|source| source.name == name) else {
         return Err(Problem::not_found(format_args!("source {name:?}")));
     };

@@ -22,10 +22,10 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
 use super::routes;
-use crate::desk::Desk;
 use crate::machine;
 use crate::security::guard::Peer;
 use crate::security::limit::Shares;
+use crate::shared::NodeShared;
 
 /// Connections at a time; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 512;
@@ -64,7 +64,7 @@ impl Server {
     /// # Errors
     /// The system gives no threads.
     pub(crate) fn start(
-        desk: &Arc<Desk>,
+        shared: &Arc<NodeShared>,
         listener: std::net::TcpListener,
         tls: Option<TlsAcceptor>,
     ) -> std::io::Result<Self> {
@@ -87,8 +87,8 @@ impl Server {
         let entered = runtime.enter();
         let listener = TcpListener::from_std(listener)?;
         drop(entered);
-        let router = routes::router(Arc::clone(desk), stopped.clone());
-        let accepting = runtime.spawn(accept(listener, tls, router, Arc::clone(desk), stopped));
+        let router = routes::router(Arc::clone(shared), stopped.clone());
+        let accepting = runtime.spawn(accept(listener, tls, router, Arc::clone(shared), stopped));
         Ok(Self { runtime: Some(runtime), accepting: Some(accepting), stop, address })
     }
 
@@ -114,7 +114,7 @@ async fn accept(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     router: Router,
-    desk: Arc<Desk>,
+    shared: Arc<NodeShared>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -138,7 +138,7 @@ async fn accept(
                 continue;
             }
         };
-        desk.counts.connections.fetch_add(1, Relaxed);
+        shared.counts.connections.fetch_add(1, Relaxed);
         let share = match is_affordable(&stream) {
             true => shares.take(peer.ip()),
             false => {
@@ -147,7 +147,7 @@ async fn accept(
             }
         };
         let Some(share) = share else {
-            desk.counts.refused_connections.fetch_add(1, Relaxed);
+            shared.counts.refused_connections.fetch_add(1, Relaxed);
             continue;
         };
         let (tls, router) = (tls.clone(), router.clone());

@@ -13,10 +13,10 @@ use futures_util::stream::unfold;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::desk::Desk;
 use crate::problem::Problem;
 use crate::security::guard::{Peer, Who};
 use crate::security::limit::{Share, Shares};
+use crate::shared::NodeShared;
 
 /// Streams at a time.
 const STREAMS_MAX: usize = 100;
@@ -44,7 +44,7 @@ impl Streams {
 
 /// One client's place.
 struct Reader {
-    desk: Arc<Desk>,
+    shared: Arc<NodeShared>,
     who: Who,
     ticks: Interval,
     count: u64,
@@ -60,7 +60,7 @@ struct Reader {
 #[utoipa::path(get, path = "/api/v1/stream", tag = "node",
     responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub(super) async fn stream(
-    Shared(desk): Shared<Arc<Desk>>,
+    Shared(shared): Shared<Arc<NodeShared>>,
     Extension(streams): Extension<Streams>,
     Extension(who): Extension<Who>,
     Extension(Peer(peer)): Extension<Peer>,
@@ -70,18 +70,18 @@ pub(super) async fn stream(
         .try_acquire_owned()
         .map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many streams are open"))?;
     let Some(share) = streams.shares.take(peer.ip()) else {
-        desk.counts.refused_streams.fetch_add(1, Relaxed);
+        shared.counts.refused_streams.fetch_add(1, Relaxed);
         let detail = format!("expected at most {STREAMS_EACH} streams from one address");
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
     };
-    desk.counts.streams.fetch_add(1, Relaxed);
+    shared.counts.streams.fetch_add(1, Relaxed);
     let mut ticks = interval(EVERY);
     // A client that did not read gets the present, not the past.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let first = Event::default().retry(Duration::from_secs(1)).comment("catchment");
     let reader = Reader {
-        line: desk.logs.count(),
-        desk,
+        line: shared.logs.count(),
+        shared,
         who,
         ticks,
         count: 0,
@@ -107,7 +107,7 @@ impl Reader {
                 _ = self.ticks.tick() => false,
                 _ = self.stopped.wait_for(|stop| *stop) => true,
             };
-            if stopped || !self.who.stands(&self.desk) {
+            if stopped || !self.who.stands(&self.shared) {
                 return None;
             }
             self.look();
@@ -115,7 +115,7 @@ impl Reader {
     }
 
     fn look(&mut self) {
-        let view = self.desk.view();
+        let view = self.shared.view();
         let event = |name: &str, json: &str| Event::default().event(name).data(json);
         self.waiting.push_back(event("state", &view.state_json));
         if self.count.is_multiple_of(2) {
@@ -127,7 +127,7 @@ impl Reader {
             let json = serde_json::to_string(&view.alarms).unwrap_or_default();
             self.waiting.push_back(event("alarm", &json));
         }
-        let (lines, next) = self.desk.logs.since(self.line);
+        let (lines, next) = self.shared.logs.since(self.line);
         self.line = next;
         for line in lines.iter().rev().take(LINES_MAX).rev() {
             let json = serde_json::to_string(line).unwrap_or_default();

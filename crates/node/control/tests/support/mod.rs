@@ -75,19 +75,20 @@ impl Configure for Fixed {
     }
 
     fn check(&self, text: &str) -> Result<Configuration, ConfigurationFault> {
-        let fault = |message: &str, place| ConfigurationFault { message: message.into(), place };
+        let fault =
+            |message: &str, position| ConfigurationFault { message: message.into(), position };
         let (mut rate, mut seed) = (200.0, 1);
         for (line, words) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
-            let place = Some((line + 1, 1));
+            let position = Some((line + 1, 1));
             match words.split_once(" = ") {
                 Some(("rate", value)) => {
                     let parsed = value.parse::<f64>().ok().filter(|rate| *rate > 0.0);
-                    rate = parsed.ok_or_else(|| fault("expected a rate above 0", place))?;
+                    rate = parsed.ok_or_else(|| fault("expected a rate above 0", position))?;
                 }
                 Some(("seed", value)) => {
-                    seed = value.parse().map_err(|_| fault("expected a seed", place))?;
+                    seed = value.parse().map_err(|_| fault("expected a seed", position))?;
                 }
-                _ => return Err(fault("unknown key", place)),
+                _ => return Err(fault("unknown key", position)),
             }
         }
         let sources = (0..self.sources).map(|source| {

@@ -59,7 +59,7 @@ impl Configure for File {
 fn checked(path: &Path, text: &str, emulate: bool) -> Result<Configuration, ConfigurationFault> {
     let fault = |error: catchment_config::ConfigFileError| ConfigurationFault {
         message: error.message,
-        place: error.place,
+        position: error.place,
     };
     let high = catchment_config::check(path, text).map_err(fault)?;
     Ok(configuration(high, emulate))

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::api;
 use crate::audit::AuditLog;
-use crate::books::Books;
+use crate::catalog_client::CatalogClient;
 use crate::configuration::Configure;
 use crate::history::Past;
 use crate::logs::Logs;
@@ -87,7 +87,7 @@ pub(crate) struct Counts {
 }
 
 /// What the control thread and the server share.
-pub(crate) struct Desk {
+pub(crate) struct NodeShared {
     pub(crate) settings: Settings,
     pub(crate) tls: bool,
     pub(crate) started_ns: u64,
@@ -99,7 +99,7 @@ pub(crate) struct Desk {
     pub(crate) guesses: Limit,
     pub(crate) audit: AuditLog,
     pub(crate) logs: Arc<Logs>,
-    pub(crate) books: Books,
+    pub(crate) catalog: CatalogClient,
     pub(crate) disk: Seen,
     pub(crate) past: Past,
     /// The last run before this program began, if it was interrupted; 0: it was not, or nobody
@@ -112,7 +112,7 @@ pub(crate) struct Desk {
     pub(crate) view: RwLock<Arc<View>>,
 }
 
-impl Desk {
+impl NodeShared {
     /// The port on which the node is served, if it is.
     pub(crate) fn port(&self) -> u16 {
         self.settings.listen.map_or(0, |address| address.port())

@@ -29,12 +29,12 @@ use crate::problem::Problem;
 
 /// The way to the catalogue.
 #[derive(Debug)]
-pub(crate) struct Books {
+pub(crate) struct CatalogClient {
     catalog: KeptCatalog,
     /// What went wrong last, until something goes well.
     trouble: Mutex<Option<String>>,
     /// Runs whose end could not be entered yet.
-    unsaid: Mutex<Vec<Arc<Said>>>,
+    pending: Mutex<Vec<Arc<PendingEnd>>>,
     /// What is known of the run that is armed or recorded.
     known: Mutex<RunKnown>,
     /// When another process was found to have the catalogue.
@@ -43,7 +43,7 @@ pub(crate) struct Books {
 
 /// What the catalogue is to know of a run that has ended.
 #[derive(Debug)]
-struct Said {
+struct PendingEnd {
     // While it is held, nobody takes the run for one whose process is gone.
     live: LiveRun,
     known: RunKnown,
@@ -55,18 +55,18 @@ const PATIENCE_AGAIN: Duration = Duration::from_millis(20);
 const BUSY_FOR: Duration = Duration::from_secs(5);
 
 /// Ends that are kept; a run takes a minute and a full disk a day.
-const UNSAID_MAX: usize = 1_000;
+const PENDING_MAX: usize = 1_000;
 /// All versions of the configuration, when one more is posted: hundreds of the largest examples.
 const POSTED_BYTES_MAX: u64 = 64 << 20;
 
-impl Books {
+impl CatalogClient {
     /// Of the runs in this folder.
     pub(crate) fn of(folder: &Path) -> Self {
         let catalog = KeptCatalog::of(folder);
         Self {
             catalog,
             trouble: Mutex::default(),
-            unsaid: Mutex::default(),
+            pending: Mutex::default(),
             known: Mutex::default(),
             busy: Mutex::default(),
         }
@@ -75,20 +75,20 @@ impl Books {
     /// What is wrong with the catalogue, if anything is.
     pub(crate) fn trouble(&self) -> Option<String> {
         let trouble = self.trouble.lock().clone();
-        let unsaid: Vec<String> =
-            self.unsaid().iter().map(|said| said.live.number().to_string()).collect();
-        match (trouble, unsaid.is_empty()) {
+        let pending: Vec<String> =
+            self.pending().iter().map(|end| end.live.number().to_string()).collect();
+        match (trouble, pending.is_empty()) {
             (trouble, true) => trouble,
             (trouble, false) => {
-                let (why, runs) = (trouble.unwrap_or_default(), unsaid.join(", "));
+                let (why, runs) = (trouble.unwrap_or_default(), pending.join(", "));
                 let waits = format!("the end of run {runs} waits until it can be entered");
                 Some(format!("{why}; {waits}").trim_start_matches("; ").to_owned())
             }
         }
     }
 
-    fn unsaid(&self) -> Vec<Arc<Said>> {
-        self.unsaid.lock().clone()
+    fn pending(&self) -> Vec<Arc<PendingEnd>> {
+        self.pending.lock().clone()
     }
 
     /// Lets a rebuild in that waits.
@@ -118,7 +118,7 @@ impl Books {
         self.remember(result)
     }
 
-    /// As [`Books::with`], for what must not be held up by another process that has the catalogue.
+    /// As [`CatalogClient::with`], for what must not be held up by another process that has the catalogue.
     fn at_once<T>(
         &self,
         work: impl FnOnce(&mut Catalog) -> Result<T, CatalogError>,
@@ -238,31 +238,31 @@ impl Books {
         let (id, folder, started) = (summary.run, summary.folder.clone(), Utc(started_ns));
         let begun = Some(Begun { id, folder, started });
         let known = RunKnown { begun, over: Some(Over::Ended(end)), ..self.known.lock().clone() };
-        self.enter(Said { live, known });
+        self.enter(PendingEnd { live, known });
     }
 
-    fn enter(&self, said: Said) {
-        let mut unsaid = self.unsaid.lock();
-        if unsaid.len() == UNSAID_MAX {
-            let oldest = unsaid.remove(0).live.number();
+    fn enter(&self, end: PendingEnd) {
+        let mut pending = self.pending.lock();
+        if pending.len() == PENDING_MAX {
+            let oldest = pending.remove(0).live.number();
             tracing::error!(run = oldest, "the run's end is not entered: too many wait");
         }
-        unsaid.push(Arc::new(said));
-        drop(unsaid);
+        pending.push(Arc::new(end));
+        drop(pending);
         self.settle();
     }
 
     /// Enters the ends of runs that could not be entered before. Says whether all are.
     pub(crate) fn settle(&self) -> bool {
-        for said in self.unsaid() {
-            let live = &said.live;
-            if !self.enter_known(live, &said.known) {
+        for end in self.pending() {
+            let live = &end.live;
+            if !self.enter_known(live, &end.known) {
                 return false;
             }
             let number = live.number();
-            let mut unsaid = self.unsaid.lock();
-            unsaid.retain(|other| !Arc::ptr_eq(other, &said));
-            drop(unsaid);
+            let mut pending = self.pending.lock();
+            pending.retain(|other| !Arc::ptr_eq(other, &end));
+            drop(pending);
             // Its files, for those who look for them later; nothing depends on it.
             if let Err(error) = self.catalog.scan(number) {
                 tracing::warn!(run = number, %error, "the catalogue does not know the run's files");
@@ -272,10 +272,11 @@ impl Books {
     }
 
     /// A row as it would be if all could be written.
-    fn told(&self, row: RunRow) -> api::Run {
-        let said = self.unsaid().into_iter().find(|said| said.live.number() == row.number);
-        let Some(said) = said else { return run(row) };
-        let RunKnown { begun: Some(begun), over: Some(Over::Ended(end)), .. } = &said.known else {
+    fn with_pending(&self, row: RunRow) -> api::Run {
+        let waiting = self.pending().into_iter().find(|end| end.live.number() == row.number);
+        let Some(waiting) = waiting else { return run(row) };
+        let RunKnown { begun: Some(begun), over: Some(Over::Ended(end)), .. } = &waiting.known
+        else {
             return run(row);
         };
         let RunEnd { ended, fault, totals } = end;
@@ -314,28 +315,31 @@ impl Books {
         let limit = Some(limit);
         let search = Search { text: text.into(), before, quality, limit, ..Search::default() };
         let (rows, next) = self.read(|catalog| catalog.page(&search)).map_err(problem)?;
-        Ok(api::RunList { runs: rows.into_iter().map(|row| self.told(row)).collect(), next })
+        Ok(api::RunList {
+            runs: rows.into_iter().map(|row| self.with_pending(row)).collect(),
+            next,
+        })
     }
 
     /// Runs and where their files are, newest first.
     pub(crate) fn search(&self, search: &Search) -> Result<Vec<(RunRow, PathBuf)>, CatalogError> {
         let rows = self.with(|catalog| catalog.search(search))?;
         let folder = self.catalog.folder();
-        let place =
+        let located =
             |row: RunRow| row.folder.as_ref().map(|one| folder.join(one)).map(|at| (row, at));
-        Ok(rows.into_iter().filter_map(place).collect())
+        Ok(rows.into_iter().filter_map(located).collect())
     }
 
     /// A run.
     pub(crate) fn run(&self, number: u64) -> Result<api::Run, Problem> {
         let detail = self.read(|catalog| catalog.run(number)).map_err(problem)?;
         let mut remarks = detail.remarks;
-        let unsaid = self.unsaid().into_iter().filter(|said| said.live.number() == number);
-        remarks.extend(unsaid.flat_map(|said| said.known.remarks.clone()));
+        let pending = self.pending().into_iter().filter(|end| end.live.number() == number);
+        remarks.extend(pending.flat_map(|end| end.known.remarks.clone()));
         remarks.sort();
         remarks.dedup();
         let remarks = Some(remarks.into_iter().map(remark_of).collect());
-        Ok(api::Run { remarks, ..self.told(detail.run) })
+        Ok(api::Run { remarks, ..self.with_pending(detail.run) })
     }
 
     /// A run's ledger: of each source as its files have it; their sum alone as the catalogue has
@@ -347,9 +351,9 @@ impl Books {
         let known = run.as_ref().and_then(|run| Some((run, run.recorded_ledger().ok()??)));
         Ok(match known {
             Some((run, ledger)) => {
-                let books = books_of(&ledger, run.sources().iter().map(|source| &*source.name));
+                let found = api_ledger(&ledger, run.sources().iter().map(|source| &*source.name));
                 let balanced = Some(ledger.balance().holds()).filter(|_| run.ended());
-                api::RunLedger { balanced, ..books }
+                api::RunLedger { balanced, ..found }
             }
             None => {
                 let totals = detail.ledger.into_iter().collect();
@@ -424,8 +428,8 @@ impl Books {
     }
 }
 
-/// A ledger's books, of sources with these names.
-pub(crate) fn books_of<'a>(
+/// A ledger as the API has it, of sources with these names.
+pub(crate) fn api_ledger<'a>(
     ledger: &Ledger,
     names: impl Iterator<Item = &'a str>,
 ) -> api::RunLedger {
@@ -512,13 +516,13 @@ mod tests {
     #[test]
     fn an_end_that_cannot_be_entered_waits_and_is_entered_later() {
         let folder = tempfile::tempdir().unwrap();
-        let books = Books::of(folder.path());
-        let live = books.take(&request("", "")).unwrap();
+        let client = CatalogClient::of(folder.path());
+        let live = client.take(&request("", "")).unwrap();
         let (number, id) = (live.number(), RunId([7; 16]));
         let path = folder.path().join("run-a");
-        books.begin(&live, id, &path);
+        client.begin(&live, id, &path);
         // So that all is in the file that is put aside.
-        books.close();
+        client.close();
         let database = folder.path().join(".catchment/catalog.sqlite");
         let aside = database.with_extension("aside");
         std::fs::rename(&database, &aside).unwrap();
@@ -527,58 +531,58 @@ mod tests {
         let end = RunEnd { ended: Utc(5_000_000_000), fault: Some("full".into()), totals };
         let begun = Some(Begun { id, folder: path, started: Utc(1_000_000_000) });
         let over = Some(Over::Ended(end));
-        let said = Said { live, known: RunKnown { begun, over, ..RunKnown::default() } };
-        books.enter(said);
-        assert!(!books.settle());
-        let trouble = books.trouble().unwrap();
+        let end = PendingEnd { live, known: RunKnown { begun, over, ..RunKnown::default() } };
+        client.enter(end);
+        assert!(!client.settle());
+        let trouble = client.trouble().unwrap();
         assert!(trouble.ends_with("the end of run 1 waits until it can be entered"), "{trouble}");
 
         // A catalogue that can be read and not be written shows the run as it ended.
         std::fs::rename(&aside, &database).unwrap();
         let row = Catalog::open_read_only(folder.path()).unwrap().run(number).unwrap().run;
         assert_eq!(row.state, RunState::Recording);
-        let told = books.run(number).unwrap();
+        let told = client.run(number).unwrap();
         assert_eq!((told.state.as_str(), told.events), ("fault", 12));
-        assert!(books.settle());
+        assert!(client.settle());
         let row = Catalog::open_read_only(folder.path()).unwrap().run(number).unwrap().run;
         assert_eq!((row.state, row.reason.as_deref()), (RunState::Fault, Some("full")));
         assert_eq!((row.ended, row.events), (Some(Utc(5_000_000_000)), Some(12)));
-        let trouble = books.trouble();
+        let trouble = client.trouble();
         assert!(trouble.as_ref().is_none_or(|text| !text.contains("waits")), "{trouble:?}");
     }
 
     #[test]
     fn a_catalogue_that_another_process_has_holds_up_no_run_and_knows_of_it_later() {
         let folder = tempfile::tempdir().unwrap();
-        let books = Books::of(folder.path());
-        drop(books.take(&request("before", "")).unwrap());
+        let client = CatalogClient::of(folder.path());
+        drop(client.take(&request("before", "")).unwrap());
         let database = folder.path().join(".catchment/catalog.sqlite");
         let other = rusqlite::Connection::open(&database).unwrap();
         other.execute_batch("BEGIN EXCLUSIVE").unwrap();
-        let said = |time, kind: &str, text: &str| {
+        let remark = |time, kind: &str, text: &str| {
             let (kind, who, text) = (kind.to_owned(), "anna".to_owned(), text.to_owned());
             Remark { time: Utc(time), kind, who, text }
         };
-        let first = said(1, "arm", "first");
+        let first = remark(1, "arm", "first");
         let about = request("first", "a = 1\n");
         let about = NumberRequest { remark: Some(&first), emulated: true, ..about };
-        let live = books.take(&about).unwrap();
+        let live = client.take(&about).unwrap();
         assert_eq!(live.number(), 2);
-        books.comment(&live, "second");
-        for remark in [said(2, "start", "second"), said(3, "pause", "beam is gone")] {
-            books.remark(&live, &remark);
+        client.comment(&live, "second");
+        for said in [remark(2, "start", "second"), remark(3, "pause", "beam is gone")] {
+            client.remark(&live, &said);
         }
-        books.note(&said(4, "stop", "no beam tonight"));
+        client.note(&remark(4, "stop", "no beam tonight"));
         let (id, path) = (RunId([7; 16]), folder.path().join("run-b"));
-        books.begin(&live, id, &path);
+        client.begin(&live, id, &path);
         let begun = Some(Begun { id, folder: path, started: Utc(1_000_000_000) });
         let totals = Totals { events: 12, files: 1, ..Totals::default() };
         let end = RunEnd { ended: Utc(5_000_000_000), fault: None, totals };
-        let known = RunKnown { begun, over: Some(Over::Ended(end)), ..books.known.lock().clone() };
-        books.enter(Said { live, known });
-        assert!(books.trouble().unwrap().contains("the end of run 2 waits"));
+        let known = RunKnown { begun, over: Some(Over::Ended(end)), ..client.known.lock().clone() };
+        client.enter(PendingEnd { live, known });
+        assert!(client.trouble().unwrap().contains("the end of run 2 waits"));
         // The program ends before the other process does.
-        drop(books);
+        drop(client);
         drop(other);
         let detail = Catalog::open(folder.path()).unwrap().run(2).unwrap();
         let texts: Vec<_> = detail.remarks.iter().map(|remark| remark.text.as_str()).collect();
