@@ -1,7 +1,5 @@
 //! The control of a tree of devices, as seen from outside.
 
-use serde::Serialize;
-
 use crate::course::{Course, Device, Mode};
 use crate::device::{DeviceError, DevicePath, DeviceSpec, check};
 use crate::request::{Answer, CommandResult, Memory, Reason, Refusal, Request, RequestId, Status};
@@ -21,7 +19,7 @@ pub struct Control {
     pub(crate) devices: Vec<Device>,
     /// The state that the tree was last brought to.
     pub(crate) common: State,
-    /// Why it is not as somebody wanted.
+    /// Why it is not in the state that was requested.
     pub(crate) failure: Option<Reason>,
     pub(crate) course: Option<Course>,
     pub(crate) orders: Vec<Order>,
@@ -57,8 +55,7 @@ pub struct Order {
 }
 
 /// What an order is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// The command itself.
     Forward,
@@ -91,7 +88,7 @@ pub enum Reply {
 }
 
 /// The command that devices are at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnderWay {
     /// The request.
     pub request: RequestId,
@@ -114,7 +111,7 @@ pub struct UnderWay {
 }
 
 /// A device at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceStatus {
     /// Where it stands.
     pub path: DevicePath,

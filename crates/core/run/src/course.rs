@@ -244,8 +244,8 @@ impl Control {
         }
     }
 
-    /// A device could not do what it was ordered to. `state`: the one that it is in; none: nobody
-    /// knows.
+    /// A device could not do what it was ordered to. `state`: the one that it is in; none:
+    /// unknown.
     fn failed(&mut self, index: usize, pending: Pending, text: &str, state: Option<State>) {
         let device = &mut self.devices[index];
         let reason = Reason::new(Some(&device.spec.path), Some(pending.action), text, self.now_ns);
@@ -272,7 +272,7 @@ impl Control {
         }
         let Some(course) = &self.course else { return };
         let lost = match course.mode {
-            // Nobody knows where it is.
+            // Its state is unknown.
             _ if state.is_none() => true,
             Mode::Forward => !course.command().rolls_back(),
             Mode::Back => device.state != device.before || device.reconfigured,

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use crate::state::{Action, Command};
 
 /// The most devices that one control holds.
@@ -21,8 +19,7 @@ const TIMEOUTS_NS: [u64; Action::COUNT] =
     [5 * S, 10 * S, 5 * S, 2 * S, 2 * S, 10 * S, 5 * S, 5 * S, S, 5 * S];
 
 /// Where a device stands: `node/recorder/write`. 1 to 8 segments of letters, digits, `-`, `_`, `.`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DevicePath(String);
 
 /// What control must know of a device.
@@ -44,8 +41,7 @@ pub struct DeviceSpec {
 }
 
 /// What happens to a run when one of its devices reports a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OnFault {
     /// The others go on, and so does it when it reports that it is well again: a full disk.
     GoOn,
@@ -126,20 +122,6 @@ impl DevicePath {
 impl fmt::Display for DevicePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-impl TryFrom<String> for DevicePath {
-    type Error = DeviceError;
-
-    fn try_from(text: String) -> Result<Self, DeviceError> {
-        Self::new(text)
-    }
-}
-
-impl From<DevicePath> for String {
-    fn from(path: DevicePath) -> Self {
-        path.0
     }
 }
 

@@ -13,14 +13,11 @@
 //! - Every order has a deadline, and a reply after it changes nothing. So every command ends; a
 //!   shutdown within its drain time and the longest time-out for *safe*.
 //!
-//! [`Schema`] says what properties a device has, as JSON Schema, and checks what is to be set.
-//!
 //! Pure: no I/O, no thread, no clock.
 
 mod control;
 mod course;
 mod device;
-mod property;
 mod request;
 mod state;
 #[cfg(test)]
@@ -31,7 +28,6 @@ pub use device::{
     DEVICES_MAX, DeviceError, DevicePath, DeviceSpec, OnFault, PATH_BYTES_MAX, PATH_SEGMENTS_MAX,
     TIMEOUT_NS_MAX,
 };
-pub use property::{Kind, Property, PropertyError, Schema};
 pub use request::{
     Answer, COMMENT_BYTES_MAX, CommandResult, REASON_BYTES_MAX, REQUEST_BYTES_MAX,
     REQUESTS_REMEMBERED, Reason, Refusal, Request, RequestId, RequestIdError, Status,

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use crate::device::DevicePath;
 use crate::state::{Action, Command, Illegal, State};
 
@@ -20,11 +18,10 @@ pub const COMMENT_BYTES_MAX: usize = 4_096;
 pub const REASON_BYTES_MAX: usize = 1_024;
 
 /// What a client calls its request: a repeated one is executed once. 1 to 128 visible ASCII bytes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(String);
 
-/// What somebody asks for.
+/// A request for a command.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
     /// What the client calls it.
@@ -46,8 +43,7 @@ pub struct Request {
 
 /// What a request is answered. A repeated one is answered alike, except that one which was under
 /// way may have ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It is under way: [`crate::Control::poll`] gives the orders.
     Started(CommandResult),
@@ -60,8 +56,7 @@ pub enum Answer {
 }
 
 /// Why a request is not done. The last three are not remembered under the request's id.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error, Serialize)]
-#[serde(tag = "refusal", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
     /// The state does not allow it.
     #[error(transparent)]
@@ -126,7 +121,7 @@ pub enum Refusal {
 }
 
 /// What became of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CommandResult {
     /// What the client calls it.
     pub request: RequestId,
@@ -153,8 +148,7 @@ pub struct CommandResult {
 }
 
 /// How a command stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
     /// Devices are at it.
     UnderWay,
@@ -167,7 +161,7 @@ pub enum Status {
 }
 
 /// What went wrong, and where.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reason {
     /// The device where it went wrong; none: control itself.
     pub device: Option<DevicePath>,
@@ -213,20 +207,6 @@ impl RequestId {
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-impl TryFrom<String> for RequestId {
-    type Error = RequestIdError;
-
-    fn try_from(text: String) -> Result<Self, RequestIdError> {
-        Self::new(text)
-    }
-}
-
-impl From<RequestId> for String {
-    fn from(id: RequestId) -> Self {
-        id.0
     }
 }
 

@@ -16,13 +16,10 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 macro_rules! words {
     ($(#[doc = $head:literal])* $type:ident { $($(#[doc = $doc:literal])* $variant:ident = $name:literal,)* }) => {
         $(#[doc = $head])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(rename_all = "snake_case")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $type { $($(#[doc = $doc])* $variant,)* }
 
         impl $type {
@@ -59,7 +56,7 @@ words! {
         Armed = "armed",
         /// Data are recorded.
         Recording = "recording",
-        /// Data go on being received and are discarded countedly.
+        /// Data go on being received and are discarded and counted.
         Paused = "paused",
         /// Taken out of service by control, since it could not be brought where it should be.
         Safe = "safe",
@@ -69,7 +66,7 @@ words! {
 }
 
 words! {
-    /// What somebody may ask for.
+    /// A command of a user or a program.
     Command {
         /// Take the configuration.
         Configure = "configure",
@@ -77,7 +74,7 @@ words! {
         Arm = "arm",
         /// Record; does the steps between.
         Start = "start",
-        /// Discard what comes, countedly.
+        /// Discard and count what comes.
         Pause = "pause",
         /// Record again.
         Resume = "resume",
@@ -121,7 +118,7 @@ words! {
 }
 
 /// A command that the state does not allow.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("cannot {command} while {state}: {}", self.because())]
 pub struct Illegal {
     /// The state.
@@ -171,7 +168,7 @@ impl Illegal {
 }
 
 impl State {
-    /// Whether data come in and are to be kept or to be discarded countedly: a run is on.
+    /// Whether data are received, to be recorded or to be discarded and counted: a run is on.
     pub fn in_run(self) -> bool {
         matches!(self, Self::Recording | Self::Paused)
     }
@@ -184,7 +181,7 @@ impl State {
 
 impl Command {
     /// Whether a failure of one device takes the others back to where they were. The commands that
-    /// end something go on with the others instead: a run that somebody stops is not started again
+    /// end something go on with the others instead: a run that was stopped is not started again
     /// because one device would not stop.
     pub fn rolls_back(self) -> bool {
         matches!(self, Self::Configure | Self::Arm | Self::Start | Self::Pause | Self::Resume)
@@ -204,10 +201,10 @@ impl Command {
     }
 
     /// The steps that devices take for this command, one after the other through the whole tree.
-    /// `anew`: with a configuration that the request names.
-    pub(crate) fn phases(self, anew: bool) -> &'static [Action] {
+    /// `reconfigures`: with a configuration that the request names.
+    pub(crate) fn phases(self, reconfigures: bool) -> &'static [Action] {
         match self {
-            Self::Start if anew => {
+            Self::Start if reconfigures => {
                 &[Action::Disarm, Action::Configure, Action::Arm, Action::Resume, Action::Start]
             }
             Self::Configure => &[Action::Configure],
@@ -294,7 +291,7 @@ pub(crate) fn back(state: State, before: State) -> Back {
     use State::{Armed, Configured, Fault, Idle, Paused, Recording, Safe};
     match (state, before) {
         (now, then) if now == then => Back::There,
-        // What is broken stays so until somebody resets it.
+        // A broken device stays broken until a reset.
         (Safe | Fault, _) => Back::There,
         (Recording, Paused) => Back::By(Action::Pause),
         (Paused, Recording) => Back::By(Action::Resume),

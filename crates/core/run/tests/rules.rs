@@ -2,10 +2,9 @@
 
 use catchment_run::{
     Action, Answer, COMMENT_BYTES_MAX, Command, Control, DeviceError, DevicePath, DeviceSpec,
-    Failed, Kind, OnFault, Order, Property, PropertyError, Purpose, REASON_BYTES_MAX, Refusal,
-    Reply, Request, RequestId, Schema, State, Status, transition,
+    Failed, OnFault, Order, Purpose, REASON_BYTES_MAX, Refusal, Reply, Request, RequestId, State,
+    Status, transition,
 };
-use serde_json::json;
 
 const S: u64 = 1_000_000_000;
 const PATHS: [&str; 4] = ["node/write", "node/build", "node/receive", "node/emulator"];
@@ -398,43 +397,4 @@ fn reasons_are_cut_to_what_is_kept() {
     let long = "ä".repeat(REASON_BYTES_MAX);
     assert!(rig.control.report(0, &path("node/write"), State::Fault, &long));
     assert_eq!(rig.control.reason().expect("a reason").text.len(), REASON_BYTES_MAX);
-}
-
-#[test]
-fn properties_are_json_schema_and_values_are_checked() {
-    let number = Property::new("buffer_bytes", Kind::Integer, "how much").unit("bytes");
-    let choice = Kind::Choice(vec!["lz4".into(), "none".into()]);
-    let properties = vec![
-        number.range(1.0, 4096.0).writable(),
-        Property::new("codec", choice, "which").writable(),
-        Property::new("fill", Kind::Number, "how full"),
-    ];
-    let schema = Schema::new("write", properties.clone()).expect("a schema");
-    assert_eq!(
-        schema.json(),
-        json!({
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "title": "write",
-            "type": "object",
-            "additionalProperties": false,
-            "properties": {
-                "buffer_bytes": {"type": "integer", "minimum": 1, "maximum": 4096,
-                                 "unit": "bytes", "description": "how much"},
-                "codec": {"enum": ["lz4", "none"], "description": "which"},
-                "fill": {"type": "number", "readOnly": true, "description": "how full"},
-            },
-        })
-    );
-    let check = |value: serde_json::Value| schema.check(value.as_object().expect("an object"));
-    assert_eq!(check(json!({"buffer_bytes": 17, "codec": "lz4"})), Ok(()));
-    let error = check(json!({"buffer_bytes": 5000})).expect_err("too much");
-    assert_eq!(error.to_string(), "buffer_bytes must be from 1 to 4096, not 5000");
-    assert!(matches!(check(json!({"buffer_bytes": 1.5})), Err(PropertyError::Kind { .. })));
-    assert!(matches!(check(json!({"codec": "zip"})), Err(PropertyError::Kind { .. })));
-    assert!(matches!(check(json!({"fill": 0.5})), Err(PropertyError::ReadOnly { .. })));
-    assert!(matches!(check(json!({"other": 0})), Err(PropertyError::Unknown { .. })));
-    let twice = [properties.clone(), properties].concat();
-    assert!(matches!(Schema::new("", twice), Err(PropertyError::Schema { .. })));
-    let upside_down = Property::new("x", Kind::Number, "").range(2.0, 1.0);
-    assert!(matches!(Schema::new("", vec![upside_down]), Err(PropertyError::Schema { .. })));
 }

@@ -1,6 +1,6 @@
 //! An alarm as others see it, and what can happen to it.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::rule::Severity;
 
@@ -14,7 +14,7 @@ pub struct Alarm {
     pub id: u64,
     /// The rule's name.
     pub name: String,
-    /// How much somebody should care.
+    /// How urgent it is.
     pub severity: Severity,
     /// Where it stands.
     pub state: AlarmState,
@@ -47,27 +47,27 @@ pub struct Alarm {
 }
 
 /// Where an alarm stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AlarmState {
-    /// It is wrong, and nobody has said that they know.
+    /// It is wrong, and not acknowledged.
     Active,
-    /// All is well again, but nobody has seen that it was wrong.
+    /// All is well again, but the alarm was never acknowledged.
     Latched,
-    /// It is wrong, and somebody knows.
+    /// It is wrong, and acknowledged.
     Acknowledged,
     /// All is well again.
     Cleared,
 }
 
 /// What happened to an alarm.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// What.
     pub kind: ChangeKind,
     /// The alarm after it.
     pub alarm: Alarm,
-    /// What is to be done, by name. Empty where nobody is to be told.
+    /// What is to be done, by name. Empty where no one is to be notified.
     pub actions: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ pub enum ChangeKind {
     Latched,
     /// It is well again.
     Cleared,
-    /// Somebody knows.
+    /// It was acknowledged.
     Acknowledged,
 }
 
@@ -96,7 +96,7 @@ pub enum AcknowledgeError {
         /// The number.
         id: u64,
     },
-    /// Somebody was faster.
+    /// It was acknowledged before.
     #[error("alarm {id} was acknowledged before")]
     Already {
         /// The number.

@@ -14,18 +14,18 @@
 //!
 //! There is one alarm for a rule and a group of the things that it looks at, however many of them
 //! are wrong; *wrong* and *well* are decided for each thing. Things that become wrong within
-//! [`crate::GATHER_NS`] are told of together. One that becomes wrong while others of its alarm are
-//! makes an acknowledged alarm *active* again, and is told of, but not more often than every
+//! [`crate::GATHER_NS`] are announced together. One that becomes wrong while others of its alarm are
+//! makes an acknowledged alarm *active* again, and is announced, but not more often than every
 //! [`crate::RETELL_NS`].
 //!
 //! An acknowledgement is of the things that took part. What was acknowledged, was cleared, and is
 //! wrong again within the time for which its acknowledgement holds is *acknowledged* at once, and
-//! nobody is told.
+//! no one is notified.
 
 use std::collections::BTreeMap;
 
 use crate::alarm::{AcknowledgeError, Alarm, AlarmState, Change};
-use crate::quantity::Readings;
+use crate::quantity::ReadingTable;
 use crate::rule::{Rule, RuleError, check};
 use crate::standing::{Gathered, Standing};
 use crate::tracker::Tracker;
@@ -84,7 +84,7 @@ impl Alarms {
     /// Other rules from now on. What is followed by a rule that stays as it was goes on, its alarms
     /// and who acknowledged them too. Alarms of rules that are gone are gone; of a rule that is
     /// otherwise only those that are latched stay, since nobody has seen them: what is wrong by the
-    /// new one is raised anew. Numbers go on, so that none ever means another alarm.
+    /// new one is raised again. Numbers go on, so that none ever means another alarm.
     ///
     /// # Errors
     /// A rule that cannot be; all stays as it was.
@@ -111,7 +111,7 @@ impl Alarms {
         &mut self,
         now_ns: u64,
         recording: bool,
-        readings: &impl Readings,
+        readings: &ReadingTable,
     ) -> Vec<Change> {
         self.now_ns = self.now_ns.max(now_ns);
         let now_ns = self.now_ns;
@@ -140,7 +140,7 @@ impl Alarms {
                     changes.extend(standing.clear(now_ns, rule));
                 }
             }
-            changes.extend(self.tell(rule));
+            changes.extend(self.announce(rule));
             let before = things.len();
             things.retain(|_, thing| !thing.tracker.is_forgotten(now_ns, rule));
             followed -= before - things.len();
@@ -218,7 +218,7 @@ impl Alarms {
         self.rules.iter().map(|followed| &followed.rule)
     }
 
-    /// How often something was wrong and there was no place for one more alarm.
+    /// How often something was wrong and there were too many alarms for one more.
     pub fn not_raised(&self) -> u64 {
         self.not_raised
     }
@@ -229,7 +229,7 @@ impl Alarms {
     }
 
     /// Reads what a rule looks at.
-    fn read(&mut self, one: &mut Followed, followed: &mut usize, readings: &impl Readings) {
+    fn read(&mut self, one: &mut Followed, followed: &mut usize, readings: &ReadingTable) {
         let (now_ns, Followed { rule, things }) = (self.now_ns, one);
         let new = |group: &str| Thing { group: group.to_owned(), tracker: Tracker::new(now_ns) };
         // A thing that was never read has not changed, either.
@@ -269,9 +269,9 @@ impl Alarms {
         }
         let index = match found {
             Some(index) => index,
-            // What is about to be well needs no place any more.
+            // What is about to be well needs no alarm any more.
             None if !gathered.is_wrong() => return Vec::new(),
-            None => match self.place(rule, group) {
+            None => match self.allocate(rule, group) {
                 Some(index) => index,
                 None => {
                     // Counted once; it is tried again whenever one looks.
@@ -283,19 +283,19 @@ impl Alarms {
         self.alarms[index].look(self.now_ns, rule, gathered).into_iter().collect()
     }
 
-    /// What is to be told of a rule's alarms: as soon as it is due for one, of all of them.
-    fn tell(&mut self, rule: &Rule) -> Vec<Change> {
+    /// Announcements of a rule's alarms: as soon as one is due, of all of them.
+    fn announce(&mut self, rule: &Rule) -> Vec<Change> {
         let now_ns = self.now_ns;
-        let mut untold: Vec<&mut Standing> = self.alarms.iter_mut().collect();
-        untold.retain(|one| one.alarm.name == rule.name && one.is_untold());
-        if !untold.iter().any(|one| one.is_due(now_ns, rule)) {
+        let mut unannounced: Vec<&mut Standing> = self.alarms.iter_mut().collect();
+        unannounced.retain(|one| one.alarm.name == rule.name && one.has_unannounced());
+        if !unannounced.iter().any(|one| one.is_due(now_ns, rule)) {
             return Vec::new();
         }
-        untold.into_iter().filter_map(|one| one.tell(now_ns, rule)).collect()
+        unannounced.into_iter().filter_map(|one| one.announce(now_ns, rule)).collect()
     }
 
-    /// A place for a new alarm; when there is none, the one that was cleared first goes.
-    fn place(&mut self, rule: &Rule, group: &str) -> Option<usize> {
+    /// A new alarm's index; when there are too many, the one that was cleared first goes.
+    fn allocate(&mut self, rule: &Rule, group: &str) -> Option<usize> {
         if self.alarms.len() >= ALARMS_MAX {
             let cleared = self.alarms.iter().enumerate();
             let cleared = cleared.filter(|(_, one)| one.alarm.state == AlarmState::Cleared);

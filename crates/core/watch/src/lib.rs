@@ -21,7 +21,6 @@ mod loss;
 mod quantity;
 mod rates;
 mod rule;
-mod stages;
 mod standing;
 mod tracker;
 mod verdict;
@@ -30,13 +29,12 @@ mod words;
 pub use alarm::{AcknowledgeError, Alarm, AlarmState, Change, ChangeKind, SOURCES_LISTED_MAX};
 pub use alarms::{ALARMS_MAX, Alarms, CLEARED_SHOWN_NS, COMMENT_BYTES_MAX, FOLLOWED_MAX};
 pub use loss::{LossGrowth, LossWatch, is_loss, words_of_entry};
-pub use quantity::{QUANTITY_BYTES_MAX, Quantity, QuantityError, ReadingTable, Readings};
-pub use rates::Rates;
+pub use quantity::{QUANTITY_BYTES_MAX, Quantity, QuantityError, ReadingTable};
+pub use rates::{Rates, Stage, bottleneck};
 pub use rule::{
     ACTIONS_MAX, Condition, NAME_BYTES_MAX, RULES_MAX, Rule, RuleError, RuleProblem, Severity,
     TEXT_BYTES_MAX, TIME_NS_MAX, default_rules,
 };
-pub use stages::{Stage, bottleneck};
 pub use standing::{GATHER_NS, RETELL_NS};
 pub use tracker::GONE_NS;
 pub use verdict::{

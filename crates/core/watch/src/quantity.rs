@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 /// The longest name of a quantity in bytes.
 pub const QUANTITY_BYTES_MAX: usize = 256;
 
@@ -12,8 +10,7 @@ pub const QUANTITY_BYTES_MAX: usize = 256;
 /// `source.rich-03.loss_per_second`, or of all of them `source.*.loss_per_second`. With two dots or
 /// more the first part is the family, the last the quantity, and what is between the thing's name,
 /// which may have dots itself.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity {
     text: String,
     of: Of,
@@ -36,17 +33,7 @@ pub struct QuantityError {
     pub text: String,
 }
 
-/// Values of quantities at one moment.
-pub trait Readings {
-    /// Calls `visit` with each thing that the quantity is read of (an empty name if it is of none)
-    /// and the value. Not called for what cannot be read now.
-    fn each(&self, quantity: &Quantity, visit: &mut dyn FnMut(&str, f64));
-
-    /// The group that a thing is in, of a family such as `source`; none where there are no groups.
-    fn group(&self, family: &str, thing: &str) -> Option<&str>;
-}
-
-/// Readings that are put in by name.
+/// Values of quantities at one moment, put in by name.
 #[derive(Clone, Debug, Default)]
 pub struct ReadingTable {
     plain: BTreeMap<String, f64>,
@@ -152,20 +139,6 @@ impl fmt::Display for Quantity {
     }
 }
 
-impl TryFrom<String> for Quantity {
-    type Error = QuantityError;
-
-    fn try_from(text: String) -> Result<Self, QuantityError> {
-        Self::new(text)
-    }
-}
-
-impl From<Quantity> for String {
-    fn from(quantity: Quantity) -> Self {
-        quantity.text
-    }
-}
-
 impl ReadingTable {
     /// Puts in a quantity of nothing else: `disk.hours_left`.
     pub fn set(&mut self, name: &str, value: f64) {
@@ -206,10 +179,10 @@ impl ReadingTable {
         self.plain.clear();
         self.things.clear();
     }
-}
 
-impl Readings for ReadingTable {
-    fn each(&self, quantity: &Quantity, visit: &mut dyn FnMut(&str, f64)) {
+    /// Calls `visit` with each thing that the quantity is read of (an empty name if it is of none)
+    /// and the value. Not called for what cannot be read now.
+    pub fn each(&self, quantity: &Quantity, visit: &mut dyn FnMut(&str, f64)) {
         match &quantity.of {
             Of::Itself => {
                 if let Some(&value) = self.plain.get(&quantity.text) {
@@ -229,7 +202,8 @@ impl Readings for ReadingTable {
         }
     }
 
-    fn group(&self, family: &str, thing: &str) -> Option<&str> {
+    /// The group that a thing is in, of a family such as `source`; none where there are no groups.
+    pub(crate) fn group(&self, family: &str, thing: &str) -> Option<&str> {
         self.groups.get(family)?.get(thing).map(String::as_str)
     }
 }

@@ -1,6 +1,6 @@
 //! Rules of alarms.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::quantity::Quantity;
 
@@ -17,8 +17,8 @@ pub const TIME_NS_MAX: u64 = 86_400 * S;
 
 const S: u64 = 1_000_000_000;
 
-/// How much somebody should care.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// How urgent an alarm is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Good to know.
@@ -31,8 +31,7 @@ pub enum Severity {
 
 /// When something is wrong. `clear_at`: where it is well again, on the good side of the threshold,
 /// so that a value that wavers about the threshold makes one alarm and not many.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Condition {
     /// Wrong above the threshold, until not above `clear_at`.
     Above {
@@ -86,14 +85,14 @@ pub struct Rule {
     pub delay_ns: u64,
     /// For how long it must be well.
     pub clear_delay_ns: u64,
-    /// Whether an alarm that nobody acknowledged stays when all is well again.
+    /// Whether an alarm that was not acknowledged stays when all is well again.
     pub latch: bool,
     /// For how long after an alarm was cleared an acknowledgement holds: when it comes back within
-    /// that, nobody is told again.
+    /// that, no one is notified again.
     pub acknowledged_for_ns: u64,
     /// Whether it counts only while a run is recording.
     pub only_while_recording: bool,
-    /// How much somebody should care.
+    /// How urgent an alarm is.
     pub severity: Severity,
     /// Beyond this, on the bad side of the threshold, it is critical whatever `severity` says.
     pub critical_at: Option<f64>,
@@ -389,7 +388,7 @@ fn rules_of_many() -> [Option<Rule>; 3] {
         others', their data are discarded)";
     [
         recording(many(silent, 0, silent_many)),
-        // While all sources begin anew, each may be out of step for a moment.
+        // While all sources restart, each may be out of step for a moment.
         recording(many(out_of_step, 2 * S, out_of_step_many)),
         recording(many(queue_full, 2 * S, "{things} are up to {percent} full: {sources}")),
     ]

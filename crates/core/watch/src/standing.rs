@@ -1,5 +1,5 @@
-//! An alarm of one rule and one group of things, as it is followed: from what its things do at each
-//! look to what is shown and what somebody is told.
+//! An alarm of one rule and one group of things: from the values of its things at each look to what
+//! is shown and who is notified.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use crate::rule::{Rule, Severity};
 use crate::tracker::{Edge, Tracker};
 use crate::words::Subject;
 
-/// Things that become wrong within this are told of together.
+/// Things that become wrong within this are announced together.
 pub const GATHER_NS: u64 = 2 * 1_000_000_000;
-/// Of more things in an alarm that was told of, nobody is told again within this.
+/// More things in an alarm that was announced are not announced again within this.
 pub const RETELL_NS: u64 = 60 * 1_000_000_000;
 
 /// What a rule found in one group of things at one look.
@@ -31,9 +31,9 @@ pub(crate) struct Gathered<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
     pub(crate) alarm: Alarm,
-    /// What is to be told, and since when.
-    untold: Option<(ChangeKind, u64)>,
-    told_ns: Option<u64>,
+    /// What is to be announced, and since when.
+    unannounced: Option<(ChangeKind, u64)>,
+    announced_ns: Option<u64>,
     /// Things that took part since it was raised, and when they were well again, if they are.
     part: BTreeMap<String, Option<u64>>,
     /// Until when acknowledgements hold, by thing; of one that is wrong without end.
@@ -105,8 +105,8 @@ impl Standing {
         };
         Self {
             alarm,
-            untold: None,
-            told_ns: None,
+            unannounced: None,
+            announced_ns: None,
             part: BTreeMap::new(),
             known_until_ns: BTreeMap::new(),
             known_critical: false,
@@ -118,8 +118,8 @@ impl Standing {
         self.alarm.name == rule.name && self.alarm.group.as_deref().unwrap_or_default() == group
     }
 
-    /// Something is wrong. Says so at once only of what somebody has acknowledged before; the rest
-    /// waits in `untold`.
+    /// Something is wrong. Announces at once only what was acknowledged before; the rest waits in
+    /// `unannounced`.
     pub(crate) fn look(
         &mut self,
         now_ns: u64,
@@ -167,10 +167,10 @@ impl Standing {
 
     /// All is well again.
     pub(crate) fn clear(&mut self, now_ns: u64, rule: &Rule) -> Vec<Change> {
-        let unsaid = self.untold.filter(|(kind, _)| *kind == ChangeKind::Raised);
-        let unsaid = unsaid.and_then(|_| self.tell(now_ns, rule));
-        let mut changes: Vec<Change> = unsaid.into_iter().collect();
-        self.untold = None;
+        let raised = self.unannounced.filter(|(kind, _)| *kind == ChangeKind::Raised);
+        let raised = raised.and_then(|_| self.announce(now_ns, rule));
+        let mut changes: Vec<Change> = raised.into_iter().collect();
+        self.unannounced = None;
         let held_until_ns = now_ns.saturating_add(rule.acknowledged_for_ns);
         for until_ns in self.known_until_ns.values_mut() {
             *until_ns = held_until_ns.min(*until_ns);
@@ -181,8 +181,8 @@ impl Standing {
             (alarm.source, alarm.sources) = (peak.source, peak.sources);
             alarm.source_count = peak.source_count;
         }
-        let told = alarm.state == AlarmState::Active;
-        let kind = if told && rule.latch {
+        let announced = alarm.state == AlarmState::Active;
+        let kind = if announced && rule.latch {
             alarm.state = AlarmState::Latched;
             ChangeKind::Latched
         } else {
@@ -190,37 +190,38 @@ impl Standing {
             ChangeKind::Cleared
         };
         alarm.ended_ns = Some(now_ns);
-        // Whoever acknowledged it looks at the page; the others were told and are told again.
-        let actions = if told { rule.actions.clone() } else { Vec::new() };
+        // An alarm that was acknowledged is being watched on the page; others were announced and
+        // their end is announced too.
+        let actions = if announced { rule.actions.clone() } else { Vec::new() };
         changes.push(Change { kind, alarm: alarm.clone(), actions });
         changes
     }
 
-    /// Whether what is to be told is due: things that become wrong one after the other are told of
+    /// Whether the announcement is due: things that become wrong one after the other are announced
     /// together.
     pub(crate) fn is_due(&self, now_ns: u64, rule: &Rule) -> bool {
-        let Some((kind, since_ns)) = self.untold else { return false };
+        let Some((kind, since_ns)) = self.unannounced else { return false };
         let gathered_ns = if rule.quantity.is_of_each() { since_ns + GATHER_NS } else { since_ns };
-        let again_ns = match self.told_ns {
-            Some(told_ns) if kind == ChangeKind::Worsened => told_ns + RETELL_NS,
+        let again_ns = match self.announced_ns {
+            Some(announced_ns) if kind == ChangeKind::Worsened => announced_ns + RETELL_NS,
             _ => 0,
         };
         now_ns >= gathered_ns.max(again_ns)
     }
 
-    /// Tells what is to be told.
-    pub(crate) fn tell(&mut self, now_ns: u64, rule: &Rule) -> Option<Change> {
-        let (kind, _) = self.untold.take()?;
-        self.told_ns = Some(now_ns);
+    /// Announces what is to be announced.
+    pub(crate) fn announce(&mut self, now_ns: u64, rule: &Rule) -> Option<Change> {
+        let (kind, _) = self.unannounced.take()?;
+        self.announced_ns = Some(now_ns);
         Some(Change { kind, alarm: self.alarm.clone(), actions: rule.actions.clone() })
     }
 
-    /// Whether anything is to be told.
-    pub(crate) fn is_untold(&self) -> bool {
-        self.untold.is_some()
+    /// Whether anything is to be announced.
+    pub(crate) fn has_unannounced(&self) -> bool {
+        self.unannounced.is_some()
     }
 
-    /// Somebody knows. `held_ns`: for how long that holds of what is well again.
+    /// It is acknowledged. `held_ns`: for how long that holds for things that are well again.
     pub(crate) fn acknowledge(
         &mut self,
         now_ns: u64,
@@ -228,8 +229,8 @@ impl Standing {
         who: String,
         comment: Option<String>,
     ) -> Change {
-        // Nobody has to be told any more.
-        self.untold = None;
+        // Nothing is to be announced any more.
+        self.unannounced = None;
         if self.alarm.state == AlarmState::Latched {
             self.alarm.state = AlarmState::Cleared;
             self.alarm.ended_ns = Some(now_ns);
@@ -261,7 +262,7 @@ impl Standing {
             alarm.acknowledged_by = None;
             alarm.comment = None;
             self.known_critical = false;
-            self.untold = Some((ChangeKind::Raised, now_ns));
+            self.unannounced = Some((ChangeKind::Raised, now_ns));
         }
         // They may be another rule's of this name, if this one was changed.
         (alarm.severity, alarm.threshold) = (rule.severity, rule.condition.threshold());
@@ -276,7 +277,7 @@ impl Standing {
             self.alarm.acknowledged_by = None;
             self.alarm.comment = None;
         }
-        self.untold.get_or_insert((ChangeKind::Worsened, now_ns));
+        self.unannounced.get_or_insert((ChangeKind::Worsened, now_ns));
     }
 
     /// Brings what the alarm says up to what is wrong now.
@@ -308,7 +309,7 @@ impl Standing {
             if !(self.known_critical && alarm.state == AlarmState::Acknowledged) {
                 self.worsen(now_ns);
                 // That is no more of the same.
-                self.told_ns = None;
+                self.announced_ns = None;
             }
         }
         let alarm = &self.alarm;

@@ -73,7 +73,7 @@ impl Tracker {
             self.measure = self.measure_at(now_ns, &rule.condition);
             self.wrong(now_ns, rule)
         } else {
-            // When the rule is in force again, all begins anew.
+            // When the rule is in force again, it starts from nothing.
             self.changed_ns = now_ns;
             self.history.clear();
             Some(false)

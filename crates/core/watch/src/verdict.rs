@@ -4,7 +4,7 @@
 
 use catchment_model::Entry;
 use catchment_model::units::grouped;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::loss::words_of_entry;
 use crate::words::percent;
@@ -14,7 +14,7 @@ const S: u64 = 1_000_000_000;
 const NAMED: usize = 3;
 
 /// The answer, in the order from good to bad.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// Good data are being recorded.
@@ -28,7 +28,7 @@ pub enum Level {
 }
 
 /// The answer with its words.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// Good or bad.
     pub level: Level,
@@ -69,7 +69,7 @@ pub struct Flow<'a> {
 pub enum Run<'a> {
     /// No run. What is under way, if anything: `start is under way`.
     None(Option<&'a str>),
-    /// No run, and no configuration that one could begin with: nobody listens.
+    /// No run, and no configuration that one could begin with: no socket is open.
     Unconfigured,
     /// A run could begin: what comes is counted, and not recorded.
     Configured,
@@ -154,7 +154,7 @@ pub fn verdict(flow: &Flow<'_>, limits: &Limits) -> Verdict {
     let detail = detail.map(|fault| format!("fault: {fault}"));
     if let Some(text) = not_recording(flow, limits) {
         let text = match flow.fault {
-            // A pause is somebody's wish and not the fault's doing.
+            // A pause was requested, and does not come from the fault.
             Some(_) if !matches!(flow.run, Run::Paused { .. }) => {
                 let first = reasons.remove(0);
                 reasons.push(text);

@@ -1,27 +1,30 @@
 //! A catalogue that is open: a run's number, its beginning and its end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use catchment_model::{RunId, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::configurations;
-use crate::error::CatalogError;
-use crate::files;
-use crate::lock::{self, LiveRun, OpenLock, PATIENCE, PATIENCE_AT_START};
+use crate::configurations::{self, Configuration, ConfigurationText};
+use crate::error::{CatalogError, check_comment, check_text};
+use crate::files::{Copy, FileRow, Found, FrameSpan};
+use crate::lock::{self, LiveRun, OpenLock, PATIENCE, PATIENCE_AT_START, unless_missing};
 use crate::numbers::Numbers;
-use crate::pending;
+use crate::pending::{self, RunKnown};
 use crate::rebuild;
-use crate::remarks::{self, Remark};
+use crate::remarks::{self, Added, Remark};
 use crate::row::{self, COLUMNS, Quality, RunDetail, RunRow, RunState, Totals, stored};
 use crate::schema::{self, ForReading, Paths, SCHEMA_VERSION};
+use crate::search::Search;
 use crate::step::step;
-use crate::{COMMENT_BYTES_MAX, CONFIGURATION_BYTES_MAX, WHO_BYTES_MAX};
+use crate::{
+    COMMENT_BYTES_MAX, CONFIGURATION_BYTES_MAX, REMARKS_MAX, SEARCH_LIMIT_MAX, WHO_BYTES_MAX,
+};
 
-/// A data folder's catalogue, open. Open it for what you want and drop it: while it is open a
-/// rebuild waits. Opening takes about a millisecond; for those who ask often there is
-/// [`crate::KeptCatalog`].
+/// A data folder's catalogue, open. Open it for one task and drop it: while it is open a rebuild
+/// waits. Opening takes about a millisecond; for frequent queries there is
+/// [`crate::CachedCatalog`].
 #[derive(Debug)]
 pub struct Catalog {
     pub(crate) paths: Paths,
@@ -95,7 +98,7 @@ impl Catalog {
         let connection = schema::open(&paths.database(), patience)?;
         let mut catalog = Self { paths, connection, shared: true, _lock: lock };
         match catalog.sweep() {
-            // Whoever opens it next does it.
+            // The next process that opens the catalogue does it.
             Ok(()) | Err(CatalogError::InUse { .. }) => Ok(catalog),
             Err(error) => Err(error),
         }
@@ -160,8 +163,7 @@ impl Catalog {
         let known = highest(&transaction).map_err(&error)?;
         let numbers = Numbers::lock(&paths)?;
         let number = numbers.next(known, request.wanted)?;
-        // Locked before anybody can see the row, or it would be taken for one whose process is
-        // gone.
+        // Locked before the row is visible, or the run would be taken for one whose process is gone.
         let live = LiveRun::hold(&paths, number)?;
         step();
         transaction.execute("UPDATE numbers SET highest = ?", [stored(number)]).map_err(&error)?;
@@ -181,74 +183,6 @@ impl Catalog {
         Ok(live)
     }
 
-    /// The run records from now on.
-    ///
-    /// # Errors
-    /// Another run has its number, or the catalogue cannot be written.
-    pub fn begin_run(
-        &mut self,
-        live: &LiveRun,
-        id: RunId,
-        folder: &Path,
-        started: Utc,
-    ) -> Result<(), CatalogError> {
-        let (number, error) = (live.number(), self.error());
-        let folder = self.paths.folder_name(folder);
-        let transaction = schema::begin(&mut self.connection).map_err(&error)?;
-        ensure(&transaction, number, started).map_err(&error)?;
-        let sql = "SELECT id FROM runs WHERE number = ?1";
-        let got: Option<String> =
-            transaction.query_row(sql, [stored(number)], |row| row.get(0)).map_err(&error)?;
-        if let Some(got) = got.filter(|got| *got != id.to_string()) {
-            return Err(CatalogError::OtherRun { number, got });
-        }
-        transaction
-            .execute(
-                "UPDATE runs SET id = ?2, folder = ?3, started_ns = ?4, state = 'recording', \
-                 reason = NULL WHERE number = ?1",
-                params![stored(number), id.to_string(), folder, stored(started.0)],
-            )
-            .map_err(&error)?;
-        transaction.commit().map_err(&error)
-    }
-
-    /// The run has ended: its state and its books are final. Files and frames are added by
-    /// [`Catalog::scan`].
-    ///
-    /// # Errors
-    /// A catalogue that cannot be written.
-    pub fn end_run(&mut self, live: &LiveRun, end: &RunEnd) -> Result<(), CatalogError> {
-        let state = if end.fault.is_some() { RunState::Fault } else { RunState::Complete };
-        let (number, error) = (live.number(), self.error());
-        let transaction = schema::begin(&mut self.connection).map_err(&error)?;
-        ensure(&transaction, number, end.ended).map_err(&error)?;
-        put_totals(&transaction, number, &end.totals, end.totals.loss_count()).map_err(&error)?;
-        transaction
-            .execute(
-                "UPDATE runs SET ended_ns = ?2, state = ?3, reason = ?4 WHERE number = ?1",
-                params![stored(number), stored(end.ended.0), state.name(), reason(&end.fault)],
-            )
-            .map_err(&error)?;
-        transaction.commit().map_err(&error)
-    }
-
-    /// The run did not come to a recording.
-    ///
-    /// # Errors
-    /// A catalogue that cannot be written.
-    pub fn fail_run(&mut self, live: &LiveRun, why: &str, now: Utc) -> Result<(), CatalogError> {
-        let (number, error) = (live.number(), self.error());
-        let transaction = schema::begin(&mut self.connection).map_err(&error)?;
-        ensure(&transaction, number, now).map_err(&error)?;
-        transaction
-            .execute(
-                "UPDATE runs SET ended_ns = ?2, state = 'failed', reason = ?3 WHERE number = ?1",
-                params![stored(number), stored(now.0), reason(&Some(why.to_owned()))],
-            )
-            .map_err(&error)?;
-        transaction.commit().map_err(&error)
-    }
-
     /// A run.
     ///
     /// # Errors
@@ -260,11 +194,198 @@ impl Catalog {
             let Some(run) = found else { return Ok(None) };
             let ledger = row::ledger_of(connection, number)?;
             let remarks = remarks::of_run(connection, number)?;
-            let file_rows = files::of_run(connection, number)?;
+            let file_rows = FileRow::of_run(connection, number)?;
             Ok(Some(RunDetail { run, ledger, remarks, file_rows }))
         })?;
         let detail = detail.ok_or(CatalogError::NoRun { number })?;
         Ok(RunDetail { run: detail.run.seen_from(&self.paths), ..detail })
+    }
+
+    /// Enters all that is known of a run, whether it was entered before or not.
+    ///
+    /// # Errors
+    /// Another run has its number, or the catalogue cannot be written: then [`RunKnown::keep`]
+    /// writes it for the next process that opens the catalogue.
+    pub fn enter(&mut self, live: &LiveRun, known: &RunKnown) -> Result<(), CatalogError> {
+        let (number, paths) = (live.number(), self.paths.clone());
+        if let Some(got) =
+            self.write(|connection| pending::enter(connection, &paths, number, known))?
+        {
+            return Err(CatalogError::OtherRun { number, got });
+        }
+        // What waited of it is entered now. Only this process writes that file.
+        let path = paths.pending(number);
+        unless_missing(std::fs::remove_file(&path)).map_err(CatalogError::system("remove", &path))
+    }
+
+    /// Replaces a run's comment, which is what it is started for: before it begins. What is said of
+    /// it otherwise is added by [`Catalog::add_remark`].
+    ///
+    /// # Errors
+    /// A comment that is too long or has control characters, no such run, or a catalogue that
+    /// cannot be written.
+    pub fn set_comment(&mut self, number: u64, comment: &str) -> Result<(), CatalogError> {
+        check_comment(comment)?;
+        self.set(number, "UPDATE runs SET comment = ?2 WHERE number = ?1", comment)
+    }
+
+    /// Says what a run's data are worth.
+    ///
+    /// # Errors
+    /// No such run, or a catalogue that cannot be written.
+    pub fn set_quality(&mut self, number: u64, quality: Quality) -> Result<(), CatalogError> {
+        self.set(number, "UPDATE runs SET quality = ?2 WHERE number = ?1", quality.name())
+    }
+
+    /// Appends a remark to those of a run.
+    ///
+    /// # Errors
+    /// A text that is empty, too long or has control characters, no such run, too many remarks, or
+    /// a catalogue that cannot be written.
+    pub fn add_remark(&mut self, number: u64, remark: &Remark) -> Result<(), CatalogError> {
+        remark.check()?;
+        match self.write_lazily(|connection| remark.add(connection, number))? {
+            Added::Yes => Ok(()),
+            Added::NoRun => Err(CatalogError::NoRun { number }),
+            Added::TooMany => {
+                let expected = format!("at most {REMARKS_MAX} remarks");
+                let got = "one more".to_owned();
+                Err(CatalogError::Text { what: "a run with", expected, got })
+            }
+        }
+    }
+
+    /// Puts a configuration into the catalogue, unless that text is there, and returns its version.
+    ///
+    /// # Errors
+    /// A text that is too long, or a catalogue that cannot be written.
+    pub fn put_configuration(
+        &mut self,
+        text: &str,
+        who: &str,
+        now: Utc,
+    ) -> Result<u64, CatalogError> {
+        configurations::check(text)?;
+        check_text("who", who, WHO_BYTES_MAX)?;
+        self.write(|connection| configurations::put(connection, text, who, now))
+    }
+
+    /// The configurations, newest first.
+    ///
+    /// # Errors
+    /// A database that cannot be read.
+    pub fn configurations(&self) -> Result<Vec<Configuration>, CatalogError> {
+        self.read(configurations::all)
+    }
+
+    /// A configuration with its text.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoConfiguration`], or a database that cannot be read.
+    pub fn configuration(&self, version: u64) -> Result<ConfigurationText, CatalogError> {
+        let found = self.read(|connection| configurations::of_version(connection, version))?;
+        found.ok_or(CatalogError::NoConfiguration { version })
+    }
+
+    /// The runs that match, newest first.
+    ///
+    /// # Errors
+    /// A text that is too long, or a database that cannot be read.
+    pub fn search(&self, search: &Search) -> Result<Vec<RunRow>, CatalogError> {
+        search.check()?;
+        let limit = search.limit.unwrap_or(SEARCH_LIMIT_MAX).min(SEARCH_LIMIT_MAX);
+        let rows = self.read(|connection| search.rows(connection))?;
+        let rows = rows.into_iter().map(|row| row.seen_from(&self.paths));
+        // A run's state can depend on which processes are alive.
+        let fits = |row: &RunRow| search.state.is_none_or(|state| row.state == state);
+        Ok(rows.filter(fits).take(limit).collect())
+    }
+
+    /// The runs that match, and from where the next page begins, if there is one.
+    ///
+    /// # Errors
+    /// As [`Catalog::search`].
+    pub fn page(&self, search: &Search) -> Result<(Vec<RunRow>, Option<u64>), CatalogError> {
+        let limit = search.limit.unwrap_or(SEARCH_LIMIT_MAX).clamp(1, SEARCH_LIMIT_MAX - 1);
+        let mut rows = self.search(&Search { limit: Some(limit + 1), ..search.clone() })?;
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let next = rows.last().filter(|_| more).map(|row| row.number);
+        Ok((rows, next))
+    }
+
+    /// Reads a run's files and writes what they hold into the catalogue, instead of what was there:
+    /// files, frames, totals, and the ledger as far as the files have it, unless the recorder's own
+    /// is there and the files do not have the run's end. A run that was taken for interrupted, and
+    /// whose files were ended in order, is complete. Reads headers and tables of contents; of a run
+    /// that was killed, the ledgers of its frames too, if they are not many.
+    ///
+    /// # Errors
+    /// No such run, files that cannot be read or are another run's, or a catalogue that cannot be
+    /// written.
+    pub fn scan(&mut self, number: u64) -> Result<(), CatalogError> {
+        match Found::read(&self.paths, self.run(number)?)? {
+            Some(found) => self.write(|connection| found.put(connection)),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Catalog::scan`], of the run that has this identity and lies in this folder. Where the
+    /// catalogue has none, nothing is done.
+    ///
+    /// # Errors
+    /// As [`Catalog::scan`].
+    pub fn scan_folder(&mut self, folder: &Path, id: RunId) -> Result<(), CatalogError> {
+        let name = self.paths.folder_name(folder);
+        let sql = "SELECT number FROM runs WHERE id = ?1 AND folder = ?2";
+        let values = [id.to_string(), name];
+        let number =
+            self.read(|connection| connection.query_row(sql, values, |row| row.get(0)).optional())?;
+        number.map_or(Ok(()), |number| self.scan(row::out(number)))
+    }
+
+    /// What the frames of a run's files cover, by file and kind.
+    ///
+    /// # Errors
+    /// A database that cannot be read.
+    pub fn frames(&self, number: u64) -> Result<Vec<FrameSpan>, CatalogError> {
+        self.read(|connection| FrameSpan::of_run(connection, number))
+    }
+
+    /// Says that there is a copy of a file, or that it was found intact again.
+    ///
+    /// # Errors
+    /// Texts that are too long, no such run, or a catalogue that cannot be written.
+    pub fn put_copy(&mut self, number: u64, copy: &Copy) -> Result<(), CatalogError> {
+        copy.check()?;
+        self.run(number)?;
+        self.write(|connection| copy.insert(connection, number))
+    }
+
+    /// Says that there is no such copy any more; whether there was one.
+    ///
+    /// # Errors
+    /// A catalogue that cannot be written.
+    pub fn remove_copy(
+        &mut self,
+        number: u64,
+        file: u32,
+        location: &str,
+    ) -> Result<bool, CatalogError> {
+        self.write(|connection| Copy::remove(connection, number, file, location))
+    }
+
+    /// The copies of a run's files.
+    ///
+    /// # Errors
+    /// A database that cannot be read.
+    pub fn copies(&self, number: u64) -> Result<Vec<Copy>, CatalogError> {
+        self.read(|connection| Copy::of_run(connection, number))
+    }
+
+    /// Where a run's folder is.
+    pub fn folder_of(&self, run: &RunRow) -> Option<PathBuf> {
+        run.folder.as_ref().map(|folder| self.paths.data.join(folder))
     }
 
     /// The highest number that was given.
@@ -277,8 +398,8 @@ impl Catalog {
 
     /// Runs whose process is gone are interrupted, or failed; what they have on disk is looked up.
     pub(crate) fn sweep(&mut self) -> Result<(), CatalogError> {
-        self.enter_pending()?;
         let paths = self.paths.clone();
+        pending::enter_all(&mut self.connection, &paths)?;
         let sql = "SELECT number, state FROM runs WHERE state IN ('starting', 'recording')";
         let open = |connection: &Connection| {
             let mut select = connection.prepare(sql)?;
@@ -301,15 +422,15 @@ impl Catalog {
             .map(|(number, state)| {
                 let look = || {
                     self.remove_leftovers(number);
-                    // What cannot be read is said when somebody reads it.
-                    self.look(number).ok().flatten()
+                    // An error is reported when the run is read.
+                    Found::read(&paths, self.run(number).ok()?).ok().flatten()
                 };
                 (number, state, (state == RunState::Recording).then(look).flatten())
             })
             .collect();
         step();
         let error = self.error();
-        // Again, now that nobody takes a number.
+        // Again, now that no other process takes a number.
         let transaction = schema::begin(&mut self.connection).map_err(&error)?;
         let still = gone(open(&transaction).map_err(&error)?);
         for (number, state, found) in found {
@@ -367,15 +488,28 @@ impl Catalog {
         version.is_ok_and(|version: i64| version == SCHEMA_VERSION)
     }
 
-    /// Merges the log into the database, as far as nobody reads there.
+    /// Merges the log into the database, as far as no process reads there.
     pub(crate) fn checkpoint(&self) -> Result<(), CatalogError> {
         let no_row = |_: &rusqlite::Row<'_>| Ok(());
         self.read(|connection| connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], no_row))
     }
 
-    /// What commits wait for from now on: see [`schema::open`].
-    pub(crate) fn sync(&self, level: &str) -> Result<(), CatalogError> {
-        self.connection.pragma_update(None, "synchronous", level).map_err(self.error())
+    fn set(&mut self, number: u64, sql: &str, value: &str) -> Result<(), CatalogError> {
+        let set = |connection: &Connection| connection.execute(sql, params![stored(number), value]);
+        let changed = self.write_lazily(set)?;
+        if changed == 0 { Err(CatalogError::NoRun { number }) } else { Ok(()) }
+    }
+
+    /// As [`Catalog::write`], without a wait for the disk: a kill loses nothing of it, and of a
+    /// power cut it is safe with the next run that begins or ends.
+    fn write_lazily<T>(
+        &mut self,
+        change: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, CatalogError> {
+        self.connection.pragma_update(None, "synchronous", "NORMAL").map_err(self.error())?;
+        let result = self.write(change);
+        self.connection.pragma_update(None, "synchronous", "FULL").map_err(self.error())?;
+        result
     }
 
     /// Runs statements as one transaction.
@@ -396,108 +530,10 @@ impl Catalog {
     }
 }
 
-impl RunRow {
-    /// A run that has just got its number.
-    pub(crate) fn starting(number: u64, who: &str, taken: Utc) -> Self {
-        Self {
-            number,
-            id: None,
-            folder: None,
-            number_in_files: None,
-            taken,
-            started: None,
-            ended: None,
-            who: who.to_owned(),
-            comment: String::new(),
-            configuration: None,
-            emulated: false,
-            state: RunState::Starting,
-            reason: None,
-            quality: Quality::Unknown,
-            events: None,
-            fragments: None,
-            bytes: None,
-            frames: None,
-            files: None,
-            loss_count: None,
-        }
-    }
-}
-
-/// Refuses a comment that no catalogue takes.
-///
-/// # Errors
-/// It is too long, or has control characters.
-pub fn check_comment(comment: &str) -> Result<(), CatalogError> {
-    check_text("a comment of", comment, COMMENT_BYTES_MAX)
-}
-
-/// Refuses a text that is too long, or that a terminal would obey.
-pub(crate) fn check_text(
-    what: &'static str,
-    text: &str,
-    bytes_max: usize,
-) -> Result<(), CatalogError> {
-    if text.len() > bytes_max {
-        let (expected, got) = (format!("at most {bytes_max} bytes"), text.len().to_string());
-        return Err(CatalogError::Text { what, expected, got: format!("{got} bytes") });
-    }
-    let obeyed = |&c: &char| c.is_control() && !['\n', '\t'].contains(&c);
-    if let Some(bad) = text.chars().find(obeyed) {
-        let expected = "text without control characters".to_owned();
-        return Err(CatalogError::Text { what, expected, got: format!("{bad:?}") });
-    }
-    Ok(())
-}
-
 /// The highest number that was given, as the database knows it.
 pub(crate) fn highest(connection: &Connection) -> rusqlite::Result<u64> {
     let sql = "SELECT max(highest, coalesce((SELECT max(number) FROM runs), 0)) FROM numbers";
     connection.query_row(sql, [], |row| row.get(0)).map(row::out)
 }
-
-/// Writes what a run came to. What is not known stays as it was.
-pub(crate) fn put_totals(
-    connection: &Connection,
-    number: u64,
-    totals: &Totals,
-    loss_count: Option<u64>,
-) -> rusqlite::Result<()> {
-    connection.execute(
-        "UPDATE runs SET events = ?2, bytes = ?3, frames = ?4, files = ?5, \
-         fragments = coalesce(?6, fragments), loss = coalesce(?7, loss) WHERE number = ?1",
-        params![
-            stored(number),
-            stored(totals.events),
-            stored(totals.bytes),
-            stored(totals.frames),
-            stored(totals.files),
-            totals.fragments().map(stored),
-            loss_count.map(stored),
-        ],
-    )?;
-    match totals.ledger {
-        Some(_) => row::put_ledger(connection, number, &totals.entries()),
-        None => Ok(()),
-    }
-}
-
-/// A row for a run whose number was given without the catalogue, or by one that is no more.
-pub(crate) fn ensure(connection: &Connection, number: u64, now: Utc) -> rusqlite::Result<()> {
-    let sql = "SELECT count(*) FROM runs WHERE number = ?";
-    let there: i64 = connection.query_row(sql, [stored(number)], |row| row.get(0))?;
-    if there == 0 {
-        RunRow::starting(number, "", now).insert(connection)?;
-    }
-    let sql = "UPDATE numbers SET highest = max(highest, ?)";
-    connection.execute(sql, [stored(number)]).map(|_| ())
-}
-
-/// A reason as it is kept: not for ever long.
-pub(crate) fn reason(text: &Option<String>) -> Option<String> {
-    text.as_ref().map(|text| text.chars().take(REASON_CHARS_MAX).collect())
-}
-
-const REASON_CHARS_MAX: usize = 2_000;
 
 const _: () = assert!(COMMENT_BYTES_MAX < CONFIGURATION_BYTES_MAX);

@@ -5,10 +5,9 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::catalog::{Catalog, check_text};
+use crate::CONFIGURATION_BYTES_MAX;
 use crate::error::CatalogError;
 use crate::row::{out, stored};
-use crate::{CONFIGURATION_BYTES_MAX, WHO_BYTES_MAX};
 
 /// A configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,50 +34,6 @@ pub struct ConfigurationText {
     pub text: String,
 }
 
-impl Catalog {
-    /// Puts a configuration into the catalogue, unless that text is there, and returns its version.
-    ///
-    /// # Errors
-    /// A text that is too long, or a catalogue that cannot be written.
-    pub fn put_configuration(
-        &mut self,
-        text: &str,
-        who: &str,
-        now: Utc,
-    ) -> Result<u64, CatalogError> {
-        check(text)?;
-        check_text("who", who, WHO_BYTES_MAX)?;
-        self.write(|connection| put(connection, text, who, now))
-    }
-
-    /// The configurations, newest first.
-    ///
-    /// # Errors
-    /// A database that cannot be read.
-    pub fn configurations(&self) -> Result<Vec<Configuration>, CatalogError> {
-        self.read(|connection| {
-            let sql = format!("SELECT {ABOUT} FROM configurations ORDER BY version DESC");
-            let mut select = connection.prepare(&sql)?;
-            select.query_map([], about)?.collect()
-        })
-    }
-
-    /// A configuration with its text.
-    ///
-    /// # Errors
-    /// [`CatalogError::NoConfiguration`], or a database that cannot be read.
-    pub fn configuration(&self, version: u64) -> Result<ConfigurationText, CatalogError> {
-        let found = self.read(|connection| {
-            let sql = format!("SELECT {ABOUT}, text FROM configurations WHERE version = ?");
-            let text = |row: &Row<'_>| {
-                Ok(ConfigurationText { about: about(row)?, text: row.get("text")? })
-            };
-            connection.query_row(&sql, [stored(version)], text).optional()
-        })?;
-        found.ok_or(CatalogError::NoConfiguration { version })
-    }
-}
-
 /// Refuses a text that is too long.
 pub(crate) fn check(text: &str) -> Result<(), CatalogError> {
     if text.len() > CONFIGURATION_BYTES_MAX {
@@ -89,6 +44,21 @@ pub(crate) fn check(text: &str) -> Result<(), CatalogError> {
         });
     }
     Ok(())
+}
+
+/// The configurations, newest first.
+pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<Configuration>> {
+    let sql = format!("SELECT {ABOUT} FROM configurations ORDER BY version DESC");
+    connection.prepare(&sql)?.query_map([], about)?.collect()
+}
+
+/// A configuration with its text, if there is one of that version.
+pub(crate) fn of_version(
+    connection: &Connection,
+    version: u64,
+) -> rusqlite::Result<Option<ConfigurationText>> {
+    let sql = format!("SELECT {ABOUT}, text FROM configurations WHERE version = ?");
+    connection.query_row(&sql, [stored(version)], with_text).optional()
 }
 
 /// The version of a text, which is added if it is new.
@@ -125,7 +95,7 @@ pub(crate) fn sha256(text: &str) -> String {
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-pub(crate) fn about(row: &Row<'_>) -> rusqlite::Result<Configuration> {
+fn about(row: &Row<'_>) -> rusqlite::Result<Configuration> {
     Ok(Configuration {
         version: out(row.get("version")?),
         sha256: row.get("sha256")?,
@@ -133,6 +103,11 @@ pub(crate) fn about(row: &Row<'_>) -> rusqlite::Result<Configuration> {
         created: Utc(out(row.get("created_ns")?)),
         who: row.get("who")?,
     })
+}
+
+/// As [`about`], with the text.
+pub(crate) fn with_text(row: &Row<'_>) -> rusqlite::Result<ConfigurationText> {
+    Ok(ConfigurationText { about: about(row)?, text: row.get("text")? })
 }
 
 pub(crate) const ABOUT: &str = "version, sha256, octet_length(text) AS bytes, created_ns, who";

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use catchment_storage::StorageError;
 
-use crate::RUN_NUMBER_MAX;
+use crate::{COMMENT_BYTES_MAX, RUN_NUMBER_MAX};
 
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -186,4 +186,30 @@ impl CatalogError {
             _ => None,
         }
     }
+}
+
+/// Refuses a comment that no catalogue takes.
+///
+/// # Errors
+/// It is too long, or has control characters.
+pub fn check_comment(comment: &str) -> Result<(), CatalogError> {
+    check_text("a comment of", comment, COMMENT_BYTES_MAX)
+}
+
+/// Refuses a text that is too long, or that a terminal would obey.
+pub(crate) fn check_text(
+    what: &'static str,
+    text: &str,
+    bytes_max: usize,
+) -> Result<(), CatalogError> {
+    if text.len() > bytes_max {
+        let (expected, got) = (format!("at most {bytes_max} bytes"), text.len().to_string());
+        return Err(CatalogError::Text { what, expected, got: format!("{got} bytes") });
+    }
+    let obeyed = |&c: &char| c.is_control() && !['\n', '\t'].contains(&c);
+    if let Some(bad) = text.chars().find(obeyed) {
+        let expected = "text without control characters".to_owned();
+        return Err(CatalogError::Text { what, expected, got: format!("{bad:?}") });
+    }
+    Ok(())
 }

@@ -17,7 +17,7 @@ pub(crate) struct Facts {
     /// The folder's name in the data folder.
     pub(crate) folder: String,
     pub(crate) id: RunId,
-    /// What the headers say; 0 if nobody chose one.
+    /// What the headers say; 0 if none was chosen.
     pub(crate) number: u64,
     pub(crate) started: Utc,
     /// The last time in its frames.
@@ -124,8 +124,8 @@ pub(crate) fn highest_number(data: &Path) -> u64 {
 
 /// Whether two paths lead to one folder.
 pub(crate) fn same(one: &Path, other: &Path) -> bool {
-    let place = |path: &Path| path.canonicalize().ok();
-    one == other || place(one).is_some_and(|one| place(other) == Some(one))
+    let resolved = |path: &Path| path.canonicalize().ok();
+    one == other || resolved(one).is_some_and(|one| resolved(other) == Some(one))
 }
 
 fn contents(run: &Run) -> (Vec<FileRow>, Vec<FrameSpan>) {
@@ -135,10 +135,10 @@ fn contents(run: &Run) -> (Vec<FileRow>, Vec<FrameSpan>) {
             frames.iter().filter(|frame| frame.file == index).copied().collect()
         };
         let (events, channels) = (in_file(run.frames()), in_file(run.channel_frames()));
-        let place = file.header.file_index;
+        let file_index = file.header.file_index;
         let rows = events.iter().map(|frame| frame.summary.info.rows);
         files.push(FileRow {
-            place,
+            index: file_index,
             name: file.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             created: Utc(file.header.created_ns),
             bytes: file.bytes,
@@ -150,7 +150,7 @@ fn contents(run: &Run) -> (Vec<FileRow>, Vec<FrameSpan>) {
         let most = if both { SPANS_PER_FILE_MAX / 2 } else { SPANS_PER_FILE_MAX };
         for (kind, frames) in [(FrameKind::Events, events), (FrameKind::Channels, channels)] {
             let each = frames.len().div_ceil(most).max(1);
-            spans.extend(frames.chunks(each).map(|frames| span(place, kind, frames)));
+            spans.extend(frames.chunks(each).map(|frames| span(file_index, kind, frames)));
         }
     }
     (files, spans)
@@ -195,5 +195,5 @@ fn last_written_ns(run: &Run) -> Option<u64> {
     u64::try_from(since_1970.as_nanos()).ok()
 }
 
-/// Frames of a killed run whose books are done again: a second's reading.
+/// The ledger of a killed run is recomputed from at most that many frames: a second's reading.
 const FRAMES_READ_MAX: usize = 1_000;

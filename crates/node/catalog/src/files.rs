@@ -5,26 +5,24 @@
 //! time or an event. So frames stand here in spans, at most [`SPANS_PER_FILE_MAX`] a file: the
 //! catalogue of a day at a gigabyte per second has some ten thousand rows, not millions.
 
-use std::path::Path;
-
-use catchment_model::{RunId, Utc};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use catchment_model::Utc;
+use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 
 #[cfg(doc)]
 use crate::SPANS_PER_FILE_MAX;
-use crate::catalog::{Catalog, check_text, put_totals};
-use crate::error::CatalogError;
+use crate::error::{CatalogError, check_text};
 use crate::facts::Facts;
 use crate::lock;
-use crate::row::{RunDetail, RunState, out, stored, word};
+use crate::row::{RunDetail, RunState, StoredTotals, out, stored, word};
 use crate::schema::Paths;
 
 /// A file of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileRow {
-    /// Its place among the run's files, from 0.
-    pub place: u32,
+    /// Its index among the run's files, from 0.
+    #[serde(rename = "place")]
+    pub index: u32,
     /// Its name in the run's folder.
     pub name: String,
     /// When it was begun.
@@ -65,11 +63,11 @@ impl FrameKind {
 /// Frames of one kind that follow each other in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FrameSpan {
-    /// The file's place among the run's files.
+    /// The file's index among the run's files.
     pub file: u32,
     /// What they hold.
     pub kind: FrameKind,
-    /// The first one's place among the file's frames.
+    /// The first one's index among the file's frames.
     pub first: u64,
     /// How many they are.
     pub count: u64,
@@ -90,10 +88,11 @@ pub struct FrameSpan {
 /// A file's copy elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Copy {
-    /// The file's place among the run's files.
+    /// The file's index among the run's files.
     pub file: u32,
     /// Where the copy is: a path or an address.
-    pub place: String,
+    #[serde(rename = "place")]
+    pub location: String,
     /// Its checksum, with the name of the kind: `sha256:…`.
     pub checksum: String,
     /// Its length.
@@ -104,97 +103,98 @@ pub struct Copy {
     pub checked: Option<Utc>,
 }
 
-impl Catalog {
-    /// Looks at a run's files and writes what they hold into the catalogue, in place of what was
-    /// there: files, frames, totals, and the books as far as the files have them, unless its
-    /// recorder's own are there and the files do not have the run's end. A run that was taken for
-    /// interrupted, and whose files were ended in order, is complete. Reads headers and tables of
-    /// contents; of a run that was killed, the books of its frames too, if they are not many.
-    ///
-    /// # Errors
-    /// No such run, files that cannot be read or are another run's, or a catalogue that cannot be
-    /// written.
-    pub fn scan(&mut self, number: u64) -> Result<(), CatalogError> {
-        match self.look(number)? {
-            Some(found) => self.write(|connection| found.put(connection)),
-            None => Ok(()),
-        }
+impl FileRow {
+    /// A run's files.
+    pub(crate) fn of_run(connection: &Connection, run: u64) -> rusqlite::Result<Vec<Self>> {
+        let mut select = connection.prepare("SELECT * FROM files WHERE run = ? ORDER BY place")?;
+        let file = |row: &Row<'_>| {
+            Ok(Self {
+                index: row.get("place")?,
+                name: row.get("name")?,
+                created: Utc(out(row.get("created_ns")?)),
+                bytes: out(row.get("bytes")?),
+                frames: out(row.get("frames")?),
+                events: out(row.get("events")?),
+                closed: row.get("closed")?,
+            })
+        };
+        select.query_map([stored(run)], file)?.collect()
     }
+}
 
-    /// As [`Catalog::scan`], of the run that has this identity and lies in this folder. Where the
-    /// catalogue has none, nothing is done.
-    ///
-    /// # Errors
-    /// As [`Catalog::scan`].
-    pub fn scan_folder(&mut self, folder: &Path, id: RunId) -> Result<(), CatalogError> {
-        let name = self.paths.folder_name(folder);
-        let sql = "SELECT number FROM runs WHERE id = ?1 AND folder = ?2";
-        let values = [id.to_string(), name];
-        let number =
-            self.read(|connection| connection.query_row(sql, values, |row| row.get(0)).optional())?;
-        number.map_or(Ok(()), |number| self.scan(out(number)))
-    }
-
-    /// Looks at a run's files, and writes nothing. None for a run that has no folder.
-    pub(crate) fn look(&self, number: u64) -> Result<Option<Found>, CatalogError> {
-        let RunDetail { run, ledger, .. } = self.run(number)?;
-        let Some(folder) = run.folder else { return Ok(None) };
-        let place = self.paths.data.join(&folder);
-        let facts = Facts::read(&place, &folder, lock::is_live(&self.paths, number))?;
-        if run.id.is_some_and(|id| id != facts.id) {
-            return Err(CatalogError::OtherRun { number, got: facts.id.to_string() });
-        }
-        let own_books = keeps_books(run.state, !ledger.is_empty(), &facts);
-        Ok(Some(Found { number, state: run.state, own_books, facts }))
-    }
-
+impl FrameSpan {
     /// What the frames of a run's files cover, by file and kind.
-    ///
-    /// # Errors
-    /// A database that cannot be read.
-    pub fn frames(&self, number: u64) -> Result<Vec<FrameSpan>, CatalogError> {
-        self.read(|connection| spans_of(connection, number))
+    pub(crate) fn of_run(connection: &Connection, run: u64) -> rusqlite::Result<Vec<Self>> {
+        let sql = "SELECT * FROM frames WHERE run = ? ORDER BY file, kind, first";
+        let mut select = connection.prepare(sql)?;
+        let span = |row: &Row<'_>| {
+            Ok(Self {
+                file: row.get("file")?,
+                kind: word(row, "kind", FrameKind::from_name)?,
+                first: out(row.get("first")?),
+                count: out(row.get("count")?),
+                time_first_ns: out(row.get("time_first_ns")?),
+                time_last_ns: out(row.get("time_last_ns")?),
+                key_first: row.get::<_, i64>("key_first")?.cast_unsigned(),
+                key_last: row.get::<_, i64>("key_last")?.cast_unsigned(),
+                rows: out(row.get("rows")?),
+                bytes: out(row.get("bytes")?),
+            })
+        };
+        select.query_map([stored(run)], span)?.collect()
+    }
+}
+
+impl Copy {
+    /// Refuses texts that are too long.
+    pub(crate) fn check(&self) -> Result<(), CatalogError> {
+        check_text("a copy's place of", &self.location, LOCATION_BYTES_MAX)?;
+        check_text("a checksum of", &self.checksum, CHECKSUM_BYTES_MAX)
     }
 
-    /// Says that there is a copy of a file, or that it was found right again.
-    ///
-    /// # Errors
-    /// Texts that are too long, no such run, or a catalogue that cannot be written.
-    pub fn put_copy(&mut self, number: u64, copy: &Copy) -> Result<(), CatalogError> {
-        check_text("a copy's place of", &copy.place, PLACE_BYTES_MAX)?;
-        check_text("a checksum of", &copy.checksum, CHECKSUM_BYTES_MAX)?;
-        self.run(number)?;
-        self.write(|connection| insert_copy(connection, number, copy))
+    /// Writes it, or that it was found intact again.
+    pub(crate) fn insert(&self, connection: &Connection, run: u64) -> rusqlite::Result<()> {
+        connection.execute(
+            "INSERT OR REPLACE INTO copies VALUES (?, ?, ?, ?, ?, ?, ?)",
+            params![
+                stored(run),
+                self.file,
+                self.location,
+                self.checksum,
+                stored(self.bytes),
+                stored(self.made.0),
+                self.checked.map(|checked| stored(checked.0)),
+            ],
+        )?;
+        Ok(())
     }
 
-    /// Says that there is no such copy any more; whether there was one.
-    ///
-    /// # Errors
-    /// A catalogue that cannot be written.
-    pub fn remove_copy(
-        &mut self,
-        number: u64,
+    /// Removes the copy of a file at a location; whether there was one.
+    pub(crate) fn remove(
+        connection: &Connection,
+        run: u64,
         file: u32,
-        place: &str,
-    ) -> Result<bool, CatalogError> {
+        location: &str,
+    ) -> rusqlite::Result<bool> {
         let sql = "DELETE FROM copies WHERE run = ? AND file = ? AND place = ?";
-        let values = params![stored(number), file, place];
-        let removed = self.write(|connection| connection.execute(sql, values))?;
-        Ok(removed > 0)
+        connection.execute(sql, params![stored(run), file, location]).map(|count| count > 0)
     }
 
     /// The copies of a run's files.
-    ///
-    /// # Errors
-    /// A database that cannot be read.
-    pub fn copies(&self, number: u64) -> Result<Vec<Copy>, CatalogError> {
-        self.read(|connection| copies_of(connection, number))
-    }
-
-    /// Where a run's folder is.
-    pub fn folder_of(&self, run: &crate::RunRow) -> Option<std::path::PathBuf> {
-        let Paths { data } = &self.paths;
-        run.folder.as_ref().map(|folder| data.join(folder))
+    pub(crate) fn of_run(connection: &Connection, run: u64) -> rusqlite::Result<Vec<Self>> {
+        let sql = "SELECT * FROM copies WHERE run = ? ORDER BY file, place";
+        let mut select = connection.prepare(sql)?;
+        let copy = |row: &Row<'_>| {
+            Ok(Self {
+                file: row.get("file")?,
+                location: row.get("place")?,
+                checksum: row.get("checksum")?,
+                bytes: out(row.get("bytes")?),
+                made: Utc(out(row.get("made_ns")?)),
+                checked: row.get::<_, Option<i64>>("checked_ns")?.map(|ns| Utc(out(ns))),
+            })
+        };
+        select.query_map([stored(run)], copy)?.collect()
     }
 }
 
@@ -203,18 +203,27 @@ pub(crate) struct Found {
     number: u64,
     /// The run's state when they were looked at.
     state: RunState,
-    own_books: bool,
+    own_ledger: bool,
     facts: Facts,
 }
 
 impl Found {
+    /// Reads a run's files. None for a run that has no folder.
+    pub(crate) fn read(paths: &Paths, detail: RunDetail) -> Result<Option<Self>, CatalogError> {
+        let RunDetail { run, ledger, .. } = detail;
+        let Some(folder) = run.folder else { return Ok(None) };
+        let live = lock::is_live(paths, run.number);
+        let facts = Facts::read(&paths.data.join(&folder), &folder, live)?;
+        if run.id.is_some_and(|id| id != facts.id) {
+            return Err(CatalogError::OtherRun { number: run.number, got: facts.id.to_string() });
+        }
+        let own_ledger = keeps_own_ledger(run.state, !ledger.is_empty(), &facts);
+        Ok(Some(Self { number: run.number, state: run.state, own_ledger, facts }))
+    }
+
     pub(crate) fn put(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let Self { number, state, own_books, facts } = self;
-        put_files(connection, *number, facts)?;
-        let mut totals = facts.totals.clone();
-        totals.ledger.take_if(|_| *own_books);
-        let loss = if *own_books { None } else { facts.loss_count(*state) };
-        put_totals(connection, *number, &totals, loss)?;
+        let Self { number, state, own_ledger, facts } = self;
+        put_facts(connection, *number, facts, *state, *own_ledger)?;
         let ended = facts.ended.filter(|_| state.is_final());
         connection.execute(
             "UPDATE runs SET ended_ns = coalesce(ended_ns, ?2), emulated = ?3 WHERE number = ?1",
@@ -230,17 +239,30 @@ impl Found {
     }
 }
 
-/// Whether the books that a run has are its recorder's own, which count what no file could be told
-/// of: it ended the run, and its files do not have the end.
-pub(crate) fn keeps_books(state: RunState, known: bool, facts: &Facts) -> bool {
+/// Whether a run keeps its recorder's ledger, which counts what no file has: the recorder ended the
+/// run, and the files do not have the end.
+pub(crate) fn keeps_own_ledger(state: RunState, known: bool, facts: &Facts) -> bool {
     known && matches!(state, RunState::Complete | RunState::Fault) && !facts.complete
 }
 
-/// Writes a run's files and frames in place of those that were there.
-pub(crate) fn put_files(connection: &Connection, run: u64, facts: &Facts) -> rusqlite::Result<()> {
+/// Writes what a run's files say, instead of what was there: files, frames and totals. With
+/// `own_ledger` the ledger and the loss stay as they are.
+pub(crate) fn put_facts(
+    connection: &Connection,
+    run: u64,
+    facts: &Facts,
+    state: RunState,
+    own_ledger: bool,
+) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM frames WHERE run = ?", [stored(run)])?;
     connection.execute("DELETE FROM files WHERE run = ?", [stored(run)])?;
-    insert_files(connection, run, &facts.files, &facts.spans)
+    insert_files(connection, run, &facts.files, &facts.spans)?;
+    let mut totals = StoredTotals::of(&facts.totals);
+    totals.loss_count = facts.loss_count(state);
+    if own_ledger {
+        (totals.fragments, totals.loss_count) = (None, None);
+    }
+    totals.write(connection, run)
 }
 
 /// Writes a run's files and frames.
@@ -255,7 +277,7 @@ pub(crate) fn insert_files(
     for file in files {
         insert.execute(params![
             stored(run),
-            file.place,
+            file.index,
             file.name,
             stored(file.created.0),
             stored(file.bytes),
@@ -267,7 +289,7 @@ pub(crate) fn insert_files(
     let mut insert = connection
         .prepare("INSERT OR REPLACE INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     // Of a damaged catalogue some files may be unknown.
-    for span in spans.iter().filter(|span| files.iter().any(|file| file.place == span.file)) {
+    for span in spans.iter().filter(|span| files.iter().any(|file| file.index == span.file)) {
         insert.execute(params![
             stored(run),
             span.file,
@@ -286,73 +308,5 @@ pub(crate) fn insert_files(
     Ok(())
 }
 
-pub(crate) fn insert_copy(connection: &Connection, run: u64, copy: &Copy) -> rusqlite::Result<()> {
-    connection.execute(
-        "INSERT OR REPLACE INTO copies VALUES (?, ?, ?, ?, ?, ?, ?)",
-        params![
-            stored(run),
-            copy.file,
-            copy.place,
-            copy.checksum,
-            stored(copy.bytes),
-            stored(copy.made.0),
-            copy.checked.map(|checked| stored(checked.0)),
-        ],
-    )?;
-    Ok(())
-}
-
-pub(crate) fn of_run(connection: &Connection, run: u64) -> rusqlite::Result<Vec<FileRow>> {
-    let mut select = connection.prepare("SELECT * FROM files WHERE run = ? ORDER BY place")?;
-    let file = |row: &Row<'_>| {
-        Ok(FileRow {
-            place: row.get("place")?,
-            name: row.get("name")?,
-            created: Utc(out(row.get("created_ns")?)),
-            bytes: out(row.get("bytes")?),
-            frames: out(row.get("frames")?),
-            events: out(row.get("events")?),
-            closed: row.get("closed")?,
-        })
-    };
-    select.query_map([stored(run)], file)?.collect()
-}
-
-pub(crate) fn spans_of(connection: &Connection, run: u64) -> rusqlite::Result<Vec<FrameSpan>> {
-    let sql = "SELECT * FROM frames WHERE run = ? ORDER BY file, kind, first";
-    let mut select = connection.prepare(sql)?;
-    let span = |row: &Row<'_>| {
-        Ok(FrameSpan {
-            file: row.get("file")?,
-            kind: word(row, "kind", FrameKind::from_name)?,
-            first: out(row.get("first")?),
-            count: out(row.get("count")?),
-            time_first_ns: out(row.get("time_first_ns")?),
-            time_last_ns: out(row.get("time_last_ns")?),
-            key_first: row.get::<_, i64>("key_first")?.cast_unsigned(),
-            key_last: row.get::<_, i64>("key_last")?.cast_unsigned(),
-            rows: out(row.get("rows")?),
-            bytes: out(row.get("bytes")?),
-        })
-    };
-    select.query_map([stored(run)], span)?.collect()
-}
-
-pub(crate) fn copies_of(connection: &Connection, run: u64) -> rusqlite::Result<Vec<Copy>> {
-    let sql = "SELECT * FROM copies WHERE run = ? ORDER BY file, place";
-    let mut select = connection.prepare(sql)?;
-    let copy = |row: &Row<'_>| {
-        Ok(Copy {
-            file: row.get("file")?,
-            place: row.get("place")?,
-            checksum: row.get("checksum")?,
-            bytes: out(row.get("bytes")?),
-            made: Utc(out(row.get("made_ns")?)),
-            checked: row.get::<_, Option<i64>>("checked_ns")?.map(|ns| Utc(out(ns))),
-        })
-    };
-    select.query_map([stored(run)], copy)?.collect()
-}
-
-const PLACE_BYTES_MAX: usize = 4_096;
+const LOCATION_BYTES_MAX: usize = 4_096;
 const CHECKSUM_BYTES_MAX: usize = 256;

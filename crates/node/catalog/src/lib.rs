@@ -6,38 +6,37 @@
 //! who) and the runs that never came to a file stand nowhere else.
 //!
 //! ```text
-//! next_run_number ──► starting ──begin_run──► recording ──end_run──► complete | fault
-//!                        │ fail_run               │ its process is gone
-//!                        ▼                        ▼
-//!                      failed                 interrupted
+//! next_run_number ──► starting ──begun──► recording ──ended──► complete | fault
+//!                        │ failed             │ its process is gone
+//!                        ▼                    ▼
+//!                      failed             interrupted
 //! ```
 //!
 //! Invariants:
 //! - A run number is given once. It is durable in `catalog.sqlite` and in a small file beside it
-//!   before anybody is told; whichever of the two knows a higher one is right.
-//! - Whoever starts a run holds a lock on `live/NUMBER` until it ends. The kernel lets go of it
+//!   before it is returned; whichever of the two knows a higher one is right.
+//! - The process that starts a run holds a lock on `live/NUMBER` until it ends. The kernel lets go of it
 //!   however the process ends, so that a run whose lock is free and whose state is not final was
 //!   interrupted: no clock and no heartbeat decides it.
-//! - A catalogue that another process has holds up nothing: a run gets its number from the file
-//!   beside it, and what is known of the run waits in `pending/` for whoever opens the catalogue
-//!   next ([`RunKnown::keep`]).
-//! - The recorder's threads never see this crate: it writes when a run starts and ends, and when
-//!   somebody asks.
-//! - Whoever has the catalogue open holds a shared lock on `catalog.lock`; a rebuild holds it
-//!   alone, and announces itself with a lock on `catalog.wanted` before. A [`Catalog`] is opened
-//!   for what one wants of it and dropped; a program that is asked often has a [`KeptCatalog`],
-//!   which steps aside.
+//! - A catalogue that another process has locked delays no run: the run gets its number from the
+//!   file beside it, and what is known of it waits in `pending/` for the next process that opens the
+//!   catalogue ([`RunKnown::keep`]).
+//! - The recorder's threads never use this crate: it writes when a run starts and ends, and on
+//!   request.
+//! - Each process that has the catalogue open holds a shared lock on `catalog.lock`; a rebuild holds
+//!   an exclusive one, and announces it with a lock on `catalog.wanted` before. A [`Catalog`] is
+//!   opened for one task and dropped; a program with frequent queries has a [`CachedCatalog`], which
+//!   closes for a rebuild.
 //!
 //! Limits: run numbers up to [`RUN_NUMBER_MAX`], comments and remarks up to [`COMMENT_BYTES_MAX`],
 //! names up to [`WHO_BYTES_MAX`], [`SPANS_PER_FILE_MAX`] rows of frames per file.
 
-mod annotate;
+mod cached;
 mod catalog;
 mod configurations;
 mod error;
 mod facts;
 mod files;
-mod kept;
 mod lock;
 mod numbers;
 mod pending;
@@ -51,11 +50,11 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use catalog::{Catalog, NumberRequest, RunEnd, check_comment};
+pub use cached::CachedCatalog;
+pub use catalog::{Catalog, NumberRequest, RunEnd};
 pub use configurations::{Configuration, ConfigurationText};
-pub use error::CatalogError;
+pub use error::{CatalogError, check_comment};
 pub use files::{Copy, FileRow, FrameKind, FrameSpan};
-pub use kept::KeptCatalog;
 pub use lock::{LiveRun, PATIENCE_AT_START};
 pub use pending::{Begun, Over, RunKnown};
 pub use rebuild::{RebuildReport, Renumbered, rebuild};

@@ -1,7 +1,7 @@
 //! Who has the catalogue open, and which runs are alive.
 //!
 //! Both are advisory locks on files that hold nothing: the kernel lets go of them when the process
-//! ends, however it ends. Where a file system has no locks, nobody seems to hold one.
+//! ends, however it ends. On a file system without locks, no lock seems to be held.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -17,14 +17,14 @@ use crate::schema::{self, Paths};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// How long what must go on waits for the catalogue: a run's beginning and its end.
 pub const PATIENCE_AT_START: Duration = Duration::from_millis(500);
-/// How long a rebuild waits until nobody has the catalogue open.
+/// How long a rebuild waits until no other process has the catalogue open.
 pub(crate) const REBUILD_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The right to have the catalogue open, or to have it alone.
 #[derive(Debug)]
 pub(crate) struct OpenLock {
     _file: Option<File>,
-    /// That somebody wants or has it alone.
+    /// Announces that this process wants or has exclusive access.
     _wanted: Option<File>,
 }
 
@@ -37,7 +37,7 @@ impl OpenLock {
         Ok(Self { _file: Some(file), _wanted: None })
     }
 
-    /// Alone; everybody else waits, and who keeps it open is told to close it.
+    /// Exclusive: other processes wait, and those that have it open are asked to close it.
     pub(crate) fn alone(paths: &Paths) -> Result<Self, CatalogError> {
         let (what, lock) = ("another process", File::try_lock);
         let wanted = take(paths, &paths.wanted(), what, REBUILD_PATIENCE, lock)?;
@@ -58,7 +58,7 @@ impl OpenLock {
     }
 }
 
-/// Whether somebody wants the catalogue alone, or has it.
+/// Whether a process wants exclusive access to the catalogue, or has it.
 pub(crate) fn is_wanted(paths: &Paths) -> bool {
     is_held(&paths.wanted())
 }
@@ -99,8 +99,9 @@ fn wait(
     Ok(file)
 }
 
-/// A run that was given a number and has not ended: whoever holds this starts it or records it.
-/// Dropped, or with its process gone, the run is over; if nobody said how, it was interrupted.
+/// A run that was given a number and has not ended: the process that holds this starts or records it.
+/// When this is dropped, or the process is gone, the run is over; without an entered end it was
+/// interrupted.
 #[derive(Debug)]
 pub struct LiveRun {
     number: u64,
@@ -126,8 +127,8 @@ impl LiveRun {
         let paths = Paths::new(folder.as_ref());
         paths.make()?;
         let numbers = numbers::Numbers::lock(&paths)?;
-        // Whoever has the database lets others read it, most often. Without that file and the
-        // database the runs themselves say which numbers were given.
+        // A locked database can most often be read. Without that file and the database, the runs
+        // themselves say which numbers were given.
         let in_database = schema::highest_number(&paths.database());
         let known = match (numbers.highest(), in_database) {
             (0, None) => facts::highest_number(&paths.data),
@@ -139,7 +140,7 @@ impl LiveRun {
         Ok(live)
     }
 
-    /// Locks a number's file. The caller made sure that nobody else has or takes this number.
+    /// Locks a number's file. The caller made sure that no other process has or takes this number.
     pub(crate) fn hold(paths: &Paths, number: u64) -> Result<Self, CatalogError> {
         let path = paths.live(number);
         let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
@@ -163,7 +164,7 @@ impl Drop for LiveRun {
     }
 }
 
-/// Whether somebody starts or records the run.
+/// Whether a process starts or records the run.
 pub(crate) fn is_live(paths: &Paths, number: u64) -> bool {
     is_held(&paths.live(number))
 }
@@ -182,17 +183,17 @@ pub(crate) fn live_numbers(paths: &Paths) -> Vec<u64> {
     numbers.filter(|number| (1..=crate::RUN_NUMBER_MAX).contains(number)).collect()
 }
 
-/// Whether there is a lock file that nobody holds.
+/// Whether there is a lock file that no process holds.
 pub(crate) fn is_any_left_over(paths: &Paths) -> bool {
     live_numbers(paths).into_iter().any(|number| !is_live(paths, number))
 }
 
-/// Removes the lock files of runs that are over. Only where nobody takes a number meanwhile.
+/// Removes the lock files of runs that are over. No other process may take a number meanwhile.
 pub(crate) fn remove_left_over(paths: &Paths) {
     for number in live_numbers(paths) {
         let path = paths.live(number);
         if !is_held(&path) {
-            // If it stays, it stays: nobody holds it.
+            // A file that stays does no harm: no process holds it.
             let _removed = std::fs::remove_file(path);
         }
     }

@@ -24,7 +24,7 @@ pub(crate) struct Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    /// Waits until nobody else takes a number, and reads the highest.
+    /// Waits until no other process takes a number, and reads the highest.
     pub(crate) fn lock(paths: &'a Paths) -> Result<Self, CatalogError> {
         let path = paths.numbers_lock();
         let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);

@@ -15,12 +15,12 @@ use catchment_model::{RunId, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{Catalog, RunEnd, ensure, reason};
+use crate::catalog::RunEnd;
 use crate::configurations;
 use crate::error::CatalogError;
-use crate::lock::{LiveRun, PATIENCE_AT_START, take, unless_missing};
+use crate::lock::{LiveRun, PATIENCE_AT_START, take};
 use crate::remarks::{self, Remark};
-use crate::row::{self, RunRow, RunState, stored};
+use crate::row::{RunRow, RunState, StoredTotals, stored};
 use crate::schema::{self, Paths};
 use crate::step::step;
 
@@ -71,61 +71,8 @@ pub enum Over {
     },
 }
 
-impl Catalog {
-    /// Enters all that is known of a run, whether it was entered before or not.
-    ///
-    /// # Errors
-    /// Another run has its number, or the catalogue cannot be written: then [`RunKnown::keep`]
-    /// leaves it to whoever can.
-    pub fn enter(&mut self, live: &LiveRun, known: &RunKnown) -> Result<(), CatalogError> {
-        let begun = known.begun.as_ref();
-        let folder = begun.map(|begun| self.paths.folder_name(&begun.folder));
-        let entry = Entry::of(live.number(), known, folder);
-        if let Some(got) = self.write(|connection| entry.put(connection))? {
-            return Err(CatalogError::OtherRun { number: live.number(), got });
-        }
-        // What waited of it is entered now. It is this process that writes there.
-        unless_missing(std::fs::remove_file(self.paths.pending(live.number())))
-            .map_err(CatalogError::system("remove", &self.paths.pending(live.number())))
-    }
-
-    /// Enters what waits, as far as it can be.
-    pub(crate) fn enter_pending(&mut self) -> Result<(), CatalogError> {
-        if !is_any_pending(&self.paths) {
-            return Ok(());
-        }
-        let (paths, error) = (self.paths.clone(), self.error());
-        let transaction = schema::begin(&mut self.connection).map_err(&error)?;
-        let lock = lock(&paths)?;
-        let mut done = Vec::new();
-        for path in pending(&paths) {
-            let text = std::fs::read(&path).map_err(CatalogError::system("read", &path))?;
-            let entry: Option<Entry> = serde_json::from_slice(&text).ok();
-            let refused = match entry {
-                Some(entry) => entry.put(&transaction).map_err(&error)?.is_some(),
-                None => true,
-            };
-            done.push((path, refused));
-        }
-        step();
-        transaction.commit().map_err(&error)?;
-        step();
-        for (path, refused) in done {
-            // What stays is entered again by the next, and is the same then.
-            let _removed = match refused {
-                false => std::fs::remove_file(&path),
-                // Another run has its number, or it is none of ours: it is kept for people to look
-                // at.
-                true => std::fs::rename(&path, path.with_extension("refused")),
-            };
-        }
-        drop(lock);
-        Ok(())
-    }
-}
-
 impl RunKnown {
-    /// Keeps it for whoever opens the catalogue next. Durable when this returns.
+    /// Writes it for the next process that opens the catalogue. Durable when this returns.
     ///
     /// # Errors
     /// The system refuses to write there too.
@@ -134,8 +81,7 @@ impl RunKnown {
         let (number, path) = (live.number(), paths.pending(live.number()));
         let pending = paths.pending_folder();
         std::fs::create_dir_all(&pending).map_err(CatalogError::system("make", &pending))?;
-        let folder = self.begun.as_ref().map(|begun| paths.folder_name(&begun.folder));
-        let entry = Entry::of(number, self, folder);
+        let entry = Entry::of(&paths, number, self);
         let text = serde_json::to_vec_pretty(&entry).expect("strings and numbers are valid JSON");
         let _lock = lock(&paths)?;
         let new = path.with_extension("new");
@@ -181,18 +127,7 @@ struct OverEntry {
     ended_ns: u64,
     state: String,
     reason: Option<String>,
-    totals: Option<TotalsEntry>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct TotalsEntry {
-    events: u64,
-    bytes: u64,
-    frames: u64,
-    files: u64,
-    fragments: Option<u64>,
-    loss_count: Option<u64>,
-    ledger: Vec<(String, u64)>,
+    totals: Option<StoredTotals>,
 }
 
 impl RemarkEntry {
@@ -208,32 +143,22 @@ impl RemarkEntry {
 }
 
 impl Entry {
-    fn of(number: u64, known: &RunKnown, folder: Option<String>) -> Self {
+    fn of(paths: &Paths, number: u64, known: &RunKnown) -> Self {
+        let begun = known.begun.as_ref();
         let over = known.over.as_ref().map(|over| match over {
             Over::Ended(end) => {
                 let state = if end.fault.is_some() { RunState::Fault } else { RunState::Complete };
-                let totals = &end.totals;
-                let totals = TotalsEntry {
-                    events: totals.events,
-                    bytes: totals.bytes,
-                    frames: totals.frames,
-                    files: totals.files,
-                    fragments: totals.fragments(),
-                    loss_count: totals.loss_count(),
-                    ledger: totals.entries(),
-                };
-                let (ended_ns, totals) = (end.ended.0, Some(totals));
                 OverEntry {
-                    ended_ns,
+                    ended_ns: end.ended.0,
                     state: state.name().into(),
-                    reason: reason(&end.fault),
-                    totals,
+                    reason: end.fault.as_deref().map(shortened),
+                    totals: Some(StoredTotals::of(&end.totals)),
                 }
             }
             Over::Failed { why, at } => OverEntry {
                 ended_ns: at.0,
                 state: RunState::Failed.name().into(),
-                reason: reason(&Some(why.clone())),
+                reason: Some(shortened(why)),
                 totals: None,
             },
         });
@@ -245,9 +170,9 @@ impl Entry {
             emulated: known.emulated,
             remarks: known.remarks.iter().map(RemarkEntry::of).collect(),
             taken_ns: known.taken.0,
-            id: known.begun.as_ref().map(|begun| begun.id.to_string()),
-            folder,
-            started_ns: known.begun.as_ref().map(|begun| begun.started.0),
+            id: begun.map(|begun| begun.id.to_string()),
+            folder: begun.map(|begun| paths.folder_name(&begun.folder)),
+            started_ns: begun.map(|begun| begun.started.0),
             over,
         }
     }
@@ -280,22 +205,8 @@ impl Entry {
             "UPDATE runs SET ended_ns = ?2, state = ?3, reason = ?4 WHERE number = ?1",
             params![number, stored(over.ended_ns), over.state, over.reason],
         )?;
-        let Some(totals) = &over.totals else { return Ok(None) };
-        connection.execute(
-            "UPDATE runs SET events = ?2, bytes = ?3, frames = ?4, files = ?5, \
-             fragments = coalesce(?6, fragments), loss = coalesce(?7, loss) WHERE number = ?1",
-            params![
-                number,
-                stored(totals.events),
-                stored(totals.bytes),
-                stored(totals.frames),
-                stored(totals.files),
-                totals.fragments.map(stored),
-                totals.loss_count.map(stored),
-            ],
-        )?;
-        if totals.fragments.is_some() {
-            row::put_ledger(connection, self.number, &totals.ledger)?;
+        if let Some(totals) = &over.totals {
+            totals.write(connection, self.number)?;
         }
         Ok(None)
     }
@@ -334,6 +245,66 @@ impl Entry {
     }
 }
 
+/// Enters all that is known of a run. If another run has its number: that run's identity.
+pub(crate) fn enter(
+    connection: &Connection,
+    paths: &Paths,
+    number: u64,
+    known: &RunKnown,
+) -> rusqlite::Result<Option<String>> {
+    Entry::of(paths, number, known).put(connection)
+}
+
+/// Enters what waits, as far as it can be.
+pub(crate) fn enter_all(connection: &mut Connection, paths: &Paths) -> Result<(), CatalogError> {
+    if !is_any_pending(paths) {
+        return Ok(());
+    }
+    let database = paths.database();
+    let error = |source| CatalogError::sqlite(&database, source);
+    let transaction = schema::begin(connection).map_err(error)?;
+    let lock = lock(paths)?;
+    let mut done = Vec::new();
+    for path in pending(paths) {
+        let text = std::fs::read(&path).map_err(CatalogError::system("read", &path))?;
+        let entry: Option<Entry> = serde_json::from_slice(&text).ok();
+        let refused = match entry {
+            Some(entry) => entry.put(&transaction).map_err(error)?.is_some(),
+            None => true,
+        };
+        done.push((path, refused));
+    }
+    step();
+    transaction.commit().map_err(error)?;
+    step();
+    for (path, refused) in done {
+        // What stays is entered again by the next process, with the same result.
+        let _removed = match refused {
+            false => std::fs::remove_file(&path),
+            // Another run has its number, or it is no entry: it is kept for people to look at.
+            true => std::fs::rename(&path, path.with_extension("refused")),
+        };
+    }
+    drop(lock);
+    Ok(())
+}
+
+/// A row for a run whose number was given without the catalogue, or by one that is no more.
+fn ensure(connection: &Connection, number: u64, taken: Utc) -> rusqlite::Result<()> {
+    let sql = "SELECT count(*) FROM runs WHERE number = ?";
+    let there: i64 = connection.query_row(sql, [stored(number)], |row| row.get(0))?;
+    if there == 0 {
+        RunRow::starting(number, "", taken).insert(connection)?;
+    }
+    let sql = "UPDATE numbers SET highest = max(highest, ?)";
+    connection.execute(sql, [stored(number)]).map(|_| ())
+}
+
+/// A reason as it is stored: of bounded length.
+fn shortened(reason: &str) -> String {
+    reason.chars().take(REASON_CHARS_MAX).collect()
+}
+
 /// Whether something waits.
 pub(crate) fn is_any_pending(paths: &Paths) -> bool {
     !pending(paths).is_empty()
@@ -352,3 +323,5 @@ fn lock(paths: &Paths) -> Result<File, CatalogError> {
     let what = "another process that is entering runs";
     take(paths, &paths.pending_lock(), what, PATIENCE_AT_START, File::try_lock)
 }
+
+const REASON_CHARS_MAX: usize = 2_000;

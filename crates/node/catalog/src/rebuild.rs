@@ -9,8 +9,8 @@
 //!                                        from here on it counts   the old one: .before-rebuild
 //! ```
 //!
-//! Killed before `.ready`, nothing has happened; killed after, whoever opens the catalogue next
-//! finishes it. All of it under a lock, since SQLite's log beside a database belongs to that
+//! After a kill before `.ready`, nothing has changed; after a later kill, the next process that opens
+//! the catalogue finishes it. All of it under a lock, since SQLite's log beside a database belongs to that
 //! database and no other: it must not be open when it is replaced.
 
 use std::collections::{BTreeMap, HashMap};
@@ -24,7 +24,6 @@ use rusqlite::Connection;
 use serde::Serialize;
 
 use crate::RUN_NUMBER_MAX;
-use crate::catalog::put_totals;
 use crate::configurations;
 use crate::error::CatalogError;
 use crate::facts::{self, Facts};
@@ -219,11 +218,11 @@ struct Planned {
 }
 
 impl Planned {
-    /// Whether the run has its recorder's own books, and its files do not.
-    fn own_books(&self) -> bool {
+    /// Whether the run keeps its recorder's ledger, since the files do not have the end.
+    fn keeps_own_ledger(&self) -> bool {
         let both = self.old.as_ref().zip(self.facts.as_ref());
         both.is_some_and(|(old, facts)| {
-            files::keeps_books(old.row.state, !old.ledger.is_empty(), facts)
+            files::keeps_own_ledger(old.row.state, !old.ledger.is_empty(), facts)
         })
     }
 }
@@ -286,11 +285,8 @@ impl Plan {
             RunRow { configuration, ..row.clone() }.insert(connection)?;
             match (facts, old) {
                 (Some(facts), _) => {
-                    files::put_files(connection, number, facts)?;
-                    let mut totals = facts.totals.clone();
-                    totals.ledger.take_if(|_| planned.own_books());
-                    let loss = facts.loss_count(row.state).filter(|_| !planned.own_books());
-                    put_totals(connection, number, &totals, loss)?;
+                    let own_ledger = planned.keeps_own_ledger();
+                    files::put_facts(connection, number, facts, row.state, own_ledger)?;
                 }
                 (None, Some(old)) => {
                     files::insert_files(connection, number, &old.files, &old.spans)?;
@@ -300,11 +296,11 @@ impl Plan {
             let Some(old) = old else { continue };
             remarks::put(connection, number, &old.remarks)?;
             let in_files = facts.as_ref().is_some_and(|facts| facts.totals.ledger.is_some());
-            if !in_files || planned.own_books() {
+            if !in_files || planned.keeps_own_ledger() {
                 row::put_ledger(connection, number, &old.ledger)?;
             }
             for copy in &old.copies {
-                files::insert_copy(connection, number, copy)?;
+                copy.insert(connection, number)?;
             }
         }
         connection.execute("UPDATE numbers SET highest = ?", [stored(self.highest)])?;

@@ -4,8 +4,7 @@ use catchment_model::Utc;
 use rusqlite::{Connection, params};
 use serde::Serialize;
 
-use crate::catalog::{Catalog, check_comment, check_text};
-use crate::error::CatalogError;
+use crate::error::{CatalogError, check_comment, check_text};
 use crate::row::{RunRow, out, stored};
 use crate::{REMARKS_MAX, WHO_BYTES_MAX};
 
@@ -46,42 +45,26 @@ impl Remark {
         }
         Ok(())
     }
+
+    /// Appends it to those of a run.
+    pub(crate) fn add(&self, connection: &Connection, run: u64) -> rusqlite::Result<Added> {
+        let count = |sql: &str| connection.query_row(sql, [stored(run)], |row| row.get(0)).map(out);
+        if count("SELECT count(*) FROM runs WHERE number = ?")? == 0 {
+            return Ok(Added::NoRun);
+        }
+        if count("SELECT count(*) FROM remarks WHERE run = ?")? >= REMARKS_MAX as u64 {
+            return Ok(Added::TooMany);
+        }
+        put(connection, run, std::slice::from_ref(self))?;
+        Ok(Added::Yes)
+    }
 }
 
-impl Catalog {
-    /// Appends a remark to those of a run.
-    ///
-    /// # Errors
-    /// A text that is empty, too long or has control characters, no such run, too many remarks, or
-    /// a catalogue that cannot be written.
-    pub fn add_remark(&mut self, number: u64, remark: &Remark) -> Result<(), CatalogError> {
-        remark.check()?;
-        let count = |connection: &Connection, sql: &str| {
-            connection.query_row(sql, [stored(number)], |row| row.get(0)).map(out)
-        };
-        // A kill loses nothing of it; of a power cut it is safe with the next run that begins or
-        // ends.
-        self.sync("NORMAL")?;
-        let added = self.write(|connection| {
-            let runs = count(connection, "SELECT count(*) FROM runs WHERE number = ?")?;
-            let there = count(connection, "SELECT count(*) FROM remarks WHERE run = ?")?;
-            let fits = there < REMARKS_MAX as u64;
-            if runs > 0 && fits {
-                put(connection, number, std::slice::from_ref(remark))?;
-            }
-            Ok((runs > 0, fits))
-        });
-        self.sync("FULL")?;
-        match added? {
-            (false, _) => Err(CatalogError::NoRun { number }),
-            (true, false) => {
-                let expected = format!("at most {REMARKS_MAX} remarks");
-                let got = "one more".to_owned();
-                Err(CatalogError::Text { what: "a run with", expected, got })
-            }
-            (true, true) => Ok(()),
-        }
-    }
+/// Whether a remark was appended.
+pub(crate) enum Added {
+    Yes,
+    NoRun,
+    TooMany,
 }
 
 /// Appends remarks; those that are there already are left as they are.

@@ -4,7 +4,7 @@ use catchment_model::{Balance, Entry, Ledger, RunId, SourceLedger, Utc};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
 use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::files::FileRow;
 use crate::lock::is_live;
@@ -12,10 +12,10 @@ use crate::remarks::Remark;
 use crate::schema::Paths;
 
 macro_rules! words {
-    ($(#[$about:meta])* $type:ident { $($(#[doc = $doc:literal])* $variant:ident = $name:literal,)* }) => {
+    ($(#[$about:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
         $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $type { $($(#[doc = $doc])* $variant,)* }
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub enum $type { $($(#[$doc])* $variant,)* }
 
         impl $type {
             /// All of them.
@@ -50,6 +50,7 @@ words! {
     /// What has become of a run.
     RunState {
         /// It has a number; sockets and files are not open yet.
+        #[default]
         Starting = "starting",
         /// It is being recorded.
         Recording = "recording",
@@ -84,6 +85,7 @@ words! {
     /// What people say of a run's data.
     Quality {
         /// Nobody has said yet.
+        #[default]
         Unknown = "unknown",
         /// To be used.
         Good = "good",
@@ -97,7 +99,7 @@ words! {
 }
 
 /// A run. What is not known is none.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunRow {
     /// Its number, given once.
     pub number: u64,
@@ -177,21 +179,60 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Fragments on disk.
-    pub(crate) fn fragments(&self) -> Option<u64> {
-        Some(self.ledger.as_ref()?.total()[Entry::FragmentsRecorded])
-    }
-
-    /// What was lost, as [`RunRow::loss_count`] counts it; none if the books are not known.
+    /// What was lost, as [`RunRow::loss_count`] counts it; none if the ledger is not known.
     pub fn loss_count(&self) -> Option<u64> {
         self.ledger.as_ref().map(|ledger| loss_count(&ledger.balance()))
     }
+}
 
+/// Totals as the catalogue stores them: counts in the run's row, the ledger in rows of its own.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct StoredTotals {
+    events: u64,
+    bytes: u64,
+    frames: u64,
+    files: u64,
+    /// Fragments on disk; none if the ledger is not known.
+    pub(crate) fragments: Option<u64>,
+    pub(crate) loss_count: Option<u64>,
     /// Entries that are not zero.
-    pub(crate) fn entries(&self) -> Vec<(String, u64)> {
-        let total = self.ledger.as_ref().map_or_else(SourceLedger::default, Ledger::total);
-        let counts = total.iter().filter(|(_, count)| *count > 0);
-        counts.map(|(entry, count)| (entry.name().to_owned(), count)).collect()
+    ledger: Vec<(String, u64)>,
+}
+
+impl StoredTotals {
+    pub(crate) fn of(totals: &Totals) -> Self {
+        let sum = totals.ledger.as_ref().map(Ledger::total);
+        let counts = sum.iter().flat_map(SourceLedger::iter).filter(|(_, count)| *count > 0);
+        Self {
+            events: totals.events,
+            bytes: totals.bytes,
+            frames: totals.frames,
+            files: totals.files,
+            fragments: sum.as_ref().map(|sum| sum[Entry::FragmentsRecorded]),
+            loss_count: totals.loss_count(),
+            ledger: counts.map(|(entry, count)| (entry.name().to_owned(), count)).collect(),
+        }
+    }
+
+    /// Writes them. What is not known stays as it was.
+    pub(crate) fn write(&self, connection: &Connection, run: u64) -> rusqlite::Result<()> {
+        connection.execute(
+            "UPDATE runs SET events = ?2, bytes = ?3, frames = ?4, files = ?5, \
+             fragments = coalesce(?6, fragments), loss = coalesce(?7, loss) WHERE number = ?1",
+            rusqlite::params![
+                stored(run),
+                stored(self.events),
+                stored(self.bytes),
+                stored(self.frames),
+                stored(self.files),
+                self.fragments.map(stored),
+                self.loss_count.map(stored),
+            ],
+        )?;
+        match self.fragments {
+            Some(_) => put_ledger(connection, run, &self.ledger),
+            None => Ok(()),
+        }
     }
 }
 
@@ -215,6 +256,11 @@ pub(crate) const COLUMNS: &str = "number, id, folder, number_in_files, taken_ns,
     files, loss, emulated";
 
 impl RunRow {
+    /// A run that has just got its number.
+    pub(crate) fn starting(number: u64, who: &str, taken: Utc) -> Self {
+        Self { number, taken, who: who.to_owned(), ..Self::default() }
+    }
+
     /// The row as it is stored.
     pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         let count = |name: &str| row.get::<_, Option<i64>>(name).map(|value| value.map(out));
@@ -257,8 +303,8 @@ impl RunRow {
     pub(crate) fn insert(&self, connection: &Connection) -> rusqlite::Result<()> {
         let time = |time: Option<Utc>| time.map(|time| stored(time.0));
         let count = |count: Option<u64>| count.map(stored);
-        let places = ["?"; 20].join(", ");
-        let sql = format!("INSERT INTO runs ({COLUMNS}) VALUES ({places})");
+        let values = ["?"; 20].join(", ");
+        let sql = format!("INSERT INTO runs ({COLUMNS}) VALUES ({values})");
         connection.execute(
             &sql,
             rusqlite::params![
@@ -307,8 +353,8 @@ pub(crate) fn ledger_of(connection: &Connection, run: u64) -> rusqlite::Result<V
     let mut select = connection.prepare("SELECT entry, count FROM ledger WHERE run = ?")?;
     let rows = select.query_map([stored(run)], |row| Ok((row.get(0)?, out(row.get(1)?))))?;
     let mut entries = rows.collect::<rusqlite::Result<Vec<(String, u64)>>>()?;
-    let place = |name: &str| Entry::from_name(name).map_or(usize::MAX, |entry| entry as usize);
-    entries.sort_by_key(|(name, _)| place(name));
+    let index = |name: &str| Entry::from_name(name).map_or(usize::MAX, |entry| entry as usize);
+    entries.sort_by_key(|(name, _)| index(name));
     Ok(entries)
 }
 

@@ -9,7 +9,7 @@ use rusqlite::{Connection, Row};
 use crate::RUN_NUMBER_MAX;
 use crate::configurations::{self, ConfigurationText};
 use crate::error::CatalogError;
-use crate::files::{self, Copy, FileRow, FrameSpan};
+use crate::files::{Copy, FileRow, FrameSpan};
 use crate::remarks::{self, Remark};
 use crate::row::{self, COLUMNS, RunRow, out};
 use crate::schema::{self, Paths};
@@ -73,9 +73,6 @@ impl Salvaged {
         self.highest = self.keep(highest).map_or(0, out);
         let about = configurations::ABOUT;
         let sql = format!("SELECT {about}, text FROM configurations");
-        let text = |row: &Row<'_>| {
-            Ok(ConfigurationText { about: configurations::about(row)?, text: row.get("text")? })
-        };
         // Those of the newest version, whatever this one has.
         let columns = match version >= VERSION_WITH_EMULATED {
             true => COLUMNS.to_owned(),
@@ -83,7 +80,11 @@ impl Salvaged {
         };
         // From both ends, so that what is broken in the middle costs no more than that.
         for order in ["ASC", "DESC"] {
-            let found = self.rows(connection, &format!("{sql} ORDER BY version {order}"), text);
+            let found = self.rows(
+                connection,
+                &format!("{sql} ORDER BY version {order}"),
+                configurations::with_text,
+            );
             for one in found {
                 let known = |old: &ConfigurationText| {
                     old.about.version == one.about.version || old.about.sha256 == one.about.sha256
@@ -120,9 +121,9 @@ impl Salvaged {
         let (files, spans, copies) = (Vec::new(), Vec::new(), Vec::new());
         let mut old = OldRun { row, ledger, remarks, files, spans, copies };
         if version >= VERSION_WITH_FILES {
-            old.files = self.keep(files::of_run(connection, number)).unwrap_or_default();
-            old.spans = self.keep(files::spans_of(connection, number)).unwrap_or_default();
-            old.copies = self.keep(files::copies_of(connection, number)).unwrap_or_default();
+            old.files = self.keep(FileRow::of_run(connection, number)).unwrap_or_default();
+            old.spans = self.keep(FrameSpan::of_run(connection, number)).unwrap_or_default();
+            old.copies = self.keep(Copy::of_run(connection, number)).unwrap_or_default();
         }
         old
     }

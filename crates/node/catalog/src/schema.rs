@@ -20,7 +20,7 @@ use crate::{CATALOG_FILE, CATALOG_FOLDER};
 /// The version that this program writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// "CTMT": so that `file` and a stranger can tell whose database this is.
+/// "CTMT": identifies the database for `file` and other programs.
 const APPLICATION_ID: i32 = 0x4354_4d54;
 
 /// Where a catalogue's files are.
@@ -127,7 +127,7 @@ pub(crate) fn beside(database: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Makes a database that nobody sees yet: if the machine stops, it is made again.
+/// Makes a database that no other process sees yet: if the machine stops, it is made again.
 pub(crate) fn create(path: &Path) -> Result<Connection, CatalogError> {
     let error = |source| CatalogError::sqlite(path, source);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
@@ -149,7 +149,7 @@ pub(crate) fn open(path: &Path, patience: Duration) -> Result<Connection, Catalo
     // system cannot share memory, SQLite stays with what it has.
     let no_row = |_: &rusqlite::Row<'_>| Ok(());
     connection.pragma_update_and_check(None, "journal_mode", "WAL", no_row).map_err(error)?;
-    // A number that somebody was told must still be taken after a power cut.
+    // A number that was returned must still be taken after a power cut.
     connection.pragma_update(None, "synchronous", "FULL").map_err(error)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(error)?;
     if version < SCHEMA_VERSION {
@@ -222,7 +222,7 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     #[cfg(test)]
     crate::step::watch(&mut connection);
     connection.busy_timeout(PATIENCE)?;
-    // What is in the file is data: it may be damaged, or made by somebody.
+    // The file is untrusted: it may be damaged, or crafted.
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;

@@ -1,15 +1,14 @@
-//! Which runs somebody wants to see.
+//! Searches for runs.
 
 use catchment_model::Utc;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use crate::catalog::Catalog;
-use crate::error::CatalogError;
+use crate::SEARCH_LIMIT_MAX;
+use crate::error::{CatalogError, check_text};
 use crate::row::{COLUMNS, Quality, RunRow, RunState, stored};
-use crate::{SEARCH_LIMIT_MAX, catalog};
 
-/// What runs must be to be found; the newest come first.
+/// Conditions on runs; the newest come first.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
     /// Words that each stand in a remark, or in comment, who, folder, identity or reason, in any
@@ -33,84 +32,65 @@ pub struct Search {
     pub limit: Option<usize>,
 }
 
-impl Catalog {
-    /// The runs that are as wanted, newest first.
-    ///
-    /// # Errors
-    /// A text that is too long, or a database that cannot be read.
-    pub fn search(&self, search: &Search) -> Result<Vec<RunRow>, CatalogError> {
-        catalog::check_text("a search of", &search.text, TEXT_BYTES_MAX)?;
-        let limit = search.limit.unwrap_or(SEARCH_LIMIT_MAX).min(SEARCH_LIMIT_MAX);
-        let rows = self.read(|connection| find(connection, search))?;
-        let rows = rows.into_iter().map(|row| row.seen_from(&self.paths));
-        // What a run's state is can depend on who lives.
-        let fits = |row: &RunRow| search.state.is_none_or(|state| row.state == state);
-        Ok(rows.filter(fits).take(limit).collect())
+impl Search {
+    /// Refuses a text that is too long.
+    pub(crate) fn check(&self) -> Result<(), CatalogError> {
+        check_text("a search of", &self.text, TEXT_BYTES_MAX)
     }
 
-    /// The runs that are as wanted, and from where the next page begins, if there is one.
-    ///
-    /// # Errors
-    /// As [`Catalog::search`].
-    pub fn page(&self, search: &Search) -> Result<(Vec<RunRow>, Option<u64>), CatalogError> {
-        let limit = search.limit.unwrap_or(SEARCH_LIMIT_MAX).clamp(1, SEARCH_LIMIT_MAX - 1);
-        let mut rows = self.search(&Search { limit: Some(limit + 1), ..search.clone() })?;
-        let more = rows.len() > limit;
-        rows.truncate(limit);
-        Ok((rows.clone(), rows.last().filter(|_| more).map(|row| row.number)))
-    }
-}
-
-fn find(connection: &Connection, search: &Search) -> rusqlite::Result<Vec<RunRow>> {
-    let mut conditions = vec!["1".to_owned()];
-    let mut values: Vec<Value> = Vec::new();
-    let mut add = |condition: &str, value: Value| {
-        values.push(value);
-        // The one value, however often the condition has it.
-        conditions.push(condition.replace('?', &format!("?{}", values.len())));
-    };
-    let number = |number: u64| Value::Integer(stored(number));
-    if let Some(from) = search.from {
-        add("number >= ?", number(from));
-    }
-    if let Some(before) = search.before {
-        add("number < ?", number(before));
-    }
-    if let Some(Utc(since)) = search.since {
-        // One that goes on has not ended.
-        let ended = "coalesce(ended_ns, iif(state IN ('starting', 'recording'), \
-                     9223372036854775807, coalesce(started_ns, taken_ns)))";
-        add(&format!("{ended} >= ?"), number(since));
-    }
-    if let Some(Utc(until)) = search.until {
-        add("coalesce(started_ns, taken_ns) < ?", number(until));
-    }
-    if let Some(quality) = search.quality {
-        add("quality = ?", Value::Text(quality.name().to_owned()));
-    }
-    if let Some(who) = &search.who {
-        add("who = ?", Value::Text(who.clone()));
-    }
-    for word in search.text.split_whitespace() {
-        let contains = format!(
-            "(instr(folded({TEXT}), ?) > 0 OR EXISTS (SELECT 1 FROM remarks \
-             WHERE run = number AND instr(folded({REMARK}), ?) > 0))"
-        );
-        // A number also means the run of that number.
-        let condition = match word.parse::<u64>() {
-            Ok(number) => format!("({contains} OR number = {})", stored(number)),
-            Err(_) => contains,
+    /// The runs that match, newest first; their states are not compared.
+    pub(crate) fn rows(&self, connection: &Connection) -> rusqlite::Result<Vec<RunRow>> {
+        let mut conditions = vec!["1".to_owned()];
+        let mut values: Vec<Value> = Vec::new();
+        let mut add = |condition: &str, value: Value| {
+            values.push(value);
+            // The one value, however often the condition has it.
+            conditions.push(condition.replace('?', &format!("?{}", values.len())));
         };
-        add(&condition, Value::Text(word.to_lowercase()));
+        let number = |number: u64| Value::Integer(stored(number));
+        if let Some(from) = self.from {
+            add("number >= ?", number(from));
+        }
+        if let Some(before) = self.before {
+            add("number < ?", number(before));
+        }
+        if let Some(Utc(since)) = self.since {
+            // One that goes on has not ended.
+            let ended = "coalesce(ended_ns, iif(state IN ('starting', 'recording'), \
+                         9223372036854775807, coalesce(started_ns, taken_ns)))";
+            add(&format!("{ended} >= ?"), number(since));
+        }
+        if let Some(Utc(until)) = self.until {
+            add("coalesce(started_ns, taken_ns) < ?", number(until));
+        }
+        if let Some(quality) = self.quality {
+            add("quality = ?", Value::Text(quality.name().to_owned()));
+        }
+        if let Some(who) = &self.who {
+            add("who = ?", Value::Text(who.clone()));
+        }
+        for word in self.text.split_whitespace() {
+            let contains = format!(
+                "(instr(folded({TEXT}), ?) > 0 OR EXISTS (SELECT 1 FROM remarks \
+                 WHERE run = number AND instr(folded({REMARK}), ?) > 0))"
+            );
+            // A number also means the run of that number.
+            let condition = match word.parse::<u64>() {
+                Ok(number) => format!("({contains} OR number = {})", stored(number)),
+                Err(_) => contains,
+            };
+            add(&condition, Value::Text(word.to_lowercase()));
+        }
+        let conditions = conditions.join(" AND ");
+        // Bounded: a state is compared afterwards, and may be rare.
+        let rows = if self.state.is_some() { -1 } else { SEARCH_LIMIT_MAX as i64 };
+        let sql = format!(
+            "SELECT {COLUMNS} FROM runs WHERE {conditions} ORDER BY number DESC LIMIT {rows}"
+        );
+        let mut select = connection.prepare(&sql)?;
+        let found = select.query_map(rusqlite::params_from_iter(values), RunRow::read)?;
+        found.collect()
     }
-    let conditions = conditions.join(" AND ");
-    // Bounded: a state is compared afterwards, and may be rare.
-    let rows = if search.state.is_some() { -1 } else { SEARCH_LIMIT_MAX as i64 };
-    let sql =
-        format!("SELECT {COLUMNS} FROM runs WHERE {conditions} ORDER BY number DESC LIMIT {rows}");
-    let mut select = connection.prepare(&sql)?;
-    let found = select.query_map(rusqlite::params_from_iter(values), RunRow::read)?;
-    found.collect()
 }
 
 /// What words are looked for in; a line each, so that no word matches across two.

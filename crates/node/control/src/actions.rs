@@ -1,4 +1,4 @@
-//! ActionKind alarms do: programs that are started, webhooks that are called. On a thread of its own with
+//! Actions of alarms: programs that are started, webhooks that are called. On a thread of its own with
 //! a bounded queue, so that a webhook that hangs holds up nothing but other webhooks; not the end
 //! of the program either, which waits for [`FAREWELL`] at most.
 
@@ -22,7 +22,7 @@ const QUEUE_MAX: usize = 100;
 /// How long the action under way may take when the program ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// ActionKind an action reports: the same thing that happened to several alarms of one rule.
+/// The report of an action: the same thing that happened to several alarms of one rule.
 #[derive(Debug, Serialize)]
 pub(crate) struct AlarmEvent<'a> {
     kind: ChangeKind,
@@ -30,7 +30,7 @@ pub(crate) struct AlarmEvent<'a> {
     alarm: &'a Alarm,
     /// All of them: one for each group of sources.
     alarms: Vec<&'a Alarm>,
-    /// ActionKind is to be done, by name.
+    /// What is to be done, by name.
     pub(crate) actions: &'a [String],
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Actions {
     thread: Option<JoinHandle<()>>,
 }
 
-/// ActionKind the thread and its owner tell each other.
+/// State that the thread and its owner share.
 #[derive(Default)]
 struct Progress {
     /// Actions that wait, and the one that is being done.

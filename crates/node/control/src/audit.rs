@@ -1,7 +1,7 @@
 //! Who did what: one JSON object per line, in a file that is bounded by rotation.
 //!
-//! A thread of its own writes it, behind a queue of 1,000 lines: a disk that hangs must keep nobody
-//! from looking, nor from stopping a run. Lines that find the queue full, or cannot be written, are
+//! A thread of its own writes it, behind a queue of 1,000 lines: a disk that hangs must neither
+//! block a client nor delay the end of a run. Lines that find the queue full, or cannot be written, are
 //! counted, told in the log, and named in the file as soon as it can be written again.
 
 use std::fs::{File, OpenOptions};

@@ -2,9 +2,9 @@
 //!
 //! A catalogue that cannot be written prevents no recording: the run's number then comes from the
 //! file beside it, the log and the page say so, and `catchment catalog rebuild` finds the run by
-//! its files. On a full disk it is read all the same. Nor does another process that has it hold up
-//! a run: what cannot be entered at once is written beside the catalogue, for whoever opens it
-//! next. The end of a run that cannot be entered is also kept, shown as if it were there, and tried
+//! its files. On a full disk it can still be read. Nor does another process that has locked it delay
+//! a run: what cannot be entered at once is written beside the catalogue, for the next process that
+//! opens it. The end of a run that cannot be entered is also kept, shown as if it were there, and tried
 //! again; if not even the file can be written and the program ends before, the next one finds it by
 //! the run's files.
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use catchment_catalog::{
-    Begun, Catalog, CatalogError, KeptCatalog, LiveRun, NumberRequest, Over, PATIENCE_AT_START,
+    Begun, CachedCatalog, Catalog, CatalogError, LiveRun, NumberRequest, Over, PATIENCE_AT_START,
     Quality, REMARKS_MAX, Remark, RunEnd, RunKnown, RunRow, RunState, Search, Totals,
 };
 use catchment_model::{Ledger, SourceLedger, Utc};
@@ -27,10 +27,10 @@ use parking_lot::Mutex;
 use crate::api;
 use crate::problem::Problem;
 
-/// The way to the catalogue.
+/// Access to the catalogue.
 #[derive(Debug)]
 pub(crate) struct CatalogClient {
-    catalog: KeptCatalog,
+    catalog: CachedCatalog,
     /// What went wrong last, until something goes well.
     trouble: Mutex<Option<String>>,
     /// Runs whose end could not be entered yet.
@@ -41,10 +41,10 @@ pub(crate) struct CatalogClient {
     busy: Mutex<Option<Instant>>,
 }
 
-/// What the catalogue is to know of a run that has ended.
+/// The end of a run that is not entered in the catalogue yet.
 #[derive(Debug)]
 struct PendingEnd {
-    // While it is held, nobody takes the run for one whose process is gone.
+    // While it is held, the run is not taken for one whose process is gone.
     live: LiveRun,
     known: RunKnown,
 }
@@ -62,7 +62,7 @@ const POSTED_BYTES_MAX: u64 = 64 << 20;
 impl CatalogClient {
     /// Of the runs in this folder.
     pub(crate) fn of(folder: &Path) -> Self {
-        let catalog = KeptCatalog::of(folder);
+        let catalog = CachedCatalog::of(folder);
         Self {
             catalog,
             trouble: Mutex::default(),
@@ -91,9 +91,9 @@ impl CatalogClient {
         self.pending.lock().clone()
     }
 
-    /// Lets a rebuild in that waits.
-    pub(crate) fn step_aside(&self) {
-        self.catalog.step_aside();
+    /// Closes the catalogue for a rebuild that waits.
+    pub(crate) fn close_if_wanted(&self) {
+        self.catalog.close_if_wanted();
     }
 
     /// Closes the catalogue until the next question.
@@ -271,7 +271,7 @@ impl CatalogClient {
         true
     }
 
-    /// A row as it would be if all could be written.
+    /// A row with the end that could not be entered yet.
     fn with_pending(&self, row: RunRow) -> api::Run {
         let waiting = self.pending().into_iter().find(|end| end.live.number() == row.number);
         let Some(waiting) = waiting else { return run(row) };
@@ -362,7 +362,7 @@ impl CatalogClient {
         })
     }
 
-    /// Adds what somebody says of a run, and changes what its data are worth.
+    /// Adds a remark to a run, and changes its quality.
     pub(crate) fn change(
         &self,
         number: u64,
@@ -406,7 +406,7 @@ impl CatalogClient {
     }
 
     /// Keeps a configuration that came over the network, as long as all that are kept are not too
-    /// many: nobody can take one away again.
+    /// many: none can be removed again.
     pub(crate) fn post_configuration(&self, text: &str, who: &str) -> Result<u64, Problem> {
         let all = self.read(|catalog| catalog.configurations()).map_err(problem)?;
         let held = all.iter().map(|about| about.bytes).sum::<u64>();

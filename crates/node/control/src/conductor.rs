@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use catchment_model::Utc;
 use catchment_recorder::{Arrivals, State as RecorderState};
 use catchment_run::{
-    Action, Answer, Command, CommandResult, Control, DevicePath, Request, RequestId, Schema, State,
-    Status,
+    Action, Answer, Command, CommandResult, Control, DevicePath, Request, RequestId, State, Status,
 };
 use catchment_telemetry::{Clock, Priority};
 use catchment_watch::Run;
@@ -21,9 +20,9 @@ use crossbeam_channel::{Receiver, select_biased};
 use crate::actions::Actions;
 use crate::api;
 use crate::configuration::Configuration;
-use crate::devices::{Active, Devices, EMULATOR, Job, Origin, RECORDER, WRITE};
+use crate::devices::{Active, Devices, Job, Origin, RECORDER, WRITE};
 use crate::problem::Problem;
-use crate::properties;
+use crate::properties::{self, EmulatorPatch};
 use crate::security::guard::Who;
 use crate::shared::{Ask, NodeShared, Reply};
 use crate::systemd::Manager;
@@ -36,15 +35,15 @@ mod view;
 const IDLE_WAIT: Duration = Duration::from_millis(50);
 /// How often it looks at the recorder.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long a command may take before whoever asked is told that it is under way.
+/// How long a command may take before the client is told that it is under way.
 const ANSWER_WITHIN: Duration = Duration::from_millis(800);
 /// How long the end may take beyond the drain time: devices that hang are given up, actions and the
 /// server ended.
 const END_WITHIN: Duration = Duration::from_secs(30);
-/// How the request for the first run begins, which nobody asked for by name.
+/// How the id of the request for the first run begins: no client made it.
 pub(crate) const FIRST: &str = "first-";
 /// How long after the start a run that was interrupted before counts as something wrong. The alarm
-/// is latched: it stays until somebody has seen it.
+/// is latched: it stays until it is acknowledged.
 const INTERRUPTED_FOR_NS: u64 = 60_000_000_000;
 /// Clients that wait for a command's end.
 const WAITING_MAX: usize = 1_000;
@@ -58,7 +57,7 @@ pub(crate) struct Signals {
     pub(crate) ended: AtomicBool,
 }
 
-/// Somebody who waits for a command's end.
+/// A client that waits for a command's end.
 struct Waiting {
     request: RequestId,
     until: Instant,
@@ -81,7 +80,7 @@ pub(crate) struct Conductor {
     pub(crate) state: ConductorState,
 }
 
-/// What only the thread itself sees.
+/// State that only the control thread uses.
 #[derive(Default)]
 pub(crate) struct ConductorState {
     waiting: Vec<Waiting>,
@@ -273,7 +272,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// Whether a configuration can be had without starting the program anew.
+    /// Whether a configuration can be applied without a restart of the program.
     fn fits(&self, other: &Configuration) -> Result<(), Problem> {
         if other.emulates() != self.configuration.emulates() {
             let detail = "a configuration that emulates, where the one before did not, or the other \
@@ -348,7 +347,7 @@ impl Conductor {
         let request = result.request.to_string();
         let mut noted = self.state.noted.iter();
         let found = noted.position(|line| line.request.as_ref() == Some(&request));
-        // What nobody asked for is the node's own doing.
+        // A command without a request is the node's own.
         let own = || api::AuditLine {
             what: result.command.name().into(),
             request: Some(request.clone()),
@@ -434,7 +433,7 @@ impl Conductor {
                 self.control.under_way().is_some_and(|one| one.command == Command::Shutdown);
             let first = result.request.as_str().starts_with(FIRST);
             if result.status == Status::Failed && first && !ending {
-                // The run that the program was started for, and nobody wanted it to end before it
+                // The run that the program was started for, and no command ended it before it
                 // began.
                 let reason = result.reason.as_ref().map(ToString::to_string);
                 let reason = reason.unwrap_or_else(|| "the first run did not begin".into());
@@ -506,7 +505,7 @@ impl Conductor {
         recorder.map_or(self.control.state(), |device| device.state)
     }
 
-    /// Looks twice a second, and before an answer to what changed something: whoever asks after it
+    /// Looks twice a second, and before the answer to a change, so that a client that asks after it
     /// sees the change.
     fn look_when_due(&mut self) {
         let now = Instant::now();
@@ -601,15 +600,14 @@ impl Conductor {
         values: &serde_json::Map<String, serde_json::Value>,
         who: &Who,
     ) -> Result<api::Device, Problem> {
-        let (_, schema) =
+        let found =
             properties::of(path, &self.configuration, &self.devices.run_status, &self.shared)
                 .ok_or_else(|| Problem::not_found(format_args!("device {path}")))?;
-        let schema = Schema::new(path, schema).map_err(Problem::internal)?;
         self.at_rest()?;
-        schema.check(values).map_err(|error| Problem::unprocessable(error.to_string()))?;
-        if path == EMULATOR && !values.is_empty() {
+        let patch = EmulatorPatch::of(&found, values).map_err(Problem::unprocessable)?;
+        if !patch.is_empty() {
             let (_, text) = self.shared.present();
-            let changed = properties::with_emulator(&*self.shared.configure, &text, values)?;
+            let changed = properties::with_emulator(&*self.shared.configure, &text, &patch)?;
             self.fits(&changed.0)?;
             // The next run enters the text as a version.
             self.adopt_configuration(Arc::new(changed.0), None, changed.1);

@@ -1,5 +1,5 @@
-//! The devices: what does what they are ordered to, each on a thread of its own, so that one that
-//! hangs holds up nobody else.
+//! The devices, which carry out orders, each on a thread of its own, so that one that hangs blocks no
+//! other.
 //!
 //! ```text
 //! node/catalog            the catalogue of runs
@@ -114,7 +114,7 @@ pub(crate) struct Active {
     pub(crate) ended: bool,
 }
 
-/// What devices show of themselves, and of each other.
+/// The state of the run and of what is emulated: written by the devices, read by the node.
 #[derive(Debug, Default)]
 pub(crate) struct RunStatus {
     pub(crate) active: Mutex<Option<Active>>,
@@ -299,7 +299,7 @@ fn spawn(
             let job = match jobs.recv_timeout(IDLE_EVERY) {
                 Ok(job) => job,
                 Err(error) => {
-                    // What is left to do is no order, and fails nobody.
+                    // Remaining work is no order, and fails no command.
                     obey(None).ok();
                     match error {
                         RecvTimeoutError::Timeout => continue,
@@ -309,7 +309,7 @@ fn spawn(
             };
             let result = obey(Some(&job)).map(|()| job.order.action.target());
             let Order { path, token, .. } = job.order;
-            // Nobody waits any more when the node has ended.
+            // No one waits any more when the node has ended.
             if done.send(Done { path, token, result }).is_err() {
                 return;
             }

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The data's threads know nothing of this crate: it reads their counters, and starts and stops
-//! them. Nothing here waits for a client, and the control thread waits for nobody.
+//! them. Nothing here waits for a client, and the control thread never blocks.
 //!
 //! Limits: 512 connections (64 from one address), 100 streams (16), 1,000 tokens and sessions,
 //! bodies of 64 KiB (4 MiB for a configuration), 10,000 lines of log, five audit files of 8 MiB,

@@ -4,8 +4,8 @@
 //! messages, warnings alone from other crates. A message that repeats is written once in ten
 //! seconds and says how often it came.
 //!
-//! A thread of its own writes them: a terminal that is stopped, or a pipe that nobody reads, holds
-//! up nobody who logs. Lines that find its queue full are counted, and said when it goes on.
+//! A thread of its own writes them: a terminal that is stopped, or a pipe that is not read, blocks no
+//! thread that logs. Lines that find its queue full are counted, and the count is written later.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -148,7 +148,7 @@ fn contains(line: &LogLine, search: &str) -> bool {
 }
 
 /// Writes a line, and before it how many were dropped since that was said. A stderr that is closed
-/// is nobody to tell.
+/// is ignored.
 fn write_line(line: &str, (dropped, said): (u64, &mut u64), mut to: impl std::io::Write) {
     if dropped > *said {
         writeln!(to, "{} lines were not written: too many waited", dropped - *said).ok();

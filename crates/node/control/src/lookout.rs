@@ -38,7 +38,7 @@ impl Seen {
     }
 }
 
-/// Looks once, and then on a thread that ends with the shared.
+/// Looks once, and then on a thread that ends with the node.
 ///
 /// # Errors
 /// The system gives none.
@@ -50,7 +50,7 @@ pub(crate) fn start(shared: &Arc<NodeShared>, folder: PathBuf) -> std::io::Resul
             shared.disk.set(machine::space(&folder));
             shared.tokens.refresh();
             sample::close_unused();
-            shared.catalog.step_aside();
+            shared.catalog.close_if_wanted();
             drop(shared);
             std::thread::sleep(LOOK_EVERY);
         }

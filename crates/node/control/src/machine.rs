@@ -19,7 +19,7 @@ pub(crate) fn space(folder: &Path) -> Option<Space> {
     let path = CString::new(existing.as_os_str().as_bytes()).ok()?;
     // SAFETY: plain integers, for which zero is a value.
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends with zero, and the place is valid to write to.
+    // SAFETY: the path ends with zero, and the buffer is valid to write to.
     let result = unsafe { libc::statvfs(path.as_ptr(), &raw mut found) };
     let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
     (result == 0)
@@ -29,22 +29,22 @@ pub(crate) fn space(folder: &Path) -> Option<Space> {
 /// How many files this process may have open.
 pub(crate) fn open_files_max() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a valid place to write to.
+    // SAFETY: a valid buffer to write to.
     match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } {
         0 => limit.rlim_cur,
         _ => u64::MAX,
     }
 }
 
-/// How far the clock is off, as the system's time daemon reckons. None where nobody keeps it.
+/// How far the clock is off, as the system's time daemon estimates. None where the clock is not synchronised.
 pub(crate) fn clock_offset_seconds() -> Option<f64> {
-    /// The clock is not kept by anybody.
+    /// The clock is not synchronised.
     const UNSYNCHRONISED: i32 = 0x40;
     /// Offsets are in nanoseconds.
     const NANOSECONDS: i32 = 0x2000;
     // SAFETY: plain integers, for which zero is a value: mode 0 only reads.
     let mut clock: libc::timex = unsafe { std::mem::zeroed() };
-    // SAFETY: the place is valid; mode 0 changes nothing.
+    // SAFETY: the buffer is valid; mode 0 changes nothing.
     let result = unsafe { libc::adjtimex(&raw mut clock) };
     if result < 0 || clock.status & UNSYNCHRONISED != 0 {
         return None;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use catchment_emulator::{EmulatorObserver, EmulatorReport};
 use catchment_recorder::{Observer, RunSummary};
-use catchment_run::{Control, DeviceError, Schema};
+use catchment_run::{Control, DeviceError};
 use catchment_telemetry::{Clock, ThreadTime, utc_now};
 use catchment_watch::RuleError;
 use crossbeam_channel::{Sender, bounded};
@@ -199,8 +199,9 @@ impl Node {
         let specs = devices::specs(auto.emulates())?;
         let schemas = specs.iter().filter_map(|spec| {
             let path = spec.path.to_string();
-            let (_, found) = properties::of(&path, &auto, &run_status, &shared)?;
-            Some((path.clone(), Schema::new(&path, found).ok()?.json()))
+            let found = properties::of(&path, &auto, &run_status, &shared)?;
+            let schema = properties::schema(&path, &found);
+            Some((path, schema))
         });
         let signals: Arc<Signals> = Arc::default();
         let mut conductor = Conductor {

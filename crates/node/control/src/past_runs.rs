@@ -22,8 +22,7 @@ const RUNS_MAX: usize = 72;
 const ASKED_MAX: usize = 60;
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Reads them on a thread of its own, which nobody waits for: disks may be slow, and plots can
-/// wait.
+/// Reads them on a thread of its own: disks may be slow, and plots can wait.
 ///
 /// # Errors
 /// The system gives no thread.
@@ -48,7 +47,7 @@ fn recall_into(shared: &NodeShared, now_ns: u64) {
 }
 
 /// The runs that are wanted. The catalogue may be in use while the program begins: then it is asked
-/// again, since nobody waits for this. What keeps it from answering is reported elsewhere.
+/// again, since nothing waits for this. What keeps it from answering is reported elsewhere.
 fn find(shared: &NodeShared, search: &Search) -> Option<Vec<(RunRow, PathBuf)>> {
     for _ in 0..ASKED_MAX {
         if let Ok(runs) = shared.catalog.search(search) {

@@ -1,11 +1,11 @@
-//! Work for a thread of its own behind a bounded queue: whoever has some waits for nothing.
+//! Work for a thread of its own behind a bounded queue: producers never wait.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
 
-/// The way to the thread, which ends with it.
+/// The sender to the thread, which ends with it.
 #[derive(Debug)]
 pub(crate) struct Queued<T> {
     queue: Sender<Entry<T>>,
@@ -19,8 +19,7 @@ enum Entry<T> {
 }
 
 impl<T: Send + 'static> Queued<T> {
-    /// Starts the thread. It does each item in turn, and nothing (`None`) when somebody waits for
-    /// all.
+    /// Starts the thread. It does each item in order; `None` means that a caller waits until all are done.
     ///
     /// # Errors
     /// The system gives none.
@@ -36,7 +35,7 @@ impl<T: Send + 'static> Queued<T> {
                     Entry::Item(item) => work(Some(item)),
                     Entry::Flush(done) => {
                         work(None);
-                        // Whoever waited may have given up.
+                        // The caller may have given up.
                         done.send(()).ok();
                     }
                 }

@@ -59,7 +59,7 @@ pub enum Start {
     /// Yes.
     #[default]
     Auto,
-    /// When somebody says so.
+    /// On command.
     Manual,
 }
 

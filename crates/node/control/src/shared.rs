@@ -1,4 +1,4 @@
-//! What the control thread and the server share.
+//! The state that the control thread and the server share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -29,7 +29,7 @@ const VIEW_AGE_MAX: Duration = Duration::from_millis(2_500);
 /// The control thread answers at once, or within a second that a command is under way.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// What somebody asks of the control thread.
+/// A request to the control thread.
 pub(crate) enum Ask {
     /// Do a command, with the text of the configuration that it names.
     Command(api::CommandRequest, Option<String>, Who, Reply<api::CommandResult>),
@@ -86,7 +86,7 @@ pub(crate) struct Counts {
     pub(crate) actions_dropped: AtomicU64,
 }
 
-/// What the control thread and the server share.
+/// The state that the control thread and the server share.
 pub(crate) struct NodeShared {
     pub(crate) settings: Settings,
     pub(crate) tls: bool,
@@ -102,8 +102,8 @@ pub(crate) struct NodeShared {
     pub(crate) catalog: CatalogClient,
     pub(crate) disk: Seen,
     pub(crate) past: Past,
-    /// The last run before this program began, if it was interrupted; 0: it was not, or nobody
-    /// knows yet.
+    /// The last run before this program began, if it was interrupted; 0: it was not, or that is
+    /// not known yet.
     pub(crate) interrupted: AtomicU64,
     pub(crate) counts: Counts,
     pub(crate) configure: Arc<dyn Configure>,
@@ -118,8 +118,8 @@ impl NodeShared {
         self.settings.listen.map_or(0, |address| address.port())
     }
 
-    /// The node as it was last seen. If that is long ago nobody knows what it does: then the
-    /// verdict says so, whatever it was.
+    /// The node as it was last seen. If that is long ago its state is unknown: then the
+    /// verdict says so.
     pub(crate) fn view(&self) -> Arc<View> {
         let view = Arc::clone(&self.view.read());
         match view.age() {
@@ -189,7 +189,7 @@ impl View {
     }
 }
 
-/// A line of the audit log for somebody.
+/// A line of the audit log for a client.
 pub(crate) fn line(who: &Who) -> api::AuditLine {
     api::AuditLine {
         time: utc_now().to_string(),

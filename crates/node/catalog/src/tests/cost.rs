@@ -31,14 +31,14 @@ fn cost() {
     time("a number, opening included", 100, || {
         let mut catalog = Catalog::open(folder).unwrap();
         let live = take(&mut catalog, "measured");
-        catalog.fail_run(&live, "measured", second(1)).unwrap();
+        fail_run(&mut catalog, &live, "measured");
     });
     let mut catalog = Catalog::open(folder).unwrap();
     let mut request = request("one of many, with a comment that somebody wrote");
     request.configuration = "[run]\n";
     for _ in 0..2_000 {
         let live = catalog.next_run_number(&request).unwrap();
-        catalog.fail_run(&live, "measured", second(1)).unwrap();
+        fail_run(&mut catalog, &live, "measured");
     }
     drop(catalog);
     time("opening, 2,000 runs", 100, || Catalog::open(folder).unwrap());

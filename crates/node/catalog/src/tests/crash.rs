@@ -29,18 +29,18 @@ fn operate(what: &str, folder: &Path) {
             let path = folder.join(&name);
             let files = Files { id: RunId(id), name, ..Files::of("", 0, live.number()) };
             files.write(folder);
-            catalog.begin_run(&live, RunId(id), &path, second(1)).unwrap();
+            begin_run(&mut catalog, &live, RunId(id), &path, second(1)).unwrap();
             catalog.set_comment(live.number(), "changed").unwrap();
             catalog.set_quality(live.number(), Quality::Good).unwrap();
             catalog.put_configuration("a = 2\n", "anna", second(1)).unwrap();
-            catalog.end_run(&live, &ended(9, 6)).unwrap();
+            end_run(&mut catalog, &live, &ended(9, 6));
             catalog.scan(live.number()).unwrap();
         }
         "fail" => {
             let mut catalog = Catalog::open(folder).unwrap();
             let live = take(&mut catalog, "fail");
             println!("number {}", live.number());
-            catalog.fail_run(&live, "no socket", second(1)).unwrap();
+            fail_run(&mut catalog, &live, "no socket");
         }
         "many" => {
             for _ in 0..40 {
@@ -175,7 +175,7 @@ fn a_process_that_dies_while_it_looks_up_what_another_left_leaves_that_to_the_ne
         let (id, ended, in_flight) = (RunId(id), false, 5);
         let files = Files { id, name: name.clone(), ended, in_flight, ..Files::of("", 0, number) };
         files.write(folder);
-        catalog.begin_run(&live, id, &folder.join(name), second(1)).unwrap();
+        begin_run(&mut catalog, &live, id, &folder.join(name), second(1)).unwrap();
         drop((catalog, live));
         // Another one has its number from beside the catalogue, and waits to be entered.
         let late = LiveRun::without_catalog(folder, None).unwrap();

@@ -12,8 +12,8 @@ fn made(folder: &Path) -> Vec<u8> {
     let live = catalog.next_run_number(&request).unwrap();
     let files = Files { frames: 40, ..Files::of("run-a", 1, 31) };
     files.write(folder);
-    catalog.begin_run(&live, files.id, &folder.join("run-a"), second(1)).unwrap();
-    catalog.end_run(&live, &ended(9, 120)).unwrap();
+    begin_run(&mut catalog, &live, files.id, &folder.join("run-a"), second(1)).unwrap();
+    end_run(&mut catalog, &live, &ended(9, 120));
     catalog.scan(31).unwrap();
     drop((catalog, live));
     drop(Catalog::open(folder).unwrap());

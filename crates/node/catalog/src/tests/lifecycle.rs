@@ -14,7 +14,7 @@ fn numbers_rise_and_are_never_given_again() {
     let mut catalog = Catalog::open(folder.path()).unwrap();
     let first = take(&mut catalog, "");
     assert_eq!(first.number(), 1);
-    catalog.fail_run(&first, "no socket", second(1)).unwrap();
+    fail_run(&mut catalog, &first, "no socket");
     drop(first);
     assert_eq!(take(&mut catalog, "").number(), 2);
     drop(catalog);
@@ -44,12 +44,12 @@ fn a_run_is_told_from_its_start_to_its_end() {
     let files = Files::of("run-a", 7, 1);
     files.write(folder.path());
     let path = folder.path().join("run-a");
-    catalog.begin_run(&live, files.id, &path, second(1)).unwrap();
+    begin_run(&mut catalog, &live, files.id, &path, second(1)).unwrap();
     let run = catalog.run(1).unwrap().run;
     assert_eq!((run.state, run.folder.as_deref()), (RunState::Recording, Some("run-a")));
     assert_eq!((run.started, run.ended, run.configuration), (Some(second(1)), None, Some(1)));
 
-    catalog.end_run(&live, &ended(9, 6)).unwrap();
+    end_run(&mut catalog, &live, &ended(9, 6));
     drop(live);
     catalog.scan(1).unwrap();
     let detail = catalog.run(1).unwrap();
@@ -98,7 +98,7 @@ fn a_run_whose_process_is_gone_was_interrupted() {
     let files = Files { ended: false, ..Files::of("run-a", 7, 2) };
     files.write(folder.path());
     let path = folder.path().join("run-a");
-    catalog.begin_run(&recording, files.id, &path, second(1)).unwrap();
+    begin_run(&mut catalog, &recording, files.id, &path, second(1)).unwrap();
     drop(catalog);
     let states = |catalog: &Catalog| -> Vec<_> {
         told(catalog).into_iter().map(|(_, state, _)| state).collect()
@@ -123,7 +123,7 @@ fn what_a_killed_run_took_of_the_disk_is_given_back_when_it_is_found() {
     let files = Files::of("run-a", 7, 1);
     files.write(folder.path());
     let path = folder.path().join("run-a");
-    catalog.begin_run(&live, files.id, &path, second(1)).unwrap();
+    begin_run(&mut catalog, &live, files.id, &path, second(1)).unwrap();
     let run = catchment_storage::Run::open(&path).unwrap();
     let last = run.frames().last().unwrap().summary;
     let end = last.offset + last.frame_bytes;
@@ -153,11 +153,11 @@ fn what_a_recorder_counted_outlives_files_that_have_no_end() {
     let live = take(&mut catalog, "");
     let files = Files { ended: false, ..Files::of("run-a", 7, 1) };
     files.write(folder.path());
-    catalog.begin_run(&live, files.id, &folder.path().join("run-a"), second(1)).unwrap();
+    begin_run(&mut catalog, &live, files.id, &folder.path().join("run-a"), second(1)).unwrap();
     let mut end = RunEnd { fault: Some("disk full".into()), ..ended(2, 6) };
     let ledger = end.totals.ledger.as_mut().unwrap();
     ledger.sources[0][Entry::FragmentsDiscardedDisk] = 31;
-    catalog.end_run(&live, &end).unwrap();
+    end_run(&mut catalog, &live, &end);
     catalog.scan(1).unwrap();
     let detail = catalog.run(1).unwrap();
     assert_eq!((detail.run.loss_count, detail.file_rows.len()), (Some(33), 1));
@@ -171,7 +171,7 @@ fn a_run_that_ended_in_order_and_could_not_say_so_is_found_complete() {
     let live = take(&mut catalog, "");
     let files = Files::of("run-a", 7, 1);
     files.write(folder.path());
-    catalog.begin_run(&live, files.id, &folder.path().join("run-a"), second(1)).unwrap();
+    begin_run(&mut catalog, &live, files.id, &folder.path().join("run-a"), second(1)).unwrap();
     drop((catalog, live));
     let catalog = Catalog::open(folder.path()).unwrap();
     let detail = catalog.run(1).unwrap();
@@ -187,12 +187,14 @@ fn the_end_of_a_run_counts_whatever_the_catalogue_thought_of_it() {
     assert_eq!(live.number(), 4);
     let mut catalog = Catalog::open(folder.path()).unwrap();
     assert_eq!(take(&mut catalog, "").number(), 5);
-    catalog.begin_run(&live, RunId([1; 16]), &folder.path().join("run-x"), second(1)).unwrap();
+    begin_run(&mut catalog, &live, RunId([1; 16]), &folder.path().join("run-x"), second(1))
+        .unwrap();
     let end = RunEnd { fault: Some("disk full".into()), ..ended(2, 3) };
-    catalog.end_run(&live, &end).unwrap();
+    end_run(&mut catalog, &live, &end);
     let run = catalog.run(4).unwrap().run;
     assert_eq!((run.state, run.reason.as_deref()), (RunState::Fault, Some("disk full")));
-    let error = catalog.begin_run(&live, RunId([2; 16]), folder.path(), second(1)).unwrap_err();
+    let error =
+        begin_run(&mut catalog, &live, RunId([2; 16]), folder.path(), second(1)).unwrap_err();
     assert!(matches!(error, CatalogError::OtherRun { number: 4, .. }), "{error}");
 }
 
@@ -278,7 +280,7 @@ fn copies_are_added_checked_and_removed() {
     drop(take(&mut catalog, ""));
     let copy = crate::Copy {
         file: 0,
-        place: "s3://archive/run-1".into(),
+        location: "s3://archive/run-1".into(),
         checksum: "sha256:00".into(),
         bytes: 7,
         made: second(5),
@@ -288,8 +290,8 @@ fn copies_are_added_checked_and_removed() {
     let checked = crate::Copy { checked: Some(second(6)), ..copy.clone() };
     catalog.put_copy(1, &checked).unwrap();
     assert_eq!(catalog.copies(1).unwrap(), [checked]);
-    assert!(catalog.remove_copy(1, 0, &copy.place).unwrap());
-    assert!(!catalog.remove_copy(1, 0, &copy.place).unwrap());
+    assert!(catalog.remove_copy(1, 0, &copy.location).unwrap());
+    assert!(!catalog.remove_copy(1, 0, &copy.location).unwrap());
     assert!(matches!(catalog.put_copy(2, &copy), Err(CatalogError::NoRun { number: 2 })));
 }
 

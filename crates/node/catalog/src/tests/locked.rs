@@ -3,7 +3,7 @@
 use super::*;
 use crate::schema::Paths;
 use crate::{
-    Begun, CatalogError, KeptCatalog, Over, PATIENCE_AT_START, RunKnown, RunState, rebuild,
+    Begun, CachedCatalog, CatalogError, Over, PATIENCE_AT_START, RunKnown, RunState, rebuild,
 };
 
 /// Has the catalogue, as another process may for as long as it likes.
@@ -116,23 +116,24 @@ fn what_waits_of_a_run_whose_number_is_anothers_is_kept_for_people_to_look_at() 
 #[test]
 fn whoever_must_not_wait_opens_the_catalogue_beside_others_of_the_process() {
     let folder = tempfile::tempdir().unwrap();
-    let kept = KeptCatalog::of(folder.path());
-    kept.write(|_| {
-        // Somebody of this process is at it, and does not end before this has.
-        let number = |catalog: &mut Catalog| catalog.next_run_number(&request(""));
-        let live = std::thread::scope(|scope| {
-            let other = scope.spawn(|| kept.write_within(PATIENCE_AT_START, number));
-            other.join().unwrap()
-        });
-        assert_eq!(live.unwrap().number(), 1);
-        Ok(())
-    })
-    .unwrap();
+    let cached = CachedCatalog::of(folder.path());
+    cached
+        .write(|_| {
+            // Somebody of this process is at it, and does not end before this has.
+            let number = |catalog: &mut Catalog| catalog.next_run_number(&request(""));
+            let live = std::thread::scope(|scope| {
+                let other = scope.spawn(|| cached.write_within(PATIENCE_AT_START, number));
+                other.join().unwrap()
+            });
+            assert_eq!(live.unwrap().number(), 1);
+            Ok(())
+        })
+        .unwrap();
     let other = lock(folder.path());
     let number = |catalog: &mut Catalog| catalog.next_run_number(&request(""));
-    assert!(is_in_use(kept.write_within(PATIENCE_AT_START, number)));
+    assert!(is_in_use(cached.write_within(PATIENCE_AT_START, number)));
     drop(other);
-    assert_eq!(kept.write_within(PATIENCE_AT_START, number).unwrap().number(), 2);
+    assert_eq!(cached.write_within(PATIENCE_AT_START, number).unwrap().number(), 2);
 }
 
 #[test]
@@ -145,13 +146,13 @@ fn a_recorders_own_books_stand_where_its_files_lack_the_end() {
         let number = live.number();
         let (id, name) = (RunId([number as u8; 16]), format!("run-{number}"));
         Files { id, ended: in_files, ..Files::of(&name, 0, number) }.write(folder);
-        catalog.begin_run(&live, id, &folder.join(name), second(1)).unwrap();
+        begin_run(&mut catalog, &live, id, &folder.join(name), second(1)).unwrap();
         let mut end = ended(9, 6);
         let ledger = end.totals.ledger.as_mut().unwrap();
         ledger.sources[0][Entry::FragmentsReceived] += 100;
         ledger.sources[0][Entry::FragmentsDiscardedDisk] += 100;
         end.fault = fault.then(|| "the disk was full".to_owned());
-        catalog.end_run(&live, &end).unwrap();
+        end_run(&mut catalog, &live, &end);
         catalog.scan(number).unwrap();
     }
     let check = |catalog: &Catalog| {

@@ -17,7 +17,10 @@ use catchment_storage::{
     ColumnData, Ending, EventFrame, EventSource, NewRun, RunWriter, WriteOptions,
 };
 
-use crate::{Catalog, LiveRun, NumberRequest, Remark, RunEnd, Totals};
+use crate::{
+    Begun, Catalog, CatalogError, LiveRun, NumberRequest, Over, Remark, RunDetail, RunEnd,
+    RunKnown, Totals,
+};
 
 /// A second on 2026-11-21, from 0.
 fn second(second: u64) -> Utc {
@@ -131,4 +134,43 @@ fn remark(at: u64, kind: &str, text: &str) -> Remark {
 fn told(catalog: &Catalog) -> Vec<(u64, &'static str, String)> {
     let runs = catalog.search(&crate::Search::default()).unwrap();
     runs.into_iter().rev().map(|run| (run.number, run.state.name(), run.comment)).collect()
+}
+
+/// The run records from now on.
+fn begin_run(
+    catalog: &mut Catalog,
+    live: &LiveRun,
+    id: RunId,
+    folder: &Path,
+    started: Utc,
+) -> Result<(), CatalogError> {
+    let begun = Begun { id, folder: folder.to_owned(), started };
+    enter(catalog, live, |known| known.begun = Some(begun))
+}
+
+/// The run has ended.
+fn end_run(catalog: &mut Catalog, live: &LiveRun, end: &RunEnd) {
+    enter(catalog, live, |known| known.over = Some(Over::Ended(end.clone()))).unwrap();
+}
+
+/// The run did not come to a recording.
+fn fail_run(catalog: &mut Catalog, live: &LiveRun, why: &str) {
+    let over = Over::Failed { why: why.to_owned(), at: second(1) };
+    enter(catalog, live, |known| known.over = Some(over)).unwrap();
+}
+
+/// Enters what the catalogue knows of a run, and a change to it.
+fn enter(
+    catalog: &mut Catalog,
+    live: &LiveRun,
+    change: impl FnOnce(&mut RunKnown),
+) -> Result<(), CatalogError> {
+    let mut known = RunKnown { taken: second(0), ..RunKnown::default() };
+    if let Ok(RunDetail { run, .. }) = catalog.run(live.number()) {
+        let folder = catalog.folder_of(&run);
+        let begun = run.id.zip(folder).zip(run.started);
+        known.begun = begun.map(|((id, folder), started)| Begun { id, folder, started });
+    }
+    change(&mut known);
+    catalog.enter(live, &known)
 }

@@ -18,12 +18,12 @@ fn what_stands_in_no_file_comes_from_the_old_catalogue() {
     let folder = folder.path();
     let mut catalog = Catalog::open(folder).unwrap();
     let failed = take(&mut catalog, "tried");
-    catalog.fail_run(&failed, "no socket", second(1)).unwrap();
+    fail_run(&mut catalog, &failed, "no socket");
     let request = NumberRequest { configuration: "[run]\nnumber = 2\n", ..request("kept") };
     let live = catalog.next_run_number(&request).unwrap();
     Files::of("run-b", 2, 2).write(folder);
-    catalog.begin_run(&live, RunId([2; 16]), &folder.join("run-b"), second(1)).unwrap();
-    catalog.end_run(&live, &ended(9, 6)).unwrap();
+    begin_run(&mut catalog, &live, RunId([2; 16]), &folder.join("run-b"), second(1)).unwrap();
+    end_run(&mut catalog, &live, &ended(9, 6));
     catalog.scan(2).unwrap();
     catalog.set_quality(2, Quality::Good).unwrap();
     for (run, text) in [(1, "cable"), (2, "beam is gone"), (2, "noisy")] {
@@ -31,7 +31,7 @@ fn what_stands_in_no_file_comes_from_the_old_catalogue() {
     }
     let copy = crate::Copy {
         file: 0,
-        place: "tape".into(),
+        location: "tape".into(),
         checksum: "sha256:1".into(),
         bytes: 1,
         made: second(3),
@@ -171,12 +171,12 @@ fn a_run_that_is_being_recorded_stays_so() {
     let mut catalog = Catalog::open(folder).unwrap();
     let live = take(&mut catalog, "now");
     Files { ended: false, ..Files::of("run-a", 1, 1) }.write(folder);
-    catalog.begin_run(&live, RunId([1; 16]), &folder.join("run-a"), second(1)).unwrap();
+    begin_run(&mut catalog, &live, RunId([1; 16]), &folder.join("run-a"), second(1)).unwrap();
     drop(catalog);
     assert!(again(folder).interrupted.is_empty());
     let mut catalog = Catalog::open(folder).unwrap();
     assert_eq!(told(&catalog), [(1, "recording", "now".to_owned())]);
-    catalog.end_run(&live, &ended(9, 6)).unwrap();
+    end_run(&mut catalog, &live, &ended(9, 6));
     assert_eq!(told(&catalog), [(1, "complete", "now".to_owned())]);
 }
 

@@ -12,9 +12,9 @@ fn made(folder: &Path) -> (Catalog, LiveRun) {
         let name = format!("run-{index}");
         let id = RunId([index as u8; 16]);
         let start = 20 * index as u64;
-        catalog.begin_run(&live, id, &folder.join(name), second(start)).unwrap();
+        begin_run(&mut catalog, &live, id, &folder.join(name), second(start)).unwrap();
         if index < 5 {
-            catalog.end_run(&live, &ended(start + 10, 1)).unwrap();
+            end_run(&mut catalog, &live, &ended(start + 10, 1));
         }
         last = Some(live);
     }

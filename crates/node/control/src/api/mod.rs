@@ -3,7 +3,6 @@
 //! Times are RFC 3339 in UTC, durations are seconds, counts are numbers.
 
 mod data;
-mod devices;
 mod requests;
 mod state;
 
@@ -12,12 +11,11 @@ pub use data::{
     LogLine, LogList, Remark, Run, RunLedger, RunList, Sample, SampleArray, SampleChannel,
     SampleHistogram, Series,
 };
-pub use devices::{Device, DeviceList};
 pub use requests::{
     Acknowledge, AcknowledgeAll, CommandRequest, CommandResult, LogIn, NewConfiguration, NewToken,
     RunChange, Session, TokenInfo, TokenList, TokenMade,
 };
 pub use state::{
-    AlarmCounts, CommandOffer, Disk, Flow, Loss, NodeInfo, Queue, Rates, RunNow, SourceCounts,
-    SourceList, SourceState, State, UnderWay, Verdict,
+    AlarmCounts, CommandOffer, Device, DeviceList, Disk, Flow, Loss, NodeInfo, Queue, Rates,
+    RunNow, SourceCounts, SourceList, SourceState, State, UnderWay, Verdict,
 };

@@ -18,7 +18,6 @@ impl Conductor {
         let device = |status: catchment_run::DeviceStatus| {
             let path = status.path.to_string();
             let found = properties::of(&path, &self.configuration, run_status, &self.shared);
-            let values = found.map(|(values, _)| values).unwrap_or_default();
             api::Device {
                 schema: format!("/api/v1/devices/{path}/schema"),
                 kind: status.kind,
@@ -28,7 +27,7 @@ impl Conductor {
                     true => Vec::new(),
                     false => status.commands.iter().map(|one| one.name().to_owned()).collect(),
                 },
-                properties: values,
+                properties: properties::values(found.unwrap_or_default()),
                 path,
             }
         };
@@ -101,7 +100,7 @@ impl Conductor {
             },
             time: Utc(now_ns).to_string(),
             verdict: api::Verdict {
-                level: level(meaning.verdict.level).into(),
+                level: word(meaning.verdict.level),
                 loss_share: meaning.verdict.loss_share,
                 text: meaning.verdict.text.clone(),
                 reasons: meaning.verdict.reasons.clone(),
@@ -131,15 +130,6 @@ impl Conductor {
             alarms: alarm_counts(alarms),
             warnings,
         }
-    }
-}
-
-fn level(level: catchment_watch::Level) -> &'static str {
-    match level {
-        catchment_watch::Level::Good => "good",
-        catchment_watch::Level::Loss => "loss",
-        catchment_watch::Level::HeavyLoss => "heavy_loss",
-        catchment_watch::Level::NotRecording => "not_recording",
     }
 }
 
@@ -177,17 +167,21 @@ fn offer(command: Command, run: Option<u64>) -> api::CommandOffer {
     api::CommandOffer { name: command.name().into(), confirm }
 }
 
-/// An alarm as the API says it.
-pub(super) fn alarm(alarm: &catchment_watch::Alarm) -> api::Alarm {
-    let word = |value: serde_json::Result<serde_json::Value>| match value {
+/// A unit variant's name in JSON.
+fn word(variant: impl serde::Serialize) -> String {
+    match serde_json::to_value(variant) {
         Ok(serde_json::Value::String(text)) => text,
         _ => String::new(),
-    };
+    }
+}
+
+/// An alarm as the API says it.
+pub(super) fn alarm(alarm: &catchment_watch::Alarm) -> api::Alarm {
     api::Alarm {
         id: alarm.id.to_string(),
         name: alarm.name.clone(),
-        severity: word(serde_json::to_value(alarm.severity)),
-        state: word(serde_json::to_value(alarm.state)),
+        severity: word(alarm.severity),
+        state: word(alarm.state),
         text: alarm.text.clone(),
         value: alarm.value,
         threshold: Some(alarm.threshold),

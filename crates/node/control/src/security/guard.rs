@@ -31,13 +31,13 @@ pub(crate) struct Who {
     pub(crate) from: String,
     /// The session's id and CSRF token, where it is a cookie.
     pub(crate) session: Option<(String, String)>,
-    /// Whose token it is; nobody's where there are none.
+    /// The token's entry; none where there are no tokens.
     pub(crate) entry: Option<TokenEntry>,
 }
 
 impl Who {
     /// Whether what let them in would still do so: the session lasts, the token was not revoked,
-    /// and whoever came without one still may.
+    /// and a client without one may still come in.
     pub(crate) fn stands(&self, shared: &NodeShared) -> bool {
         let session = |(id, _): &(String, String)| shared.sessions.find(id).is_some();
         self.session.as_ref().is_none_or(session)
@@ -102,7 +102,7 @@ fn admit(shared: &NodeShared, request: &mut Request) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether somebody who is known may do that.
+/// Whether an identified client may do that.
 fn permit(shared: &NodeShared, who: &Who, role: Role, request: &Request) -> Result<(), Problem> {
     let forbidden = |detail: &str| Err(Problem::new(StatusCode::FORBIDDEN, detail));
     if shared.settings.read_only && role > Role::Viewer {

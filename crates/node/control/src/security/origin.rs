@@ -1,7 +1,7 @@
 //! Whom a browser talks to, and on whose behalf: Host and Origin.
 //!
 //! A foreign page can make a browser send requests here, and by giving its own name our address
-//! (DNS rebinding) even read the answers. Names are therefore accepted only if somebody configured
+//! (DNS rebinding) even read the answers. Names are therefore accepted only if they were configured
 //! them or the machine has them; addresses and `localhost` cannot be rebound. An Origin that is not
 //! this host is refused.
 

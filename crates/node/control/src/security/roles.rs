@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 
-/// What somebody may do; each may all that the one before may.
+/// What a client may do; each role includes the one before.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]

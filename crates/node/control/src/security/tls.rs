@@ -1,4 +1,4 @@
-//! TLS: certificates that somebody gave, or one that the node makes for itself.
+//! TLS: configured certificates, or one that the node makes for itself.
 
 use std::io::{self, Write as _};
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use crate::machine;
 use crate::settings::Tls;
 
-/// A certificate of our own is made anew when it is that old.
+/// A self-made certificate is replaced when it is that old.
 const OWN_AGE_MAX: Duration = Duration::from_secs(365 * 86_400);
 
 /// Why there is no TLS.

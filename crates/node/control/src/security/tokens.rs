@@ -1,6 +1,6 @@
 //! Tokens at rest: a file of names, roles and hashes.
 //!
-//! A token is 32 random bytes, shown once. What is kept is its SHA-256: nobody can guess 256 random
+//! A token is 32 random bytes, shown once. Only its SHA-256 is stored: no one can guess 256 random
 //! bits however fast the hash is, so that a slow one (argon2, bcrypt), which protects guessable
 //! passwords, would cost every request tens of milliseconds and protect nothing more.
 
@@ -111,7 +111,7 @@ impl TokenFile {
         Ok(file.tokens)
     }
 
-    /// Makes a token and returns it; nobody can see it again.
+    /// Makes a token and returns it; it cannot be shown again.
     ///
     /// # Errors
     /// [`TokenError`]
@@ -209,7 +209,7 @@ impl TokenFile {
 }
 
 /// The tokens as the node knows them. Who asks for them never waits for the disk: a change of the
-/// file is seen when somebody refreshes them.
+/// file is seen at the next refresh.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     pub(crate) file: TokenFile,
@@ -229,7 +229,7 @@ impl Tokens {
     /// Reads the file.
     ///
     /// # Errors
-    /// A file that cannot be read: without it nobody could be told from anybody.
+    /// A file that cannot be read: without it no client could be identified.
     pub(crate) fn open(file: TokenFile) -> Result<Self, TokenError> {
         let stamp = file.stamp();
         let tokens = file.read()?;
@@ -243,7 +243,7 @@ impl Tokens {
     }
 
     /// Whether there are any, or ever were: taking the last one away, which leaves a file without
-    /// any, must not make everybody an administrator, nor must starting the program anew.
+    /// any, must not make everybody an administrator, nor must a restart of the program.
     pub(crate) fn any(&self) -> bool {
         self.known.lock().ever
     }
@@ -270,7 +270,7 @@ impl Tokens {
         let mut known = self.known.lock();
         match read {
             // A file that is gone must not make everybody an administrator: the old tokens stay
-            // until the program is started anew.
+            // until the program is restarted.
             Ok(tokens) if tokens.is_empty() && stamp.is_none() => {
                 tracing::warn!("the file of tokens is gone; the tokens read before stay valid");
                 known.stamp = stamp;

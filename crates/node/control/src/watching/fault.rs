@@ -1,4 +1,4 @@
-//! What somebody can do about a fault: the first thing that the page says of it.
+//! Advice on a fault: the first thing that the page shows of it.
 
 /// What to do about a fault whose reason the system gave; none where there is nothing to say that
 /// the reason does not. Writing is tried again every second, whatever the reason was.

@@ -109,7 +109,7 @@ fn source(name: &str, group: &str) -> SourceConfig {
 fn reading(rig: &Rig, name: &str) -> Option<f64> {
     let mut found = None;
     let quantity = catchment_watch::Quantity::new(name).unwrap();
-    catchment_watch::Readings::each(&rig.watching.readings, &quantity, &mut |_, value| {
+    rig.watching.readings.each(&quantity, &mut |_, value| {
         found = Some(value);
     });
     found

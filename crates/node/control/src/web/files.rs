@@ -41,7 +41,7 @@ fn file(path: &str, headers: &HeaderMap) -> Response {
     if seen == Some(file.tag.as_bytes()) {
         return (StatusCode::NOT_MODIFIED, [(header::ETAG, file.tag)]).into_response();
     }
-    // Names in assets/ change with the content; the others are asked for anew.
+    // Names in assets/ change with the content; the others are requested each time.
     let caching = match path.starts_with("assets/") {
         true => "public, max-age=31536000, immutable",
         false => "no-cache",

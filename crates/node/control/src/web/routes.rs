@@ -1,4 +1,4 @@
-//! What is where, and the handlers of state, devices, commands, alarms, logs and plots.
+//! The routes, and the handlers of state, devices, commands, alarms, logs and plots.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -123,7 +123,7 @@ async fn finish(Shared(shared): Shared<Arc<NodeShared>>, request: Request, next:
     response
 }
 
-/// Nothing from elsewhere, in nobody's frame.
+/// No content from elsewhere, and no framing by other sites.
 const HEADERS: [(&str, &str); 5] = [
     (
         "content-security-policy",
@@ -255,7 +255,7 @@ pub(super) async fn command(
         note(format!("refused: {}", problem.detail));
         return Err(problem);
     }
-    // What comes of it the control thread writes, whether somebody waits for it or not.
+    // The control thread logs the outcome, whether or not the client still waits for it.
     note("asked".into());
     let told = async {
         // Disks may be slow, and the control thread waits for none.

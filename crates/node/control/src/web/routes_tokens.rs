@@ -20,7 +20,7 @@ use crate::security::sessions::{COOKIE, LASTS};
 use crate::security::tokens::TokenError;
 use crate::shared::NodeShared;
 
-/// How long whoever reads the audit log waits for lines that are not written yet.
+/// How long a reader of the audit log waits for lines that are not written yet.
 const AUDIT_WAIT: Duration = Duration::from_secs(1);
 
 pub(super) fn routes() -> Router<Arc<NodeShared>> {
@@ -178,7 +178,7 @@ fn problem(error: TokenError) -> Problem {
     }
 }
 
-/// Does what waits for the disk on a thread where it holds nobody up.
+/// Runs work that may wait for the disk on a thread of the blocking pool.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {

@@ -37,7 +37,7 @@ const BINS: usize = 50;
 
 /// The run that was looked at last, and when, kept open: a look then costs the new frames alone.
 static OPEN: Mutex<Option<(Run, Instant)>> = Mutex::new(None);
-/// Closed when nobody has looked for so long: files that somebody removes then give back their
+/// Closed when unused for so long: files that are removed then give back their
 /// room.
 const UNUSED: Duration = Duration::from_secs(10);
 /// Whoever looks has it: others must not keep the threads that commands need, too.
@@ -48,12 +48,12 @@ static SEEN: Mutex<VecDeque<Seen>> = Mutex::new(VecDeque::new());
 const SEEN_MAX: usize = 100;
 /// What was seen within this time is not looked for again.
 const FRESH: Duration = Duration::from_millis(500);
-/// What is older is told to nobody.
+/// What is older is not shown.
 const STALE: Duration = Duration::from_secs(5);
 /// How long a request waits for its look.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// What somebody looks at.
+/// What is being looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wanted {
     folder: PathBuf,
@@ -109,7 +109,7 @@ pub(super) async fn sample(
             keep(wanted, sample);
             drop(alone);
         });
-        // It goes on when nobody waits any more: the next one has it.
+        // It goes on when the client has left: the next one gets the result.
         if let Ok(Err(error)) = tokio::time::timeout(PATIENCE, work).await {
             return Err(Problem::internal(format_args!("it failed: {error}")));
         }
@@ -151,7 +151,7 @@ fn read(wanted: &Wanted) -> Result<api::Sample, Problem> {
     sample
 }
 
-/// Closes the run that nobody looks at any more.
+/// Closes the run that is not looked at any more.
 pub(crate) fn close_unused() {
     // Whoever has it uses it.
     let Some(mut open) = OPEN.try_lock() else { return };

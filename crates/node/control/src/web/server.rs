@@ -29,10 +29,10 @@ use crate::shared::NodeShared;
 
 /// Connections at a time; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 512;
-/// Connections at a time from one address: a page needs six, and nobody can take them all.
+/// Connections at a time from one address: a page needs six, and no address can take them all.
 const CONNECTIONS_EACH: usize = 64;
 /// Descriptors that connections leave to files, beside those that are held for them: those of the
-/// catalogue, of trends, and of a run that somebody reads.
+/// catalogue, of trends, and of a run that is being read.
 const DESCRIPTORS_KEPT: u64 = 12;
 /// How long a client may take for its TLS handshake, or for a request's head.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -182,7 +182,7 @@ async fn handshake(
 ) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
     match tokio::time::timeout(PATIENCE, tls.accept(stream)).await {
         Ok(Ok(stream)) => Some(stream),
-        // Port scanners and browsers that do not know the certificate: nobody is to be bothered.
+        // Port scanners, and browsers that do not know the certificate: not logged.
         Ok(Err(error)) => {
             tracing::debug!(%error, "no TLS");
             None

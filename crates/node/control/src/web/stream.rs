@@ -1,4 +1,4 @@
-//! The stream of updates: server-sent events, pushed to everybody who looks.
+//! The stream of updates: server-sent events, pushed to every client.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Streams {
     }
 }
 
-/// One client's place.
+/// One client's stream.
 struct Reader {
     shared: Arc<NodeShared>,
     who: Who,

@@ -229,7 +229,7 @@ fn show(folder: &Path, number: u64, text: bool, out: &mut Out) -> anyhow::Result
         out.line(format_args!(
             "  copy of file {}: {}, {}, {}",
             copy.file,
-            copy.place,
+            copy.location,
             Bytes(copy.bytes),
             copy.checksum
         ))?;

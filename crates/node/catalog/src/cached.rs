@@ -1,9 +1,9 @@
-//! A catalogue that stays open from one question to the next, and steps aside for a rebuild.
+//! A catalogue that stays open between queries, and is closed for a rebuild.
 //!
-//! Whoever closes a database last merges SQLite's log into it and waits for the disk, which takes
-//! half a second beside a recorder that writes 1.5 GB/s: too long for everybody who opens it for
-//! one question. A program that is asked often keeps it open, and looks a few times in a second
-//! whether somebody wants it alone.
+//! The last process that closes a database merges SQLite's log into it and waits for the disk. Beside
+//! a recorder that writes 1.5 GB/s this takes half a second, too long for each query. A program with
+//! frequent queries keeps the database open, and checks a few times per second whether another
+//! process wants exclusive access.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,27 +17,26 @@ use crate::error::CatalogError;
 use crate::lock::{self, PATIENCE, PATIENCE_AT_START};
 use crate::schema::Paths;
 
-/// A data folder's catalogue, open from the first question on. Those who read wait for no one who
-/// writes.
+/// A data folder's catalogue, open from the first query on. Readers do not wait for writers.
 ///
 /// # Errors
 /// Of all methods: as those of [`Catalog`]. After an error that is no answer the catalogue is
-/// opened anew for the next question.
+/// reopened for the next query.
 #[derive(Debug)]
-pub struct KeptCatalog {
+pub struct CachedCatalog {
     paths: Paths,
-    reading: Mutex<Option<Kept>>,
-    writing: Mutex<Option<Kept>>,
+    reading: Mutex<Option<OpenCatalog>>,
+    writing: Mutex<Option<OpenCatalog>>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct OpenCatalog {
     catalog: Catalog,
     /// Which file it is.
     file: (u64, u64),
 }
 
-impl KeptCatalog {
+impl CachedCatalog {
     /// Of this data folder; nothing is opened yet.
     pub fn of(folder: impl AsRef<Path>) -> Self {
         let paths = Paths::new(folder.as_ref());
@@ -58,8 +57,8 @@ impl KeptCatalog {
         self.check(&mut reading);
         if reading.is_none() {
             match Catalog::open_read_only(&self.paths.data) {
-                Ok(catalog) => match self.kept(catalog) {
-                    Ok(kept) => *reading = Some(kept),
+                Ok(catalog) => match self.cacheable(catalog) {
+                    Ok(cached) => *reading = Some(cached),
                     Err(catalog) => return work(&catalog),
                 },
                 Err(CatalogError::Missing { .. }) => {
@@ -69,7 +68,7 @@ impl KeptCatalog {
                 Err(error) => return Err(error),
             }
         }
-        let result = reading.as_ref().map(|kept| work(&kept.catalog)).expect("it is open");
+        let result = reading.as_ref().map(|cached| work(&cached.catalog)).expect("it is open");
         forget_after(&mut reading, &result);
         result
     }
@@ -82,13 +81,13 @@ impl KeptCatalog {
         let mut writing = self.writing.lock();
         self.check(&mut writing);
         let result = match &mut *writing {
-            Some(kept) => kept.catalog.sweep().and_then(|()| work(&mut kept.catalog)),
+            Some(cached) => cached.catalog.sweep().and_then(|()| work(&mut cached.catalog)),
             None => {
                 // To open it may need it alone for a moment.
                 *self.reading.lock() = None;
                 let mut catalog = Catalog::open(&self.paths.data)?;
                 let result = work(&mut catalog);
-                *writing = self.kept(catalog).ok();
+                *writing = self.cacheable(catalog).ok();
                 result
             }
         };
@@ -96,7 +95,7 @@ impl KeptCatalog {
         result
     }
 
-    /// As [`KeptCatalog::write`], for what must not wait long: neither for another process nor for
+    /// As [`CachedCatalog::write`], for what must not wait long: neither for another process nor for
     /// others of this one, beside whom the catalogue is opened once more.
     pub fn write_within<T>(
         &self,
@@ -107,18 +106,18 @@ impl KeptCatalog {
             return work(&mut Catalog::open_within(&self.paths.data, patience)?);
         };
         self.check(&mut writing);
-        let mut kept = match writing.take() {
-            Some(kept) => kept.catalog,
+        let mut cached = match writing.take() {
+            Some(cached) => cached.catalog,
             None => {
                 *self.reading.lock() = None;
                 Catalog::open_within(&self.paths.data, patience)?
             }
         };
-        kept.be_patient(patience)?;
-        let result = work(&mut kept);
+        cached.be_patient(patience)?;
+        let result = work(&mut cached);
         let well = result.as_ref().map_or_else(CatalogError::is_answer, |_| true);
-        if well && kept.be_patient(PATIENCE).is_ok() {
-            *writing = self.kept(kept).ok();
+        if well && cached.be_patient(PATIENCE).is_ok() {
+            *writing = self.cacheable(cached).ok();
         }
         result
     }
@@ -132,39 +131,42 @@ impl KeptCatalog {
         catalog.checkpoint()
     }
 
-    /// Closes it if somebody wants it alone. A rebuild waits for ten seconds: call this more often.
-    pub fn step_aside(&self) {
+    /// Closes it if another process wants exclusive access. A rebuild waits for ten seconds: call
+    /// this more often.
+    pub fn close_if_wanted(&self) {
         if lock::is_wanted(&self.paths) {
             self.close();
         }
     }
 
-    /// Closes it until the next question. What somebody is using is left to them: they look, before
-    /// each question, whether it is wanted.
+    /// Closes it until the next query. A connection in use stays open: before each query it is checked
+    /// whether exclusive access is wanted.
     pub fn close(&self) {
-        for kept in [&self.writing, &self.reading] {
-            if let Some(mut kept) = kept.try_lock() {
-                *kept = None;
+        for cached in [&self.writing, &self.reading] {
+            if let Some(mut cached) = cached.try_lock() {
+                *cached = None;
             }
         }
     }
 
-    /// Closes what is wanted by somebody, or is not the catalogue any more, or that of a newer
-    /// program.
-    fn check(&self, kept: &mut Option<Kept>) {
-        let same = |kept: &Kept| {
-            self.file().is_some_and(|file| file == kept.file) && kept.catalog.is_of_this_version()
+    /// Closes the catalogue if another process wants exclusive access, if the file was replaced, or if
+    /// a newer program migrated it.
+    fn check(&self, cached: &mut Option<OpenCatalog>) {
+        let same = |cached: &OpenCatalog| {
+            self.file().is_some_and(|file| file == cached.file)
+                && cached.catalog.is_of_this_version()
         };
-        if lock::is_wanted(&self.paths) || !kept.as_ref().is_some_and(same) {
-            *kept = None;
+        if lock::is_wanted(&self.paths) || !cached.as_ref().is_some_and(same) {
+            *cached = None;
         }
     }
 
-    /// A catalogue to keep; not one that keeps others out, or that does not see what they write.
-    fn kept(&self, catalog: Catalog) -> Result<Kept, Catalog> {
+    /// A catalogue that may stay open: not one that locks others out, or that does not see their
+    /// changes.
+    fn cacheable(&self, catalog: Catalog) -> Result<OpenCatalog, Catalog> {
         match self.file() {
             Some(file) if catalog.is_shared() && !lock::is_wanted(&self.paths) => {
-                Ok(Kept { catalog, file })
+                Ok(OpenCatalog { catalog, file })
             }
             _ => Err(catalog),
         }
@@ -176,9 +178,9 @@ impl KeptCatalog {
     }
 }
 
-/// After an error nobody knows what it is good for.
-fn forget_after<T>(kept: &mut Option<Kept>, result: &Result<T, CatalogError>) {
+/// After an error the state of the connection is unknown.
+fn forget_after<T>(cached: &mut Option<OpenCatalog>, result: &Result<T, CatalogError>) {
     if result.as_ref().is_err_and(|error| !error.is_answer()) {
-        *kept = None;
+        *cached = None;
     }
 }
