@@ -112,6 +112,9 @@ pub(crate) struct NodeShared {
     pub(crate) view: RwLock<Arc<View>>,
 }
 
+/// The shared state, as handlers take it.
+pub(crate) type Shared = axum::extract::State<Arc<NodeShared>>;
+
 impl NodeShared {
     /// The port on which the node is served, if it is.
     pub(crate) fn port(&self) -> u16 {

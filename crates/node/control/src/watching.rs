@@ -55,10 +55,16 @@ pub(crate) struct Watching {
     rules: Vec<Rule>,
     alarms: Alarms,
     run: Option<u64>,
+    of_run: RunFigures,
+    readings: ReadingTable,
+}
+
+/// Figures of one run: its counters begin at zero, and what was before it does not count.
+struct RunFigures {
     rates: Rates,
     share: LossShare,
     disk_rates: Rates,
-    /// Bytes per second that this run wrote to disk when it last wrote any.
+    /// Bytes per second that the run wrote to disk when it last wrote any.
     disk_rate: Option<f64>,
     threads: Rates,
     thread_names: Vec<String>,
@@ -66,7 +72,22 @@ pub(crate) struct Watching {
     dead: VecDeque<bool>,
     /// How much had been discarded when something last was, and when that was.
     discarded: (u64, u64),
-    readings: ReadingTable,
+}
+
+impl RunFigures {
+    fn new() -> Self {
+        Self {
+            rates: Rates::new(RATES_NS),
+            share: LossShare::new(),
+            disk_rates: Rates::new(DISK_NS),
+            disk_rate: None,
+            threads: Rates::new(RATES_NS),
+            thread_names: Vec::new(),
+            losses: LossWatch::new(60 * S),
+            dead: VecDeque::new(),
+            discarded: (0, 0),
+        }
+    }
 }
 
 /// What there is to be seen at one moment.
@@ -125,15 +146,7 @@ impl Watching {
             alarms: Alarms::new(rules.clone())?,
             rules,
             run: None,
-            rates: Rates::new(RATES_NS),
-            share: LossShare::new(),
-            disk_rates: Rates::new(DISK_NS),
-            disk_rate: None,
-            threads: Rates::new(RATES_NS),
-            thread_names: Vec::new(),
-            losses: LossWatch::new(60 * S),
-            dead: VecDeque::new(),
-            discarded: (0, 0),
+            of_run: RunFigures::new(),
         })
     }
 
@@ -154,10 +167,7 @@ impl Watching {
             self.rules = rules;
         }
         match self.run {
-            None => {
-                self.readings = grouped_readings(&sources);
-                (self.sources, self.limits) = (sources, limits);
-            }
+            None => self.watch_sources(sources, limits),
             Some(_) => self.next = Some((sources, limits)),
         }
         Ok(())
@@ -178,7 +188,10 @@ impl Watching {
         let number = moment.run.map(|(number, _)| number);
         if number != self.run {
             self.run = number;
-            self.begin();
+            self.of_run = RunFigures::new();
+            if let Some((sources, limits)) = self.next.take() {
+                self.watch_sources(sources, limits);
+            }
         }
         let recording = matches!(moment.flow, Run::Recording { .. });
         if let Some(snapshot) = moment.snapshot.filter(|_| number.is_some()) {
@@ -190,7 +203,7 @@ impl Watching {
         let counts_arrivals = number.is_some() || moment.arrivals.is_some();
         self.note_dead(moment);
         let losses = match recording {
-            true => self.losses.recent(moment.now_ns, self.limits.loss_ns),
+            true => self.of_run.losses.recent(moment.now_ns, self.limits.loss_ns),
             false => Vec::new(),
         };
         let rates = self.node_rates(counts_arrivals);
@@ -203,9 +216,14 @@ impl Watching {
             with_loss: sources.iter().filter(|source| !source.loss.is_empty()).count() as u64,
         };
         let flow = self.flow(moment.snapshot, &rates);
-        let dead_time = self.dead.iter().filter(|dead| **dead).count() as f64 / DEAD_TICKS as f64;
-        let lately =
-            Lately { dead_time, hours_left, loss_share: self.share.at(moment.now_ns), silent };
+        let dead_time =
+            self.of_run.dead.iter().filter(|dead| **dead).count() as f64 / DEAD_TICKS as f64;
+        let lately = Lately {
+            dead_time,
+            hours_left,
+            loss_share: self.of_run.share.at(moment.now_ns),
+            silent,
+        };
         self.read(moment, &rates, &lately, &sources, &losses);
         let changes = self.alarms.observe(moment.now_ns, recording, &self.readings);
         let mut sources = sources;
@@ -223,20 +241,9 @@ impl Watching {
         }
     }
 
-    /// A new run: its counters begin at zero, and what was before it is no matter.
-    fn begin(&mut self) {
-        if let Some((sources, limits)) = self.next.take() {
-            self.readings = grouped_readings(&sources);
-            (self.sources, self.limits) = (sources, limits);
-        }
-        self.rates = Rates::new(RATES_NS);
-        self.share = LossShare::new();
-        self.disk_rates = Rates::new(DISK_NS);
-        self.disk_rate = None;
-        self.threads = Rates::new(RATES_NS);
-        self.losses = LossWatch::new(60 * S);
-        self.dead.clear();
-        self.discarded = (0, 0);
+    fn watch_sources(&mut self, sources: Vec<Source>, limits: Limits) {
+        self.readings = grouped_readings(&sources);
+        (self.sources, self.limits) = (sources, limits);
     }
 
     fn count(&mut self, now_ns: u64, snapshot: &Snapshot) {
@@ -258,13 +265,14 @@ impl Watching {
             counters.push(source[Entry::PacketBytesReceived]);
             counters.push(lost(source));
         }
-        self.rates.push(now_ns, &counters);
-        self.disk_rates.push(now_ns, &counters[3..4]);
-        self.share.push(now_ns, counters[4], &snapshot.ledger);
-        self.losses.push(now_ns, &snapshot.ledger);
-        self.thread_names = snapshot.threads.iter().map(|thread| thread.name.clone()).collect();
+        self.of_run.rates.push(now_ns, &counters);
+        self.of_run.disk_rates.push(now_ns, &counters[3..4]);
+        self.of_run.share.push(now_ns, counters[4], &snapshot.ledger);
+        self.of_run.losses.push(now_ns, &snapshot.ledger);
+        self.of_run.thread_names =
+            snapshot.threads.iter().map(|thread| thread.name.clone()).collect();
         let times: Vec<u64> = snapshot.threads.iter().map(|thread| thread.cpu_ns).collect();
-        self.threads.push(now_ns, &times);
+        self.of_run.threads.push(now_ns, &times);
     }
 
     /// The same where there is no run: packets and bytes, and nothing is built or recorded.
@@ -273,7 +281,7 @@ impl Watching {
         counters[1] = arrivals.iter().map(|source| source.packets).sum();
         counters[2] = arrivals.iter().map(|source| source.bytes).sum();
         counters.extend(arrivals.iter().flat_map(|source| [source.packets, source.bytes, 0]));
-        self.rates.push(now_ns, &counters);
+        self.of_run.rates.push(now_ns, &counters);
     }
 
     fn note_dead(&mut self, moment: &Moment<'_>) {
@@ -281,21 +289,22 @@ impl Watching {
             let total = snapshot.ledger.total();
             total[Entry::FragmentsDiscardedDisk] + total[Entry::FragmentsDiscardedMemory]
         });
-        let mut is_dead = discarded > self.discarded.0;
+        let mut is_dead = discarded > self.of_run.discarded.0;
         if is_dead {
-            self.discarded = (discarded, moment.now_ns);
+            self.of_run.discarded = (discarded, moment.now_ns);
         }
         // What cannot be written is discarded frame by frame.
         let failed = |snapshot: &Snapshot| matches!(snapshot.state, RecorderState::Fault { .. });
-        if self.discarded.0 > 0 && moment.snapshot.is_some_and(failed) {
-            is_dead |= moment.now_ns.saturating_sub(self.discarded.1) <= self.limits.recorded_ns;
+        if self.of_run.discarded.0 > 0 && moment.snapshot.is_some_and(failed) {
+            is_dead |=
+                moment.now_ns.saturating_sub(self.of_run.discarded.1) <= self.limits.recorded_ns;
         }
         let paused = matches!(moment.flow, Run::Paused { .. });
         let recording = matches!(moment.flow, Run::Recording { .. });
-        if self.dead.len() == DEAD_TICKS {
-            self.dead.pop_front();
+        if self.of_run.dead.len() == DEAD_TICKS {
+            self.of_run.dead.pop_front();
         }
-        self.dead.push_back(paused || (recording && is_dead));
+        self.of_run.dead.push_back(paused || (recording && is_dead));
     }
 
     /// How long the disk lasts: not at all where it has no place for what is to be written,
@@ -308,19 +317,19 @@ impl Watching {
             RecorderState::Fault { reason } if fault::is_full(reason) => return Some(0.0),
             state => matches!(state, RecorderState::Fault { .. }),
         };
-        let written_ns = self.rates.since_grown_ns(3, moment.now_ns);
+        let written_ns = self.of_run.rates.since_grown_ns(3, moment.now_ns);
         if !fault && written_ns.is_some_and(|age_ns| age_ns <= self.limits.recorded_ns) {
-            let rate = self.disk_rates.per_second(0).filter(|rate| *rate > 0.0);
-            self.disk_rate = rate.or(self.disk_rate);
+            let rate = self.of_run.disk_rates.per_second(0).filter(|rate| *rate > 0.0);
+            self.of_run.disk_rate = rate.or(self.of_run.disk_rate);
         } else {
             // The time in which nothing was written makes no rate of what is written after it less.
-            self.disk_rates = Rates::new(DISK_NS);
+            self.of_run.disk_rates = Rates::new(DISK_NS);
         }
-        Some(free_bytes as f64 / self.disk_rate? / 3_600.0)
+        Some(free_bytes as f64 / self.of_run.disk_rate? / 3_600.0)
     }
 
     fn node_rates(&self, running: bool) -> api::Rates {
-        let rate = |index| self.rates.per_second(index).filter(|_| running).unwrap_or(0.0);
+        let rate = |index| self.of_run.rates.per_second(index).filter(|_| running).unwrap_or(0.0);
         api::Rates {
             events_per_second: rate(0),
             packets_per_second: rate(1),
@@ -333,7 +342,7 @@ impl Watching {
     /// How many sources that are required have sent nothing for too long.
     fn silent(&self, moment: &Moment<'_>) -> u64 {
         let Some((_, started_ns)) = moment.run else { return 0 };
-        let age_ns = |index| self.rates.since_grown_ns(of_source(index, 0), moment.now_ns);
+        let age_ns = |index| self.of_run.rates.since_grown_ns(of_source(index, 0), moment.now_ns);
         let since_ns = moment.now_ns.saturating_sub(started_ns);
         let is_silent = |(index, source): &(usize, &Source)| {
             source.required && age_ns(*index).unwrap_or(since_ns) > SILENT_NS
@@ -346,7 +355,7 @@ impl Watching {
         let flow_of = |(index, source): (usize, &'a Source)| SourceFlow {
             name: &source.name,
             required: source.required,
-            received_age_ns: self.rates.since_grown_ns(of_source(index, 0), now_ns),
+            received_age_ns: self.of_run.rates.since_grown_ns(of_source(index, 0), now_ns),
             out_of_step: alignment(moment, index).out_of_step,
         };
         let sources: Vec<_> = self.sources.iter().enumerate().map(flow_of).collect();
@@ -362,11 +371,11 @@ impl Watching {
             cannot_write: moment
                 .snapshot
                 .is_some_and(|one| matches!(one.state, RecorderState::Fault { .. })),
-            received_age_ns: self.rates.since_grown_ns(1, now_ns),
-            recorded_age_ns: self.rates.since_grown_ns(5, now_ns),
+            received_age_ns: self.of_run.rates.since_grown_ns(1, now_ns),
+            recorded_age_ns: self.of_run.rates.since_grown_ns(5, now_ns),
             sources: &sources,
             losses: &losses,
-            loss_share: self.share.at(now_ns),
+            loss_share: self.of_run.share.at(now_ns),
         };
         verdict(&flow, &self.limits)
     }
@@ -376,10 +385,10 @@ impl Watching {
         let state = |(index, source): (usize, &Source)| {
             let counts = moment.snapshot.and_then(|one| one.ledger.sources.get(index));
             let rate = |counter| {
-                let rate = self.rates.per_second(of_source(index, counter));
+                let rate = self.of_run.rates.per_second(of_source(index, counter));
                 rate.filter(|_| running).unwrap_or(0.0)
             };
-            let age_ns = self.rates.since_grown_ns(of_source(index, 0), moment.now_ns);
+            let age_ns = self.of_run.rates.since_grown_ns(of_source(index, 0), moment.now_ns);
             let status = match age_ns {
                 _ if !running => "off",
                 None => "never",
@@ -450,7 +459,7 @@ impl Watching {
                 }
             })
             .collect();
-        let recorded = self.rates.per_second(6).unwrap_or(0.0);
+        let recorded = self.of_run.rates.per_second(6).unwrap_or(0.0);
         let stage = |one: &api::Flow| Stage {
             fill: one.queues.iter().map(fill).fold(0.0, f64::max),
             input_per_second: rates.bytes_per_second,
@@ -466,8 +475,9 @@ impl Watching {
     /// The busiest thread of a stage: one that is always at work limits, whatever the others do.
     fn busy(&self, names: &[&str]) -> f64 {
         let of_stage = |name: &String| names.iter().any(|begin| name.starts_with(begin));
-        let threads = self.thread_names.iter().enumerate().filter(|(_, name)| of_stage(name));
-        let busy = threads.filter_map(|(index, _)| self.threads.per_second(index));
+        let threads =
+            self.of_run.thread_names.iter().enumerate().filter(|(_, name)| of_stage(name));
+        let busy = threads.filter_map(|(index, _)| self.of_run.threads.per_second(index));
         busy.map(|ns| ns / 1e9).fold(0.0, f64::max).min(1.0)
     }
 

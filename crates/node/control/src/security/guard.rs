@@ -10,11 +10,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::origin;
-use super::roles::{Access, Role, access};
+use super::roles::{Access, Role};
 use super::sessions::COOKIE;
 use super::tokens::TokenEntry;
 use crate::problem::Problem;
 use crate::shared::NodeShared;
+use crate::web::access;
 
 /// How much of a refused request's path the audit log shows.
 const NOTED_MAX: usize = 200;

@@ -1,4 +1,4 @@
-//! The OpenAPI document, made from the handlers and types.
+//! The OpenAPI document, made from the table of routes, the handlers and the types.
 
 use axum::Json;
 use axum::response::IntoResponse;
@@ -7,58 +7,9 @@ use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder, SecurityRequirement};
 
-use super::{metrics, routes, routes_runs, routes_tokens, sample, stream};
-use crate::api;
-use crate::problem::Details;
-use crate::security::roles::{Access, ROUTES};
+use super::table::{Document, ROUTES};
+use crate::security::roles::Access;
 use crate::security::sessions::COOKIE;
-
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "Catchment",
-        description = "Control of a node: state, commands, runs, alarms, logs. Times are RFC 3339 \
-            in UTC, durations are seconds. What cannot be done is told as problem details (RFC 9457)."
-    ),
-    paths(
-        routes::health,
-        routes::state,
-        routes::sources,
-        routes::devices,
-        routes::device,
-        routes::device_schema,
-        routes::change_device,
-        routes::command,
-        routes::command_result,
-        routes::logs,
-        routes::alarms,
-        routes::acknowledge,
-        routes::acknowledge_all,
-        routes::history,
-        sample::sample,
-        stream::stream,
-        metrics::metrics,
-        routes_runs::runs,
-        routes_runs::run,
-        routes_runs::change_run,
-        routes_runs::run_configuration,
-        routes_runs::run_ledger,
-        routes_runs::configurations,
-        routes_runs::configuration,
-        routes_runs::add_configuration,
-        routes_runs::difference,
-        routes_runs::reload,
-        routes_tokens::session,
-        routes_tokens::log_in,
-        routes_tokens::log_out,
-        routes_tokens::audit,
-        routes_tokens::tokens,
-        routes_tokens::add_token,
-        routes_tokens::revoke_token,
-    ),
-    components(schemas(Details, api::State))
-)]
-struct Document;
 
 /// The OpenAPI document.
 pub fn openapi() -> utoipa::openapi::OpenApi {

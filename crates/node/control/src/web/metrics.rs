@@ -1,10 +1,9 @@
 //! Metrics as Prometheus reads them, and the page that documents them: both from one table.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use axum::extract::State as Shared;
+use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use catchment_model::{Entry, Ledger, SourceLedger};
@@ -13,7 +12,7 @@ use catchment_telemetry::utc_now;
 use catchment_watch::is_loss;
 
 use crate::api;
-use crate::shared::{NodeShared, View};
+use crate::shared::{NodeShared, Shared, View};
 use crate::watching::lost;
 use crate::watching::quantities::known_quantities;
 
@@ -230,7 +229,7 @@ fn count(view: &View, out: &mut Values<'_>, of: fn(&catchment_recorder::Counts) 
 /// Metrics in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "node",
     responses((status = 200, body = String, content_type = "text/plain")))]
-pub(super) async fn metrics(Shared(shared): Shared<Arc<NodeShared>>) -> impl IntoResponse {
+pub(super) async fn metrics(State(shared): Shared) -> impl IntoResponse {
     let text = render(&shared, &shared.view());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }

@@ -1,4 +1,5 @@
-//! The HTTP server: `server.rs` accepts, `routes.rs` and its neighbours answer.
+//! The HTTP server: `server.rs` accepts, `table.rs` has the routes, `routes.rs` and its neighbours
+//! answer.
 
 mod document;
 mod document_page;
@@ -12,7 +13,9 @@ pub(crate) mod sample;
 mod sample_channels;
 mod server;
 mod stream;
+mod table;
 
 pub use document::openapi;
 pub use metrics::document as metrics_document;
 pub(crate) use server::{Server, bind};
+pub(crate) use table::access;

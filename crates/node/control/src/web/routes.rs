@@ -1,4 +1,4 @@
-//! The routes, and the handlers of state, devices, commands, alarms, logs and plots.
+//! What every request passes, and the handlers of state, devices, commands, alarms, logs and plots.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use catchment_telemetry::utc_now;
 
-use axum::extract::{DefaultBodyLimit, Extension, Request, State as Shared};
+use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -19,16 +18,12 @@ use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Pr
 
 use super::extract::{Body, Params, Place, at_most, within, written};
 use super::routes_tokens::blocking;
-use super::{document, document_page, files, metrics, routes_runs, routes_tokens, sample, stream};
+use super::{stream, table};
 use crate::api;
 use crate::problem::Problem;
 use crate::security::guard::{Who, guard};
-use crate::shared::{Ask, NodeShared, View};
+use crate::shared::{Ask, NodeShared, Shared, View};
 
-/// Bytes of a request's body; a configuration may have more.
-const BODY_BYTES_MAX: usize = 64 << 10;
-/// Bytes of a configuration.
-pub(super) const CONFIGURATION_BYTES_MAX: usize = 4 << 20;
 /// A request that is not answered after that time is given up: what takes longer is under way and
 /// says so earlier.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -39,32 +34,8 @@ pub(super) type Answer<T> = Result<Json<T>, Problem>;
 /// All routes, with what every request passes.
 pub(super) fn router(shared: Arc<NodeShared>, stopped: watch::Receiver<bool>) -> Router {
     let streams = stream::Streams::new(stopped);
-    let api = Router::new()
-        .route("/state", get(state))
-        .route("/sources", get(sources))
-        .route("/sources/{name}/sample", get(sample::sample))
-        .route("/devices", get(devices))
-        .route("/devices/{*path}", get(device).patch(change_device))
-        .route("/commands", post(command))
-        .route("/commands/{request}", get(command_result))
-        .route("/logs", get(logs))
-        .route("/alarms", get(alarms))
-        .route("/alarms/acknowledge", post(acknowledge_all))
-        .route("/alarms/{id}/acknowledge", post(acknowledge))
-        .route("/history", get(history))
-        .route("/stream", get(stream::stream))
-        .merge(routes_runs::routes())
-        .merge(routes_tokens::routes());
     let compressed = DefaultPredicate::new().and(NotForContentType::new("text/event-stream"));
-    Router::new()
-        .nest("/api/v1", api)
-        .route("/metrics", get(metrics::metrics))
-        .route("/healthz", get(health))
-        .route("/api/openapi.json", get(document::json))
-        .route("/api/docs", get(document_page::page))
-        .route("/", get(files::index))
-        .route("/{*asset}", get(files::asset))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+    table::router()
         .layer(Extension(streams))
         .layer(from_fn_with_state(Arc::clone(&shared), guard))
         .layer(CompressionLayer::new().compress_when(compressed))
@@ -85,7 +56,7 @@ async fn late(request: Request, next: Next) -> Response {
 }
 
 /// Gives every answer its headers, every failure its problem details, and counts.
-async fn finish(Shared(shared): Shared<Arc<NodeShared>>, request: Request, next: Next) -> Response {
+async fn finish(State(shared): Shared, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     shared.counts.requests.fetch_add(1, Relaxed);
     let mut response = next.run(request).await;
@@ -140,7 +111,7 @@ const HEADERS: [(&str, &str); 5] = [
 /// Whether the program is alive: its control thread looks at the data's flow.
 #[utoipa::path(get, path = "/healthz", tag = "node",
     responses((status = 200, body = api::Health)))]
-pub(super) async fn health(Shared(shared): Shared<Arc<NodeShared>>) -> Answer<api::Health> {
+pub(super) async fn health(State(shared): Shared) -> Answer<api::Health> {
     let view = shared.view();
     if view.is_old {
         let detail = view.state.verdict.text.clone();
@@ -152,21 +123,21 @@ pub(super) async fn health(Shared(shared): Shared<Arc<NodeShared>>) -> Answer<ap
 /// The node now.
 #[utoipa::path(get, path = "/api/v1/state", tag = "node",
     responses((status = 200, body = api::State)))]
-pub(super) async fn state(Shared(shared): Shared<Arc<NodeShared>>) -> Json<api::State> {
+pub(super) async fn state(State(shared): Shared) -> Json<api::State> {
     Json(shared.view().state.clone())
 }
 
 /// All sources and links, worst first.
 #[utoipa::path(get, path = "/api/v1/sources", tag = "sources",
     responses((status = 200, body = api::SourceList)))]
-pub(super) async fn sources(Shared(shared): Shared<Arc<NodeShared>>) -> Json<api::SourceList> {
+pub(super) async fn sources(State(shared): Shared) -> Json<api::SourceList> {
     Json(shared.view().sources.clone())
 }
 
 /// All devices.
 #[utoipa::path(get, path = "/api/v1/devices", tag = "devices",
     responses((status = 200, body = api::DeviceList)))]
-pub(super) async fn devices(Shared(shared): Shared<Arc<NodeShared>>) -> Json<api::DeviceList> {
+pub(super) async fn devices(State(shared): Shared) -> Json<api::DeviceList> {
     Json(api::DeviceList { devices: shared.view().devices.clone() })
 }
 
@@ -175,7 +146,7 @@ pub(super) async fn devices(Shared(shared): Shared<Arc<NodeShared>>) -> Json<api
     params(("path" = String, Path, description = "such as node/recorder")),
     responses((status = 200, body = api::Device)))]
 pub(super) async fn device(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Place(path): Place<String>,
 ) -> Result<Response, Problem> {
     let view = shared.view();
@@ -202,7 +173,7 @@ pub(super) fn device_schema(view: &View, path: &str) -> Answer<serde_json::Value
     request_body(content = Object, example = json!({ "rate_hz": 200 })),
     responses((status = 200, body = api::Device)))]
 pub(super) async fn change_device(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Extension(who): Extension<Who>,
     Place(path): Place<String>,
     Body(values): Body<serde_json::Map<String, serde_json::Value>>,
@@ -232,7 +203,7 @@ pub(super) fn noted<T>(shared: &NodeShared, who: &Who, what: String, result: &Re
     responses((status = 200, body = api::CommandResult, description = "done"),
         (status = 202, body = api::CommandResult, description = "under way: ask again")))]
 pub(super) async fn command(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Extension(who): Extension<Who>,
     Body(request): Body<api::CommandRequest>,
 ) -> Result<Response, Problem> {
@@ -281,7 +252,7 @@ pub(super) async fn command(
     responses((status = 200, body = api::CommandResult),
         (status = 202, body = api::CommandResult, description = "under way")))]
 pub(super) async fn command_result(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Place(request): Place<String>,
 ) -> Result<Response, Problem> {
     let result = shared.ask(|reply| Ask::Result(request, reply)).await?;
@@ -322,7 +293,7 @@ pub(super) struct LogQuery {
 #[utoipa::path(get, path = "/api/v1/logs", tag = "logs", params(LogQuery),
     responses((status = 200, body = api::LogList)))]
 pub(super) async fn logs(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Params(query): Params<LogQuery>,
 ) -> Answer<api::LogList> {
     let level = query.level.as_deref().unwrap_or("trace");
@@ -340,7 +311,7 @@ pub(super) async fn logs(
 /// Alarms.
 #[utoipa::path(get, path = "/api/v1/alarms", tag = "alarms",
     responses((status = 200, body = api::AlarmList)))]
-pub(super) async fn alarms(Shared(shared): Shared<Arc<NodeShared>>) -> Json<api::AlarmList> {
+pub(super) async fn alarms(State(shared): Shared) -> Json<api::AlarmList> {
     Json(shared.view().alarms.clone())
 }
 
@@ -349,7 +320,7 @@ pub(super) async fn alarms(Shared(shared): Shared<Arc<NodeShared>>) -> Json<api:
     params(("id" = String, Path)), request_body = api::Acknowledge,
     responses((status = 200, body = api::Alarm)))]
 pub(super) async fn acknowledge(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Extension(who): Extension<Who>,
     Place(id): Place<String>,
     Body(said): Body<api::Acknowledge>,
@@ -370,7 +341,7 @@ pub(super) async fn acknowledge(
 #[utoipa::path(post, path = "/api/v1/alarms/acknowledge", tag = "alarms",
     request_body = api::AcknowledgeAll, responses((status = 200, body = api::AlarmList)))]
 pub(super) async fn acknowledge_all(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Extension(who): Extension<Who>,
     Body(said): Body<api::AcknowledgeAll>,
 ) -> Answer<api::AlarmList> {
@@ -407,7 +378,7 @@ pub(super) struct HistoryQuery {
 #[utoipa::path(get, path = "/api/v1/history", tag = "node", params(HistoryQuery),
     responses((status = 200, body = api::History)))]
 pub(super) async fn history(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Params(query): Params<HistoryQuery>,
 ) -> Answer<api::History> {
     let seconds = within("seconds", query.seconds, (1, 600, 86_400))?;

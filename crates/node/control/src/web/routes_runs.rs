@@ -2,35 +2,21 @@
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, Extension, State as Shared};
+use axum::Json;
+use axum::extract::{Extension, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use super::extract::{Body, Params, Place, at_most, within, written};
-use super::routes::{Answer, CONFIGURATION_BYTES_MAX, noted};
+use super::routes::{Answer, noted};
 use super::routes_tokens::blocking;
 use crate::api;
 use crate::catalog_client::api_ledger;
 use crate::configuration::ConfigurationFault;
 use crate::problem::Problem;
 use crate::security::guard::Who;
-use crate::shared::{Ask, NodeShared};
-
-pub(super) fn routes() -> Router<Arc<NodeShared>> {
-    let bodies = DefaultBodyLimit::max(CONFIGURATION_BYTES_MAX);
-    Router::new()
-        .route("/runs", get(runs))
-        .route("/runs/{number}", get(run).patch(change_run))
-        .route("/runs/{number}/configuration", get(run_configuration))
-        .route("/runs/{number}/ledger", get(run_ledger))
-        .route("/configurations", get(configurations).post(add_configuration).layer(bodies))
-        .route("/configurations/{version}", get(configuration))
-        .route("/configurations/{version}/diff/{other}", get(difference))
-        .route("/reload", post(reload))
-}
+use crate::shared::{Ask, Shared};
 
 /// Which runs.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -53,7 +39,7 @@ pub(super) struct RunQuery {
 #[utoipa::path(get, path = "/api/v1/runs", tag = "runs", params(RunQuery),
     responses((status = 200, body = api::RunList)))]
 pub(super) async fn runs(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Params(query): Params<RunQuery>,
 ) -> Answer<api::RunList> {
     let limit = within("limit", query.limit, (1, 50, 500))?;
@@ -78,10 +64,7 @@ fn show_live(run: &mut api::Run, state: &api::State) {
 /// A run.
 #[utoipa::path(get, path = "/api/v1/runs/{number}", tag = "runs",
     params(("number" = u64, Path)), responses((status = 200, body = api::Run)))]
-pub(super) async fn run(
-    Shared(shared): Shared<Arc<NodeShared>>,
-    Place(number): Place<u64>,
-) -> Answer<api::Run> {
+pub(super) async fn run(State(shared): Shared, Place(number): Place<u64>) -> Answer<api::Run> {
     let owned = Arc::clone(&shared);
     let mut run = blocking(move || owned.catalog.run(number)).await?;
     show_live(&mut run, &shared.view().state);
@@ -93,7 +76,7 @@ pub(super) async fn run(
     params(("number" = u64, Path)), request_body = api::RunChange,
     responses((status = 200, body = api::Run)))]
 pub(super) async fn change_run(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Extension(who): Extension<Who>,
     Place(number): Place<u64>,
     Body(change): Body<api::RunChange>,
@@ -119,7 +102,7 @@ pub(super) async fn change_run(
     params(("number" = u64, Path)),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn run_configuration(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Place(number): Place<u64>,
 ) -> Result<impl IntoResponse, Problem> {
     blocking(move || shared.catalog.configuration_of(number)).await.map(plain)
@@ -130,7 +113,7 @@ pub(super) async fn run_configuration(
 #[utoipa::path(get, path = "/api/v1/runs/{number}/ledger", tag = "runs",
     params(("number" = u64, Path)), responses((status = 200, body = api::RunLedger)))]
 pub(super) async fn run_ledger(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Place(number): Place<u64>,
 ) -> Answer<api::RunLedger> {
     let view = shared.view();
@@ -144,9 +127,7 @@ pub(super) async fn run_ledger(
 /// Versions of the configuration, newest first.
 #[utoipa::path(get, path = "/api/v1/configurations", tag = "configurations",
     responses((status = 200, body = api::ConfigurationList)))]
-pub(super) async fn configurations(
-    Shared(shared): Shared<Arc<NodeShared>>,
-) -> Answer<api::ConfigurationList> {
+pub(super) async fn configurations(State(shared): Shared) -> Answer<api::ConfigurationList> {
     let present = shared.present().0;
     let configurations = blocking(move || shared.catalog.configurations()).await?;
     Ok(Json(api::ConfigurationList { configurations, present }))
@@ -156,7 +137,7 @@ pub(super) async fn configurations(
 #[utoipa::path(get, path = "/api/v1/configurations/{version}", tag = "configurations",
     params(("version" = u64, Path)), responses((status = 200, body = api::ConfigurationVersion)))]
 pub(super) async fn configuration(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Place(version): Place<u64>,
 ) -> Answer<api::ConfigurationVersion> {
     blocking(move || shared.catalog.configuration(version)).await.map(Json)
@@ -167,7 +148,7 @@ pub(super) async fn configuration(
     request_body = api::NewConfiguration,
     responses((status = 201, body = api::ConfigurationVersion)))]
 pub(super) async fn add_configuration(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Extension(who): Extension<Who>,
     Body(new): Body<api::NewConfiguration>,
 ) -> Result<(StatusCode, Json<api::ConfigurationVersion>), Problem> {
@@ -200,7 +181,7 @@ pub(super) fn fault(fault: ConfigurationFault) -> Problem {
     tag = "configurations", params(("version" = u64, Path), ("other" = u64, Path)),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn difference(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Place((version, other)): Place<(u64, u64)>,
 ) -> Result<impl IntoResponse, Problem> {
     let text = blocking(move || {
@@ -230,7 +211,7 @@ pub(super) struct Reloaded {
 #[utoipa::path(post, path = "/api/v1/reload", tag = "configurations",
     responses((status = 200, body = Reloaded)))]
 pub(super) async fn reload(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Extension(who): Extension<Who>,
 ) -> Answer<Reloaded> {
     let owned = Arc::clone(&shared);

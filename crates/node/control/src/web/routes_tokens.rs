@@ -4,11 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Extension, State as Shared};
+use axum::Json;
+use axum::extract::{Extension, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use axum::routing::{delete, get};
-use axum::{Json, Router};
 use serde::Deserialize;
 
 use super::extract::{Body, Params, Place, at_most, within};
@@ -18,18 +17,10 @@ use crate::problem::Problem;
 use crate::security::guard::{Peer, Who, refused};
 use crate::security::sessions::{COOKIE, LASTS};
 use crate::security::tokens::TokenError;
-use crate::shared::NodeShared;
+use crate::shared::Shared;
 
 /// How long a reader of the audit log waits for lines that are not written yet.
 const AUDIT_WAIT: Duration = Duration::from_secs(1);
-
-pub(super) fn routes() -> Router<Arc<NodeShared>> {
-    Router::new()
-        .route("/session", get(session).post(log_in).delete(log_out))
-        .route("/audit", get(audit))
-        .route("/tokens", get(tokens).post(add_token))
-        .route("/tokens/{name}", delete(revoke_token))
-}
 
 /// Who you are.
 #[utoipa::path(get, path = "/api/v1/session", tag = "session",
@@ -43,7 +34,7 @@ pub(super) async fn session(Extension(who): Extension<Who>) -> Json<api::Session
 #[utoipa::path(post, path = "/api/v1/session", tag = "session", request_body = api::LogIn,
     responses((status = 200, body = api::Session)))]
 pub(super) async fn log_in(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     peer: Option<Extension<Peer>>,
     Body(said): Body<api::LogIn>,
 ) -> Result<impl IntoResponse, Problem> {
@@ -71,7 +62,7 @@ pub(super) async fn log_in(
 /// Ends the session.
 #[utoipa::path(delete, path = "/api/v1/session", tag = "session", responses((status = 204)))]
 pub(super) async fn log_out(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Extension(who): Extension<Who>,
 ) -> impl IntoResponse {
     if let Some((id, _)) = &who.session {
@@ -97,7 +88,7 @@ pub(super) struct AuditQuery {
 #[utoipa::path(get, path = "/api/v1/audit", tag = "admin", params(AuditQuery),
     responses((status = 200, body = api::Audit)))]
 pub(super) async fn audit(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Params(query): Params<AuditQuery>,
 ) -> Answer<api::Audit> {
     let limit = within("limit", query.limit, (1, 200, 10_000))? as usize;
@@ -113,7 +104,7 @@ pub(super) async fn audit(
 /// The tokens, without what they are.
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "admin",
     responses((status = 200, body = api::TokenList)))]
-pub(super) async fn tokens(Shared(shared): Shared<Arc<NodeShared>>) -> Answer<api::TokenList> {
+pub(super) async fn tokens(State(shared): Shared) -> Answer<api::TokenList> {
     let tokens = blocking(move || shared.tokens.file.read().map_err(problem)).await?;
     let info = |token: crate::security::tokens::TokenEntry| api::TokenInfo {
         name: token.name,
@@ -127,7 +118,7 @@ pub(super) async fn tokens(Shared(shared): Shared<Arc<NodeShared>>) -> Answer<ap
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "admin", request_body = api::NewToken,
     responses((status = 201, body = api::TokenMade)))]
 pub(super) async fn add_token(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Extension(who): Extension<Who>,
     Body(new): Body<api::NewToken>,
 ) -> Result<(StatusCode, Json<api::TokenMade>), Problem> {
@@ -152,7 +143,7 @@ pub(super) async fn add_token(
 #[utoipa::path(delete, path = "/api/v1/tokens/{name}", tag = "admin",
     params(("name" = String, Path)), responses((status = 204)))]
 pub(super) async fn revoke_token(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Extension(who): Extension<Who>,
     Place(name): Place<String>,
 ) -> Result<StatusCode, Problem> {

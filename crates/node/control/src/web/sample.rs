@@ -8,11 +8,10 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Json;
-use axum::extract::State as Shared;
+use axum::extract::State;
 use axum::http::StatusCode;
 use catchment_model::{SourceId, Utc};
 use catchment_storage::{Run, StorageError};
@@ -26,7 +25,7 @@ use super::sample_channels;
 use crate::api;
 use crate::problem::Problem;
 use crate::security::hex;
-use crate::shared::NodeShared;
+use crate::shared::Shared;
 
 /// Bytes of a payload that are shown.
 pub(super) const BYTES_MAX: usize = 4_096;
@@ -82,7 +81,7 @@ pub(super) struct SampleQuery {
 #[utoipa::path(get, path = "/api/v1/sources/{name}/sample", tag = "sources",
     params(("name" = String, Path), SampleQuery), responses((status = 200, body = api::Sample)))]
 pub(super) async fn sample(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Place(name): Place<String>,
     Params(query): Params<SampleQuery>,
 ) -> Answer<api::Sample> {

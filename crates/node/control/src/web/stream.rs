@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use axum::extract::{Extension, State as Shared};
+use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, Sse};
@@ -16,7 +16,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::problem::Problem;
 use crate::security::guard::{Peer, Who};
 use crate::security::limit::{Share, Shares};
-use crate::shared::NodeShared;
+use crate::shared::{NodeShared, Shared};
 
 /// Streams at a time.
 const STREAMS_MAX: usize = 100;
@@ -60,7 +60,7 @@ struct Reader {
 #[utoipa::path(get, path = "/api/v1/stream", tag = "node",
     responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub(super) async fn stream(
-    Shared(shared): Shared<Arc<NodeShared>>,
+    State(shared): Shared,
     Extension(streams): Extension<Streams>,
     Extension(who): Extension<Who>,
     Extension(Peer(peer)): Extension<Peer>,
