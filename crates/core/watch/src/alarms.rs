@@ -14,8 +14,8 @@
 //!
 //! There is one alarm for a rule and a group of the things that it looks at, however many of them
 //! are wrong; *wrong* and *well* are decided for each thing. Things that become wrong within
-//! [`crate::GATHER_NS`] are announced together. One that becomes wrong while others of its alarm are
-//! makes an acknowledged alarm *active* again, and is announced, but not more often than every
+//! [`crate::GATHER_NS`] are announced together. One that becomes wrong while others of its alarm
+//! are makes an acknowledged alarm *active* again, and is announced, but not more often than every
 //! [`crate::RETELL_NS`].
 //!
 //! An acknowledgement is of the things that took part. What was acknowledged, was cleared, and is

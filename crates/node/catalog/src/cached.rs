@@ -1,9 +1,9 @@
 //! A catalogue that stays open between queries, and is closed for a rebuild.
 //!
-//! The last process that closes a database merges SQLite's log into it and waits for the disk. Beside
-//! a recorder that writes 1.5 GB/s this takes half a second, too long for each query. A program with
-//! frequent queries keeps the database open, and checks a few times per second whether another
-//! process wants exclusive access.
+//! The last process that closes a database merges SQLite's log into it and waits for the disk.
+//! Beside a recorder that writes 1.5 GB/s this takes half a second, too long for each query. A
+//! program with frequent queries keeps the database open, and checks a few times per second whether
+//! another process wants exclusive access.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -95,8 +95,8 @@ impl CachedCatalog {
         result
     }
 
-    /// As [`CachedCatalog::write`], for what must not wait long: neither for another process nor for
-    /// others of this one, beside whom the catalogue is opened once more.
+    /// As [`CachedCatalog::write`], for what must not wait long: neither for another process nor
+    /// for others of this one, beside whom the catalogue is opened once more.
     pub fn write_within<T>(
         &self,
         patience: Duration,
@@ -139,8 +139,8 @@ impl CachedCatalog {
         }
     }
 
-    /// Closes it until the next query. A connection in use stays open: before each query it is checked
-    /// whether exclusive access is wanted.
+    /// Closes it until the next query. A connection in use stays open: before each query it is
+    /// checked whether exclusive access is wanted.
     pub fn close(&self) {
         for cached in [&self.writing, &self.reading] {
             if let Some(mut cached) = cached.try_lock() {
@@ -149,8 +149,8 @@ impl CachedCatalog {
         }
     }
 
-    /// Closes the catalogue if another process wants exclusive access, if the file was replaced, or if
-    /// a newer program migrated it.
+    /// Closes the catalogue if another process wants exclusive access, if the file was replaced, or
+    /// if a newer program migrated it.
     fn check(&self, cached: &mut Option<OpenCatalog>) {
         let same = |cached: &OpenCatalog| {
             self.file().is_some_and(|file| file == cached.file)

@@ -163,7 +163,8 @@ impl Catalog {
         let known = highest(&transaction).map_err(&error)?;
         let numbers = Numbers::lock(&paths)?;
         let number = numbers.next(known, request.wanted)?;
-        // Locked before the row is visible, or the run would be taken for one whose process is gone.
+        // Locked before the row is visible, or the run would be taken for one whose process is
+        // gone.
         let live = LiveRun::hold(&paths, number)?;
         step();
         transaction.execute("UPDATE numbers SET highest = ?", [stored(number)]).map_err(&error)?;

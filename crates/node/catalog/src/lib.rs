@@ -15,18 +15,18 @@
 //! Invariants:
 //! - A run number is given once. It is durable in `catalog.sqlite` and in a small file beside it
 //!   before it is returned; whichever of the two knows a higher one is right.
-//! - The process that starts a run holds a lock on `live/NUMBER` until it ends. The kernel lets go of it
-//!   however the process ends, so that a run whose lock is free and whose state is not final was
-//!   interrupted: no clock and no heartbeat decides it.
+//! - The process that starts a run holds a lock on `live/NUMBER` until it ends. The kernel lets go
+//!   of it however the process ends, so that a run whose lock is free and whose state is not final
+//!   was interrupted: no clock and no heartbeat decides it.
 //! - A catalogue that another process has locked delays no run: the run gets its number from the
-//!   file beside it, and what is known of it waits in `pending/` for the next process that opens the
-//!   catalogue ([`RunKnown::keep`]).
+//!   file beside it, and what is known of it waits in `pending/` for the next process that opens
+//!   the catalogue ([`RunKnown::keep`]).
 //! - The recorder's threads never use this crate: it writes when a run starts and ends, and on
 //!   request.
-//! - Each process that has the catalogue open holds a shared lock on `catalog.lock`; a rebuild holds
-//!   an exclusive one, and announces it with a lock on `catalog.wanted` before. A [`Catalog`] is
-//!   opened for one task and dropped; a program with frequent queries has a [`CachedCatalog`], which
-//!   closes for a rebuild.
+//! - Each process that has the catalogue open holds a shared lock on `catalog.lock`; a rebuild
+//!   holds an exclusive one, and announces it with a lock on `catalog.wanted` before. A [`Catalog`]
+//!   is opened for one task and dropped; a program with frequent queries has a [`CachedCatalog`],
+//!   which closes for a rebuild.
 //!
 //! Limits: run numbers up to [`RUN_NUMBER_MAX`], comments and remarks up to [`COMMENT_BYTES_MAX`],
 //! names up to [`WHO_BYTES_MAX`], [`SPANS_PER_FILE_MAX`] rows of frames per file.

@@ -99,8 +99,8 @@ fn wait(
     Ok(file)
 }
 
-/// A run that was given a number and has not ended: the process that holds this starts or records it.
-/// When this is dropped, or the process is gone, the run is over; without an entered end it was
+/// A run that was given a number and has not ended: the process that holds this starts or records
+/// it. When this is dropped, or the process is gone, the run is over; without an entered end it was
 /// interrupted.
 #[derive(Debug)]
 pub struct LiveRun {

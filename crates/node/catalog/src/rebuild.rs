@@ -9,9 +9,9 @@
 //!                                        from here on it counts   the old one: .before-rebuild
 //! ```
 //!
-//! After a kill before `.ready`, nothing has changed; after a later kill, the next process that opens
-//! the catalogue finishes it. All of it under a lock, since SQLite's log beside a database belongs to that
-//! database and no other: it must not be open when it is replaced.
+//! After a kill before `.ready`, nothing has changed; after a later kill, the next process that
+//! opens the catalogue finishes it. All of it under a lock, since SQLite's log beside a database
+//! belongs to that database and no other: it must not be open when it is replaced.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

@@ -1,6 +1,6 @@
-//! Actions of alarms: programs that are started, webhooks that are called. On a thread of its own with
-//! a bounded queue, so that a webhook that hangs holds up nothing but other webhooks; not the end
-//! of the program either, which waits for [`FAREWELL`] at most.
+//! Actions of alarms: programs that are started, webhooks that are called. On a thread of its own
+//! with a bounded queue, so that a webhook that hangs holds up nothing but other webhooks; not the
+//! end of the program either, which waits for [`FAREWELL`] at most.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

@@ -1,8 +1,8 @@
 //! Who did what: one JSON object per line, in a file that is bounded by rotation.
 //!
 //! A thread of its own writes it, behind a queue of 1,000 lines: a disk that hangs must neither
-//! block a client nor delay the end of a run. Lines that find the queue full, or cannot be written, are
-//! counted, told in the log, and named in the file as soon as it can be written again.
+//! block a client nor delay the end of a run. Lines that find the queue full, or cannot be written,
+//! are counted, told in the log, and named in the file as soon as it can be written again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};

@@ -2,11 +2,11 @@
 //!
 //! A catalogue that cannot be written prevents no recording: the run's number then comes from the
 //! file beside it, the log and the page say so, and `catchment catalog rebuild` finds the run by
-//! its files. On a full disk it can still be read. Nor does another process that has locked it delay
-//! a run: what cannot be entered at once is written beside the catalogue, for the next process that
-//! opens it. The end of a run that cannot be entered is also kept, shown as if it were there, and tried
-//! again; if not even the file can be written and the program ends before, the next one finds it by
-//! the run's files.
+//! its files. On a full disk it can still be read. Nor does another process that has locked it
+//! delay a run: what cannot be entered at once is written beside the catalogue, for the next
+//! process that opens it. The end of a run that cannot be entered is also kept, shown as if it were
+//! there, and tried again; if not even the file can be written and the program ends before, the
+//! next one finds it by the run's files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -118,7 +118,8 @@ impl CatalogClient {
         self.remember(result)
     }
 
-    /// As [`CatalogClient::with`], for what must not be held up by another process that has the catalogue.
+    /// As [`CatalogClient::with`], for what must not be held up by another process that has the
+    /// catalogue.
     fn at_once<T>(
         &self,
         work: impl FnOnce(&mut Catalog) -> Result<T, CatalogError>,

@@ -1,5 +1,5 @@
-//! The devices, which carry out orders, each on a thread of its own, so that one that hangs blocks no
-//! other.
+//! The devices, which carry out orders, each on a thread of its own, so that one that hangs blocks
+//! no other.
 //!
 //! ```text
 //! node/catalog            the catalogue of runs

@@ -4,8 +4,8 @@
 //! messages, warnings alone from other crates. A message that repeats is written once in ten
 //! seconds and says how often it came.
 //!
-//! A thread of its own writes them: a terminal that is stopped, or a pipe that is not read, blocks no
-//! thread that logs. Lines that find its queue full are counted, and the count is written later.
+//! A thread of its own writes them: a terminal that is stopped, or a pipe that is not read, blocks
+//! no thread that logs. Lines that find its queue full are counted, and the count is written later.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

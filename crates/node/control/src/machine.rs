@@ -36,7 +36,8 @@ pub(crate) fn open_files_max() -> u64 {
     }
 }
 
-/// How far the clock is off, as the system's time daemon estimates. None where the clock is not synchronised.
+/// How far the clock is off, as the system's time daemon estimates. None where the clock is not
+/// synchronised.
 pub(crate) fn clock_offset_seconds() -> Option<f64> {
     /// The clock is not synchronised.
     const UNSYNCHRONISED: i32 = 0x40;

@@ -19,7 +19,8 @@ enum Entry<T> {
 }
 
 impl<T: Send + 'static> Queued<T> {
-    /// Starts the thread. It does each item in order; `None` means that a caller waits until all are done.
+    /// Starts the thread. It does each item in order; `None` means that a caller waits until all
+    /// are done.
     ///
     /// # Errors
     /// The system gives none.

@@ -166,6 +166,19 @@ impl NodeShared {
         }
     }
 
+    /// Runs work that may wait for the disk on a thread of the blocking pool.
+    ///
+    /// # Errors
+    /// What it says, or that it panicked.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let shared = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || work(&shared)).await;
+        done.unwrap_or_else(|error| Err(Problem::internal(format_args!("it failed: {error}"))))
+    }
+
     /// Writes to the audit log.
     pub(crate) fn note(&self, who: &Who, what: impl Into<String>, result: impl Into<String>) {
         self.audit.write(api::AuditLine { what: what.into(), result: result.into(), ..line(who) });

@@ -1,6 +1,7 @@
 //! Notifications to the service manager: ready, stopping, alive.
 //!
-//! The protocol is a datagram to the socket that `NOTIFY_SOCKET` names. Without one nothing is sent.
+//! The protocol is a datagram to the socket that `NOTIFY_SOCKET` names. Without one nothing is
+//! sent.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;

@@ -17,7 +17,6 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
 
 use super::extract::{Body, Params, Place, at_most, within, written};
-use super::routes_tokens::blocking;
 use super::{stream, table};
 use crate::api;
 use crate::problem::Problem;
@@ -233,8 +232,7 @@ pub(super) async fn command(
         let text = match request.configuration {
             None => None,
             Some(version) => {
-                let shared = Arc::clone(&shared);
-                blocking(move || shared.catalog.configuration(version)).await?.text
+                shared.blocking(move |shared| shared.catalog.configuration(version)).await?.text
             }
         };
         shared.ask(|reply| Ask::Command(request, text, who, reply)).await

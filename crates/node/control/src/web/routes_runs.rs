@@ -1,7 +1,5 @@
 //! Runs and configurations: what the catalogue has.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{StatusCode, header};
@@ -10,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use super::extract::{Body, Params, Place, at_most, within, written};
 use super::routes::{Answer, noted};
-use super::routes_tokens::blocking;
 use crate::api;
 use crate::catalog_client::api_ledger;
 use crate::configuration::ConfigurationFault;
@@ -45,9 +42,9 @@ pub(super) async fn runs(
     let limit = within("limit", query.limit, (1, 50, 500))?;
     at_most("search", query.search.as_deref(), 1_000)?;
     let search = query.search.unwrap_or_default();
-    let (owned, quality) = (Arc::clone(&shared), query.quality);
-    let list = blocking(move || {
-        owned.catalog.list(&search, query.before, limit as usize, quality.as_deref())
+    let quality = query.quality;
+    let list = shared.blocking(move |shared| {
+        shared.catalog.list(&search, query.before, limit as usize, quality.as_deref())
     });
     let mut list = list.await?;
     list.runs.iter_mut().for_each(|run| show_live(run, &shared.view().state));
@@ -65,8 +62,7 @@ fn show_live(run: &mut api::Run, state: &api::State) {
 #[utoipa::path(get, path = "/api/v1/runs/{number}", tag = "runs",
     params(("number" = u64, Path)), responses((status = 200, body = api::Run)))]
 pub(super) async fn run(State(shared): Shared, Place(number): Place<u64>) -> Answer<api::Run> {
-    let owned = Arc::clone(&shared);
-    let mut run = blocking(move || owned.catalog.run(number)).await?;
+    let mut run = shared.blocking(move |shared| shared.catalog.run(number)).await?;
     show_live(&mut run, &shared.view().state);
     Ok(Json(run))
 }
@@ -86,13 +82,14 @@ pub(super) async fn change_run(
     let remark = change.remark.as_deref().map(|text| format!(", remark {text:?}"));
     let what =
         format!("change run {number}{}{}", quality.unwrap_or_default(), remark.unwrap_or_default());
-    let (owned, name) = (Arc::clone(&shared), who.name.clone());
-    let result = blocking(move || {
-        let (remark, quality) = (change.remark.as_deref(), change.quality.as_deref());
-        owned.catalog.change(number, &name, remark, quality)?;
-        owned.catalog.run(number)
-    })
-    .await;
+    let name = who.name.clone();
+    let result = shared
+        .blocking(move |shared| {
+            let (remark, quality) = (change.remark.as_deref(), change.quality.as_deref());
+            shared.catalog.change(number, &name, remark, quality)?;
+            shared.catalog.run(number)
+        })
+        .await;
     noted(&shared, &who, what, &result);
     result.map(Json)
 }
@@ -105,7 +102,7 @@ pub(super) async fn run_configuration(
     State(shared): Shared,
     Place(number): Place<u64>,
 ) -> Result<impl IntoResponse, Problem> {
-    blocking(move || shared.catalog.configuration_of(number)).await.map(plain)
+    shared.blocking(move |shared| shared.catalog.configuration_of(number)).await.map(plain)
 }
 
 /// A run's ledger, all sources together and each alone, without zeros; of a run under way as it is
@@ -121,7 +118,7 @@ pub(super) async fn run_ledger(
     if let Some(snapshot) = view.snapshot.as_ref().filter(|_| live) {
         return Ok(Json(api_ledger(&snapshot.ledger, view.by_index())));
     }
-    blocking(move || shared.catalog.ledger(number)).await.map(Json)
+    shared.blocking(move |shared| shared.catalog.ledger(number)).await.map(Json)
 }
 
 /// Versions of the configuration, newest first.
@@ -129,7 +126,7 @@ pub(super) async fn run_ledger(
     responses((status = 200, body = api::ConfigurationList)))]
 pub(super) async fn configurations(State(shared): Shared) -> Answer<api::ConfigurationList> {
     let present = shared.present().0;
-    let configurations = blocking(move || shared.catalog.configurations()).await?;
+    let configurations = shared.blocking(move |shared| shared.catalog.configurations()).await?;
     Ok(Json(api::ConfigurationList { configurations, present }))
 }
 
@@ -140,7 +137,7 @@ pub(super) async fn configuration(
     State(shared): Shared,
     Place(version): Place<u64>,
 ) -> Answer<api::ConfigurationVersion> {
-    blocking(move || shared.catalog.configuration(version)).await.map(Json)
+    shared.blocking(move |shared| shared.catalog.configuration(version)).await.map(Json)
 }
 
 /// Checks a configuration and keeps it as a version. The next run has it if a command says so.
@@ -152,13 +149,14 @@ pub(super) async fn add_configuration(
     Extension(who): Extension<Who>,
     Body(new): Body<api::NewConfiguration>,
 ) -> Result<(StatusCode, Json<api::ConfigurationVersion>), Problem> {
-    let (owned, asker) = (Arc::clone(&shared), who.name.clone());
-    let result = blocking(move || {
-        owned.configure.check(&new.text).map_err(fault)?;
-        let version = owned.catalog.post_configuration(&new.text, &asker)?;
-        owned.catalog.configuration(version)
-    })
-    .await;
+    let asker = who.name.clone();
+    let result = shared
+        .blocking(move |shared| {
+            shared.configure.check(&new.text).map_err(fault)?;
+            let version = shared.catalog.post_configuration(&new.text, &asker)?;
+            shared.catalog.configuration(version)
+        })
+        .await;
     noted(&shared, &who, "add a configuration".into(), &result);
     result.map(|version| (StatusCode::CREATED, Json(version)))
 }
@@ -184,7 +182,7 @@ pub(super) async fn difference(
     State(shared): Shared,
     Place((version, other)): Place<(u64, u64)>,
 ) -> Result<impl IntoResponse, Problem> {
-    let text = blocking(move || {
+    let text = shared.blocking(move |shared| {
         let text = |version| Ok::<_, Problem>(shared.catalog.configuration(version)?.text);
         let (old, new) = (text(version)?.unwrap_or_default(), text(other)?.unwrap_or_default());
         let names = (format!("configuration {version}"), format!("configuration {other}"));
@@ -214,14 +212,14 @@ pub(super) async fn reload(
     State(shared): Shared,
     Extension(who): Extension<Who>,
 ) -> Answer<Reloaded> {
-    let owned = Arc::clone(&shared);
     let name = who.name.clone();
-    let read = blocking(move || {
-        let text = owned.configure.read().map_err(Problem::unprocessable)?;
-        owned.configure.check(&text).map_err(fault)?;
-        Ok((owned.catalog.add_configuration(&text, &name).ok(), text))
-    })
-    .await;
+    let read = shared
+        .blocking(move |shared| {
+            let text = shared.configure.read().map_err(Problem::unprocessable)?;
+            shared.configure.check(&text).map_err(fault)?;
+            Ok((shared.catalog.add_configuration(&text, &name).ok(), text))
+        })
+        .await;
     let result = match read {
         Err(problem) => Err(problem),
         Ok((version, text)) => {

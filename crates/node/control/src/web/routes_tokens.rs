@@ -1,7 +1,6 @@
 //! Sessions, tokens, the audit log.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -92,7 +91,7 @@ pub(super) async fn audit(
     Params(query): Params<AuditQuery>,
 ) -> Answer<api::Audit> {
     let limit = within("limit", query.limit, (1, 200, 10_000))? as usize;
-    let lines = blocking(move || {
+    let lines = shared.blocking(move |shared| {
         // Of a disk that hangs, what is there is better than nothing.
         shared.audit.flush(AUDIT_WAIT);
         shared.audit.tail(limit).map_err(Problem::internal)
@@ -105,7 +104,7 @@ pub(super) async fn audit(
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "admin",
     responses((status = 200, body = api::TokenList)))]
 pub(super) async fn tokens(State(shared): Shared) -> Answer<api::TokenList> {
-    let tokens = blocking(move || shared.tokens.file.read().map_err(problem)).await?;
+    let tokens = shared.blocking(move |shared| shared.tokens.file.read().map_err(problem)).await?;
     let info = |token: crate::security::tokens::TokenEntry| api::TokenInfo {
         name: token.name,
         role: token.role.name().into(),
@@ -127,13 +126,14 @@ pub(super) async fn add_token(
         .parse()
         .map_err(|error| Problem::unprocessable(format!("role: {error}")).with("field", "role"))?;
     let what = format!("add token {:?} as {}", new.name, new.role);
-    let (name, owned) = (new.name.clone(), Arc::clone(&shared));
-    let made = blocking(move || {
-        let token = owned.tokens.file.add(&name, role).map_err(problem);
-        owned.tokens.refresh();
-        token
-    })
-    .await;
+    let name = new.name.clone();
+    let made = shared
+        .blocking(move |shared| {
+            let token = shared.tokens.file.add(&name, role).map_err(problem);
+            shared.tokens.refresh();
+            token
+        })
+        .await;
     noted(&shared, &who, what, &made);
     let made = api::TokenMade { name: new.name, role: new.role, token: made? };
     Ok((StatusCode::CREATED, Json(made)))
@@ -148,13 +148,13 @@ pub(super) async fn revoke_token(
     Place(name): Place<String>,
 ) -> Result<StatusCode, Problem> {
     let what = format!("revoke token {name:?}");
-    let owned = Arc::clone(&shared);
-    let revoked = blocking(move || {
-        let revoked = owned.tokens.file.revoke(&name).map_err(problem);
-        owned.tokens.refresh();
-        revoked
-    })
-    .await;
+    let revoked = shared
+        .blocking(move |shared| {
+            let revoked = shared.tokens.file.revoke(&name).map_err(problem);
+            shared.tokens.refresh();
+            revoked
+        })
+        .await;
     noted(&shared, &who, what, &revoked);
     revoked.map(|()| StatusCode::NO_CONTENT)
 }
@@ -167,12 +167,4 @@ fn problem(error: TokenError) -> Problem {
         TokenError::Taken { .. } | TokenError::TooMany => Problem::conflict(detail),
         TokenError::Unknown { .. } => Problem::new(StatusCode::NOT_FOUND, detail),
     }
-}
-
-/// Runs work that may wait for the disk on a thread of the blocking pool.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Problem::internal(format_args!("it failed: {error}"))))
 }
