@@ -112,7 +112,7 @@ impl Catalog {
     pub fn open_read_only(folder: impl AsRef<Path>) -> Result<Self, CatalogError> {
         let paths = Paths::new(folder.as_ref());
         let lock = OpenLock::for_reading(&paths)?;
-        // A rebuild that was killed while it put the new one in its place.
+        // A rebuild that was killed while it replaced the old one.
         let ready = paths.ready_database();
         let in_place = !ready.exists();
         let path = if in_place { paths.database() } else { ready };

@@ -29,7 +29,7 @@ pub(crate) struct Facts {
     /// Its last file says that it was ended in order.
     pub(crate) complete: bool,
     pub(crate) totals: Totals,
-    /// Fragments that had come in and are in no frame; none if the books are not those of the
+    /// Fragments that had come in and are in no frame; none if the ledger is not that of the
     /// frames.
     in_flight: Option<u64>,
     pub(crate) files: Vec<FileRow>,
@@ -47,9 +47,9 @@ impl Facts {
         let recording = live && run.being_recorded();
         let mut problems: Vec<String> = run.problems().iter().map(ToString::to_string).collect();
         // Those of a run at work are not final, and its recorder will say them.
-        let books =
+        let ledger =
             if recording { run.recorded_ledger() } else { books_so_far(&run, FRAMES_READ_MAX) };
-        let ledger = match books {
+        let ledger = match ledger {
             Ok(ledger) => ledger,
             Err(error) => {
                 problems.push(error.to_string());
@@ -85,7 +85,7 @@ impl Facts {
     }
 
     /// What a run lost. Of one that was interrupted this is the least: what was in flight then is
-    /// in no file, and what came in after the last frame was written is in no books.
+    /// in no file, and what came in after the last frame was written is in no ledger.
     pub(crate) fn loss_count(&self, state: RunState) -> Option<u64> {
         let counted = self.totals.loss_count()?;
         let interrupted = state == RunState::Interrupted && !self.complete;
@@ -94,12 +94,12 @@ impl Facts {
     }
 }
 
-/// What had come in and is in no frame. A checkpoint's books, which are those of a killed run with
+/// What had come in and is in no frame. A checkpoint's ledger, which is that of a killed run with
 /// many frames, were taken while the recorder counted on.
-fn in_flight(run: &Run, books: Option<&Ledger>) -> Option<u64> {
+fn in_flight(run: &Run, ledger: Option<&Ledger>) -> Option<u64> {
     let frames: usize = run.files().map(|file| file.frames).sum();
-    let books = books.filter(|_| run.closed() || frames <= FRAMES_READ_MAX)?;
-    let of_each = books.sources.iter().map(|source| source.balance().fragments_in_flight);
+    let ledger = ledger.filter(|_| run.closed() || frames <= FRAMES_READ_MAX)?;
+    let of_each = ledger.sources.iter().map(|source| source.balance().fragments_in_flight);
     Some(of_each.map(|count| u64::try_from(count).unwrap_or(0)).fold(0, u64::saturating_add))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What the files say counts. From the old catalogue come the things that stand in no file:
 //! comments, remarks, quality, who; numbers that were given to runs that failed; runs whose files
-//! are elsewhere now. The new one is written beside the old one, and takes its place by a rename:
+//! are elsewhere now. The new one is written beside the old one, and replaces it by a rename:
 //!
 //! ```text
 //! catalog.sqlite.new ──whole, synced──► catalog.sqlite.ready ──► catalog.sqlite
@@ -125,7 +125,7 @@ pub(crate) fn make(
     Ok(report)
 }
 
-/// Puts a rebuilt catalogue that is complete in its place. The caller has the catalogue alone.
+/// Replaces the catalogue by a rebuilt one that is complete. The caller has exclusive access.
 pub(crate) fn finish(paths: &Paths) -> Result<(), CatalogError> {
     let (ready, database, former) =
         (paths.ready_database(), paths.database(), paths.former_database());

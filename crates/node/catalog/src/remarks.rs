@@ -24,7 +24,7 @@ pub struct Remark {
 impl Remark {
     /// The kind of a remark that came with no command.
     pub const ALONE: &'static str = "remark";
-    /// The kind of a comment from before there were remarks, when one took the place of the other.
+    /// The kind of a comment from before there were remarks, when one replaced the other.
     pub const COMMENT: &'static str = "comment";
 
     /// The one that a run's comment is in a catalogue without remarks.

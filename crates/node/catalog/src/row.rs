@@ -146,13 +146,13 @@ pub struct RunRow {
     pub loss_count: Option<u64>,
 }
 
-/// A run with its books and files.
+/// A run with its ledger and files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunDetail {
     /// The run.
     #[serde(flatten)]
     pub run: RunRow,
-    /// The ledger's entries that are not zero, summed over the sources; empty if the books are not
+    /// The ledger's entries that are not zero, summed over the sources; empty if the ledger is not
     /// known.
     #[serde(serialize_with = "as_map")]
     pub ledger: Vec<(String, u64)>,
@@ -174,7 +174,7 @@ pub struct Totals {
     pub frames: u64,
     /// Its files.
     pub files: u64,
-    /// The books, if they are known.
+    /// The ledger, if it is known.
     pub ledger: Option<Ledger>,
 }
 
@@ -334,7 +334,7 @@ impl RunRow {
     }
 }
 
-/// Writes a run's books in place of those that were there.
+/// Replaces a run's ledger.
 pub(crate) fn put_ledger(
     connection: &Connection,
     run: u64,
@@ -348,7 +348,7 @@ pub(crate) fn put_ledger(
     Ok(())
 }
 
-/// A run's books, in the order of the ledger.
+/// A run's entries, in the order of the ledger.
 pub(crate) fn ledger_of(connection: &Connection, run: u64) -> rusqlite::Result<Vec<(String, u64)>> {
     let mut select = connection.prepare("SELECT entry, count FROM ledger WHERE run = ?")?;
     let rows = select.query_map([stored(run)], |row| Ok((row.get(0)?, out(row.get(1)?))))?;

@@ -48,7 +48,7 @@ impl Paths {
         self.file("catalog.sqlite.new")
     }
 
-    /// A rebuilt catalogue that is complete and to take its place.
+    /// A rebuilt catalogue that is complete and about to replace the old one.
     pub(crate) fn ready_database(&self) -> PathBuf {
         self.file("catalog.sqlite.ready")
     }
@@ -295,7 +295,7 @@ pub(crate) fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction
 /// What makes a database of each version from the one before. Times are nanoseconds since 1970
 /// (UTC); numbers that the files have as unsigned are stored with the same 64 bits.
 const MIGRATIONS: &[&str] = &[
-    // 1: runs, their books, configurations.
+    // 1: runs, their ledgers, configurations.
     "CREATE TABLE numbers (
         only INTEGER PRIMARY KEY CHECK (only = 1),
         highest INTEGER NOT NULL

@@ -3,7 +3,7 @@
 //! In the product nothing is here. In this crate's tests every call counts, as does every handful
 //! of instructions of SQLite's, and a process that was told a number is killed when it comes to it.
 
-/// A place between two effects on the disk.
+/// A point between two effects on the disk.
 #[cfg(not(test))]
 #[inline]
 pub(crate) fn step() {}
