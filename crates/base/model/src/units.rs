@@ -1,6 +1,13 @@
 //! Quantities as people write and read them: `32 MiB`, `1.5 s`, `4.5 M/s`.
+//!
+//! [`Size`] and [`Time`] are read from configurations into the plain number that a field holds:
+//! `#[serde(deserialize_with = "Size::read")]`.
 
 use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
 /// Reads a size: a number and B, kB, MB, GB, TB (powers of 1,000) or KiB, MiB, GiB, TiB.
 ///
@@ -64,6 +71,155 @@ pub struct UnitError {
     pub expected: &'static str,
     /// The text as it stood.
     pub got: String,
+}
+
+/// Bytes as they are written: `"32 MiB"`, or a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+/// Nanoseconds as they are written: `"1 s"`. Never a bare number, which would not show its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Time(pub u64);
+
+impl Size {
+    /// Reads a size into a number of bytes.
+    ///
+    /// # Errors
+    /// The value is not a size.
+    pub fn read<'de, T: From<Self>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        Self::deserialize(deserializer).map(T::from)
+    }
+}
+
+impl Time {
+    /// Reads a duration into a number of nanoseconds, or a [`Duration`].
+    ///
+    /// # Errors
+    /// The value is not a duration with its unit.
+    pub fn read<'de, T: From<Self>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        Self::deserialize(deserializer).map(T::from)
+    }
+}
+
+impl FromStr for Size {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        parse_bytes(text).map(Self)
+    }
+}
+
+impl FromStr for Time {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        parse_duration_ns(text).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = "a size such as \"32 MiB\", or a number of bytes";
+        deserialize_text(deserializer, expected, |bytes| u64::try_from(bytes).ok().map(Self))
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = "a duration with its unit, such as \"500 ms\"";
+        deserialize_text(deserializer, expected, |_| None)
+    }
+}
+
+impl From<Size> for u64 {
+    fn from(size: Size) -> Self {
+        size.0
+    }
+}
+
+impl From<Size> for usize {
+    fn from(size: Size) -> Self {
+        Self::try_from(size.0).unwrap_or(Self::MAX)
+    }
+}
+
+impl From<Size> for f64 {
+    fn from(size: Size) -> Self {
+        size.0 as Self
+    }
+}
+
+impl From<Time> for u64 {
+    fn from(time: Time) -> Self {
+        time.0
+    }
+}
+
+impl From<Time> for Option<u64> {
+    fn from(time: Time) -> Self {
+        Some(time.0)
+    }
+}
+
+impl From<Time> for Duration {
+    fn from(time: Time) -> Self {
+        Self::from_nanos(time.0)
+    }
+}
+
+/// In the largest unit in which it is a whole number: `20 ms`.
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(&str, u64); 5] = [
+            ("h", 3_600_000_000_000),
+            ("min", 60_000_000_000),
+            ("s", 1_000_000_000),
+            ("ms", 1_000_000),
+            ("us", 1_000),
+        ];
+        let whole = UNITS.iter().find(|(_, ns)| self.0 > 0 && self.0.is_multiple_of(*ns));
+        let (unit, ns) = *whole.unwrap_or(&("ns", 1));
+        write!(f, "{} {unit}", self.0 / ns)
+    }
+}
+
+/// Reads a value that is written as text, or as an integer where `integer` makes a value of it.
+/// `expected` says what is right where something else is written.
+///
+/// # Errors
+/// The text's own error, or that it is neither.
+pub fn deserialize_text<'de, T, D>(
+    deserializer: D,
+    expected: &'static str,
+    integer: fn(i64) -> Option<T>,
+) -> Result<T, D::Error>
+where
+    T: FromStr<Err: fmt::Display>,
+    D: Deserializer<'de>,
+{
+    deserializer.deserialize_any(Text { expected, integer })
+}
+
+struct Text<T> {
+    expected: &'static str,
+    integer: fn(i64) -> Option<T>,
+}
+
+impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        let refused = || E::invalid_value(Unexpected::Signed(number), &self);
+        (self.integer)(number).ok_or_else(refused)
+    }
 }
 
 /// Bytes, shown with three digits: `1.27 GB`.
@@ -138,6 +294,13 @@ mod tests {
         for bad in ["", "MiB", "1 mib", "-1 B", "1e3 B", "99999999999 TiB", "1.2.3 B"] {
             assert!(parse_bytes(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn times_are_shown_as_people_write_them() {
+        let times = [0, 1_500, 20_000_000, 90_000_000_000, 7_200_000_000_000];
+        let shown = times.map(|ns| Time(ns).to_string());
+        assert_eq!(shown, ["0 ns", "1500 ns", "20 ms", "90 s", "2 h"]);
     }
 
     #[test]

@@ -5,7 +5,8 @@ use catchment_model::limits::{FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX};
 use crate::OwnedKeys;
 
 /// Whether events wait for a source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SourceRole {
     /// An event without it is incomplete.
     #[default]
@@ -24,7 +25,8 @@ impl SourceRole {
 }
 
 /// What becomes of an event that lacks a required source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum IncompletePolicy {
     /// It is a row like any other, flagged incomplete.
     #[default]

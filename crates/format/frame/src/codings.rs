@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use catchment_codec::{Coding, UnknownCoding};
+use catchment_model::units::deserialize_text;
+use serde::{Deserialize, Deserializer};
 
 use crate::Pattern;
 
@@ -71,6 +73,12 @@ impl Default for Codings {
 impl From<ColumnCoding> for Codings {
     fn from(default: ColumnCoding) -> Self {
         Self::new(default)
+    }
+}
+
+impl<'de> Deserialize<'de> for ColumnCoding {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize_text(deserializer, "a codec such as \"lz4\"", |_| None)
     }
 }
 

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use catchment_model::units::deserialize_text;
 use globset::{Glob, GlobMatcher};
+use serde::{Deserialize, Deserializer};
 
 /// A glob in the syntax of the `globset` crate: `*` stands for any characters, `?` for one of
 /// ASCII, `[ab]` and `[0-9]` for one of a class, `{a,b}` for alternatives; a backslash makes the
@@ -45,6 +47,12 @@ impl Pattern {
     /// The text that it was read from.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize_text(deserializer, "a pattern of names such as \"L1:FAST-*\"", |_| None)
     }
 }
 

@@ -8,7 +8,8 @@ use catchment_telemetry::ThreadTimes;
 use crate::{DiskError, FaultPlan};
 
 /// How writes reach the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum EngineChoice {
     /// io_uring where the kernel allows it, else `pwrite`.
     #[default]

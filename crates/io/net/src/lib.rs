@@ -15,6 +15,6 @@ mod sender;
 pub use error::NetError;
 pub use gauge::SocketGauge;
 pub use network::Network;
-pub use options::{cpus, pin_to_cpu, raise_open_files};
+pub use options::{check_cpu, cpus, pin_to_cpu, raise_open_files};
 pub use receiver::{Readiness, ReceiverConfig, UdpReceiver, Work};
 pub use sender::{Datagram, Sent, UdpSender};

@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use catchment_model::units::deserialize_text;
 use ipnet::IpNet;
+use serde::{Deserialize, Deserializer};
 
 use crate::NetError;
 
@@ -31,6 +33,13 @@ impl Network {
             (IpAddr::V6(bound), IpNet::V4(_)) => bound.is_unspecified(),
             (bound, IpNet::V6(_)) => bound.is_ipv6(),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Network {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = "a network such as \"10.1.0.0/16\" or an IP address";
+        deserialize_text(deserializer, expected, |_| None)
     }
 }
 

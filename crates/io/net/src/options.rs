@@ -42,6 +42,19 @@ pub fn cpus() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
 }
 
+/// Checks that this process may run on a CPU.
+///
+/// # Errors
+/// The CPUs that it may run on, in words.
+pub fn check_cpu(cpu: usize) -> Result<(), String> {
+    let cpus = cpus();
+    if cpus.contains(&cpu) {
+        return Ok(());
+    }
+    let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+    Err(format!("a CPU of this machine ({})", cpus.join(", ")))
+}
+
 /// Raises this process's limit of open files, which is 1,024 on many systems, as far as it may: a
 /// thousand sources are a thousand sockets. Returns the limit that holds now.
 pub fn raise_open_files() -> u64 {

@@ -34,7 +34,8 @@ const QUEUE_MAX: usize = 1_000;
 const WATCHED_MAX: usize = 1_000;
 
 /// How lines are written to stderr.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Format {
     /// Time, level, part, message, fields; without the time and with the level as journald reads it
     /// where stderr is the journal.
@@ -43,6 +44,7 @@ pub enum Format {
     /// One JSON object per line.
     Json,
     /// Not at all.
+    #[serde(skip)]
     None,
 }
 

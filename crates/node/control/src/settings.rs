@@ -54,7 +54,8 @@ pub enum Tls {
 }
 
 /// Whether the first run begins at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Start {
     /// Yes.
     #[default]

@@ -80,7 +80,7 @@ struct Piece<'a> {
 }
 
 impl ChannelContent {
-    /// The content of these channels. Channels are named by their place.
+    /// The content of these channels. Channels are named by their index.
     ///
     /// # Panics
     /// A channel whose type is none of a number.

@@ -1,26 +1,35 @@
 //! What an emulator needs to know.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 
 use catchment_model::limits::{DATAGRAM_BYTES_MAX, SOURCES_MAX};
+use catchment_model::units::Size;
 use catchment_wire::hadtu::{ByteOrder, PAYLOAD_BYTES_MAX, TRIGGER_NUMBER_BITS};
+use serde::{Deserialize, Deserializer};
 
-/// One source.
-#[derive(Clone, Debug, PartialEq)]
+/// One source. A configuration file gives its sizes for each group.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct EmulatedSource {
     /// The group that displays sum it up in.
     pub group: String,
     /// Mean bytes of payload; the sub-event's header of 16 bytes comes on top. HADES' tests, and
     /// DABC's, give their sizes in the same way.
+    #[serde(rename = "mean", deserialize_with = "Size::read")]
     pub mean_bytes: f64,
     /// Standard deviation of the payload's bytes, as a share of the mean.
+    #[serde(default = "sigma_default")]
     pub sigma: f64,
     /// The id that its sub-events carry.
+    #[serde(skip)]
     pub sub_event_id: u32,
 }
 
 /// Faults made on purpose. A packet has at most one of the first four.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Faults {
     /// Share of the packets that are not sent.
     pub lose: f64,
@@ -32,8 +41,10 @@ pub struct Faults {
     /// it.
     pub corrupt: f64,
     /// A source that sends nothing from that event on.
+    #[serde(deserialize_with = "source_and_event")]
     pub kill: Option<(u32, u64)>,
     /// A source whose trigger numbers begin again at 0 with that event.
+    #[serde(deserialize_with = "source_and_event")]
     pub restart: Option<(u32, u64)>,
 }
 
@@ -105,7 +116,7 @@ pub fn hades_90() -> Vec<EmulatedSource> {
         .map(|((group, mean_bytes), sub_event_id)| EmulatedSource {
             group: group.to_owned(),
             mean_bytes,
-            sigma: 0.2,
+            sigma: sigma_default(),
             sub_event_id,
         })
         .collect()
@@ -117,62 +128,15 @@ pub fn preset(name: &str) -> Option<Vec<EmulatedSource>> {
 }
 
 /// A configuration that cannot be run.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ConfigError {
-    /// A number is outside its range.
-    #[error("{key}: expected {expected}, got {got}")]
-    Range {
-        /// The field.
-        key: &'static str,
-        /// What would have been right.
-        expected: String,
-        /// What stood there.
-        got: String,
-    },
-    /// A source that a fault names does not exist.
-    #[error("faults.{key}: expected a source below {sources}, got {got}")]
-    FaultSource {
-        /// Which fault.
-        key: &'static str,
-        /// How many sources there are.
-        sources: usize,
-        /// The source that was named.
-        got: u32,
-    },
-    /// A channel whose type is none of a number.
-    #[error("channel {channel}: expected a number type, got {got}")]
-    ChannelType {
-        /// The channel's name.
-        channel: String,
-        /// Its type's name.
-        got: &'static str,
-    },
-    /// A channel whose samples have no elements.
-    #[error("channel {channel}: expected a shape without 0, got {got:?}")]
-    ChannelShape {
-        /// The channel's name.
-        channel: String,
-        /// Its shape.
-        got: Vec<u64>,
-    },
-    /// A channel's samples of one slice do not fit into one packet.
-    #[error("channel {channel}: a slice has {got} bytes of it, a packet has room for {most}")]
-    ChannelPart {
-        /// The channel's name.
-        channel: String,
-        /// Most bytes of a slice.
-        got: u64,
-        /// Bytes of samples that a packet carries.
-        most: usize,
-    },
-    /// There is not one target per source.
-    #[error("targets: expected one for each of the {sources} sources, got {targets}")]
-    Targets {
-        /// How many sources there are.
-        sources: usize,
-        /// How many targets there are.
-        targets: usize,
-    },
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: expected {expected}, got {got}")]
+pub struct ConfigError {
+    /// The key, as it stands in a configuration file where it has one.
+    pub key: String,
+    /// What would have been right.
+    pub expected: String,
+    /// What stood there.
+    pub got: String,
 }
 
 impl EmulatorConfig {
@@ -201,43 +165,62 @@ impl EmulatorConfig {
         self.sources.iter().map(|source| source.mean_bytes + 16.0).sum::<f64>() + huge
     }
 
+    /// Checks every value against its bounds.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        let sources = self.sources.len();
+        let (sources, targets) = (self.sources.len(), self.targets.len());
         range("sources", sources, 1..=SOURCES_MAX)?;
-        if self.targets.len() != sources {
-            return Err(ConfigError::Targets { sources, targets: self.targets.len() });
-        }
-        for source in &self.sources {
-            range("mean_bytes", source.mean_bytes, 4.0..=PAYLOAD_BYTES_MAX as f64)?;
-            range("sigma", source.sigma, 0.0..=10.0)?;
-        }
+        let expected = format_args!("one for each of the {sources} sources");
+        require(targets == sources, "targets", expected, targets)?;
         for target in &self.targets {
             range("targets' ports", target.port(), 1..=u16::MAX)?;
         }
-        if let Some(rate_hz) = self.rate_hz {
-            range("rate_hz", rate_hz, 1e-3..=1e9)?;
+        self.check_values()
+    }
+
+    /// Checks what does not depend on where the sources send to.
+    ///
+    /// # Errors
+    /// The first value that is out of bounds, by its key in `[emulator]`.
+    pub fn check_values(&self) -> Result<(), ConfigError> {
+        for (index, source) in self.sources.iter().enumerate() {
+            source.check(&format!("sources[{index}]"))?;
         }
-        if let Some(seconds) = self.seconds {
-            range("seconds", seconds, 0.0..=1e9)?;
+        range("rate", self.rate_hz.unwrap_or(1.0), 1e-3..=1e9)?;
+        range("seconds", self.seconds.unwrap_or(0.0), 0.0..=1e9)?;
+        for (key, bytes, most) in [
+            ("water_mark", self.water_mark_bytes, DATAGRAM_BYTES_MAX),
+            ("huge_bytes", self.huge_bytes, PAYLOAD_BYTES_MAX),
+        ] {
+            require(bytes <= most, key, format_args!("at most {most} bytes"), bytes)?;
         }
-        if let Some(events) = self.equal_bursts {
-            range("equal_bursts", events, 1..=EQUAL_BURSTS_MAX)?;
-        }
-        range("water_mark_bytes", self.water_mark_bytes, 0..=DATAGRAM_BYTES_MAX)?;
-        range("huge_bytes", self.huge_bytes, 0..=PAYLOAD_BYTES_MAX)?;
+        let events = self.equal_bursts.unwrap_or(1);
+        let expected = format_args!("1 to {EQUAL_BURSTS_MAX} events");
+        require((1..=EQUAL_BURSTS_MAX).contains(&events), "equal_bursts", expected, events)?;
         range("first_event", self.first_event, 0..=1 << 62)?;
         range("events", self.events.unwrap_or(0), 0..=1 << 62)?;
-        let faults = &self.faults;
+        let (sources, faults) = (self.sources.len(), &self.faults);
         faults.check()?;
-        for (key, place) in [("kill", faults.kill), ("restart", faults.restart)] {
-            match place {
-                Some((got, _)) if got as usize >= sources => {
-                    return Err(ConfigError::FaultSource { key, sources, got });
-                }
-                _ => {}
-            }
+        for (key, at) in [("faults.kill", faults.kill), ("faults.restart", faults.restart)] {
+            let Some((source, _)) = at else { continue };
+            let expected = format_args!("a source below {sources}");
+            require((source as usize) < sources, key, expected, source)?;
         }
         Ok(())
+    }
+}
+
+impl EmulatedSource {
+    /// Checks its sizes; `path` is the key of the table that has them.
+    ///
+    /// # Errors
+    /// The first one that is out of bounds, by its key.
+    pub fn check(&self, path: &str) -> Result<(), ConfigError> {
+        let (mean, sigma) = (self.mean_bytes, self.sigma);
+        let expected = format_args!("4 to {PAYLOAD_BYTES_MAX} bytes");
+        let fits = (4.0..=PAYLOAD_BYTES_MAX as f64).contains(&mean);
+        require(fits, &format!("{path}.mean"), expected, mean)?;
+        let expected = "a share of the mean, 0 to 10";
+        require((0.0..=10.0).contains(&sigma), &format!("{path}.sigma"), expected, sigma)
     }
 }
 
@@ -248,9 +231,10 @@ impl Faults {
             ("faults.duplicate", self.duplicate),
             ("faults.reorder", self.reorder),
             ("faults.corrupt", self.corrupt),
-            ("the faults' sum", self.sum()),
+            ("faults", self.sum()),
         ] {
-            range(key, share, 0.0..=1.0)?;
+            let expected = "a share of the packets, 0 to 1";
+            require((0.0..=1.0).contains(&share), key, expected, share)?;
         }
         Ok(())
     }
@@ -261,16 +245,44 @@ impl Faults {
     }
 }
 
-pub(crate) fn range<T: PartialOrd + std::fmt::Display>(
-    key: &'static str,
+/// As HADES' tests have it.
+fn sigma_default() -> f64 {
+    0.2
+}
+
+/// `{ source = 3, event = 1000 }`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SourceEvent {
+    source: u32,
+    event: u64,
+}
+
+fn source_and_event<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<(u32, u64)>, D::Error> {
+    SourceEvent::deserialize(deserializer).map(|at| Some((at.source, at.event)))
+}
+
+pub(crate) fn range<T: PartialOrd + Display>(
+    key: &str,
     value: T,
-    allowed: std::ops::RangeInclusive<T>,
+    allowed: RangeInclusive<T>,
 ) -> Result<(), ConfigError> {
-    if allowed.contains(&value) {
+    let expected = format_args!("{} to {}", allowed.start(), allowed.end());
+    require(allowed.contains(&value), key, expected, value)
+}
+
+pub(crate) fn require(
+    holds: bool,
+    key: &str,
+    expected: impl Display,
+    got: impl Display,
+) -> Result<(), ConfigError> {
+    if holds {
         return Ok(());
     }
-    let expected = format!("{} to {}", allowed.start(), allowed.end());
-    Err(ConfigError::Range { key, expected, got: value.to_string() })
+    Err(ConfigError { key: key.into(), expected: expected.to_string(), got: got.to_string() })
 }
 
 /// Events of one size in a row.

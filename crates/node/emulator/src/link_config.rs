@@ -7,7 +7,7 @@ use catchment_model::{SampleRate, TimeScale};
 use catchment_wire::link::{ENTRY_BYTES, HEADER_BYTES, SLICE_NS_DEFAULT, SLICE_NS_MAX};
 
 use crate::channels::EmulatedChannel;
-use crate::config::{ConfigError, Faults, range};
+use crate::config::{ConfigError, Faults, range, require};
 
 /// One sender of channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct EmulatedLink {
     pub number: u32,
     /// Where it sends to.
     pub target: SocketAddr,
-    /// Its channels by their places in the configuration's list, in the order of their numbers
+    /// Its channels by their indices in the configuration's list, in the order of their numbers
     /// within the link.
     pub channels: Vec<u32>,
 }
@@ -110,18 +110,15 @@ impl LinkEmulatorConfig {
         self.faults.check()?;
         let most = self.packet_bytes - HEADER_BYTES - ENTRY_BYTES;
         for channel in &self.channels {
-            if channel.element_bytes() == 0 {
-                let got = channel.dtype.name();
-                return Err(ConfigError::ChannelType { channel: channel.name.clone(), got });
-            }
-            if channel.shape.contains(&0) {
-                let (channel, got) = (channel.name.clone(), channel.shape.clone());
-                return Err(ConfigError::ChannelShape { channel, got });
-            }
+            let key = format!("channel {}", channel.name);
+            let number = channel.element_bytes() != 0;
+            require(number, &key, "a number type", channel.dtype.name())?;
+            let shape = format_args!("{:?}", channel.shape);
+            require(!channel.shape.contains(&0), &key, "a shape without 0", shape)?;
             let got = self.part_bytes_max(channel);
-            if got > (most & !7) as u64 {
-                return Err(ConfigError::ChannelPart { channel: channel.name.clone(), got, most });
-            }
+            let expected =
+                format_args!("at most {most} bytes in a slice, which a packet has room for");
+            require(got <= (most & !7) as u64, &key, expected, got)?;
         }
         for link in &self.links {
             range("links' channels", link.channels.len(), 1..=CHANNELS_MAX)?;
@@ -170,9 +167,9 @@ pub(crate) struct PlannedPacket {
 pub(crate) struct PlannedChannel {
     /// Its number within the link.
     pub number: u32,
-    /// Its place in the configuration's list.
+    /// Its index in the configuration's list.
     pub channel: u32,
-    /// Its rate's place.
+    /// Its rate's index in the plan.
     pub rate: usize,
     pub sample_bytes: usize,
 }
@@ -261,7 +258,8 @@ mod tests {
         };
         assert_eq!(
             refused(|config| config.slice_ns = 1_000_000_000),
-            "channel L1:FAST-0000: a slice has 65536 bytes of it, a packet has room for 59936"
+            "channel L1:FAST-0000: expected at most 59936 bytes in a slice, which a packet has room for, got \
+             65536"
         );
         assert!(refused(|config| config.links.clear()).contains("links"));
         assert!(refused(|config| config.links[1].channels.push(1_000)).contains("0 to 999"));
@@ -278,10 +276,11 @@ mod tests {
         assert!(refused(|config| config.channels[7].shape = vec![2, 0]).contains("without 0"));
         assert_eq!(
             refused(|config| config.channels[999].shape = vec![125, 60]),
-            "channel L1:STATE-0499: a slice has 60000 bytes of it, a packet has room for 59936"
+            "channel L1:STATE-0499: expected at most 59936 bytes in a slice, which a packet has room for, \
+             got 60000"
         );
         let endless = refused(|config| config.channels[999].shape = vec![1 << 40, 1 << 40]);
-        assert!(endless.contains("a packet has room for 59936"), "{endless}");
+        assert!(endless.contains("at most 59936 bytes in a slice"), "{endless}");
     }
 
     #[test]

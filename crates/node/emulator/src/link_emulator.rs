@@ -46,7 +46,7 @@ impl LinkEmulator {
         &self.config
     }
 
-    /// What it sends, by the channels' places in the configuration.
+    /// What it sends, by the channels' indices in the configuration.
     pub fn content(&self) -> &ChannelContent {
         &self.content
     }

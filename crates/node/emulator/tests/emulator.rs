@@ -346,14 +346,23 @@ fn wrong_configurations_are_refused_with_what_was_expected() {
     let cases = [
         (EmulatorConfig { targets: Vec::new(), ..good() }, "one for each of the 90 sources, got 0"),
         (EmulatorConfig { sources: Vec::new(), ..good() }, "sources: expected 1 to 4096, got 0"),
-        (EmulatorConfig { rate_hz: Some(f64::NAN), ..good() }, "rate_hz: expected"),
-        (EmulatorConfig { rate_hz: Some(0.0), ..good() }, "rate_hz: expected"),
-        (EmulatorConfig { huge_bytes: 100_000, ..good() }, "huge_bytes: expected 0 to 65448"),
+        (EmulatorConfig { rate_hz: Some(f64::NAN), ..good() }, "rate: expected"),
+        (EmulatorConfig { rate_hz: Some(0.0), ..good() }, "rate: expected"),
+        (
+            EmulatorConfig { huge_bytes: 100_000, ..good() },
+            "huge_bytes: expected at most 65448 bytes",
+        ),
         (EmulatorConfig { equal_bursts: Some(0), ..good() }, "equal_bursts: expected 1"),
-        (EmulatorConfig { water_mark_bytes: 100_000, ..good() }, "water_mark_bytes"),
+        (EmulatorConfig { water_mark_bytes: 100_000, ..good() }, "water_mark: expected"),
         (EmulatorConfig { seconds: Some(-1.0), ..good() }, "seconds: expected 0"),
-        (fault(Faults { lose: 1.5, ..Faults::default() }), "faults.lose: expected 0 to 1, got 1.5"),
-        (fault(Faults { lose: 0.6, corrupt: 0.6, ..Faults::default() }), "sum: expected 0 to 1"),
+        (
+            fault(Faults { lose: 1.5, ..Faults::default() }),
+            "faults.lose: expected a share of the packets, 0 to 1, got 1.5",
+        ),
+        (
+            fault(Faults { lose: 0.6, corrupt: 0.6, ..Faults::default() }),
+            "faults: expected a share",
+        ),
         (fault(Faults { kill: Some((90, 1)), ..Faults::default() }), "faults.kill: expected"),
     ];
     for (config, expected) in cases {

@@ -61,12 +61,12 @@ impl SystemMemory {
         self.group_bytes.map_or(self.machine_bytes, |group| group.min(self.machine_bytes))
     }
 
-    /// A quarter of that: the budget unless somebody says otherwise.
+    /// A quarter of that: the default budget.
     pub fn default_budget_bytes(&self) -> u64 {
         self.limit_bytes() / 4
     }
 
-    /// Why the budget is what it is where nobody gave one: behind its figure.
+    /// What the default budget is, to be appended to its figure.
     pub fn default_words(&self) -> String {
         format!(", which is the default: a quarter of {}", self.limit_words())
     }

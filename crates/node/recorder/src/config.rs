@@ -1,29 +1,28 @@
-//! What a recorder needs to know, checked. The file that people write is read by the command line.
+//! What a recorder needs to know. The tables of a configuration file whose keys are fields here are
+//! read straight into these types; [`RecorderConfig::check`] has the bounds of all values.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use catchment_builder::{
-    BuilderConfig, IncompletePolicy, NUMBER_BITS_MAX, SourceRole, WINDOW_EVENTS_MIN,
-};
-use catchment_disk::{DiskConfig, DiskError, EngineChoice, FaultPlan};
+use catchment_builder::{BuilderConfig, IncompletePolicy, NUMBER_BITS_MAX, SourceRole};
+use catchment_disk::{DiskConfig, EngineChoice, FaultPlan};
 use catchment_frame::{Codings, ColumnCoding, PayloadType};
-use catchment_model::limits::{
-    DATAGRAM_BYTES_MAX, FILE_BYTES_DEFAULT, FRAGMENT_BYTES_MAX, FRAME_TARGET_BYTES_DEFAULT,
-    SOURCES_MAX,
-};
+use catchment_model::limits::{DATAGRAM_BYTES_MAX, FILE_BYTES_DEFAULT, FRAME_TARGET_BYTES_DEFAULT};
+use catchment_model::units::{Size, Time};
 use catchment_net::Network;
 use catchment_wire::{Protocol, link};
+use serde::{Deserialize, Deserializer};
 
 use crate::budget::SystemMemory;
-use crate::links::{Lane, LinkConfig, check_links, lanes};
+use crate::links::{Lane, LinkConfig, lanes};
 
 /// A recorder: what it listens to, how it builds, where it writes.
 #[derive(Clone, Debug)]
 pub struct RecorderConfig {
     /// The folder in which the run makes a folder of its own.
     pub folder: PathBuf,
-    /// The run's number, chosen by whoever starts it.
+    /// The run's number, chosen by the program that starts it.
     pub run_number: u64,
     /// The sources; their order gives them their numbers.
     pub sources: Vec<SourceConfig>,
@@ -92,7 +91,8 @@ impl SourceConfig {
 }
 
 /// How datagrams are received.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ReceiveConfig {
     /// Receive threads of sources, which are dealt out to them in turn.
     pub threads: usize,
@@ -101,19 +101,22 @@ pub struct ReceiveConfig {
     /// The CPUs that receive agents are pinned to, in turn; empty leaves it to the system.
     pub cpus: Vec<usize>,
     /// How long a thread polls on after its last datagram before it sleeps.
-    pub spin_us: u64,
+    #[serde(deserialize_with = "Time::read")]
+    pub spin: Duration,
     /// How long it then lets datagrams gather in the sockets before it looks again.
-    pub coalesce_us: u64,
+    #[serde(deserialize_with = "Time::read")]
+    pub coalesce: Duration,
     /// The socket buffer asked for, per source.
+    #[serde(rename = "socket_buffer", deserialize_with = "Size::read")]
     pub socket_buffer_bytes: usize,
 }
 
 /// How events are built.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct BuildConfig {
-    /// The CPU that the build agent is pinned to.
-    pub cpu: Option<usize>,
     /// How long an event waits for its missing sources.
+    #[serde(rename = "timeout", deserialize_with = "Time::read")]
     pub timeout_ns: u64,
     /// How many events may be open at once; a power of two.
     pub window_events: u64,
@@ -121,53 +124,70 @@ pub struct BuildConfig {
     pub reorder_events: u64,
     /// What becomes of incomplete events.
     pub incomplete: IncompletePolicy,
+    /// The CPU that the build agent is pinned to.
+    pub cpu: Option<usize>,
 }
 
 /// How frames are cut and encoded.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct FrameConfig {
     /// The payload at which a frame is cut.
+    #[serde(deserialize_with = "Size::read")]
     pub bytes: u64,
     /// The age at which a frame is cut though it be small.
+    #[serde(rename = "time", deserialize_with = "Time::read")]
     pub time_ns: u64,
     /// The data time that a frame of channels covers: it is cut at multiples of it.
+    #[serde(rename = "duration", deserialize_with = "Time::read")]
     pub duration_ns: u64,
     /// The samples at which a frame of channels is cut though it cover less. A
     /// quarter of the channels' share of the memory, if that is less.
+    #[serde(deserialize_with = "Size::read")]
     pub channel_bytes: u64,
     /// How the columns of sources and channels are encoded.
+    #[serde(rename = "codec", deserialize_with = "one_coding")]
     pub codings: Codings,
 }
 
 /// How columns are encoded by threads of their own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct EncodeConfig {
-    /// Threads; as many as there are CPUs unless said otherwise.
+    /// Threads; by default as many as there are CPUs.
     pub threads: usize,
     /// Raw bytes that may be under way in them; a thirty-second of the memory, if that is less.
+    #[serde(deserialize_with = "Size::read")]
     pub bytes: usize,
 }
 
 /// How files are written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct WriteConfig {
-    /// The CPU that the write agent is pinned to.
-    pub cpu: Option<usize>,
     /// The size at which the next file is begun.
+    #[serde(deserialize_with = "Size::read")]
     pub file_bytes: u64,
     /// The age at which the next file is begun.
+    #[serde(rename = "file_time", deserialize_with = "Time::read")]
     pub file_time_ns: Option<u64>,
     /// How often written frames are made durable (fdatasync).
+    #[serde(rename = "sync_interval", deserialize_with = "Time::read")]
     pub sync_interval_ns: u64,
     /// How writes reach the disk.
     pub engine: EngineChoice,
     /// Bytes of one write.
+    #[serde(deserialize_with = "Size::read")]
     pub buffer_bytes: usize,
     /// Writes that may be in flight, and buffers that are being filled.
     pub buffer_count: usize,
     /// How far ahead of the writes a file's blocks are allocated.
+    #[serde(deserialize_with = "Size::read")]
     pub preallocate_bytes: u64,
+    /// The CPU that the write agent is pinned to.
+    pub cpu: Option<usize>,
     /// Faults made on purpose, for tests.
+    #[serde(skip)]
     pub faults: Option<FaultPlan>,
 }
 
@@ -177,8 +197,8 @@ impl Default for ReceiveConfig {
             threads: 1,
             link_threads: 1,
             cpus: Vec::new(),
-            spin_us: 0,
-            coalesce_us: 500,
+            spin: Duration::ZERO,
+            coalesce: Duration::from_micros(500),
             socket_buffer_bytes: 16 << 20,
         }
     }
@@ -187,11 +207,11 @@ impl Default for ReceiveConfig {
 impl Default for BuildConfig {
     fn default() -> Self {
         Self {
-            cpu: None,
             timeout_ns: 1_000_000_000,
             window_events: 1 << 18,
             reorder_events: 4_096,
             incomplete: IncompletePolicy::Keep,
+            cpu: None,
         }
     }
 }
@@ -218,7 +238,6 @@ impl Default for EncodeConfig {
 impl Default for WriteConfig {
     fn default() -> Self {
         Self {
-            cpu: None,
             file_bytes: FILE_BYTES_DEFAULT,
             file_time_ns: None,
             sync_interval_ns: 1_000_000_000,
@@ -226,6 +245,7 @@ impl Default for WriteConfig {
             buffer_bytes: 4 << 20,
             buffer_count: 8,
             preallocate_bytes: 1 << 30,
+            cpu: None,
             faults: None,
         }
     }
@@ -261,88 +281,6 @@ impl RecorderConfig {
             text: String::new(),
             emulated: false,
         }
-    }
-
-    /// Checks every value against its bounds, against the others, and against what there is.
-    ///
-    /// # Errors
-    /// The first value that cannot work, by its key in the configuration file.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        self.check_values()?;
-        self.check_memory(&SystemMemory::now())
-    }
-
-    /// Checks what does not depend on the machine.
-    pub(crate) fn check_values(&self) -> Result<(), ConfigError> {
-        self.check_sources()?;
-        crate::frame_writer::schema(self)?;
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let pinned = self.receive.cpus.iter().chain(&self.build.cpu).chain(&self.write.cpu);
-        for &cpu in pinned {
-            require(
-                cpu < 1_024,
-                "cpu",
-                format_args!("a CPU number (this machine has {cpus})"),
-                cpu,
-            )?;
-        }
-        let threads = self.receive.threads;
-        require((1..=64).contains(&threads), "receive.threads", "1 to 64", threads)?;
-        let threads = self.receive.link_threads;
-        require((1..=64).contains(&threads), "receive.link_threads", "1 to 64", threads)?;
-        self.check_builder()?;
-        let (reorder, half) = (self.build.reorder_events, self.build.window_events / 2);
-        require(reorder <= half, "build.reorder_events", format_args!("at most {half}"), reorder)?;
-        require(self.frame.time_ns > 0, "frame.time", "more than 0", self.frame.time_ns)?;
-        let file_time = self.write.file_time_ns;
-        require(file_time != Some(0), "write.file_time", "more than 0", 0)?;
-        let frame = self.frame.bytes;
-        let frame_fits = (4_096..=512 << 20).contains(&frame);
-        require(frame_fits, "frame.bytes", "4 KiB to 512 MiB", frame)?;
-        let channels = self.frame.channel_bytes;
-        // A column, which may be all of a frame, ends at 1 GiB.
-        let channels_fit = (4_096..=1_000 << 20).contains(&channels);
-        require(channels_fit, "frame.channel_bytes", "4 KiB to 1000 MiB", channels)?;
-        let threads = self.encode.threads;
-        require((1..=64).contains(&threads), "encode.threads", "1 to 64", threads)?;
-        let bytes = self.encode.bytes;
-        let fits = (ENCODE_BYTES_MIN..=1 << 30).contains(&bytes);
-        require(fits, "encode.bytes", "1 MiB to 1 GiB", bytes)?;
-        let file = self.write.file_bytes;
-        let frame = if self.links.is_empty() { frame } else { frame.max(channels) };
-        let least = frame.saturating_mul(2);
-        require(file >= least, "write.file_bytes", format_args!("at least {least}"), file)?;
-        let buffer = self.write.buffer_bytes;
-        let buffer_fits = buffer.is_multiple_of(4_096) && (65_536..=64 << 20).contains(&buffer);
-        require(
-            buffer_fits,
-            "write.buffer_bytes",
-            "a multiple of 4 KiB, 64 KiB to 64 MiB",
-            buffer,
-        )?;
-        let header = self.frame_header_bytes_max();
-        let expected = format_args!("at least {header}, a frame's header for these sources");
-        require(buffer >= header, "write.buffer_bytes", expected, buffer)?;
-        let count = self.write.buffer_count;
-        require((3..=256).contains(&count), "write.buffer_count", "3 to 256", count)?;
-        // Last, since the bounds above are narrower.
-        if let Err(DiskError::Config { field, expected, got }) = disk_config(&self.write).check() {
-            require(false, &format!("write.{field}"), expected, got)?;
-        }
-        let least = self.memory_bytes_min();
-        let memory = self.memory_bytes;
-        let expected = format_args!("at least {least} bytes for these sources and buffers");
-        require(memory >= least, "memory", expected, memory)
-    }
-
-    /// Checks the budget against what there is.
-    fn check_memory(&self, system: &SystemMemory) -> Result<(), ConfigError> {
-        let (memory, limit) = (self.memory_bytes, system.limit_bytes());
-        // Nobody knows where nothing says.
-        let fits = limit == 0 || memory <= limit;
-        let words = system.limit_words();
-        let expected = format_args!("at most {limit} bytes, {words}");
-        require(fits, "memory", expected, memory)
     }
 
     /// What the chunks get of the memory budget: three quarters of what disk buffers and encoding
@@ -458,7 +396,7 @@ impl RecorderConfig {
         catchment_writer::header_bytes_max(events.max(channels))
     }
 
-    fn memory_bytes_min(&self) -> u64 {
+    pub(crate) fn memory_bytes_min(&self) -> u64 {
         let (_, chunk_lanes) = self.lanes();
         let lanes = self.sources.len().max(chunk_lanes.len()) as u64;
         // What may wait is a quarter of the chunks: two of the longest fragments must have room.
@@ -468,84 +406,6 @@ impl RecorderConfig {
         let parts = if self.links.is_empty() || self.sources.is_empty() { 1 } else { 2 };
         self.memory_bytes_with((segments + 2 * self.frame.bytes) * parts / 3 * 4 + 4)
     }
-
-    /// What the builder would refuse, by the keys of the configuration file.
-    fn check_builder(&self) -> Result<(), ConfigError> {
-        use catchment_builder::ConfigError as Refused;
-        let mut config = builder_config(self);
-        // Its settings are held to their bounds also where there are only links.
-        if config.sources.is_empty() {
-            config.sources.push(SourceRole::Required);
-        }
-        // This has a narrower bound of its own.
-        config.reorder_events = config.reorder_events.min(config.window_events / 2);
-        let Err(refused) = config.check() else { return Ok(()) };
-        if let Refused::Window { got, max } = refused {
-            let expected = format_args!("a power of two, {WINDOW_EVENTS_MIN} to {max}");
-            return require(false, "build.window_events", expected, got);
-        }
-        let key = match refused {
-            Refused::Sources { .. } => "sources",
-            Refused::AllDisabled => "sources.role",
-            Refused::Window { .. } => "build.window_events",
-            Refused::Reorder { .. } => "build.reorder_events",
-            Refused::Timeout { .. } => "build.timeout",
-            Refused::FrameBytes | Refused::FrameKeys => "frame.bytes",
-            Refused::NumberBits { .. } | Refused::Parked { .. } | Refused::Voters { .. } => "build",
-            Refused::Slices { .. } | Refused::SliceIndex { .. } | Refused::OwnedChange { .. } => {
-                "build"
-            }
-        };
-        // Its sentence says what was expected and, but for one, what it got.
-        let text = refused.to_string();
-        let text = text.strip_prefix("expected ").unwrap_or("a source that is not disabled");
-        let (expected, got) = text.rsplit_once(", got ").unwrap_or((text, "none"));
-        require(false, key, expected, got)
-    }
-
-    fn check_sources(&self) -> Result<(), ConfigError> {
-        let count = self.ledger_count();
-        let expected = format_args!("1 to {SOURCES_MAX}");
-        require((1..=SOURCES_MAX).contains(&count), "sources", expected, count)?;
-        check_links(&self.links, self.frame.duration_ns)?;
-        let mut names = std::collections::HashSet::new();
-        let mut addresses = std::collections::HashSet::new();
-        for source in &self.sources {
-            let name = &source.name;
-            require(!name.is_empty(), "sources.name", "a name", "an empty one")?;
-            require(names.insert(name), "sources.name", "a name used once", name)?;
-            let own = source.address.port() == 0 || addresses.insert(source.address);
-            require(own, "sources.address", "a port used once", source.address)?;
-            check_from("sources.from", &source.from, source.address)?;
-            let (bytes, most) = (source.fragment_bytes_max, FRAGMENT_BYTES_MAX);
-            let expected = format_args!("1 to {most} bytes ({name})");
-            let fits = (1..=most).contains(&bytes);
-            require(fits, "sources.fragment_bytes_max", expected, bytes)?;
-        }
-        for link in &self.links {
-            let name = &link.name;
-            require(!name.is_empty(), "links.name", "a name", "an empty one")?;
-            require(names.insert(name), "links.name", "a name used once", name)?;
-            let own = link.address.port() == 0 || addresses.insert(link.address);
-            require(own, "links.address", "a port used once", link.address)?;
-            check_from("links.from", &link.from, link.address)?;
-        }
-        Ok(())
-    }
-}
-
-/// Checks the networks that a source or link at that address may send from.
-///
-/// # Errors
-/// More of them than a datagram may be compared with, or none that the address can hear.
-pub fn check_from(key: &str, from: &[Network], address: SocketAddr) -> Result<(), ConfigError> {
-    let count = from.len();
-    let expected = format_args!("at most {NETWORKS_MAX} networks");
-    require(count <= NETWORKS_MAX, key, expected, count)?;
-    let heard = count == 0 || from.iter().any(|network| network.reaches(address.ip()));
-    let expected = format_args!("a network whose senders reach {address}");
-    let got: Vec<String> = from.iter().map(ToString::to_string).collect();
-    require(heard, key, expected, got.join(", "))
 }
 
 /// The builder's part of the configuration.
@@ -621,48 +481,20 @@ pub(crate) fn disk_config(write: &WriteConfig) -> DiskConfig {
 }
 
 /// Raw bytes under way in the threads that encode, at least.
-const ENCODE_BYTES_MIN: usize = 1 << 20;
-/// Networks that a source may send from: each of its datagrams is compared with them.
-const NETWORKS_MAX: usize = 64;
+pub(crate) const ENCODE_BYTES_MIN: usize = 1 << 20;
 /// Slices that can be open at a time.
 const LINK_WINDOW_SLICES: u64 = 4_096;
 /// How many slices behind its newest one a channel's part may come and still be waited for.
 const LINK_REORDER_SLICES: u64 = 2;
 
-pub(crate) fn require(
-    holds: bool,
-    key: &str,
-    expected: impl std::fmt::Display,
-    got: impl std::fmt::Display,
-) -> Result<(), ConfigError> {
-    if holds {
-        return Ok(());
-    }
-    Err(ConfigError { key: key.into(), expected: expected.to_string(), got: got.to_string() })
+/// One coding for all columns, where a file names one; its rules are added to it.
+fn one_coding<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Codings, D::Error> {
+    ColumnCoding::deserialize(deserializer).map(Codings::new)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_budget_beyond_what_the_process_may_have_is_refused() {
-        let mut config = RecorderConfig::new("runs".into(), Vec::new());
-        let machine =
-            SystemMemory { machine_bytes: 8 << 30, group_bytes: None, available_bytes: None };
-        let group = SystemMemory { group_bytes: Some(1 << 30), ..machine };
-        config.memory_bytes = 1 << 30;
-        assert_eq!((config.check_memory(&machine), config.check_memory(&group)), (Ok(()), Ok(())));
-        config.memory_bytes = 4 << 30;
-        assert_eq!(config.check_memory(&machine), Ok(()));
-        let refused = |memory| config.check_memory(memory).unwrap_err().to_string();
-        let expected = "memory: expected at most 1073741824 bytes, the control group's limit, 1.07 GB, \
-                        got 4294967296";
-        assert_eq!(refused(&group), expected);
-        config.memory_bytes = 10 << 40;
-        let refused = config.check_memory(&machine).unwrap_err().to_string();
-        assert!(refused.contains("the machine's memory, 8.59 GB"), "{refused}");
-    }
 
     #[test]
     fn a_budget_that_is_named_leaves_what_it_was_named_for() {

@@ -13,6 +13,7 @@ mod allow_list;
 mod budget;
 mod build;
 mod channel_frames;
+mod check;
 mod columns;
 mod config;
 mod event_frames;
@@ -42,7 +43,7 @@ mod write;
 pub use budget::SystemMemory;
 pub use config::{
     BuildConfig, ConfigError, EncodeConfig, FrameConfig, ReceiveConfig, RecorderConfig,
-    SourceConfig, WriteConfig, check_from,
+    SourceConfig, WriteConfig,
 };
 pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{Alignment, Counts, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State};

@@ -1,5 +1,7 @@
 //! Channel links as they are configured, and what follows from that.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::net::SocketAddr;
 
 use catchment_frame::Dtype;
@@ -8,7 +10,8 @@ use catchment_model::{SampleRate, TimeScale};
 use catchment_net::Network;
 use catchment_wire::link::{SAMPLES_BYTES_MAX, SLICE_NS_DEFAULT, SLICE_NS_MAX};
 
-use crate::config::{ConfigError, require};
+use crate::check::{check_name, require};
+use crate::config::ConfigError;
 
 /// A link: one sender of many channels, and the port that it sends to.
 #[derive(Clone, Debug)]
@@ -83,23 +86,19 @@ impl ChannelConfig {
         self.dtype.bytes_of(elements).unwrap_or(u64::MAX)
     }
 
-    /// Checks the channel against what a slice of that length can carry.
-    ///
-    /// # Errors
-    /// What cannot work, by its key in the configuration file.
-    pub fn check(&self, slice_ns: u64) -> Result<(), ConfigError> {
+    /// Checks the channel against what a slice of that length can carry; `path` is the key of its
+    /// table.
+    fn check(&self, path: &str, slice_ns: u64) -> Result<(), ConfigError> {
         let name = &self.name;
+        let require = |holds, key: &str, expected: fmt::Arguments<'_>, got: &dyn fmt::Display| {
+            require(holds, &format!("{path}.{key}"), expected, got)
+        };
         let number =
             !matches!(self.dtype, Dtype::Opaque | Dtype::Bits | Dtype::Record | Dtype::Unknown(_));
-        require(number, "links.channels.dtype", "a type of numbers", self.dtype.name())?;
-        let (most, sample_bytes) = (SAMPLES_BYTES_MAX as u64, self.sample_bytes());
+        require(number, "dtype", format_args!("a type of numbers"), &self.dtype.name())?;
+        let (most, bytes) = (SAMPLES_BYTES_MAX as u64, self.sample_bytes());
         let expected = format_args!("samples of 1 to {most} bytes ({name})");
-        require(
-            (1..=most).contains(&sample_bytes),
-            "links.channels.shape",
-            expected,
-            sample_bytes,
-        )?;
+        require((1..=most).contains(&bytes), "shape", expected, &bytes)?;
         let longest = match self.slice_ns_longest() / NS_PER_MS {
             0 => "even slices of 1 ms have more".to_owned(),
             ms => format!("slices of at most {ms} ms"),
@@ -107,13 +106,12 @@ impl ChannelConfig {
         let expected = format_args!("at most {most} bytes in a slice ({name}), so {longest}");
         let slice_ms = slice_ns as f64 / NS_PER_MS as f64;
         let got = format_args!("{} in {slice_ms} ms", self.slice_bytes_max(slice_ns));
-        require(self.fits(slice_ns), "links.channels.rate", expected, got)?;
+        require(self.fits(slice_ns), "rate", expected, &got)?;
         let scale = self.scale.unwrap_or(1.0);
         let expected = format_args!("a finite number other than 0 ({name})");
-        require(scale.is_finite() && scale != 0.0, "links.channels.scale", expected, scale)?;
+        require(scale.is_finite() && scale != 0.0, "scale", expected, &scale)?;
         let offset = self.offset.unwrap_or(0.0);
-        let expected = format_args!("a finite number ({name})");
-        require(offset.is_finite(), "links.channels.offset", expected, offset)
+        require(offset.is_finite(), "offset", format_args!("a finite number ({name})"), &offset)
     }
 
     /// Whether each of its slices fits into a datagram.
@@ -133,7 +131,7 @@ impl ChannelConfig {
     }
 }
 
-/// How long slices are where nobody says it: the longest part of a second in whole milliseconds, up
+/// How long slices are by default: the longest part of a second in whole milliseconds, up
 /// to 250 ms, with which each channel's slice fits into a datagram and a frame of that duration is
 /// whole slices. Where there is none it is the shortest one, with which the checks say what does
 /// not fit.
@@ -150,34 +148,34 @@ pub(crate) fn check_links(links: &[LinkConfig], duration_ns: u64) -> Result<(), 
     let channels = links.iter().map(|link| link.channels.len()).sum::<usize>();
     let expected = format_args!("at most {SOURCES_MAX} channels in all links");
     require(channels <= SOURCES_MAX, "links.channels", expected, channels)?;
-    let mut names = std::collections::HashSet::new();
-    for link in links {
+    let mut names = HashSet::new();
+    for (index, link) in links.iter().enumerate() {
+        let key = format!("links[{index}].slice");
         let slice = link.slice_ns;
         let fits = (SLICE_NS_MIN..=SLICE_NS_MAX).contains(&slice);
-        require(fits, "links.slice", "1 ms to 1 h", format_args!("{slice} ns"))?;
+        require(fits, &key, "1 ms to 1 h", format_args!("{slice} ns"))?;
         let same = slice == links[0].slice_ns && link.time_scale == links[0].time_scale;
-        require(same, "links.slice", "the same slice and time scale for all links", &link.name)?;
+        require(same, &key, "the same slice and time scale for all links", &link.name)?;
         let whole = duration_ns.is_multiple_of(slice);
         let expected = format_args!("a multiple of the links' slice, {slice} ns");
         require(whole, "frame.duration", expected, format_args!("{duration_ns} ns"))?;
         let count = link.channels.len();
-        require(count > 0, "links.channels", "at least one channel", count)?;
-        for channel in &link.channels {
-            let name = &channel.name;
-            require(!name.is_empty(), "links.channels.name", "a name", "an empty one")?;
-            require(names.insert(name), "links.channels.name", "a name used once", name)?;
-            channel.check(slice)?;
+        require(count > 0, &format!("links[{index}].channels"), "at least one channel", count)?;
+        for (number, channel) in link.channels.iter().enumerate() {
+            let path = format!("links[{index}].channels[{number}]");
+            check_name(&format!("{path}.name"), &channel.name, &mut names)?;
+            channel.check(&path, slice)?;
         }
     }
     Ok(())
 }
 
-/// Where a channel's samples go: its index among all channels, and the chunk that it shares or not.
+/// Where a channel's samples go: its link, and the chunks that it shares with others or has alone.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
-    /// The index of its link.
+    /// The link's index.
     pub(crate) link: usize,
-    /// The lane of its chunks: channels that would not fill one in a frame share them.
+    /// The index of its chunks: channels that would not fill one in a frame share them.
     pub(crate) chunk_lane: u32,
     pub(crate) rate: SampleRate,
     pub(crate) sample_bytes: u64,
@@ -232,8 +230,8 @@ mod tests {
             link(vec![channel("c", Dtype::I16, 16), channel("d", Dtype::I16, 1)]),
         ];
         let (lanes, chunk_lanes) = lanes(&links, 64_000_000_000);
-        let lanes_of: Vec<_> = lanes.iter().map(|lane| (lane.link, lane.chunk_lane)).collect();
-        assert_eq!(lanes_of, [(0, 0), (0, 1), (1, 2), (1, 2)]);
+        let indices: Vec<_> = lanes.iter().map(|lane| (lane.link, lane.chunk_lane)).collect();
+        assert_eq!(indices, [(0, 0), (0, 1), (1, 2), (1, 2)]);
         assert_eq!(chunk_lanes, [0, 0, 1]);
     }
 
@@ -244,15 +242,15 @@ mod tests {
         assert_eq!(check(link(vec![channel("a", Dtype::F32, 65_440)])), Ok(()));
         assert_eq!(
             check(link(vec![channel("a", Dtype::F32, 65_441)])),
-            refused("links.channels.rate")
+            refused("links[0].channels[0].rate")
         );
         assert_eq!(
             check(link(vec![channel("a", Dtype::Bits, 1)])),
-            refused("links.channels.dtype")
+            refused("links[0].channels[0].dtype")
         );
-        assert_eq!(check(link(Vec::new())), refused("links.channels"));
+        assert_eq!(check(link(Vec::new())), refused("links[0].channels"));
         let twice = vec![channel("a", Dtype::F32, 1), channel("a", Dtype::F32, 1)];
-        assert_eq!(check(link(twice)), refused("links.channels.name"));
+        assert_eq!(check(link(twice)), refused("links[0].channels[1].name"));
         let shaped = |shape: &[u64]| {
             check(link(vec![ChannelConfig {
                 shape: shape.to_vec(),
@@ -260,9 +258,9 @@ mod tests {
             }]))
         };
         assert_eq!(shaped(&[2, 8_180]), Ok(()));
-        assert_eq!(shaped(&[2, 8_181]), refused("links.channels.shape"));
-        assert_eq!(shaped(&[2, 0]), refused("links.channels.shape"));
-        assert_eq!(shaped(&[1 << 40, 1 << 40]), refused("links.channels.shape"));
+        assert_eq!(shaped(&[2, 8_181]), refused("links[0].channels[0].shape"));
+        assert_eq!(shaped(&[2, 0]), refused("links[0].channels[0].shape"));
+        assert_eq!(shaped(&[1 << 40, 1 << 40]), refused("links[0].channels[0].shape"));
         let odd = LinkConfig { slice_ns: 3_000_000, ..link(vec![channel("a", Dtype::F32, 1)]) };
         assert_eq!(check(odd), refused("frame.duration"));
     }
@@ -272,7 +270,7 @@ mod tests {
         let default = |channels: Vec<ChannelConfig>, duration_ns| {
             let links = [link(vec![channel("slow", Dtype::F64, 1)]), link(channels)];
             let slice_ns = slice_ns_default(&links, duration_ns);
-            let fit = links[1].channels.iter().all(|channel| channel.check(slice_ns).is_ok());
+            let fit = links[1].channels.iter().all(|channel| channel.check("", slice_ns).is_ok());
             (slice_ns / NS_PER_MS, fit)
         };
         let of = |dtype, hz| default(vec![channel("a", dtype, hz)], 64_000_000_000);
@@ -296,11 +294,11 @@ mod tests {
             let channel = channel("a", dtype, hz);
             let longest_ns = channel.slice_ns_longest();
             assert!(channel.fits(longest_ns) && !channel.fits(longest_ns + NS_PER_MS));
-            let refused = channel.check(longest_ns + NS_PER_S).unwrap_err();
+            let refused = channel.check("", longest_ns + NS_PER_S).unwrap_err();
             let told = format!("slices of at most {} ms", longest_ns / NS_PER_MS);
             assert!(refused.expected.ends_with(&told), "{refused:?}");
         }
-        let refused = channel("a", Dtype::C128, 10_000_000).check(SLICE_NS_MIN).unwrap_err();
+        let refused = channel("a", Dtype::C128, 10_000_000).check("", SLICE_NS_MIN).unwrap_err();
         assert!(refused.expected.ends_with("even slices of 1 ms have more"), "{refused:?}");
     }
 }

@@ -178,10 +178,7 @@ impl Recorder {
         let cpu = config.build.cpu;
         self.spawn(build, Plan { cpu, priority, ..plan("build", Sleep) })?;
         let cpus = &config.receive.cpus;
-        let idle = Idle {
-            spin: Duration::from_micros(config.receive.spin_us),
-            nap: Duration::from_micros(config.receive.coalesce_us),
-        };
+        let idle = Idle { spin: config.receive.spin, nap: config.receive.coalesce };
         for (thread, (receive, readiness)) in receives.into_iter().zip(readiness).enumerate() {
             let cpu = (!cpus.is_empty()).then(|| cpus[thread % cpus.len()]);
             let plan = plan(&format!("receive-{thread}"), readiness);

@@ -99,7 +99,7 @@ fn a_failed_sync_begins_a_new_file_and_what_was_written_stays() {
     let folder = tempfile::tempdir().unwrap();
     let plan = FaultPlan { sync_errors: vec![(0, libc::EIO)], ..FaultPlan::default() };
     let mut config = small_frames(folder.path(), Some(plan));
-    config.write.sync_interval_ns = 1;
+    config.write.sync_interval_ns = 1_000_000;
     let mut detector = Detector::start(config);
     while detector.recorder.snapshot().faults == 0 {
         detector.send(20);
@@ -203,7 +203,7 @@ fn files_are_switched_by_size_and_by_time_and_nothing_is_lost() {
         let folder = tempfile::tempdir().unwrap();
         let mut config = small_frames(folder.path(), None);
         if by_time {
-            config.write.file_time_ns = Some(50_000_000);
+            config.write.file_time_ns = Some(100_000_000);
         } else {
             config.write.file_bytes = 2 << 20;
         }

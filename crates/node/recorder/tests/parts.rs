@@ -179,8 +179,8 @@ fn memory_that_cannot_hold_two_of_the_longest_fragments_is_refused() {
     assert_eq!(config.check(), Ok(()));
     config.sources[0].fragment_bytes_max = 64 << 20;
     let refused = config.check().unwrap_err();
-    assert_eq!(refused.key, "memory", "{refused}");
+    assert_eq!(refused.key, "memory.budget", "{refused}");
     config.sources[0].fragment_bytes_max = 1_921 << 20;
     let refused = config.check().unwrap_err();
-    assert_eq!(refused.key, "sources.fragment_bytes_max", "{refused}");
+    assert_eq!(refused.key, "sources[0].fragment_bytes_max", "{refused}");
 }

@@ -70,7 +70,7 @@ fn once(bench: &Bench<'_>, load: Load, rate: Rate) -> anyhow::Result<Discarded> 
     let seconds = bench.seconds().min(3.0);
     let times = catchment_telemetry::ThreadTimes::default();
     let cpu = high.recorder.receive.cpus.first().copied();
-    let coalesce = Duration::from_micros(high.recorder.receive.coalesce_us);
+    let coalesce = high.recorder.receive.coalesce;
     std::thread::scope(|scope| {
         // A thread of its own, so that it can be pinned as the recorder's is.
         let result =

@@ -9,13 +9,14 @@ use catchment_control::{
     Tls, devices_with, known_quantities,
 };
 use catchment_model::near_matches;
+use catchment_model::units::Time;
 use catchment_recorder::RecorderConfig;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use crate::locate::{ConfigFileError, Located};
-use crate::low::{Address, Low, Time};
-use crate::{H, MS, within};
+use crate::low::{Address, Low};
+use crate::{H, MS, set, within};
 
 /// `[control]`.
 #[derive(Debug, serde::Deserialize)]
@@ -29,14 +30,14 @@ pub(crate) struct ControlLow {
     #[serde(default)]
     without_protection: bool,
     #[serde(default)]
-    start: StartLow,
+    start: Start,
     drain: Option<Time>,
     requests_per_second: Option<f64>,
     heavy_loss_share: Option<f64>,
     #[serde(default)]
     emulate: bool,
     #[serde(default)]
-    log: LogLow,
+    log: LogFormat,
     #[serde(default)]
     log_level: LevelLow,
 }
@@ -85,22 +86,6 @@ impl<'de> Deserialize<'de> for TlsLow {
 
 #[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum StartLow {
-    #[default]
-    Auto,
-    Manual,
-}
-
-#[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum LogLow {
-    #[default]
-    Text,
-    Json,
-}
-
-#[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
 enum LevelLow {
     Error,
     Warn,
@@ -131,22 +116,12 @@ pub(crate) struct AlarmLow {
     acknowledged_for: Option<Time>,
     #[serde(default)]
     only_while_recording: bool,
-    #[serde(default)]
-    severity: SeverityLow,
+    severity: Option<Severity>,
     critical_at: Option<f64>,
     text: Option<String>,
     text_many: Option<String>,
     #[serde(default)]
     actions: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum SeverityLow {
-    Info,
-    #[default]
-    Warning,
-    Critical,
 }
 
 /// One of `[[actions]]`.
@@ -172,7 +147,7 @@ pub struct Control {
     pub level: LogLevel,
 }
 
-/// Where a node listens unless it is said.
+/// Where a node listens by default.
 const LISTEN_DEFAULT: ([u8; 4], u16) = ([127, 0, 0, 1], 8750);
 
 /// `[control]`; none where the file has none.
@@ -201,10 +176,7 @@ pub(super) fn control(
     settings.names.clone_from(&control.names);
     settings.tls = control.tls.as_ref().map_or(Tls::Off, |TlsLow(tls)| tls.clone());
     settings.without_protection = control.without_protection;
-    settings.start = match control.start {
-        StartLow::Auto => Start::Auto,
-        StartLow::Manual => Start::Manual,
-    };
+    settings.start = control.start;
     within(located, "control.drain", control.drain, MS..=H)?;
     if let Some(Time(drain_ns)) = control.drain {
         settings.drain = Duration::from_nanos(drain_ns);
@@ -223,10 +195,6 @@ pub(super) fn control(
         }
         settings.heavy_loss_share = share;
     }
-    let log = match control.log {
-        LogLow::Text => LogFormat::Text,
-        LogLow::Json => LogFormat::Json,
-    };
     let level = match control.log_level {
         LevelLow::Error => LogLevel::ERROR,
         LevelLow::Warn => LogLevel::WARN,
@@ -238,7 +206,7 @@ pub(super) fn control(
     if emulate && low.emulator.is_none() {
         return Err(located.error("control.emulate", "expected [emulator] in the file, got none"));
     }
-    Ok(Some(Control { settings, emulate, log, level }))
+    Ok(Some(Control { settings, emulate, log: control.log, level }))
 }
 
 /// `[[actions]]`.
@@ -294,11 +262,7 @@ pub(super) fn rules(
         rule.latch = alarm.latch;
         rule.acknowledged_for_ns = ns(alarm.acknowledged_for);
         rule.only_while_recording = alarm.only_while_recording;
-        rule.severity = match alarm.severity {
-            SeverityLow::Info => Severity::Info,
-            SeverityLow::Warning => Severity::Warning,
-            SeverityLow::Critical => Severity::Critical,
-        };
+        set(&mut rule.severity, alarm.severity);
         if let Some(text) = &alarm.text {
             rule.text.clone_from(text);
         }

@@ -5,12 +5,14 @@ use catchment_emulator::{EmulatedChannel, EmulatedLink, LinkEmulatorConfig};
 use catchment_frame::{
     Codings, ColumnCoding, Dtype, FieldInfo, Pattern, PayloadType, Schema, SchemaError, SourceInfo,
 };
+use catchment_model::units::{Time, deserialize_text};
 use catchment_model::{SampleRate, SourceId, TimeScale};
+use catchment_net::Network;
 use catchment_recorder::{ChannelConfig, LinkConfig, slice_ns_default};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::locate::{ConfigFileError, Located};
-use crate::low::{Address, CodecLow, Low, PatternLow, Sender, Time};
+use crate::low::{Address, Low};
 use crate::sources::senders;
 
 /// A link.
@@ -20,7 +22,7 @@ pub(crate) struct LinkLow {
     pub(crate) name: String,
     pub(crate) group: Option<String>,
     pub(crate) address: Address,
-    pub(crate) from: Option<Vec<Sender>>,
+    pub(crate) from: Option<Vec<Network>>,
     pub(crate) slice: Option<Time>,
     pub(crate) time_scale: Option<TimeScale>,
     /// A named set of channels, before those that are written out.
@@ -35,33 +37,21 @@ pub(crate) struct LinkLow {
 pub(crate) struct ChannelLow {
     pub(crate) name: String,
     pub(crate) dtype: String,
-    pub(crate) rate: RateLow,
+    #[serde(deserialize_with = "sample_rate")]
+    pub(crate) rate: SampleRate,
     #[serde(default)]
     pub(crate) shape: Vec<u64>,
     #[serde(default)]
     pub(crate) unit: String,
     pub(crate) scale: Option<f64>,
     pub(crate) offset: Option<f64>,
-    pub(crate) codec: Option<CodecLow>,
+    pub(crate) codec: Option<ColumnCoding>,
 }
 
 /// `"16384 Hz"`, `"1/60 Hz"`, or a number of Hz.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct RateLow(pub(crate) SampleRate);
-
-impl std::str::FromStr for RateLow {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Self).map_err(|error: catchment_model::RateError| error.to_string())
-    }
-}
-
-impl RateLow {
-    /// So many Hz.
-    pub(crate) fn of_hz(hz: i64) -> Option<Self> {
-        SampleRate::new(u64::try_from(hz).ok()?, 1).ok().map(Self)
-    }
+fn sample_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SampleRate, D::Error> {
+    let expected = "a sample rate such as \"16384 Hz\" or \"1/60 Hz\"";
+    deserialize_text(deserializer, expected, |hz| SampleRate::new(u64::try_from(hz).ok()?, 1).ok())
 }
 
 /// The type of a source's payload.
@@ -94,41 +84,36 @@ pub(crate) struct FieldLow {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CodecRuleLow {
-    pub(crate) columns: PatternLow,
-    pub(crate) codec: CodecLow,
+    pub(crate) columns: Pattern,
+    pub(crate) codec: ColumnCoding,
 }
 
-/// The links of a file, each channel checked where it is written.
+/// The links of a file. All have slices of the same length, so that a length that one link has
+/// applies to all.
 pub(crate) fn links(located: &Located<'_>, low: &Low) -> Result<Vec<LinkConfig>, ConfigFileError> {
-    let all = low.links.iter().enumerate();
-    let all: Result<Vec<_>, _> = all.map(|(index, link)| one_link(located, index, link)).collect();
-    let (mut links, origins): (Vec<LinkConfig>, Vec<_>) = all?.into_iter().unzip();
-    // All links have slices of the same length, so that one that is said is said for all.
+    let links = low.links.iter().enumerate().map(|(index, link)| one_link(located, index, link));
+    let mut links = links.collect::<Result<Vec<_>, _>>()?;
     let given_ns = low.links.iter().find_map(|link| link.slice).map(|slice| slice.0);
-    let slice_ns =
-        given_ns.unwrap_or_else(|| slice_ns_default(&links, crate::frame(low).duration_ns));
-    for ((link, low), origins) in links.iter_mut().zip(&low.links).zip(&origins) {
+    let slice_ns = given_ns.unwrap_or_else(|| slice_ns_default(&links, low.frame.duration_ns));
+    for (link, low) in links.iter_mut().zip(&low.links) {
         link.slice_ns = low.slice.map_or(slice_ns, |slice| slice.0);
-        check_channels(located, link, origins)?;
     }
     Ok(links)
 }
 
-/// A link whose slices have no length yet, and where each of its channels is written.
+/// A link whose slices have no length yet.
 fn one_link(
     located: &Located<'_>,
     index: usize,
     low: &LinkLow,
-) -> Result<(LinkConfig, Vec<String>), ConfigFileError> {
+) -> Result<LinkConfig, ConfigFileError> {
     let path = format!("links[{index}]");
     let mut channels = Vec::new();
-    let mut origins = Vec::new();
     if let Some(preset) = &low.preset {
         let Some(emulated) = catchment_emulator::channel_preset(preset) else {
             let message = format!("expected a preset of channels (ligo-1000), got {preset:?}");
             return Err(located.error(&format!("{path}.preset"), message));
         };
-        origins.resize(emulated.len(), format!("{path}.preset"));
         channels.extend(emulated.into_iter().map(|channel| ChannelConfig {
             unit: channel.unit,
             ..ChannelConfig::new(channel.name, channel.dtype, channel.rate)
@@ -137,40 +122,19 @@ fn one_link(
     for (number, channel) in low.channels.iter().enumerate() {
         let path = format!("{path}.channels[{number}]");
         let dtype = number_dtype(located, &format!("{path}.dtype"), &channel.dtype)?;
-        origins.push(path);
         channels.push(ChannelConfig {
             shape: channel.shape.clone(),
             unit: channel.unit.clone(),
             scale: channel.scale,
             offset: channel.offset,
-            ..ChannelConfig::new(channel.name.clone(), dtype, channel.rate.0)
+            ..ChannelConfig::new(channel.name.clone(), dtype, channel.rate)
         });
     }
     let mut link = LinkConfig::new(low.name.clone(), low.address.0, channels);
-    link.from = senders(located, &path, low.from.as_deref(), low.address.0)?;
+    link.from = senders(located, &path, low.from.as_deref())?;
     link.group = low.group.clone().unwrap_or_else(|| "links".into());
     link.time_scale = low.time_scale.unwrap_or(link.time_scale);
-    Ok((link, origins))
-}
-
-fn check_channels(
-    located: &Located<'_>,
-    link: &LinkConfig,
-    origins: &[String],
-) -> Result<(), ConfigFileError> {
-    for (channel, origin) in link.channels.iter().zip(origins) {
-        if let Err(error) = channel.check(link.slice_ns) {
-            let key = error.key.rsplit('.').next().unwrap_or_default();
-            // A preset's channel is not written in the file.
-            let path = match origin.ends_with(".preset") {
-                true => origin.clone(),
-                false => format!("{origin}.{key}"),
-            };
-            let message = format!("expected {}, got {}", error.expected, error.got);
-            return Err(located.error(&path, message));
-        }
-    }
-    Ok(())
+    Ok(link)
 }
 
 /// A type of numbers, by its name.
@@ -249,13 +213,13 @@ pub fn emulated(links: &[LinkConfig]) -> LinkEmulatorConfig {
 }
 
 /// The rules for codecs: those of single sources and channels last, so that they apply.
-pub(crate) fn codings(low: &Low, default: ColumnCoding) -> Codings {
-    let patterns = low.codecs.iter().map(|one| (one.columns.0.clone(), one.codec));
-    let own = |name: &str, codec: Option<CodecLow>| Some((Pattern::name(name), codec?));
+pub(crate) fn codings(low: &Low) -> Codings {
+    let patterns = low.codecs.iter().map(|one| (one.columns.clone(), one.codec));
+    let own = |name: &str, codec: Option<ColumnCoding>| Some((Pattern::name(name), codec?));
     let sources = low.sources.iter().filter_map(|one| own(&one.name, one.codec));
     let channels = low.links.iter().flat_map(|link| &link.channels);
     let channels = channels.filter_map(|one| own(&one.name, one.codec));
-    let default = low.frame.codec.map_or(default, |codec| codec.0);
     let rules = patterns.chain(sources).chain(channels);
-    rules.fold(Codings::new(default), |all, (pattern, codec)| all.with(pattern, codec.0))
+    let default = low.frame.codings.clone();
+    rules.fold(default, |all, (pattern, codec)| all.with(pattern, codec))
 }

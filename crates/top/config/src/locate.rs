@@ -67,6 +67,17 @@ impl<'a> Located<'a> {
         }
     }
 
+    /// As [`Located::error`], of a value that its check refused.
+    pub(crate) fn expected(&self, path: &str, expected: &str, got: &str) -> ConfigFileError {
+        self.error(path, format_args!("expected {expected}, got {got}"))
+    }
+
+    /// Whether a table of the file has that key.
+    pub(crate) fn has(&self, table: &str, key: &str) -> bool {
+        let table = self.root.get_ref().get(table).and_then(|table| table.get_ref().as_table());
+        table.is_some_and(|table| table.contains_key(key))
+    }
+
     fn find(&self, path: &str) -> Option<Range<usize>> {
         let mut parts = path.split('.');
         let mut value = lookup(self.root.get_ref(), parts.next()?)?;

@@ -1,30 +1,25 @@
 //! The sources of a file: single ones, and groups written out.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use catchment_builder::SourceRole;
 use catchment_model::limits::SOURCES_MAX;
+use catchment_model::units::Size;
 use catchment_net::Network;
-use catchment_recorder::{SourceConfig, check_from};
+use catchment_recorder::SourceConfig;
 use catchment_wire::{PROTOCOLS, Protocol, hadtu};
 
 use crate::links;
 use crate::locate::{ConfigFileError, Located};
-use crate::low::{Low, RoleLow, Sender, Size, SourceGroupLow};
+use crate::low::{Low, SourceGroupLow};
 
-/// All sources of the file, each with a name and a port of its own.
+/// All sources of the file, each with a name and a port of its own, and the keys of the tables that
+/// they are written in.
 pub(crate) fn sources(
     located: &Located<'_>,
     low: &Low,
-) -> Result<Vec<SourceConfig>, ConfigFileError> {
+) -> Result<(Vec<SourceConfig>, Vec<String>), ConfigFileError> {
     let mut sources = Vec::new();
     for (index, source) in low.sources.iter().enumerate() {
-        if source.name.is_empty() {
-            return Err(
-                located.error(&format!("sources[{index}].name"), "expected a name, got \"\"")
-            );
-        }
         // Bit 31 is the error bit.
         if let Some(id) = source.sub_event_id.filter(|id| id >> 31 != 0) {
             let message = format!("expected an id below 0x80000000, got {id:#x}");
@@ -33,7 +28,7 @@ pub(crate) fn sources(
         let path = format!("sources[{index}].payload");
         let payload = source.payload.as_ref().map(|low| links::payload(located, &path, low));
         let path = format!("sources[{index}]");
-        let from = senders(located, &path, source.from.as_deref(), source.address.0)?;
+        let from = senders(located, &path, source.from.as_deref())?;
         let protocol = protocol(located, &path, source.protocol.as_deref())?;
         sources.push(SourceConfig {
             name: source.name.clone(),
@@ -43,7 +38,7 @@ pub(crate) fn sources(
             protocol,
             id: source.sub_event_id,
             fragment_bytes_max: longest(source.fragment_bytes_max.as_ref(), protocol),
-            role: role(source.role),
+            role: source.role,
             payload: payload.transpose()?,
         });
     }
@@ -58,19 +53,7 @@ pub(crate) fn sources(
         let expected = "expected [[sources]], [[source_groups]] or [[links]], got none";
         return Err(ConfigFileError { place: None, ..located.error("sources", expected) });
     }
-    let mut names = HashSet::new();
-    let mut addresses = HashSet::new();
-    for (source, origin) in sources.iter().zip(&origins) {
-        if !names.insert(&source.name) {
-            let message = format!("expected a name used once, got {:?} again", source.name);
-            return Err(located.error(&format!("{origin}.name"), message));
-        }
-        if source.address.port() != 0 && !addresses.insert(source.address) {
-            let message = format!("expected a port used once, got {} again", source.address);
-            return Err(located.error(&format!("{origin}.address"), message));
-        }
-    }
-    Ok(sources)
+    Ok((sources, origins))
 }
 
 /// Writes a group's sources out: ports and sub-event ids count up.
@@ -90,7 +73,7 @@ fn expand(
     let payload_path = format!("{path}.payload");
     let payload = group.payload.as_ref().map(|low| links::payload(located, &payload_path, low));
     let payload = payload.transpose()?;
-    let from = senders(located, path, group.from.as_deref(), group.address.0)?;
+    let from = senders(located, path, group.from.as_deref())?;
     let protocol = protocol(located, path, group.protocol.as_deref())?;
     for index in 0..count {
         let Some(name) = numbered(pattern, index) else {
@@ -120,31 +103,26 @@ fn expand(
             protocol,
             id: sub_event_id,
             fragment_bytes_max: longest(group.fragment_bytes_max.as_ref(), protocol),
-            role: role(group.role),
+            role: group.role,
             payload: payload.clone(),
         });
     }
     Ok(())
 }
 
-/// The networks that a source at that address may send from; `path` is that of its table.
+/// The networks that a source may send from; `path` is that of its table.
 pub(crate) fn senders(
     located: &Located<'_>,
     path: &str,
-    low: Option<&[Sender]>,
-    address: SocketAddr,
+    low: Option<&[Network]>,
 ) -> Result<Vec<Network>, ConfigFileError> {
-    let path = format!("{path}.from");
-    let from: Vec<Network> = low.unwrap_or_default().iter().map(|one| one.0).collect();
-    if low.is_some() && from.is_empty() {
-        return Err(
-            located.error(&path, "expected a network, or no such key for anybody, got none")
-        );
+    match low {
+        Some([]) => {
+            let message = "expected a network, or no such key for anybody, got none";
+            Err(located.error(&format!("{path}.from"), message))
+        }
+        low => Ok(low.unwrap_or_default().to_vec()),
     }
-    check_from(&path, &from, address).map_err(|error| {
-        located.error(&path, format!("expected {}, got {}", error.expected, error.got))
-    })?;
-    Ok(from)
 }
 
 /// The protocol of that name, `hadtu` where there is none; `path` is that of the source's table.
@@ -163,14 +141,6 @@ fn protocol(
 
 fn longest(low: Option<&Size>, protocol: &Protocol) -> u64 {
     low.map_or(protocol.fragment_bytes_max, |size| size.0)
-}
-
-fn role(low: RoleLow) -> SourceRole {
-    match low {
-        RoleLow::Required => SourceRole::Required,
-        RoleLow::Optional => SourceRole::Optional,
-        RoleLow::Disabled => SourceRole::Disabled,
-    }
 }
 
 /// `hades-{:03}` and a number; none where the pattern has not exactly one place for it.

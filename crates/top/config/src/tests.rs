@@ -1,3 +1,7 @@
+use std::time::Duration;
+
+use catchment_builder::IncompletePolicy;
+use catchment_disk::EngineChoice;
 use catchment_frame::Dtype;
 
 use super::*;
@@ -66,7 +70,8 @@ cpu = 0
     assert_eq!((config.folder.as_path(), config.run_number), (Path::new("/data"), 7));
     assert_eq!(config.memory_bytes, 2 << 30);
     assert_eq!((config.receive.threads, config.receive.cpus), (2, vec![0]));
-    assert_eq!((config.receive.spin_us, config.receive.coalesce_us), (50, 1_000));
+    let spin_and_coalesce = [config.receive.spin, config.receive.coalesce];
+    assert_eq!(spin_and_coalesce, [50, 1_000].map(Duration::from_micros));
     assert_eq!(config.receive.socket_buffer_bytes, 8 << 20);
     assert_eq!((config.build.timeout_ns, config.build.window_events), (2_000_000_000, 65_536));
     assert_eq!((config.build.reorder_events, config.build.cpu), (128, Some(0)));

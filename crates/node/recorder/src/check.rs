@@ -1,0 +1,265 @@
+//! The bounds of all values of a [`RecorderConfig`], each of them once.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use catchment_builder::{SourceRole, TIMEOUT_NS_MIN, WINDOW_EVENTS_MIN};
+use catchment_disk::DiskError;
+use catchment_model::limits::{FRAGMENT_BYTES_MAX, SOURCES_MAX};
+use catchment_model::units::Time;
+use catchment_net::{Network, check_cpu};
+
+use crate::budget::SystemMemory;
+use crate::config::{ConfigError, ENCODE_BYTES_MIN, RecorderConfig, builder_config, disk_config};
+use crate::links::check_links;
+
+impl RecorderConfig {
+    /// Checks every value against its bounds, against the others, and against what there is.
+    ///
+    /// # Errors
+    /// The first value that cannot work, by its key in the configuration file.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.check_values()?;
+        self.check_memory(&SystemMemory::now())
+    }
+
+    /// Checks what does not depend on the machine.
+    pub(crate) fn check_values(&self) -> Result<(), ConfigError> {
+        self.check_bounds()?;
+        self.check_sources()?;
+        crate::frame_writer::schema(self)?;
+        let threads = self.receive.threads;
+        require((1..=64).contains(&threads), "receive.threads", "1 to 64", threads)?;
+        let threads = self.receive.link_threads;
+        require((1..=64).contains(&threads), "receive.link_threads", "1 to 64", threads)?;
+        self.check_builder()?;
+        let (reorder, half) = (self.build.reorder_events, self.build.window_events / 2);
+        require(reorder <= half, "build.reorder_events", format_args!("at most {half}"), reorder)?;
+        let frame = self.frame.bytes;
+        let frame_fits = (4_096..=512 << 20).contains(&frame);
+        require(frame_fits, "frame.bytes", "4 KiB to 512 MiB", frame)?;
+        let channels = self.frame.channel_bytes;
+        // A column, which may be all of a frame, ends at 1 GiB.
+        let channels_fit = (4_096..=1_000 << 20).contains(&channels);
+        require(channels_fit, "frame.channel_bytes", "4 KiB to 1000 MiB", channels)?;
+        let threads = self.encode.threads;
+        require((1..=64).contains(&threads), "encode.threads", "1 to 64", threads)?;
+        let bytes = self.encode.bytes;
+        let fits = (ENCODE_BYTES_MIN..=1 << 30).contains(&bytes);
+        require(fits, "encode.bytes", "1 MiB to 1 GiB", bytes)?;
+        let file = self.write.file_bytes;
+        let frame = if self.links.is_empty() { frame } else { frame.max(channels) };
+        let least = frame.saturating_mul(2);
+        require(file >= least, "write.file_bytes", format_args!("at least {least}"), file)?;
+        let buffer = self.write.buffer_bytes;
+        let buffer_fits = buffer.is_multiple_of(4_096) && (65_536..=64 << 20).contains(&buffer);
+        require(
+            buffer_fits,
+            "write.buffer_bytes",
+            "a multiple of 4 KiB, 64 KiB to 64 MiB",
+            buffer,
+        )?;
+        let header = self.frame_header_bytes_max();
+        let expected = format_args!("at least {header}, a frame's header for these sources");
+        require(buffer >= header, "write.buffer_bytes", expected, buffer)?;
+        let count = self.write.buffer_count;
+        require((3..=256).contains(&count), "write.buffer_count", "3 to 256", count)?;
+        // Last, since the bounds above are narrower.
+        if let Err(DiskError::Config { field, expected, got }) = disk_config(&self.write).check() {
+            require(false, &format!("write.{field}"), expected, got)?;
+        }
+        let least = self.memory_bytes_min();
+        let memory = self.memory_bytes;
+        let expected = format_args!("at least {least} bytes for these sources and buffers");
+        require(memory >= least, "memory.budget", expected, memory)
+    }
+
+    /// Bounds of times and sizes beyond which a value has no effect.
+    fn check_bounds(&self) -> Result<(), ConfigError> {
+        let (receive, frame, write) = (&self.receive, &self.frame, &self.write);
+        let ns = |time: Duration| Some(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let bounds: [(&str, Option<u64>, RangeInclusive<u64>); 7] = [
+            // A receive thread looks for other work every 20 ms.
+            ("receive.spin", ns(receive.spin), 0..=20 * MS),
+            ("receive.coalesce", ns(receive.coalesce), 0..=20 * MS),
+            ("build.timeout", Some(self.build.timeout_ns), TIMEOUT_NS_MIN..=H),
+            ("frame.time", Some(frame.time_ns), MS..=H),
+            ("frame.duration", Some(frame.duration_ns), MS..=24 * H),
+            ("write.file_time", write.file_time_ns, 100 * MS..=8_760 * H),
+            // Without a pause the disk would do nothing else; hours of data must not be at risk.
+            ("write.sync_interval", Some(write.sync_interval_ns), MS..=H),
+        ];
+        for (key, ns, bounds) in bounds {
+            let ns = ns.unwrap_or(*bounds.start());
+            let expected = format_args!("{} to {}", Time(*bounds.start()), Time(*bounds.end()));
+            require(bounds.contains(&ns), key, expected, Time(ns))?;
+        }
+        // The kernel counts a buffer's bytes twice, in 31 bits.
+        let bytes = receive.socket_buffer_bytes;
+        let got = format_args!("{bytes} bytes");
+        require(bytes <= 1 << 30, "receive.socket_buffer", "at most 1 GiB", got)
+    }
+
+    /// Checks that this machine has the CPUs. A recorder starts without one that is gone since, and
+    /// warns.
+    ///
+    /// # Errors
+    /// The first CPU that the machine does not have, by its key.
+    pub fn check_cpus(&self) -> Result<(), ConfigError> {
+        let receive = self.receive.cpus.iter().map(|&cpu| ("receive.cpus", Some(cpu)));
+        for (key, cpu) in
+            receive.chain([("build.cpu", self.build.cpu), ("write.cpu", self.write.cpu)])
+        {
+            let Some(cpu) = cpu else { continue };
+            check_cpu(cpu).or_else(|expected| require(false, key, expected, cpu))?;
+        }
+        Ok(())
+    }
+
+    /// Checks the budget against what there is.
+    fn check_memory(&self, system: &SystemMemory) -> Result<(), ConfigError> {
+        let (memory, limit) = (self.memory_bytes, system.limit_bytes());
+        // Nobody knows where nothing says.
+        let fits = limit == 0 || memory <= limit;
+        let words = system.limit_words();
+        let expected = format_args!("at most {limit} bytes, {words}");
+        require(fits, "memory.budget", expected, memory)
+    }
+
+    /// What the builder would refuse, by the keys of the configuration file.
+    fn check_builder(&self) -> Result<(), ConfigError> {
+        use catchment_builder::ConfigError as Refused;
+        let mut config = builder_config(self);
+        // Its settings are held to their bounds also where there are only links.
+        if config.sources.is_empty() {
+            config.sources.push(SourceRole::Required);
+        }
+        // This has a narrower bound of its own.
+        config.reorder_events = config.reorder_events.min(config.window_events / 2);
+        let Err(refused) = config.check() else { return Ok(()) };
+        if let Refused::Window { got, max } = refused {
+            let expected = format_args!("a power of two, {WINDOW_EVENTS_MIN} to {max}");
+            return require(false, "build.window_events", expected, got);
+        }
+        let key = match refused {
+            Refused::Sources { .. } => "sources",
+            Refused::AllDisabled => "sources.role",
+            Refused::Window { .. } => "build.window_events",
+            Refused::Reorder { .. } => "build.reorder_events",
+            Refused::Timeout { .. } => "build.timeout",
+            Refused::FrameBytes | Refused::FrameKeys => "frame.bytes",
+            Refused::NumberBits { .. } | Refused::Parked { .. } | Refused::Voters { .. } => "build",
+            Refused::Slices { .. } | Refused::SliceIndex { .. } | Refused::OwnedChange { .. } => {
+                "build"
+            }
+        };
+        // Its sentence says what was expected and, but for one, what it got.
+        let text = refused.to_string();
+        let text = text.strip_prefix("expected ").unwrap_or("a source that is not disabled");
+        let (expected, got) = text.rsplit_once(", got ").unwrap_or((text, "none"));
+        require(false, key, expected, got)
+    }
+
+    fn check_sources(&self) -> Result<(), ConfigError> {
+        let count = self.ledger_count();
+        let expected = format_args!("1 to {SOURCES_MAX}");
+        require((1..=SOURCES_MAX).contains(&count), "sources", expected, count)?;
+        check_links(&self.links, self.frame.duration_ns)?;
+        let (mut names, mut addresses) = (HashSet::new(), HashSet::new());
+        for (index, source) in self.sources.iter().enumerate() {
+            let path = format!("sources[{index}]");
+            let (name, address) = (&source.name, source.address);
+            check_endpoint(&path, name, address, &source.from, &mut names, &mut addresses)?;
+            let (bytes, most) = (source.fragment_bytes_max, FRAGMENT_BYTES_MAX);
+            let expected = format_args!("1 to {most} bytes ({name})");
+            let fits = (1..=most).contains(&bytes);
+            require(fits, &format!("{path}.fragment_bytes_max"), expected, bytes)?;
+        }
+        for (index, link) in self.links.iter().enumerate() {
+            let (path, name) = (format!("links[{index}]"), &link.name);
+            check_endpoint(&path, name, link.address, &link.from, &mut names, &mut addresses)?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks what sources and links have in common; `path` is the key of its table.
+fn check_endpoint<'a>(
+    path: &str,
+    name: &'a str,
+    address: SocketAddr,
+    from: &[Network],
+    names: &mut HashSet<&'a str>,
+    addresses: &mut HashSet<SocketAddr>,
+) -> Result<(), ConfigError> {
+    check_name(&format!("{path}.name"), name, names)?;
+    let own = address.port() == 0 || addresses.insert(address);
+    let got = format_args!("{address} again");
+    require(own, &format!("{path}.address"), "a port used once", got)?;
+    check_from(&format!("{path}.from"), from, address)
+}
+
+/// Checks that there is a name, which none of these has.
+pub(crate) fn check_name<'a>(
+    key: &str,
+    name: &'a str,
+    names: &mut HashSet<&'a str>,
+) -> Result<(), ConfigError> {
+    require(!name.is_empty(), key, "a name", "\"\"")?;
+    require(names.insert(name), key, "a name used once", format_args!("{name:?} again"))
+}
+
+/// Checks the networks that a source or link at that address may send from: not more of them than a
+/// datagram may be compared with, and one that the address can hear.
+fn check_from(key: &str, from: &[Network], address: SocketAddr) -> Result<(), ConfigError> {
+    let count = from.len();
+    let expected = format_args!("at most {NETWORKS_MAX} networks");
+    require(count <= NETWORKS_MAX, key, expected, count)?;
+    let heard = count == 0 || from.iter().any(|network| network.reaches(address.ip()));
+    let expected = format_args!("a network whose senders reach {address}");
+    let got: Vec<String> = from.iter().map(ToString::to_string).collect();
+    require(heard, key, expected, got.join(", "))
+}
+
+pub(crate) fn require(
+    holds: bool,
+    key: &str,
+    expected: impl std::fmt::Display,
+    got: impl std::fmt::Display,
+) -> Result<(), ConfigError> {
+    if holds {
+        return Ok(());
+    }
+    Err(ConfigError { key: key.into(), expected: expected.to_string(), got: got.to_string() })
+}
+
+/// Networks that a source may send from: each of its datagrams is compared with them.
+const NETWORKS_MAX: usize = 64;
+const MS: u64 = 1_000_000;
+const H: u64 = 3_600_000 * MS;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_beyond_what_the_process_may_have_is_refused() {
+        let mut config = RecorderConfig::new("runs".into(), Vec::new());
+        let machine =
+            SystemMemory { machine_bytes: 8 << 30, group_bytes: None, available_bytes: None };
+        let group = SystemMemory { group_bytes: Some(1 << 30), ..machine };
+        config.memory_bytes = 1 << 30;
+        assert_eq!((config.check_memory(&machine), config.check_memory(&group)), (Ok(()), Ok(())));
+        config.memory_bytes = 4 << 30;
+        assert_eq!(config.check_memory(&machine), Ok(()));
+        let refused = |memory| config.check_memory(memory).unwrap_err().to_string();
+        let expected = "memory.budget: expected at most 1073741824 bytes, the control group's limit, 1.07 GB, \
+                        got 4294967296";
+        assert_eq!(refused(&group), expected);
+        config.memory_bytes = 10 << 40;
+        let refused = config.check_memory(&machine).unwrap_err().to_string();
+        assert!(refused.contains("the machine's memory, 8.59 GB"), "{refused}");
+    }
+}
