@@ -102,8 +102,8 @@ impl RecorderConfig {
         require(bytes <= 1 << 30, "receive.socket_buffer", "at most 1 GiB", got)
     }
 
-    /// Checks that this machine has the CPUs. A recorder starts without one that is gone since, and
-    /// warns.
+    /// Checks that this machine has the CPUs that threads are pinned to. [`RecorderConfig::check`]
+    /// does not ask for them: a recorder whose CPU has gone since starts with a warning.
     ///
     /// # Errors
     /// The first CPU that the machine does not have, by its key.
