@@ -43,8 +43,8 @@ impl<'a> Ahead<'a> {
 
     /// Says that these bytes of a read, counted from its beginning, are read now. Reads may come
     /// out of order by as many as there are threads.
-    pub(crate) fn come_to(&self, place: usize, now: Range<u64>) {
-        let Read { file, bytes, before } = &self.reads[place];
+    pub(crate) fn come_to(&self, index: usize, now: Range<u64>) {
+        let Read { file, bytes, before } = &self.reads[index];
         if !self.cold.load(Relaxed) {
             if now.start > 0 || is_cached(file, bytes) {
                 return;
@@ -102,8 +102,8 @@ mod tests {
 
     /// So many reads of that length, with a byte between.
     fn ahead(file: &ReadFile, count: u64, bytes: u64) -> Ahead<'_> {
-        Ahead::new((0..count).map(|place| {
-            let start = place * (bytes + 1);
+        Ahead::new((0..count).map(|index| {
+            let start = index * (bytes + 1);
             (file, start..start + bytes)
         }))
     }

@@ -25,7 +25,7 @@ pub enum Select {
     TimeNs(Range<u64>),
     /// Samples of these numbers.
     Samples(Range<u64>),
-    /// Samples in these frames: places in [`Run::channel_frames`].
+    /// Samples in these frames: indices into [`Run::channel_frames`].
     Frames(Range<usize>),
     /// Samples of these numbers in one frame: another may have the same ones, after a clock was set
     /// back.
@@ -49,7 +49,7 @@ pub struct Segment {
 /// Samples without a gap in one frame: where they stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The frame: a place in [`Run::channel_frames`].
+    /// The frame: an index into [`Run::channel_frames`].
     pub frame: usize,
     /// The channel's column in that frame.
     pub entry: ColumnEntry,
@@ -87,13 +87,13 @@ impl Run {
         Some(Channel { run: self, info })
     }
 
-    /// The channel at that place of [`Run::channels`].
-    pub fn channel_at(&self, place: usize) -> Option<Channel<'_>> {
-        self.channels().get(place).map(|info| Channel { run: self, info })
+    /// The channel of that index into [`Run::channels`].
+    pub fn channel_at(&self, index: usize) -> Option<Channel<'_>> {
+        self.channels().get(index).map(|info| Channel { run: self, info })
     }
 
-    /// Reads several channels at once: places in [`Run::channels`]. Columns that stand next to each
-    /// other are read together, and decoded by several threads.
+    /// Reads several channels at once: indices into [`Run::channels`]. Adjacent columns are read
+    /// together, and decoded by several threads.
     ///
     /// # Errors
     /// No such channel, or a column that cannot be read.
@@ -121,41 +121,41 @@ impl Run {
         threads: usize,
     ) -> Result<Vec<Vec<Segment>>, StorageError> {
         let mut plans = Vec::with_capacity(channels.len());
-        for &place in channels {
-            let none = || StorageError::NoChannel { name: format!("number {place}") };
-            plans.push(self.channel_at(place).ok_or_else(none)?.plan(select)?);
+        for &index in channels {
+            let none = || StorageError::NoChannel { name: format!("number {index}") };
+            plans.push(self.channel_at(index).ok_or_else(none)?.plan(select)?);
         }
         fetch::fetch(self, plans, threads)
     }
 }
 
 impl Run {
-    /// Where a column stands in some of the channel frames: the frame's place among them, the file,
+    /// Where a column stands in some of the channel frames: the frame's index among them, the file,
     /// the entry.
-    fn places_of(
+    fn locations_of(
         &self,
         column: u32,
         range: Range<usize>,
     ) -> Result<Vec<(usize, usize, ColumnEntry)>, StorageError> {
-        let mut places = Vec::new();
+        let mut locations = Vec::new();
         let mut rest = &self.channel_frames()[range.clone()];
-        let mut place = range.start;
+        let mut position = range.start;
         while let Some(first) = rest.first() {
             let here = rest.partition_point(|frame| frame.file == first.file);
             let (frames, later) = rest.split_at(here);
-            let listed = places_in(&self.run_files()[first.file], column)?;
+            let listed = locations_in(&self.run_files()[first.file], column)?;
             let begin = listed.partition_point(|(index, _)| (*index as usize) < first.index);
-            let mut frames = frames.iter().zip(place..).peekable();
+            let mut frames = frames.iter().zip(position..).peekable();
             for (index, entry) in &listed[begin..] {
                 while frames.next_if(|(frame, _)| frame.index < *index as usize).is_some() {}
-                let Some((frame, place)) = frames.peek() else { break };
+                let Some((frame, position)) = frames.peek() else { break };
                 if frame.index == *index as usize {
-                    places.push((*place, first.file, *entry));
+                    locations.push((*position, first.file, *entry));
                 }
             }
-            (rest, place) = (later, place + here);
+            (rest, position) = (later, position + here);
         }
-        Ok(places)
+        Ok(locations)
     }
 
     /// The channel frames that can hold samples of that time.
@@ -173,19 +173,19 @@ impl Run {
 
 /// Where a column stands in a file: as the TOC says it, or the frames themselves where its list is
 /// damaged.
-pub(crate) fn places_in(
+pub(crate) fn locations_in(
     file: &RunFile,
     column: u32,
 ) -> Result<Arc<[(u32, ColumnEntry)]>, StorageError> {
-    if let Ok(places) = file.reader.places(column) {
-        return Ok(places);
+    if let Ok(locations) = file.reader.places(column) {
+        return Ok(locations);
     }
-    let mut places = Vec::new();
+    let mut locations = Vec::new();
     for frame in 0..file.reader.frames().len() {
         let found = file.reader.find(frame, column).map_err(|error| file.error(error))?;
-        places.extend(found.map(|entry| (frame as u32, entry)));
+        locations.extend(found.map(|entry| (frame as u32, entry)));
     }
-    Ok(places.into())
+    Ok(locations.into())
 }
 
 /// Whether frames follow each other in time, as they are written.
@@ -273,7 +273,7 @@ impl<'a> Channel<'a> {
         self.plan_of(select, &|_, _| true)
     }
 
-    /// As [`Channel::plan`], of those columns alone of which `wanted` says so: by the frame's place
+    /// As [`Channel::plan`], of those columns alone of which `wanted` says so: by the frame's index
     /// in [`Run::channel_frames`] and their number.
     pub(crate) fn plan_of(
         &self,
@@ -318,7 +318,7 @@ impl<'a> Channel<'a> {
             Select::TimeNs(time) => self.run.channel_frames_between(time),
         };
         let mut parts = Vec::new();
-        for (frame, file, entry) in self.run.places_of(info.id, frames)? {
+        for (frame, file, entry) in self.run.locations_of(info.id, frames)? {
             if entry.first_sample < wanted.end && entry.rows > 0 && columns(frame, entry.id) {
                 self.parts_of(&mut parts, (frame, file, entry), &wanted)?;
             }

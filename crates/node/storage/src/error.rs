@@ -102,7 +102,7 @@ pub enum StorageError {
     Column {
         /// The file.
         path: PathBuf,
-        /// The frame's place in that file, from 0.
+        /// The frame's index in that file, from 0.
         frame: usize,
         /// What the column means.
         kind: String,

@@ -1,6 +1,6 @@
 //! Reading and decoding many pieces of columns at once.
 //!
-//! Pieces are sorted by their places; those that stand next to each other are read together, a
+//! Pieces are sorted by file and offset; those that stand next to each other are read together, a
 //! group at a time. Small reads stay on the caller's thread, because to start another costs more
 //! than they take; large ones are shared out.
 //!
@@ -79,10 +79,10 @@ impl Plan {
 /// One part, and where its bytes go.
 struct Task<'a> {
     file: usize,
-    /// The frame's place in its file.
+    /// The frame's index in its file.
     frame: usize,
-    /// Its place in [`Run::channel_frames`].
-    place: usize,
+    /// Its index in [`Run::channel_frames`].
+    channel_frame: usize,
     entry: ColumnEntry,
     /// Where the stored bytes that must be read stand in the file.
     stored: Range<u64>,
@@ -127,9 +127,9 @@ pub(crate) fn fetch(
         return Ok(read);
     }
     let ahead = run.ahead(&groups);
-    parallel::map(groups.into_iter().enumerate().collect(), threads, |(place, group)| {
+    parallel::map(groups.into_iter().enumerate().collect(), threads, |(index, group)| {
         SCRATCH.with_borrow_mut(|scratch| {
-            let read = run.fetch_group(group, scratch, |now| ahead.come_to(place, now));
+            let read = run.fetch_group(group, scratch, |now| ahead.come_to(index, now));
             scratch.shrink();
             read
         })
@@ -192,7 +192,7 @@ impl<'a> Coming<'a> {
             self.reader.bytes(ticket)
         });
         if stored.is_none() {
-            let (file, bytes) = self.run.place(&group);
+            let (file, bytes) = self.run.location(&group);
             file.announce(bytes);
         }
         // Others come while this one is decoded.
@@ -211,7 +211,7 @@ impl<'a> Coming<'a> {
     fn begin(&mut self) {
         while self.begun.is_empty() || self.reader.bytes_begun() < COMING_BYTES {
             let Some(group) = self.groups.next() else { break };
-            let (file, bytes) = self.run.place(&group);
+            let (file, bytes) = self.run.location(&group);
             let ticket = self.reader.begin(file, bytes);
             let waits = ticket.is_some();
             self.begun.push_back((group, ticket));
@@ -233,8 +233,8 @@ pub(crate) fn fetch_into(run: &Run, plan: &Plan, out: &mut [u8]) -> Result<(), S
     }
     let groups = groups(tasks);
     let ahead = run.ahead(&groups);
-    for (place, group) in groups.into_iter().enumerate() {
-        let come = |now| ahead.come_to(place, now);
+    for (index, group) in groups.into_iter().enumerate() {
+        let come = |now| ahead.come_to(index, now);
         SCRATCH.with_borrow_mut(|scratch| run.fetch_group(group, scratch, come))?;
     }
     Ok(())
@@ -338,17 +338,17 @@ impl Run {
             _ => at..at + entry.stored_bytes,
         };
         let raw = raw.start as usize..raw.end as usize;
-        let (file, frame, place) = (part.file, frame.index, part.frame);
-        Some(Task { file, frame, place, entry, stored, raw, out })
+        let (file, frame, channel_frame) = (part.file, frame.index, part.frame);
+        Some(Task { file, frame, channel_frame, entry, stored, raw, out })
     }
 
     /// What the groups will have read of their files.
     fn ahead(&self, groups: &[Vec<Task<'_>>]) -> Ahead<'_> {
-        Ahead::new(groups.iter().map(|group| self.place(group)))
+        Ahead::new(groups.iter().map(|group| self.location(group)))
     }
 
     /// Where a group's stored bytes stand.
-    fn place(&self, group: &[Task<'_>]) -> (&ReadFile, Range<u64>) {
+    fn location(&self, group: &[Task<'_>]) -> (&ReadFile, Range<u64>) {
         let (first, last) = (&group[0], &group[group.len() - 1]);
         (&*self.run_files()[first.file].file, first.stored.start..last.stored.end)
     }
@@ -359,16 +359,16 @@ impl Run {
         let ends = [groups.first()?, groups.last()?];
         let ends = &ends[..groups.len().min(2)];
         let new = ends.iter().all(|group| {
-            let (file, bytes) = self.place(group);
+            let (file, bytes) = self.location(group);
             !bytes.is_empty() && file.is_cached(bytes.end - 1) == Some(false)
         });
         let mut reader = new.then(DirectReader::take).flatten()?;
-        if !reader.can_read(self.place(ends[0]).0) {
+        if !reader.can_read(self.location(ends[0]).0) {
             reader.give_back();
             return None;
         }
         for group in ends {
-            let (file, bytes) = self.place(group);
+            let (file, bytes) = self.location(group);
             file.announce(bytes.end - 1..bytes.end);
         }
         Some(reader)
@@ -469,7 +469,7 @@ impl Run {
             self.keep_if_asked_again(task);
             return Ok(());
         }
-        let asked_again = self.samples_asked_again(tasks[0].place, &entry);
+        let asked_again = self.samples_asked_again(tasks[0].channel_frame, &entry);
         let mut kept = vec![0; if asked_again { bytes } else { 0 }];
         let (wanted, raw) = if asked_again {
             (0..bytes, kept.as_mut_slice())
@@ -484,15 +484,15 @@ impl Run {
             task.out.copy_from_slice(&raw[task.raw.clone()]);
         }
         if asked_again {
-            self.keep_samples(tasks[0].place, entry.id, kept);
+            self.keep_samples(tasks[0].channel_frame, entry.id, kept);
         }
         Ok(())
     }
 
     /// Keeps a column that was decoded to where it is wanted.
     fn keep_if_asked_again(&self, task: &Task<'_>) {
-        if self.samples_asked_again(task.place, &task.entry) {
-            self.keep_samples(task.place, task.entry.id, task.out.to_vec());
+        if self.samples_asked_again(task.channel_frame, &task.entry) {
+            self.keep_samples(task.channel_frame, task.entry.id, task.out.to_vec());
         }
     }
 }

@@ -15,9 +15,9 @@ use crate::run::{Frame, Run};
 /// A frame that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Followed {
-    /// One of events: its place in [`Run::frames`].
+    /// One of events: its index in [`Run::frames`].
     Events(usize),
-    /// One of channels: its place in [`Run::channel_frames`].
+    /// One of channels: its index in [`Run::channel_frames`].
     Channels(usize),
 }
 
@@ -133,12 +133,12 @@ impl Follow {
                 let here = (file, *seen);
                 *seen += 1;
                 self.next = number.saturating_add(1);
-                let place = |frames: &[Frame]| {
+                let position = |frames: &[Frame]| {
                     frames.binary_search_by_key(&here, |frame| (frame.file, frame.index)).ok()
                 };
-                let event = place(self.run.frames()).map(Followed::Events);
+                let event = position(self.run.frames()).map(Followed::Events);
                 let found =
-                    event.or_else(|| place(self.run.channel_frames()).map(Followed::Channels));
+                    event.or_else(|| position(self.run.channel_frames()).map(Followed::Channels));
                 if found.is_some() {
                     return found;
                 }

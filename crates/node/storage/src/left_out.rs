@@ -76,13 +76,13 @@ impl Checked {
     pub(crate) fn check(
         &mut self,
         run: &Run,
-        place: usize,
+        frame_index: usize,
         left_out: &mut LeftOut,
     ) -> Result<(), StorageError> {
-        if self.frames.contains_key(&place) {
+        if self.frames.contains_key(&frame_index) {
             return Ok(());
         }
-        let frame = run.channel_frames()[place];
+        let frame = run.channel_frames()[frame_index];
         let entries = channel_entries(run, &frame)?;
         let checked = parallel::map(entries, parallel::threads(), |entry| {
             Ok((entry.id, stored(run, &frame, &entry).map(drop)))
@@ -93,13 +93,13 @@ impl Checked {
                 damaged.insert(id);
             }
         }
-        self.frames.insert(place, damaged);
+        self.frames.insert(frame_index, damaged);
         Ok(())
     }
 
     /// Whether a column can be read, of a frame that was checked.
-    pub(crate) fn is_intact(&self, place: usize, column: u32) -> bool {
-        self.frames.get(&place).is_none_or(|damaged| !damaged.contains(&column))
+    pub(crate) fn is_intact(&self, frame_index: usize, column: u32) -> bool {
+        self.frames.get(&frame_index).is_none_or(|damaged| !damaged.contains(&column))
     }
 }
 

@@ -60,7 +60,7 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
             continue;
         }
         // A recorder writes a frame's header last, and headers in order: without one here, no
-        // frame follows. Anything else in this place is for a repair to judge.
+        // frame follows. Anything else there is for a repair to judge.
         let end = match reader.reopened() {
             Some(Reopened::Longer { closed_bytes, .. }) => closed_bytes,
             _ => reader.next_frame_offset(),

@@ -102,7 +102,7 @@ impl Pool {
             let fits = |memory: &Vec<u8>| (bytes..=2 * bytes).contains(&memory.capacity());
             let fitting = kept.iter().enumerate().filter(|(_, memory)| fits(memory));
             let smallest = fitting.min_by_key(|(_, memory)| memory.capacity());
-            smallest.map(|(place, _)| place).map(|place| kept.remove(place))
+            smallest.map(|(index, _)| index).map(|index| kept.remove(index))
         };
         let Some(mut memory) = found else { return fresh(bytes) };
         // Longer ones are cut: only what was not written before is written here.
@@ -164,15 +164,15 @@ mod tests {
     fn memory_that_is_given_back_is_what_the_next_one_gets() {
         let pool = pool();
         let first = pool.take(MIB);
-        let place = first.as_ptr();
+        let address = first.as_ptr();
         pool.give_back(first);
         let second = pool.take(MIB - 7);
-        assert_eq!((second.as_ptr(), second.len()), (place, MIB - 7));
+        assert_eq!((second.as_ptr(), second.len()), (address, MIB - 7));
         assert!(kept(&pool).is_empty());
         pool.give_back(second);
         // Longer than it was, and no longer than it can be.
         let third = pool.take(MIB);
-        assert_eq!((third.as_ptr(), third.len()), (place, MIB));
+        assert_eq!((third.as_ptr(), third.len()), (address, MIB));
     }
 
     #[test]

@@ -248,16 +248,16 @@ pub(crate) fn take_copies<F: OneFile>(files: &mut Vec<F>) -> Vec<(F, PathBuf)> {
     files.sort_by_cached_key(|file| (file.reader().header().file_index, rank(file)));
     let identity = |header: &FileHeader| (header.run, header.file_index, header.file_id);
     let mut copies = Vec::new();
-    let mut place = 1;
-    while place < files.len() {
-        let (first, file) = (files[place - 1].reader(), files[place].reader());
+    let mut index = 1;
+    while index < files.len() {
+        let (first, file) = (files[index - 1].reader(), files[index].reader());
         let is_copy = identity(first.header()) == identity(file.header())
             && first.frames().starts_with(file.frames());
         if is_copy {
-            let of = files[place - 1].path().to_owned();
-            copies.push((files.remove(place), of));
+            let of = files[index - 1].path().to_owned();
+            copies.push((files.remove(index), of));
         } else {
-            place += 1;
+            index += 1;
         }
     }
     copies

@@ -147,14 +147,14 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport, StorageError> {
     // What the frames of all files so far add up to, while none is missing. The totals in their
     // TOCs will not do: they were taken while the recorder counted on.
     let mut before = Some(Ledger::default());
-    for (place, file) in found.into_iter().enumerate() {
+    for (index, file) in found.into_iter().enumerate() {
         let header = file.reader.header();
         let sources = header.schema.sources.len();
-        let so_far = before.take().filter(|_| header.file_index as usize == place);
-        let so_far = if place == 0 { so_far.map(|_| Ledger::new(sources)) } else { so_far };
+        let so_far = before.take().filter(|_| header.file_index as usize == index);
+        let so_far = if index == 0 { so_far.map(|_| Ledger::new(sources)) } else { so_far };
         let so_far = so_far.filter(|ledger| ledger.sources.len() == sources);
         if file.is_intact() {
-            if last_open.is_some_and(|last| place < last) {
+            if last_open.is_some_and(|last| index < last) {
                 before = so_far.map(|ledger| file.add_frames(ledger));
             }
             report.files.push(file.untouched(Outcome::Intact));

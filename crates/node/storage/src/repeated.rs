@@ -34,8 +34,8 @@ fn find(files: &[RunFile]) -> Vec<(usize, usize)> {
     for (file, run_file) in files.iter().enumerate() {
         for (index, frame) in run_file.reader.frames().iter().enumerate() {
             let identity = (frame.info.origin.stream, frame.info.sequence);
-            let place = *first.entry(identity).or_insert((file, index));
-            if place != (file, index) && agree(files, place, (file, index)) {
+            let location = *first.entry(identity).or_insert((file, index));
+            if location != (file, index) && agree(files, location, (file, index)) {
                 found.push((file, index));
             }
         }
@@ -48,7 +48,7 @@ fn find(files: &[RunFile]) -> Vec<(usize, usize)> {
 fn agree(files: &[RunFile], one: (usize, usize), other: (usize, usize)) -> bool {
     let frame =
         |(file, index): (usize, usize)| -> &FrameSummary { &files[file].reader.frames()[index] };
-    let info = |place| FrameInfo { file_id: 0, ..frame(place).info };
+    let info = |location| FrameInfo { file_id: 0, ..frame(location).info };
     if info(one) != info(other) {
         return false;
     }

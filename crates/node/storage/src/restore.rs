@@ -115,7 +115,7 @@ impl Lost {
         Ok((header, sibling.path.to_owned()))
     }
 
-    /// Its place among the run's files: as the list has it, or as its name says, if that fits
+    /// Its index among the run's files: as the list has it, or as its name says, if that fits
     /// between the others.
     fn index(&self, siblings: &[Sibling<'_>]) -> Result<u32, String> {
         let taken = |index| siblings.iter().any(|other| other.header.file_index == index);

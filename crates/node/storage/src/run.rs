@@ -47,13 +47,13 @@ pub struct Run {
 /// A frame that holds events, or channels.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// Which of the run's files it is in: a place in [`Run::files`].
+    /// Which of the run's files it is in: an index into [`Run::files`].
     pub file: usize,
-    /// Its place among that file's frames.
+    /// Its index among that file's frames.
     pub index: usize,
     /// Events in the frames before it; 0 for frames of channels.
     pub first_row: u64,
-    /// What its header says: place, ranges of key and time, rows.
+    /// What its header says: offset, ranges of key and time, rows.
     pub summary: FrameSummary,
 }
 
@@ -144,15 +144,15 @@ impl Run {
         &self.header().config
     }
 
-    /// The sources; a source's number is its place.
+    /// The sources; a source's number is its index.
     pub fn sources(&self) -> &[SourceInfo] {
         &self.header().schema.sources
     }
 
     /// The number of the source of that name.
     pub fn source(&self, name: &str) -> Option<SourceId> {
-        let place = self.sources().iter().position(|source| source.name == name)?;
-        Some(SourceId(place as u32))
+        let index = self.sources().iter().position(|source| source.name == name)?;
+        Some(SourceId(index as u32))
     }
 
     /// The files that are there, by rising index.
@@ -181,13 +181,13 @@ impl Run {
     }
 
     /// What is damaged, as far as opening tells: files that are missing or cannot be read, and
-    /// places where frames should be. That columns are intact takes [`verify`](crate::verify()).
+    /// positions where frames should be. That columns are intact takes [`verify`](crate::verify()).
     pub fn damage(&self) -> Vec<String> {
         let files = self.problems.iter().filter(|problem| problem.is_damage());
         files.map(ToString::to_string).chain(self.holes()).collect()
     }
 
-    /// Places in the files where frames should be and cannot be recognized.
+    /// Positions in the files where frames should be and cannot be recognized.
     pub fn holes(&self) -> impl Iterator<Item = String> {
         let named = |file| holes(file).map(|hole| format!("{}: {hole}", file.path.display()));
         self.files.iter().flat_map(named)
@@ -336,7 +336,7 @@ impl Run {
         Ok(missing)
     }
 
-    /// A channel's decoded column if it is in memory: its frame is a place in
+    /// A channel's decoded column if it is in memory: its frame is an index into
     /// [`Run::channel_frames`].
     pub(crate) fn kept_samples(&self, frame: usize, column: u32) -> Option<Arc<Vec<u8>>> {
         match self.cache.get((frame, Piece::Samples(column)))? {
@@ -384,12 +384,12 @@ impl Run {
     /// Takes up what the files have now.
     pub(crate) fn take_up(&mut self) {
         let (frames, channel_frames, ordered) = growth::frames_of(&mut self.files);
-        let place = |frame: &Frame| (frame.file, frame.index);
+        let position = |frame: &Frame| (frame.file, frame.index);
         let goes_on = |before: &[Frame], now: &[Frame]| {
-            now.iter().map(place).take(before.len()).eq(before.iter().map(place))
+            now.iter().map(position).take(before.len()).eq(before.iter().map(position))
         };
         if !(goes_on(&self.frames, &frames) && goes_on(&self.channel_frames, &channel_frames)) {
-            // What is kept is kept by the frame's place.
+            // What is kept is kept by the frame's index.
             self.cache = Cache::new(self.cache_bytes_max);
         }
         self.channels_ordered = channels::ordered(&channel_frames);

@@ -19,7 +19,7 @@ pub struct SelectEvents {
     pub keys: RangeInclusive<u64>,
     /// The first fragment arrived then: nanoseconds since 1970, UTC. Without it at any time.
     pub time_ns: Option<Range<u64>>,
-    /// It is in one of these frames: places in [`Run::frames`].
+    /// It is in one of these frames: indices into [`Run::frames`].
     pub frames: Range<usize>,
 }
 
@@ -31,22 +31,22 @@ impl Default for SelectEvents {
 
 impl SelectEvents {
     /// Whether a frame can hold such an event, by its header.
-    fn meets(&self, place: usize, frame: &Frame) -> bool {
+    fn meets(&self, index: usize, frame: &Frame) -> bool {
         let info = &frame.summary.info;
         let in_time = self.time_ns.as_ref().is_none_or(|time| {
             !time.is_empty() && info.time_first_ns < time.end && time.start <= info.time_last_ns
         });
         let in_keys = info.key_first <= *self.keys.end() && *self.keys.start() <= info.key_last;
-        self.frames.contains(&place) && in_keys && in_time
+        self.frames.contains(&index) && in_keys && in_time
     }
 }
 
 impl Run {
-    /// The frames that can hold selected events, by their headers: places in [`Run::frames`]. Reads
-    /// nothing.
+    /// The frames that can hold selected events, by their headers: indices into [`Run::frames`].
+    /// Reads nothing.
     pub fn frames_in(&self, select: &SelectEvents) -> Vec<usize> {
         let candidates = self.frames_between(*select.keys.start(), *select.keys.end());
-        candidates.filter(|&place| select.meets(place, &self.frames()[place])).collect()
+        candidates.filter(|&index| select.meets(index, &self.frames()[index])).collect()
     }
 
     /// The rows of the selected events of a frame: ranges that rise and do not touch.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use catchment_frame::Codec;
 
-use crate::channels::places_in;
+use crate::channels::locations_in;
 use crate::error::StorageError;
 use crate::open::RunFile;
 use crate::run::Run;
@@ -49,23 +49,23 @@ impl Run {
 
 impl ColumnStorage {
     fn add(&mut self, file: &RunFile, column: u32) -> Result<(), StorageError> {
-        let places = places_in(file, column)?;
+        let locations = locations_in(file, column)?;
         // A file keeps its coding, mostly: where the first and the last column were made alike, so
         // were those between.
-        let mut blosc = places.iter().filter(|(_, entry)| entry.codec == Codec::Blosc);
+        let mut blosc = locations.iter().filter(|(_, entry)| entry.codec == Codec::Blosc);
         let made_by = |(frame, entry): &(u32, _)| {
             let made_by = file.reader.made_by(*frame as usize, entry);
             made_by.unwrap_or_else(|_| Codec::Blosc.to_string().into())
         };
         let first = blosc.next().map(made_by);
         let last = blosc.next_back().map(made_by).or_else(|| first.clone());
-        for place in places.iter() {
-            let (_, entry) = place;
+        for location in locations.iter() {
+            let (_, entry) = location;
             self.raw_bytes = self.raw_bytes.saturating_add(entry.raw_bytes);
             self.stored_bytes = self.stored_bytes.saturating_add(entry.stored_bytes);
             let coding = match &first {
                 Some(all) if entry.codec == Codec::Blosc && first == last => all.to_string(),
-                _ if entry.codec == Codec::Blosc => made_by(place).into_owned(),
+                _ if entry.codec == Codec::Blosc => made_by(location).into_owned(),
                 _ => entry.codec.to_string(),
             };
             *self.codings.entry(coding).or_default() += 1;

@@ -127,8 +127,8 @@ impl Run {
         // The tails with the shortest frames are looked at first: what leaves one of them meanwhile
         // is met in a longer frame.
         while let Some(folder) = folders.pop() {
-            let place = before.iter().position(|run| run.path() == folder);
-            let run = place.map(|place| before.swap_remove(place));
+            let index = before.iter().position(|run| run.path() == folder);
+            let run = index.map(|index| before.swap_remove(index));
             known.extend(newest(run, &folder)?);
         }
         known.reverse();
@@ -181,23 +181,23 @@ impl Run {
 
     /// What a trend's run has of a channel.
     fn trend_rows(&self, channel: &str, select: &Select) -> Result<Option<Trend>, StorageError> {
-        let mut places = Vec::new();
+        let mut columns = Vec::new();
         for suffix in TREND_SUFFIXES {
             let name = format!("{channel}{suffix}");
-            let Some(place) = self.channels().iter().position(|info| info.name == name) else {
+            let Some(index) = self.channels().iter().position(|info| info.name == name) else {
                 return Ok(None);
             };
-            places.push(place);
+            columns.push(index);
         }
-        let read = self.read_many(&places, select)?;
+        let read = self.read_many(&columns, select)?;
         let mut trend = Trend::default();
         for segment in &read[0] {
-            let period = self.channels()[places[0]].rate;
+            let period = self.channels()[columns[0]].rate;
             let samples = segment.first_sample..segment.first_sample + segment.samples;
             trend.start_ns.extend(samples.map(|sample| period.time_ns(sample)));
         }
         let values = |index: usize| {
-            let dtype = self.channels()[places[index]].dtype;
+            let dtype = self.channels()[columns[index]].dtype;
             let values = values(dtype, &read[index]);
             values.filter(|values| values.len() == trend.start_ns.len()).ok_or_else(|| {
                 let what = format!("{channel}{}", TREND_SUFFIXES[index]);

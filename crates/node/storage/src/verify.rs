@@ -14,7 +14,7 @@ use crate::whole::{Extent, Whole};
 pub struct Problem {
     /// The file; the run's folder where a whole file is concerned.
     pub file: PathBuf,
-    /// The frame's place in that file, from 0.
+    /// The frame's index in that file, from 0.
     pub frame: Option<usize>,
     /// What the column means, by the specification's name.
     pub column: Option<String>,

@@ -86,15 +86,15 @@ impl Waiting {
         // The pieces without a gap: where they begin, and the row.
         let mut starts = vec![Span { row: 0, sample: self.first }];
         starts.append(&mut self.spans);
-        let place = starts.partition_point(|span| span.sample < end);
-        let mut at = starts.get(place).map_or(self.rows, |span| span.row);
+        let index = starts.partition_point(|span| span.sample < end);
+        let mut at = starts.get(index).map_or(self.rows, |span| span.row);
         let mut mine_end = end;
-        if let Some(last) = place.checked_sub(1).map(|last| starts[last]) {
+        if let Some(last) = index.checked_sub(1).map(|last| starts[last]) {
             at = at.min(last.row + (end - last.sample));
             mine_end = last.sample + (at - last.row);
         }
         (later.end, later.rows) = (self.end, self.rows - at);
-        let mut spans = starts.split_off(place);
+        let mut spans = starts.split_off(index);
         let inside = spans.first().is_none_or(|span| span.row > at);
         later.first = if inside { end } else { spans.remove(0).sample };
         later.spans = spans.iter().map(|s| Span { row: s.row - at, sample: s.sample }).collect();

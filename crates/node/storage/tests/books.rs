@@ -46,8 +46,8 @@ fn a_whole_run_verifies_and_progress_ends_at_its_bytes() {
 #[test]
 fn every_damaged_column_is_found_by_file_frame_and_source() {
     let made = Recipe::default().make();
-    let places = [(0, 0, 0u32), (0, 1, 9), (1, 0, 4)];
-    for (file, frame, column) in places {
+    let damaged = [(0, 0, 0u32), (0, 1, 9), (1, 0, 4)];
+    for (file, frame, column) in damaged {
         made.damage(file, made.offset(file, frame, column));
     }
     let run = Run::open(made.path()).expect("opens");

@@ -26,14 +26,14 @@ fn a_channel_reads_as_one_piece_across_frames_and_files() {
         let run = Run::open(made.path()).expect("opens");
         assert!(run.closed() && run.files().len() > 1);
         assert_eq!(run.channels().len(), signal::CHANNELS.len());
-        for (place, (name, rate)) in signal::CHANNELS.iter().enumerate() {
+        for (index, (name, rate)) in signal::CHANNELS.iter().enumerate() {
             let channel = run.channel(name).expect("is there");
             let segments = channel.read(&Select::All).expect("reads");
             assert_eq!(segments.len(), 1, "{name}");
             let rate: catchment_model::SampleRate = rate.parse().expect("a rate");
             let first = rate.first_sample_at(made.start_ns);
             let end = rate.first_sample_at(made.end_ns);
-            check(place, &segments[0], first..end);
+            check(index, &segments[0], first..end);
             assert_eq!(segments[0].start_ns, rate.time_ns(first));
             let time = channel.time_range().expect("reads").expect("has samples");
             assert_eq!(time, rate.time_ns(first)..rate.time_ns(end));
@@ -96,12 +96,12 @@ fn many_channels_read_together_are_what_they_are_alone() {
     for coding in signal::CODINGS {
         let made = Signal { coding, gap: true, ..Signal::default() }.write();
         let run = Run::open(made.path()).expect("opens");
-        let places: Vec<_> = (0..run.channels().len()).rev().collect();
+        let indices: Vec<_> = (0..run.channels().len()).rev().collect();
         let half = Select::TimeNs(made.start_ns + 3 * NS..made.start_ns + 10 * NS + 7);
         for select in [Select::All, half] {
-            let together = run.read_many(&places, &select).expect("reads");
-            for (place, segments) in places.iter().zip(&together) {
-                let alone = run.channel_at(*place).expect("is there").read(&select);
+            let together = run.read_many(&indices, &select).expect("reads");
+            for (index, segments) in indices.iter().zip(&together) {
+                let alone = run.channel_at(*index).expect("is there").read(&select);
                 assert_eq!(*segments, alone.expect("reads"));
             }
         }
@@ -136,9 +136,9 @@ fn wide(seed: u32) -> Vec<u8> {
 }
 
 /// Whether these bytes are on a disk alone, and can be read from there directly.
-fn is_cold(file: &ReadFile, place: u64) -> bool {
+fn is_cold(file: &ReadFile, offset: u64) -> bool {
     let direct = DirectReader::take().is_some_and(|mut reader| reader.can_read(file));
-    let cold = direct && file.is_cached(place) == Some(false);
+    let cold = direct && file.is_cached(offset) == Some(false);
     if !cold {
         eprintln!(
             "nothing to test: temporary files are in memory, or cannot be read past the cache"
@@ -150,11 +150,11 @@ fn is_cold(file: &ReadFile, place: u64) -> bool {
 #[test]
 fn the_first_read_passes_the_page_cache_and_the_second_fills_it() {
     let bytes = wide(1);
-    let (folder, place) = signal::write_wide(&[bytes.clone(), wide(2)]);
+    let (folder, offset) = signal::write_wide(&[bytes.clone(), wide(2)]);
     let run = Run::open(folder.path()).expect("opens");
     let file = ReadFile::open(run.files().next().expect("a file").path).expect("opens");
-    // Each place is asked about once: to ask begins to read there.
-    let eighth = |eighth: u64| place + bytes.len() as u64 / 8 * eighth;
+    // Each offset is asked about once: to ask begins to read there.
+    let eighth = |eighth: u64| offset + bytes.len() as u64 / 8 * eighth;
     if !is_cold(&file, eighth(1)) {
         return;
     }
@@ -175,11 +175,11 @@ fn the_first_read_passes_the_page_cache_and_the_second_fills_it() {
 #[test]
 fn many_threads_read_past_the_page_cache_what_was_written() {
     let frames: Vec<_> = (0..12).map(wide).collect();
-    let (folder, place) = signal::write_wide(&frames);
+    let (folder, offset) = signal::write_wide(&frames);
     let run = Run::open(folder.path()).expect("opens");
     let path = run.files().next().expect("a file").path.to_owned();
     let file = ReadFile::open(&path).expect("opens");
-    is_cold(&file, place + 300_000);
+    is_cold(&file, offset + 300_000);
     let channel = run.channel("wide").expect("is there");
     // Not the last: its end is near that of the file.
     let segments = channel.read(&Select::Frames(0..11)).expect("reads");
@@ -190,7 +190,7 @@ fn many_threads_read_past_the_page_cache_what_was_written() {
     signal::damage_column(&path, 5, id);
     signal::forget(&path);
     let run = Run::open(folder.path()).expect("opens");
-    is_cold(&file, place + 300_000);
+    is_cold(&file, offset + 300_000);
     match run.channel("wide").expect("is there").read(&Select::Frames(0..11)) {
         Err(StorageError::Column { frame, channel, .. }) => {
             assert_eq!((frame, channel.as_deref()), (5, Some("wide")));

@@ -13,8 +13,8 @@ fn every_whole_frame_survives_a_cut_at_any_byte_and_repair_closes_the_file() {
     let run = Run::open(made.path()).expect("opens");
     let path = run.files().next().expect("a file").path.to_owned();
     let frames: Vec<_> = run.channel_frames().iter().map(|frame| frame.summary).collect();
-    let place = run.channels().iter().position(|info| info.name == "slow").expect("is there");
-    let whole = run.read_many(&[place], &Select::All).expect("reads");
+    let index = run.channels().iter().position(|info| info.name == "slow").expect("is there");
+    let whole = run.read_many(&[index], &Select::All).expect("reads");
     let bytes = std::fs::read(&path).expect("reads");
     let header_bytes = frames[0].offset;
     drop(run);
@@ -37,7 +37,7 @@ fn every_whole_frame_survives_a_cut_at_any_byte_and_repair_closes_the_file() {
         let check = |what: &str| {
             let run = Run::open(made.path()).expect("opens");
             assert_eq!(run.channel_frames().len(), survivors, "{what}, cut at {cut}");
-            let read = run.read_many(&[place], &Select::All).expect("reads");
+            let read = run.read_many(&[index], &Select::All).expect("reads");
             let samples: u64 = read[0].iter().map(|segment| segment.samples).sum();
             assert_eq!(samples, survivors as u64 * 64, "{what}, cut at {cut}");
             for segment in &read[0] {
@@ -104,8 +104,8 @@ fn a_flipped_bit_costs_no_more_than_the_column_that_it_is_in() {
         // Padding is in no checksum.
         assert!(report.problem_count <= 1, "bit at {at}: {report:?}");
         let mut unreadable = 0;
-        for place in 0..run.channels().len() {
-            let channel = run.channel_at(place).expect("is there");
+        for index in 0..run.channels().len() {
+            let channel = run.channel_at(index).expect("is there");
             unreadable += usize::from(channel.read(&Select::All).is_err());
         }
         let named = report.problems.iter().filter(|problem| problem.channel.is_some()).count();

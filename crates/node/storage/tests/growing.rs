@@ -186,7 +186,7 @@ fn a_run_whose_next_file_is_not_begun_yet_has_not_ended() {
     signal.write_frame(&mut writer, 0).expect("writes");
     let mut follow = Follow::open(folder.path(), Duration::from_millis(1)).expect("opens");
     assert_eq!(follow.try_next().expect("reads"), Some(Followed::Channels(0)));
-    // The first file is closed, and the next one's place is taken.
+    // The first file is closed, and the next one's name is taken.
     let taken = folder.path().join("signal-00001.catch");
     std::fs::write(&taken, "").expect("writes");
     signal.write_frame(&mut writer, 1).expect_err("is there already");

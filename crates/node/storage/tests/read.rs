@@ -201,7 +201,7 @@ fn a_file_that_is_there_twice_is_read_once_and_one_that_contradicts_it_is_refuse
     let mut run = Run::open(made.path()).expect("opens");
     assert!(matches!(run.problems(), [FileProblem::Copy { .. }]));
     assert_eq!((run.event_count(), run.refresh().expect("reads").files), (16, 0));
-    // The second frame in the place of the first is none of the file's.
+    // The second frame instead of the first is none of the file's.
     let mut other = whole.clone();
     let (first, _) = &made.frames[0][0];
     other.drain(first.offset as usize..second.offset as usize);

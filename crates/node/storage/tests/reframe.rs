@@ -29,8 +29,8 @@ struct Contents {
 
 fn contents(path: &Path) -> Contents {
     let run = Run::open(path).expect("opens");
-    let places: Vec<_> = (0..run.channels().len()).collect();
-    let channels = run.read_many(&places, &Select::All).expect("reads");
+    let indices: Vec<_> = (0..run.channels().len()).collect();
+    let channels = run.read_many(&indices, &Select::All).expect("reads");
     let mut all = Vec::new();
     for frame in 0..run.frames().len() {
         let events = run.events(frame).expect("reads");
@@ -155,8 +155,8 @@ fn a_damaged_column_of_a_channel_is_a_gap_that_is_named() {
             let anew = Run::open(folder.path()).expect("opens");
             assert!(anew.lost_data() && anew.ended());
             let found = contents(folder.path());
-            for (place, (found, whole)) in found.channels.iter().zip(&whole.channels).enumerate() {
-                if anew.channels()[place].name != "slow" {
+            for (index, (found, whole)) in found.channels.iter().zip(&whole.channels).enumerate() {
+                if anew.channels()[index].name != "slow" {
                     assert_eq!(found, whole);
                     continue;
                 }

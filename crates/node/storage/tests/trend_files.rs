@@ -87,19 +87,19 @@ impl Written {
 
     /// Gives every series its values of the seconds before `until`; some have none.
     fn give(&mut self, until: u64) {
-        for (place, series) in self.series.iter_mut().enumerate() {
+        for (index, series) in self.series.iter_mut().enumerate() {
             for second in self.until..until {
                 // Series 1 has gaps, series 2 is there for a while only, and so on.
-                let kind = place % SERIES;
+                let kind = index % SERIES;
                 let missing = (kind == 1 && second % 7 < 3) || (kind == 2 && second % 100 > 40);
                 if !missing {
-                    let values = (0..3).map(|n| (second * 31 % 97 + n * place as u64) as f64);
+                    let values = (0..3).map(|n| (second * 31 % 97 + n * index as u64) as f64);
                     series.add_second(second, &values.collect::<Accumulator>());
                 }
             }
             let completed = series.take_complete(until);
-            keep(place, &completed, &mut self.seconds, &mut self.minutes);
-            self.files.add(place, &completed);
+            keep(index, &completed, &mut self.seconds, &mut self.minutes);
+            self.files.add(index, &completed);
         }
         self.until = until;
     }
@@ -110,10 +110,10 @@ impl Written {
     }
 
     fn finish(&mut self) {
-        for (place, series) in self.series.iter_mut().enumerate() {
+        for (index, series) in self.series.iter_mut().enumerate() {
             let completed = series.finish();
-            keep(place, &completed, &mut self.seconds, &mut self.minutes);
-            self.files.add(place, &completed);
+            keep(index, &completed, &mut self.seconds, &mut self.minutes);
+            self.files.add(index, &completed);
         }
         self.files.finish(true).expect("ends");
     }
@@ -139,7 +139,7 @@ impl Written {
 }
 
 fn keep(
-    place: usize,
+    index: usize,
     completed: &Completed,
     seconds: &mut [BTreeMap<u64, Row>],
     minutes: &mut [BTreeMap<u64, Row>],
@@ -148,7 +148,7 @@ fn keep(
         for row in rows {
             let of = row.statistics;
             let before =
-                model[place].insert(row.index, ([of.mean, of.min, of.max, of.rms], of.n as u32));
+                model[index].insert(row.index, ([of.mean, of.min, of.max, of.rms], of.n as u32));
             assert!(before.is_none());
         }
     }

@@ -13,13 +13,13 @@ const NS: u64 = 1_000_000_000;
 /// Trends of a channel, computed the slow way: (second, mean, min, max, rms, n).
 fn model(made: &Made, run: &Run, name: &str, period_s: u64) -> Vec<(u64, [f64; 4], u32)> {
     let channel = run.channel(name).expect("is there");
-    let place = run.channels().iter().position(|info| info.name == name).expect("is there");
+    let index = run.channels().iter().position(|info| info.name == name).expect("is there");
     let rate = channel.info().rate;
     let mut rows: Vec<(u64, Vec<f64>)> = Vec::new();
     for segment in channel.read(&Select::All).expect("reads") {
         for sample in segment.first_sample..segment.first_sample + segment.samples {
             let period = rate.time_ns(sample) / (period_s * NS);
-            let bytes = signal::sample_bytes(place, sample);
+            let bytes = signal::sample_bytes(index, sample);
             let value = match bytes.len() {
                 4 => f64::from(f32::from_le_bytes(bytes.try_into().expect("four bytes"))),
                 _ => f64::from(i16::from_le_bytes(bytes.try_into().expect("two bytes"))),

@@ -360,7 +360,7 @@ fn a_file_whose_header_cannot_be_had_again_is_never_called_deletable() {
     let report = repair(folder.path()).expect("reads");
     let Outcome::Unreadable(why) = &report.files[1].outcome else { panic!("{report:?}") };
     assert!(why.ends_with("its name says that it is file 0, and its frames are others"), "{why}");
-    // The list has another file in that place.
+    // The list has another file at that index.
     let made = Recipe { unclosed: true, ..three() }.make();
     list(&made, 3, 2, false);
     std::fs::remove_file(&made.files[1]).expect("removes");

@@ -211,7 +211,7 @@ fn targets(figures: &Figures) -> Section {
          lalframe compressed, in frames of 1 s in files of 1 s and of 64 s in files of 64 s."
             .into(),
         "Cold: one file of 1,000 channels; the page cache is dropped (/proc/sys/vm/drop_caches) before \
-         each; direct reads: O_DIRECT, of the same columns at the same places, into memory touched \
+         each; direct reads: O_DIRECT, of the same columns at the same offsets, into memory touched \
          before, one after the other and several at once. Catchment's time includes finding the columns \
          in the index, which is two reads more, checking and decoding them."
             .into(),

@@ -16,7 +16,7 @@ pub(crate) fn channels(run: &Run, patterns: &[Pattern]) -> anyhow::Result<Vec<us
     check(patterns, &names)?;
     let all = patterns.is_empty();
     let fits = |name: &str| all || patterns.iter().any(|pattern| pattern.fits(name));
-    Ok((0..names.len()).filter(|&place| fits(names[place])).collect())
+    Ok((0..names.len()).filter(|&index| fits(names[index])).collect())
 }
 
 /// Refuses patterns that fit no channel.

@@ -114,8 +114,8 @@ fn read_gwf(files: &[PathBuf]) -> BTreeMap<String, Vec<(u64, Vec<u8>)>> {
         file.verify().unwrap();
         let mut samples = Vec::new();
         for (index, channel) in file.channels().iter().enumerate() {
-            for (place, frame) in file.frames().iter().enumerate() {
-                let Some(info) = file.read(index, place, &mut samples).unwrap() else { continue };
+            for (vector, frame) in file.frames().iter().enumerate() {
+                let Some(info) = file.read(index, vector, &mut samples).unwrap() else { continue };
                 let start = f64::from(frame.gps_s) + f64::from(frame.gps_ns) * 1e-9 + info.start_s;
                 let end = (start + info.samples as f64 * info.dx_s) * 1e9;
                 let pieces = all.entry(channel.name.clone()).or_default();

@@ -56,10 +56,10 @@ fn end(mut child: Child, mut lines: impl Read, code: i32) -> String {
 fn parts(run: &Run) -> Vec<BTreeSet<u64>> {
     let emulated = ligo_1000();
     let content = ChannelContent::new(1, &emulated);
-    let slices = |(place, channel): (usize, &EmulatedChannel)| {
+    let slices = |(index, channel): (usize, &EmulatedChannel)| {
         let mut slices = BTreeSet::new();
         for segment in run.channel(&channel.name).unwrap().read(&Select::All).unwrap() {
-            assert!(content.verify(place as u32, segment.first_sample, &segment.bytes));
+            assert!(content.verify(index as u32, segment.first_sample, &segment.bytes));
             let end = channel.rate.time_ns(segment.first_sample + segment.samples);
             assert!(segment.start_ns.is_multiple_of(SLICE_NS) && end.is_multiple_of(SLICE_NS));
             slices.extend(segment.start_ns / SLICE_NS..end / SLICE_NS);
@@ -337,7 +337,7 @@ fn channels_of_every_shape_and_rate_come_through_with_slices_that_nobody_chose()
     let first_ns = sent["first_slice"].as_u64().unwrap() * 10_000_000;
     let laboratory = laboratory();
     let content = ChannelContent::new(1, &laboratory.each_ref().map(|one| one.0.clone()));
-    for (place, (channel, scale, offset)) in (0..).zip(&laboratory) {
+    for (index, (channel, scale, offset)) in (0..).zip(&laboratory) {
         let recorded = run.channel(&channel.name).unwrap();
         let info = recorded.info();
         let found = (info.dtype, &info.shape, info.rate, &info.unit);
@@ -347,7 +347,7 @@ fn channels_of_every_shape_and_rate_come_through_with_slices_that_nobody_chose()
         for segment in recorded.read(&Select::All).unwrap() {
             let expected = (next, channel.rate.time_ns(next));
             assert_eq!((segment.first_sample, segment.start_ns), expected, "{}", channel.name);
-            assert!(content.verify(place, next, &segment.bytes), "{}", channel.name);
+            assert!(content.verify(index, next, &segment.bytes), "{}", channel.name);
             next += segment.samples;
         }
         assert_eq!(next, channel.rate.first_sample_at(first_ns + 500_000_000), "{}", channel.name);

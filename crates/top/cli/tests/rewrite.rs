@@ -30,8 +30,8 @@ fn open(path: &Path) -> Run {
 
 /// All that there is of all channels.
 fn contents(run: &Run) -> Vec<Vec<Segment>> {
-    let places: Vec<_> = (0..run.channels().len()).collect();
-    run.read_many(&places, &Select::All).unwrap()
+    let indices: Vec<_> = (0..run.channels().len()).collect();
+    run.read_many(&indices, &Select::All).unwrap()
 }
 
 #[test]
@@ -45,10 +45,10 @@ fn what_is_generated_at_a_multiple_of_real_time_is_what_it_says_and_no_sooner() 
     let channels = ligo_1000();
     let content = ChannelContent::new(1, &channels);
     let mut raw_bytes = 0;
-    for ((place, channel), segments) in (0..).zip(&channels).zip(contents(&run)) {
+    for ((index, channel), segments) in (0..).zip(&channels).zip(contents(&run)) {
         let [segment] = &segments[..] else { panic!("{}: {segments:?}", channel.name) };
         assert_eq!((segment.start_ns, segment.samples), (START_NS, channel.rate.num() * 4));
-        assert!(content.verify(place, segment.first_sample, &segment.bytes), "{}", channel.name);
+        assert!(content.verify(index, segment.first_sample, &segment.bytes), "{}", channel.name);
         raw_bytes += segment.bytes.len();
     }
     assert_eq!(summary["raw_bytes"], raw_bytes);

@@ -20,12 +20,12 @@ use crate::views::{Samples, owned, signed_time};
 #[pyclass(frozen, module = "catchment._native")]
 pub(crate) struct ChannelReader {
     run: Py<PyRun>,
-    place: usize,
+    index: usize,
 }
 
 impl ChannelReader {
-    pub(crate) fn new(run: Py<PyRun>, place: usize) -> Self {
-        Self { run, place }
+    pub(crate) fn new(run: Py<PyRun>, index: usize) -> Self {
+        Self { run, index }
     }
 
     /// The run as it is now: it may have grown.
@@ -34,12 +34,12 @@ impl ChannelReader {
     }
 
     fn channel<'a>(&self, run: &'a Run) -> Channel<'a> {
-        channel(run, self.place)
+        channel(run, self.index)
     }
 }
 
-fn channel(run: &Run, place: usize) -> Channel<'_> {
-    run.channel_at(place).expect("a run that grows keeps its channels")
+fn channel(run: &Run, index: usize) -> Channel<'_> {
+    run.channel_at(index).expect("a run that grows keeps its channels")
 }
 
 /// First sample, start in ns, samples: of a piece without a gap.
@@ -135,7 +135,7 @@ impl ChannelReader {
     fn follow(&self, py: Python<'_>) -> PyResult<FollowedChannel> {
         let following = Arc::clone(self.run.get().open().following()?);
         let run = self.run.clone_ref(py);
-        Ok(FollowedChannel { run, following, place: self.place, next: 0 })
+        Ok(FollowedChannel { run, following, index: self.index, next: 0 })
     }
 
     /// (first sample, samples) of every piece without a gap in a range. Reads the index only.
@@ -152,7 +152,7 @@ impl ChannelReader {
 pub(crate) struct FollowedChannel {
     run: Py<PyRun>,
     following: Arc<Following>,
-    place: usize,
+    index: usize,
     next: usize,
 }
 
@@ -167,9 +167,9 @@ impl FollowedChannel {
             // Also where it cannot be read: whoever goes on gets the next.
             self.next += 1;
             if given.kind == Kind::Channels {
-                let place = self.place;
+                let index = self.index;
                 let read = |run: &Run, frame: usize| {
-                    let channel = channel(run, place);
+                    let channel = channel(run, index);
                     let segments = channel.read(&Select::Frames(frame..frame + 1));
                     Ok((channel.info().clone(), segments.map_err(python_error)?))
                 };

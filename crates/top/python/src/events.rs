@@ -51,11 +51,11 @@ impl Events {
         Ok(arrays)
     }
 
-    fn place(&self, key: &Bound<'_, PyAny>) -> PyResult<(Arc<Run>, usize, usize)> {
+    fn locate(&self, key: &Bound<'_, PyAny>) -> PyResult<(Arc<Run>, usize, usize)> {
         let Key::At(number) = Key::of(key)? else { return Err(unknown(key)) };
         let run = self.open.run()?;
-        let place = key.py().detach(|| run.find(number)).map_err(python_error)?;
-        let (frame, row) = place.ok_or_else(|| unknown(key))?;
+        let location = key.py().detach(|| run.find(number)).map_err(python_error)?;
+        let (frame, row) = location.ok_or_else(|| unknown(key))?;
         Ok((run, frame, row))
     }
 }
@@ -94,7 +94,7 @@ impl Events {
     ///
     /// Raises UnknownEventError if the run has no such event.
     fn missing(&self, key: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
-        let (run, frame, row) = self.place(key)?;
+        let (run, frame, row) = self.locate(key)?;
         let missing = key.py().detach(|| run.missing(frame, row)).map_err(python_error)?;
         let sources = run.sources();
         Ok(missing.iter().map(|id| sources[id.index()].name.clone()).collect())
@@ -104,7 +104,7 @@ impl Events {
     ///
     /// Raises UnknownEventError if the run has no such event.
     fn find(&self, key: &Bound<'_, PyAny>) -> PyResult<Event> {
-        let (run, frame, row) = self.place(key)?;
+        let (run, frame, row) = self.locate(key)?;
         let events = key.py().detach(|| run.events(frame)).map_err(python_error)?;
         Ok(Event::new(&events, row))
     }

@@ -3,7 +3,7 @@
 //! One follower looks at the files of a run, and what it handed out is noted, so that each of any
 //! number of iterators gets every frame once. A frame is read from the follower's own run, which
 //! takes up what comes without opening files anew. Places in a run move when a file in the middle
-//! grows: what is noted is the file's index and the frame's place in that file, 16 bytes per frame.
+//! grows: what is noted is the file's index and the frame's index in that file, 16 bytes per frame.
 //!
 //! Locks are taken without the interpreter's, so that neither waits for the other.
 
@@ -75,7 +75,7 @@ impl Following {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The frame that is, or will be, handed out at that place, from 0. Waits for it; `None`: the
+    /// The frame that is, or will be, handed out at a position from 0. Waits for it; `None`: the
     /// run has ended, or the time is over.
     pub(crate) fn next(
         &self,
@@ -102,7 +102,7 @@ impl Following {
         }
     }
 
-    /// Reads something of a frame that was handed out: the run and the frame's place in it, now.
+    /// Reads something of a frame that was handed out: the run and the frame's index in it, now.
     pub(crate) fn with<T>(
         &self,
         given: Given,
@@ -112,7 +112,7 @@ impl Following {
         given.with(state.follow.run(), read)
     }
 
-    /// What is handed out at that place; looks once for new frames where it is not yet known.
+    /// What is handed out at that position; looks once for new frames where it is not yet known.
     fn look(&self, at: usize) -> Result<Looked, StorageError> {
         let known = self.state.read().given(at);
         if let Some(given) = known {
@@ -148,8 +148,8 @@ impl State {
 impl Given {
     pub(crate) fn new(run: &Run, followed: Followed) -> Self {
         let (kind, frame) = match followed {
-            Followed::Events(place) => (Kind::Events, run.frames()[place]),
-            Followed::Channels(place) => (Kind::Channels, run.channel_frames()[place]),
+            Followed::Events(index) => (Kind::Events, run.frames()[index]),
+            Followed::Channels(index) => (Kind::Channels, run.channel_frames()[index]),
         };
         let file = run.files().nth(frame.file).expect("a frame is in one of the run's files");
         Self { kind, file_index: file.header.file_index, index: frame.index }
@@ -157,15 +157,15 @@ impl Given {
 
     /// Reads something of that frame, wherever it is now.
     fn with<T>(self, run: &Run, read: impl FnOnce(&Run, usize) -> PyResult<T>) -> PyResult<T> {
-        let place = self.place(run).ok_or_else(|| {
+        let index = self.index_in(run).ok_or_else(|| {
             let path = run.path().display();
             let (file, index) = (self.file_index, self.index);
             FileError::new_err(format!("{path}: frame {index} of file {file} is gone"))
         })?;
-        read(run, place)
+        read(run, index)
     }
 
-    fn place(&self, run: &Run) -> Option<usize> {
+    fn index_in(&self, run: &Run) -> Option<usize> {
         let file = run.files().position(|file| file.header.file_index == self.file_index)?;
         let frames = match self.kind {
             Kind::Events => run.frames(),
@@ -177,7 +177,7 @@ impl Given {
 }
 
 impl Origin {
-    /// Reads something: the run, and the frame's place in it.
+    /// Reads something: the run, and the frame's index in it.
     pub(crate) fn with<T>(&self, read: impl FnOnce(&Run, usize) -> PyResult<T>) -> PyResult<T> {
         match self {
             Self::Run(open, given) => given.with(&*open.run()?, read),

@@ -21,42 +21,42 @@ use crate::views::{Kept, Memory};
 pub(crate) struct Frames {
     open: Arc<OpenRun>,
     /// Which of them.
-    places: Range<usize>,
+    range: Range<usize>,
 }
 
 impl Frames {
-    pub(crate) fn new(open: Arc<OpenRun>, places: Range<usize>) -> Self {
-        Self { open, places }
+    pub(crate) fn new(open: Arc<OpenRun>, range: Range<usize>) -> Self {
+        Self { open, range }
     }
 }
 
 #[pymethods]
 impl Frames {
     fn __len__(&self) -> usize {
-        self.places.len()
+        self.range.len()
     }
 
     fn __getitem__<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let (py, start) = (index.py(), self.places.start);
-        let places = match Index::of(index, self.places.len())? {
-            Index::One(place) => {
-                let frame = Frame::of_run(py, &self.open, &*self.open.run()?, start + place)?;
+        let (py, start) = (index.py(), self.range.start);
+        let range = match Index::of(index, self.range.len())? {
+            Index::One(index) => {
+                let frame = Frame::of_run(py, &self.open, &*self.open.run()?, start + index)?;
                 return frame.into_bound_py_any(py);
             }
             Index::Some(slice) => adjacent(&slice, "frames")?,
         };
-        let places = start + places.start..start + places.end;
-        Self::new(Arc::clone(&self.open), places).into_bound_py_any(py)
+        let range = start + range.start..start + range.end;
+        Self::new(Arc::clone(&self.open), range).into_bound_py_any(py)
     }
 
     fn __iter__(&self) -> PyResult<FrameIterator> {
         let (open, run) = (Arc::clone(&self.open), self.open.run()?);
-        Ok(FrameIterator { open, run, places: self.places.clone() })
+        Ok(FrameIterator { open, run, range: self.range.clone() })
     }
 
     fn __repr__(&self) -> String {
         let Ok(run) = self.open.run() else { return "<catchment.Frames: closed>".to_owned() };
-        let frames = &run.frames()[self.places.clone()];
+        let frames = &run.frames()[self.range.clone()];
         let events =
             frames.iter().fold(0_u64, |sum, frame| sum.saturating_add(frame.summary.info.rows));
         format!("<catchment.Frames: {} with {events} events>", frames.len())
@@ -89,16 +89,16 @@ impl Frame {
         Ok(Self { origin, index, key_first, key_last, events, memory })
     }
 
-    /// The frame at that place of a run, which must be there.
-    fn of_run(py: Python<'_>, open: &Arc<OpenRun>, run: &Run, place: usize) -> PyResult<Self> {
-        let given = Given::new(run, Followed::Events(place));
+    /// The frame at that index of a run, which must be there.
+    fn of_run(py: Python<'_>, open: &Arc<OpenRun>, run: &Run, index: usize) -> PyResult<Self> {
+        let given = Given::new(run, Followed::Events(index));
         Self::read(py, Origin::Run(Arc::clone(open), given))
     }
 }
 
 #[pymethods]
 impl Frame {
-    /// The frame's place in the run when it was read, from 0.
+    /// The frame's index in the run when it was read, from 0.
     #[getter]
     fn index(&self) -> usize {
         self.index
@@ -162,7 +162,7 @@ pub(crate) struct FrameIterator {
     open: Arc<OpenRun>,
     /// The run as it was when iterating began.
     run: Arc<Run>,
-    places: Range<usize>,
+    range: Range<usize>,
 }
 
 #[pymethods]
@@ -173,8 +173,8 @@ impl FrameIterator {
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Frame>> {
         self.open.check_open()?;
-        let Some(place) = self.places.next() else { return Ok(None) };
-        Frame::of_run(py, &self.open, &self.run, place).map(Some)
+        let Some(index) = self.range.next() else { return Ok(None) };
+        Frame::of_run(py, &self.open, &self.run, index).map(Some)
     }
 }
 

@@ -96,10 +96,11 @@ impl Index {
             PyTypeError::new_err(format!("expected an index or a slice, got {}", kind(any)))
         })?;
         let beyond = || PyIndexError::new_err(format!("index {index} of {count}"));
-        let Ok(place) = index.extract::<isize>() else { return Err(beyond()) };
-        let place = if place < 0 { place.checked_add_unsigned(count) } else { Some(place) };
-        let place = place.and_then(|place| usize::try_from(place).ok());
-        place.filter(|place| *place < count).map(Self::One).ok_or_else(beyond)
+        let Ok(position) = index.extract::<isize>() else { return Err(beyond()) };
+        let position =
+            if position < 0 { position.checked_add_unsigned(count) } else { Some(position) };
+        let position = position.and_then(|position| usize::try_from(position).ok());
+        position.filter(|position| *position < count).map(Self::One).ok_or_else(beyond)
     }
 }
 

@@ -67,7 +67,7 @@ impl PyRun {
     }
 
     /// What is wrong with the run's files and does not keep the rest from being read: files that
-    /// are missing, unreadable, or were never begun, and places in them where frames cannot be
+    /// are missing, unreadable, or were never begun, and locations in them where frames cannot be
     /// recognized. Damage within frames is found by `catchment.verify`.
     #[getter]
     fn problems(&self) -> PyResult<Vec<String>> {
@@ -95,9 +95,9 @@ impl PyRun {
     /// The channel of that name. Raises UnknownChannelError if there is none.
     fn channel<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let run = slf.get().run()?;
-        let place = run.channels().iter().position(|channel| channel.name == name);
-        let place = place.ok_or_else(|| unknown_channel(&run, name, None))?;
-        channel_object(slf.py(), ChannelReader::new(slf.clone().unbind(), place))
+        let index = run.channels().iter().position(|channel| channel.name == name);
+        let index = index.ok_or_else(|| unknown_channel(&run, name, None))?;
+        channel_object(slf.py(), ChannelReader::new(slf.clone().unbind(), index))
     }
 
     /// The trend of a channel: mean, min, max, rms and n of every "second" or "minute". Of a

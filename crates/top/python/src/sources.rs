@@ -27,7 +27,7 @@ fn find(sources: &[SourceInfo], wanted: &Wanted) -> PyResult<SourceId> {
         Wanted::Name(name) => sources.iter().position(|source| source.name == *name),
         Wanted::Number(number) => usize::try_from(*number).ok().filter(|number| *number < count),
     };
-    found.map(|place| SourceId(place as u32)).ok_or_else(|| {
+    found.map(|index| SourceId(index as u32)).ok_or_else(|| {
         let message = match wanted {
             Wanted::Name(name) => {
                 let names = sources.iter().map(|source| source.name.as_str());
@@ -152,7 +152,7 @@ impl Source {
         &self.info().name
     }
 
-    /// Its number: its place in the run, from 0.
+    /// Its number: its index in the run, from 0.
     #[getter]
     fn number(&self) -> u32 {
         self.id.0

@@ -54,13 +54,13 @@ def test_samples_stay_while_an_array_shows_them_and_their_memory_serves_the_next
         first, other = run["L1:FAST-0000"], run["L1:FAST-0002"]
         expected, others = first.numpy().copy(), other.numpy().copy()
         array = first.numpy()
-        place = array.ctypes.data
+        address = array.ctypes.data
         part = array[1000:1010]
         del array
         # A piece of it is enough to keep it, whatever is read then.
         later = [other.numpy() for _ in range(4)]
-        places = [one.ctypes.data for one in later]
-        assert place not in places
+        addresses = [one.ctypes.data for one in later]
+        assert address not in addresses
         np.testing.assert_array_equal(part, expected[1000:1010])
         del part, later
         # Written to, and given back: the next read has none of it.
@@ -71,7 +71,7 @@ def test_samples_stay_while_an_array_shows_them_and_their_memory_serves_the_next
             del array
             array = other.numpy()
             shown_at = array.ctypes.data
-            assert shown_at in [place, *places]
+            assert shown_at in [address, *addresses]
             np.testing.assert_array_equal(array, others)
             shown = memoryview(array)
             del array
@@ -200,8 +200,8 @@ def test_channels_with_the_same_gaps_become_one_table(tmp_path: Path, form: str)
         head, *lines = (line.split(",") for line in output.read_text().splitlines())
         assert head == ["time_ns", *names]
         assert [int(line[0]) for line in lines] == times
-        for place, (name, column) in enumerate(columns.items(), 1):
-            values = [complex(line[place]) for line in lines]
+        for index, (name, column) in enumerate(columns.items(), 1):
+            values = [complex(line[index]) for line in lines]
             np.testing.assert_array_equal(np.array(values), column.astype(complex), name)
         return
     read = pyarrow.parquet.read_table if form == "parquet" else _read_ipc

@@ -68,15 +68,15 @@ def test_a_damaged_column_is_named_and_costs_nothing_else(
     whole = closed_golden.path.read_bytes()
     report = None
     path = tmp_path / "damaged.catch"
-    # Every place in the first two frames until one is found that hits the payload of board-1.
-    for place in range(4096, len(whole) // 2, 16):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+    # Every offset in the first two frames until one is found that hits the payload of board-1.
+    for offset in range(4096, len(whole) // 2, 16):
+        path.write_bytes(whole[:offset] + bytes([whole[offset] ^ 0xFF]) + whole[offset + 1 :])
         report = catchment.verify(path)
         hit = [(p.frame, p.column, p.source) for p in report.problems]
         if hit == [(0, "fragment_payload", "board-1")]:
             break
     else:
-        pytest.fail("no place was the payload of board-1")
+        pytest.fail("no offset was in the payload of board-1")
     assert not report.intact
     assert report.problems[0].file == path
     with catchment.open(path) as run:

@@ -192,9 +192,9 @@ def test_an_array_without_a_copy_is_refused(generated: Generated) -> None:
         with pytest.raises(ValueError, match="no array without a copy"):
             np.array(channel, copy=False)
         assert channel[5] == channel.numpy()[5]
-        for place in (len(channel), -len(channel) - 1):
+        for index in (len(channel), -len(channel) - 1):
             with pytest.raises(IndexError):
-                channel[place]
+                channel[index]
 
 
 def test_what_people_see_is_called_by_its_public_name() -> None:

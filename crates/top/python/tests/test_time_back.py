@@ -90,7 +90,7 @@ def test_what_has_a_time_for_each_sample_gives_all_as_recorded(name: str, tmp_pa
             slice(3, 3),
         ):
             np.testing.assert_array_equal(channel[part], values[part])
-        assert [channel[place] for place in (0, 7, -1)] == [values[0], values[7], values[-1]]
+        assert [channel[index] for index in (0, 7, -1)] == [values[0], values[7], values[-1]]
 
 
 @pytest.mark.parametrize("name", VARIANTS)

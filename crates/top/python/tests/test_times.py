@@ -194,7 +194,7 @@ def test_known_instants_are_the_same_in_all_scales(source: int, target: int) -> 
     assert one == table[-1, 1]
     grid = catchment.convert_time(table[:4, 0].reshape(2, 2), *scales)
     np.testing.assert_array_equal(grid, table[:4, 1].reshape(2, 2))
-    dates = [_dates(table[:, place], names[scale]) for place, scale in enumerate((source, target))]
+    dates = [_dates(table[:, index], names[scale]) for index, scale in enumerate((source, target))]
     np.testing.assert_array_equal(catchment.convert_time(dates[0], *scales), dates[1])
     single = catchment.convert_time(dates[0][0], *scales)
     assert isinstance(single, np.datetime64)

@@ -12,8 +12,8 @@ from fixtures import Golden
 
 
 def address(array: NDArray[np.uint8]) -> int:
-    place: int = array.__array_interface__["data"][0]
-    return place
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def test_fragments_of_one_frame_are_views_of_one_column(closed_golden: Golden) -> None:
@@ -24,7 +24,7 @@ def test_fragments_of_one_frame_are_views_of_one_column(closed_golden: Golden) -
         first, last = int(frame.keys[2]), int(frame.keys[6])
         part = run["board-0"].fragments(first, last + 1)
         start = int(column.offsets[2])
-        # The same bytes at the same place in memory, whether stored raw or decompressed.
+        # The same bytes at the same address in memory, whether stored raw or decompressed.
         assert address(part.data) == address(whole) + start
         assert np.shares_memory(part.data, whole)
         assert np.shares_memory(part.keys, column.keys)

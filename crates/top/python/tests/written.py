@@ -80,12 +80,12 @@ def _frame(channels: tuple[Written, ...], number: int) -> bytes:
     header_bytes = 128 + 64 * len(channels)
     entries, data = b"", b""
     begin = -(-header_bytes // 64) * 64
-    for place, (channel, (first, samples)) in enumerate(zip(channels, pieces, strict=True)):
+    for index, (channel, (first, samples)) in enumerate(zip(channels, pieces, strict=True)):
         raw = samples.tobytes()
         offset = begin + len(data)
         entries += struct.pack(
             "<IHHIIQQQQQQ",
-            *(place, 0, DTYPES[samples.dtype.str][0], 0, crc32c(raw)),
+            *(index, 0, DTYPES[samples.dtype.str][0], 0, crc32c(raw)),
             *(offset, len(raw), len(raw), len(samples), channel.time(first), first),
         )
         data += raw.ljust(-(-len(raw) // 64) * 64, b"\0")

@@ -122,30 +122,30 @@ impl Recipe {
             let header = header(self.sources, index as u32);
             let mut file = header.encode();
             let mut toc = TocBuilder::new(&file);
-            let mut places = Vec::new();
+            let mut frames_written = Vec::new();
             let last_file = index + 1 == self.files.len();
             if let Some(events) = newest.take_if(|_| self.repeats) {
-                let at = (file.len() as u64, sequence - 1);
-                let (bytes, summary, entries) = self.frame(&header, &events, at);
+                let position = (file.len() as u64, sequence - 1);
+                let (bytes, summary, entries) = self.frame(&header, &events, position);
                 file.extend_from_slice(&bytes);
                 toc.add_frame(summary, &entries);
-                places.push((summary, entries));
+                frames_written.push((summary, entries));
             }
-            for (place, &rows) in frames.iter().enumerate() {
-                let last = last_file && place + 1 == frames.len();
+            for (index, &rows) in frames.iter().enumerate() {
+                let last = last_file && index + 1 == frames.len();
                 let events = self.events(event..event + rows, last);
                 event += rows;
                 made.ledger.add(&events.ledger(&header.schema));
                 for counts in &mut made.ledger.sources {
                     counts[Entry::FragmentsDurable] = counts[Entry::FragmentsRecorded];
                 }
-                let at = (file.len() as u64, sequence);
-                let (bytes, summary, entries) = self.frame(&header, &events, at);
+                let position = (file.len() as u64, sequence);
+                let (bytes, summary, entries) = self.frame(&header, &events, position);
                 sequence += 1;
                 newest = Some(events);
                 file.extend_from_slice(&bytes);
                 toc.add_frame(summary, &entries);
-                places.push((summary, entries));
+                frames_written.push((summary, entries));
             }
             if last_file && self.unclosed {
                 // Preallocated space that was never written.
@@ -159,7 +159,7 @@ impl Recipe {
             let path = made.path().join(format!("run-{index:05}.catch"));
             std::fs::write(&path, file).expect("writes");
             made.files.push(path);
-            made.frames.push(places);
+            made.frames.push(frames_written);
         }
         made
     }

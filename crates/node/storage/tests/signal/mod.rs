@@ -67,8 +67,8 @@ impl Made {
 }
 
 pub fn schema() -> Schema {
-    let channel = |(place, (name, rate)): (usize, &(&str, &str))| {
-        let dtype = if place.is_multiple_of(2) { Dtype::F32 } else { Dtype::I16 };
+    let channel = |(index, (name, rate)): (usize, &(&str, &str))| {
+        let dtype = if index.is_multiple_of(2) { Dtype::F32 } else { Dtype::I16 };
         let rate: SampleRate = rate.parse().expect("a rate");
         ChannelInfo { unit: "ct".into(), ..ChannelInfo::new(*name, dtype, rate) }
     };
@@ -111,10 +111,10 @@ impl Signal {
         let infos = writer.run().schema.clone();
         let infos: Vec<_> = infos.columns.iter().filter_map(ChannelInfo::of).collect();
         let mut columns = Vec::new();
-        for (place, info) in infos.iter().enumerate() {
+        for (index, info) in infos.iter().enumerate() {
             let first = info.rate.first_sample_at(start_ns);
             let end = info.rate.first_sample_at(end_ns);
-            let gap = self.gap && place == 0;
+            let gap = self.gap && index == 0;
             if gap && frame == 2 {
                 continue;
             }
@@ -124,7 +124,7 @@ impl Signal {
             };
             let samples =
                 (first..end).filter(|n| spans.is_empty() || !(100..110).contains(&(n - first)));
-            let bytes: Vec<u8> = samples.flat_map(|sample| sample_bytes(place, sample)).collect();
+            let bytes: Vec<u8> = samples.flat_map(|sample| sample_bytes(index, sample)).collect();
             columns.push((info.id, first, spans, bytes));
         }
         let makers: Vec<_> = columns
@@ -136,10 +136,10 @@ impl Signal {
                 }
             })
             .collect();
-        let columns = columns.iter().zip(&makers).enumerate().map(|(place, (column, make))| {
+        let columns = columns.iter().zip(&makers).enumerate().map(|(index, (column, make))| {
             let (id, first_sample, spans, bytes) = column;
             // Half of them come ready, half are made on demand.
-            let samples = match place.is_multiple_of(2) {
+            let samples = match index.is_multiple_of(2) {
                 true => ColumnData::Raw(bytes),
                 false => ColumnData::Make(Make { raw_bytes: bytes.len(), make }),
             };
@@ -192,9 +192,9 @@ pub fn write_wide(frames: &[Vec<u8>]) -> (tempfile::TempDir, u64) {
     writer.finish(Ending::default()).expect("ends");
     let run = catchment_storage::Run::open(folder.path()).expect("opens");
     let piece = run.channel("wide").expect("is there").pieces().expect("reads")[0];
-    let place = run.channel_frames()[piece.frame].summary.offset + piece.entry.offset;
+    let offset = run.channel_frames()[piece.frame].summary.offset + piece.entry.offset;
     drop(run);
-    (folder, place)
+    (folder, offset)
 }
 
 /// Has the system forget what it knows of a file by heart.

@@ -91,12 +91,12 @@ impl Place {
         }
         // As `read --source` has it: a name comes before a number.
         let named = names.iter().position(|name| *name == self.source);
-        let place = named.or_else(|| self.source.parse().ok()).filter(|place| *place < names.len());
+        let index = named.or_else(|| self.source.parse().ok()).filter(|index| *index < names.len());
         let expected = || {
             let count = names.len();
             UsageError(format!("expected a source below {count} or its name, got {}", self.source))
         };
-        place.map(|place| (place as u32, self.event)).ok_or_else(expected)
+        index.map(|index| (index as u32, self.event)).ok_or_else(expected)
     }
 }
 
@@ -109,7 +109,7 @@ impl std::str::FromStr for Fault {
             Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
             _ => Err(format!("expected a share of the packets, 0 to 1, got {value:?}")),
         };
-        let place = || {
+        let location = || {
             let parsed = value.rsplit_once('@').and_then(|(source, event)| {
                 let (source, event) = (source.to_owned(), event.parse().ok()?);
                 (!source.is_empty()).then_some(Place { source, event })
@@ -123,8 +123,8 @@ impl std::str::FromStr for Fault {
             "duplicate" => share().map(Self::Duplicate),
             "reorder" => share().map(Self::Reorder),
             "corrupt" => share().map(Self::Corrupt),
-            "kill" => place().map(Self::Kill),
-            "restart" => place().map(Self::Restart),
+            "kill" => location().map(Self::Kill),
+            "restart" => location().map(Self::Restart),
             _ => Err(format!(
                 "expected lose, duplicate, reorder, corrupt, kill or restart, got {name:?}"
             )),
@@ -140,8 +140,8 @@ impl Fault {
             Self::Duplicate(share) => faults.duplicate = *share,
             Self::Reorder(share) => faults.reorder = *share,
             Self::Corrupt(share) => faults.corrupt = *share,
-            Self::Kill(place) => faults.kill = Some(place.among(names)?),
-            Self::Restart(place) => faults.restart = Some(place.among(names)?),
+            Self::Kill(location) => faults.kill = Some(location.among(names)?),
+            Self::Restart(location) => faults.restart = Some(location.among(names)?),
         }
         Ok(())
     }

@@ -160,8 +160,8 @@ fn say_sources(run: &Run, out: &mut Out) -> anyhow::Result<()> {
     let heads = ["source", "number", "group", "protocol", "required", "recorded", "raw", "stored"];
     let mut table = Table::new(&[&heads[..], &["codecs"]].concat());
     let ledger = run.recorded_ledger()?;
-    for (place, source) in run.sources().iter().enumerate() {
-        let stored = run.stored_payload(place)?.unwrap_or_default();
+    for (index, source) in run.sources().iter().enumerate() {
+        let stored = run.stored_payload(index)?.unwrap_or_default();
         let counts = ledger.as_ref().and_then(|ledger| ledger.sources.get(source.id as usize));
         let recorded = counts.map(|counts| counts[catchment_model::Entry::FragmentsRecorded]);
         table.row([
@@ -183,9 +183,9 @@ fn say_sources(run: &Run, out: &mut Out) -> anyhow::Result<()> {
 fn say_channels(run: &Run, out: &mut Out) -> anyhow::Result<()> {
     let heads = ["channel", "type", "rate", "unit", "samples", "gaps", "raw", "stored", "codecs"];
     let mut table = Table::new(&heads);
-    for place in 0..run.channels().len() {
-        let stored = Stored::of(run, place)?;
-        let info = &run.channels()[place];
+    for index in 0..run.channels().len() {
+        let stored = Stored::of(run, index)?;
+        let info = &run.channels()[index];
         let shape = if info.shape.is_empty() { String::new() } else { format!("{:?}", info.shape) };
         table.row([
             info.name.clone(),
@@ -215,8 +215,8 @@ struct Stored {
 }
 
 impl Stored {
-    fn of(run: &Run, place: usize) -> anyhow::Result<Self> {
-        let Some(channel) = run.channel_at(place) else { return Ok(Self::default()) };
+    fn of(run: &Run, index: usize) -> anyhow::Result<Self> {
+        let Some(channel) = run.channel_at(index) else { return Ok(Self::default()) };
         let ColumnStorage { raw_bytes, stored_bytes, codings: codecs } =
             run.stored(channel.info().id)?;
         let mut stored = Self { samples: 0, gaps: 0, raw_bytes, stored_bytes, codecs };
@@ -285,7 +285,7 @@ fn say_verified(report: &VerifyReport, out: &mut Out) -> anyhow::Result<()> {
         Extent::Unknown => out.line(format_args!("  {UNKNOWN_EXTENT}"))?,
     }
     for problem in report.problems.iter().take(20) {
-        let place: Vec<String> = [
+        let location: Vec<String> = [
             Some(problem.file.display().to_string()),
             problem.frame.map(|frame| format!("frame {frame}")),
             problem.column.as_ref().map(|kind| match &problem.channel {
@@ -298,7 +298,7 @@ fn say_verified(report: &VerifyReport, out: &mut Out) -> anyhow::Result<()> {
         .into_iter()
         .flatten()
         .collect();
-        out.line(format_args!("  broken   {}: {}", place.join(", "), problem.problem))?;
+        out.line(format_args!("  broken   {}: {}", location.join(", "), problem.problem))?;
     }
     if report.frames_missing > 0 {
         out.line(format_args!("  missing  {} frames", grouped(report.frames_missing)))?;
@@ -313,8 +313,8 @@ fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
         .sources()
         .iter()
         .enumerate()
-        .map(|(place, source)| {
-            let stored = run.stored_payload(place)?.map(|stored| {
+        .map(|(index, source)| {
+            let stored = run.stored_payload(index)?.map(|stored| {
                 json!({
                     "raw_bytes": stored.raw_bytes, "stored_bytes": stored.stored_bytes,
                     "codecs": stored.codings,
@@ -329,13 +329,13 @@ fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
         })
         .collect();
     let channels: anyhow::Result<Vec<Value>> = (0..run.channels().len())
-        .map(|place| {
-            let info = &run.channels()[place];
+        .map(|index| {
+            let info = &run.channels()[index];
             Ok(json!({
                 "name": info.name, "dtype": info.dtype.name(), "shape": info.shape,
                 "rate": [info.rate.num(), info.rate.den()], "unit": info.unit,
                 "time_scale": info.time_scale.name(), "scale": info.scale,
-                "offset": info.offset, "stored": Stored::of(run, place)?,
+                "offset": info.offset, "stored": Stored::of(run, index)?,
             }))
         })
         .collect();
@@ -402,8 +402,8 @@ fn stored_groups(run: &Run) -> anyhow::Result<Vec<(&str, ColumnStorage)>> {
             *sum.codings.entry(coding).or_default() += columns;
         }
     };
-    for (place, source) in run.sources().iter().enumerate() {
-        add(&source.group, run.stored_payload(place)?.unwrap_or_default());
+    for (index, source) in run.sources().iter().enumerate() {
+        add(&source.group, run.stored_payload(index)?.unwrap_or_default());
     }
     for channel in run.channels() {
         let link = channel.source.and_then(|id| run.sources().iter().find(|one| one.id == id));

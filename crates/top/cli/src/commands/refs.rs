@@ -48,8 +48,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let run = Run::open(&arguments.path)?;
     let exit = report_damage(&run);
-    let places = names::channels(&run, &arguments.channel)?;
-    let channels: Vec<_> = places.into_iter().filter_map(|place| run.channel_at(place)).collect();
+    let indices = names::channels(&run, &arguments.channel)?;
+    let channels: Vec<_> = indices.into_iter().filter_map(|index| run.channel_at(index)).collect();
     let output = arguments.output.clone().unwrap_or_else(|| beside(run.path()));
     let data = with_suffix(&output, ".data");
     let prefix = arguments.prefix.as_deref();

@@ -21,15 +21,15 @@ use crate::npy::Npy;
 
 /// Channels that are read side by side: they have the same samples.
 pub(crate) struct Channels {
-    places: Vec<usize>,
+    indices: Vec<usize>,
     infos: Vec<ChannelInfo>,
 }
 
 impl Channels {
-    /// Channels by their places in the run.
-    pub(crate) fn of(run: &Run, places: Vec<usize>) -> anyhow::Result<Self> {
+    /// Channels by their indices in the run.
+    pub(crate) fn of(run: &Run, indices: Vec<usize>) -> anyhow::Result<Self> {
         let infos: Vec<ChannelInfo> =
-            places.iter().map(|&place| run.channels()[place].clone()).collect();
+            indices.iter().map(|&index| run.channels()[index].clone()).collect();
         let first = infos.first().context("no channel")?;
         let other = infos
             .iter()
@@ -40,7 +40,7 @@ impl Channels {
                 first.name, first.rate, other.name, other.rate
             )));
         }
-        Ok(Self { places, infos })
+        Ok(Self { indices, infos })
     }
 
     /// What their times count.
@@ -57,10 +57,10 @@ impl Channels {
     /// Refuses channels that have not the same samples in a range: to be asked before anything is
     /// written.
     pub(crate) fn check(&self, run: &Run, select: &Select) -> anyhow::Result<()> {
-        let first = run.channel_at(self.places[0]).context("a run keeps its channels")?;
+        let first = run.channel_at(self.indices[0]).context("a run keeps its channels")?;
         let there = samples_of(&first.pieces_in(select)?);
-        for (&place, info) in self.places.iter().zip(&self.infos).skip(1) {
-            let other = run.channel_at(place).context("a run keeps its channels")?;
+        for (&index, info) in self.indices.iter().zip(&self.infos).skip(1) {
+            let other = run.channel_at(index).context("a run keeps its channels")?;
             let same = samples_of(&other.pieces_in(select)?) == there;
             anyhow::ensure!(
                 same,
@@ -81,14 +81,14 @@ impl Channels {
         rows: &mut dyn Rows,
     ) -> anyhow::Result<u64> {
         let mut count = 0;
-        let first = run.channel_at(self.places[0]).context("a run keeps its channels")?;
+        let first = run.channel_at(self.indices[0]).context("a run keeps its channels")?;
         let pieces = first.pieces_in(select)?;
         let pieces =
             pieces.iter().map(|piece| (piece.frame, piece.first_sample..piece.end_sample()));
         for (frame, samples) in portions(pieces) {
             let select = Select::FrameSamples(frame, samples);
             let mut read: Vec<_> =
-                run.read_many(&self.places, &select)?.into_iter().map(Vec::into_iter).collect();
+                run.read_many(&self.indices, &select)?.into_iter().map(Vec::into_iter).collect();
             while let Some(segment) = read[0].next() {
                 let samples = segment.first_sample..segment.first_sample + segment.samples;
                 let mut columns = vec![segment.bytes];
@@ -111,7 +111,7 @@ impl Channels {
 
     /// What there is of them, where a range held none of it.
     pub(crate) fn there_is(&self, run: &Run) -> anyhow::Result<String> {
-        let first = run.channel_at(self.places[0]).context("a run keeps its channels")?;
+        let first = run.channel_at(self.indices[0]).context("a run keeps its channels")?;
         let name = &self.infos[0].name;
         Ok(match first.time_range()? {
             None => format!("{name} has no samples in this run"),

@@ -12,7 +12,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     /// Its number, for the caller.
-    pub(super) place: usize,
+    pub(super) index: usize,
     /// The number of its first sample.
     pub(super) first_sample: u64,
     /// How many samples it has.
@@ -24,7 +24,7 @@ pub(super) struct Part {
 /// What a chunk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Chunk {
-    /// A stored column, by its place.
+    /// A stored column, by its index.
     Stored(usize),
     /// Samples that must be put together.
     Made,
@@ -78,7 +78,7 @@ impl Grid {
             let chunk = (offset / chunk_samples) as usize;
             let whole = part.samples == chunk_samples && offset.is_multiple_of(chunk_samples);
             if whole && part.usable {
-                chunks[chunk] = Chunk::Stored(part.place);
+                chunks[chunk] = Chunk::Stored(part.index);
             } else {
                 let last = (offset + part.samples - 1) / chunk_samples;
                 chunks[chunk..=last as usize].fill(Chunk::Made);
@@ -110,8 +110,8 @@ mod tests {
     use super::*;
 
     fn parts(ranges: &[Range<u64>]) -> Vec<Part> {
-        let part = |(place, range): (usize, &Range<u64>)| Part {
-            place,
+        let part = |(index, range): (usize, &Range<u64>)| Part {
+            index,
             first_sample: range.start,
             samples: range.end - range.start,
             usable: true,

@@ -157,8 +157,8 @@ impl<'a> Laid<'a> {
         let codec = usual_codec(pieces.iter().filter(|piece| readable(piece.entry.codec)));
         let codec = codec.unwrap_or_else(|| Coding::portable(info.dtype.element()).codec());
         let compressor = zarr::compressor(codec);
-        let part = |(place, piece): (usize, &Piece)| Part {
-            place,
+        let part = |(index, piece): (usize, &Piece)| Part {
+            index,
             first_sample: piece.first_sample,
             samples: piece.samples,
             usable: piece.entry.codec == codec && piece.samples == piece.entry.rows,
@@ -274,7 +274,7 @@ impl Maker<'_> {
         for (index, chunk) in grid.chunks.iter().enumerate() {
             let reference = match *chunk {
                 Chunk::Absent => continue,
-                Chunk::Stored(place) => self.stored(&laid.pieces[place]),
+                Chunk::Stored(index) => self.stored(&laid.pieces[index]),
                 Chunk::Made => match self.made(laid, index)? {
                     Ok(reference) => reference,
                     Err(damage) => {

@@ -29,7 +29,7 @@ class CatalogFile:
     """A file of a run."""
 
     place: int
-    """Its place among the run's files, from 0."""
+    """Its index among the run's files, from 0."""
     name: str
     created: datetime
     bytes: int
@@ -46,7 +46,7 @@ class CatalogFrames:
     file: int
     kind: Literal["events", "channels"]
     first: int
-    """The first one's place among the file's frames."""
+    """The first one's index among the file's frames."""
     count: int
     time_first_ns: int
     """The earliest time in them; of channels, in their time scale."""
@@ -129,7 +129,7 @@ class Catalog(Sequence[CatalogRun]):
     @overload
     def __getitem__(self, index: slice) -> "Catalog": ...
     def __getitem__(self, index: int | slice) -> "CatalogRun | Catalog":
-        """Give the run at a place of the list; `run` gives the one of a number."""
+        """Give the run at an index of the list; `run` gives the one of a number."""
         if isinstance(index, slice):
             return Catalog(self._folder, self._runs[index])
         return self._runs[index]

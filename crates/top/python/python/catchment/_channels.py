@@ -88,7 +88,7 @@ class Channel:
     those of columns that are compressed, or read whole, always are. `catchment.verify` checks all.
 
     `len(channel)` is the number of samples that were recorded, and `channel[i]`, `channel[i:j]` are
-    these by their place among them, in the order in which they were recorded, gaps left out.
+    these by their index among them, in the order in which they were recorded, gaps left out.
     Iterating gives segments, a frame at a time.
     """
 
@@ -182,7 +182,7 @@ class Channel:
         """Read a range as one array of shape (n, *shape).
 
         `gaps` says what becomes of missing samples. "fill" puts `fill` in their place (NaN for
-        floats; integers need a value of their own): the array has a place for each sample of the
+        floats; integers need a value of their own): the array has an item for each sample of the
         range, from `start` to `stop` whatever was recorded there; an end that is open is that of
         what was recorded. "join" leaves them out. "raise" raises GapError if one of these samples
         is missing.
@@ -311,20 +311,20 @@ class Channel:
     @overload
     def __getitem__(self, index: int, /) -> Any: ...  # noqa: ANN401 (a number, or an array)
     def __getitem__(self, index: int | slice, /) -> Any:
-        """Give samples by their place among those that were recorded."""
+        """Give samples by their index among those that were recorded."""
         count = len(self)
         if not isinstance(index, slice):
-            place = operator.index(index)
-            place += count if place < 0 else 0
-            if not 0 <= place < count:
+            position = operator.index(index)
+            position += count if position < 0 else 0
+            if not 0 <= position < count:
                 raise IndexError(f"index {index} of {count} samples")
-            return self._at(place, place + 1)[0]
-        places = range(*index.indices(count))
-        if not places:
+            return self._at(position, position + 1)[0]
+        selected = range(*index.indices(count))
+        if not selected:
             return self._at(0, 0)
-        ends = sorted((places[0], places[-1]))
+        ends = sorted((selected[0], selected[-1]))
         found = self._at(ends[0], ends[1] + 1)
-        return found[::-1][:: -places.step] if places.step < 0 else found[:: places.step]
+        return found[::-1][:: -selected.step] if selected.step < 0 else found[:: selected.step]
 
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
@@ -466,16 +466,16 @@ class Channel:
         return runs, self._values(joined, raw=raw)
 
     def _at(self, first: int, end: int) -> NDArray[Any]:
-        """Read samples by their places among those that were recorded."""
+        """Read samples by their indices among those that were recorded."""
         ranges: dict[int, tuple[int, int]] = {}
-        place = 0
+        offset = 0
         for piece in self.pieces:
-            low, high = max(first, place), min(end, place + piece.samples)
+            low, high = max(first, offset), min(end, offset + piece.samples)
             if low < high:
                 # Within a frame sample numbers rise.
-                begin, _ = ranges.get(piece.frame, (piece.first_sample + low - place, 0))
-                ranges[piece.frame] = (begin, piece.first_sample + high - place)
-            place += piece.samples
+                begin, _ = ranges.get(piece.frame, (piece.first_sample + low - offset, 0))
+                ranges[piece.frame] = (begin, piece.first_sample + high - offset)
+            offset += piece.samples
         read: Read = []
         for frame, (begin, stop) in ranges.items():
             read += self._reader.read("samples", begin, stop, frame)

@@ -102,7 +102,7 @@ class Run:
     @property
     def problems(self) -> list[str]:
         """What is wrong with the run's files and does not keep the rest from being read: files
-        that are missing, unreadable, or were never begun, and places in them where frames cannot
+        that are missing, unreadable, or were never begun, and locations in them where frames cannot
         be recognized. Damage within frames is found by `catchment.verify`.
         """
     @property
@@ -266,7 +266,7 @@ class Source:
         """Its name, unique in the run."""
     @property
     def number(self) -> int:
-        """Its number: its place in the run, from 0."""
+        """Its number: its index in the run, from 0."""
     @property
     def group(self) -> str:
         """The group that it belongs to; may be empty."""
@@ -372,7 +372,7 @@ class Frame:
     """
     @property
     def index(self) -> int:
-        """The frame's place in the run when it was read, from 0."""
+        """The frame's index in the run when it was read, from 0."""
     @property
     def keys(self) -> NDArray[np.uint64]:
         """What the fragments of each event were matched by (trigger number), shape (n,), uint64."""

@@ -19,7 +19,7 @@ class Problem:
     file: Path
     """The file; the run's folder where a whole file is concerned."""
     frame: int | None
-    """The frame's place in that file, from 0."""
+    """The frame's index in that file, from 0."""
     column: str | None
     """What the broken column means, by the name in the specification of the file."""
     source: str | None
