@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use catchment_disk::list_folder;
 use catchment_model::{Ledger, RunId, Utc};
-use catchment_storage::{Frame, Run, StorageError, books_so_far};
+use catchment_storage::{Frame, Run, StorageError, ledger_so_far};
 
 use crate::files::{FileRow, FrameKind, FrameSpan};
 use crate::row::{RunState, Totals};
@@ -48,7 +48,7 @@ impl Facts {
         let mut problems: Vec<String> = run.problems().iter().map(ToString::to_string).collect();
         // Those of a run at work are not final, and its recorder will say them.
         let ledger =
-            if recording { run.recorded_ledger() } else { books_so_far(&run, FRAMES_READ_MAX) };
+            if recording { run.recorded_ledger() } else { ledger_so_far(&run, FRAMES_READ_MAX) };
         let ledger = match ledger {
             Ok(ledger) => ledger,
             Err(error) => {

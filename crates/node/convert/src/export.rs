@@ -69,7 +69,7 @@ pub fn export(
     note_times_without_place(&run, &channels, &mut report)?;
     let frame_ns = u64::from(options.frame_s) * NS_PER_S;
     let mut feed = Feed::new(&run, &channels, scale);
-    // Every frame before the first is written: a refusal leaves no half of the files.
+    // Every frame before the first is written: a refusal leaves no incomplete set of files.
     if scale == TimeScale::Utc {
         let mut frames = Frames { time: time.clone(), frame_ns };
         while let Some(gps) = frames.next(&feed) {
@@ -147,7 +147,7 @@ struct LeftOut {
     went_back: u64,
 }
 
-/// Notes the contents of a run that GWF files have no place for.
+/// Notes the contents of a run that GWF files cannot hold.
 fn note_contents_without_place(run: &Run, chosen: Chosen<'_>, report: &mut Report) {
     let events = run.event_count();
     if events > 0 && chosen.is_all() {

@@ -12,7 +12,7 @@ use crate::seconds;
 use crate::stated::Stated;
 use crate::targets::InputFrame;
 
-/// Statements of frames and vectors that a run has no place for, and vectors that were left out.
+/// Statements of frames and vectors that a run cannot hold, and vectors that were left out.
 #[derive(Default)]
 pub(super) struct Omissions {
     /// Frames whose dataQuality is not 0, and all bits that were set.

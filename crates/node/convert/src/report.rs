@@ -26,7 +26,7 @@ pub struct Report {
     /// Channels with scale or offset, written as FrAdcData with slope and bias: many readers of GWF
     /// give their samples as they were recorded.
     pub channels_scaled: usize,
-    /// Remarks on the data that have no place in the other format: no sample is missing for them.
+    /// Remarks on the data that the other format cannot hold: no sample is missing for them.
     pub notes: Vec<String>,
     /// Whether it was stopped before the end.
     pub stopped: bool,

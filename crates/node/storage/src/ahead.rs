@@ -88,7 +88,7 @@ fn is_cached(file: &ReadFile, bytes: &Range<u64>) -> bool {
 }
 
 /// How much is announced beyond what is being read: some thousandths of a second of a fast disk.
-/// More costs time, 0.2 ms a MB that whoever begins has to wait for, and has the disk bring what is
+/// More costs time, 0.2 ms per MB before the first read, and has the disk bring what is
 /// wanted first among the others.
 const AHEAD_BYTES: u64 = 8 << 20;
 /// What is announced before others may.

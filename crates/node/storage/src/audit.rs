@@ -1,4 +1,4 @@
-//! The books of a run, done again from its columns and compared with what its recorder wrote.
+//! A run's ledger, recomputed from its columns and compared with what its recorder wrote.
 //!
 //! The ledger's increments in the frames say what came in and what was dropped; the frames
 //! themselves say what is recorded and what is missing. Their sum is the *recomputed* ledger. For a
@@ -6,7 +6,7 @@
 //! Otherwise fragments may be in flight: those that came in before the last frame and were to be in
 //! a later one. A recorder at work, which holds its file locked, will write them; what was in
 //! flight when a recorder was killed is lost, and so is what came in after the last frame, which no
-//! books count: of an interrupted run nobody can say that nothing was lost.
+//! books count: for an interrupted run it cannot be shown that nothing was lost.
 
 use std::collections::{HashMap, HashSet};
 
@@ -31,16 +31,16 @@ pub enum Verdict {
     DataLost,
     /// What the columns say is not what the recorder wrote, or something is unexplained.
     NotBalanced,
-    /// Files are missing or cannot be read, or lost what closed them: there are no books of the
+    /// Files are missing or cannot be read, or lost what closed them: there is no ledger of the
     /// run.
     Incomplete,
 }
 
-/// How the run was closed, which is what the books are held to.
+/// How the run was closed, which decides what the ledger must satisfy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Closing {
-    /// Its recorder ended it: the books must balance to the last fragment.
+    /// Its recorder ended it: the ledger must balance to the last fragment.
     Ended,
     /// A recorder was killed, and `repair` closed the last file: what was in flight is lost.
     Repaired,
@@ -65,7 +65,7 @@ pub struct Difference {
     pub recomputed: u64,
 }
 
-/// What one source's books leave open.
+/// What one source's ledger leaves open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Open {
     /// The source's name.
@@ -101,10 +101,10 @@ pub struct AuditReport {
     /// The total in the last file's TOC; none if it has no TOC or counts that file alone.
     #[serde(serialize_with = "optional_ledger")]
     pub recorded: Option<Ledger>,
-    /// The books as increments and columns give them.
+    /// The ledger recomputed from increments and columns.
     #[serde(serialize_with = "ledger")]
     pub recomputed: Ledger,
-    /// Losses by the recomputed books.
+    /// Losses by the recomputed ledger.
     #[serde(serialize_with = "losses")]
     pub balance: Balance,
     /// Where recorded and recomputed differ.
@@ -115,7 +115,7 @@ pub struct AuditReport {
     pub incomplete: Vec<Problem>,
     /// What is known of whether all files are there.
     pub extent: Extent,
-    /// Columns and files that could not be read; what they would have said is not in the books.
+    /// Columns and files that could not be read; their contents are not in the ledger.
     pub problems: Vec<Problem>,
     /// Names of the sources and links, in the order of the ledgers.
     pub sources: Vec<String>,
@@ -150,7 +150,7 @@ impl AuditReport {
     }
 }
 
-/// Does the books again from increments and columns, and names what could not be read. Reads
+/// Recomputes the ledger from increments and columns, and names what could not be read. Reads
 /// lengths, validity and increments of every frame, no payload.
 pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
     let mut ledger = Ledger::new(run.sources().len());
@@ -179,15 +179,15 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
     (ledger, problems)
 }
 
-/// The books of a run as its files have them: the total in the last file's TOC, or, where its
+/// The ledger of a run as its files have it: the total in the last file's TOC, or, where its
 /// recorder was killed and nothing closed it since, what can be had without reading for long: of up
-/// to `frames_max` frames the books are done again, of more they are those of the newest
+/// to `frames_max` frames the ledger is recomputed, of more it is that of the newest
 /// checkpoint, which is at most 10 s or 64 frames older than the last frame. None where the last
 /// file's total counts that file alone; [`recompute`] gives those.
 ///
 /// # Errors
 /// If the last file's total or checkpoint cannot be read.
-pub fn books_so_far(run: &Run, frames_max: usize) -> Result<Option<Ledger>, StorageError> {
+pub fn ledger_so_far(run: &Run, frames_max: usize) -> Result<Option<Ledger>, StorageError> {
     if let Some(recorded) = run.recorded_ledger()? {
         return Ok(Some(recorded));
     }
@@ -201,12 +201,12 @@ pub fn books_so_far(run: &Run, frames_max: usize) -> Result<Option<Ledger>, Stor
     if let Some((_, ledger)) = newest {
         return Ok(Some(ledger));
     }
-    // A file that has just been begun: the one before it was closed with the books so far.
+    // A file that has just been begun: the one before it was closed with the ledger so far.
     let Some(before) = files.iter().rev().nth(1) else { return Ok(None) };
     Ok(before.reader.ledger().map_err(|error| before.error(error))?.cloned())
 }
 
-/// Bytes of links' channels: what the frames' books say, and what their columns hold.
+/// Bytes of links' channels: what the frames' ledgers count, and what their columns hold.
 struct ChannelBytes {
     /// By source.
     bytes: Vec<(u64, u64)>,
@@ -221,12 +221,12 @@ impl ChannelBytes {
         Self { bytes: vec![(0, 0); run.sources().len()], sources }
     }
 
-    fn add(&mut self, file: &RunFile, frame: usize, books: &Ledger) {
+    fn add(&mut self, file: &RunFile, frame: usize, counts: &Ledger) {
         let kind = file.reader.frames().get(frame).map(|frame| frame.info.kind);
         if kind != Some(FrameKind::Channels) || self.sources.is_empty() {
             return;
         }
-        for ((counted, _), source) in self.bytes.iter_mut().zip(&books.sources) {
+        for ((counted, _), source) in self.bytes.iter_mut().zip(&counts.sources) {
             *counted = counted.saturating_add(source[Entry::FragmentBytesRecorded]);
         }
         // A directory that cannot be read is a problem that was named already.
@@ -240,8 +240,8 @@ impl ChannelBytes {
         }
     }
 
-    /// Links whose books are not what their channels hold. Where nothing was counted there are no
-    /// books: such runs were written without a recorder.
+    /// Links whose ledger differs from what their channels hold. Where nothing was counted there is
+    /// no ledger: such runs were written without a recorder.
     fn problems(&self, run: &Run) -> Vec<Problem> {
         let differ = |(_, (counted, held)): &(usize, &(u64, u64))| *counted > 0 && counted != held;
         let wrong = self.bytes.iter().enumerate().filter(differ);
@@ -250,14 +250,16 @@ impl ChannelBytes {
                 source: run.sources().get(source).map(|source| source.name.clone()),
                 ..of_folder(
                     run,
-                    format!("the books say {counted} bytes of channels, the columns hold {held}"),
+                    format!(
+                        "the ledger counts {counted} bytes of channels, the columns hold {held}"
+                    ),
                 )
             })
             .collect()
     }
 }
 
-/// Does the books of a run again and compares them with what its recorder wrote.
+/// Recomputes the ledger of a run and compares it with what its recorder wrote.
 ///
 /// # Errors
 /// If the ledger in the last file's TOC cannot be read. Damage elsewhere is part of the report.

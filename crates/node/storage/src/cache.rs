@@ -1,14 +1,14 @@
 //! Decoded columns that may be wanted again, bounded in bytes.
 //!
-//! What has not been used for the longest time goes first. An item that is larger than the whole
-//! bound is handed out and not kept. Whoever holds an item keeps it alive, also after it went.
+//! The least recently used item is evicted first. An item that is larger than the whole bound is
+//! handed out and not cached. Items are reference counted and outlive their eviction.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 
 use parking_lot::Mutex;
 
-/// Something that the cache can keep: cheap to clone, and of known size.
+/// An item of the cache: cheap to clone, and of known size.
 pub(crate) trait Cached: Clone {
     /// Bytes that it holds in memory.
     fn bytes(&self) -> usize;
@@ -111,9 +111,9 @@ impl<K: Copy + Eq + Hash, V: Cached> State<K, V> {
     }
 }
 
-/// What takes a larger share of the bound is not worth what it throws out.
+/// An item with a larger share of the bound would evict more than it is worth.
 const SHARES: usize = 4;
-/// Keys that are remembered: more than the columns that anybody reads in turn, and less than a
+/// Keys that are remembered: more than the columns that are read in turn, and less than a
 /// megabyte.
 const ASKED_MAX: usize = 16 * 1024;
 

@@ -41,8 +41,8 @@ pub struct Segment {
     pub samples: u64,
     /// Time of the first one: nanoseconds in the channel's time scale.
     pub start_ns: u64,
-    /// Their bytes, little-endian. Whoever reads much gives the memory back with
-    /// [`give_back`](crate::give_back) when they are done with.
+    /// Their bytes, little-endian. Frequent readers return the memory with
+    /// [`give_back`](crate::give_back) after use.
     pub bytes: Vec<u8>,
 }
 
@@ -259,7 +259,7 @@ impl<'a> Channel<'a> {
         self.read_by(select, parallel::threads())
     }
 
-    /// Reads samples on the caller's thread alone, for those who share out channels themselves.
+    /// Reads samples on the caller's thread alone, for callers with threads of their own.
     pub(crate) fn read_alone(&self, select: &Select) -> Result<Vec<Segment>, StorageError> {
         self.read_by(select, 1)
     }

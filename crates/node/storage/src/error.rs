@@ -1,4 +1,4 @@
-//! What can go wrong with a recorded run, said with the file that it concerns.
+//! Errors of recorded runs, each with the file that it concerns.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub enum StorageError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The system could not write.
@@ -34,7 +34,7 @@ pub enum StorageError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Something that cannot be written, because it does not fit the schema, or itself.
@@ -45,7 +45,7 @@ pub enum StorageError {
         /// Why.
         problem: String,
     },
-    /// Whoever asked for it stopped it before its end.
+    /// The caller stopped the operation before its end.
     #[error("stopped before its end")]
     Stopped,
     /// A file that was made ahead and never begun.
@@ -93,7 +93,7 @@ pub enum StorageError {
         path: PathBuf,
         /// The other.
         first: PathBuf,
-        /// What else is to be said of the two.
+        /// How the two differ.
         differ: &'static str,
     },
     /// A column that cannot be read, or columns that contradict each other; the rest of the run can
@@ -152,7 +152,7 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// What the system said, and of which file, where it refused to do something.
+    /// The system's error and the file that it concerns, for errors of the operating system.
     pub fn system(&self) -> Option<(&Path, &io::Error)> {
         match self {
             Self::Disk(

@@ -1,20 +1,19 @@
 //! Reading and decoding many pieces of columns at once.
 //!
-//! Pieces are sorted by file and offset; those that stand next to each other are read together, a
-//! group at a time. Small reads stay on the caller's thread, because to start another costs more
-//! than they take; large ones are shared out.
+//! Pieces are sorted by file and offset. Adjacent pieces form a group, which is read at once. Small
+//! reads stay on the caller's thread, because starting another thread costs more than they take;
+//! large ones are distributed over threads.
 //!
-//! What nobody has read before passes the page cache, which takes a third as long to fill as a disk
-//! takes to bring the bytes. Only the ends of the first group and of the last are left there, so
-//! that whoever comes to them again, in any process, sees that they are wanted more than once and
-//! reads through the page cache, where all stays: the third time it costs no disk. What the system
-//! forgets meanwhile is new again. Where reads cannot pass the page cache, and when it is to be
-//! filled, they are announced to the system before their turn comes (ahead.rs), so that the disk
-//! works while columns are decoded.
+//! Data that are not in the page cache bypass it: filling it takes a third of the time of the disk
+//! read. Only the ends of the first and the last group are read through the page cache, as a mark:
+//! when any process reads the same data again, it finds the mark and reads through the page cache,
+//! so that the third read needs no disk. The mark lasts until the system evicts it. Where reads
+//! so that the third read needs no disk. The mark lasts until it is evicted. Where reads
+//! of time (ahead.rs), so that the disk works while columns are decoded.
 //!
-//! Of an encoded column all stored bytes are read and checked; of one in blocks, those blocks alone
-//! are decoded that hold what is wanted. Who asks for a column again gets it from memory from then
-//! on ([`crate::cache`]).
+//! Of an encoded column all stored bytes are read and checked; of one in blocks, only the blocks
+//! with wanted samples are decoded. A column that is read for the second time is cached
+//! ([`crate::cache`]).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -91,7 +90,7 @@ struct Task<'a> {
     out: &'a mut [u8],
 }
 
-/// Reads what the plans say. Sizes were checked against what the files can hold.
+/// Executes plans. Sizes were checked against what the files can hold.
 pub(crate) fn fetch(
     run: &Run,
     plans: Vec<Plan>,
@@ -137,7 +136,7 @@ pub(crate) fn fetch(
     Ok(read)
 }
 
-/// Reads groups that nobody has read.
+/// Reads groups that are not in the page cache.
 fn fetch_past_cache(
     run: &Run,
     reader: DirectReader,
@@ -151,7 +150,7 @@ fn fetch_past_cache(
     parallel::map(workers, threads, |_| {
         let mut done = None;
         loop {
-            // Whoever waits for the disk holds the lock: others have nothing to do.
+            // The thread that waits for the disk holds the lock: the others have nothing to do.
             let next = lock().next(done.take());
             let Some((group, stored)) = next else { return Ok(()) };
             let fetched = SCRATCH.with_borrow_mut(|scratch| {
@@ -170,7 +169,7 @@ fn fetch_past_cache(
     Ok(())
 }
 
-/// Groups on their way past the page cache, in their order.
+/// Groups being read past the page cache, in order.
 struct Coming<'a> {
     run: &'a Run,
     reader: DirectReader,
@@ -195,19 +194,19 @@ impl<'a> Coming<'a> {
             let (file, bytes) = self.run.location(&group);
             file.announce(bytes);
         }
-        // Others come while this one is decoded.
+        // Others are read while this one is decoded.
         self.begin();
         self.reader.submit();
         Some((group, stored))
     }
 
-    /// Lets no more groups come: one of them could not be read.
+    /// Drops the remaining groups: one of them could not be read.
     fn end(&mut self) {
         self.begun.clear();
         self.groups = Vec::new().into_iter();
     }
 
-    /// Begins as many as may be on their way.
+    /// Begins reading as many groups as may be in flight.
     fn begin(&mut self) {
         while self.begun.is_empty() || self.reader.bytes_begun() < COMING_BYTES {
             let Some(group) = self.groups.next() else { break };
@@ -283,8 +282,8 @@ fn groups(mut tasks: Vec<Task<'_>>) -> Vec<Vec<Task<'_>>> {
     groups
 }
 
-/// Memory that a thread reads and decodes in, kept from one read to the next: pages that were
-/// touched are worth more than the few megabytes.
+/// Memory that a thread reads and decodes in, reused by its next read: touched pages are worth more
+/// than the few megabytes.
 #[derive(Default)]
 struct Scratch {
     stored: Vec<u8>,
@@ -292,7 +291,7 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// Gives back what an uncommonly large column took.
+    /// Frees the memory of an unusually large column.
     fn shrink(&mut self) {
         for buffer in [&mut self.stored, &mut self.raw] {
             if buffer.len() > SCRATCH_BYTES_MAX {
@@ -347,14 +346,14 @@ impl Run {
         Ahead::new(groups.iter().map(|group| self.location(group)))
     }
 
-    /// Where a group's stored bytes stand.
+    /// The file and the range of a group's stored bytes.
     fn location(&self, group: &[Task<'_>]) -> (&ReadFile, Range<u64>) {
         let (first, last) = (&group[0], &group[group.len() - 1]);
         (&*self.run_files()[first.file].file, first.stored.start..last.stored.end)
     }
 
-    /// What reads groups past the page cache, if nobody has read them lately and they can be read
-    /// so. The ends of the first and the last are in the page cache from then on.
+    /// A reader that bypasses the page cache, if this is possible and the groups are not cached. Their
+    /// first and last bytes are in the page cache from then on.
     fn reader_past_cache(&self, groups: &[Vec<Task<'_>>]) -> Option<DirectReader> {
         let ends = [groups.first()?, groups.last()?];
         let ends = &ends[..groups.len().min(2)];
@@ -489,7 +488,7 @@ impl Run {
         Ok(())
     }
 
-    /// Keeps a column that was decoded to where it is wanted.
+    /// Caches a copy of a column that was decoded into the caller's memory.
     fn keep_if_asked_again(&self, task: &Task<'_>) {
         if self.samples_asked_again(task.channel_frame, &task.entry) {
             self.keep_samples(task.channel_frame, task.entry.id, task.out.to_vec());

@@ -59,7 +59,7 @@ impl Follow {
         &self.run
     }
 
-    /// The run, for whoever wants it when following is over.
+    /// The run, for use after following has ended.
     pub fn into_run(self) -> Run {
         self.run
     }
@@ -176,7 +176,7 @@ impl Run {
 }
 
 thread_local! {
-    /// Whether the thread has been lowered: the system keeps it for each thread, not for each
+    /// Whether the thread's priority has been lowered: the system has one per thread, not per
     /// follower.
     static LOWERED: Cell<bool> = const { Cell::new(false) };
 }

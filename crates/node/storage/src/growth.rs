@@ -79,8 +79,8 @@ impl Run {
         Ok(())
     }
 
-    /// Whether nothing will be added any more: the last file says that the run ended, or nobody
-    /// writes a file of it.
+    /// Whether the run is complete: its last file says that it ended, or none of its files is being
+    /// written.
     ///
     /// # Errors
     /// A folder that cannot be listed.

@@ -1,4 +1,4 @@
-//! What of a damaged run those who write it anew leave out: what cannot be read becomes a gap.
+//! Parts of a damaged run that a rewritten run lacks: what cannot be read becomes a gap.
 
 use std::collections::{BTreeMap, BTreeSet};
 

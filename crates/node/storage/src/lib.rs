@@ -3,7 +3,7 @@
 //! A [`Run`] is a folder of frame files, or one of them, read as one sequence of events. It reads
 //! whatever is there: closed files by their TOC, others by walking from frame to frame, so that a
 //! run whose recorder was killed reads as well as one that ended. [`verify`] checks every checksum,
-//! [`audit`] does the books again from the columns, [`repair`] closes what a killed recorder left.
+//! [`audit`] recomputes the ledger from the columns, [`repair`] closes what a killed recorder left.
 //!
 //! Everything a file says is checked before it is believed; what is wrong comes back as a
 //! [`StorageError`] that names file, frame, column and source.
@@ -41,7 +41,7 @@ mod waiting;
 mod whole;
 mod write;
 
-pub use audit::{AuditReport, Closing, Difference, Open, Verdict, audit, books_so_far, recompute};
+pub use audit::{AuditReport, Closing, Difference, Open, Verdict, audit, ledger_so_far, recompute};
 pub use catchment_frame::{
     ChannelInfo, Codings, ColumnCoding, Pattern, PatternError, SampleRun, Span,
 };

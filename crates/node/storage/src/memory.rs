@@ -1,21 +1,21 @@
 //! Memory for samples that is used again.
 //!
 //! Fresh memory costs as much as decoding: the system zeroes each page when it is first touched,
-//! and an allocator that kept the pages zeroes them again. Whoever has done with large samples
-//! gives their memory back, and the next read writes over what stood there.
+//! and an allocator that kept the pages zeroes them again. Callers give the memory of large
+//! samples back after use, and the next read overwrites it.
 //!
-//! The allocator hands freed memory back to the system only where it ends its heap. Therefore what
-//! is in use is counted ([`InUse`]), and when it has fallen to half of the most since the last
-//! time, and by 128 MiB at least, the rest is handed back. A reader that goes on and on stays at
-//! one height and has its memory reused.
+//! The allocator returns freed memory to the system only at the end of its heap. Therefore memory
+//! in use is counted ([`InUse`]), and when it has fallen to half of its maximum since the last
+//! time, and by 128 MiB at least, the rest is returned. A continuous reader stays at a constant
+//! level and has its memory reused.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use catchment_disk::{prefer_huge_pages, release_free_memory};
 use parking_lot::Mutex;
 
-/// Takes the memory of samples that nobody needs any more, for a later read. Keeps 64 MiB at most:
-/// what was given back before the others goes first, and what is larger is not kept.
+/// Returns the memory of samples after use, for a later read. The pool holds 64 MiB at most: the
+/// oldest memory is freed first, and larger memory is freed at once.
 pub fn give_back(memory: Vec<u8>) {
     POOL.give_back(memory);
 }
@@ -83,11 +83,11 @@ impl Level {
 }
 
 static LEVEL: Level = Level::new();
-static POOL: Pool = Pool { kept: Mutex::new(Vec::new()), bytes_max: 64 << 20 };
+static POOL: Pool = Pool { free: Mutex::new(Vec::new()), bytes_max: 64 << 20 };
 
 /// What was given back, in that order.
 struct Pool {
-    kept: Mutex<Vec<Vec<u8>>>,
+    free: Mutex<Vec<Vec<u8>>>,
     bytes_max: usize,
 }
 
@@ -98,11 +98,11 @@ impl Pool {
         }
         let found = {
             // In a process that was forked while another thread held it, it stays locked.
-            let Some(mut kept) = self.kept.try_lock() else { return fresh(bytes) };
+            let Some(mut free) = self.free.try_lock() else { return fresh(bytes) };
             let fits = |memory: &Vec<u8>| (bytes..=2 * bytes).contains(&memory.capacity());
-            let fitting = kept.iter().enumerate().filter(|(_, memory)| fits(memory));
+            let fitting = free.iter().enumerate().filter(|(_, memory)| fits(memory));
             let smallest = fitting.min_by_key(|(_, memory)| memory.capacity());
-            smallest.map(|(index, _)| index).map(|index| kept.remove(index))
+            smallest.map(|(index, _)| index).map(|index| free.remove(index))
         };
         let Some(mut memory) = found else { return fresh(bytes) };
         // Longer ones are cut: only what was not written before is written here.
@@ -116,21 +116,21 @@ impl Pool {
         }
         let mut gone = Vec::new();
         {
-            let Some(mut kept) = self.kept.try_lock() else { return };
-            kept.push(memory);
-            let mut bytes: usize = kept.iter().map(Vec::capacity).sum();
+            let Some(mut free) = self.free.try_lock() else { return };
+            free.push(memory);
+            let mut bytes: usize = free.iter().map(Vec::capacity).sum();
             while bytes > self.bytes_max {
-                let oldest = kept.remove(0);
+                let oldest = free.remove(0);
                 bytes -= oldest.capacity();
                 gone.push(oldest);
             }
         }
-        // The system takes its time with this, and nobody waits for it.
+        // Freeing takes the system a while, so it happens without the lock.
         drop(gone);
     }
 }
 
-/// Memory that nobody had before.
+/// Newly allocated memory.
 fn fresh(bytes: usize) -> Vec<u8> {
     let mut memory = vec![0; bytes];
     if bytes >= HUGE_BYTES_MIN {
@@ -153,11 +153,11 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     fn pool() -> Pool {
-        Pool { kept: Mutex::default(), bytes_max: 4 * MIB }
+        Pool { free: Mutex::default(), bytes_max: 4 * MIB }
     }
 
-    fn kept(pool: &Pool) -> Vec<usize> {
-        pool.kept.lock().iter().map(Vec::capacity).collect()
+    fn lengths(pool: &Pool) -> Vec<usize> {
+        pool.free.lock().iter().map(Vec::capacity).collect()
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         pool.give_back(first);
         let second = pool.take(MIB - 7);
         assert_eq!((second.as_ptr(), second.len()), (address, MIB - 7));
-        assert!(kept(&pool).is_empty());
+        assert!(lengths(&pool).is_empty());
         pool.give_back(second);
         // Longer than it was, and no longer than it can be.
         let third = pool.take(MIB);
@@ -183,12 +183,12 @@ mod tests {
         }
         assert_eq!(pool.take(MIB - 1).capacity(), MIB);
         assert_eq!(pool.take(MIB).capacity(), 2 * MIB - 1);
-        assert_eq!(kept(&pool), [256 << 10]);
+        assert_eq!(lengths(&pool), [256 << 10]);
         // Neither too small nor far too large.
         assert_eq!(pool.take((256 << 10) + 1).len(), (256 << 10) + 1);
         pool.give_back(vec![0; 2 * MIB]);
         assert_eq!(pool.take(MIB - 1).len(), MIB - 1);
-        assert_eq!(kept(&pool), [256 << 10, 2 * MIB]);
+        assert_eq!(lengths(&pool), [256 << 10, 2 * MIB]);
     }
 
     #[test]
@@ -197,12 +197,12 @@ mod tests {
         for bytes in [2 * MIB, MIB, MIB - 1, 1_000, 0] {
             pool.give_back(vec![0; bytes]);
         }
-        assert_eq!(kept(&pool), [2 * MIB, MIB, MIB - 1]);
+        assert_eq!(lengths(&pool), [2 * MIB, MIB, MIB - 1]);
         pool.give_back(vec![0; MIB]);
-        assert_eq!(kept(&pool), [MIB, MIB - 1, MIB]);
+        assert_eq!(lengths(&pool), [MIB, MIB - 1, MIB]);
         // What is too large throws nothing out.
         pool.give_back(vec![0; 5 * MIB]);
-        assert_eq!(kept(&pool), [MIB, MIB - 1, MIB]);
+        assert_eq!(lengths(&pool), [MIB, MIB - 1, MIB]);
     }
     #[test]
     fn memory_is_handed_back_when_half_of_much_has_gone_and_not_while_it_is_reused() {

@@ -50,14 +50,14 @@ impl RunFile {
 
     /// Where a frame's channels have gaps.
     pub(crate) fn spans(&self, frame: usize) -> Result<Arc<Spans>, FrameError> {
-        let kept = || self.spans.lock();
-        if let Some((_, spans)) = kept().iter().find(|(of, _)| *of == frame) {
+        let cached = || self.spans.lock();
+        if let Some((_, spans)) = cached().iter().find(|(of, _)| *of == frame) {
             return Ok(Arc::clone(spans));
         }
         let spans = Arc::new(self.reader.spans(frame)?);
-        let mut kept = kept();
-        kept.truncate(SPANS_KEPT_MAX - 1);
-        kept.push_front((frame, Arc::clone(&spans)));
+        let mut cached = cached();
+        cached.truncate(SPANS_CACHED_MAX - 1);
+        cached.push_front((frame, Arc::clone(&spans)));
         Ok(spans)
     }
 
@@ -400,8 +400,8 @@ fn check_together(files: &[RunFile]) -> Result<(), StorageError> {
 /// Schemas met in this process: a run's files have the same, and runs are opened again and again.
 static SCHEMAS: KnownSchemas = KnownSchemas::new();
 const MISSING_NAMED_MAX: u32 = 1_000;
-/// Frames of a file whose gaps are kept decoded.
-const SPANS_KEPT_MAX: usize = 16;
+/// Frames of a file whose decoded gaps are cached.
+const SPANS_CACHED_MAX: usize = 16;
 /// Files that are worth a thread of their own while a run is opened: to begin one takes as long as
 /// to open half a dozen. Cold, the threads wait for the disk, so that there may be more of them
 /// than CPUs.

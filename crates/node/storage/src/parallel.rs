@@ -19,7 +19,7 @@ pub(crate) fn map<T: Send, R: Send>(
     let run = || {
         loop {
             let next = {
-                // Whoever panicked holding the lock has not broken the iterator.
+                // A thread that panicked with the lock held has not broken the iterator.
                 let mut queue = queue.lock();
                 if queue.1.is_some() { None } else { queue.0.next() }
             };

@@ -1,4 +1,4 @@
-//! Frames that stand in a run twice: sent again, or written again, since nobody knew that they had
+//! Frames that are in a run twice: sent or written again, because it was not known that they had
 //! been written. A frame is known by stream and sequence, in whatever file it stands; of those that
 //! are the same, readers take the first.
 
@@ -44,7 +44,7 @@ fn find(files: &[RunFile]) -> Vec<(usize, usize)> {
 }
 
 /// Whether two frames say the same: ranges and rows, and all columns by their checksums. Trends
-/// number the frames of each of their files anew: those are others.
+/// restart the numbering of frames in each of their files: equal numbers mean different frames.
 fn agree(files: &[RunFile], one: (usize, usize), other: (usize, usize)) -> bool {
     let frame =
         |(file, index): (usize, usize)| -> &FrameSummary { &files[file].reader.frames()[index] };
@@ -54,8 +54,8 @@ fn agree(files: &[RunFile], one: (usize, usize), other: (usize, usize)) -> bool 
     }
     let columns = |(file, index): (usize, usize)| files[file].reader.columns(index);
     let (Ok(one), Ok(other)) = (columns(one), columns(other)) else { return false };
-    let said = |entry: &catchment_frame::ColumnEntry| {
+    let contents = |entry: &catchment_frame::ColumnEntry| {
         (entry.id, entry.codec, entry.raw_bytes, entry.rows, entry.crc32c)
     };
-    one.iter().map(said).eq(other.iter().map(said))
+    one.iter().map(contents).eq(other.iter().map(contents))
 }

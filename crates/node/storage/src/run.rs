@@ -211,7 +211,7 @@ impl Run {
     }
 
     /// The ledger's total as the last file's TOC says it; `None` if that file is not closed, or
-    /// counts itself alone. [`crate::recompute`] gives the books in any case.
+    /// counts itself alone. [`crate::recompute`] gives it in any case.
     ///
     /// A TOC is written before the sync that makes its file durable, and cannot count what that
     /// sync covers. Where the run was ended in order and every file is closed, `fragments_durable`

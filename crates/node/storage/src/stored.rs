@@ -50,8 +50,8 @@ impl Run {
 impl ColumnStorage {
     fn add(&mut self, file: &RunFile, column: u32) -> Result<(), StorageError> {
         let locations = locations_in(file, column)?;
-        // A file keeps its coding, mostly: where the first and the last column were made alike, so
-        // were those between.
+        // The coding rarely changes within a file: if the first and the last column have the same
+        // one, so have those between.
         let mut blosc = locations.iter().filter(|(_, entry)| entry.codec == Codec::Blosc);
         let made_by = |(frame, entry): &(u32, _)| {
             let made_by = file.reader.made_by(*frame as usize, entry);

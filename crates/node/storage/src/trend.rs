@@ -82,7 +82,7 @@ pub struct Trend {
 /// shorter frames.
 #[derive(Default)]
 pub(crate) struct Trends {
-    kept: Mutex<HashMap<PathBuf, Vec<Arc<Run>>>>,
+    opened: Mutex<HashMap<PathBuf, Vec<Arc<Run>>>>,
 }
 
 impl Run {
@@ -114,8 +114,8 @@ impl Run {
 
     /// The run of a trend's long frames, and its tails, as they are now.
     fn levels(&self, folder: &Path) -> Result<Vec<Arc<Self>>, StorageError> {
-        let mut kept = self.trends().kept.lock();
-        let known = kept.entry(folder.to_owned()).or_default();
+        let mut opened = self.trends().opened.lock();
+        let known = opened.entry(folder.to_owned()).or_default();
         if let [only] = &known[..]
             && only.ended()
         {
@@ -255,7 +255,7 @@ fn newest(known: Option<Arc<Run>>, folder: &Path) -> Result<Option<Arc<Run>>, St
         match looked {
             Ok(run) => return Ok(Some(run)),
             Err(StorageError::NoFiles { .. }) => return Ok(None),
-            // A file went when a tail was begun anew, or the folder at the run's end.
+            // A file was removed when a tail was restarted, or the folder at the run's end.
             Err(error)
                 if error.system().is_some_and(|(_, io)| io.kind() == ErrorKind::NotFound) => {}
             Err(error) => return Err(error),
@@ -302,5 +302,5 @@ fn values(dtype: Dtype, segments: &[Segment]) -> Option<Vec<f64>> {
 const COUNTERS: &str = "counters";
 /// What the name of a tail's folder begins with.
 const TAIL: &str = "tail-";
-/// How often a folder is looked at anew whose files go at that moment.
+/// Retries of opening a folder whose files are being removed.
 const TRIES: usize = 16;

@@ -236,7 +236,7 @@ impl Drop for ListWriter {
     }
 }
 
-/// What a run's list says of the files, whoever's it is; none if there is none that can be read.
+/// The files by any list in the run's folder; none if no list can be read.
 pub(crate) fn any_list(folder: &Path) -> Option<FileList> {
     FileList::decode(&read_list(folder).ok()??).ok()
 }

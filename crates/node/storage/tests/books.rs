@@ -4,7 +4,7 @@ use crate::common;
 use catchment_frame::Codec;
 use catchment_model::{Entry, Ledger};
 use catchment_storage::{
-    Closing, Outcome, Run, Verdict, audit, books_so_far, recompute, repair, verify,
+    Closing, Outcome, Run, Verdict, audit, ledger_so_far, recompute, repair, verify,
 };
 use common::{Made, Recipe};
 
@@ -81,19 +81,19 @@ fn a_run_without_loss_balances() {
 
 #[test]
 fn the_books_of_a_killed_run_are_had_as_far_as_its_files_go() {
-    let books = |made: &Made, frames_max| {
-        books_so_far(&Run::open(made.path()).expect("opens"), frames_max).expect("reads")
+    let so_far = |made: &Made, frames_max| {
+        ledger_so_far(&Run::open(made.path()).expect("opens"), frames_max).expect("reads")
     };
     let whole = Recipe::default().make();
-    assert_eq!(books(&whole, 0).as_ref(), Some(&whole.ledger));
+    assert_eq!(so_far(&whole, 0).as_ref(), Some(&whole.ledger));
     let killed = Recipe { unclosed: true, ..Recipe::default() }.make();
-    assert_eq!(books(&killed, 100).as_ref(), Some(&killed.ledger));
-    // Too many to read: this file has no checkpoint, but the one before has books.
+    assert_eq!(so_far(&killed, 100).as_ref(), Some(&killed.ledger));
+    // Too many to read: this file has no checkpoint, but the one before has a ledger.
     let before = std::fs::read(&killed.files[0]).expect("reads");
     let before = catchment_frame::FileReader::open(&before[..]).expect("opens");
-    assert_eq!(books(&killed, 0).as_ref(), before.ledger().expect("reads"));
+    assert_eq!(so_far(&killed, 0).as_ref(), before.ledger().expect("reads"));
     assert_eq!(repair(killed.path()).expect("repairs").closed(), 1);
-    assert_eq!(books(&killed, 0).as_ref(), Some(&killed.ledger));
+    assert_eq!(so_far(&killed, 0).as_ref(), Some(&killed.ledger));
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn all_that_an_ended_run_recorded_is_durable_whatever_its_toc_could_know() {
     let total = recorded.total();
     assert_eq!(total[Entry::FragmentsDurable], total[Entry::FragmentsRecorded]);
     assert_eq!(recorded, recompute(&run).0);
-    assert_eq!(books_so_far(&run, 0).expect("reads").as_ref(), Some(&recorded));
+    assert_eq!(ledger_so_far(&run, 0).expect("reads").as_ref(), Some(&recorded));
     assert_eq!(audited(&made).recorded, Some(recorded));
     // A run that goes on in another file has only what was synced when this one was closed.
     let first = Run::open(&made.files[0]).expect("opens");

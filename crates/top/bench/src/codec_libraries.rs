@@ -1,4 +1,4 @@
-//! The second half of `bench codecs`: bitshuffle+lz4 beside the libraries that HDF5 and Zarr use.
+//! The second part of `bench codecs`: bitshuffle+lz4 beside the libraries that HDF5 and Zarr use.
 
 use catchment_codec::{Coding, Element};
 use catchment_console::Table;

@@ -96,7 +96,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<Report> {
         if recorded.outcome.whole() {
             asked.push(recorded);
         } else {
-            // All rounds anew, at less, unless it comes to nothing.
+            // Repeat all rounds at a lower rate, unless that comes to nothing.
             asked.clear();
             found = Some(hz * SHARE).filter(|hz| *hz > plan.start_hz / 16.0);
         }

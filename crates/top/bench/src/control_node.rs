@@ -43,7 +43,7 @@ pub(super) struct Load {
     pub(super) control: f64,
     /// This process: the client.
     pub(super) client: f64,
-    /// CPU time that nobody on this machine used.
+    /// Idle CPU time of this machine.
     pub(super) idle: f64,
 }
 

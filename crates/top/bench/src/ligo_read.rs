@@ -335,7 +335,7 @@ pub(crate) fn read_once(run: &Path, name: &str) -> anyhow::Result<ReadTime> {
     let segments = channel.read(&Select::All)?;
     let (whole_s, read_s) = (begin.elapsed().as_secs_f64(), opened.elapsed().as_secs_f64());
     anyhow::ensure!(segments.len() == 1, "{name} has gaps");
-    // As Python does when nobody has the array any more.
+    // As Python does when the array is freed.
     segments.into_iter().for_each(|segment| give_back(segment.bytes));
     Ok(ReadTime { whole_s, read_s })
 }

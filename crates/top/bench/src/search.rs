@@ -44,8 +44,8 @@ pub(crate) fn highest<T, E>(
     let lowest = plan.start_hz / 16.0;
     while rate >= lowest && rate <= plan.most_hz {
         let reached = reaches(rate)?;
-        let side = if reached { &mut good } else { &mut bad };
-        *side = Some(rate);
+        let bound = if reached { &mut good } else { &mut bad };
+        *bound = Some(rate);
         rate = match (good, bad) {
             (Some(_), Some(_)) => break,
             (Some(_), None) => rate * plan.step,

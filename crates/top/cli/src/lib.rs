@@ -35,15 +35,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Record an emulated HADES-like detector of 90 sources, and prove every byte
+    /// Record an emulated HADES-like detector of 90 sources and verify every byte
     Demo(commands::demo::Arguments),
-    /// Record what a configuration file describes, until stopped
+    /// Record the sources of a configuration file until stopped
     Run(commands::run::Arguments),
-    /// Ask a node that runs, and tell it what to do
+    /// Query and control a running node
     Ctl(commands::ctl::Arguments),
-    /// Say who may control a node
+    /// Manage access tokens
     Token(commands::token::Arguments),
-    /// Send what emulated sources send, by a configuration file or a preset
+    /// Emulate the sources of a configuration file or a preset
     Emulate(commands::emulate::Arguments),
     /// Write emulated channels straight into files
     Generate(commands::generate::Arguments),
@@ -57,17 +57,17 @@ enum Command {
     Reframe(commands::reframe::Arguments),
     /// Write chosen channels of a run, at lower rates where asked
     Reduce(commands::reduce::Arguments),
-    /// Compute the trends of a run that was recorded without
+    /// Compute trends for a run that was recorded without them
     Trend(commands::trend::Arguments),
     /// Close files that a killed recorder left open
     Repair(commands::repair::Arguments),
-    /// Recompute a run's ledger from its files
+    /// Recompute the ledger from the files and compare
     Audit(commands::audit::Arguments),
     /// List, search and annotate the runs of a folder
     Catalog(commands::catalog::Arguments),
     /// Convert GWF files into a run, or a run into GWF files
     Convert(commands::convert::Arguments),
-    /// Measure, beside published figures
+    /// Run benchmarks and compare them with published figures
     Bench(catchment_bench::Arguments),
 }
 
@@ -77,7 +77,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
-            // Nobody is left to be told that stdout or stderr is closed.
+            // The closed stream is the one that would carry the message.
             error.print().ok();
             return error.exit_code();
         }

@@ -32,7 +32,7 @@ pub(crate) fn check<'a>(
     Ok(())
 }
 
-/// What is said of a name, or a pattern, that fits nothing.
+/// The message for a name or pattern without a match.
 pub(crate) fn unknown(what: &str, name: &str, names: &[&str]) -> anyhow::Error {
     let near = near_matches(name, names).join(" or ");
     let hint = if near.is_empty() { String::new() } else { format!("; did you mean {near}?") };

@@ -1,7 +1,7 @@
 //! Proves a recorded run against what its emulator sent: every event once, every byte the same.
 //!
 //! The emulator's payload is a pure function of seed, source and event number, so that nothing
-//! needs to be kept of what was sent. Headers are read here anew, not by the decoder that recorded
+//! sent needs to be stored. Headers are parsed here independently of the decoder that recorded
 //! them.
 
 use std::collections::BTreeSet;
@@ -132,8 +132,9 @@ pub(crate) fn prove(
     anyhow::ensure!(!stop.asked(), "stopped while reading back: nothing is proved");
     let parts = parts.into_inner();
     let mut proof = conclude(parts, recording, sent, emulator);
-    let books = [run.recorded_ledger()?, Some(recording.summary.last.ledger.clone())].map(at_close);
-    if books[0] != books[1] {
+    let ledgers =
+        [run.recorded_ledger()?, Some(recording.summary.last.ledger.clone())].map(at_close);
+    if ledgers[0] != ledgers[1] {
         proof.problem(|| "the ledger in the file is not the one that the recorder had".into());
     }
     proof.seconds = start.elapsed().as_secs_f64();
@@ -259,10 +260,10 @@ fn conclude(
             (Entry::FragmentsRecorded, present[source]),
             (Entry::FragmentsMissing, missing[source]),
         ] {
-            let said = ledger.sources[source][entry];
-            if said != got {
+            let counted = ledger.sources[source][entry];
+            if counted != got {
                 proof.problem(|| {
-                    format!("source {source}: {entry} is {said}, the files have {got}")
+                    format!("source {source}: {entry} is {counted}, the files have {got}")
                 });
             }
         }

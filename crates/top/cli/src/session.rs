@@ -66,7 +66,7 @@ impl Recording {
         name.cloned().unwrap_or_else(|| format!("source {}", source.0))
     }
 
-    /// The books of the whole run.
+    /// The ledger of the whole run.
     pub(crate) fn balance(&self) -> Balance {
         self.summary.last.ledger.balance()
     }

@@ -225,7 +225,7 @@ fn everything_acknowledged_before_a_kill_is_read_back_as_it_was_sent() {
     assert!(seen >= acknowledged, "{acknowledged} were acknowledged, {seen} are in the file");
     child.kill().unwrap();
     child.wait().unwrap();
-    // What it said before it died counts, too.
+    // The output before it died counts, too.
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();
     let acknowledged = rest.lines().map(on_disk).chain([acknowledged, seen]).max().unwrap();
@@ -262,7 +262,7 @@ fn everything_acknowledged_before_a_kill_is_read_back_as_it_was_sent() {
     let after = json(folder, &["inspect", run, "--verify", "--json"], 0);
     assert_eq!((&after["closed"], &after["verified"]["problem_count"]), (&true.into(), &0.into()));
     let told = stdout(folder, &["inspect", run], 0);
-    assert!(!told.contains("DO NOT BALANCE") && !told.contains("nothing was lost"), "{told}");
+    assert!(!told.contains("NOT BALANCE") && !told.contains("nothing was lost"), "{told}");
     stdout(folder, &["audit", run], 3);
     assert_eq!(json(folder, &["repair", run, "--json"], 0)["files"][0]["outcome"], "intact");
 }
@@ -475,9 +475,9 @@ fn what_was_run_stands_in_the_catalogue() {
     stdout(folder, &["catalog", "set", "2", "--comment", "no beam"], 0);
     let found = stdout(folder, &["catalog", "search", "PEDESTAL", "--quality", "good"], 0);
     assert!(found.contains("good") && !found.contains("first"), "{found}");
-    let said = stdout(folder, &["catalog", "show", "2"], 0);
-    let (first, second) = (said.find("pedestal").unwrap(), said.find("no beam").unwrap());
-    assert!(first < second, "{said}");
+    let shown = stdout(folder, &["catalog", "show", "2"], 0);
+    let (first, second) = (shown.find("pedestal").unwrap(), shown.find("no beam").unwrap());
+    assert!(first < second, "{shown}");
     let first = stdout(folder, &["catalog", "show", "1"], 0);
     assert!(first.contains(", start\n") && first.contains("first \"light\""), "{first}");
     let told = stdout(folder, &["catalog", "ls", "--limit", "1"], 0);
@@ -670,7 +670,7 @@ fn a_damaged_catalogue_keeps_nothing_from_being_recorded() {
     let summary: Value = serde_json::from_slice(&run.stdout).unwrap();
     assert_eq!(summary["number"], 2, "it is taken from the file beside");
 
-    // 3: what people had said is gone, and it says so.
+    // 3: the remarks are gone, and it says so.
     let rebuilt = json(folder, &["catalog", "rebuild", "--json"], 3);
     assert_eq!((&rebuilt["runs"], &rebuilt["highest_number"]), (&2.into(), &2.into()));
     assert!(rebuilt["old_catalog"].as_str().unwrap().contains("is damaged"), "{rebuilt}");

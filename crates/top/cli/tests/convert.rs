@@ -394,8 +394,8 @@ fn a_damaged_column_is_said_and_the_rest_is_converted() {
     let told = report(path, &["run", "out", "--frame-seconds", "16"], 3);
     let left_out = told["left_out"].as_array().unwrap();
     assert_eq!(left_out.len(), 1, "{told}");
-    let said = left_out[0].as_str().unwrap();
-    assert!(said.starts_with("L1:FAST: frame 1 of the run: "), "{said}");
+    let shown = left_out[0].as_str().unwrap();
+    assert!(shown.starts_with("L1:FAST: frame 1 of the run: "), "{shown}");
     let read = read_gwf(&files(&told, path));
     let bytes = |name: &str| read[name].iter().flat_map(|(_, bytes)| bytes).copied();
     assert!(bytes("L1:FAST").eq([made[0].samples(0, 24), made[0].samples(48, 72)].concat()));
@@ -413,8 +413,8 @@ fn a_file_of_the_run_that_cannot_be_read_is_said() {
     assert_ne!(next, name);
     std::fs::write(path.join("run").join(&next), vec![0xa5; 8_192]).unwrap();
     let told = report(path, &["run", "out"], 3);
-    let said = told["left_out"][0].as_str().unwrap();
-    assert!(said.contains(&next), "{said}");
+    let shown = told["left_out"][0].as_str().unwrap();
+    assert!(shown.contains(&next), "{shown}");
     assert_eq!(told["files"].as_array().unwrap().len(), 1);
 }
 
@@ -439,8 +439,8 @@ fn a_disk_that_ends_leaves_no_half_file() {
         let Ok(entries) = std::fs::read_dir(path.join(folder)) else { return Vec::new() };
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     };
-    let said = limited(&["run", "out", "--zlib", "0", "--file-seconds", "1024"]);
-    assert!(said.contains("large") && said.contains(".gwf.part"), "{said}");
+    let shown = limited(&["run", "out", "--zlib", "0", "--file-seconds", "1024"]);
+    assert!(shown.contains("large") && shown.contains(".gwf.part"), "{shown}");
     assert_eq!(left("out"), Vec::<String>::new());
     limited(&["a.gwf", "other", "--codec", "none"]);
     assert!(!path.join("other").exists(), "nothing is in the way of the next try");

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::support;
-use support::{catchment, json, output, said};
+use support::{catchment, json, output, printed};
 
 #[test]
 fn a_catalogue_that_cannot_be_written_at_the_end_of_a_run_is_complained_of() {
@@ -14,7 +14,7 @@ fn a_catalogue_that_cannot_be_written_at_the_end_of_a_run_is_complained_of() {
     std::fs::write(folder.join("silent.toml"), text).unwrap();
     let mut command = catchment(folder, &["run", "silent.toml"]);
     command.stderr(Stdio::piped());
-    let (child, lines, _) = said(command, "Recording 1 source");
+    let (child, lines, _) = printed(command, "Recording 1 source");
     let other = rusqlite::Connection::open(folder.join("runs/.catchment/catalog.sqlite")).unwrap();
     other.busy_timeout(Duration::from_secs(1_200)).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Child;
 
 use crate::support;
-use support::{catchment, json, said};
+use support::{catchment, json, printed};
 
 fn silent(folder: &Path) -> [&'static str; 2] {
     let text = "[memory]\nbudget = \"256 MiB\"\n\
@@ -94,7 +94,7 @@ fn a_second_sighup_is_no_haste() {
     let mut command = catchment(folder, &silent(folder));
     // SAFETY: it does nothing but that call.
     unsafe { command.pre_exec(|| heed(libc::SIG_DFL)) };
-    let (mut child, _lines, _) = said(command, "Socket buffers of");
+    let (mut child, _lines, _) = printed(command, "Socket buffers of");
     send(&child, libc::SIGHUP);
     send(&child, libc::SIGHUP);
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -108,7 +108,7 @@ fn a_run_without_a_terminal_goes_on_where_somebody_wants_that() {
     let mut command = catchment(folder, &silent(folder));
     // SAFETY: it does nothing but that call.
     unsafe { command.pre_exec(|| heed(libc::SIG_IGN)) };
-    let (mut child, lines, _) = said(command, "Socket buffers of");
+    let (mut child, lines, _) = printed(command, "Socket buffers of");
     send(&child, libc::SIGHUP);
     let mut lines = BufReader::new(lines).lines().map(Result::unwrap);
     for _ in 0..3 {

@@ -60,7 +60,7 @@ impl Node {
 
     fn begin(folder: &Path, mut command: Command) -> Self {
         command.stderr(std::fs::File::create(folder.join("node.log")).unwrap());
-        let (child, lines, line) = support::said(command, "Serving ");
+        let (child, lines, line) = support::printed(command, "Serving ");
         let url = line.trim().strip_prefix("Serving ").unwrap().trim_end_matches('/').to_owned();
         Self { folder: folder.to_owned(), child, url, _lines: lines }
     }
@@ -407,8 +407,8 @@ fn the_unit_file_is_what_systemd_takes() {
     match Command::new("systemd-analyze").arg("verify").arg(&unit).output() {
         Err(error) => println!("not run: systemd-analyze: {error}"),
         Ok(told) => {
-            let said = String::from_utf8_lossy(&told.stderr);
-            assert!(told.status.success() && !said.contains("catchment.service:"), "{said}");
+            let message = String::from_utf8_lossy(&told.stderr);
+            assert!(told.status.success() && !message.contains("catchment.service:"), "{message}");
         }
     }
 }
@@ -598,8 +598,8 @@ fn a_full_disk_keeps_nobody_from_looking_at_the_runs() {
     let catalog = ["catalog", "--folder", runs.to_str().unwrap(), "show", "1", "--json"];
     while json(folder, &catalog, 0)["state"] != "fault" {}
     assert_eq!(comment("mended").0, 200);
-    let said = json(folder, &catalog, 0)["remarks"].as_array().unwrap().last().cloned().unwrap();
-    assert_eq!((&said["text"], &said["kind"]), (&"mended".into(), &"remark".into()));
+    let message = json(folder, &catalog, 0)["remarks"].as_array().unwrap().last().cloned().unwrap();
+    assert_eq!((&message["text"], &message["kind"]), (&"mended".into(), &"remark".into()));
     node.signal(libc::SIGTERM);
     assert_eq!(node.ended().code(), Some(3));
 }

@@ -41,7 +41,7 @@ fn configure(folder: &Path) -> String {
     example_with(folder, &[memory, ("duration = \"64 s\"", "duration = \"1 s\"")])
 }
 
-/// Ends a recorder in order, as Ctrl-C does: what it still said. The exit code is asserted.
+/// Ends a recorder in order, as Ctrl-C does: what it printed meanwhile. The exit code is asserted.
 fn end(mut child: Child, mut lines: impl Read, code: i32) -> String {
     let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(status.success());
@@ -218,7 +218,7 @@ fn what_was_on_disk_before_a_kill_is_read_back_with_its_gaps() {
     child.wait().unwrap();
     emulate.kill().unwrap();
     emulate.wait().unwrap();
-    // What it said before it died counts, too.
+    // The output before it died counts, too.
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();
     let acknowledged = rest.lines().map(slices_on_disk).chain([acknowledged]).max().unwrap();
@@ -256,7 +256,7 @@ fn what_was_on_disk_before_a_kill_is_read_back_with_its_gaps() {
 }
 
 /// A laboratory's channels: of every kind of shape, and 1 MHz beside one sample a minute. How long
-/// slices are is not said.
+/// slices are is not reported.
 const LABORATORY: &str = r#"
 [memory]
 budget = "512 MiB"

@@ -211,18 +211,18 @@ fn an_empty_selection_is_said_in_a_line() {
     of_a_link(folder.path());
     for nothing in [["--time", "2026-11-21..2026-11-22"], ["--frames", "99.."]] {
         let read = ["read", "run", "--channel", "X:PLAIN"];
-        let said = stderr(folder.path(), &[&read[..], &nothing].concat(), 0);
-        assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(said.contains("those of X:PLAIN are of 0..1000000000 in nanoseconds of TAI"));
+        let shown = stderr(folder.path(), &[&read[..], &nothing].concat(), 0);
+        assert_eq!(shown.lines().count(), 1, "{shown}");
+        assert!(shown.contains("those of X:PLAIN are of 0..1000000000 in nanoseconds of TAI"));
     }
     let events = golden("v1.1/typed-none.catch");
     let read = ["read", events.to_str().expect("text")];
     let all = events_printed(&events, &[]);
     for nothing in [["--frames", "99.."], ["--time", "..5"], ["--events", "500000000.."]] {
-        let said = stderr(folder.path(), &[&read[..], &nothing].concat(), 0);
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let shown = stderr(folder.path(), &[&read[..], &nothing].concat(), 0);
+        assert_eq!(shown.lines().count(), 1, "{shown}");
         let (first, last) = (all[0], all[all.len() - 1]);
-        assert!(said.contains(&format!("from number {first} to {last}")), "{said}");
+        assert!(shown.contains(&format!("from number {first} to {last}")), "{shown}");
     }
     assert!(stderr(folder.path(), &read, 0).is_empty());
 }

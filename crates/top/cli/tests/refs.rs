@@ -39,9 +39,9 @@ fn channels_that_would_spoil_the_references_are_left_out_and_said() {
     let channels =
         [("X1:A", 5), (".", 5), ("..", 5), ("X1:LATE", 9_223_372_035), ("X1:LAST", 9_223_372_032)];
     write_run(&path.join("run"), &channels);
-    let said = json(path, &["refs", "run", "--json"], 3);
+    let shown = json(path, &["refs", "run", "--json"], 3);
     let left_out: Vec<&str> =
-        said["left_out"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+        shown["left_out"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
     assert_eq!(
         left_out,
         [

@@ -53,7 +53,7 @@ impl Out {
         }
     }
 
-    /// One that nobody reads, for tests.
+    /// An output that is discarded, for tests.
     pub fn nowhere(json: bool) -> Self {
         let stream = Box::new(io::sink());
         Self { stream, gone: false, json, terminal: false, colour: false }
@@ -126,7 +126,7 @@ impl Out {
     }
 }
 
-/// Says on stderr why a command failed. A stderr that is closed is nobody to tell.
+/// Prints on stderr why a command failed. A closed stderr is ignored.
 pub fn complain(message: impl std::fmt::Display) {
     writeln!(io::stderr(), "catchment: {message}").ok();
 }

@@ -23,7 +23,7 @@ impl Stop {
     /// The system refuses to deliver the signals.
     pub fn listen() -> io::Result<Self> {
         let mut stop = Self::listen_but_to_hang_up()?;
-        // `nohup` has it ignored for whoever wants to go on without the terminal. A second one is
+        // `nohup` has it ignored so that the program survives its terminal. A second one is
         // no haste: a shell that ends and its terminal each send one.
         if !is_ignored(SIGHUP) {
             stop.ids.push(register(SIGHUP, Arc::clone(&stop.flag))?);
@@ -83,13 +83,13 @@ impl Drop for Stop {
 /// From now on a file that may grow no larger (`ulimit -f`) is an error of the write, as a full
 /// disk is, and not the end of the process. Programs that are started get the usual signal again.
 pub fn outlive_file_limits() {
-    // It fails for signals that nobody may handle, which this is not.
+    // It fails only for signals that cannot be handled, which this is not.
     register(SIGXFSZ, Arc::default()).ok();
 }
 
 fn is_ignored(signal: i32) -> bool {
     let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: nothing is changed, and the place is valid to write one sigaction to.
+    // SAFETY: nothing is changed, and the pointer is valid for writing one sigaction.
     let asked = unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) };
     // SAFETY: all zeros are a sigaction, whether it was written or not.
     asked == 0 && unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN

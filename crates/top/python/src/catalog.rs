@@ -32,7 +32,7 @@ pub(crate) fn catalog_runs_json(py: Python<'_>, folder: PathBuf, query: &str) ->
     serde_json::to_string(&runs.map_err(catalog_error)?).map_err(json_error)
 }
 
-/// A run with its books, files, frames, copies and configuration.
+/// A run with its ledger, files, frames, copies and configuration.
 #[pyfunction]
 pub(crate) fn catalog_show_json(py: Python<'_>, folder: PathBuf, number: u64) -> PyResult<String> {
     let shown = py.detach(|| {

@@ -1,4 +1,4 @@
-//! Channels: the native half. `catchment._channels` makes of it what people use.
+//! Channels: the native part, which `catchment._channels` wraps for users.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -164,7 +164,7 @@ impl FollowedChannel {
 
     fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Vec<Read<'py>>>> {
         while let Some(given) = self.following.next(py, self.run.get().open(), self.next, None)? {
-            // Also where it cannot be read: whoever goes on gets the next.
+            // Even if the frame cannot be read, the next call continues behind it.
             self.next += 1;
             if given.kind == Kind::Channels {
                 let index = self.index;

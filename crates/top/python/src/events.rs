@@ -13,7 +13,7 @@ use pyo3::sync::PyOnceLock;
 use crate::errors::{UnknownEventError, python_error};
 use crate::keys::{Index, Key};
 use crate::opened::OpenRun;
-use crate::views::{Kept, Memory, owned, signed_time};
+use crate::views::{Backing, Memory, owned, signed_time};
 
 /// The events of a run, in the order in which they were recorded.
 ///
@@ -238,7 +238,7 @@ fn event_at(py: Python<'_>, run: &Run, row: usize) -> PyResult<Event> {
 fn read_arrays(py: Python<'_>, run: &Run) -> PyResult<Arrays> {
     if run.frames().len() == 1 {
         let events = py.detach(|| run.events(0)).map_err(python_error)?;
-        let memory = Memory::new(py, Kept::Events(Arc::clone(&events)))?;
+        let memory = Memory::new(py, Backing::Events(Arc::clone(&events)))?;
         let memory = memory.bind(py);
         return Ok(Arrays {
             keys: Memory::keys(memory, 0..events.len()).unbind(),

@@ -2,7 +2,7 @@
 //!
 //! One follower looks at the files of a run, and what it handed out is noted, so that each of any
 //! number of iterators gets every frame once. A frame is read from the follower's own run, which
-//! takes up what comes without opening files anew. Places in a run move when a file in the middle
+//! takes up what comes without reopening files. Places in a run move when a file in the middle
 //! grows: what is noted is the file's index and the frame's index in that file, 16 bytes per frame.
 //!
 //! Locks are taken without the interpreter's, so that neither waits for the other.
@@ -88,7 +88,7 @@ impl Following {
         loop {
             run.check_open()?;
             py.check_signals()?;
-            // Whoever is given a frame reads it, also if another thread waited for it.
+            // The thread that is given a frame reads it, even if another thread waited for it.
             Follow::lower_io_priority();
             match py.detach(|| self.look(at)).map_err(python_error)? {
                 Looked::Came(given) => return Ok(Some(given)),

@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::channels::numpy_name;
 use crate::keys::{Index, adjacent};
-use crate::views::{Joined, Kept, Memory, copied, owned};
+use crate::views::{Backing, Joined, Memory, copied, owned};
 
 /// Fragments of one source, one row per event.
 ///
@@ -37,7 +37,7 @@ impl Fragments {
         (source, payload): (String, Option<PayloadType>),
         part: FragmentRows,
     ) -> PyResult<Self> {
-        let memory = Memory::new(py, Kept::Column(part.column))?;
+        let memory = Memory::new(py, Backing::Column(part.column))?;
         Ok(Self { source, payload, memory, rows: part.rows })
     }
 
@@ -50,16 +50,16 @@ impl Fragments {
         select: SelectEvents,
     ) -> PyResult<Self> {
         let (name, payload) = about(run, source);
-        let kept =
+        let backing =
             py.detach(|| collect(run, source, select)).map_err(crate::errors::python_error)?;
-        let (kept, rows) = match kept {
-            Collected::One(part) => (Kept::Column(part.column), part.rows),
+        let (backing, rows) = match backing {
+            Collected::One(part) => (Backing::Column(part.column), part.rows),
             Collected::Many(joined) => {
                 let rows = 0..joined.keys.len();
-                (Kept::Joined(joined), rows)
+                (Backing::Joined(joined), rows)
             }
         };
-        Ok(Self { source: name, payload, memory: Memory::new(py, kept)?, rows })
+        Ok(Self { source: name, payload, memory: Memory::new(py, backing)?, rows })
     }
 
     fn data_range(&self) -> Range<usize> {
@@ -69,14 +69,14 @@ impl Fragments {
 
     fn fragment<'py>(&self, py: Python<'py>, row: usize) -> Option<Bound<'py, PyArray1<u8>>> {
         let memory = self.memory.bind(py);
-        let kept = &memory.get().0;
-        if !kept.is_there(row) {
+        let backing = &memory.get().0;
+        if !backing.is_there(row) {
             return None;
         }
-        let range = kept.range(row);
-        Some(match kept.is_worth_a_view(1, range.len()) {
+        let range = backing.range(row);
+        Some(match backing.is_worth_a_view(1, range.len()) {
             true => Memory::data(memory, range),
-            false => copied(py, &kept.data()[range]),
+            false => copied(py, &backing.data()[range]),
         })
     }
 }
@@ -103,8 +103,8 @@ impl Fragments {
         if range.start == 0 {
             return view;
         }
-        let kept = &self.memory.get().0;
-        let begin = |row| (kept.range(row).start - range.start) as i64;
+        let backing = &self.memory.get().0;
+        let begin = |row| (backing.range(row).start - range.start) as i64;
         let mut offsets: Vec<i64> = self.rows.clone().map(begin).collect();
         offsets.push(range.len() as i64);
         owned(py, offsets)
@@ -119,8 +119,8 @@ impl Fragments {
     /// Whether each row has a fragment, shape (n,), bool. A fragment that is there can be empty.
     #[getter]
     fn valid<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
-        let kept = &self.memory.get().0;
-        owned(py, self.rows.clone().map(|row| kept.is_there(row)).collect())
+        let backing = &self.memory.get().0;
+        owned(py, self.rows.clone().map(|row| backing.is_there(row)).collect())
     }
 
     /// What the source says of its payload: `dtype` (numpy's), `shape` of one fragment's array
@@ -204,9 +204,9 @@ pub(crate) fn fragment(
     column: Arc<FragmentColumn>,
     row: usize,
 ) -> PyResult<Option<Bound<'_, PyArray1<u8>>>> {
-    let (kept, rows) = (Kept::Column(column), row..row + 1);
+    let (backing, rows) = (Backing::Column(column), row..row + 1);
     let one =
-        Fragments { source: String::new(), payload: None, memory: Memory::new(py, kept)?, rows };
+        Fragments { source: String::new(), payload: None, memory: Memory::new(py, backing)?, rows };
     Ok(one.fragment(py, row))
 }
 
@@ -256,8 +256,8 @@ fn collect(run: &Run, source: SourceId, select: SelectEvents) -> Result<Collecte
     let mut joined = Joined { offsets: vec![0], ..Joined::default() };
     match parts.next().transpose()? {
         None => {
-            let kept = Kept::Column(Arc::clone(&part.column));
-            if kept.is_worth_a_view(part.rows.len(), part.range().len()) {
+            let backing = Backing::Column(Arc::clone(&part.column));
+            if backing.is_worth_a_view(part.rows.len(), part.range().len()) {
                 return Ok(Collected::One(part));
             }
             joined.add(&part);

@@ -14,7 +14,7 @@ use crate::fragments::{Fragments, about};
 use crate::keys::{Index, Wanted, adjacent};
 use crate::opened::OpenRun;
 use crate::sources::find_source;
-use crate::views::{Kept, Memory};
+use crate::views::{Backing, Memory};
 
 /// The frames of a run: a sequence of `Frame`, read one at a time; a slice gives Frames.
 #[pyclass(frozen, sequence, module = "catchment")]
@@ -84,7 +84,7 @@ impl Frame {
             Ok((index, info, events))
         };
         let (index, info, events) = py.detach(|| origin.with(read))?;
-        let memory = Memory::new(py, Kept::Events(Arc::clone(&events)))?;
+        let memory = Memory::new(py, Backing::Events(Arc::clone(&events)))?;
         let (key_first, key_last) = (info.key_first, info.key_last);
         Ok(Self { origin, index, key_first, key_last, events, memory })
     }
@@ -201,7 +201,7 @@ impl FollowedFrames {
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Frame>> {
         while let Some(given) = self.following.next(py, &self.open, self.next, None)? {
-            // Also where it cannot be read: whoever goes on gets the next.
+            // Even if the frame cannot be read, the next call continues behind it.
             self.next += 1;
             if given.kind == Kind::Events {
                 let (open, following) = (Arc::clone(&self.open), Arc::clone(&self.following));

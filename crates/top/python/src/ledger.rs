@@ -239,7 +239,7 @@ impl Counts {
     }
 }
 
-/// The books of a run: the recorder's own total, or what the frames give where there is none.
+/// The ledger of a run: the recorder's total, or the sum over the frames where there is none.
 pub(crate) fn of_run(py: Python<'_>, run: &catchment_storage::Run) -> PyResult<RunLedger> {
     let sources = run.sources();
     let recorded = py.detach(|| run.recorded_ledger());

@@ -1,7 +1,7 @@
 //! An open run, as every object that was made of it has it.
 //!
 //! Closing takes the run away from all of them at once, so that its files are closed when the last
-//! read that is under way has ended; whoever reads later gets `RunClosedError`.
+//! read that is under way has ended; later reads raise `RunClosedError`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl OpenRun {
         self.following.is_some()
     }
 
-    /// Takes up what was written. Opens the run anew only where a read of it is under way.
+    /// Picks up new data. Reopens the run only while a read of it is under way.
     pub(crate) fn bring_up_to_date(&self) -> Result<(), StorageError> {
         // Asked before: what is handed out meanwhile is looked for again.
         let version = self.following.as_ref().map_or(0, |following| following.version());

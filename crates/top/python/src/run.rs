@@ -348,7 +348,7 @@ impl PyRun {
 /// Opens a file or a run's folder for reading.
 ///
 /// Works on files that are being recorded and on those of a recorder that was killed; `status` says
-/// so. `cache_bytes` bounds the decoded columns that are kept in case they are wanted again.
+/// so. `cache_bytes` bounds the decoded columns that are cached.
 ///
 /// With `follow`, `frames` and iterating over a channel go on as the run is written, and end with
 /// it; `wait` waits for more.
@@ -433,7 +433,7 @@ impl Header {
     }
 }
 
-/// What is said of a channel, or of a channel or counter with a trend, that a run does not have.
+/// The message for an unknown channel, or an unknown channel or counter with a trend.
 fn unknown_channel(run: &Run, name: &str, counters: Option<&[String]>) -> PyErr {
     let channels = run.channels().iter().map(|channel| channel.name.as_str());
     let Some(counters) = counters else {

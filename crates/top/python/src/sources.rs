@@ -39,7 +39,7 @@ fn find(sources: &[SourceInfo], wanted: &Wanted) -> PyResult<SourceId> {
     })
 }
 
-/// What is said of a name that a run does not have: how many it has, and those that are near.
+/// The message for an unknown name: the number of known names, and similar ones.
 pub(crate) fn unknown_name<'a>(
     what: &str,
     name: &str,
@@ -179,7 +179,7 @@ impl Source {
     /// Its fragment of the event with that key, shape (bytes,), uint8, read-only.
     ///
     /// A view where the fragment is at least a sixteenth of its column, otherwise a copy, so that
-    /// an array that is kept keeps no more than 16 times its bytes in memory. None if the event has
+    /// an array holds no more than 16 times its bytes in memory. None if the event has
     /// no fragment of this source. Raises UnknownEventError if the run has no such event.
     fn event<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyArray1<u8>>>> {
         let py = key.py();

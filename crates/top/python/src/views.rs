@@ -10,10 +10,10 @@ use pyo3::prelude::*;
 
 /// The memory that arrays are views of. An array holds it as its base and keeps it alive.
 #[pyclass(frozen, module = "catchment._native")]
-pub(crate) struct Memory(pub(crate) Kept);
+pub(crate) struct Memory(pub(crate) Backing);
 
-/// What is kept. Nothing of it moves or changes once it is here.
-pub(crate) enum Kept {
+/// The data that arrays are views of. They never move or change.
+pub(crate) enum Backing {
     Events(Arc<FrameEvents>),
     Column(Arc<FragmentColumn>),
     Joined(Joined),
@@ -28,7 +28,7 @@ pub(crate) struct Joined {
     pub(crate) data: Vec<u8>,
 }
 
-impl Kept {
+impl Backing {
     fn keys(&self) -> &[u64] {
         match self {
             Self::Events(events) => events.keys(),
@@ -68,7 +68,7 @@ impl Kept {
     }
 
     /// Whether an array of so many rows and data bytes is enough of this to be a view of it. Less
-    /// is copied, so that an array that somebody keeps does not keep a whole column in memory.
+    /// is copied, so that a small array does not hold a whole column in memory.
     pub(crate) fn is_worth_a_view(&self, rows: usize, data_bytes: usize) -> bool {
         let all = Self::bytes_of(self.offsets().len().saturating_sub(1), self.data().len());
         Self::bytes_of(rows, data_bytes).saturating_mul(VIEW_SHARE) >= all
@@ -82,8 +82,8 @@ impl Kept {
 }
 
 impl Memory {
-    pub(crate) fn new(py: Python<'_>, kept: Kept) -> PyResult<Py<Self>> {
-        Py::new(py, Self(kept))
+    pub(crate) fn new(py: Python<'_>, backing: Backing) -> PyResult<Py<Self>> {
+        Py::new(py, Self(backing))
     }
 
     /// A view of the keys of some rows.
@@ -127,9 +127,9 @@ impl Memory {
 
     fn events(&self) -> Option<&FrameEvents> {
         match &self.0 {
-            Kept::Events(events) => Some(events),
-            Kept::Column(column) => Some(column.events()),
-            Kept::Joined(_) => None,
+            Backing::Events(events) => Some(events),
+            Backing::Column(column) => Some(column.events()),
+            Backing::Joined(_) => None,
         }
     }
 }
@@ -148,7 +148,7 @@ impl Samples {
         let (count, first) = (bytes.len(), bytes.as_mut_ptr());
         let in_use = InUse::new(bytes.capacity());
         let owner = Bound::new(py, Self { bytes, _in_use: in_use })?.into_any();
-        // SAFETY: so many bytes stand there, and stay: nobody but the array and what is made of it
+        // SAFETY: so many bytes stand there, and stay: only the array and arrays derived from it
         // reads or writes them before `owner` is dropped, which these keep alive.
         let array = unsafe {
             PyArray1::borrow_from_array(&ArrayView1::from_shape_ptr(count, first), owner)
@@ -195,7 +195,7 @@ fn view<'py, T: Element>(slice: &[T], memory: &Bound<'py, Memory>) -> Bound<'py,
 }
 
 fn read_only<T: Element>(array: Bound<'_, PyArray1<T>>) -> Bound<'_, PyArray1<T>> {
-    // Nobody else has this array yet, so that the borrow cannot fail.
+    // The array has no other references yet, so that the borrow cannot fail.
     let borrowed = array.readwrite().make_nonwriteable();
     drop(borrowed);
     array

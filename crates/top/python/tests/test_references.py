@@ -131,7 +131,7 @@ def test_a_run_of_several_files_is_one_array_for_each_channel(codec: str, tmp_pa
 
 
 def test_references_from_defaults_open_in_plain_xarray(tmp_path: Path) -> None:
-    """Whatever `auto` chose: what plain xarray does not read is compressed anew, and said."""
+    """Whatever `auto` chose: what plain xarray does not read is recompressed and reported."""
     made = generate(tmp_path / "run")
     stored = catchment_command("inspect", str(made.path))["channels"]
     codecs = {codec for channel in stored for codec in channel["stored"]["codecs"]}
@@ -142,7 +142,7 @@ def test_references_from_defaults_open_in_plain_xarray(tmp_path: Path) -> None:
             np.testing.assert_array_equal(found[name], run[name].numpy(), name)
     references = tmp_path / "said.refs.json"
     done = refs(made.path, references)
-    assert "compressed anew" in done.stdout
+    assert "recompressed" in done.stdout
     said = catchment_command("refs", str(made.path), "--output", str(references))
     hard = [c for c in stored if {"for", "pcodec"} & set(c["stored"]["codecs"])]
     assert said["channels_transcoded"] == len(hard)

@@ -1,4 +1,4 @@
-//! `catchment audit`: the books of a run, done again from its files.
+//! `catchment audit`: recomputes a run's ledger from its files and compares.
 
 use std::path::PathBuf;
 
@@ -10,9 +10,9 @@ use catchment_storage::{AuditReport, Closing, Extent, Run, Verdict, audit};
 use crate::commands::inspect::UNKNOWN_EXTENT;
 use crate::view::loss_reasons;
 
-/// Recomputes the ledger from the files and compares it with what the recorder wrote. Exits with 1
-/// if the books do not balance, or files or their ends are missing; with 3 if data were lost, as
-/// they are, or may be, in a run that was interrupted.
+/// Recomputes the ledger from the files and compares it with the recorder's. Exits with 1 if the
+/// ledger does not balance, or files or their ends are missing; with 3 if data were lost, as is or
+/// may be the case in an interrupted run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A run's folder, or a .catch file
@@ -85,7 +85,7 @@ fn say(report: &AuditReport, run: &Run, out: &mut Out) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What there is in the files, of sources and of links.
+/// The contents of the files, of sources and of links.
 fn contents(report: &AuditReport) -> String {
     let (sources, links) = (report.sources.len().saturating_sub(report.links), report.links);
     let count = |number: usize, thing| counted(number as u64, thing);
@@ -103,13 +103,13 @@ fn contents(report: &AuditReport) -> String {
     format!("{} in {}", parts.join(" and "), counted(report.frames, "frame"))
 }
 
-/// What the audit comes to, in sentences.
+/// The audit's conclusions, in sentences.
 fn conclusions(report: &AuditReport) -> Vec<String> {
     let in_flight = grouped(report.fragments_in_flight());
-    let mut said = Vec::new();
+    let mut sentences = Vec::new();
     match report.closing {
         Closing::Recording => {
-            said.push(format!("It is still being recorded; {in_flight} fragments in flight."));
+            sentences.push(format!("It is still being recorded; {in_flight} fragments in flight."));
         }
         // What is in flight is in the files that are missing, or may be.
         _ if report.verdict == Verdict::Incomplete => {}
@@ -118,11 +118,11 @@ fn conclusions(report: &AuditReport) -> Vec<String> {
                 Extent::Ended => "when the run ended",
                 _ => "when the recorder was killed",
             };
-            said.push(format!("{in_flight} fragments were in flight {killed}."));
+            sentences.push(format!("{in_flight} fragments were in flight {killed}."));
             if report.under_way_bytes > 0 {
-                said.push(format!("A frame was incomplete {killed}."));
+                sentences.push(format!("A frame was incomplete {killed}."));
             }
-            said.push(
+            sentences.push(
                 "Packets that arrived after its last frame are lost and were not counted."
                     .to_owned(),
             );
@@ -130,15 +130,15 @@ fn conclusions(report: &AuditReport) -> Vec<String> {
         Closing::Ended | Closing::Part => {}
     }
     if report.extent == Extent::Unknown {
-        said.push(UNKNOWN_EXTENT.to_owned());
+        sentences.push(UNKNOWN_EXTENT.to_owned());
     }
     let reasons = loss_reasons(&report.recomputed.total());
     let interrupted = match report.extent {
         Extent::Ended => "not ended in order",
         _ => "interrupted",
     };
-    said.push(match (report.verdict, report.closing) {
-        (Verdict::NotBalanced, _) => "THE BOOKS DO NOT BALANCE.".to_owned(),
+    sentences.push(match (report.verdict, report.closing) {
+        (Verdict::NotBalanced, _) => "THE LEDGER DOES NOT BALANCE.".to_owned(),
         (Verdict::Incomplete, _) => {
             let count = match report.incomplete.len() {
                 1 => "1 problem concerns a whole file".to_owned(),
@@ -154,14 +154,14 @@ fn conclusions(report: &AuditReport) -> Vec<String> {
         }
         (Verdict::DataLost, _) if reasons.is_empty() => "Data were lost.".to_owned(),
         (Verdict::DataLost, _) => format!("Data were lost: {reasons}."),
-        (Verdict::Balanced, Closing::Ended) => "The books balance; nothing was lost.".to_owned(),
+        (Verdict::Balanced, Closing::Ended) => "The ledger balances; nothing was lost.".to_owned(),
         (Verdict::Balanced, Closing::Part) => "Nothing in this part was lost.".to_owned(),
         (Verdict::Balanced, Closing::Recording) => {
             "Nothing else is unaccounted for so far.".to_owned()
         }
     });
-    said
+    sentences
 }
 
-/// Lines of each kind of trouble that are told; `--json` has all.
+/// Lines printed of each kind of problem; `--json` has all.
 const TOLD: usize = 20;

@@ -20,44 +20,44 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FOLDER", default_value = "runs", global = true)]
     folder: PathBuf,
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum Action {
     /// List the newest runs
     Ls {
         #[command(flatten)]
         page: Page,
     },
-    /// Show a run: its books, its files, what was said of it
+    /// Show a run: its ledger, files and remarks
     Show {
         /// The run's number
         number: u64,
-        /// The configuration that it was run with, as it was written
+        /// Show the configuration of the run as written
         #[arg(long)]
         configuration: bool,
     },
     /// Find runs by words, time, quality, state or person
     Search(SearchArguments),
-    /// Add a remark to a run, or say what its data are worth
+    /// Add a remark to a run, or set its quality
     Set {
         /// The run's number
         number: u64,
-        /// A remark, added to those that there are
+        /// A remark to add
         #[arg(long, value_name = "TEXT", alias = "comment")]
         remark: Option<String>,
-        /// What its data are worth: unknown, good, questionable, bad, test
+        /// The quality of its data: unknown, good, questionable, bad, test
         #[arg(long, value_parser = quality)]
         quality: Option<Quality>,
     },
-    /// Make the catalogue again from the runs' files; remarks and quality are kept
+    /// Rebuild the catalogue from the runs' files; remarks and quality are preserved
     Rebuild,
 }
 
 #[derive(Debug, clap::Args)]
 struct Page {
-    /// So many runs at most
+    /// The maximum number of runs
     #[arg(long, value_name = "COUNT", default_value_t = 25)]
     limit: usize,
     /// Only runs with lower numbers
@@ -69,13 +69,13 @@ struct Page {
 struct SearchArguments {
     /// Words in remarks, comment, person, folder, identity or reason; a number finds that run
     words: Vec<String>,
-    /// Runs that had not ended before this time (UTC), such as 2026-11-21 or 2026-11-21T07:42
+    /// Only runs that had not ended before this time (UTC), such as 2026-11-21 or 2026-11-21T07:42
     #[arg(long, value_name = "TIME")]
     since: Option<Utc>,
-    /// Runs that began before this time
+    /// Only runs that began before this time
     #[arg(long, value_name = "TIME")]
     until: Option<Utc>,
-    /// Runs from this number on
+    /// Only runs from this number on
     #[arg(long, value_name = "NUMBER")]
     from: Option<u64>,
     /// unknown, good, questionable, bad, test
@@ -103,17 +103,26 @@ fn state(text: &str) -> Result<RunState, String> {
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let folder = arguments.folder.as_path();
-    match arguments.what {
-        What::Ls { page } => list(folder, Search::default(), page, out),
-        What::Search(SearchArguments { words, since, until, from, quality, state, who, page }) => {
+    match arguments.action {
+        Action::Ls { page } => list(folder, Search::default(), page, out),
+        Action::Search(SearchArguments {
+            words,
+            since,
+            until,
+            from,
+            quality,
+            state,
+            who,
+            page,
+        }) => {
             let text = words.join(" ");
             let search =
                 Search { text, since, until, from, quality, state, who, ..Search::default() };
             list(folder, search, page, out)
         }
-        What::Show { number, configuration } => show(folder, number, configuration, out),
-        What::Set { number, remark, quality } => set(folder, number, remark, quality, out),
-        What::Rebuild => again(folder, out),
+        Action::Show { number, configuration } => show(folder, number, configuration, out),
+        Action::Set { number, remark, quality } => set(folder, number, remark, quality, out),
+        Action::Rebuild => again(folder, out),
     }
 }
 
@@ -170,8 +179,8 @@ fn cells(run: &RunRow) -> [String; 8] {
     ]
 }
 
-/// What a run lost; with a plus where that is the least, since nobody counted what an interrupted
-/// recorder received at last.
+/// What a run lost; with a plus where that is a lower bound, since the last packets that an
+/// interrupted recorder received were not counted.
 fn lost(run: &RunRow) -> Option<(String, &'static str)> {
     let interrupted = run.state == RunState::Interrupted;
     run.loss_count.map(|count| (grouped(count), if interrupted { "+" } else { "" }))
@@ -197,7 +206,7 @@ fn show(folder: &Path, number: u64, text: bool, out: &mut Out) -> anyhow::Result
     let mut catalog = Catalog::open_read_only(folder)?;
     let mut detail = catalog.run(number)?;
     if detail.run.state == RunState::Interrupted && detail.run.events.is_none() {
-        // Nobody has looked yet what came of it. Where that cannot be entered, it stays unknown.
+        // The run's outcome has not been determined yet. If it cannot be entered, it stays unknown.
         drop(catalog);
         Catalog::open(folder).ok();
         catalog = Catalog::open_read_only(folder)?;
@@ -266,9 +275,9 @@ fn say(catalog: &Catalog, detail: &RunDetail, out: &mut Out) -> anyhow::Result<(
     }
     for remark in &detail.remarks {
         let kind = Some(remark.kind.as_str()).filter(|&kind| kind != Remark::ALONE);
-        let said = [Some(remark.who.as_str()).filter(|who| !who.is_empty()), kind];
-        let said = said.into_iter().flatten().collect::<Vec<_>>().join(", ");
-        out.line(format_args!("  remark         {} UTC, {said}", moment(remark.time)))?;
+        let source = [Some(remark.who.as_str()).filter(|who| !who.is_empty()), kind];
+        let source = source.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        out.line(format_args!("  remark         {} UTC, {source}", moment(remark.time)))?;
         for line in remark.text.lines() {
             out.line(format_args!("                   {line}"))?;
         }
@@ -340,7 +349,7 @@ fn again(folder: &Path, out: &mut Out) -> anyhow::Result<Exit> {
     } else {
         say_rebuilt(&report, out)?;
     }
-    // What people had said of some runs may be gone.
+    // Remarks of some runs may be lost.
     let whole = report.old_catalog.is_none() && report.problems.is_empty();
     Ok(if whole { Exit::Done } else { Exit::Loss })
 }
@@ -356,11 +365,11 @@ fn say_rebuilt(report: &RebuildReport, out: &mut Out) -> anyhow::Result<()> {
         out.line(format_args!("  run {number} was interrupted"))?;
     }
     for run in &report.renumbered {
-        let said = match run.number_in_files {
+        let number = match run.number_in_files {
             0 => "have no number".to_owned(),
             number => format!("say {number}, which is another run's"),
         };
-        out.line(format_args!("  run {} is {}: its files {said}", run.number, run.folder))?;
+        out.line(format_args!("  run {} is {}: its files {number}", run.number, run.folder))?;
     }
     for problem in &report.problems {
         out.line(format_args!("  {problem}"))?;

@@ -18,15 +18,14 @@ use crate::names;
 ///
 /// IN is one or more .gwf files or a folder of them; OUT is then the folder of a new run. Or IN is
 /// a run (its folder or a .catch file); OUT is then a folder for files
-/// SITE-DESCRIPTION-GPS-SECONDS.gwf. What stands there already stays as it is. Exit code 3:
-/// samples, or what says that they are not to be trusted, could not be taken along; what was not is
-/// said and counted.
+/// SITE-DESCRIPTION-GPS-SECONDS.gwf. Existing files are not changed. Exit code 3: samples, or the
+/// flags that mark them as invalid, could not be converted; the omissions are listed and counted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What is converted, and last where to
+    /// The inputs, and last the output
     #[arg(value_names = ["IN", "OUT"], num_args = 2.., required = true)]
     paths: Vec<PathBuf>,
-    /// Only channels whose names fit, may be repeated: "L1:FAST-*"
+    /// Only channels whose names match, may be repeated: "L1:FAST-*"
     #[arg(long, alias = "channels", value_name = "PATTERN")]
     channel: Vec<Pattern>,
     /// Seconds of data in a frame, which ends at a multiple of them
@@ -133,7 +132,7 @@ fn say(report: &Report, output: &Path, out: &mut Out) -> anyhow::Result<()> {
         out.say(format_args!("  not converted: {left_out}"))?;
     }
     for note in shortened(&report.notes) {
-        out.say(format_args!("  not kept: {note}"))?;
+        out.say(format_args!("  omitted: {note}"))?;
     }
     if report.channels_scaled > 0 {
         out.say(format_args!(

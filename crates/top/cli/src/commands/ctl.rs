@@ -1,4 +1,4 @@
-//! `catchment ctl`: a node's state and commands, from a terminal or a script.
+//! `catchment ctl`: a node's state and commands, for terminals and scripts.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use catchment_console::{Client, Exit, Out, Table, Target, UsageError};
 use catchment_model::units::{Bytes, Count, grouped};
 use serde_json::{Value, json};
 
-/// Asks a node that `catchment run` serves.
+/// Queries and controls a node that `catchment run` serves.
 ///
 /// Exit codes: 0 done; 1 failed, refused, or no answer; 2 bad usage; 3 the state that was printed
 /// shows that data of the run were lost.
@@ -15,36 +15,36 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     target: Target,
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum Action {
     /// Whether good data are being recorded, and the state
     State,
-    /// Take the configuration
+    /// Apply the configuration
     Configure(Command),
-    /// Open sockets and files; nothing is recorded yet
+    /// Open sockets and files without recording yet
     Arm(Command),
     /// Begin a run
     Start(Command),
-    /// Discard what comes, countedly
+    /// Pause: discard and count incoming data
     Pause(Command),
-    /// Record again
+    /// Resume recording after a pause
     Resume(Command),
     /// End the run
     Stop(Command),
-    /// Close what was made ready
+    /// Close the sockets and files that are ready
     Disarm(Command),
-    /// Forget a fault
+    /// Clear a fault
     Reset(Command),
-    /// End the run and the program
+    /// End the run and exit the program
     Shutdown(Command),
-    /// Sources, worst first
+    /// List sources, worst first
     Sources,
-    /// The tree of devices
+    /// Show the device tree
     Devices,
-    /// Change a device's properties
+    /// Set properties of a device
     Set {
         /// The device's path, such as node/emulator
         device: String,
@@ -52,7 +52,7 @@ enum What {
         #[arg(required = true)]
         values: Vec<String>,
     },
-    /// The last runs
+    /// List the last runs
     Runs {
         /// How many
         #[arg(long, default_value_t = 20)]
@@ -61,7 +61,7 @@ enum What {
         #[arg(long, default_value = "")]
         search: String,
     },
-    /// One run of the catalogue, with its remarks
+    /// Show one run of the catalogue and its remarks
     Run {
         /// Its number
         number: u64,
@@ -70,38 +70,38 @@ enum What {
     Remark {
         /// The run's number
         number: u64,
-        /// What to say
+        /// Its text
         text: String,
     },
-    /// The last lines of the log
+    /// Show the last lines of the log
     Logs {
-        /// The least level
+        /// The lowest level to show
         #[arg(long, default_value = "info")]
         level: String,
-        /// What must be in the line
+        /// Only lines that contain this text
         #[arg(long, default_value = "")]
         search: String,
         /// How many
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// Alarms
+    /// List alarms
     Alarms,
     /// Acknowledge an alarm, or all of them
     Ack {
         /// Its number
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         id: Option<String>,
-        /// All alarms that nobody has acknowledged
+        /// All unacknowledged alarms
         #[arg(long)]
         all: bool,
-        /// What to say
+        /// Its text
         #[arg(long, short = 'm')]
         comment: Option<String>,
     },
-    /// Configurations: the versions, one of them, or what differs
+    /// Show the versions of the configuration, one of them, or a difference
     Config {
-        /// A version; two show what differs
+        /// A version; two show the difference between them
         #[arg(num_args = 0..=2)]
         versions: Vec<u64>,
     },
@@ -111,65 +111,65 @@ enum What {
 
 #[derive(Debug, clap::Args)]
 struct Command {
-    /// Why: kept as a remark of the run
+    /// The reason, stored as a remark of the run
     #[arg(long, short = 'm')]
     comment: Option<String>,
     /// The version of the configuration
     #[arg(long, value_name = "VERSION")]
     configuration: Option<u64>,
-    /// The run that it is meant for: refused if that is not the current run
+    /// The run that the command is for: refused if it is not the current run
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     run: Option<u64>,
-    /// Do not wait for the end
+    /// Return before the command has completed
     #[arg(long)]
     no_wait: bool,
-    /// The request's id: the same is done once
+    /// The request's id: requests with the same id are executed once
     #[arg(long)]
     request: Option<String>,
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let client = Client::new(&arguments.target)?;
-    let value = match arguments.what {
-        What::State => return state(&client.get("/api/v1/state")?, out),
-        What::Configure(command) => return order("configure", command, &client, out),
-        What::Arm(command) => return order("arm", command, &client, out),
-        What::Start(command) => return order("start", command, &client, out),
-        What::Pause(command) => return order("pause", command, &client, out),
-        What::Resume(command) => return order("resume", command, &client, out),
-        What::Stop(command) => return order("stop", command, &client, out),
-        What::Disarm(command) => return order("disarm", command, &client, out),
-        What::Reset(command) => return order("reset", command, &client, out),
-        What::Shutdown(command) => return order("shutdown", command, &client, out),
-        What::Sources => client.get("/api/v1/sources")?,
-        What::Devices => client.get("/api/v1/devices")?,
-        What::Set { device, values } => {
+    let value = match arguments.action {
+        Action::State => return state(&client.get("/api/v1/state")?, out),
+        Action::Configure(command) => return order("configure", command, &client, out),
+        Action::Arm(command) => return order("arm", command, &client, out),
+        Action::Start(command) => return order("start", command, &client, out),
+        Action::Pause(command) => return order("pause", command, &client, out),
+        Action::Resume(command) => return order("resume", command, &client, out),
+        Action::Stop(command) => return order("stop", command, &client, out),
+        Action::Disarm(command) => return order("disarm", command, &client, out),
+        Action::Reset(command) => return order("reset", command, &client, out),
+        Action::Shutdown(command) => return order("shutdown", command, &client, out),
+        Action::Sources => client.get("/api/v1/sources")?,
+        Action::Devices => client.get("/api/v1/devices")?,
+        Action::Set { device, values } => {
             let body = values.iter().map(|text| pair(text)).collect::<Result<_, _>>()?;
             client.patch(&format!("/api/v1/devices/{device}/properties"), &Value::Object(body))?
         }
-        What::Runs { limit, search } => {
+        Action::Runs { limit, search } => {
             client.get(&format!("/api/v1/runs?limit={limit}&search={}", encoded(&search)))?
         }
-        What::Run { number } => {
+        Action::Run { number } => {
             return one_run(&client.get(&format!("/api/v1/runs/{number}"))?, out);
         }
-        What::Remark { number, text } => {
+        Action::Remark { number, text } => {
             let body = json!({ "remark": text });
             return one_run(&client.patch(&format!("/api/v1/runs/{number}"), &body)?, out);
         }
-        What::Logs { level, search, limit } => {
+        Action::Logs { level, search, limit } => {
             let search = encoded(&search);
             client.get(&format!("/api/v1/logs?level={level}&limit={limit}&search={search}"))?
         }
-        What::Alarms => client.get("/api/v1/alarms")?,
-        What::Ack { id, comment, .. } => {
+        Action::Alarms => client.get("/api/v1/alarms")?,
+        Action::Ack { id, comment, .. } => {
             let path = match id {
                 Some(id) => format!("/api/v1/alarms/{}/acknowledge", encoded(&id)),
                 None => "/api/v1/alarms/acknowledge".to_owned(),
             };
             client.post(&path, &json!({ "comment": comment }))?
         }
-        What::Config { versions } => match versions[..] {
+        Action::Config { versions } => match versions[..] {
             [] => client.get("/api/v1/configurations")?,
             [version] => client.get(&format!("/api/v1/configurations/{version}"))?,
             [old, new, ..] => {
@@ -178,7 +178,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
                 return Ok(Exit::Done);
             }
         },
-        What::Reload => client.post("/api/v1/reload", &json!({}))?,
+        Action::Reload => client.post("/api/v1/reload", &json!({}))?,
     };
     show(&value, out)?;
     Ok(Exit::Done)
@@ -199,7 +199,7 @@ fn order(name: &str, command: Command, client: &Client, out: &mut Out) -> anyhow
         anyhow::ensure!(start.elapsed() < PATIENCE, "{name} is under way for more than 5 min");
         std::thread::sleep(ASK_EVERY);
         result = match client.get(&format!("/api/v1/commands/{request}")) {
-            // A node that has shut down answers nobody any more.
+            // A node that has shut down no longer answers.
             Err(_) if name == "shutdown" => {
                 result["status"] = "done".into();
                 result
@@ -219,13 +219,13 @@ fn order(name: &str, command: Command, client: &Client, out: &mut Out) -> anyhow
     Ok(Exit::Done)
 }
 
-/// An id that nobody else has chosen.
+/// A unique id.
 fn request_id() -> String {
     format!("ctl-{}-{}", std::process::id(), catchment_telemetry::utc_now().0)
 }
 
-/// Says the state. As everywhere, 3 says that it is done and data were lost: in this run, be it
-/// long ago. Whether good data are recorded now is the verdict's to say.
+/// Prints the state. Exit code 3 means that data of this run were lost at any time; the verdict
+/// tells whether good data are recorded now.
 fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
     if out.json {
         out.object(state)?;
@@ -278,8 +278,9 @@ fn one_run(run: &Value, out: &mut Out) -> anyhow::Result<Exit> {
         out.line(format_args!("  {name:<14} {}", text(value)))?;
     }
     for remark in run["remarks"].as_array().into_iter().flatten() {
-        let [time, who, kind, said] = ["time", "who", "kind", "text"].map(|key| text(&remark[key]));
-        out.line(format_args!("  {time}  {who} ({kind}): {said}"))?;
+        let [time, who, kind, remark_text] =
+            ["time", "who", "kind", "text"].map(|key| text(&remark[key]));
+        out.line(format_args!("  {time}  {who} ({kind}): {remark_text}"))?;
     }
     Ok(Exit::Done)
 }
@@ -334,11 +335,11 @@ fn encoded(text: &str) -> String {
         .collect()
 }
 
-/// Longer texts are cut in tables; `--json` has them whole.
+/// Longer texts are truncated in tables; `--json` has them whole.
 const CELL_CHARS_MAX: usize = 60;
-/// How often one asks whether a command is done.
+/// Interval of polling whether a command has completed.
 const ASK_EVERY: Duration = Duration::from_millis(200);
-/// How long one waits for a command.
+/// Time limit of a command.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `catchment demo`: the whole chain on this machine, proved byte by byte.
+//! `catchment demo`: the whole chain on this machine, verified byte by byte.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,29 +32,29 @@ pub(crate) struct Arguments {
     /// Events per second: "4 kHz", 4000, or max
     #[arg(long, default_value = "4 kHz")]
     rate: Rate,
-    /// Bytes that a packet gathers before it is sent; 0 sends every sub-event alone
+    /// Bytes gathered in a packet before it is sent; 0 sends every sub-event alone
     #[arg(long, value_name = "SIZE", default_value = "32 kB")]
     water_mark: Size,
-    /// One sub-event of 60 kB per so many events and source, at random; 0 for none
+    /// Mean number of events between random sub-events of 60 kB, per source; 0 for none
     #[arg(long, value_name = "EVENTS", default_value_t = 1_000)]
     huge_every: u64,
-    /// Let so many events in a row have one size per source, so that the sender can batch them
+    /// Consecutive events with the same size per source, so that the sender can batch them
     #[arg(long, value_name = "EVENTS")]
     equal_bursts: Option<u32>,
-    /// What payloads are drawn from
+    /// Seed of the payloads
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How columns are compressed
     #[arg(long, default_value = "auto")]
     codec: ColumnCoding,
-    /// The folder in which the run makes a folder of its own, which is kept
+    /// The folder of the runs; the new run's folder stays there
     #[arg(long, value_name = "FOLDER", default_value = "runs")]
     out: PathBuf,
-    /// A fault on purpose, may be repeated: lose=1e-3, duplicate=, reorder=, corrupt= (share of the
+    /// Inject a fault, may be repeated: lose=1e-3, duplicate=, reorder=, corrupt= (share of the
     /// packets), kill=SOURCE@EVENT, restart=SOURCE@EVENT with the source's name or number
     #[arg(long, value_name = "FAULT")]
     fault: Vec<Fault>,
-    /// Where the page that shows it is served, while it runs; port 0 lets the system choose
+    /// Address of the web page during the demo; port 0 lets the system choose
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     listen: Address,
 }

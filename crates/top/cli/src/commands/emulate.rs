@@ -1,4 +1,4 @@
-//! `catchment emulate`: sources or channel links that send, to a recorder anywhere.
+//! `catchment emulate`: emulated sources or channel links that send to any recorder.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,20 +18,20 @@ use catchment_model::units::{Bytes, Count, grouped};
 use super::emulate_links;
 use super::generate::Multiple;
 
-/// Sends what the sources, or the channel links, of a configuration file or of a preset send.
+/// Emulates the sources or channel links of a configuration file or a preset.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A configuration file with an [emulator] section or with links, or a preset: hades-90,
     /// ligo-1000
     #[arg(value_name = "CONFIG|PRESET")]
     pub(super) what: String,
-    /// Where the first source or link sends to; the others follow, a port each
+    /// Target of the first source or link; the others use the following ports
     #[arg(long, value_name = "IP:PORT")]
     pub(super) to: Option<Address>,
     /// Channels: how many times faster than real time, a number or max
     #[arg(long, value_name = "TIMES")]
     pub(super) multiple: Option<Multiple>,
-    /// Channels: how many links share them, for a preset
+    /// Channels: the number of links that a preset's channels are spread over
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(super) links: Option<u32>,
     /// Channels: the time of data that is sent together
@@ -40,25 +40,25 @@ pub(crate) struct Arguments {
     /// Events per second: "4 kHz", 4000, or max
     #[arg(long)]
     pub(super) rate: Option<Rate>,
-    /// Bytes that a packet gathers before it is sent; 0 sends every sub-event alone
+    /// Bytes gathered in a packet before it is sent; 0 sends every sub-event alone
     #[arg(long, value_name = "SIZE")]
     pub(super) water_mark: Option<Size>,
-    /// One huge sub-event per so many events and source, at random; 0 for none
+    /// Mean number of events between random huge sub-events, per source; 0 for none
     #[arg(long, value_name = "EVENTS")]
     pub(super) huge_every: Option<u64>,
-    /// Let so many events in a row have one size per source
+    /// Consecutive events with the same size per source
     #[arg(long, value_name = "EVENTS")]
     pub(super) equal_bursts: Option<u32>,
-    /// Stop after so many seconds
+    /// Stop after this many seconds
     #[arg(long, value_parser = super::run::seconds)]
     pub(super) seconds: Option<f64>,
-    /// Stop after so many events
+    /// Stop after this many events
     #[arg(long)]
     pub(super) events: Option<u64>,
-    /// What payloads are drawn from
+    /// Seed of the payloads
     #[arg(long)]
     pub(super) seed: Option<u64>,
-    /// A fault on purpose, may be repeated: lose=1e-3, duplicate=, reorder=, corrupt= (share of the
+    /// Inject a fault, may be repeated: lose=1e-3, duplicate=, reorder=, corrupt= (share of the
     /// packets), kill=SOURCE@EVENT, restart=SOURCE@EVENT with the source's name or number
     #[arg(long, value_name = "FAULT")]
     pub(super) fault: Vec<Fault>,
@@ -71,20 +71,20 @@ pub(crate) enum Fault {
     Duplicate(f64),
     Reorder(f64),
     Corrupt(f64),
-    Kill(Place),
-    Restart(Place),
+    Kill(FaultTarget),
+    Restart(FaultTarget),
 }
 
 /// A source, by name or number, and an event.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct FaultTarget {
     source: String,
     event: u64,
 }
 
-impl Place {
+impl FaultTarget {
     /// The source's number among those of these names, and the event.
-    fn among(&self, names: &[String]) -> Result<(u32, u64), UsageError> {
+    fn find_in(&self, names: &[String]) -> Result<(u32, u64), UsageError> {
         if names.is_empty() {
             let message = "kill and restart are for sources of events, not for channels";
             return Err(UsageError(message.into()));
@@ -112,7 +112,7 @@ impl std::str::FromStr for Fault {
         let location = || {
             let parsed = value.rsplit_once('@').and_then(|(source, event)| {
                 let (source, event) = (source.to_owned(), event.parse().ok()?);
-                (!source.is_empty()).then_some(Place { source, event })
+                (!source.is_empty()).then_some(FaultTarget { source, event })
             });
             parsed.ok_or_else(|| {
                 format!("expected SOURCE@EVENT such as 3@1000 or rich-07@1000, got {value:?}")
@@ -140,8 +140,8 @@ impl Fault {
             Self::Duplicate(share) => faults.duplicate = *share,
             Self::Reorder(share) => faults.reorder = *share,
             Self::Corrupt(share) => faults.corrupt = *share,
-            Self::Kill(location) => faults.kill = Some(location.among(names)?),
-            Self::Restart(location) => faults.restart = Some(location.among(names)?),
+            Self::Kill(location) => faults.kill = Some(location.find_in(names)?),
+            Self::Restart(location) => faults.restart = Some(location.find_in(names)?),
         }
         Ok(())
     }
@@ -149,8 +149,8 @@ impl Fault {
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let config = match configure(&arguments)? {
-        What::Sources(config) => config,
-        What::Links(config) => return emulate_links::run(config, &arguments, out),
+        Emulated::Sources(config) => config,
+        Emulated::Links(config) => return emulate_links::run(config, &arguments, out),
     };
     let stop = Stop::listen()?;
     let start = Instant::now();
@@ -169,21 +169,21 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
 }
 
 /// What is to be emulated.
-enum What {
+enum Emulated {
     Sources(EmulatorConfig),
     Links(LinkEmulatorConfig),
 }
 
-fn configure(arguments: &Arguments) -> anyhow::Result<What> {
+fn configure(arguments: &Arguments) -> anyhow::Result<Emulated> {
     let path = Path::new(&arguments.what);
     let mut names = Vec::new();
     let mut config = if path.exists() || arguments.what.ends_with(".toml") {
         let high = catchment_config::load(path)?;
         let links = &high.recorder.links;
         match (&high.emulator, high.link_emulator) {
-            (None, Some(emulated)) => return Ok(What::Links(emulated)),
+            (None, Some(emulated)) => return Ok(Emulated::Links(emulated)),
             (None, None) if !links.is_empty() => {
-                return Ok(What::Links(catchment_config::emulated_links(links)));
+                return Ok(Emulated::Links(catchment_config::emulated_links(links)));
             }
             _ => {}
         }
@@ -193,7 +193,7 @@ fn configure(arguments: &Arguments) -> anyhow::Result<What> {
             UsageError(format!("{path}: expected an [emulator] section or links, got none"))
         })?
     } else if let Some(links) = emulate_links::preset(arguments)? {
-        return Ok(What::Links(links));
+        return Ok(Emulated::Links(links));
     } else if let Some(sources) = catchment_emulator::preset(&arguments.what) {
         names = preset_names(&sources);
         EmulatorConfig { sources, rate_hz: Some(RATE_HZ_DEFAULT), ..EmulatorConfig::default() }
@@ -220,7 +220,7 @@ fn configure(arguments: &Arguments) -> anyhow::Result<What> {
         anyhow::bail!(UsageError("expected --to IP:PORT, the first source's target".into()));
     }
     override_by(&mut config, arguments, &names)?;
-    Ok(What::Sources(config))
+    Ok(Emulated::Sources(config))
 }
 
 /// The names of a preset's sources, as its configuration has them: counted in each group.
@@ -291,7 +291,7 @@ fn say_report(report: &EmulatorReport, out: &mut Out) -> anyhow::Result<()> {
     say_faults(&total, "fragments", out)
 }
 
-/// What was not sent as it should be, if there is anything.
+/// The data that were not sent as configured, if any.
 pub(super) fn say_faults(total: &SourceReport, unit: &str, out: &mut Out) -> anyhow::Result<()> {
     for (what, packets, fragments) in [
         ("not taken by the kernel", total.packets_unsent, total.fragments_unsent),
@@ -300,7 +300,7 @@ pub(super) fn say_faults(total: &SourceReport, unit: &str, out: &mut Out) -> any
         ("sent out of order", total.packets_reordered, total.fragments_reordered),
         ("sent corrupt", total.packets_corrupted, total.fragments_corrupted),
         ("not made by a killed source", 0, total.fragments_killed),
-        ("numbered anew", 0, total.fragments_restarted),
+        ("renumbered", 0, total.fragments_restarted),
     ] {
         if fragments > 0 {
             let (packets, fragments) = (grouped(packets), grouped(fragments));

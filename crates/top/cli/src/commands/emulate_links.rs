@@ -13,8 +13,7 @@ use catchment_model::units::{Bytes, Count, grouped};
 
 use super::emulate::{Arguments, say_faults};
 
-/// The preset of that name, sent to as many links as were asked for; none, if there is no such
-/// preset.
+/// The preset of that name with the given number of links; none if there is no such preset.
 pub(crate) fn preset(arguments: &Arguments) -> anyhow::Result<Option<LinkEmulatorConfig>> {
     let Some(channels) = channel_preset(&arguments.what) else { return Ok(None) };
     let Some(Address(first)) = arguments.to else {

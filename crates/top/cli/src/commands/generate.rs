@@ -20,7 +20,7 @@ use catchment_telemetry::utc_now;
 use crate::export::part::NewFolder;
 use crate::names;
 
-/// Writes what emulated channels would have sent into a run of its own.
+/// Writes emulated channels directly into a new run.
 ///
 /// Samples are made on the threads that encode them: coloured noise, the same for the same seed,
 /// channel and time. Ctrl-C ends the run in order.
@@ -49,17 +49,17 @@ pub(crate) struct Arguments {
     /// last that fits applies
     #[arg(long, value_name = "PATTERN=CODEC", value_parser = rule)]
     rule: Vec<(Pattern, ColumnCoding)>,
-    /// Bytes of a file before the next is begun
+    /// Size of a file, in bytes
     #[arg(long, value_name = "SIZE", default_value = "16 GiB")]
     file_bytes: Size,
     /// When the data begin: nanoseconds of TAI, below 2^63, as when they end; without it now, at a
     /// border of frames
     #[arg(long, value_name = "NS")]
     start: Option<u64>,
-    /// What samples are drawn from
+    /// Seed of the samples
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Threads that make and encode; 0: one per CPU
+    /// Threads that generate and encode; 0: one per CPU
     #[arg(long, default_value = "0")]
     threads: usize,
 }

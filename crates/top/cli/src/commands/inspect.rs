@@ -9,7 +9,7 @@ use catchment_model::units::{Bytes, Count, grouped};
 use catchment_storage::{ColumnStorage, Extent, FileInfo, Run, VerifyReport, verify};
 use serde_json::{Value, json};
 
-use crate::commands::report::{Books, entries, malformed_reasons};
+use crate::commands::report::{Balance, entries, malformed_reasons};
 use crate::view::loss_reasons;
 
 /// Shows header, files, frames, sources and ledger of a run. --verify reads everything and exits
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// Show every channel: type, rate, time, and how its columns are stored
     #[arg(long)]
     channels: bool,
-    /// Show the configuration that was run, and nothing else
+    /// Show only the configuration of the run
     #[arg(long)]
     config: bool,
 }
@@ -116,7 +116,7 @@ fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
         out.line(format_args!("  problem  {problem}"))?;
     }
     match run.recorded_ledger()? {
-        None => out.line("  ledger   none: the run is not closed; audit does the books")?,
+        None => out.line("  ledger   none: the run is not closed; audit recomputes it")?,
         Some(ledger) => {
             let total = ledger.total();
             let balance = ledger.balance();
@@ -132,8 +132,8 @@ fn say_run(run: &Run, out: &mut Out) -> anyhow::Result<()> {
                 out.line(format_args!("  {in_flight} fragments in flight: not the run's end"))?;
             }
             out.line(match (balance.holds(), reasons.is_empty()) {
-                (false, _) if judged => "  THE BOOKS DO NOT BALANCE".to_owned(),
-                // A copy has no books of what the run lacked that it was made from.
+                (false, _) if judged => "  THE LEDGER DOES NOT BALANCE".to_owned(),
+                // A copy has no ledger of what its original run lacked.
                 (_, true) if judged && run.lost_data() => {
                     "  data were lost, here or in the run that this was made from".to_owned()
                 }
@@ -203,7 +203,7 @@ fn say_channels(run: &Run, out: &mut Out) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a run has of a channel, from the index.
+/// A channel's samples and their storage, from the index.
 #[derive(Default, serde::Serialize)]
 struct Stored {
     samples: u64,
@@ -367,7 +367,7 @@ fn object(run: &Run, verified: Option<&VerifyReport>) -> anyhow::Result<Value> {
         "sources": sources?,
         "channels": channels?,
         "channel_frames": run.channel_frames().len(),
-        "books": ledger.as_ref().map(|ledger| Books { judged: run.ended(), ..Books::of(ledger) }),
+        "books": ledger.as_ref().map(|ledger| Balance { judged: run.ended(), ..Balance::of(ledger) }),
         "problems": run.problems().iter().map(ToString::to_string).collect::<Vec<_>>(),
         "verified": verified,
     }))
@@ -440,6 +440,6 @@ fn closing(file: &FileInfo<'_>) -> &'static str {
     }
 }
 
-/// What is said of a run whose files are not known to be all.
+/// Printed for a run whose list of files may be incomplete.
 pub(crate) const UNKNOWN_EXTENT: &str = "Whether files are missing behind the last one cannot be known: it \
      is not the run's end, and the run has no list of its files.";

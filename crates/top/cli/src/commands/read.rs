@@ -22,8 +22,8 @@ use crate::names;
 
 /// Reads the table of events, one source's fragments, or channels, from a file or a run's folder.
 ///
-/// A fragment is given as it came: for HADES its 16-byte sub-event header first. Channels are given
-/// raw, as they were recorded, in all formats: where a channel has a scale and an offset, a
+/// A fragment is written as received: for HADES with its 16-byte sub-event header. Channels are
+/// written raw, as they were recorded, in all formats: where a channel has a scale and an offset, a
 /// physical value is raw * scale + offset. Both stand in the metadata of Parquet and Arrow files
 /// and in `catchment inspect RUN --channels --json`; numpy() in Python and `catchment refs` give
 /// physical values. Only the columns that are asked for are read. With --json the names of the
@@ -51,14 +51,14 @@ pub(crate) struct Arguments {
     // Their numbers move when a file in the middle of a run grows.
     #[arg(long, value_name = "FIRST..END", value_parser = range, conflicts_with = "follow")]
     frames: Option<Range<u64>>,
-    /// How it is written
+    /// The output format
     #[arg(long, value_enum, default_value = "csv")]
     format: Format,
     /// The file to write; with npy the beginning of several names (--source: .keys.npy, .valid.npy,
     /// .offsets.npy, .payload.npy; --channel: .times.npy, .samples.npy). Without it: stdout
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Go on as the run is written, until it ends or Ctrl-C
+    /// Follow a run that is being written, until it ends or Ctrl-C
     #[arg(long)]
     follow: bool,
 }
@@ -70,7 +70,7 @@ enum Format {
     Csv,
     /// NumPy arrays; of a source also whether an event has a fragment of it
     Npy,
-    /// The bytes of fragments or samples, one behind the other
+    /// The bytes of fragments or samples, concatenated
     Raw,
     /// An Apache Parquet file
     Parquet,
@@ -78,7 +78,7 @@ enum Format {
     Arrow,
 }
 
-/// Two moments, each of them or none, before it is known what counts them.
+/// Start and end, each optional, before their time scale is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TimeRange {
     start: Option<Moment>,
@@ -233,7 +233,7 @@ fn read_events(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Result
     frames.finish()
 }
 
-/// What events there are, where a selection held none of them.
+/// The events of a run, for a selection that matched none of them.
 fn events_there_are(run: &Run) -> String {
     let infos = || run.frames().iter().map(|frame| frame.summary.info);
     let (Some(first), Some(last)) =
@@ -251,8 +251,8 @@ fn events_there_are(run: &Run) -> String {
     )
 }
 
-/// Writes what is selected of a frame, and says how many events that are. Fragments of one that has
-/// no such event are not read.
+/// Writes the selected events of a frame and returns their number. Fragments of a frame without
+/// such events are not read.
 fn write_rows(
     run: &Run,
     frame: usize,
@@ -266,7 +266,7 @@ fn write_rows(
     Ok(rows.iter().map(Range::len).sum())
 }
 
-/// The events that are asked for.
+/// The selected events.
 fn events_of(arguments: &Arguments) -> anyhow::Result<SelectEvents> {
     let all = SelectEvents::default();
     let time_ns = arguments.time.map(|time| time.in_scale(TimeScale::Utc)).transpose()?;
@@ -276,11 +276,11 @@ fn events_of(arguments: &Arguments) -> anyhow::Result<SelectEvents> {
             None => RangeInclusive::new(1, 0),
         }),
         time_ns,
-        frames: arguments.frames.as_ref().map_or(all.frames, places_of),
+        frames: arguments.frames.as_ref().map_or(all.frames, indices_of),
     })
 }
 
-/// The samples that are asked for, in so many steps.
+/// The selected samples, in steps.
 fn samples_of(
     arguments: &Arguments,
     run: &Run,
@@ -290,16 +290,16 @@ fn samples_of(
     Ok(match (time, &arguments.frames) {
         (None, None) => vec![Select::All],
         (Some(time), None) => vec![Select::TimeNs(time)],
-        (None, Some(frames)) => vec![Select::Frames(places_of(frames))],
+        (None, Some(frames)) => vec![Select::Frames(indices_of(frames))],
         (Some(time), Some(frames)) => {
-            let (frames, samples) = (places_of(frames), channels.samples_at(&time));
+            let (frames, samples) = (indices_of(frames), channels.samples_at(&time));
             let there = frames.start..frames.end.min(run.channel_frames().len());
             there.map(|frame| Select::FrameSamples(frame, samples.clone())).collect()
         }
     })
 }
 
-fn places_of(frames: &Range<u64>) -> Range<usize> {
+fn indices_of(frames: &Range<u64>) -> Range<usize> {
     frames.start as usize..frames.end as usize
 }
 
@@ -337,7 +337,7 @@ fn read_channels(run: Run, arguments: &Arguments, out: &mut Out) -> anyhow::Resu
     rows.finish()
 }
 
-/// Hands out frames as they are written, until the run has ended or somebody stops it.
+/// Hands out frames as they are written, until the run has ended or a signal arrives.
 fn follow(
     run: Run,
     mut take: impl FnMut(&Run, Followed) -> anyhow::Result<()>,
@@ -375,9 +375,9 @@ fn source(run: &Run, name: &str) -> anyhow::Result<SourceId> {
 
 /// Channels that are named where none was chosen.
 const NAMES_SHOWN: usize = 3;
-/// How often a run that is followed is looked at.
+/// Poll interval of a run that is followed.
 const POLL: Duration = Duration::from_millis(20);
-/// How long Ctrl-C may wait.
+/// The longest delay of Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

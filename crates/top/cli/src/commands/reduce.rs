@@ -16,10 +16,10 @@ use crate::names;
 
 /// Writes a reduced data set: chosen channels, decimated where asked.
 ///
-/// Decimation is by a filter of linear phase whose delay is taken out: what is kept below 0.8 of
-/// the new Nyquist frequency changes by less than 0.01 dB, what would fold back is at least 100 dB
-/// down. Samples at a gap or at the ends, where the filter lacks neighbours, are left out. A column
-/// that is damaged is a gap, which is said; exit code 3.
+/// Decimation uses a linear-phase filter whose delay is compensated: the pass band, up to 0.8 of
+/// the new Nyquist frequency, changes by less than 0.01 dB; aliases are suppressed by at least
+/// 100 dB. Samples at gaps and at the ends, where the filter lacks neighbours, are left out. A
+/// damaged column becomes a gap and is reported; exit code 3.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
@@ -32,10 +32,10 @@ pub(crate) struct Arguments {
     #[arg(long, alias = "channels", value_name = "PATTERN[=RATE]", value_parser = selection,
           required = true)]
     channel: Vec<Selection>,
-    /// Time of data in a frame; without it that of the run's first
+    /// Time of data in a frame; default: as in the run's first frame
     #[arg(long, value_name = "TIME")]
     frame: Option<Time>,
-    /// Round decimated integers to their own type instead of making floats of them
+    /// Round decimated integers to their own type instead of converting them to floats
     #[arg(long)]
     keep_type: bool,
     /// How columns are compressed: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec, for,

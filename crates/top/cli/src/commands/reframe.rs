@@ -12,9 +12,9 @@ use catchment_storage::{
 use crate::export::part::NewFolder;
 use crate::left_out::{report_damage, report_left_out};
 
-/// Writes a run's data anew, bit for bit: in longer or shorter frames, in one file or several, by
-/// another codec. The run itself stays as it is. Where a channel's column is damaged the new run
-/// has a gap, which is said; exit code 3.
+/// Rewrites a run's data bit for bit: in longer or shorter frames, in one file or several, with
+/// another codec. The run itself is not changed. A damaged column of a channel becomes a gap in the
+/// new run and is reported; exit code 3.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A .catch file or a run's folder
@@ -22,14 +22,14 @@ pub(crate) struct Arguments {
     /// The new run's folder; it must not be there
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Time of data in a frame of channels: "64 s". Without it frames stay as they are
+    /// Time of data in a frame of channels: "64 s"; default: unchanged
     #[arg(long, value_name = "TIME")]
     frame: Option<Time>,
-    /// Bytes of a frame of events. Without it frames stay as they are
+    /// Bytes of a frame of events; default: unchanged
     #[arg(long, value_name = "SIZE")]
     frame_bytes: Option<Size>,
     /// Another codec for all columns: none, lz4, zstd:3, bitshuffle+lz4, shuffle+zstd:1, pcodec,
-    /// for, portable (other programs read it, too), auto. Without it columns keep theirs
+    /// for, portable (other programs read it, too), auto; default: unchanged
     #[arg(long)]
     codec: Option<ColumnCoding>,
     #[command(flatten)]
@@ -39,10 +39,10 @@ pub(crate) struct Arguments {
 /// How files are cut.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Files {
-    /// Bytes of a file before the next is begun
+    /// Size of a file, in bytes
     #[arg(long, value_name = "SIZE", default_value = "16 GiB")]
     file_bytes: Size,
-    /// Time of data in a file before the next is begun
+    /// Time of data in a file
     #[arg(long, value_name = "TIME")]
     file_time: Option<Time>,
 }

@@ -17,10 +17,11 @@ use crate::refs::{Options, references};
 /// Writes references with which plain xarray opens the run's channels, without Catchment.
 ///
 /// The references are kerchunk's JSON, for xarray with zarr and fsspec (below). The chunks are the
-/// columns in the run's own files. What cannot be pointed at is copied to FILE.data: times, chunks
-/// at the run's ends and at gaps, and columns by the codecs `for` and `pcodec`, which plain xarray
-/// does not read and which are compressed anew. Missing samples are NaN; integer channels with gaps
-/// become floats. Exit code 3: channels were left out; which and why is said.
+/// columns in the run's own files. Data that references cannot describe are copied to FILE.data:
+/// times, chunks at the run's ends and at gaps, and columns with the codecs `for` and `pcodec`,
+/// which plain xarray does not read and which are recompressed. Missing samples are NaN; integer
+/// channels with gaps become floats. Exit code 3: channels were left out; they are listed with the
+/// reason.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
@@ -32,15 +33,15 @@ pub(crate) struct Arguments {
     /// Only channels whose names fit; may be repeated
     #[arg(long, alias = "channels", value_name = "PATTERN")]
     channel: Vec<Pattern>,
-    /// What stands before the names of the .catch files and of FILE.data, such as s3://bucket/run/;
-    /// without it their paths here
+    /// Prefix of the names of the .catch files and of FILE.data, such as s3://bucket/run/; default:
+    /// their paths on this machine
     #[arg(long, value_name = "URL")]
     prefix: Option<String>,
-    /// Points at columns of every codec where they stand: readers then need the Python package
+    /// Reference columns of every codec in the run's files: readers then need the Python package
     /// catchment for `for`, and numcodecs with pcodec
     #[arg(long)]
     as_stored: bool,
-    /// Leaves out the times: start and sample rate stand in the attributes
+    /// Omit the times: start and sample rate are in the attributes
     #[arg(long)]
     no_times: bool,
 }
@@ -100,7 +101,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     if summary.channels_transcoded > 0 {
         out.say(format!(
             "  {} of them have columns that plain xarray does not read (for, pcodec): {} chunks \
-             compressed anew, {} bytes of those copied (--as-stored points at them)",
+             recompressed, {} bytes of those copied (--as-stored points at them)",
             summary.channels_transcoded, summary.chunks_transcoded, summary.bytes_transcoded
         ))?;
     }
@@ -108,7 +109,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     Ok(if summary.left_out.is_empty() { exit } else { Exit::Loss })
 }
 
-/// What must be where, and how it is opened then.
+/// Which files must be where, and how to open them.
 fn say_how_to_read(
     output: &Path,
     data: &Path,

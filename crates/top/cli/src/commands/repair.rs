@@ -9,12 +9,12 @@ use catchment_storage::{
     FileRepair, Leftovers, Outcome, Run, mend_trends, remove_leftovers, repair,
 };
 
-/// Closes the files that a killed recorder left open, behind their last whole frame. Files that are
-/// closed stay as they are. A file header that is lost is made again from another file of the run,
-/// if there is one. A file that was made ahead and never begun is removed. Of a run's folder the
-/// trends are repaired too: what was in their tails goes into files of theirs. Never repair a run
-/// that is being recorded. Exits with 3 if something in the files is damaged or missing, with 1 if
-/// a file cannot be read at all.
+/// Closes the files that a killed recorder left open, after their last complete frame. Closed files
+/// are not changed. A lost file header is restored from another file of the run, if there is one. A
+/// file that was created ahead and never used is removed. In a run's folder trends are repaired
+/// too: the rows in their tails are moved into their files. Never repair a run that is being
+/// recorded. Exits with 3 if something in the files is damaged or missing, with 1 if a file cannot
+/// be read at all.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A run's folder, or a .catch file

@@ -1,4 +1,4 @@
-//! What is said of a recording when it has ended, for people and for programs.
+//! The report on a recording that has ended, as text and as JSON.
 
 use catchment_console::{Exit, Out};
 use catchment_frame::SourceInfo;
@@ -23,12 +23,12 @@ pub(crate) struct Summary {
     pub(crate) counts: Counts,
     pub(crate) events_per_second: f64,
     pub(crate) bytes_per_second: f64,
-    pub(crate) books: Books,
+    pub(crate) books: Balance,
     pub(crate) cpu_percent: serde_json::Map<String, serde_json::Value>,
     pub(crate) fills: Vec<Fill>,
     pub(crate) warnings: Vec<String>,
     pub(crate) sockets: Sockets,
-    /// The malformed packet that was last kept.
+    /// The newest malformed packet.
     pub(crate) malformed: Option<Malformed>,
 }
 
@@ -43,8 +43,8 @@ pub(crate) struct Malformed {
 
 /// A ledger's totals and what they mean.
 #[derive(Debug, Serialize)]
-pub(crate) struct Books {
-    /// Whether the run has ended: before, what is in flight keeps the books from balancing.
+pub(crate) struct Balance {
+    /// Whether the run has ended: before that, data in flight are unaccounted for.
     pub(crate) judged: bool,
     /// Whether everything is explained.
     pub(crate) balanced: bool,
@@ -57,7 +57,7 @@ pub(crate) struct Books {
     pub(crate) total: serde_json::Map<String, serde_json::Value>,
 }
 
-impl Books {
+impl Balance {
     pub(crate) fn of(ledger: &Ledger) -> Self {
         let balance = ledger.balance();
         Self {
@@ -109,7 +109,7 @@ impl Summary {
             counts: last.counts,
             events_per_second: events as f64 / seconds,
             bytes_per_second: total[Entry::FragmentBytesRecorded] as f64 / seconds,
-            books: Books::of(&last.ledger),
+            books: Balance::of(&last.ledger),
             cpu_percent: recording.busy.iter().map(percent).collect(),
             fills: last.fills.clone(),
             warnings: last.warnings.iter().cloned().chain(trend_warnings(&last.counts)).collect(),
@@ -170,13 +170,13 @@ impl Summary {
         out.say(format_args!("  losses     {reasons}"))?;
         if let Some(packet) = &self.malformed {
             let Malformed { source, reason, first_bytes } = packet;
-            out.say(format_args!("  malformed  the last one kept, from {source}: {reason}"))?;
+            out.say(format_args!("  malformed  the newest one, from {source}: {reason}"))?;
             out.say(format_args!("             {first_bytes}"))?;
         }
         if !self.books.balanced {
             let balance = recording.balance();
             out.say(format_args!(
-                "  books      DO NOT BALANCE: {} fragments and {} packets are unexplained",
+                "  ledger     DOES NOT BALANCE: {} fragments and {} packets are unexplained",
                 balance.fragments_in_flight, balance.packets_in_flight
             ))?;
         }
@@ -190,8 +190,8 @@ impl Summary {
     }
 }
 
-/// What a recording's exit code is: books that do not balance are a failure, as is whatever did not
-/// end in order; losses are losses.
+/// A recording's exit code: failure if the ledger does not balance or the run did not end in order,
+/// loss if data were lost.
 pub(crate) fn exit_of(recording: &Recording) -> Exit {
     if recording.failed || !recording.balance().holds() {
         Exit::Failed

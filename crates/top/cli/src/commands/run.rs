@@ -24,26 +24,26 @@ use crate::session::{Ends, Session, who};
 pub(crate) struct Arguments {
     /// The configuration file (TOML); see examples/
     config: PathBuf,
-    /// Stop after so many seconds
+    /// Stop after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<f64>,
-    /// Stop after so many built events
+    /// Stop after this many built events
     #[arg(long, value_name = "COUNT")]
     events: Option<u64>,
-    /// Serve the API and the page there; [control] in the file says more
+    /// Serve the API and the web page at this address; see also [control] in the file
     #[arg(long, value_name = "IP:PORT")]
     listen: Option<Address>,
-    /// With control: begin no run until somebody says so
+    /// With control: wait for a command before the first run begins
     #[arg(long)]
     manual: bool,
-    /// With control: let everybody who can reach the machine control the node, in clear text
+    /// With control: accept unencrypted commands without a token from any address
     #[arg(long)]
     without_protection: bool,
-    /// Emulate the sources and links as [emulator] in the file says; without it what is recorded is
-    /// what others send
+    /// Emulate the sources and links as described by [emulator] in the file; without it only data
+    /// from the network are recorded
     #[arg(long)]
     emulate: bool,
-    /// What the run is for, kept in the catalogue of runs
+    /// A comment on the run, stored in the catalogue of runs
     #[arg(long, value_name = "TEXT", default_value = "")]
     comment: String,
     /// Only check the configuration
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     check: bool,
 }
 
-/// A recording in figures, with its place in the catalogue.
+/// A recording in figures, with its number in the catalogue.
 #[derive(Serialize)]
 struct Numbered<'a> {
     number: Option<u64>,
@@ -129,7 +129,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     }
 }
 
-/// Records one run, without anybody else who could control it.
+/// Records one run that only this program controls.
 fn record(
     arguments: &Arguments,
     high: &High,

@@ -1,4 +1,4 @@
-//! `catchment token`: who may ask a node for what.
+//! `catchment token`: access tokens of a node.
 
 use std::path::{Path, PathBuf};
 
@@ -7,29 +7,29 @@ use catchment_console::{Exit, Out, Table, complain};
 use catchment_control::{Role, TokenError, TokenFile, audit_command, own_folder};
 use serde_json::json;
 
-/// Adds, lists and revokes tokens; a node that runs sees it within a second.
+/// Adds, lists and revokes access tokens; a running node applies the change within a second.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The folder of the runs
     #[arg(long, global = true, default_value = "runs", value_name = "FOLDER")]
     folder: PathBuf,
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
-    /// Make a token; it is shown this once, and kept as a hash
+enum Action {
+    /// Create a token; it is shown only once and stored as a hash
     Add {
-        /// What to call it
+        /// Its name
         name: String,
-        /// viewer, operator or admin
+        /// Its role: viewer, operator or admin
         #[arg(long)]
         role: Role,
     },
-    /// The tokens, without what they are
+    /// List the tokens' names and roles
     List,
-    /// Take a token away
+    /// Revoke a token
     Revoke {
         /// Its name
         name: String,
@@ -40,11 +40,11 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let runs = arguments.folder.as_path();
     let folder = own_folder(runs);
     let file = TokenFile::in_folder(&folder);
-    if !matches!(arguments.what, What::List) {
+    if !matches!(arguments.action, Action::List) {
         own(&arguments.folder)?;
     }
-    match arguments.what {
-        What::Add { name, role } => {
+    match arguments.action {
+        Action::Add { name, role } => {
             let added = file.add(&name, role);
             let noted = note(&folder, format!("add token {name:?} as {}", role.name()), &added);
             let token = added?;
@@ -52,11 +52,11 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
                 out.object(&json!({ "name": name, "role": role, "token": token }))?;
             }
             out.say(&token)?;
-            // To nobody who takes the token from standard output.
+            // On stderr, so that standard output holds the token alone.
             complain(format_args!("it counts for the node whose runs are in {}", runs.display()));
             noted?;
         }
-        What::List => {
+        Action::List => {
             let tokens = file.read()?;
             if out.json {
                 let plain = tokens.iter().map(|token| {
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
                 out.say(line)?;
             }
         }
-        What::Revoke { name } => {
+        Action::Revoke { name } => {
             let revoked = file.revoke(&name);
             let noted = note(&folder, format!("revoke token {name:?}"), &revoked);
             revoked?;
@@ -98,8 +98,8 @@ fn own(runs: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes to the node's audit log what was done here. Where there is no node's folder, none is made
-/// for what was refused.
+/// Enters the operation in the node's audit log. A refused operation does not create the node's
+/// folder.
 fn note<T>(folder: &Path, what: String, result: &Result<T, TokenError>) -> anyhow::Result<()> {
     let result = match result {
         Ok(_) => "done".to_owned(),
@@ -117,13 +117,13 @@ mod tests {
     fn tokens_that_are_made_and_taken_away_here_are_in_the_audit_log() {
         let folder = tempfile::tempdir().unwrap();
         let mut out = Out::nowhere(false);
-        let mut token = |what| {
+        let mut token = |action| {
             let folder = folder.path().to_owned();
-            run(Arguments { folder, what }, &mut out)
+            run(Arguments { folder, action }, &mut out)
         };
-        token(What::Add { name: "a".into(), role: Role::Viewer }).unwrap();
-        token(What::Add { name: "a".into(), role: Role::Admin }).unwrap_err();
-        token(What::Revoke { name: "a".into() }).unwrap();
+        token(Action::Add { name: "a".into(), role: Role::Viewer }).unwrap();
+        token(Action::Add { name: "a".into(), role: Role::Admin }).unwrap_err();
+        token(Action::Revoke { name: "a".into() }).unwrap();
         let log = own_folder(folder.path()).join("audit.jsonl");
         let text = std::fs::read_to_string(log).unwrap();
         let lines: Vec<serde_json::Value> =

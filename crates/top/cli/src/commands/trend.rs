@@ -1,4 +1,4 @@
-//! `catchment trend`: trends of a run that was recorded without.
+//! `catchment trend`: computes the trends of a run that was recorded without them.
 
 use std::path::PathBuf;
 
@@ -20,9 +20,9 @@ pub(crate) struct Arguments {
     /// portable (other programs read it, too), auto
     #[arg(long, default_value = "auto")]
     codec: ColumnCoding,
-    /// Make them anew where there are some, such as those of a recorder that was killed before the
-    /// last of them were in files. The old ones stay until the new ones are whole, and where data
-    /// are damaged by now; those of the recorder's own counters are not touched
+    /// Recompute existing trends, such as those of a recorder that was killed before the last rows
+    /// were in files. The old trends stay until the new ones are complete, and where data have been
+    /// damaged since; trends of the recorder's own counters are not touched
     #[arg(long)]
     replace: bool,
 }
@@ -92,7 +92,7 @@ fn refuse_where_there_are(run: &Run) -> anyhow::Result<()> {
         if paths.any(|path| path.is_dir() || path.extension().is_some_and(|ext| ext == EXTENSION)) {
             anyhow::bail!(
                 "{} has trends already: a run that was recorded has them from its recorder. \
-                 --replace makes them anew",
+                 --replace recomputes them",
                 folder.display()
             );
         }

@@ -3,7 +3,7 @@
 //! Zarr's chunks all have one length and begin at its multiples; frames may be shorter at a run's
 //! ends, and samples may be missing. So the array is laid out by sample numbers: a chunk is a
 //! stored column where one has exactly its samples, is left out where there are none (readers then
-//! see the fill value), and is made anew where it has some.
+//! see the fill value), and is recompressed where it has some.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -55,7 +55,7 @@ impl Grid {
     /// without samples, or where they are so far apart that nearly all chunks would be absent.
     pub(super) fn of(parts: &[Part]) -> Option<Self> {
         let (first, last) = (parts.first()?, parts.last()?);
-        // Without one that is usable all are made anew, each of one column as far as that goes.
+        // Without a usable size all are recompressed, each from one column as far as possible.
         let none = parts.iter().all(|part| !part.usable);
         let usable = |part: &&Part| part.usable || none;
         let chunk_samples = chunk_samples(parts.iter().filter(usable));

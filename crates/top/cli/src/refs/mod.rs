@@ -112,7 +112,7 @@ struct Laid<'a> {
     /// None where the bytes are raw.
     compressor: Option<Value>,
     pieces: Vec<Piece>,
-    /// Whether columns are compressed anew, because plain xarray does not read them.
+    /// Whether columns are recompressed because plain xarray does not read them.
     transcoded: bool,
     grid: Grid,
 }

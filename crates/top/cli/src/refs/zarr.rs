@@ -83,7 +83,7 @@ impl Array {
     }
 }
 
-/// How xarray decodes times. It knows no leap seconds: what a time scale counts is said beside.
+/// How xarray decodes times. It knows no leap seconds: a separate attribute names the time scale.
 pub(super) fn time_attributes(dimension: &str, scale: TimeScale) -> Value {
     let since = match scale {
         TimeScale::Gps => "nanoseconds since 1980-01-06",

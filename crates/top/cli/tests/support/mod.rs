@@ -44,14 +44,14 @@ pub fn example(name: &str) -> String {
     path.to_str().expect("a path in text").to_owned()
 }
 
-/// Starts a command and returns it once it said a line that contains that word.
+/// Starts a command and returns it once it printed a line that contains that word.
 pub fn started(folder: &Path, arguments: &[&str], word: &str) -> (Child, BufReader<ChildStdout>) {
-    let (child, lines, _) = said(catchment(folder, arguments), word);
+    let (child, lines, _) = printed(catchment(folder, arguments), word);
     (child, lines)
 }
 
 /// As [`started`], for a command that was prepared; with the line.
-pub fn said(mut command: Command, word: &str) -> (Child, BufReader<ChildStdout>, String) {
+pub fn printed(mut command: Command, word: &str) -> (Child, BufReader<ChildStdout>, String) {
     let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut line = String::new();

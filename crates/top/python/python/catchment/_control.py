@@ -1,4 +1,4 @@
-"""Ask a node that runs, and tell it what to do."""
+"""Query and control a running node."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Control:
         return self.command("stop", comment=comment, **options)
 
     def pause(self, comment: str | None = None, **options: Unpack[_Options]) -> dict[str, Any]:
-        """Discard what comes, countedly."""
+        """Discard and count incoming data."""
         return self.command("pause", comment=comment, **options)
 
     def resume(self, **options: Unpack[_Options]) -> dict[str, Any]:
@@ -180,8 +180,8 @@ class Control:
 
     def ledger(self, number: int) -> dict[str, int]:
         """Return the sum of a run's ledgers, without zeros."""
-        books = cast("dict[str, Any]", self._ask("GET", f"/api/v1/runs/{int(number)}/ledger"))
-        return cast("dict[str, int]", books["totals"])
+        ledger = cast("dict[str, Any]", self._ask("GET", f"/api/v1/runs/{int(number)}/ledger"))
+        return cast("dict[str, int]", ledger["totals"])
 
     def alarms(self) -> list[dict[str, Any]]:
         """Return alarms, the worst first."""

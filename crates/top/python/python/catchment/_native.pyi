@@ -65,7 +65,7 @@ def catalog_runs_json(folder: str | os.PathLike[str], query: str) -> str:
     """
 
 def catalog_show_json(folder: str | os.PathLike[str], number: int) -> str:
-    """A run with its books, files, frames, copies and configuration."""
+    """A run with its ledger, files, frames, copies and configuration."""
 
 def fitting(pattern: str, names: Sequence[str]) -> list[str]:
     """Those of the names that fit a pattern, in their order."""
@@ -280,7 +280,7 @@ class Source:
         """Its fragment of the event with that key, shape (bytes,), uint8, read-only.
 
         A view where the fragment is at least a sixteenth of its column, otherwise a copy, so
-        that an array that is kept keeps no more than 16 times its bytes in memory. None if the
+        that an array holds no more than 16 times its bytes in memory. None if the
         event has no fragment of this source. Raises UnknownEventError if the run has no such
         event.
         """

@@ -1,4 +1,4 @@
-"""Whole runs checked: their books, and their checksums."""
+"""Checks of whole runs: their ledgers and their checksums."""
 
 import json
 import os
@@ -44,7 +44,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Unexplained:
-    """What one source's books leave open: in flight while a run goes on, a defect at its end."""
+    """What one source's ledger leaves open: in flight while a run goes on, a defect at its end."""
 
     source: str
     fragments: int
@@ -55,7 +55,7 @@ class Unexplained:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """The books of a run, done again from its columns."""
+    """The ledger of a run, recomputed from its columns."""
 
     verdict: Literal["balanced", "data_lost", "not_balanced"]
     """What it comes to. "data_lost": everything is explained, and something is in no file."""
@@ -109,7 +109,7 @@ class VerifyReport:
 
 
 def audit(path: str | os.PathLike[str]) -> AuditReport:
-    """Do the books of a run again from its columns and compare them with its recorder's.
+    """Recompute a run's ledger from its columns and compare it with its recorder's.
 
     Reads the lengths of all fragments, but no payload.
 
