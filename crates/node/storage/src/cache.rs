@@ -5,17 +5,22 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
+use std::sync::Arc;
 
+use catchment_frame::ColumnEntry;
+use catchment_model::SourceId;
 use parking_lot::Mutex;
 
+use crate::column::{FragmentColumn, FrameEvents, Validity};
+
 /// An item of the cache: cheap to clone, and of known size.
-pub(crate) trait Cached: Clone {
+trait Cached: Clone {
     /// Bytes that it holds in memory.
     fn bytes(&self) -> usize;
 }
 
 /// A map that forgets.
-pub(crate) struct Cache<K, V> {
+struct Cache<K, V> {
     state: Mutex<State<K, V>>,
     bytes_max: usize,
 }
@@ -31,19 +36,22 @@ struct State<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V: Cached> Cache<K, V> {
-    pub(crate) fn new(bytes_max: usize) -> Self {
-        let (items, by_use) = (HashMap::new(), BTreeMap::new());
-        let state = State { items, by_use, clock: 0, bytes: 0, asked: HashSet::new() };
-        Self { state: Mutex::new(state), bytes_max }
+    fn new(bytes_max: usize) -> Self {
+        Self { state: Mutex::new(State::new()), bytes_max }
+    }
+
+    /// Forgets all items and all requests for them.
+    fn clear(&mut self) {
+        *self.state.get_mut() = State::new();
     }
 
     /// The item of that key if it is here.
-    pub(crate) fn get(&self, key: K) -> Option<V> {
+    fn get(&self, key: K) -> Option<V> {
         self.state.lock().touch(key)
     }
 
     /// Keeps an item, unless one of its key is here.
-    pub(crate) fn keep(&self, key: K, value: V) {
+    fn keep(&self, key: K, value: V) {
         let mut state = self.state.lock();
         if state.touch(key).is_none() {
             state.insert(key, value, self.bytes_max);
@@ -52,7 +60,7 @@ impl<K: Copy + Eq + Hash, V: Cached> Cache<K, V> {
 
     /// Whether an item of so many bytes is worth keeping: it fits with others, and its key was
     /// asked for before. What is read only once costs no copy, then, and throws nothing out.
-    pub(crate) fn is_asked_again(&self, key: K, bytes: usize) -> bool {
+    fn is_asked_again(&self, key: K, bytes: usize) -> bool {
         if bytes > self.bytes_max / SHARES {
             return false;
         }
@@ -65,11 +73,7 @@ impl<K: Copy + Eq + Hash, V: Cached> Cache<K, V> {
 
     /// The item of that key, made by `make` if it is not here. No lock is held meanwhile, so that
     /// two threads may make the same item; the first one stays.
-    pub(crate) fn get_or_make<E>(
-        &self,
-        key: K,
-        make: impl FnOnce() -> Result<V, E>,
-    ) -> Result<V, E> {
+    fn get_or_make<E>(&self, key: K, make: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
         if let Some(value) = self.state.lock().touch(key) {
             return Ok(value);
         }
@@ -84,6 +88,11 @@ impl<K: Copy + Eq + Hash, V: Cached> Cache<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V: Cached> State<K, V> {
+    fn new() -> Self {
+        let (items, by_use) = (HashMap::new(), BTreeMap::new());
+        Self { items, by_use, clock: 0, bytes: 0, asked: HashSet::new() }
+    }
+
     fn touch(&mut self, key: K) -> Option<V> {
         let (value, used) = self.items.get_mut(&key)?;
         self.by_use.remove(used);
@@ -111,6 +120,110 @@ impl<K: Copy + Eq + Hash, V: Cached> State<K, V> {
     }
 }
 
+/// A run's decoded columns, by the index of their frame among those of events, or of channels.
+pub(crate) struct ColumnCache(Cache<(usize, Piece), Decoded>);
+
+/// Part of a frame that is decoded alone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Piece {
+    Events,
+    Validity(u32),
+    Fragments(u32),
+    Samples(u32),
+}
+
+#[derive(Clone)]
+enum Decoded {
+    Events(Arc<FrameEvents>),
+    Validity(Arc<Validity>),
+    Fragments(Arc<FragmentColumn>),
+    Samples(Arc<Vec<u8>>),
+}
+
+impl ColumnCache {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self(Cache::new(bytes_max))
+    }
+
+    /// Forgets all columns: their frames have other indices now.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// A frame's events, cached or read.
+    pub(crate) fn events<E>(
+        &self,
+        frame: usize,
+        read: impl FnOnce() -> Result<FrameEvents, E>,
+    ) -> Result<Arc<FrameEvents>, E> {
+        let make = || read().map(Arc::new).map(Decoded::Events);
+        match self.0.get_or_make((frame, Piece::Events), make)? {
+            Decoded::Events(events) => Ok(events),
+            _ => unreachable!("a piece is cached under its own key"),
+        }
+    }
+
+    /// Which rows of a frame have a source's fragment, cached or read.
+    pub(crate) fn validity<E>(
+        &self,
+        frame: usize,
+        source: SourceId,
+        read: impl FnOnce() -> Result<Validity, E>,
+    ) -> Result<Arc<Validity>, E> {
+        let make = || read().map(Arc::new).map(Decoded::Validity);
+        match self.0.get_or_make((frame, Piece::Validity(source.0)), make)? {
+            Decoded::Validity(validity) => Ok(validity),
+            _ => unreachable!("a piece is cached under its own key"),
+        }
+    }
+
+    /// A source's fragments in a frame, cached or read.
+    pub(crate) fn fragments<E>(
+        &self,
+        frame: usize,
+        source: SourceId,
+        read: impl FnOnce() -> Result<FragmentColumn, E>,
+    ) -> Result<Arc<FragmentColumn>, E> {
+        let make = || read().map(Arc::new).map(Decoded::Fragments);
+        match self.0.get_or_make((frame, Piece::Fragments(source.0)), make)? {
+            Decoded::Fragments(fragments) => Ok(fragments),
+            _ => unreachable!("a piece is cached under its own key"),
+        }
+    }
+
+    /// A channel's decoded column, if it is cached.
+    pub(crate) fn samples(&self, frame: usize, column: u32) -> Option<Arc<Vec<u8>>> {
+        match self.0.get((frame, Piece::Samples(column)))? {
+            Decoded::Samples(samples) => Some(samples),
+            _ => unreachable!("a piece is cached under its own key"),
+        }
+    }
+
+    /// Whether a channel's column was asked for before, and is small enough to be cached.
+    pub(crate) fn is_asked_again(&self, frame: usize, entry: &ColumnEntry) -> bool {
+        self.0.is_asked_again((frame, Piece::Samples(entry.id)), entry.raw_bytes as usize)
+    }
+
+    /// Caches a channel's decoded column.
+    pub(crate) fn keep_samples(&self, frame: usize, column: u32, samples: Vec<u8>) {
+        self.0.keep((frame, Piece::Samples(column)), Decoded::Samples(Arc::new(samples)));
+    }
+}
+
+impl Cached for Decoded {
+    fn bytes(&self) -> usize {
+        let bytes = match self {
+            Self::Events(events) => events.bytes(),
+            Self::Validity(validity) => validity.bytes(),
+            Self::Fragments(fragments) => fragments.bytes(),
+            Self::Samples(samples) => samples.len(),
+        };
+        bytes + ITEM_OVERHEAD_BYTES
+    }
+}
+
+/// What an item takes beside its bytes, so that items without bytes are bounded too.
+const ITEM_OVERHEAD_BYTES: usize = 256;
 /// An item with a larger share of the bound would evict more than it is worth.
 const SHARES: usize = 4;
 /// Keys that are remembered: more than the columns that are read in turn, and less than a
@@ -120,7 +233,6 @@ const ASKED_MAX: usize = 16 * 1024;
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::Arc;
 
     use super::*;
 

@@ -6,15 +6,14 @@
 //! all its stored bytes, which are checked.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use catchment_frame::{ChannelInfo, ColumnEntry, FrameError, FrameKind, FrameRef, SampleRun};
+use catchment_frame::{ChannelInfo, ColumnEntry, FrameError, FrameRef, SampleRun};
 
 use crate::error::StorageError;
 use crate::fetch::{self, Part};
 use crate::open::RunFile;
 use crate::parallel;
-use crate::run::{Frame, Run};
+use crate::run::Run;
 
 /// What is to be read of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,141 +74,11 @@ pub struct Channel<'a> {
     info: &'a ChannelInfo,
 }
 
-impl Run {
-    /// The channels, in the order of the schema.
-    pub fn channels(&self) -> &[ChannelInfo] {
-        &self.first_file().reader.channel_columns().channels
-    }
-
-    /// The channel of that name.
-    pub fn channel(&self, name: &str) -> Option<Channel<'_>> {
-        let info = self.channels().iter().find(|channel| channel.name == name)?;
-        Some(Channel { run: self, info })
-    }
-
-    /// The channel of that index into [`Run::channels`].
-    pub fn channel_at(&self, index: usize) -> Option<Channel<'_>> {
-        self.channels().get(index).map(|info| Channel { run: self, info })
-    }
-
-    /// Reads several channels at once: indices into [`Run::channels`]. Adjacent columns are read
-    /// together, and decoded by several threads.
-    ///
-    /// # Errors
-    /// No such channel, or a column that cannot be read.
-    pub fn read_many(
-        &self,
-        channels: &[usize],
-        select: &Select,
-    ) -> Result<Vec<Vec<Segment>>, StorageError> {
-        self.read_many_by(channels, select, parallel::threads())
-    }
-
-    /// As [`Run::read_many`], on the caller's thread alone.
-    pub(crate) fn read_many_alone(
-        &self,
-        channels: &[usize],
-        select: &Select,
-    ) -> Result<Vec<Vec<Segment>>, StorageError> {
-        self.read_many_by(channels, select, 1)
-    }
-
-    fn read_many_by(
-        &self,
-        channels: &[usize],
-        select: &Select,
-        threads: usize,
-    ) -> Result<Vec<Vec<Segment>>, StorageError> {
-        let mut plans = Vec::with_capacity(channels.len());
-        for &index in channels {
-            let none = || StorageError::NoChannel { name: format!("number {index}") };
-            plans.push(self.channel_at(index).ok_or_else(none)?.plan(select)?);
-        }
-        fetch::fetch(self, plans, threads)
-    }
-}
-
-impl Run {
-    /// Where a column stands in some of the channel frames: the frame's index among them, the file,
-    /// the entry.
-    fn locations_of(
-        &self,
-        column: u32,
-        range: Range<usize>,
-    ) -> Result<Vec<(usize, usize, ColumnEntry)>, StorageError> {
-        let mut locations = Vec::new();
-        let mut rest = &self.channel_frames()[range.clone()];
-        let mut position = range.start;
-        while let Some(first) = rest.first() {
-            let here = rest.partition_point(|frame| frame.file == first.file);
-            let (frames, later) = rest.split_at(here);
-            let listed = locations_in(&self.run_files()[first.file], column)?;
-            let begin = listed.partition_point(|(index, _)| (*index as usize) < first.index);
-            let mut frames = frames.iter().zip(position..).peekable();
-            for (index, entry) in &listed[begin..] {
-                while frames.next_if(|(frame, _)| frame.index < *index as usize).is_some() {}
-                let Some((frame, position)) = frames.peek() else { break };
-                if frame.index == *index as usize {
-                    locations.push((*position, first.file, *entry));
-                }
-            }
-            (rest, position) = (later, position + here);
-        }
-        Ok(locations)
-    }
-
-    /// The channel frames that can hold samples of that time.
-    pub(crate) fn channel_frames_between(&self, time: &Range<u64>) -> Range<usize> {
-        let frames = self.channel_frames();
-        let info = |frame: &Frame| frame.summary.info;
-        if !self.channels_ordered() {
-            return 0..frames.len();
-        }
-        let start = frames.partition_point(|frame| info(frame).time_last_ns <= time.start);
-        let end = frames.partition_point(|frame| info(frame).time_first_ns < time.end);
-        start..end.max(start)
-    }
-}
-
-/// Where a column stands in a file: as the TOC says it, or the frames themselves where its list is
-/// damaged.
-pub(crate) fn locations_in(
-    file: &RunFile,
-    column: u32,
-) -> Result<Arc<[(u32, ColumnEntry)]>, StorageError> {
-    if let Ok(locations) = file.reader.places(column) {
-        return Ok(locations);
-    }
-    let mut locations = Vec::new();
-    for frame in 0..file.reader.frames().len() {
-        let found = file.reader.find(frame, column).map_err(|error| file.error(error))?;
-        locations.extend(found.map(|entry| (frame as u32, entry)));
-    }
-    Ok(locations.into())
-}
-
-/// Whether frames follow each other in time, as they are written.
-pub(crate) fn ordered(frames: &[Frame]) -> bool {
-    let info = |frame: &Frame| frame.summary.info;
-    frames.iter().all(|frame| info(frame).time_first_ns <= info(frame).time_last_ns)
-        && frames.is_sorted_by(|a, b| info(a).time_last_ns <= info(b).time_first_ns)
-}
-
-/// The frames of channels in a run's files.
-pub(crate) fn channel_frames(files: &[RunFile]) -> Vec<Frame> {
-    let mut frames = Vec::new();
-    for (file, run_file) in files.iter().enumerate() {
-        for (index, summary) in run_file.frames() {
-            // A frame without samples carries increments of the ledger alone.
-            if summary.info.kind == FrameKind::Channels && summary.info.rows > 0 {
-                frames.push(Frame { file, index, first_row: 0, summary: *summary });
-            }
-        }
-    }
-    frames
-}
-
 impl<'a> Channel<'a> {
+    pub(crate) fn new(run: &'a Run, info: &'a ChannelInfo) -> Self {
+        Self { run, info }
+    }
+
     /// What it is.
     pub fn info(&self) -> &'a ChannelInfo {
         self.info
@@ -285,6 +154,32 @@ impl<'a> Channel<'a> {
         Ok(fetch::Plan { rate: info.rate, row_bytes: info.sample_bytes(), parts })
     }
 
+    /// The channel's columns in some of the channel frames: the frame's index, the file, the entry.
+    fn locations(
+        &self,
+        range: Range<usize>,
+    ) -> Result<Vec<(usize, usize, ColumnEntry)>, StorageError> {
+        let mut locations = Vec::new();
+        let mut rest = &self.run.channel_frames()[range.clone()];
+        let mut position = range.start;
+        while let Some(first) = rest.first() {
+            let here = rest.partition_point(|frame| frame.file == first.file);
+            let (frames, later) = rest.split_at(here);
+            let listed = self.run.run_files()[first.file].locations(self.info.id)?;
+            let begin = listed.partition_point(|(index, _)| (*index as usize) < first.index);
+            let mut frames = frames.iter().zip(position..).peekable();
+            for (index, entry) in &listed[begin..] {
+                while frames.next_if(|(frame, _)| frame.index < *index as usize).is_some() {}
+                let Some((frame, position)) = frames.peek() else { break };
+                if frame.index == *index as usize {
+                    locations.push((*position, first.file, *entry));
+                }
+            }
+            (rest, position) = (later, position + here);
+        }
+        Ok(locations)
+    }
+
     /// What is to be read of each frame.
     fn parts(
         &self,
@@ -318,7 +213,7 @@ impl<'a> Channel<'a> {
             Select::TimeNs(time) => self.run.channel_frames_between(time),
         };
         let mut parts = Vec::new();
-        for (frame, file, entry) in self.run.locations_of(info.id, frames)? {
+        for (frame, file, entry) in self.locations(frames)? {
             if entry.first_sample < wanted.end && entry.rows > 0 && columns(frame, entry.id) {
                 self.parts_of(&mut parts, (frame, file, entry), &wanted)?;
             }

@@ -1,11 +1,16 @@
-//! The columns of one frame, decoded: its events, and one source's fragments.
+//! The columns of one frame, decoded: its events, and one source's fragments; and how a column is
+//! stored in all frames.
 
+use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
+use catchment_frame::Codec;
 use catchment_model::EventFlags;
 
+use crate::error::StorageError;
 use crate::memory::InUse;
+use crate::open::RunFile;
 
 /// The events of one frame, in the order in which they were recorded.
 #[derive(Debug)]
@@ -263,6 +268,46 @@ fn joined(rows: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
         }
     }
     ranges
+}
+
+/// How a column is stored in all frames of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ColumnStorage {
+    /// Bytes of its columns as decoded.
+    pub raw_bytes: u64,
+    /// Bytes of its columns as stored.
+    pub stored_bytes: u64,
+    /// In how many frames it is stored by what: `bitshuffle+lz4`, `none`. Levels are not known.
+    pub codings: BTreeMap<String, u64>,
+}
+
+impl ColumnStorage {
+    /// Adds a column of one file: from the index, and a few bytes of the column where the index
+    /// lacks the shuffle and the inner codec that a codec used.
+    pub(crate) fn add(&mut self, file: &RunFile, column: u32) -> Result<(), StorageError> {
+        let locations = file.locations(column)?;
+        // The coding rarely changes within a file: if the first and the last column have the same
+        // one, so have those between.
+        let mut blosc = locations.iter().filter(|(_, entry)| entry.codec == Codec::Blosc);
+        let made_by = |(frame, entry): &(u32, _)| {
+            let made_by = file.reader.made_by(*frame as usize, entry);
+            made_by.unwrap_or_else(|_| Codec::Blosc.to_string().into())
+        };
+        let first = blosc.next().map(made_by);
+        let last = blosc.next_back().map(made_by).or_else(|| first.clone());
+        for location in locations.iter() {
+            let (_, entry) = location;
+            self.raw_bytes = self.raw_bytes.saturating_add(entry.raw_bytes);
+            self.stored_bytes = self.stored_bytes.saturating_add(entry.stored_bytes);
+            let coding = match &first {
+                Some(all) if entry.codec == Codec::Blosc && first == last => all.to_string(),
+                _ if entry.codec == Codec::Blosc => made_by(location).into_owned(),
+                _ => entry.codec.to_string(),
+            };
+            *self.codings.entry(coding).or_default() += 1;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@
 //! read. Only the ends of the first and the last group are read through the page cache, as a mark:
 //! when any process reads the same data again, it finds the mark and reads through the page cache,
 //! so that the third read needs no disk. The mark lasts until the system evicts it. Where reads
-//! so that the third read needs no disk. The mark lasts until it is evicted. Where reads
-//! of time (ahead.rs), so that the disk works while columns are decoded.
+//! cannot bypass the page cache, and when it is to be filled, they are announced to the system
+//! ahead of time (ahead.rs), so that the disk works while columns are decoded.
 //!
 //! Of an encoded column all stored bytes are read and checked; of one in blocks, only the blocks
 //! with wanted samples are decoded. A column that is read for the second time is cached
@@ -25,6 +25,7 @@ use catchment_model::SampleRate;
 use parking_lot::Mutex;
 
 use crate::ahead::Ahead;
+use crate::cache::ColumnCache;
 use crate::channels::Segment;
 use crate::error::StorageError;
 use crate::memory;
@@ -96,8 +97,9 @@ pub(crate) fn fetch(
     plans: Vec<Plan>,
     threads: usize,
 ) -> Result<Vec<Vec<Segment>>, StorageError> {
+    let columns = ChannelReader::new(run);
     if let [plan] = plans.as_slice()
-        && let Some(segment) = run.in_memory(plan)
+        && let Some(segment) = columns.in_memory(plan)
     {
         return Ok(vec![vec![segment]]);
     }
@@ -111,7 +113,7 @@ pub(crate) fn fetch(
                 let part = parts.next().expect("a segment's bytes are those of its parts");
                 let (out, later) = rest.split_at_mut((part.samples * plan.row_bytes) as usize);
                 rest = later;
-                tasks.extend(run.task(part, plan.row_bytes, out));
+                tasks.extend(columns.task(part, plan.row_bytes, out));
             }
         }
     }
@@ -121,14 +123,14 @@ pub(crate) fn fetch(
     let raw_bytes: usize = tasks.iter().map(|task| task.out.len()).sum();
     let threads = if raw_bytes < ALONE_BYTES_MAX { 1 } else { threads };
     let groups = groups(tasks);
-    if let Some(reader) = run.reader_past_cache(&groups) {
-        fetch_past_cache(run, reader, groups, threads)?;
+    if let Some(reader) = columns.reader_past_cache(&groups) {
+        fetch_past_cache(columns, reader, groups, threads)?;
         return Ok(read);
     }
-    let ahead = run.ahead(&groups);
+    let ahead = columns.ahead(&groups);
     parallel::map(groups.into_iter().enumerate().collect(), threads, |(index, group)| {
         SCRATCH.with_borrow_mut(|scratch| {
-            let read = run.fetch_group(group, scratch, |now| ahead.come_to(index, now));
+            let read = columns.fetch_group(group, scratch, |now| ahead.come_to(index, now));
             scratch.shrink();
             read
         })
@@ -138,13 +140,13 @@ pub(crate) fn fetch(
 
 /// Reads groups that are not in the page cache.
 fn fetch_past_cache(
-    run: &Run,
+    columns: ChannelReader<'_>,
     reader: DirectReader,
     groups: Vec<Vec<Task<'_>>>,
     threads: usize,
 ) -> Result<(), StorageError> {
     let workers = (0..threads.min(groups.len())).collect();
-    let coming = Coming { run, reader, groups: groups.into_iter(), begun: VecDeque::new() };
+    let coming = Coming { columns, reader, groups: groups.into_iter(), begun: VecDeque::new() };
     let coming = Mutex::new(coming);
     let lock = || coming.lock();
     parallel::map(workers, threads, |_| {
@@ -154,7 +156,7 @@ fn fetch_past_cache(
             let next = lock().next(done.take());
             let Some((group, stored)) = next else { return Ok(()) };
             let fetched = SCRATCH.with_borrow_mut(|scratch| {
-                let fetched = run.fetch_come(group, stored.as_deref(), scratch);
+                let fetched = columns.fetch_come(group, stored.as_deref(), scratch);
                 scratch.shrink();
                 fetched
             });
@@ -171,7 +173,7 @@ fn fetch_past_cache(
 
 /// Groups being read past the page cache, in order.
 struct Coming<'a> {
-    run: &'a Run,
+    columns: ChannelReader<'a>,
     reader: DirectReader,
     groups: std::vec::IntoIter<Vec<Task<'a>>>,
     begun: VecDeque<(Vec<Task<'a>>, Option<Ticket>)>,
@@ -191,7 +193,7 @@ impl<'a> Coming<'a> {
             self.reader.bytes(ticket)
         });
         if stored.is_none() {
-            let (file, bytes) = self.run.location(&group);
+            let (file, bytes) = self.columns.location(&group);
             file.announce(bytes);
         }
         // Others are read while this one is decoded.
@@ -210,7 +212,7 @@ impl<'a> Coming<'a> {
     fn begin(&mut self) {
         while self.begun.is_empty() || self.reader.bytes_begun() < COMING_BYTES {
             let Some(group) = self.groups.next() else { break };
-            let (file, bytes) = self.run.location(&group);
+            let (file, bytes) = self.columns.location(&group);
             let ticket = self.reader.begin(file, bytes);
             let waits = ticket.is_some();
             self.begun.push_back((group, ticket));
@@ -223,18 +225,19 @@ impl<'a> Coming<'a> {
 
 /// Reads a plan's parts one behind the other, on the caller's thread alone.
 pub(crate) fn fetch_into(run: &Run, plan: &Plan, out: &mut [u8]) -> Result<(), StorageError> {
+    let columns = ChannelReader::new(run);
     let mut rest = out;
     let mut tasks = Vec::with_capacity(plan.parts.len());
     for part in &plan.parts {
         let (out, later) = rest.split_at_mut((part.samples * plan.row_bytes) as usize);
         rest = later;
-        tasks.extend(run.task(part, plan.row_bytes, out));
+        tasks.extend(columns.task(part, plan.row_bytes, out));
     }
     let groups = groups(tasks);
-    let ahead = run.ahead(&groups);
+    let ahead = columns.ahead(&groups);
     for (index, group) in groups.into_iter().enumerate() {
         let come = |now| ahead.come_to(index, now);
-        SCRATCH.with_borrow_mut(|scratch| run.fetch_group(group, scratch, come))?;
+        SCRATCH.with_borrow_mut(|scratch| columns.fetch_group(group, scratch, come))?;
     }
     Ok(())
 }
@@ -305,30 +308,41 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-impl Run {
+/// Reads and decodes columns of a run's channels.
+#[derive(Clone, Copy)]
+struct ChannelReader<'a> {
+    run: &'a Run,
+    cache: &'a ColumnCache,
+}
+
+impl<'r> ChannelReader<'r> {
+    fn new(run: &'r Run) -> Self {
+        Self { run, cache: run.cache() }
+    }
+
     /// What is in one column in memory: the shortest way, for those who read little and often.
     fn in_memory(&self, plan: &Plan) -> Option<Segment> {
         let [part] = plan.parts.as_slice() else { return None };
-        let kept = self.kept_samples(part.frame, part.entry.id)?;
+        let cached = self.cache.samples(part.frame, part.entry.id)?;
         let (row, bytes) = (part.row * plan.row_bytes, part.samples * plan.row_bytes);
         Some(Segment {
             first_sample: part.first_sample,
             samples: part.samples,
             start_ns: plan.rate.time_ns(part.first_sample),
-            bytes: memory::copy_of(&kept[row as usize..(row + bytes) as usize]),
+            bytes: memory::copy_of(&cached[row as usize..(row + bytes) as usize]),
         })
     }
 
     /// What is to be done for a part; nothing if its column is in memory.
     fn task<'a>(&self, part: &Part, row_bytes: u64, out: &'a mut [u8]) -> Option<Task<'a>> {
-        let frame = &self.channel_frames()[part.frame];
+        let frame = &self.run.channel_frames()[part.frame];
         let entry = part.entry;
         let start = part.row * row_bytes;
         let raw = start..start + part.samples * row_bytes;
         if entry.codec != Codec::None
-            && let Some(kept) = self.kept_samples(part.frame, entry.id)
+            && let Some(cached) = self.cache.samples(part.frame, entry.id)
         {
-            out.copy_from_slice(&kept[raw.start as usize..raw.end as usize]);
+            out.copy_from_slice(&cached[raw.start as usize..raw.end as usize]);
             return None;
         }
         let at = frame.summary.offset + entry.offset;
@@ -342,18 +356,18 @@ impl Run {
     }
 
     /// What the groups will have read of their files.
-    fn ahead(&self, groups: &[Vec<Task<'_>>]) -> Ahead<'_> {
+    fn ahead(&self, groups: &[Vec<Task<'_>>]) -> Ahead<'r> {
         Ahead::new(groups.iter().map(|group| self.location(group)))
     }
 
     /// The file and the range of a group's stored bytes.
-    fn location(&self, group: &[Task<'_>]) -> (&ReadFile, Range<u64>) {
+    fn location(&self, group: &[Task<'_>]) -> (&'r ReadFile, Range<u64>) {
         let (first, last) = (&group[0], &group[group.len() - 1]);
-        (&*self.run_files()[first.file].file, first.stored.start..last.stored.end)
+        (&*self.run.run_files()[first.file].file, first.stored.start..last.stored.end)
     }
 
-    /// A reader that bypasses the page cache, if this is possible and the groups are not cached. Their
-    /// first and last bytes are in the page cache from then on.
+    /// A reader that bypasses the page cache, if this is possible and no group is cached. The first
+    /// and the last group's ends are in the page cache from then on.
     fn reader_past_cache(&self, groups: &[Vec<Task<'_>>]) -> Option<DirectReader> {
         let ends = [groups.first()?, groups.last()?];
         let ends = &ends[..groups.len().min(2)];
@@ -381,7 +395,7 @@ impl Run {
         scratch: &mut Scratch,
     ) -> Result<(), StorageError> {
         let Some(stored) = stored else { return self.fetch_group(group, scratch, |_| {}) };
-        self.count_read(stored.len());
+        self.run.count_read(stored.len());
         self.decode_group(&mut group, stored, &mut scratch.raw)
     }
 
@@ -392,7 +406,7 @@ impl Run {
         scratch: &mut Scratch,
         come: impl Fn(Range<u64>),
     ) -> Result<(), StorageError> {
-        let file = &self.run_files()[group[0].file];
+        let file = &self.run.run_files()[group[0].file];
         if let [task] = group.as_mut_slice()
             && task.entry.codec != Codec::None
             && task.is_whole()
@@ -430,7 +444,7 @@ impl Run {
         stored: &[u8],
         scratch: &mut Vec<u8>,
     ) -> Result<(), StorageError> {
-        let file = &self.run_files()[group[0].file];
+        let file = &self.run.run_files()[group[0].file];
         let start = group[0].stored.start;
         let stored_of = |task: &Task<'_>| {
             &stored[(task.stored.start - start) as usize..(task.stored.end - start) as usize]
@@ -468,10 +482,10 @@ impl Run {
             self.keep_if_asked_again(task);
             return Ok(());
         }
-        let asked_again = self.samples_asked_again(tasks[0].channel_frame, &entry);
-        let mut kept = vec![0; if asked_again { bytes } else { 0 }];
+        let asked_again = self.cache.is_asked_again(tasks[0].channel_frame, &entry);
+        let mut copy = vec![0; if asked_again { bytes } else { 0 }];
         let (wanted, raw) = if asked_again {
-            (0..bytes, kept.as_mut_slice())
+            (0..bytes, copy.as_mut_slice())
         } else {
             let ranges = || tasks.iter().map(|task| &task.raw);
             let first = ranges().map(|raw| raw.start).min().unwrap_or(0);
@@ -483,15 +497,15 @@ impl Run {
             task.out.copy_from_slice(&raw[task.raw.clone()]);
         }
         if asked_again {
-            self.keep_samples(tasks[0].channel_frame, entry.id, kept);
+            self.cache.keep_samples(tasks[0].channel_frame, entry.id, copy);
         }
         Ok(())
     }
 
     /// Caches a copy of a column that was decoded into the caller's memory.
     fn keep_if_asked_again(&self, task: &Task<'_>) {
-        if self.samples_asked_again(task.channel_frame, &task.entry) {
-            self.keep_samples(task.channel_frame, task.entry.id, task.out.to_vec());
+        if self.cache.is_asked_again(task.channel_frame, &task.entry) {
+            self.cache.keep_samples(task.channel_frame, task.entry.id, task.out.to_vec());
         }
     }
 }

@@ -168,13 +168,6 @@ impl Iterator for Follow {
     }
 }
 
-impl Run {
-    /// Follows the run: its frames, and those that come.
-    pub fn follow(self, poll: Duration) -> Follow {
-        Follow::new(self, poll)
-    }
-}
-
 thread_local! {
     /// Whether the thread's priority has been lowered: the system has one per thread, not per
     /// follower.

@@ -1,18 +1,18 @@
 //! Finding a run's files and putting them in order.
 
 use std::collections::VecDeque;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_disk::{ReadFile, list_files};
 use catchment_frame::{
-    ColumnKind, FileHeader, FileReader, FrameError, FrameRef, FrameSummary, KnownSchemas,
-    OpenOptions, ReadAt, Spans, find_headless, is_zero_between,
+    ColumnEntry, ColumnKind, FileHeader, FileReader, FrameError, FrameRef, FrameSummary,
+    KnownSchemas, OpenOptions, ReadAt, Spans, find_headless, is_zero_between,
 };
 use parking_lot::Mutex;
 
-use crate::counted::Counted;
 use crate::error::StorageError;
 use crate::parallel;
 
@@ -61,6 +61,20 @@ impl RunFile {
         Ok(spans)
     }
 
+    /// The frames that have a column, and its entries: from the TOC, or from the frames themselves
+    /// if the TOC's list is damaged.
+    pub(crate) fn locations(&self, column: u32) -> Result<Arc<[(u32, ColumnEntry)]>, StorageError> {
+        if let Ok(locations) = self.reader.places(column) {
+            return Ok(locations);
+        }
+        let mut locations = Vec::new();
+        for frame in 0..self.reader.frames().len() {
+            let found = self.reader.find(frame, column).map_err(|error| self.error(error))?;
+            locations.extend(found.map(|entry| (frame as u32, entry)));
+        }
+        Ok(locations.into())
+    }
+
     pub(crate) fn header(&self) -> &FileHeader {
         self.reader.header()
     }
@@ -91,6 +105,36 @@ impl RunFile {
             source: source.map(|source| source.name.clone()),
             channel: is_channel.then(|| info.name.as_str().into()),
         }
+    }
+}
+
+/// A file whose reads are counted together with those of its run's other files, so that a test can
+/// show that nothing is read unasked.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    file: Arc<ReadFile>,
+    bytes_read: Arc<AtomicU64>,
+}
+
+impl Counted {
+    pub(crate) fn new(file: Arc<ReadFile>, bytes_read: &Arc<AtomicU64>) -> Self {
+        Self { file, bytes_read: Arc::clone(bytes_read) }
+    }
+}
+
+impl ReadAt for Counted {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(offset, buffer)?;
+        self.bytes_read.fetch_add(read as u64, Relaxed);
+        Ok(read)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.file.bytes()
+    }
+
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        self.file.next_data(offset)
     }
 }
 

@@ -3,22 +3,24 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
-use catchment_frame::{
-    Codec, ColumnEntry, ColumnKind, Dtype, FileHeader, FrameKind, FrameSummary, SourceColumns,
-    SourceInfo, TocFlags,
-};
-use catchment_model::limits::COLUMN_BYTES_MAX;
+use catchment_frame::{ChannelInfo, FileHeader, FrameSummary, SourceInfo, TocFlags};
 use catchment_model::{Entry, Ledger, SourceId};
 
-use crate::cache::{Cache, Cached};
-use crate::channels;
-use crate::column::{FragmentColumn, FrameEvents, Validity};
+use crate::cache::ColumnCache;
+use crate::channels::{Channel, Segment, Select};
+use crate::column::{ColumnStorage, FragmentColumn, FragmentRows, FrameEvents, Validity};
 use crate::error::StorageError;
-use crate::growth;
-use crate::open::{self, FileProblem, RunFile};
-use crate::trend::Trends;
+use crate::event_reader::{EventReader, SelectEvents};
+use crate::fetch;
+use crate::follow::Follow;
+use crate::frame_index::FrameIndex;
+use crate::open::{FileProblem, RunFile};
+use crate::parallel;
+use crate::run_files::{Refreshed, RunFiles};
+use crate::trend::{Trend, TrendKind, Trends};
 use crate::verify::holes;
 
 /// A recorded run, open for reading: one file, or all files of a folder.
@@ -26,21 +28,12 @@ use crate::verify::holes;
 /// Files are read as they are: also a run whose recorder was killed, or is still at work. Nothing
 /// is read before it is asked for, and then only the columns that are needed; the checksum of each
 /// one that is read whole is checked, and that of one stored raw, of which a part is read, is not:
-/// [`verify`](crate::verify()) checks all. Decoded columns are kept, within a bound in bytes. Any
+/// [`verify`](crate::verify()) checks all. Decoded columns are cached, within a bound in bytes. Any
 /// number of threads can read at once.
 pub struct Run {
-    path: PathBuf,
-    files: Vec<RunFile>,
-    problems: Vec<FileProblem>,
-    frames: Vec<Frame>,
-    channel_frames: Vec<Frame>,
-    /// Whether these follow each other in time.
-    channels_ordered: bool,
-    /// Whether the frames' key ranges rise and do not overlap, as a recorder writes them.
-    ordered: bool,
-    cache: Cache<(usize, Piece), Kept>,
-    cache_bytes_max: usize,
-    bytes_read: Arc<AtomicU64>,
+    files: RunFiles,
+    index: FrameIndex,
+    cache: ColumnCache,
     trends: Trends,
 }
 
@@ -94,7 +87,7 @@ impl Run {
         Self::open_with_cache(path, CACHE_BYTES_DEFAULT)
     }
 
-    /// As [`Run::open`], with another bound for the decoded columns that are kept.
+    /// As [`Run::open`], with another bound for the cache of decoded columns, in bytes.
     ///
     /// # Errors
     /// As [`Run::open`].
@@ -102,41 +95,27 @@ impl Run {
         path: impl AsRef<Path>,
         cache_bytes_max: usize,
     ) -> Result<Self, StorageError> {
-        let path = path.as_ref().to_owned();
-        let bytes_read = Arc::default();
-        let (mut files, problems) = open::files(&path, &bytes_read)?;
-        let (frames, channel_frames, ordered) = growth::frames_of(&mut files);
-        let channels_ordered = channels::ordered(&channel_frames);
-        let cache = Cache::new(cache_bytes_max);
-        Ok(Self {
-            path,
-            files,
-            problems,
-            frames,
-            channel_frames,
-            channels_ordered,
-            ordered,
-            cache,
-            cache_bytes_max,
-            bytes_read,
-            trends: Trends::default(),
-        })
+        let mut files = RunFiles::open(path.as_ref())?;
+        let index = FrameIndex::of(&mut files.files);
+        let cache = ColumnCache::new(cache_bytes_max);
+        let trends = Trends::new(&files.path);
+        Ok(Self { files, index, cache, trends })
     }
 
     /// The path that was opened.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.files.path
     }
 
     /// Bytes read from the run's files so far, what opening it took included. What the system read
     /// ahead does not count.
     pub fn bytes_read(&self) -> u64 {
-        self.bytes_read.load(Relaxed)
+        self.files.bytes_read.load(Relaxed)
     }
 
     /// The header of the run's first file: identity, configuration, schema.
     pub fn header(&self) -> &FileHeader {
-        self.files[0].header()
+        self.files.files[0].header()
     }
 
     /// The configuration as it was run: TOML.
@@ -157,7 +136,7 @@ impl Run {
 
     /// The files that are there, by rising index.
     pub fn files(&self) -> impl ExactSizeIterator<Item = FileInfo<'_>> {
-        self.files.iter().map(|file| FileInfo {
+        self.run_files().iter().map(|file| FileInfo {
             path: &file.path,
             header: file.header(),
             bytes: file.reader.file_bytes(),
@@ -170,7 +149,7 @@ impl Run {
 
     /// What is not in order about the files: missing, unreadable, never begun.
     pub fn problems(&self) -> &[FileProblem] {
-        &self.problems
+        &self.files.problems
     }
 
     /// Whether data of it were lost: its recorder says so, or something of it is damaged or
@@ -183,31 +162,31 @@ impl Run {
     /// What is damaged, as far as opening tells: files that are missing or cannot be read, and
     /// positions where frames should be. That columns are intact takes [`verify`](crate::verify()).
     pub fn damage(&self) -> Vec<String> {
-        let files = self.problems.iter().filter(|problem| problem.is_damage());
+        let files = self.files.problems.iter().filter(|problem| problem.is_damage());
         files.map(ToString::to_string).chain(self.holes()).collect()
     }
 
     /// Positions in the files where frames should be and cannot be recognized.
     pub fn holes(&self) -> impl Iterator<Item = String> {
         let named = |file| holes(file).map(|hole| format!("{}: {hole}", file.path.display()));
-        self.files.iter().flat_map(named)
+        self.run_files().iter().flat_map(named)
     }
 
     /// Whether every file has its TOC and trailer. A run that is being recorded is not closed.
     pub fn closed(&self) -> bool {
-        self.files.iter().all(|file| file.reader.closed())
+        self.run_files().iter().all(|file| file.reader.closed())
     }
 
     /// Whether a recorder was at work on the run when it was opened: it locks the files it writes.
     pub fn being_recorded(&self) -> bool {
         let ahead =
             |problem: &FileProblem| matches!(problem, FileProblem::Blank { locked: true, .. });
-        self.files.iter().any(|file| file.locked) || self.problems.iter().any(ahead)
+        self.run_files().iter().any(|file| file.locked) || self.files.problems.iter().any(ahead)
     }
 
     /// Whether the run was ended in order: its last file says so.
     pub fn ended(&self) -> bool {
-        self.last().reader.flags().is_some_and(|flags| flags.run_ended)
+        self.files.ended()
     }
 
     /// The ledger's total as the last file's TOC says it; `None` if that file is not closed, or
@@ -220,7 +199,7 @@ impl Run {
     /// # Errors
     /// If it cannot be read.
     pub fn recorded_ledger(&self) -> Result<Option<Ledger>, StorageError> {
-        let last = self.last();
+        let last = self.files.last();
         if last.reader.flags().is_none_or(|flags| flags.ledger_of_file) {
             return Ok(None);
         }
@@ -233,18 +212,18 @@ impl Run {
 
     /// The frames that hold events, in order.
     pub fn frames(&self) -> &[Frame] {
-        &self.frames
+        &self.index.events
     }
 
     /// The frames that hold channels, in order.
     pub fn channel_frames(&self) -> &[Frame] {
-        &self.channel_frames
+        &self.index.channels
     }
 
     /// How many events there are. Reads nothing.
     pub fn event_count(&self) -> u64 {
         let end = |last: &Frame| last.first_row.saturating_add(last.summary.info.rows);
-        self.frames.last().map_or(0, end)
+        self.frames().last().map_or(0, end)
     }
 
     /// Counts complete and incomplete events. Reads the flags of every frame.
@@ -253,7 +232,7 @@ impl Run {
     /// A column that cannot be read.
     pub fn event_counts(&self) -> Result<EventCounts, StorageError> {
         let mut counts = EventCounts::default();
-        for frame in 0..self.frames.len() {
+        for frame in 0..self.frames().len() {
             let events = self.events(frame)?;
             counts.events += events.len() as u64;
             counts.incomplete += events.incomplete();
@@ -266,11 +245,7 @@ impl Run {
     /// # Errors
     /// No such frame, or a column that cannot be read.
     pub fn events(&self, frame: usize) -> Result<Arc<FrameEvents>, StorageError> {
-        let key = (frame, Piece::Events);
-        match self.cache.get_or_make(key, || self.read_events(frame).map(Kept::Events))? {
-            Kept::Events(events) => Ok(events),
-            _ => unreachable!("a piece is kept under its own key"),
-        }
+        self.event_reader().events(frame)
     }
 
     /// Which rows of a frame have a source's fragment.
@@ -278,12 +253,7 @@ impl Run {
     /// # Errors
     /// No such frame or source, or a column that cannot be read.
     pub fn validity(&self, frame: usize, source: SourceId) -> Result<Arc<Validity>, StorageError> {
-        let key = (frame, Piece::Validity(source.0));
-        let make = || self.read_validity(frame, source).map(Kept::Validity);
-        match self.cache.get_or_make(key, make)? {
-            Kept::Validity(validity) => Ok(validity),
-            _ => unreachable!("a piece is kept under its own key"),
-        }
+        self.event_reader().validity(frame, source)
     }
 
     /// What a source put into a frame.
@@ -295,12 +265,7 @@ impl Run {
         frame: usize,
         source: SourceId,
     ) -> Result<Arc<FragmentColumn>, StorageError> {
-        let key = (frame, Piece::Fragments(source.0));
-        let make = || self.read_fragments(frame, source).map(Kept::Fragments);
-        match self.cache.get_or_make(key, make)? {
-            Kept::Fragments(fragments) => Ok(fragments),
-            _ => unreachable!("a piece is kept under its own key"),
-        }
+        self.event_reader().fragments(frame, source)
     }
 
     /// Frame and row of the event with that key; the first, should there be several.
@@ -308,7 +273,7 @@ impl Run {
     /// # Errors
     /// A column of keys that cannot be read.
     pub fn find(&self, key: u64) -> Result<Option<(usize, usize)>, StorageError> {
-        for frame in self.frames_between(key, key) {
+        for frame in self.index.events_between(key, key) {
             if let Some(row) = self.events(frame)?.row_of(key) {
                 return Ok(Some((frame, row)));
             }
@@ -324,7 +289,10 @@ impl Run {
     /// # Panics
     /// If the frame has no such row.
     pub fn missing(&self, frame: usize, row: usize) -> Result<Vec<SourceId>, StorageError> {
-        let rows = self.frame(frame)?.summary.info.rows;
+        let count = self.frames().len();
+        let header = self.frames().get(frame);
+        let header = header.ok_or(StorageError::NoFrame { index: frame, count })?;
+        let rows = header.summary.info.rows;
         assert!((row as u64) < rows, "row {row} of a frame with {rows}");
         let mut missing = Vec::new();
         for source in self.sources().iter().filter(|source| source.required) {
@@ -336,240 +304,252 @@ impl Run {
         Ok(missing)
     }
 
-    /// A channel's decoded column if it is in memory: its frame is an index into
-    /// [`Run::channel_frames`].
-    pub(crate) fn kept_samples(&self, frame: usize, column: u32) -> Option<Arc<Vec<u8>>> {
-        match self.cache.get((frame, Piece::Samples(column)))? {
-            Kept::Samples(samples) => Some(samples),
-            _ => unreachable!("a piece is kept under its own key"),
+    /// The frames that can hold selected events, by their headers: indices into [`Run::frames`].
+    /// Reads nothing.
+    pub fn frames_in(&self, select: &SelectEvents) -> Vec<usize> {
+        let candidates = self.index.events_between(*select.keys.start(), *select.keys.end());
+        candidates.filter(|&index| select.meets(index, &self.frames()[index])).collect()
+    }
+
+    /// The rows of the selected events of a frame: ranges that rise and do not touch.
+    ///
+    /// # Errors
+    /// No such frame, or a column that cannot be read.
+    pub fn rows_in(
+        &self,
+        frame: usize,
+        select: &SelectEvents,
+    ) -> Result<Vec<Range<usize>>, StorageError> {
+        let (all, count) = (self.frames(), self.frames().len());
+        let header = all.get(frame).ok_or(StorageError::NoFrame { index: frame, count })?;
+        if !select.meets(frame, header) {
+            return Ok(Vec::new());
         }
+        let events = self.events(frame)?;
+        Ok(events.rows_at(&select.keys, select.time_ns.as_ref()))
     }
 
-    /// Whether a channel's column is to be kept once it is decoded.
-    pub(crate) fn samples_asked_again(&self, frame: usize, entry: &ColumnEntry) -> bool {
-        self.cache.is_asked_again((frame, Piece::Samples(entry.id)), entry.raw_bytes as usize)
+    /// The fragments of a source in the selected events, frame by frame. A frame's column is read
+    /// when the iterator comes to it.
+    pub fn fragments_in(
+        &self,
+        source: SourceId,
+        select: SelectEvents,
+    ) -> impl Iterator<Item = Result<FragmentRows, StorageError>> + '_ {
+        self.frames_in(&select).into_iter().flat_map(move |frame| {
+            let read = || {
+                let ranges = self.rows_in(frame, &select)?;
+                if ranges.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let column = self.fragments(frame, source)?;
+                let rows = |rows| FragmentRows { frame, rows, column: Arc::clone(&column) };
+                Ok(ranges.into_iter().map(rows).collect())
+            };
+            match read() {
+                Ok(parts) => parts.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            }
+        })
     }
 
-    /// Keeps a channel's decoded column for those who ask again.
-    pub(crate) fn keep_samples(&self, frame: usize, column: u32, samples: Vec<u8>) {
-        self.cache.keep((frame, Piece::Samples(column)), Kept::Samples(Arc::new(samples)));
+    /// The fragments of a source with keys from `first` to `last`, both included: as
+    /// [`Run::fragments_in`].
+    pub fn fragments_between(
+        &self,
+        source: SourceId,
+        first: u64,
+        last: u64,
+    ) -> impl Iterator<Item = Result<FragmentRows, StorageError>> + '_ {
+        self.fragments_in(source, SelectEvents { keys: first..=last, ..SelectEvents::default() })
+    }
+
+    /// The channels, in the order of the schema.
+    pub fn channels(&self) -> &[ChannelInfo] {
+        &self.files.files[0].reader.channel_columns().channels
+    }
+
+    /// The channel of that name.
+    pub fn channel(&self, name: &str) -> Option<Channel<'_>> {
+        let info = self.channels().iter().find(|channel| channel.name == name)?;
+        Some(Channel::new(self, info))
+    }
+
+    /// The channel of that index into [`Run::channels`].
+    pub fn channel_at(&self, index: usize) -> Option<Channel<'_>> {
+        self.channels().get(index).map(|info| Channel::new(self, info))
+    }
+
+    /// Reads several channels at once: indices into [`Run::channels`]. Adjacent columns are read
+    /// together, and decoded by several threads.
+    ///
+    /// # Errors
+    /// No such channel, or a column that cannot be read.
+    pub fn read_many(
+        &self,
+        channels: &[usize],
+        select: &Select,
+    ) -> Result<Vec<Vec<Segment>>, StorageError> {
+        self.read_many_by(channels, select, parallel::threads())
+    }
+
+    /// As [`Run::read_many`], on the caller's thread alone.
+    pub(crate) fn read_many_alone(
+        &self,
+        channels: &[usize],
+        select: &Select,
+    ) -> Result<Vec<Vec<Segment>>, StorageError> {
+        self.read_many_by(channels, select, 1)
+    }
+
+    fn read_many_by(
+        &self,
+        channels: &[usize],
+        select: &Select,
+        threads: usize,
+    ) -> Result<Vec<Vec<Segment>>, StorageError> {
+        let mut plans = Vec::with_capacity(channels.len());
+        for &index in channels {
+            let none = || StorageError::NoChannel { name: format!("number {index}") };
+            plans.push(self.channel_at(index).ok_or_else(none)?.plan(select)?);
+        }
+        fetch::fetch(self, plans, threads)
+    }
+
+    /// Looks for new data: frames in files that were not closed, and new files of the folder. Reads
+    /// a block of each file that grows, and the folder's list.
+    ///
+    /// # Errors
+    /// Files that cannot be read any more, or do not belong together. Known frames stay.
+    pub fn refresh(&mut self) -> Result<Refreshed, StorageError> {
+        let mut came = Refreshed::default();
+        let refreshed = self.files.refresh(&mut came);
+        // Even after an error the new frames of the other files are taken.
+        if came != Refreshed::default() {
+            let index = FrameIndex::of(&mut self.files.files);
+            if !index.continues(&self.index) {
+                self.cache.clear();
+            }
+            self.index = index;
+        }
+        refreshed.map(|()| came)
+    }
+
+    /// Whether the run is complete: its last file says that it ended, or none of its files is being
+    /// written.
+    ///
+    /// # Errors
+    /// A folder that cannot be listed.
+    pub fn at_rest(&self) -> Result<bool, StorageError> {
+        self.files.at_rest()
+    }
+
+    /// Follows the run: its frames, and those that come.
+    pub fn follow(self, poll: Duration) -> Follow {
+        Follow::new(self, poll)
+    }
+
+    /// How a column of the schema is stored: from the index, and a few bytes of columns where the
+    /// index does not say which shuffle and inner codec a codec used.
+    ///
+    /// # Errors
+    /// An index that cannot be read.
+    pub fn stored(&self, column: u32) -> Result<ColumnStorage, StorageError> {
+        let mut stored = ColumnStorage::default();
+        self.run_files().iter().try_for_each(|file| stored.add(file, column))?;
+        Ok(stored)
+    }
+
+    /// As [`Run::stored`], of a source's payload; none where its frames have no such column.
+    ///
+    /// # Errors
+    /// As [`Run::stored`].
+    pub fn stored_payload(&self, source: usize) -> Result<Option<ColumnStorage>, StorageError> {
+        let mut stored = None;
+        for file in self.run_files() {
+            let columns = file.reader.event_columns().sources.get(source);
+            let Some(column) = columns.and_then(|columns| columns.payload) else { continue };
+            stored.get_or_insert_with(ColumnStorage::default).add(file, column)?;
+        }
+        Ok(stored)
+    }
+
+    /// Where a trend's run is, or would be.
+    pub fn trend_folder(&self, kind: TrendKind) -> PathBuf {
+        self.trends.folder(kind)
+    }
+
+    /// Where the trend of the recorder's counters is, or would be.
+    pub fn counter_folder(&self, kind: TrendKind) -> PathBuf {
+        self.trends.counter_folder(kind)
+    }
+
+    /// A trend's run, as far as it has come; `None` if there is none. While a run is being recorded
+    /// the newest rows are in none of its frames: [`Run::trend`] has them.
+    ///
+    /// # Errors
+    /// As [`Run::open`].
+    pub fn trend_run(&self, kind: TrendKind) -> Result<Option<Arc<Self>>, StorageError> {
+        self.trends.run(kind)
+    }
+
+    /// The trend of a channel, or of a counter of the recorder (`catchment:NAME`), as far as it has
+    /// come; `None` if the run has none, or not of this channel. [`Select::Frames`] are frames of
+    /// the long files and of each tail, and of little use.
+    ///
+    /// # Errors
+    /// A trend that cannot be read, or whose columns contradict each other.
+    pub fn trend(
+        &self,
+        channel: &str,
+        kind: TrendKind,
+        select: &Select,
+    ) -> Result<Option<Trend>, StorageError> {
+        self.trends.trend(channel, kind, select)
+    }
+
+    /// The names of the recorder's counters that have a trend; none if the run has no trends of
+    /// counters.
+    ///
+    /// # Errors
+    /// As [`Run::open`].
+    pub fn counter_names(&self, kind: TrendKind) -> Result<Vec<String>, StorageError> {
+        self.trends.counter_names(kind)
     }
 
     pub(crate) fn run_files(&self) -> &[RunFile] {
-        &self.files
+        &self.files.files
     }
 
-    pub(crate) fn bytes_read_counter(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.bytes_read)
+    pub(crate) fn cache(&self) -> &ColumnCache {
+        &self.cache
     }
 
-    /// Counts bytes that were read past [`crate::counted`].
+    /// Counts bytes that were read without the files' own counting.
     pub(crate) fn count_read(&self, bytes: usize) {
-        self.bytes_read.fetch_add(bytes as u64, Relaxed);
+        self.files.bytes_read.fetch_add(bytes as u64, Relaxed);
     }
 
     pub(crate) fn channels_ordered(&self) -> bool {
-        self.channels_ordered
+        self.index.channels_ordered()
     }
 
-    pub(crate) fn trends(&self) -> &Trends {
-        &self.trends
+    /// The channel frames that can hold samples of that time.
+    pub(crate) fn channel_frames_between(&self, time: &Range<u64>) -> Range<usize> {
+        self.index.channels_between(time)
     }
 
-    /// The files, and what is not in order about them, to be changed by a refresh.
-    pub(crate) fn files_mut(&mut self) -> (&mut Vec<RunFile>, &mut Vec<FileProblem>) {
-        (&mut self.files, &mut self.problems)
-    }
-
-    /// Takes up what the files have now.
-    pub(crate) fn take_up(&mut self) {
-        let (frames, channel_frames, ordered) = growth::frames_of(&mut self.files);
-        let position = |frame: &Frame| (frame.file, frame.index);
-        let goes_on = |before: &[Frame], now: &[Frame]| {
-            now.iter().map(position).take(before.len()).eq(before.iter().map(position))
-        };
-        if !(goes_on(&self.frames, &frames) && goes_on(&self.channel_frames, &channel_frames)) {
-            // What is kept is kept by the frame's index.
-            self.cache = Cache::new(self.cache_bytes_max);
-        }
-        self.channels_ordered = channels::ordered(&channel_frames);
-        (self.frames, self.channel_frames, self.ordered) = (frames, channel_frames, ordered);
-    }
-
-    pub(crate) fn first_file(&self) -> &RunFile {
-        &self.files[0]
-    }
-
-    fn last(&self) -> &RunFile {
-        self.files.last().expect("a run has a file")
-    }
-
-    fn frame(&self, index: usize) -> Result<&Frame, StorageError> {
-        let count = self.frames.len();
-        self.frames.get(index).ok_or(StorageError::NoFrame { index, count })
-    }
-
-    /// The frames whose key ranges meet that one.
-    pub(crate) fn frames_between(
-        &self,
-        first: u64,
-        last: u64,
-    ) -> impl Iterator<Item = usize> + use<'_> {
-        let info = |index: usize| &self.frames[index].summary.info;
-        let candidates: Range<usize> = if self.ordered {
-            let start = self.frames.partition_point(|f| f.summary.info.key_last < first);
-            let end = self.frames.partition_point(|f| f.summary.info.key_first <= last);
-            start..end
-        } else {
-            0..self.frames.len()
-        };
-        candidates.filter(move |&i| info(i).key_first <= last && first <= info(i).key_last)
-    }
-
-    fn read_events(&self, frame: usize) -> Result<Arc<FrameEvents>, StorageError> {
-        let place = *self.frame(frame)?;
-        let columns = self.files[place.file].reader.event_columns();
-        let keys = self.read_present(&place, columns.key, &ColumnKind::EventKey)?;
-        let times = self.read_present(&place, columns.time, &ColumnKind::EventTime)?;
-        let flags = self.read_present(&place, columns.flags, &ColumnKind::EventFlags)?;
-        let flags = numbers(&flags, u32::from_le_bytes);
-        let events = FrameEvents::new(
-            numbers(&keys, u64::from_le_bytes),
-            numbers(&times, u64::from_le_bytes),
-            flags,
-        );
-        Ok(Arc::new(events))
-    }
-
-    fn read_validity(&self, frame: usize, source: SourceId) -> Result<Arc<Validity>, StorageError> {
-        let place = *self.frame(frame)?;
-        let columns = self.source_columns(&place, source)?;
-        let lengths = self.entry(&place, columns.lengths)?;
-        let validity = self.entry(&place, columns.validity)?;
-        Ok(Arc::new(match (lengths, validity) {
-            (None, None) => Validity::None,
-            (Some(_), None) => Validity::All,
-            (None, Some(_)) => {
-                let problem = "there is validity, but no lengths";
-                return Err(self.content(&place, columns.validity, problem));
-            }
-            (Some(_), Some(entry)) => {
-                let mut bits = self.read_rows(&place, &entry, Dtype::Bits)?;
-                let spare = (place.summary.info.rows % 8) as u32;
-                if let Some(last) = bits.last_mut().filter(|_| spare > 0) {
-                    // Whatever stands there: readers ignore padding.
-                    *last &= (1u8 << spare) - 1;
-                }
-                Validity::Bits(bits)
-            }
-        }))
-    }
-
-    fn read_fragments(
-        &self,
-        frame: usize,
-        source: SourceId,
-    ) -> Result<Arc<FragmentColumn>, StorageError> {
-        let place = *self.frame(frame)?;
-        let columns = self.source_columns(&place, source)?;
-        let events = self.events(frame)?;
-        let validity = self.validity(frame, source)?;
-        let lengths = match self.entry(&place, columns.lengths)? {
-            Some(entry) => {
-                numbers(&self.read_rows(&place, &entry, Dtype::U32)?, u32::from_le_bytes)
-            }
-            None => Vec::new(),
-        };
-        let payload = match self.entry(&place, columns.payload)? {
-            Some(entry) => self.read_column(&place, &entry)?,
-            None => Vec::new(),
-        };
-        FragmentColumn::new(events, &lengths, validity, payload)
-            .map(Arc::new)
-            .map_err(|problem| self.content(&place, columns.payload, problem))
-    }
-
-    fn source_columns(
-        &self,
-        place: &Frame,
-        source: SourceId,
-    ) -> Result<SourceColumns, StorageError> {
-        let sources = &self.files[place.file].reader.event_columns().sources;
-        let none = StorageError::NoSource { id: source.0, count: sources.len() };
-        sources.get(source.index()).copied().ok_or(none)
-    }
-
-    fn entry(&self, place: &Frame, id: Option<u32>) -> Result<Option<ColumnEntry>, StorageError> {
-        let Some(id) = id else { return Ok(None) };
-        let file = &self.files[place.file];
-        file.reader.find(place.index, id).map_err(|error| file.error(error))
-    }
-
-    /// A column that every frame with events has.
-    fn read_present(
-        &self,
-        place: &Frame,
-        id: Option<u32>,
-        kind: &ColumnKind,
-    ) -> Result<Vec<u8>, StorageError> {
-        let dtype = if *kind == ColumnKind::EventFlags { Dtype::U32 } else { Dtype::U64 };
-        match self.entry(place, id)? {
-            Some(entry) => self.read_rows(place, &entry, dtype),
-            None => Err(StorageError::Column {
-                path: self.files[place.file].path.clone(),
-                frame: place.index,
-                kind: kind.name().to_owned(),
-                source_name: None,
-                channel: None,
-                problem: "the frame does not have it".to_owned(),
-            }),
-        }
-    }
-
-    /// A column with one element of that type per event.
-    fn read_rows(
-        &self,
-        place: &Frame,
-        entry: &ColumnEntry,
-        dtype: Dtype,
-    ) -> Result<Vec<u8>, StorageError> {
-        let rows = place.summary.info.rows;
-        if entry.rows != rows || dtype.bytes_of(rows) != Some(entry.raw_bytes) {
-            let problem = "it does not have one element for each event of the frame";
-            return Err(self.content(place, Some(entry.id), problem));
-        }
-        self.read_column(place, entry)
-    }
-
-    fn read_column(&self, place: &Frame, entry: &ColumnEntry) -> Result<Vec<u8>, StorageError> {
-        let file = &self.files[place.file];
-        let mut raw = zeroed_for(place, entry);
-        file.reader.read_column(place.index, entry, &mut raw).map_err(|error| file.error(error))?;
-        // The reader put the encoded bytes behind the decoded ones.
-        raw.shrink_to_fit();
-        Ok(raw)
-    }
-
-    fn content(&self, place: &Frame, column: Option<u32>, problem: &str) -> StorageError {
-        let file = &self.files[place.file];
-        let names = file.names(column.unwrap_or(u32::MAX));
-        StorageError::Column {
-            path: file.path.clone(),
-            frame: place.index,
-            kind: names.kind,
-            source_name: names.source,
-            channel: names.channel,
-            problem: problem.to_owned(),
-        }
+    fn event_reader(&self) -> EventReader<'_> {
+        EventReader { files: &self.files.files, frames: &self.index.events, cache: &self.cache }
     }
 }
 
 impl std::fmt::Debug for Run {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Run")
-            .field("path", &self.path)
-            .field("files", &self.files.len())
-            .field("frames", &self.frames.len())
+            .field("path", &self.files.path)
+            .field("files", &self.files.files.len())
+            .field("frames", &self.index.events.len())
             .finish_non_exhaustive()
     }
 }
@@ -581,75 +561,8 @@ pub(crate) fn what_is_read_is_durable(ledger: &mut Ledger) {
     }
 }
 
-pub(crate) fn event_frames(files: &[RunFile]) -> Vec<Frame> {
-    let mut frames = Vec::new();
-    let mut first_row = 0u64;
-    for (file, run_file) in files.iter().enumerate() {
-        for (index, summary) in run_file.frames() {
-            // A frame without rows carries increments of the ledger alone.
-            if summary.info.kind == FrameKind::Events && summary.info.rows > 0 {
-                frames.push(Frame { file, index, first_row, summary: *summary });
-                first_row = first_row.saturating_add(summary.info.rows);
-            }
-        }
-    }
-    frames
-}
-
-/// Memory for a column, if what its entry says can be true. Asking for zeros gets pages that the
-/// system zeroes when they are first touched, so that nothing is written twice.
-fn zeroed_for(place: &Frame, entry: &ColumnEntry) -> Vec<u8> {
-    let stored = entry.stored_bytes;
-    let plausible = stored <= place.summary.frame_bytes
-        && entry.raw_bytes <= stored.saturating_mul(255)
-        && entry.raw_bytes <= COLUMN_BYTES_MAX;
-    if !plausible {
-        // The reader will refuse it.
-        return Vec::new();
-    }
-    let encoded = if entry.codec == Codec::None { 0 } else { stored };
-    vec![0; (entry.raw_bytes + encoded) as usize]
-}
-
-fn numbers<const N: usize, T>(bytes: &[u8], decode: impl Fn([u8; N]) -> T) -> Vec<T> {
-    let (chunks, rest) = bytes.as_chunks::<N>();
-    assert!(rest.is_empty(), "read_rows checked the length");
-    chunks.iter().map(|&chunk| decode(chunk)).collect()
-}
-
-/// Part of a frame of events, or of one of channels, that is decoded alone.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Piece {
-    Events,
-    Validity(u32),
-    Fragments(u32),
-    Samples(u32),
-}
-
-#[derive(Clone)]
-enum Kept {
-    Events(Arc<FrameEvents>),
-    Validity(Arc<Validity>),
-    Fragments(Arc<FragmentColumn>),
-    Samples(Arc<Vec<u8>>),
-}
-
-impl Cached for Kept {
-    fn bytes(&self) -> usize {
-        let bytes = match self {
-            Self::Events(events) => events.bytes(),
-            Self::Validity(validity) => validity.bytes(),
-            Self::Fragments(fragments) => fragments.bytes(),
-            Self::Samples(samples) => samples.len(),
-        };
-        bytes + KEPT_OVERHEAD_BYTES
-    }
-}
-
-/// Decoded columns that are kept: two frames of the default size, and their lengths.
+/// Bound of the cache of decoded columns: two frames of the default size, and their lengths.
 const CACHE_BYTES_DEFAULT: usize = 96 * 1024 * 1024;
-/// What an item takes beside its bytes, so that items without bytes are bounded too.
-const KEPT_OVERHEAD_BYTES: usize = 256;
 
 const _: () = {
     const fn shared_between_threads<T: Send + Sync>() {}

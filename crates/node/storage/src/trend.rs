@@ -78,43 +78,72 @@ pub struct Trend {
     pub n: Vec<u32>,
 }
 
-/// The trend runs that have been opened, by folder: that of the long frames, and its tails, by ever
-/// shorter frames.
-#[derive(Default)]
+/// The trends of a run: where they are, and their runs as far as they have been opened.
 pub(crate) struct Trends {
+    folder: PathBuf,
+    /// By folder: the run of the long frames and its tails, by ever shorter frames.
     opened: Mutex<HashMap<PathBuf, Vec<Arc<Run>>>>,
 }
 
-impl Run {
-    /// Where a trend's run is, or would be.
-    pub fn trend_folder(&self, kind: TrendKind) -> PathBuf {
-        self.trends_folder().join(kind.name())
+impl Trends {
+    /// Those of a run's folder, or of a file in it.
+    pub(crate) fn new(run: &Path) -> Self {
+        let folder = if run.is_dir() { Some(run) } else { run.parent() };
+        Self { folder: folder.unwrap_or(run).join("trends"), opened: Mutex::default() }
     }
 
-    /// Where the trend of the recorder's counters is, or would be.
-    pub fn counter_folder(&self, kind: TrendKind) -> PathBuf {
-        self.trends_folder().join(COUNTERS).join(kind.name())
+    pub(crate) fn folder(&self, kind: TrendKind) -> PathBuf {
+        self.folder.join(kind.name())
     }
 
-    fn trends_folder(&self) -> PathBuf {
-        let folder = if self.path().is_dir() { Some(self.path()) } else { self.path().parent() };
-        folder.unwrap_or(self.path()).join("trends")
+    pub(crate) fn counter_folder(&self, kind: TrendKind) -> PathBuf {
+        self.folder.join(COUNTERS).join(kind.name())
     }
 
-    /// A trend's run, as far as it has come; `None` if there is none. Of a run that is recorded the
-    /// newest rows are in none of its frames: [`Run::trend`] has them.
-    ///
-    /// # Errors
-    /// As [`Run::open`].
-    pub fn trend_run(&self, kind: TrendKind) -> Result<Option<Arc<Self>>, StorageError> {
-        let folder = self.trend_folder(kind);
-        let levels = self.levels(&folder)?;
-        Ok(levels.into_iter().find(|run| run.path() == folder))
+    /// The run of a trend's long frames.
+    pub(crate) fn run(&self, kind: TrendKind) -> Result<Option<Arc<Run>>, StorageError> {
+        let folder = self.folder(kind);
+        Ok(self.levels(&folder)?.into_iter().find(|run| run.path() == folder))
+    }
+
+    /// The trend of a channel or a counter.
+    pub(crate) fn trend(
+        &self,
+        channel: &str,
+        kind: TrendKind,
+        select: &Select,
+    ) -> Result<Option<Trend>, StorageError> {
+        for folder in [self.folder(kind), self.counter_folder(kind)] {
+            let mut trend: Option<Trend> = None;
+            for run in self.levels(&folder)? {
+                let Some(rows) = rows_of(&run, channel, select)? else { continue };
+                trend.get_or_insert_default().append(rows);
+            }
+            if trend.is_some() {
+                return Ok(trend);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The names of the counters with a trend.
+    pub(crate) fn counter_names(&self, kind: TrendKind) -> Result<Vec<String>, StorageError> {
+        let mut names = Vec::new();
+        for run in self.levels(&self.counter_folder(kind))? {
+            let rows =
+                run.channels().iter().filter_map(|info| info.name.strip_suffix(TREND_SUFFIXES[0]));
+            for name in rows {
+                if !names.iter().any(|known| known == name) {
+                    names.push(name.to_owned());
+                }
+            }
+        }
+        Ok(names)
     }
 
     /// The run of a trend's long frames, and its tails, as they are now.
-    fn levels(&self, folder: &Path) -> Result<Vec<Arc<Self>>, StorageError> {
-        let mut opened = self.trends().opened.lock();
+    fn levels(&self, folder: &Path) -> Result<Vec<Arc<Run>>, StorageError> {
+        let mut opened = self.opened.lock();
         let known = opened.entry(folder.to_owned()).or_default();
         if let [only] = &known[..]
             && only.ended()
@@ -134,81 +163,37 @@ impl Run {
         known.reverse();
         Ok(known.clone())
     }
+}
 
-    /// The trend of a channel, or of a counter of the recorder (`catchment:NAME`), as far as it has
-    /// come; `None` if the run has none, or not of this channel. [`Select::Frames`] are frames of
-    /// the long files and of each tail, and of little use.
-    ///
-    /// # Errors
-    /// A trend that cannot be read, or whose columns contradict each other.
-    pub fn trend(
-        &self,
-        channel: &str,
-        kind: TrendKind,
-        select: &Select,
-    ) -> Result<Option<Trend>, StorageError> {
-        for folder in [self.trend_folder(kind), self.counter_folder(kind)] {
-            let mut trend: Option<Trend> = None;
-            for run in self.levels(&folder)? {
-                let Some(rows) = run.trend_rows(channel, select)? else { continue };
-                trend.get_or_insert_default().append(rows);
-            }
-            if trend.is_some() {
-                return Ok(trend);
-            }
-        }
-        Ok(None)
-    }
-
-    /// The names of the recorder's counters that have a trend; none if the run has no trends of
-    /// counters.
-    ///
-    /// # Errors
-    /// As [`Run::open`].
-    pub fn counter_names(&self, kind: TrendKind) -> Result<Vec<String>, StorageError> {
-        let mut names = Vec::new();
-        for run in self.levels(&self.counter_folder(kind))? {
-            let rows =
-                run.channels().iter().filter_map(|info| info.name.strip_suffix(TREND_SUFFIXES[0]));
-            for name in rows {
-                if !names.iter().any(|known| known == name) {
-                    names.push(name.to_owned());
-                }
-            }
-        }
-        Ok(names)
-    }
-
-    /// What a trend's run has of a channel.
-    fn trend_rows(&self, channel: &str, select: &Select) -> Result<Option<Trend>, StorageError> {
-        let mut columns = Vec::new();
-        for suffix in TREND_SUFFIXES {
-            let name = format!("{channel}{suffix}");
-            let Some(index) = self.channels().iter().position(|info| info.name == name) else {
-                return Ok(None);
-            };
-            columns.push(index);
-        }
-        let read = self.read_many(&columns, select)?;
-        let mut trend = Trend::default();
-        for segment in &read[0] {
-            let period = self.channels()[columns[0]].rate;
-            let samples = segment.first_sample..segment.first_sample + segment.samples;
-            trend.start_ns.extend(samples.map(|sample| period.time_ns(sample)));
-        }
-        let values = |index: usize| {
-            let dtype = self.channels()[columns[index]].dtype;
-            let values = values(dtype, &read[index]);
-            values.filter(|values| values.len() == trend.start_ns.len()).ok_or_else(|| {
-                let what = format!("{channel}{}", TREND_SUFFIXES[index]);
-                StorageError::Trend { path: self.path().to_owned(), what }
-            })
+/// A channel's rows in a run of trends.
+fn rows_of(run: &Run, channel: &str, select: &Select) -> Result<Option<Trend>, StorageError> {
+    let mut columns = Vec::new();
+    for suffix in TREND_SUFFIXES {
+        let name = format!("{channel}{suffix}");
+        let Some(index) = run.channels().iter().position(|info| info.name == name) else {
+            return Ok(None);
         };
-        let [mean, min, max, rms, n] = [values(0), values(1), values(2), values(3), values(4)];
-        trend.n = n?.into_iter().map(|n| n as u32).collect();
-        (trend.mean, trend.min, trend.max, trend.rms) = (mean?, min?, max?, rms?);
-        Ok(Some(trend))
+        columns.push(index);
     }
+    let read = run.read_many(&columns, select)?;
+    let mut trend = Trend::default();
+    for segment in &read[0] {
+        let period = run.channels()[columns[0]].rate;
+        let samples = segment.first_sample..segment.first_sample + segment.samples;
+        trend.start_ns.extend(samples.map(|sample| period.time_ns(sample)));
+    }
+    let values = |index: usize| {
+        let dtype = run.channels()[columns[index]].dtype;
+        let values = values(dtype, &read[index]);
+        values.filter(|values| values.len() == trend.start_ns.len()).ok_or_else(|| {
+            let what = format!("{channel}{}", TREND_SUFFIXES[index]);
+            StorageError::Trend { path: run.path().to_owned(), what }
+        })
+    };
+    let [mean, min, max, rms, n] = [values(0), values(1), values(2), values(3), values(4)];
+    trend.n = n?.into_iter().map(|n| n as u32).collect();
+    (trend.mean, trend.min, trend.max, trend.rms) = (mean?, min?, max?, rms?);
+    Ok(Some(trend))
 }
 
 impl Trend {

@@ -1,13 +1,13 @@
-//! Runs that grow: new frames in files that are written, and new files.
+//! The files of a run, which grow while it is recorded.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-use crate::channels;
 use crate::error::StorageError;
-use crate::open;
-use crate::repeated;
-use crate::run::{self, Run};
+use crate::open::{self, FileProblem, RunFile};
 
 /// What has come since a run was opened, or refreshed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,27 +20,37 @@ pub struct Refreshed {
     pub closed: usize,
 }
 
-impl Run {
-    /// Looks for what has been written since: frames in files that were not closed, and new files
-    /// of the folder. Reads a block of each file that grows, and the folder's list.
-    ///
-    /// # Errors
-    /// Files that cannot be read any more, or do not belong together. What was known stays.
-    pub fn refresh(&mut self) -> Result<Refreshed, StorageError> {
-        let mut came = Refreshed::default();
-        let looked = self.look(&mut came);
-        // Also before an error: what came from the other files is known from now on.
-        if came != Refreshed::default() {
-            self.take_up();
-        }
-        looked.map(|()| came)
+/// A run's files and their problems, and a folder's new files as they come.
+pub(crate) struct RunFiles {
+    pub path: PathBuf,
+    /// By rising index; at least one.
+    pub files: Vec<RunFile>,
+    pub problems: Vec<FileProblem>,
+    /// Bytes read from all of them.
+    pub bytes_read: Arc<AtomicU64>,
+}
+
+impl RunFiles {
+    pub(crate) fn open(path: &Path) -> Result<Self, StorageError> {
+        let bytes_read = Arc::default();
+        let (files, problems) = open::files(path, &bytes_read)?;
+        Ok(Self { path: path.to_owned(), files, problems, bytes_read })
     }
 
-    fn look(&mut self, came: &mut Refreshed) -> Result<(), StorageError> {
-        let bytes_read = self.bytes_read_counter();
-        let is_folder = self.path().is_dir();
-        let paths = if is_folder { open::paths(self.path())? } else { Vec::new() };
-        let (files, problems) = self.files_mut();
+    pub(crate) fn last(&self) -> &RunFile {
+        self.files.last().expect("a run has a file")
+    }
+
+    /// Whether the last file says that the run ended in order.
+    pub(crate) fn ended(&self) -> bool {
+        self.last().reader.flags().is_some_and(|flags| flags.run_ended)
+    }
+
+    /// Adds new frames and files to `came`, and counts those found before an error, too.
+    pub(crate) fn refresh(&mut self, came: &mut Refreshed) -> Result<(), StorageError> {
+        let Self { path, files, problems, bytes_read } = self;
+        let is_folder = path.is_dir();
+        let paths = if is_folder { open::paths(path)? } else { Vec::new() };
         for file in files.iter_mut().filter(|file| !file.reader.closed()) {
             file.locked = open::is_locked(&file.path);
             let frames = file
@@ -58,7 +68,7 @@ impl Run {
             let mut fresh = Vec::new();
             let mut unread = Vec::new();
             for path in paths.into_iter().filter(|path| !known.contains(path)) {
-                match open::open_file(&path, &bytes_read)? {
+                match open::open_file(&path, bytes_read)? {
                     Ok(file) => fresh.push(file),
                     Err(problem) => unread.push(problem),
                 }
@@ -79,29 +89,25 @@ impl Run {
         Ok(())
     }
 
-    /// Whether the run is complete: its last file says that it ended, or none of its files is being
-    /// written.
-    ///
-    /// # Errors
-    /// A folder that cannot be listed.
-    pub fn at_rest(&self) -> Result<bool, StorageError> {
+    /// Whether the run has ended, or none of its files is being written.
+    pub(crate) fn at_rest(&self) -> Result<bool, StorageError> {
         if self.ended() {
             return Ok(true);
         }
         // A recorder begins the next file before it lets go of the last: in this order none is
         // missed.
-        let files = self.run_files();
+        let files = &self.files;
         let last = files.len() - 1;
         let mut growing =
             files.iter().enumerate().filter(|(at, f)| *at == last || !f.reader.closed());
         if growing.any(|(_, file)| open::is_locked(&file.path)) {
             return Ok(false);
         }
-        if !self.path().is_dir() {
+        if !self.path.is_dir() {
             return Ok(true);
         }
         let known = |path: &std::path::Path| files.iter().any(|file| file.path == path);
-        for entry in catchment_disk::list_folder(self.path())? {
+        for entry in catchment_disk::list_folder(&self.path)? {
             let extension = entry.path.extension().and_then(OsStr::to_str);
             let is_next = extension == Some(open::EXTENSION) && !known(&entry.path);
             // A file that is written without a recorder has its name only when it is closed.
@@ -112,15 +118,4 @@ impl Run {
         }
         Ok(true)
     }
-}
-
-/// Frames of a run's files: those of events, those of channels, and whether the former's keys rise.
-pub(crate) fn frames_of(files: &mut [open::RunFile]) -> (Vec<run::Frame>, Vec<run::Frame>, bool) {
-    repeated::mark(files);
-    let frames = run::event_frames(files);
-    let infos = || frames.iter().map(|frame| frame.summary.info);
-    let ordered = infos().all(|info| info.key_first <= info.key_last)
-        && infos().zip(infos().skip(1)).all(|(a, b)| a.key_last < b.key_first);
-    let channel_frames = channels::channel_frames(files);
-    (frames, channel_frames, ordered)
 }

@@ -1,0 +1,219 @@
+//! Reading the columns of frames that hold events, and selecting events by key, time and frame.
+//!
+//! A selection skips frames by their headers. Of the other frames the events' own columns are read,
+//! and a source's fragments only where a row is selected.
+
+use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
+
+use catchment_frame::{Codec, ColumnEntry, ColumnKind, Dtype, SourceColumns};
+use catchment_model::SourceId;
+use catchment_model::limits::COLUMN_BYTES_MAX;
+
+use crate::cache::ColumnCache;
+use crate::column::{FragmentColumn, FrameEvents, Validity};
+use crate::error::StorageError;
+use crate::open::RunFile;
+use crate::run::Frame;
+
+/// Reads columns of a run's frames with events, through the cache. Frames are indices into
+/// [`Run::frames`](crate::Run::frames).
+#[derive(Clone, Copy)]
+pub(crate) struct EventReader<'a> {
+    pub files: &'a [RunFile],
+    pub frames: &'a [Frame],
+    pub cache: &'a ColumnCache,
+}
+
+/// A frame and the file that it is in.
+#[derive(Clone, Copy)]
+struct InFile<'a> {
+    frame: &'a Frame,
+    file: &'a RunFile,
+}
+
+impl<'a> EventReader<'a> {
+    pub(crate) fn events(&self, index: usize) -> Result<Arc<FrameEvents>, StorageError> {
+        self.cache.events(index, || {
+            let frame = self.frame(index)?;
+            let columns = frame.file.reader.event_columns();
+            let keys = frame.read_present(columns.key, &ColumnKind::EventKey)?;
+            let times = frame.read_present(columns.time, &ColumnKind::EventTime)?;
+            let flags = frame.read_present(columns.flags, &ColumnKind::EventFlags)?;
+            Ok(FrameEvents::new(
+                numbers(&keys, u64::from_le_bytes),
+                numbers(&times, u64::from_le_bytes),
+                numbers(&flags, u32::from_le_bytes),
+            ))
+        })
+    }
+
+    pub(crate) fn validity(
+        &self,
+        index: usize,
+        source: SourceId,
+    ) -> Result<Arc<Validity>, StorageError> {
+        self.cache.validity(index, source, || self.frame(index)?.read_validity(source))
+    }
+
+    pub(crate) fn fragments(
+        &self,
+        index: usize,
+        source: SourceId,
+    ) -> Result<Arc<FragmentColumn>, StorageError> {
+        self.cache.fragments(index, source, || {
+            let frame = self.frame(index)?;
+            let columns = frame.source_columns(source)?;
+            let events = self.events(index)?;
+            let validity = self.validity(index, source)?;
+            let lengths = match frame.entry(columns.lengths)? {
+                Some(entry) => numbers(&frame.read_rows(&entry, Dtype::U32)?, u32::from_le_bytes),
+                None => Vec::new(),
+            };
+            let payload = match frame.entry(columns.payload)? {
+                Some(entry) => frame.read_column(&entry)?,
+                None => Vec::new(),
+            };
+            FragmentColumn::new(events, &lengths, validity, payload)
+                .map_err(|problem| frame.error(columns.payload, problem))
+        })
+    }
+
+    fn frame(&self, index: usize) -> Result<InFile<'a>, StorageError> {
+        let count = self.frames.len();
+        let frame = self.frames.get(index).ok_or(StorageError::NoFrame { index, count })?;
+        Ok(InFile { frame, file: &self.files[frame.file] })
+    }
+}
+
+impl InFile<'_> {
+    fn read_validity(&self, source: SourceId) -> Result<Validity, StorageError> {
+        let columns = self.source_columns(source)?;
+        let lengths = self.entry(columns.lengths)?;
+        let validity = self.entry(columns.validity)?;
+        Ok(match (lengths, validity) {
+            (None, None) => Validity::None,
+            (Some(_), None) => Validity::All,
+            (None, Some(_)) => {
+                return Err(self.error(columns.validity, "there is validity, but no lengths"));
+            }
+            (Some(_), Some(entry)) => {
+                let mut bits = self.read_rows(&entry, Dtype::Bits)?;
+                let spare = (self.frame.summary.info.rows % 8) as u32;
+                if let Some(last) = bits.last_mut().filter(|_| spare > 0) {
+                    // Readers ignore the padding, whatever its value.
+                    *last &= (1u8 << spare) - 1;
+                }
+                Validity::Bits(bits)
+            }
+        })
+    }
+
+    fn source_columns(&self, source: SourceId) -> Result<SourceColumns, StorageError> {
+        let sources = &self.file.reader.event_columns().sources;
+        let none = StorageError::NoSource { id: source.0, count: sources.len() };
+        sources.get(source.index()).copied().ok_or(none)
+    }
+
+    fn entry(&self, id: Option<u32>) -> Result<Option<ColumnEntry>, StorageError> {
+        let Some(id) = id else { return Ok(None) };
+        self.file.reader.find(self.frame.index, id).map_err(|error| self.file.error(error))
+    }
+
+    /// A column that every frame with events has.
+    fn read_present(&self, id: Option<u32>, kind: &ColumnKind) -> Result<Vec<u8>, StorageError> {
+        let dtype = if *kind == ColumnKind::EventFlags { Dtype::U32 } else { Dtype::U64 };
+        match self.entry(id)? {
+            Some(entry) => self.read_rows(&entry, dtype),
+            None => Err(StorageError::Column {
+                path: self.file.path.clone(),
+                frame: self.frame.index,
+                kind: kind.name().to_owned(),
+                source_name: None,
+                channel: None,
+                problem: "the frame does not have it".to_owned(),
+            }),
+        }
+    }
+
+    /// A column with one element of that type per event.
+    fn read_rows(&self, entry: &ColumnEntry, dtype: Dtype) -> Result<Vec<u8>, StorageError> {
+        let rows = self.frame.summary.info.rows;
+        if entry.rows != rows || dtype.bytes_of(rows) != Some(entry.raw_bytes) {
+            let problem = "it does not have one element for each event of the frame";
+            return Err(self.error(Some(entry.id), problem));
+        }
+        self.read_column(entry)
+    }
+
+    fn read_column(&self, entry: &ColumnEntry) -> Result<Vec<u8>, StorageError> {
+        let mut raw = zeroed_for(self.frame, entry);
+        let read = self.file.reader.read_column(self.frame.index, entry, &mut raw);
+        read.map_err(|error| self.file.error(error))?;
+        // The reader put the encoded bytes behind the decoded ones.
+        raw.shrink_to_fit();
+        Ok(raw)
+    }
+
+    fn error(&self, column: Option<u32>, problem: &str) -> StorageError {
+        let names = self.file.names(column.unwrap_or(u32::MAX));
+        StorageError::Column {
+            path: self.file.path.clone(),
+            frame: self.frame.index,
+            kind: names.kind,
+            source_name: names.source,
+            channel: names.channel,
+            problem: problem.to_owned(),
+        }
+    }
+}
+
+/// Which events are to be read: those of which all three are true. The default is all events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelectEvents {
+    /// The key is one of these.
+    pub keys: RangeInclusive<u64>,
+    /// The first fragment arrived then: nanoseconds since 1970, UTC. Without it at any time.
+    pub time_ns: Option<Range<u64>>,
+    /// It is in one of these frames: indices into [`Run::frames`].
+    pub frames: Range<usize>,
+}
+
+impl Default for SelectEvents {
+    fn default() -> Self {
+        Self { keys: 0..=u64::MAX, time_ns: None, frames: 0..usize::MAX }
+    }
+}
+
+impl SelectEvents {
+    /// Whether a frame can hold such an event, by its header.
+    pub(crate) fn meets(&self, index: usize, frame: &Frame) -> bool {
+        let info = &frame.summary.info;
+        let in_time = self.time_ns.as_ref().is_none_or(|time| {
+            !time.is_empty() && info.time_first_ns < time.end && time.start <= info.time_last_ns
+        });
+        let in_keys = info.key_first <= *self.keys.end() && *self.keys.start() <= info.key_last;
+        self.frames.contains(&index) && in_keys && in_time
+    }
+}
+
+/// Memory for a column, if its entry is plausible. Zeroed memory is requested, because the system
+/// zeroes its pages when they are first touched, so that nothing is written twice.
+fn zeroed_for(frame: &Frame, entry: &ColumnEntry) -> Vec<u8> {
+    let stored = entry.stored_bytes;
+    let plausible = stored <= frame.summary.frame_bytes
+        && entry.raw_bytes <= stored.saturating_mul(255)
+        && entry.raw_bytes <= COLUMN_BYTES_MAX;
+    if !plausible {
+        // The reader will refuse it.
+        return Vec::new();
+    }
+    let encoded = if entry.codec == Codec::None { 0 } else { stored };
+    vec![0; (entry.raw_bytes + encoded) as usize]
+}
+
+fn numbers<const N: usize, T>(bytes: &[u8], decode: impl Fn([u8; N]) -> T) -> Vec<T> {
+    let (chunks, rest) = bytes.as_chunks::<N>();
+    assert!(rest.is_empty(), "read_rows checked the length");
+    chunks.iter().map(|&chunk| decode(chunk)).collect()
+}
