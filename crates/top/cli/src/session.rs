@@ -112,7 +112,7 @@ impl Session<'_> {
         let asked_bytes = config.receive.socket_buffer_bytes;
         let sockets = Sockets { granted_bytes_min: run.granted_bytes_min, asked_bytes };
         let mut view = View::new(out);
-        if view.speaks() {
+        if view.is_shown() {
             announce(config, &run, sockets, out)?;
         }
         let name = run.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -1,6 +1,6 @@
 //! The live view of a recorder: redrawn in place on a terminal, a line per second elsewhere.
 //!
-//! [`text`] and [`line`] are pure: two moments in, words out. [`View`] puts them where they belong.
+//! [`text`] and [`line`] are pure functions of two moments. [`View`] prints their results.
 
 use std::collections::VecDeque;
 use std::io;
@@ -44,7 +44,7 @@ pub(crate) struct Moment {
     pub(crate) threads: Vec<ThreadTime>,
 }
 
-/// What stays the same from moment to moment.
+/// The properties of a recording that do not change.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     /// The run's folder name.
@@ -54,7 +54,7 @@ pub(crate) struct Subject {
     pub(crate) seconds_planned: Option<f64>,
 }
 
-/// Where a view goes.
+/// A view and its output mode.
 pub(crate) struct View {
     every: Duration,
     next: Option<Instant>,
@@ -83,7 +83,7 @@ impl View {
     }
 
     /// Whether it shows anything.
-    pub(crate) fn speaks(&self) -> bool {
+    pub(crate) fn is_shown(&self) -> bool {
         self.mode != Mode::Silent
     }
 
@@ -98,14 +98,11 @@ impl View {
 
     /// Shows a moment.
     pub(crate) fn show(&mut self, out: &mut Out, subject: &Subject, now: Moment) -> io::Result<()> {
-        while self
-            .before
-            .get(1)
-            .is_some_and(|second| now.seconds - second.seconds >= SMOOTH_SECONDS)
-        {
+        let is_old = |moment: &Moment| now.seconds - moment.seconds >= SMOOTH_SECONDS;
+        while self.before.get(1).is_some_and(is_old) {
             self.before.pop_front();
         }
-        // The first has nothing to be compared with.
+        // Rates need two moments.
         if let Some(before) = self.before.front() {
             match self.mode {
                 Mode::Silent => {}
@@ -183,22 +180,19 @@ pub(crate) fn text(subject: &Subject, before: &Moment, now: &Moment, colour: boo
         now.seconds
     )];
     let counts = &now.snapshot.counts;
-    let incomplete = format!("{} incomplete", grouped(counts.events_incomplete));
+    let built = |complete: u64, incomplete: u64, recorded: u64| {
+        let text = format!("{} incomplete", grouped(incomplete));
+        let text = if incomplete > 0 { paint.red(&text) } else { text };
+        format!("{} complete   {text}   {} on disk", grouped(complete), grouped(recorded))
+    };
     lines.push(format!(
-        "  events   {}/s   {} complete   {}   {} on disk",
+        "  events   {}/s   {}",
         Count(rates.events),
-        grouped(counts.events_complete),
-        if counts.events_incomplete > 0 { paint.red(&incomplete) } else { incomplete },
-        grouped(counts.events_recorded),
+        built(counts.events_complete, counts.events_incomplete, counts.events_recorded),
     ));
     if has_slices(counts) {
-        let incomplete = format!("{} incomplete", grouped(counts.slices_incomplete));
-        lines.push(format!(
-            "  slices   {} complete   {}   {} on disk",
-            grouped(counts.slices_complete),
-            if counts.slices_incomplete > 0 { paint.red(&incomplete) } else { incomplete },
-            grouped(counts.slices_recorded),
-        ));
+        let (complete, incomplete) = (counts.slices_complete, counts.slices_incomplete);
+        lines.push(format!("  slices   {}", built(complete, incomplete, counts.slices_recorded)));
     }
     let files = now.snapshot.files.len();
     lines.push(format!(
@@ -223,7 +217,7 @@ pub(crate) fn text(subject: &Subject, before: &Moment, now: &Moment, colour: boo
     lines
 }
 
-/// What trends lack, in words. The data are recorded all the same, and trends can be made of them.
+/// Warnings about incomplete trends. The data are recorded anyway, and trends can be recomputed.
 pub(crate) fn trend_warnings(counts: &Counts) -> Vec<String> {
     let mut warnings = Vec::new();
     if counts.trend_samples_late > 0 {
@@ -242,7 +236,7 @@ pub(crate) fn trend_warnings(counts: &Counts) -> Vec<String> {
     warnings
 }
 
-/// Whether links have sent anything.
+/// Whether links have sent data.
 pub(crate) fn has_slices(counts: &Counts) -> bool {
     counts.slices_complete + counts.slices_incomplete > 0
 }
@@ -288,7 +282,7 @@ pub(crate) fn loss_reasons(total: &SourceLedger) -> String {
     reasons.join(", ")
 }
 
-/// Whether an entry counts something that a person should hear of.
+/// Whether an entry counts a loss that is reported.
 pub(crate) fn is_loss(entry: Entry) -> bool {
     use catchment_model::ledger::Role;
     matches!(entry.role(), Role::PacketsLost | Role::FragmentsLost)
@@ -338,8 +332,8 @@ fn group_table(subject: &Subject, before: &Moment, now: &Moment, paint: Paint) -
         let (then, total) = (sum(before, group), sum(now, group));
         let delta = total.since(&then);
         let rate = |entry: Entry| delta[entry] as f64 / seconds;
-        let lost = total.balance().fragments_lost;
         let balance = total.balance();
+        let lost = balance.fragments_lost;
         let dropped = balance.fragments_dropped + balance.packets_malformed;
         alarms.push(lost + dropped > 0);
         table.row([
@@ -401,7 +395,7 @@ fn percent_now(fill: &Fill) -> u64 {
     percent_of(fill.level, fill.capacity)
 }
 
-/// Rates are over at least so long, once recording has gone on that long.
+/// Rates are averaged over at least this time, once recording has lasted that long.
 const SMOOTH_SECONDS: f64 = 2.0;
 
 #[derive(Clone, Copy)]
