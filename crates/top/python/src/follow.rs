@@ -54,7 +54,7 @@ pub(crate) enum Origin {
     Followed(Arc<OpenRun>, Arc<Following>, Given),
 }
 
-enum Looked {
+enum NextFrame {
     Came(Given),
     NotYet,
     Ended,
@@ -91,9 +91,9 @@ impl Following {
             // The thread that is given a frame reads it, even if another thread waited for it.
             Follow::lower_io_priority();
             match py.detach(|| self.look(at)).map_err(python_error)? {
-                Looked::Came(given) => return Ok(Some(given)),
-                Looked::Ended => return Ok(None),
-                Looked::NotYet => {}
+                NextFrame::Came(given) => return Ok(Some(given)),
+                NextFrame::Ended => return Ok(None),
+                NextFrame::NotYet => {}
             }
             if timeout.is_some_and(|timeout| begun.elapsed().as_secs_f64() >= timeout) {
                 return Ok(None);
@@ -113,16 +113,16 @@ impl Following {
     }
 
     /// What is handed out at that position; looks once for new frames where it is not yet known.
-    fn look(&self, at: usize) -> Result<Looked, StorageError> {
+    fn look(&self, at: usize) -> Result<NextFrame, StorageError> {
         let known = self.state.read().given(at);
         if let Some(given) = known {
-            return Ok(Looked::Came(given));
+            return Ok(NextFrame::Came(given));
         }
         let mut state = self.state.write();
-        let looked = state.look(at);
+        let next = state.look(at);
         let version = state.given.len() + usize::from(state.follow.ended());
         self.version.store(version, Ordering::Release);
-        looked
+        next
     }
 }
 
@@ -131,14 +131,14 @@ impl State {
         self.given.get(at).copied()
     }
 
-    fn look(&mut self, at: usize) -> Result<Looked, StorageError> {
+    fn look(&mut self, at: usize) -> Result<NextFrame, StorageError> {
         loop {
             if let Some(given) = self.given(at) {
-                return Ok(Looked::Came(given));
+                return Ok(NextFrame::Came(given));
             }
             let Some(followed) = self.follow.next_within(Duration::ZERO)? else {
                 let ended = self.follow.ended();
-                return Ok(if ended { Looked::Ended } else { Looked::NotYet });
+                return Ok(if ended { NextFrame::Ended } else { NextFrame::NotYet });
             };
             self.given.push(Given::new(self.follow.run(), followed));
         }

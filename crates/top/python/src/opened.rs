@@ -104,7 +104,7 @@ impl OpenRun {
         Ok(())
     }
 
-    /// Closes it for everybody.
+    /// Closes it for all users of the run.
     pub(crate) fn close(&self) {
         self.run.lock().take();
     }

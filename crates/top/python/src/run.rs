@@ -109,8 +109,7 @@ impl PyRun {
     /// the name of no channel or counter, patterns among it.
     #[pyo3(signature = (name, period = "second"))]
     fn trend<'py>(slf: &Bound<'py, Self>, name: &str, period: &str) -> PyResult<Bound<'py, PyAny>> {
-        let exports = slf.py().import("catchment._exports")?;
-        exports.call_method1("trend", (slf, name, period))
+        exports(slf.py())?.call_method1("trend", (slf, name, period))
     }
 
     fn _trend_columns<'py>(
@@ -146,8 +145,7 @@ impl PyRun {
         start: Option<Bound<'py, PyAny>>,
         stop: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let exports = slf.py().import("catchment._exports")?;
-        exports.call_method1("to_xarray", (slf, names, start, stop))
+        exports(slf.py())?.call_method1("to_xarray", (slf, names, start, stop))
     }
 
     /// Channels of one rate, or the events of a run without channels, as a pyarrow.Table.
@@ -158,8 +156,7 @@ impl PyRun {
         start: Option<Bound<'py, PyAny>>,
         stop: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let exports = slf.py().import("catchment._exports")?;
-        exports.call_method1("to_arrow", (slf, names, start, stop))
+        exports(slf.py())?.call_method1("to_arrow", (slf, names, start, stop))
     }
 
     /// Looks for what was written since the run was opened. `frames`, channels and events are then
@@ -431,6 +428,11 @@ impl Header {
             self.run_number, self.run_id, self.writer
         )
     }
+}
+
+/// The Python module that makes trends and tables of other packages from a run's columns.
+fn exports(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("catchment._exports")
 }
 
 /// The message for an unknown channel, or an unknown channel or counter with a trend.

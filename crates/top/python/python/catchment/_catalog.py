@@ -216,7 +216,7 @@ def catalog(  # noqa: PLR0913 (each narrows the list, by name)
         since: Only runs that had not ended before: a time as channels take it, such as
             "2026-11-21", a datetime, or nanoseconds since 1970. Without a time zone it is UTC.
         until: Only runs that began before. "9999-12-31" is an open end.
-        quality: Only runs of which that was said.
+        quality: Only runs of this quality.
         state: Only runs in that state.
         who: Only this person's runs.
 

@@ -29,7 +29,7 @@ class _Options(TypedDict, total=False):
 
 
 class ControlError(CatchmentError):
-    """A node refused a request, or a command failed; `problem` has what it said (RFC 9457)."""
+    """A node refused a request, or a command failed; `problem` has the answer (RFC 9457)."""
 
     def __init__(self, problem: dict[str, Any]) -> None:
         super().__init__(str(problem.get("detail", problem)))
@@ -159,7 +159,7 @@ class Control:
             except (ControlError, OSError):
                 if command != "shutdown":
                     raise
-                # A node that has shut down answers nobody any more.
+                # A node that has shut down no longer answers.
                 result = {**result, "status": "done"}
         if result["status"] == "failed":
             raise ControlError({"status": 0, "detail": result["reason"], "result": result})

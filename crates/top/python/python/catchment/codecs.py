@@ -89,7 +89,7 @@ else:
             return {"name": NAME, "configuration": configuration}
 
         def evolve_from_array_spec(self, array_spec: "ArraySpec") -> Self:
-            """Take what was not said from the array's type."""
+            """Take settings that are missing from the array's type."""
             dtype = array_spec.dtype.to_native_dtype()
             size, signed = self.element_bytes, self.signed
             if size is None:
@@ -113,7 +113,7 @@ else:
             return chunk_spec.prototype.buffer.from_bytes(stored.tobytes())
 
         def compute_encoded_size(self, input_byte_length: int, _chunk_spec: "ArraySpec") -> int:
-            """Nobody knows before."""
+            """The encoded size is not known beforehand."""
             raise NotImplementedError
 
     def _plain(buffer: "Buffer") -> NDArray[np.uint8]:
