@@ -111,8 +111,8 @@ pub(crate) fn channel_entries(run: &Run, frame: &Frame) -> Result<Vec<ColumnEntr
     Ok(entries.into_iter().filter(|entry| channels.by_id(entry.id).is_some()).collect())
 }
 
-/// The stored bytes of a channel's column, which are as they were written; and that it can be said
-/// which samples they are.
+/// The stored bytes of a channel's column, verified by their checksum and by the numbers of their
+/// samples.
 pub(crate) fn stored(
     run: &Run,
     frame: &Frame,

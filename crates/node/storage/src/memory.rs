@@ -35,7 +35,7 @@ pub(crate) fn copy_of(bytes: &[u8]) -> Vec<u8> {
     copy
 }
 
-/// Bytes of columns that somebody has, counted for as long as this lives.
+/// Bytes of columns in use, counted for the lifetime of this value.
 #[derive(Debug)]
 pub struct InUse {
     bytes: usize,

@@ -253,7 +253,7 @@ fn look(known: Option<Arc<Run>>, folder: &Path) -> Result<Arc<Run>, StorageError
     if let Some(mut run) = known {
         let paths = open::paths(folder)?;
         let all_there = run.run_files().iter().all(|file| paths.contains(&file.path));
-        // Somebody may be reading it as it was.
+        // Other threads may still read it in its earlier state.
         if all_there && let Some(alone) = Arc::get_mut(&mut run) {
             alone.refresh()?;
             return Ok(run);

@@ -140,7 +140,7 @@ fn lost_closing(file: &RunFile, list: Option<&FileList>) -> Option<String> {
 }
 
 /// That `repair` closed what was left of a file that had been closed with more. A TOC that is made
-/// anew differs from the one before by less than a block.
+/// again differs from the one before by less than a block.
 fn lost_its_end(file: &RunFile, list: &FileList) -> Option<String> {
     let repaired = file.reader.flags().is_some_and(|flags| flags.repaired);
     let listed = list.files.get(&file.header().file_index).filter(|_| repaired)?;

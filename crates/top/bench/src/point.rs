@@ -98,7 +98,7 @@ pub(crate) fn measure(
     let recording = record(high.recorder, emulator, &bench.stop)?;
     std::fs::remove_dir_all(&recording.summary.folder)?;
     if made {
-        // Somebody else may record there too by now: then it stays.
+        // Another program may record there by now: then the folder stays.
         std::fs::remove_dir(&bench.scratch).ok();
     }
     anyhow::ensure!(!bench.stop.asked(), "stopped before the end; nothing was written");

@@ -170,7 +170,7 @@ fn begun(node: &mut Node, config: &RecorderConfig, stop: &Stop) -> anyhow::Resul
     Ok(None)
 }
 
-/// Says once that the catalogue lacks the run for now.
+/// Reports once that the catalogue lacks the run for now.
 fn complain_of(trouble: &str) {
     complain(format_args!(
         "recording goes on without the catalogue of runs: {trouble}; the run is entered when the \
@@ -178,8 +178,8 @@ fn complain_of(trouble: &str) {
     ));
 }
 
-/// Says what did not end in order, and that the catalogue lacks the end of the run if nothing was
-/// said of the catalogue before.
+/// Reports what did not end in order, and that the catalogue lacks the end of the run if no problem
+/// of the catalogue was reported before.
 fn complain_of_end(failed: Option<&str>, trouble: Option<String>) {
     if let Some(why) = failed {
         complain(format_args!("not everything ended in order: {why}"));
@@ -192,7 +192,7 @@ fn complain_of_end(failed: Option<&str>, trouble: Option<String>) {
     }
 }
 
-/// Says what is recorded, and what of the configuration is not had in full.
+/// Prints what is recorded, and which settings of the configuration were reduced.
 fn announce(
     config: &RecorderConfig,
     run: &OpenRun,
@@ -234,7 +234,7 @@ pub(crate) fn fault(state: &State) -> Option<&str> {
     }
 }
 
-/// Who runs this program.
+/// The user who runs this program.
 pub(crate) fn who() -> String {
     let name = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
     let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| {

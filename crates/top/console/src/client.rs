@@ -26,7 +26,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A node that anybody may ask.
+    /// A node that requires no token.
     pub fn of(url: &str) -> Self {
         Self { url: url.to_owned(), token: None, certificate: None }
     }

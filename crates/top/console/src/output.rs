@@ -32,9 +32,9 @@ pub struct Out {
     gone: bool,
     /// One JSON object instead of text.
     pub json: bool,
-    /// Somebody is looking.
+    /// Stdout is a terminal.
     pub terminal: bool,
-    /// Colours are welcome.
+    /// Colours are allowed.
     pub colour: bool,
 }
 

@@ -69,7 +69,7 @@ impl Stop {
     }
 }
 
-/// How long a stop can go unnoticed while somebody waits.
+/// The longest delay of a stop during a wait.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Drop for Stop {

@@ -131,7 +131,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Writes frame after frame until the time is over or somebody stops it.
+/// Writes frame after frame until the time is over or a signal arrives.
 fn generate(
     arguments: &Arguments,
     channels: &[EmulatedChannel],

@@ -190,5 +190,5 @@ fn control(arguments: &Arguments, high: &High) -> Option<(Settings, (LogFormat, 
     Some((settings, log))
 }
 
-/// How long the end of a run may take: somebody looks on, and can end the program at once.
+/// Time limit of the end of a run: the user is present and can end the program at once.
 const DRAIN: Duration = Duration::from_secs(600);

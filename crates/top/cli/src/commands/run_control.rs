@@ -54,8 +54,8 @@ impl Configure for File {
     }
 }
 
-/// Checks a text. What it describes in `[emulator]` counts only where somebody asks for it: a
-/// section that is left in a file must not mix its data with a detector's.
+/// Checks a text. Its `[emulator]` section is used only on request: a section that is left in a
+/// file must not mix its data with a detector's.
 fn checked(path: &Path, text: &str, emulate: bool) -> Result<Configuration, ConfigurationFault> {
     let fault = |error: catchment_config::ConfigFileError| ConfigurationFault {
         message: error.message,
@@ -65,7 +65,7 @@ fn checked(path: &Path, text: &str, emulate: bool) -> Result<Configuration, Conf
     Ok(configuration(high, emulate))
 }
 
-/// What a node needs of a checked configuration.
+/// The part of a checked configuration that a node needs.
 pub(super) fn configuration(high: High, emulate: bool) -> Configuration {
     let High { recorder, number, emulator, link_emulator, control, rules, .. } = high;
     let emulate = emulate || control.as_ref().is_some_and(|control| control.emulate);
@@ -75,7 +75,7 @@ pub(super) fn configuration(high: High, emulate: bool) -> Configuration {
     Configuration { number, recorder, emulator, link_emulator, rules, control }
 }
 
-/// Serves until somebody ends it.
+/// Serves until a signal, a command or an end of the run.
 pub(super) fn serve(
     file: File,
     settings: Settings,

@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The node could not read what somebody else leaves in its folder.
+/// The node could not read files of another user in its folder.
 fn own(runs: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::MetadataExt as _;
     let Ok(found) = std::fs::metadata(runs) else { return Ok(()) };

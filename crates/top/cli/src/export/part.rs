@@ -84,7 +84,7 @@ impl NewFolder {
     /// Makes it, and the folders that it is in.
     ///
     /// # Errors
-    /// It is there already, as a usage error: what is in it is somebody's. Or the system refuses.
+    /// It exists already (a usage error, to protect its contents), or the system refuses.
     pub(crate) fn make(path: &Path) -> anyhow::Result<Self> {
         let failed = || format!("cannot make {}", path.display());
         if let Some(parent) = path.parent() {
