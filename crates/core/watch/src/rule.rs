@@ -1,6 +1,6 @@
 //! Rules of alarms.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::quantity::Quantity;
 
@@ -18,7 +18,7 @@ pub const TIME_NS_MAX: u64 = 86_400 * S;
 const S: u64 = 1_000_000_000;
 
 /// How urgent an alarm is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Good to know.

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use catchment_agent::{Agent, Work};
+use catchment_fixtures::Random;
 use catchment_frame::{Codings, ColumnCoding};
 use catchment_model::{Entry, Ledger, RunId, SourceId, SourceLedger};
-use catchment_ports::{
-    MemoryFiles, MemoryStore, QueueIngress, Queues, SeededEntropy, StoreTimes, VirtualClock,
-};
+use catchment_ports::{MemoryFiles, MemoryStore, QueueIngress, Queues, StoreTimes, VirtualClock};
 use catchment_storage::{Run, Verdict, audit};
 use catchment_test_protocol as test_protocol;
 use catchment_wire::hadtu::{
@@ -50,8 +49,8 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(chance: &mut SeededEntropy) -> Self {
-        let rare = |chance: &mut SeededEntropy, most| chance.below(2) * chance.below(most);
+    fn of(chance: &mut Random) -> Self {
+        let rare = |chance: &mut Random, most| chance.below(2) * chance.below(most);
         Self {
             sources: 1 + chance.below(4) as u32,
             coding: ["none", "lz4", "auto"][chance.below(3) as usize],
@@ -137,7 +136,7 @@ fn packets_of_parts(
     source: u32,
     event: u32,
     sequence: &mut u64,
-    chance: &mut SeededEntropy,
+    chance: &mut Random,
 ) -> Vec<Vec<u8>> {
     let fragment = payload(true, source, event);
     let mut packets = test_protocol::packets(event.into(), &fragment, 9_000, *sequence);
@@ -153,7 +152,7 @@ fn packets_of_parts(
 
 /// Records a run of that seed: its files, its ledger, and how many packets were sent.
 fn record(seed: u64) -> (MemoryFiles, Ledger, u64) {
-    let mut chance = SeededEntropy::new(seed);
+    let mut chance = Random::new(seed);
     let plan = Plan::of(&mut chance);
     let config = plan.config();
     let clock = VirtualClock::at(1_700_000_000_000_000_000);

@@ -5,8 +5,6 @@
 mod ingress;
 mod store;
 
-/// Random bits that follow from a seed.
-pub use catchment_fixtures::Random as SeededEntropy;
 pub use ingress::{QueueIngress, Queues};
 pub use store::{MemoryFiles, MemoryStore, StoreTimes};
 

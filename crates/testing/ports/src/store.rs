@@ -9,9 +9,10 @@ use std::sync::Arc;
 use catchment_agent::{
     Completion, CompletionKind, FileEnd, FileId, FolderStore, NewFile, OpenError, Presence, Store,
 };
+use catchment_fixtures::Random;
 use parking_lot::Mutex;
 
-use crate::{SeededEntropy, VirtualClock};
+use crate::VirtualClock;
 
 /// What files hold, by path. Clones are the same files.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +39,7 @@ pub struct StoreTimes {
 /// A store in memory, whose operations complete in virtual time, in any order.
 pub struct MemoryStore {
     clock: VirtualClock,
-    chance: SeededEntropy,
+    chance: Random,
     times: StoreTimes,
     files: MemoryFiles,
     buffers: Arc<Mutex<usize>>,
@@ -79,7 +80,7 @@ impl MemoryStore {
     ) -> Self {
         Self {
             clock,
-            chance: SeededEntropy::new(seed),
+            chance: Random::new(seed),
             times,
             files: MemoryFiles::default(),
             buffers: Arc::new(Mutex::new(buffer_count)),
