@@ -175,7 +175,7 @@ pub struct SelectEvents {
     pub keys: RangeInclusive<u64>,
     /// The first fragment arrived then: nanoseconds since 1970, UTC. Without it at any time.
     pub time_ns: Option<Range<u64>>,
-    /// It is in one of these frames: indices into [`Run::frames`].
+    /// It is in one of these frames: indices into [`Run::frames`](crate::Run::frames).
     pub frames: Range<usize>,
 }
 

@@ -113,7 +113,7 @@ else:
             return chunk_spec.prototype.buffer.from_bytes(stored.tobytes())
 
         def compute_encoded_size(self, input_byte_length: int, _chunk_spec: "ArraySpec") -> int:
-            """The encoded size is not known beforehand."""
+            """Refuse: the encoded size is not known beforehand."""
             raise NotImplementedError
 
     def _plain(buffer: "Buffer") -> NDArray[np.uint8]:
