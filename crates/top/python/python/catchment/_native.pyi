@@ -26,8 +26,7 @@ def open(  # noqa: A001
     """Opens a file or a run's folder for reading.
 
     Works on files that are being recorded and on those of a recorder that was killed; `status`
-    says so. `cache_bytes` bounds the decoded columns that are kept in case they are wanted
-    again.
+    says so. `cache_bytes` bounds the decoded columns that are cached.
 
     With `follow`, `frames` and iterating over a channel go on as the run is written, and end
     with it; `wait` waits for more.
