@@ -1,5 +1,6 @@
 //! The commands that are a sequence of steps: demo, test, check, bench, docs.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
@@ -20,6 +21,9 @@ const BENCHES_REDUCED: &[&[&str]] = &[
     &["bench", "ligo-record", "--quick"],
     &["bench", "control", "--quick"],
 ];
+
+/// Of cargo: all tests, also after one that failed.
+const TESTS: [&str; 4] = ["test", "--workspace", "--locked", "--no-fail-fast"];
 
 /// Folders that commands make, besides cargo's.
 const MADE: &[&str] = &[
@@ -43,7 +47,8 @@ pub fn demo(arguments: &[String]) -> Result<()> {
 }
 
 /// Runs every test there is. What fails keeps only those from running that need what it makes. What
-/// waits for a browser or a recorder runs beside what compiles.
+/// waits for a browser or a recorder runs beside what compiles. The program and Python's module are
+/// tested as the tests are compiled: a release build would take as long as all else.
 pub fn test() -> Result<()> {
     let repository = Repository::open()?;
     // The long ones wait for a recorder, a disk or a node: a second one has the CPU meanwhile.
@@ -55,24 +60,23 @@ pub fn test() -> Result<()> {
     let python = Python::prepare(&repository, &steps)?;
     std::thread::scope(|scope| {
         let page = scope.spawn(|| web.test(&steps, made));
-        let built = steps.run("rust: build the program", &[], &mut build(&repository));
-        let installed = python.install(&steps);
+        let mut tests = repository.cargo();
+        tests.args(TESTS);
+        let built = steps.run("rust: build the tests", &[], tests.arg("--no-run"));
         let (steps, web, python, repository) = (&steps, &web, &python, &repository);
+        let program = repository.tested_program();
         scope.spawn(move || {
-            python.test(steps, installed, built);
+            let installed = python.install(steps);
+            python.test(steps, installed, (&program, built));
             let browser = page.join().expect("the page's tests are steps, none of which panics");
-            web.test_real(steps, (made, browser), (&repository.program(), built));
+            web.test_real(steps, (made, browser), (&program, built));
             BENCHES_REDUCED.iter().for_each(|arguments| {
-                bench_reduced(repository, steps, arguments, (built, python));
+                bench_reduced(repository, steps, arguments, (&program, built, python));
             });
         });
         let mut tests = repository.cargo();
-        tests.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-        let compiled = steps.run("rust: build the tests", &[], tests.arg("--no-run"));
-        let mut tests = repository.cargo();
-        tests.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-        tests.env("RUST_TEST_THREADS", test_threads.to_string());
-        steps.run("rust: cargo test", &[compiled], &mut tests);
+        tests.args(TESTS).env("RUST_TEST_THREADS", test_threads.to_string());
+        steps.run("rust: cargo test", &[built], &mut tests);
     });
     steps.finish("test")
 }
@@ -81,10 +85,10 @@ fn bench_reduced(
     repository: &Repository,
     steps: &Steps,
     arguments: &[&str],
-    (built, python): (Step, &Python<'_>),
+    (program, built, python): (&Path, Step, &Python<'_>),
 ) {
     let folder = repository.target.join("bench");
-    let mut bench = Command::new(repository.program());
+    let mut bench = Command::new(program);
     bench.args(arguments).arg("--out").arg(&folder).arg("--scratch").arg(folder.join("runs"));
     bench.current_dir(&repository.root).env("CATCHMENT_PYTHON", python.interpreter());
     let needs = [built, python.ready()];

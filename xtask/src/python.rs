@@ -1,6 +1,6 @@
 //! Python's side: a virtual environment with the pinned tools, and the installed package.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -51,17 +51,18 @@ impl<'a> Python<'a> {
         self.ready
     }
 
-    /// Builds and installs the package, as a user would.
+    /// Builds and installs the package, as a user would, but for the profile: that of the tests.
     pub fn install(&self, steps: &Steps) -> Step {
         let mut install = self.pip();
-        steps.run("python: pip install .", &[self.ready], install.args(["install", "."]))
+        install.args(["install", ".", "--config-settings", "build-args=--profile dev"]);
+        steps.run("python: pip install .", &[self.ready], &mut install)
     }
 
     /// Runs Python's tests against the package that was installed, and `program`.
-    pub fn test(&self, steps: &Steps, installed: Step, program: Step) {
+    pub fn test(&self, steps: &Steps, installed: Step, (program, built): (&Path, Step)) {
         let mut pytest = self.tool("pytest");
-        pytest.env("CATCHMENT_PROGRAM", self.repository.program());
-        steps.run("python: pytest", &[installed, program], &mut pytest);
+        pytest.env("CATCHMENT_PROGRAM", program);
+        steps.run("python: pytest", &[installed, built], &mut pytest);
     }
 
     /// Checks form, lints and types.

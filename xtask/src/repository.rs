@@ -102,6 +102,11 @@ impl Repository {
         self.target.join("release/catchment")
     }
 
+    /// The program that cargo builds with the tests.
+    pub fn tested_program(&self) -> PathBuf {
+        self.target.join("debug/catchment")
+    }
+
     /// All files that are not made by a build or a run, by path.
     pub fn files(&self) -> Result<Vec<String>> {
         let mut found = Vec::new();
