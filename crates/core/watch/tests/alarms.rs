@@ -324,8 +324,8 @@ fn groups_of_a_rule_are_told_of_together() {
         set(&mut rig, group, 6.0);
     }
     assert!(rig.look_at_table(true).is_empty());
-    let told = rig.look_at_table(true);
-    assert_eq!(told.iter().filter(|one| one.kind == Raised).count(), 3, "{told:?}");
+    let changes = rig.look_at_table(true);
+    assert_eq!(changes.iter().filter(|one| one.kind == Raised).count(), 3, "{changes:?}");
     // A group that all have left has no alarm any more.
     rig.table.set_group("source", "z-0", "y");
     let cleared = rig.look_at_table(true);
@@ -642,7 +642,7 @@ proptest! {
             cleared_s: 0,
         };
         let mut rig = Rig::new(vec![rule]);
-        let mut told = None;
+        let mut raised = None;
         for (level, acknowledge) in steps {
             let value = [5.0, 9.0, 9.5, 20.0][usize::from(level)];
             let changes = rig.look(Some(value));
@@ -650,7 +650,7 @@ proptest! {
             for change in &changes {
                 // Raised and then latched or cleared, in turns; what is told is what is so.
                 let is_raised = change.kind == Raised;
-                prop_assert_ne!(told.replace(is_raised), Some(is_raised));
+                prop_assert_ne!(raised.replace(is_raised), Some(is_raised));
             }
             let list = rig.alarms.list();
             prop_assert_eq!(list.first().map(|alarm| alarm.state), model.state);

@@ -191,8 +191,8 @@ impl Entry {
             None => self.insert(connection)?,
         }
         ensure(connection, self.number, Utc(self.taken_ns))?;
-        let said: Vec<Remark> = self.remarks.iter().map(RemarkEntry::remark).collect();
-        remarks::put(connection, self.number, &said)?;
+        let remarks: Vec<Remark> = self.remarks.iter().map(RemarkEntry::remark).collect();
+        remarks::put(connection, self.number, &remarks)?;
         if let Some(started_ns) = self.started_ns {
             connection.execute(
                 "UPDATE runs SET id = ?2, folder = ?3, started_ns = ?4, state = 'recording', \

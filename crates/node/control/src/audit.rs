@@ -37,13 +37,13 @@ pub(crate) struct AuditLog {
 struct Losses {
     lines: AtomicU64,
     /// Whether the last line was lost: only the first of many is told.
-    told: AtomicBool,
+    logged: AtomicBool,
 }
 
 impl Losses {
     fn count(&self, path: &Path, why: &str) {
         self.lines.fetch_add(1, Relaxed);
-        if !self.told.swap(true, Relaxed) {
+        if !self.logged.swap(true, Relaxed) {
             let path = path.display();
             tracing::error!(%path, why, "the audit log cannot be written: lines are lost");
         }
@@ -63,8 +63,14 @@ impl AuditLog {
         let path = path(folder);
         let losses: Arc<Losses> = Arc::default();
         let (file, shared) = (Some(append(&path)?), Arc::clone(&losses));
-        let mut writer =
-            Writer { path: path.clone(), file, bytes_max, losses: shared, said: 0, torn: false };
+        let mut writer = Writer {
+            path: path.clone(),
+            file,
+            bytes_max,
+            losses: shared,
+            reported: 0,
+            torn: false,
+        };
         // Whoever ends the program flushes before.
         let queue =
             Queued::start("control-audit", QUEUE_MAX, move |line| writer.take(line.as_deref()))?;
@@ -122,7 +128,7 @@ struct Writer {
     bytes_max: u64,
     losses: Arc<Losses>,
     /// How many lost lines the file tells of.
-    said: u64,
+    reported: u64,
     /// What was written last may be half a line.
     torn: bool,
 }
@@ -138,10 +144,10 @@ impl Writer {
     /// Tells in the file what is missing from it.
     fn say_losses(&mut self) {
         let lost = self.losses.lines.load(Relaxed);
-        if lost == self.said {
+        if lost == self.reported {
             return;
         }
-        let lines = lost - self.said;
+        let lines = lost - self.reported;
         let line = AuditLine {
             time: utc_now().to_string(),
             who: "catchment".into(),
@@ -152,8 +158,8 @@ impl Writer {
             ..AuditLine::default()
         };
         if self.write(&line).is_ok() {
-            self.said = lost;
-            self.losses.told.store(false, Relaxed);
+            self.reported = lost;
+            self.losses.logged.store(false, Relaxed);
             tracing::info!(lines, "the audit log is written again, and tells of its lost lines");
         }
     }
@@ -267,7 +273,7 @@ mod tests {
         let file = File::open(&path).map(|file| (file, 0)).ok();
         let losses = Arc::default();
         let mut writer =
-            Writer { path: path.clone(), file, bytes_max: 1_000, losses, said: 0, torn: false };
+            Writer { path: path.clone(), file, bytes_max: 1_000, losses, reported: 0, torn: false };
         writer.write(&line("refused".into())).expect_err("a file that is only read");
         writer.file = None;
         writer.write(&line("first".into())).unwrap();
@@ -297,18 +303,18 @@ mod tests {
         assert!(lost > 0);
         assert!(!log.flush(Duration::from_millis(1)));
         // In the end each line is either there or named as lost.
-        let (mut written, mut told) = (0, 0);
+        let (mut written, mut logged) = (0, 0);
         for line in BufReader::new(pipe).lines() {
             let line: AuditLine = serde_json::from_str(&line.unwrap()).unwrap();
             match line.result.strip_prefix("failed: ") {
-                Some(rest) => told += rest.split(' ').next().unwrap().parse::<u64>().unwrap(),
+                Some(rest) => logged += rest.split(' ').next().unwrap().parse::<u64>().unwrap(),
                 None => written += 1,
             }
-            if written + told == many as u64 {
+            if written + logged == many as u64 {
                 break;
             }
         }
-        assert_eq!(told, lost);
+        assert_eq!(logged, lost);
         assert!(log.flush(PATIENCE));
     }
 }

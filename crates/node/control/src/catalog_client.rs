@@ -542,8 +542,8 @@ mod tests {
         std::fs::rename(&aside, &database).unwrap();
         let row = Catalog::open_read_only(folder.path()).unwrap().run(number).unwrap().run;
         assert_eq!(row.state, RunState::Recording);
-        let told = client.run(number).unwrap();
-        assert_eq!((told.state.as_str(), told.events), ("fault", 12));
+        let entry = client.run(number).unwrap();
+        assert_eq!((entry.state.as_str(), entry.events), ("fault", 12));
         assert!(client.settle());
         let row = Catalog::open_read_only(folder.path()).unwrap().run(number).unwrap().run;
         assert_eq!((row.state, row.reason.as_deref()), (RunState::Fault, Some("full")));

@@ -66,10 +66,10 @@ impl Logs {
         static LOGS: OnceLock<Arc<Logs>> = OnceLock::new();
         let logs = LOGS.get_or_init(|| {
             let dropped: Arc<AtomicU64> = Arc::default();
-            let (shared, mut said) = (Arc::clone(&dropped), 0);
+            let (shared, mut reported) = (Arc::clone(&dropped), 0);
             let write = move |line: Option<String>| {
                 let line = line.unwrap_or_default();
-                write_line(&line, (shared.load(Relaxed), &mut said), std::io::stderr());
+                write_line(&line, (shared.load(Relaxed), &mut reported), std::io::stderr());
             };
             let queue = Queued::start("control-log", QUEUE_MAX, write).ok();
             let (lines, count) = (Mutex::default(), AtomicU64::new(0));
@@ -151,10 +151,10 @@ fn contains(line: &LogLine, search: &str) -> bool {
 
 /// Writes a line, and before it how many were dropped since that was said. A stderr that is closed
 /// is ignored.
-fn write_line(line: &str, (dropped, said): (u64, &mut u64), mut to: impl std::io::Write) {
-    if dropped > *said {
-        writeln!(to, "{} lines were not written: too many waited", dropped - *said).ok();
-        *said = dropped;
+fn write_line(line: &str, (dropped, reported): (u64, &mut u64), mut to: impl std::io::Write) {
+    if dropped > *reported {
+        writeln!(to, "{} lines were not written: too many waited", dropped - *reported).ok();
+        *reported = dropped;
     }
     to.write_all(line.as_bytes()).ok();
 }
@@ -291,9 +291,9 @@ mod tests {
 
     #[test]
     fn lines_that_were_dropped_are_told_once_before_the_next() {
-        let (mut said, mut out) = (0, Vec::new());
+        let (mut reported, mut out) = (0, Vec::new());
         for line in ["first\n", "second\n"] {
-            write_line(line, (3, &mut said), &mut out);
+            write_line(line, (3, &mut reported), &mut out);
         }
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "3 lines were not written: too many waited\nfirst\nsecond\n");

@@ -401,7 +401,7 @@ fn what_is_said_with_commands_and_of_runs_is_kept_and_never_replaced() {
     let change = |body: Value| client.ask("PATCH", "/api/v1/runs/1", Some(&body.to_string()));
     assert_eq!(change(json!({ "remark": "s1 was noisy" })).status, 200);
     let changed = change(json!({ "remark": "do not use", "quality": "bad" })).json();
-    let told = |run: &Value| -> Vec<(String, String, String)> {
+    let remarks_of = |run: &Value| -> Vec<(String, String, String)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let remarks = run["remarks"].as_array().unwrap().iter();
         remarks.map(|one| (text(&one["who"]), text(&one["kind"]), text(&one["text"]))).collect()
@@ -415,7 +415,7 @@ fn what_is_said_with_commands_and_of_runs_is_kept_and_never_replaced() {
         ("remark", "do not use"),
     ];
     let expected = expected.map(|(kind, text)| ("local".into(), kind.into(), text.into()));
-    assert_eq!(told(&changed), expected);
+    assert_eq!(remarks_of(&changed), expected);
     assert_eq!((&changed["comment"], &changed["quality"]), (&json!("cosmics"), &json!("bad")));
     for (refused, status) in [
         (json!({ "remark": "" }), 422),
@@ -425,7 +425,7 @@ fn what_is_said_with_commands_and_of_runs_is_kept_and_never_replaced() {
     ] {
         assert_eq!(change(refused.clone()).status, status, "{refused}");
     }
-    assert_eq!(told(&client.get("/api/v1/runs/1").json()), expected);
+    assert_eq!(remarks_of(&client.get("/api/v1/runs/1").json()), expected);
     assert!(client.get("/api/v1/runs").json()["runs"][0]["remarks"].is_null());
     let found = client.get("/api/v1/runs?search=noisy").json();
     assert_eq!(found["runs"][0]["number"], 1, "{found}");

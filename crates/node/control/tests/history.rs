@@ -53,12 +53,12 @@ fn a_run_that_was_interrupted_is_told_by_an_alarm_and_the_log_after_the_next_sta
 
     test.node = Some(start(settings(), Fixed::new(test.folder.path())).unwrap());
     let client = test.client();
-    let told = |list: &Value| {
+    let is_reported = |list: &Value| {
         let alarms = list["alarms"].as_array().unwrap();
         let found = alarms.iter().find(|alarm| alarm["name"] == "run_interrupted");
         found.is_some_and(|alarm| alarm["text"].as_str().unwrap().contains("Run 1 was interrupted"))
     };
-    client.until_of("/api/v1/alarms", told);
+    client.until_of("/api/v1/alarms", is_reported);
     let lines = client.get("/api/v1/logs?search=interrupted").json();
     assert_eq!(lines["lines"][0]["fields"]["run"], "1", "{lines}");
 }

@@ -295,8 +295,8 @@ mod tests {
             let longest_ns = channel.slice_ns_longest();
             assert!(channel.fits(longest_ns) && !channel.fits(longest_ns + NS_PER_MS));
             let refused = channel.check("", longest_ns + NS_PER_S).unwrap_err();
-            let told = format!("slices of at most {} ms", longest_ns / NS_PER_MS);
-            assert!(refused.expected.ends_with(&told), "{refused:?}");
+            let limit = format!("slices of at most {} ms", longest_ns / NS_PER_MS);
+            assert!(refused.expected.ends_with(&limit), "{refused:?}");
         }
         let refused = channel("a", Dtype::C128, 10_000_000).check("", SLICE_NS_MIN).unwrap_err();
         assert!(refused.expected.ends_with("even slices of 1 ms have more"), "{refused:?}");

@@ -134,12 +134,12 @@ mod tests {
 
     #[test]
     fn frames_that_memory_makes_shorter_are_told_with_both_figures() {
-        let told = config(1 << 30).lowered();
+        let messages = config(1 << 30).lowered();
         let expected = "frame.duration: frames of channels cover 42.5 s instead of 64.0 s, because a \
                         quarter of the memory for channels, 170 MB, is less than \
                         frame.channel_bytes, 268 MB (a memory.budget of 1.53 GB would do), and the \
                         channels bring 4.00 MB/s";
-        assert_eq!(told, [expected]);
+        assert_eq!(messages, [expected]);
         // With what it says it is so.
         let enough = config(1 << 30).memory_bytes_for(256_000_000);
         assert_eq!(config(enough).lowered(), Vec::<String>::new());
@@ -151,8 +151,10 @@ mod tests {
     fn frames_that_their_own_bound_makes_shorter_are_told_too() {
         let mut config = config(16 << 30);
         config.frame.channel_bytes = 64 << 20;
-        let told = config.lowered().concat();
-        assert!(told.contains("16.8 s instead of 64.0 s, because frame.channel_bytes is 67.1 MB"));
+        let messages = config.lowered().concat();
+        assert!(
+            messages.contains("16.8 s instead of 64.0 s, because frame.channel_bytes is 67.1 MB")
+        );
         config.frame.duration_ns = 16_000_000_000;
         assert_eq!(config.lowered(), Vec::<String>::new());
     }
@@ -165,10 +167,10 @@ mod tests {
             group_bytes: None,
             available_bytes,
         };
-        let told = config.memory_short(&system(Some(300_000_000))).unwrap();
+        let messages = config.memory_short(&system(Some(300_000_000))).unwrap();
         let expected =
             "memory.budget: 300 MB are available now, less than the 1.07 GB of the budget";
-        assert!(told.starts_with(expected), "{told}");
+        assert!(messages.starts_with(expected), "{messages}");
         assert_eq!(config.memory_short(&system(Some(2 << 30))), None);
         assert_eq!(config.memory_short(&system(None)), None);
     }
@@ -184,10 +186,10 @@ mod tests {
             rules.iter().fold(Codings::new(ColumnCoding::Auto), rule)
         };
         config.frame.codings = with(&rules).with(Pattern::name("X:12"), "zstd:3".parse().unwrap());
-        let told = config.codings_reordered();
+        let messages = config.codings_reordered();
         let expected = "codecs[1] (X:1?) gives X:10 and 8 more for; until version 0.1, codecs[0] \
                         (X:*) gave lz4: of several rules that fit a name, the last one applies now";
-        assert_eq!(told, [expected]);
+        assert_eq!(messages, [expected]);
         config.frame.codings = with(&rules[1..]);
         assert_eq!(config.codings_reordered(), Vec::<String>::new());
     }
@@ -196,7 +198,7 @@ mod tests {
     fn threads_without_a_socket_are_told() {
         let mut config = config(16 << 30);
         config.receive.link_threads = 4;
-        let told = config.lowered();
-        assert_eq!(told, ["receive.link_threads: 1 instead of 4, one for each of the links"]);
+        let messages = config.lowered();
+        assert_eq!(messages, ["receive.link_threads: 1 instead of 4, one for each of the links"]);
     }
 }

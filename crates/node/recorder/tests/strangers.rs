@@ -56,10 +56,10 @@ fn packets_from_elsewhere_are_refused_before_they_are_parsed_and_the_books_balan
     assert!(events.values().all(|event| event.len() == 2));
     assert_eq!(audit(&run).unwrap().verdict, Verdict::Balanced);
     // One sentence, however many packets; the first to send is named for sure.
-    let told: Vec<_> =
+    let warnings: Vec<_> =
         summary.last.warnings.iter().filter(|text| text.contains("refused")).collect();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].starts_with("source s0: 21 packets from 127.0.0.3"), "{told:?}");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].starts_with("source s0: 21 packets from 127.0.0.3"), "{warnings:?}");
 }
 
 #[test]

@@ -32,9 +32,9 @@ fn big_endian_words_of_a_payload_that_is_read_as_little_endian_are_told_once() {
     let received = || recorder.snapshot().ledger.total()[Entry::FragmentsReceived];
     wait_while(|| received() < 40);
     let summary = recorder.stop().unwrap();
-    let told = summary.last.warnings.iter().filter(|text| text.contains("endian"));
+    let warnings = summary.last.warnings.iter().filter(|text| text.contains("endian"));
     let expected = "source s0: its fragments are big-endian, but its payload is read as \
                     little-endian: the bytes of each u32 come out in the wrong order";
-    assert_eq!(told.collect::<Vec<_>>(), [expected]);
+    assert_eq!(warnings.collect::<Vec<_>>(), [expected]);
     assert!(!summary.last.ledger.balance().lost_data());
 }

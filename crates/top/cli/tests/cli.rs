@@ -117,8 +117,8 @@ fn a_demo_is_recorded_verified_and_read_back() {
     let inspected = json(folder, &["inspect", run, "--verify", "--json"], 0);
     assert_eq!(inspected["verified"]["problem_count"], 0);
     assert_eq!(inspected["sources"].as_array().unwrap().len(), 90);
-    let told = stdout(folder, &["inspect", run, "--sources", "--frames"], 0);
-    assert!(told.contains("90 (60 small, 20 medium, 10 large)"), "{told}");
+    let printed = stdout(folder, &["inspect", run, "--sources", "--frames"], 0);
+    assert!(printed.contains("90 (60 small, 20 medium, 10 large)"), "{printed}");
     // What compression came to, in sum of each group.
     let groups = inspected["stored"].as_array().unwrap();
     let names: Vec<_> = groups.iter().map(|group| group["group"].as_str().unwrap()).collect();
@@ -130,7 +130,7 @@ fn a_demo_is_recorded_verified_and_read_back() {
             columns >= sources && group["stored_bytes"].as_u64() <= group["raw_bytes"].as_u64()
         );
         let line = format!("  stored   {}: ", group["group"].as_str().unwrap());
-        assert!(told.contains(&line), "{told}");
+        assert!(printed.contains(&line), "{printed}");
     }
 
     let events = stdout(folder, &["read", run, "--events", "10..13"], 0);
@@ -216,10 +216,10 @@ fn everything_acknowledged_before_a_kill_is_read_back_as_it_was_sent() {
     let run = run.to_str().unwrap();
     let alive = json(folder, &["audit", run, "--json"], 0);
     assert_eq!(alive["closing"], "recording", "{alive}");
-    let told = stdout(folder, &["audit", run], 0);
+    let printed = stdout(folder, &["audit", run], 0);
     assert!(
-        told.contains("It is still being recorded") && !told.contains("nothing was lost"),
-        "{told}"
+        printed.contains("It is still being recorded") && !printed.contains("nothing was lost"),
+        "{printed}"
     );
     let seen = alive["events"].as_u64().unwrap();
     assert!(seen >= acknowledged, "{acknowledged} were acknowledged, {seen} are in the file");
@@ -245,9 +245,9 @@ fn everything_acknowledged_before_a_kill_is_read_back_as_it_was_sent() {
         (&killed["verdict"], &killed["extent"]),
         (&"data_lost".into(), &"interrupted".into())
     );
-    let told = stdout(folder, &["audit", run], 3);
-    assert!(told.contains("in flight when the recorder was killed"), "{told}");
-    assert!(!told.contains("unexplained") && !told.contains("nothing was lost"), "{told}");
+    let printed = stdout(folder, &["audit", run], 3);
+    assert!(printed.contains("in flight when the recorder was killed"), "{printed}");
+    assert!(!printed.contains("unexplained") && !printed.contains("nothing was lost"), "{printed}");
     let inspected = stdout(folder, &["inspect", run], 0);
     assert!(inspected.contains("NOT CLOSED"), "{inspected}");
     let events = as_sent(run);
@@ -261,8 +261,8 @@ fn everything_acknowledged_before_a_kill_is_read_back_as_it_was_sent() {
     assert_eq!(as_sent(run), events);
     let after = json(folder, &["inspect", run, "--verify", "--json"], 0);
     assert_eq!((&after["closed"], &after["verified"]["problem_count"]), (&true.into(), &0.into()));
-    let told = stdout(folder, &["inspect", run], 0);
-    assert!(!told.contains("NOT BALANCE") && !told.contains("nothing was lost"), "{told}");
+    let printed = stdout(folder, &["inspect", run], 0);
+    assert!(!printed.contains("NOT BALANCE") && !printed.contains("nothing was lost"), "{printed}");
     stdout(folder, &["audit", run], 3);
     assert_eq!(json(folder, &["repair", run, "--json"], 0)["files"][0]["outcome"], "intact");
 }
@@ -300,8 +300,8 @@ fn the_examples_run_and_their_sources_reach_the_recorder() {
     // The pair that a reader is told to type is the one that is run here.
     let readme = std::fs::read_to_string(example("../README.md")).unwrap();
     for command in ["run", "emulate"] {
-        let told = format!("\ncatchment {command} examples/hades-90.toml ");
-        assert!(readme.contains(&told), "{told:?} is not in README.md");
+        let printed = format!("\ncatchment {command} examples/hades-90.toml ");
+        assert!(readme.contains(&printed), "{printed:?} is not in README.md");
     }
     for (name, events) in [("minimal.toml", "400"), ("hades-90.toml", "800")] {
         let folder = tempfile::tempdir().unwrap();
@@ -401,26 +401,29 @@ fn a_folder_that_cannot_be_written_is_found_before_a_run_begins() {
     let check = |runs: &str, code: i32| {
         let text = format!("[run]\nfolder = {runs:?}\n{silent}");
         std::fs::write(folder.join("other.toml"), text).unwrap();
-        let told = output(folder, &["run", "other.toml", "--check"]);
-        assert_eq!(told.status.code(), Some(code), "{runs}");
-        String::from_utf8(told.stderr).unwrap()
+        let printed = output(folder, &["run", "other.toml", "--check"]);
+        assert_eq!(printed.status.code(), Some(code), "{runs}");
+        String::from_utf8(printed.stderr).unwrap()
     };
     check("there/will/be/runs", 0);
     assert!(!folder.join("there").exists(), "nothing is made to check");
     std::fs::write(folder.join("file"), "").unwrap();
     for runs in ["file", "file/runs"] {
-        let told = check(runs, 2);
+        let printed = check(runs, 2);
         let expected = "other.toml:2:10: run.folder: expected a folder that can be written, got ";
-        assert!(told.contains(expected), "{told}");
+        assert!(printed.contains(expected), "{printed}");
     }
-    let told = check("/proc/runs", 2);
-    assert!(told.contains("got /proc: it is the kernel's, and no disk"), "{told}");
+    let printed = check("/proc/runs", 2);
+    assert!(printed.contains("got /proc: it is the kernel's, and no disk"), "{printed}");
     // What would keep the node from being served is found, too.
     let open = format!("[control]\nlisten = \"0.0.0.0:0\"\n{silent}");
     std::fs::write(folder.join("open.toml"), open).unwrap();
     for more in [&["--check"][..], &[]] {
-        let told = stderr(folder, &[&["run", "open.toml"], more].concat(), 2);
-        assert!(told.contains("refused to listen on 0.0.0.0:0: there is neither TLS"), "{told}");
+        let printed = stderr(folder, &[&["run", "open.toml"], more].concat(), 2);
+        assert!(
+            printed.contains("refused to listen on 0.0.0.0:0: there is neither TLS"),
+            "{printed}"
+        );
     }
     // Whoever may do everything needs a disk on which nobody may write.
     let closed = folder.join("closed");
@@ -428,12 +431,12 @@ fn a_folder_that_cannot_be_written_is_found_before_a_run_begins() {
     std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o555)).unwrap();
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "-o", "ro", "tmpfs"]).arg(&closed);
-    let mounted = mount.output().is_ok_and(|told| told.status.success());
+    let mounted = mount.output().is_ok_and(|printed| printed.status.success());
     // SAFETY: it takes nothing and always succeeds.
     if mounted || unsafe { libc::geteuid() } != 0 {
-        let told = check("closed/runs", 2);
+        let printed = check("closed/runs", 2);
         let reason = if mounted { "Read-only file system" } else { "Permission denied" };
-        assert!(told.contains("closed: ") && told.contains(reason), "{told}");
+        assert!(printed.contains("closed: ") && printed.contains(reason), "{printed}");
     }
     if mounted {
         assert!(Command::new("umount").arg(&closed).status().unwrap().success());
@@ -480,8 +483,8 @@ fn what_was_run_stands_in_the_catalogue() {
     assert!(first < second, "{shown}");
     let first = stdout(folder, &["catalog", "show", "1"], 0);
     assert!(first.contains(", start\n") && first.contains("first \"light\""), "{first}");
-    let told = stdout(folder, &["catalog", "ls", "--limit", "1"], 0);
-    assert!(told.contains("complete") && told.contains("more: --before 2"), "{told}");
+    let printed = stdout(folder, &["catalog", "ls", "--limit", "1"], 0);
+    assert!(printed.contains("complete") && printed.contains("more: --before 2"), "{printed}");
     assert!(stdout(folder, &["catalog", "show", "2"], 0).contains("quality        good"));
 
     assert!(stderr(folder, &["catalog", "show", "9"], 1).contains("there is no run 9"));
@@ -521,8 +524,11 @@ fn a_killed_recorder_was_interrupted_and_its_number_is_not_given_again() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(state(), "interrupted");
-    let told = stdout(folder, &["catalog", "show", "1"], 0);
-    assert!(told.contains("+: at least, since what its recorder received last was"), "{told}");
+    let printed = stdout(folder, &["catalog", "show", "1"], 0);
+    assert!(
+        printed.contains("+: at least, since what its recorder received last was"),
+        "{printed}"
+    );
     assert_eq!(recorded(folder, &[]), 2);
     assert_eq!(state(), "interrupted");
     let rebuilt = json(folder, &["catalog", "rebuild", "--json"], 0);
@@ -540,9 +546,9 @@ fn a_catalogue_that_another_process_has_holds_up_no_run() {
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let run = output(folder, &["run", "silent.toml", "--seconds", "0.05", "--comment", "late"]);
     assert_eq!(run.status.code(), Some(0));
-    let told = String::from_utf8_lossy(&run.stderr);
+    let printed = String::from_utf8_lossy(&run.stderr);
     let expected = "the run is entered when the catalogue can be opened again";
-    assert!(told.contains(expected) && told.lines().count() == 1, "{told}");
+    assert!(printed.contains(expected) && printed.lines().count() == 1, "{printed}");
     stderr(folder, &["catalog", "show", "2"], 1);
     drop(other);
     let second = json(folder, &["catalog", "show", "2", "--json"], 0);
@@ -585,15 +591,15 @@ fn a_run_that_lacks_files_or_their_ends_is_not_verified() {
         std::fs::remove_file(file).unwrap();
         let index = files.iter().position(|other| other == file).unwrap();
         let expected = format!("file {index} of the run is missing");
-        for told in [verified(1), stdout(folder, &["audit", run], 1)] {
-            assert!(told.contains(&expected) && told.contains("NOT "), "{told}");
+        for printed in [verified(1), stdout(folder, &["audit", run], 1)] {
+            assert!(printed.contains(&expected) && printed.contains("NOT "), "{printed}");
         }
         std::fs::write(file, bytes).unwrap();
     }
     for damage in [[&whole[..], b"x"].concat(), whole[..whole.len() - 4096].to_vec()] {
         std::fs::write(last, damage).unwrap();
-        for told in [verified(1), stdout(folder, &["audit", run], 1)] {
-            assert!(told.contains("it was closed with"), "{told}");
+        for printed in [verified(1), stdout(folder, &["audit", run], 1)] {
+            assert!(printed.contains("it was closed with"), "{printed}");
         }
     }
     // Repair gives it its trailer again, and a TOC that is lost too is made anew: what the recorder
@@ -635,20 +641,20 @@ fn good_frames_are_never_called_deletable_and_what_is_no_file_is_refused_at_once
     for path in [&run, &file] {
         let path = path.to_str().unwrap();
         for command in ["inspect", "audit"] {
-            let told = stderr(folder, &[command, path], 1);
-            assert!(told.contains("whole frames stand behind it: keep the file"), "{told}");
+            let printed = stderr(folder, &[command, path], 1);
+            assert!(printed.contains("whole frames stand behind it: keep the file"), "{printed}");
         }
-        let told = stdout(folder, &["repair", path], 1);
-        assert!(told.contains("keep the file") && !told.contains("deleted"), "{told}");
+        let printed = stdout(folder, &["repair", path], 1);
+        assert!(printed.contains("keep the file") && !printed.contains("deleted"), "{printed}");
     }
 
     let fifo = folder.join("fifo.catch");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     for command in ["inspect", "audit", "repair", "read"] {
-        let told = stderr(folder, &[command, "fifo.catch"], 1);
-        assert!(told.contains("fifo.catch: expected a regular file, got a FIFO"), "{told}");
-        let told = stderr(folder, &[command, "/dev/null"], 1);
-        assert!(told.contains("/dev/null: expected a regular file, got a device"), "{told}");
+        let printed = stderr(folder, &[command, "fifo.catch"], 1);
+        assert!(printed.contains("fifo.catch: expected a regular file, got a FIFO"), "{printed}");
+        let printed = stderr(folder, &[command, "/dev/null"], 1);
+        assert!(printed.contains("/dev/null: expected a regular file, got a device"), "{printed}");
     }
 }
 
@@ -665,8 +671,8 @@ fn a_damaged_catalogue_keeps_nothing_from_being_recorded() {
 
     let run = output(folder, &["run", "silent.toml", "--seconds", "0.05", "--json"]);
     assert_eq!(run.status.code(), Some(0));
-    let told = String::from_utf8_lossy(&run.stderr);
-    assert!(told.contains("recording goes on without the catalogue of runs"), "{told}");
+    let printed = String::from_utf8_lossy(&run.stderr);
+    assert!(printed.contains("recording goes on without the catalogue of runs"), "{printed}");
     let summary: Value = serde_json::from_slice(&run.stdout).unwrap();
     assert_eq!(summary["number"], 2, "it is taken from the file beside");
 

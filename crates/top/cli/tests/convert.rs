@@ -146,9 +146,9 @@ fn gwf_files_become_a_run_and_the_run_becomes_gwf_files() {
     write(&path.join("b.gwf"), 40, &[1, 1, 1, 1, 16], &made);
     write(&path.join("a.gwf"), 0, &[8, 32], &made);
     write(&path.join("c.gwf"), 60, &[120], &made);
-    let told = report(path, &["b.gwf", "a.gwf", "c.gwf", "run"], 0);
-    assert_eq!(told["channels"], 6);
-    assert_eq!(told["samples"], 180 * (256 + 16 + 1 + 4 + 60) + 3);
+    let summary = report(path, &["b.gwf", "a.gwf", "c.gwf", "run"], 0);
+    assert_eq!(summary["channels"], 6);
+    assert_eq!(summary["samples"], 180 * (256 + 16 + 1 + 4 + 60) + 3);
 
     let run = Run::open(path.join("run")).unwrap();
     for one in &made {
@@ -168,9 +168,9 @@ fn gwf_files_become_a_run_and_the_run_becomes_gwf_files() {
     for (number, (frame, zlib)) in [("64", "0"), ("7", "2"), ("200", "9")].iter().enumerate() {
         let out = format!("out-{number}");
         let arguments = ["run", &out, "--frame-seconds", frame, "--zlib", zlib];
-        let told = report(path, &arguments, 0);
-        assert_eq!(told["samples"], 180 * (256 + 16 + 1 + 4 + 60) + 3);
-        let files = files(&told, path);
+        let summary = report(path, &arguments, 0);
+        assert_eq!(summary["samples"], 180 * (256 + 16 + 1 + 4 + 60) + 3);
+        let files = files(&summary, path);
         let first = files[0].file_name().unwrap().to_str().unwrap();
         assert!(first.starts_with("HL-CATCHMENT-1400000040-"), "{first}");
         let read = read_gwf(&files);
@@ -210,14 +210,14 @@ fn gaps_stay_gaps() {
     let pieces: Vec<_> = segments.iter().map(|segment| segment.samples / 256).collect();
     assert_eq!(pieces, [10, 35]);
 
-    let told = report(path, &["run", "out"], 0);
-    let names: Vec<_> = files(&told, path);
+    let summary = report(path, &["run", "out"], 0);
+    let names: Vec<_> = files(&summary, path);
     let names: Vec<_> =
         names.iter().map(|name| name.file_name().unwrap().to_str().unwrap()).collect();
     // A frame of 64 s has them all, but for the gap; so it is cut where a channel begins or ends.
     assert_eq!(names, ["HL-CATCHMENT-1400000040-10.gwf", "HL-CATCHMENT-1400000065-35.gwf"]);
-    assert_eq!(told["frames"], 3);
-    let read = read_gwf(&files(&told, path));
+    assert_eq!(summary["frames"], 3);
+    let read = read_gwf(&files(&summary, path));
     let bytes = |name: &str| read[name].iter().map(|(_, bytes)| bytes.clone()).collect::<Vec<_>>();
     assert_eq!(bytes("L1:FAST"), [made[0].samples(0, 10), made[0].samples(25, 60)]);
     assert_eq!(bytes("H1:SIXTY"), [made[4].samples(0, 10), made[4].samples(30, 60)]);
@@ -240,9 +240,9 @@ fn what_no_gwf_frame_can_hold_is_counted() {
     writer.frame(&start, &[series]).unwrap();
     std::fs::write(path.join("b.gwf"), writer.finish().unwrap()).unwrap();
     report(path, &["a.gwf", "b.gwf", "run"], 0);
-    let told = report(path, &["run", "out"], 3);
-    assert_eq!(told["samples"], 5 * 256);
-    assert_eq!(told["left_out"][0], "L1:FAST: 128 samples in seconds that are not whole");
+    let summary = report(path, &["run", "out"], 3);
+    assert_eq!(summary["samples"], 5 * 256);
+    assert_eq!(summary["left_out"][0], "L1:FAST: 128 samples in seconds that are not whole");
 }
 
 #[test]
@@ -253,9 +253,9 @@ fn channels_are_chosen_by_pattern() {
     report(path, &["a.gwf", "run", "--channels", "L1:*", "--channels", "H1:IQ"], 0);
     let run = Run::open(path.join("run")).unwrap();
     assert_eq!(run.channels().len(), 4);
-    let told =
+    let summary =
         report(path, &["run", "out", "--channels", "L1:FAST", "--description", "FAST_ONE"], 0);
-    assert!(told["files"][0].as_str().unwrap().ends_with("L-FAST_ONE-1400000040-4.gwf"));
+    assert!(summary["files"][0].as_str().unwrap().ends_with("L-FAST_ONE-1400000040-4.gwf"));
     report(path, &["run", "other", "--channel", "H1:*"], 0);
     // A pattern that fits nothing is a mistake, also beside one that fits.
     for (from, to, count) in [("run", "none", 4), ("a.gwf", "none", 6)] {
@@ -317,8 +317,11 @@ fn a_cut_file_gives_its_whole_frames() {
     let bytes = std::fs::read(path.join("a.gwf")).unwrap();
     let frames = GwfFile::open(&bytes).unwrap().frames().to_vec();
     std::fs::write(path.join("a.gwf"), &bytes[..frames[1].position as usize + 2_000]).unwrap();
-    let told = report(path, &["a.gwf", "run"], 3);
-    assert!(told["left_out"][0].as_str().unwrap().starts_with("the end of a.gwf: "), "{told}");
+    let summary = report(path, &["a.gwf", "run"], 3);
+    assert!(
+        summary["left_out"][0].as_str().unwrap().starts_with("the end of a.gwf: "),
+        "{summary}"
+    );
     let run = Run::open(path.join("run")).unwrap();
     let segments = run.channel("L1:FAST").unwrap().read(&Select::All).unwrap();
     assert_eq!(segments[0].bytes, made[0].samples(0, 4));
@@ -339,11 +342,11 @@ fn flags_and_words_that_a_run_has_no_place_for_are_counted() {
         writer.frame(&start, &[series]).unwrap();
     }
     std::fs::write(path.join("a.gwf"), writer.finish().unwrap()).unwrap();
-    let told = report(path, &["a.gwf", "run"], 3);
-    assert_eq!(told["samples"], 64);
+    let summary = report(path, &["a.gwf", "run"], 3);
+    assert_eq!(summary["samples"], 64);
     let left_out = serde_json::json!(["dataQuality of 2 frames that is not 0: bits 0xd"]);
-    assert_eq!(told["left_out"], left_out);
-    assert_eq!(told["notes"], serde_json::json!(["L1:A: comments of 1 vectors"]));
+    assert_eq!(summary["left_out"], left_out);
+    assert_eq!(summary["notes"], serde_json::json!(["L1:A: comments of 1 vectors"]));
     // What could not be kept is flagged in the run.
     assert!(Run::open(path.join("run")).unwrap().files().all(|file| file.flags.unwrap().data_lost));
 }
@@ -358,8 +361,8 @@ fn units_come_back_letter_by_letter() {
     }
     write(&path.join("a.gwf"), 0, &[60], &made);
     report(path, &["a.gwf", "one"], 0);
-    let told = report(path, &["one", "out"], 0);
-    report(path, &[told["files"][0].as_str().unwrap(), "two"], 0);
+    let summary = report(path, &["one", "out"], 0);
+    report(path, &[summary["files"][0].as_str().unwrap(), "two"], 0);
     for run in ["one", "two"] {
         let run = Run::open(path.join(run)).unwrap();
         for one in &made {
@@ -376,12 +379,12 @@ fn a_damaged_column_is_said_and_the_rest_is_converted() {
     write(&path.join("a.gwf"), 0, &[24], &made);
     write(&path.join("b.gwf"), 24, &[24], &made);
     write(&path.join("c.gwf"), 48, &[24], &made);
-    let told = report(
+    let summary = report(
         path,
         &["a.gwf", "b.gwf", "c.gwf", "run", "--frame-seconds", "24", "--codec", "none"],
         0,
     );
-    let file = &files(&told, path)[0];
+    let file = &files(&summary, path)[0];
     // A bit of the second frame's column of L1:FAST.
     let run = Run::open(path.join("run")).unwrap();
     let piece = run.channel("L1:FAST").unwrap().pieces().unwrap()[1];
@@ -391,12 +394,12 @@ fn a_damaged_column_is_said_and_the_rest_is_converted() {
     bytes[at as usize] ^= 4;
     std::fs::write(file, &bytes).unwrap();
 
-    let told = report(path, &["run", "out", "--frame-seconds", "16"], 3);
-    let left_out = told["left_out"].as_array().unwrap();
-    assert_eq!(left_out.len(), 1, "{told}");
+    let summary = report(path, &["run", "out", "--frame-seconds", "16"], 3);
+    let left_out = summary["left_out"].as_array().unwrap();
+    assert_eq!(left_out.len(), 1, "{summary}");
     let shown = left_out[0].as_str().unwrap();
     assert!(shown.starts_with("L1:FAST: frame 1 of the run: "), "{shown}");
-    let read = read_gwf(&files(&told, path));
+    let read = read_gwf(&files(&summary, path));
     let bytes = |name: &str| read[name].iter().flat_map(|(_, bytes)| bytes).copied();
     assert!(bytes("L1:FAST").eq([made[0].samples(0, 24), made[0].samples(48, 72)].concat()));
     assert!(bytes("H1:SIXTY").eq(made[4].samples(0, 72)));
@@ -407,15 +410,15 @@ fn a_file_of_the_run_that_cannot_be_read_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     write(&path.join("a.gwf"), 0, &[4], &channels());
-    let told = report(path, &["a.gwf", "run"], 0);
-    let name = files(&told, path)[0].file_name().unwrap().to_str().unwrap().to_owned();
+    let summary = report(path, &["a.gwf", "run"], 0);
+    let name = files(&summary, path)[0].file_name().unwrap().to_str().unwrap().to_owned();
     let next = name.replace("00000.catch", "00001.catch");
     assert_ne!(next, name);
     std::fs::write(path.join("run").join(&next), vec![0xa5; 8_192]).unwrap();
-    let told = report(path, &["run", "out"], 3);
-    let shown = told["left_out"][0].as_str().unwrap();
+    let summary = report(path, &["run", "out"], 3);
+    let shown = summary["left_out"][0].as_str().unwrap();
     assert!(shown.contains(&next), "{shown}");
-    assert_eq!(told["files"].as_array().unwrap().len(), 1);
+    assert_eq!(summary["files"].as_array().unwrap().len(), 1);
 }
 
 #[test]
@@ -477,17 +480,17 @@ fn samples_of_a_clock_that_was_never_set_are_said_and_years_without_samples_cost
     let set = u64::from(START_S) + 315_964_819;
     // Up to a second that GPS time begins in, and 44 years later, and then back again.
     write_run(&path.join("both"), &[100, 101, 315_964_818, set, set + 1, 102]);
-    let told = report(path, &["both", "out"], 3);
-    let left_out = told["left_out"].as_array().unwrap();
+    let summary = report(path, &["both", "out"], 3);
+    let left_out = summary["left_out"].as_array().unwrap();
     let expected = "X1:A: 16 samples of times before 1980-01-06, when GPS time begins";
     assert_eq!(left_out, &[Value::from(expected)]);
-    assert_eq!((&told["samples"], &told["frames"]), (&8.into(), &1.into()), "{told}");
+    assert_eq!((&summary["samples"], &summary["frames"]), (&8.into(), &1.into()), "{summary}");
 
     write_run(&path.join("early"), &[100, 101]);
-    let told = report(path, &["early", "nothing"], 3);
+    let summary = report(path, &["early", "nothing"], 3);
     let expected = "X1:A: 8 samples of times before 1980-01-06, when GPS time begins";
-    assert_eq!(told["left_out"][0], expected);
-    assert_eq!((&told["samples"], &told["frames"]), (&0.into(), &0.into()), "{told}");
+    assert_eq!(summary["left_out"][0], expected);
+    assert_eq!((&summary["samples"], &summary["frames"]), (&0.into(), &0.into()), "{summary}");
 }
 
 #[test]
@@ -496,10 +499,10 @@ fn seconds_that_were_recorded_twice_are_left_out_as_such() {
     let path = folder.path();
     let first = u64::from(START_S) + 315_964_819;
     write_run(&path.join("back"), &[0, 1, 2, 3, 1, 2, 3, 4, 5].map(|second| first + second));
-    let told = report(path, &["back", "out"], 3);
+    let summary = report(path, &["back", "out"], 3);
     let expected = "X1:A: 24 samples in seconds that were recorded twice: a clock was set back";
-    assert_eq!(told["left_out"], Value::from(vec![expected]), "{told}");
-    assert_eq!(told["samples"], 12, "{told}");
+    assert_eq!(summary["left_out"], Value::from(vec![expected]), "{summary}");
+    assert_eq!(summary["samples"], 12, "{summary}");
 }
 
 #[test]
@@ -509,8 +512,8 @@ fn a_leap_second_in_utc_is_refused_before_anything_is_written() {
     // 2016-12-31T23:59:60 UTC is GPS 1167264017, in the second frame of 64 s.
     let seconds: Vec<u64> = (1_483_228_719..1_483_228_819).collect();
     write_run_in(TimeScale::Utc, &path.join("leap"), &seconds);
-    let told = error(path, &["leap", "out"], 1);
-    assert!(told.contains("lies a leap second"), "{told}");
+    let summary = error(path, &["leap", "out"], 1);
+    assert!(summary.contains("lies a leap second"), "{summary}");
     assert!(!path.join("out").exists());
     write_run_in(TimeScale::Utc, &path.join("before"), &seconds[..80]);
     assert_eq!(report(path, &["before", "out"], 0)["samples"], 320);
@@ -520,6 +523,6 @@ fn a_leap_second_in_utc_is_refused_before_anything_is_written() {
 fn a_file_shorter_than_a_frame_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     write_run(&folder.path().join("run"), &[1_000_000_000]);
-    let told = error(folder.path(), &["run", "out", "--file-seconds", "3"], 2);
-    assert!(told.contains("--file-seconds 3 is less than --frame-seconds 64"), "{told}");
+    let summary = error(folder.path(), &["run", "out", "--file-seconds", "3"], 2);
+    assert!(summary.contains("--file-seconds 3 is less than --frame-seconds 64"), "{summary}");
 }

@@ -41,13 +41,19 @@ fn all_that_read_a_run_say_what_is_missing_of_it() {
         &["reduce", "run", "--out", "reduced", "--channel", channel],
         &["trend", "run"],
     ] {
-        let told = stderr(folder.path(), arguments, 3);
-        assert!(told.contains("left out: file 1 of the run is missing"), "{arguments:?}: {told}");
+        let printed = stderr(folder.path(), arguments, 3);
+        assert!(
+            printed.contains("left out: file 1 of the run is missing"),
+            "{arguments:?}: {printed}"
+        );
     }
     // And so do the copies, which are whole in themselves.
     for copy in ["reframed", "reduced"] {
-        let told = stdout(folder.path(), &["inspect", copy], 0);
-        assert!(told.contains("data were lost") && !told.contains("nothing was lost"), "{told}");
+        let printed = stdout(folder.path(), &["inspect", copy], 0);
+        assert!(
+            printed.contains("data were lost") && !printed.contains("nothing was lost"),
+            "{printed}"
+        );
     }
 }
 
@@ -74,17 +80,20 @@ fn a_damaged_column_is_a_gap_in_what_is_made_of_the_run() {
         &["reduce", "run", "--out", "reduced", "--channel", "L1:*"],
         &["trend", "run"],
     ] {
-        let told = stderr(folder.path(), arguments, 3);
-        assert!(told.starts_with("catchment: left out: run/run-"), "{arguments:?}: {told}");
-        assert!(told.contains(&format!("channel {channel}: ")), "{arguments:?}: {told}");
+        let printed = stderr(folder.path(), arguments, 3);
+        assert!(printed.starts_with("catchment: left out: run/run-"), "{arguments:?}: {printed}");
+        assert!(printed.contains(&format!("channel {channel}: ")), "{arguments:?}: {printed}");
     }
     for copy in ["copied", "reframed", "reduced"] {
-        let told = stdout(folder.path(), &["inspect", copy, "--verify"], 0);
-        assert!(told.contains("data were lost") && !told.contains("nothing was lost"), "{told}");
+        let printed = stdout(folder.path(), &["inspect", copy, "--verify"], 0);
+        assert!(
+            printed.contains("data were lost") && !printed.contains("nothing was lost"),
+            "{printed}"
+        );
     }
     // The trends that there are now are not made worse.
-    let told = stderr(folder.path(), &["trend", "run", "--replace"], 1);
-    assert!(told.contains("may have rows of these samples, and stay"), "{told}");
+    let printed = stderr(folder.path(), &["trend", "run", "--replace"], 1);
+    assert!(printed.contains("may have rows of these samples, and stay"), "{printed}");
 }
 
 #[test]
@@ -101,14 +110,14 @@ fn a_command_that_fails_midway_leaves_nothing_in_the_way_of_the_next_try() {
         let mut shell = Command::new("sh");
         shell.args(["-c", script, env!("CARGO_BIN_EXE_catchment")]).args(arguments);
         let failed = shell.current_dir(folder.path()).output().unwrap();
-        let told = String::from_utf8(failed.stderr).unwrap();
-        assert_eq!(failed.status.code(), Some(1), "{told}");
-        assert_eq!(names(folder.path()), before, "{arguments:?}: {told}");
+        let printed = String::from_utf8(failed.stderr).unwrap();
+        assert_eq!(failed.status.code(), Some(1), "{printed}");
+        assert_eq!(names(folder.path()), before, "{arguments:?}: {printed}");
     }
     // What was there before stays, whatever it is.
     std::fs::create_dir(folder.path().join("new")).unwrap();
-    let told = stderr(folder.path(), &["reframe", "run", "--out", "new"], 2);
-    assert!(told.contains("new is there already") && folder.path().join("new").exists());
+    let printed = stderr(folder.path(), &["reframe", "run", "--out", "new"], 2);
+    assert!(printed.contains("new is there already") && folder.path().join("new").exists());
 }
 
 #[test]
@@ -144,10 +153,10 @@ fn repair_says_samples_of_channels_and_of_trends() {
         let file = std::fs::File::options().write(true).open(path).unwrap();
         file.set_len(file.metadata().unwrap().len() - 64).unwrap();
     }
-    let told = stdout(folder.path(), &["repair", "run"], 0);
-    assert!(!told.contains("events"), "{told}");
-    for line in told.lines() {
-        assert!(line.ends_with(" samples") && !line.contains(" 0 "), "{told}");
+    let printed = stdout(folder.path(), &["repair", "run"], 0);
+    assert!(!printed.contains("events"), "{printed}");
+    for line in printed.lines() {
+        assert!(line.ends_with(" samples") && !line.contains(" 0 "), "{printed}");
     }
-    assert!(told.lines().any(|line| line.contains("trends")), "{told}");
+    assert!(printed.lines().any(|line| line.contains("trends")), "{printed}");
 }

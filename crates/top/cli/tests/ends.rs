@@ -23,10 +23,10 @@ fn a_catalogue_that_cannot_be_written_at_the_end_of_a_run_is_complained_of() {
     let run = child.wait_with_output().unwrap();
     drop(lines);
     assert_eq!(run.status.code(), Some(0));
-    let told = String::from_utf8_lossy(&run.stderr);
-    assert!(told.contains("the catalogue of runs lacks its end: "), "{told}");
-    assert!(told.contains("the end of run 1 waits until it can be entered"), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let printed = String::from_utf8_lossy(&run.stderr);
+    assert!(printed.contains("the catalogue of runs lacks its end: "), "{printed}");
+    assert!(printed.contains("the end of run 1 waits until it can be entered"), "{printed}");
+    assert_eq!(printed.lines().count(), 1, "{printed}");
     drop(other);
     let run = json(folder, &["catalog", "show", "1", "--json"], 0);
     assert_eq!(run["state"], "complete", "{run}");
@@ -42,9 +42,9 @@ fn an_emulator_that_fails_fails_the_run() {
                 count = 3\nfirst_sub_event_id = 0x8000\naddress = \"127.255.255.255:0\"\n";
     std::fs::write(folder.join("all.toml"), text).unwrap();
     let run = output(folder, &["run", "all.toml", "--emulate"]);
-    let told = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(run.status.code(), Some(1), "{told}");
-    assert!(told.contains("not everything ended in order: the emulator: "), "{told}");
-    assert!(told.contains("Permission denied"), "{told}");
+    let printed = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("not everything ended in order: the emulator: "), "{printed}");
+    assert!(printed.contains("Permission denied"), "{printed}");
     assert_eq!(json(folder, &["catalog", "show", "1", "--json"], 0)["state"], "complete");
 }

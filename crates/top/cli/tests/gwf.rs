@@ -121,12 +121,12 @@ fn a_run_that_became_gwf_files_comes_back_the_same() {
         let before = read_run(path.join(&run));
         for frame in ["64", "7", "1000"] {
             let (out, again) = (format!("out-{scale}-{frame}"), format!("again-{scale}-{frame}"));
-            let told = convert(path, &[&run, &out, "--frame-seconds", frame], 0);
-            assert_left_out(&told, &[]);
-            assert_eq!(told["channels_scaled"], 3);
-            let told = convert(path, &[&out, &again], 0);
-            assert_left_out(&told, &[]);
-            assert_eq!(told["notes"], json!([]));
+            let summary = convert(path, &[&run, &out, "--frame-seconds", frame], 0);
+            assert_left_out(&summary, &[]);
+            assert_eq!(summary["channels_scaled"], 3);
+            let summary = convert(path, &[&out, &again], 0);
+            assert_left_out(&summary, &[]);
+            assert_eq!(summary["notes"], json!([]));
             let after = read_run(path.join(&again));
             assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
             for (name, (info, pieces)) in &before {
@@ -170,8 +170,8 @@ fn slow_channels_decide_the_time_scale_where_files_do_not_state_it() {
     ] {
         let (gwf, run) = (format!("{scale}.gwf"), format!("run-{scale}"));
         write_gwf(&path.join(&gwf), &[vec![series("X1:A", &[1; 64]), slow(start_s)]]);
-        let told = convert(path, &[&gwf, &run], 0);
-        assert_eq!(told["samples"], 65);
+        let summary = convert(path, &[&gwf, &run], 0);
+        assert_eq!(summary["samples"], 65);
         let contents = read_run(path.join(&run));
         let (info, pieces) = &contents["X1:SLOW"];
         assert_eq!(info.time_scale, scale);
@@ -186,12 +186,12 @@ fn slow_channels_decide_the_time_scale_where_files_do_not_state_it() {
     let frame =
         vec![series("X1:A", &[1; 64]), slow(2.0), Series { name: "X1:B", ..slow(0.0) }, other];
     write_gwf(&path.join("odd.gwf"), &[frame]);
-    let told = convert(path, &["odd.gwf", "odd"], 3);
+    let summary = convert(path, &["odd.gwf", "odd"], 3);
     let expected = [
         "X1:SLOW: its samples at 1/10 Hz begin at GPS 1400000042, which is no multiple",
         "X1:TAI: its samples at 1/10 Hz begin at GPS 1400000041, which is no multiple",
     ];
-    assert_left_out(&told, &expected);
+    assert_left_out(&summary, &expected);
     let contents = read_run(path.join("odd"));
     assert_eq!(contents.keys().collect::<Vec<_>>(), ["X1:A", "X1:B"]);
     assert_eq!(contents["X1:A"].1[0].1, vec![1; 64]);
@@ -216,12 +216,12 @@ fn a_damaged_vector_costs_itself() {
         bytes[at] ^= 4;
         std::fs::write(path.join("a.gwf"), &bytes).unwrap();
         let run = format!("run-{of}");
-        let told = convert(path, &["a.gwf", &run], 3);
+        let summary = convert(path, &["a.gwf", &run], 3);
         let second = 1_400_000_036 + 4 * u32::from(of);
         let expected =
             format!("X1:A: 1 vectors that cannot be read, from GPS {second} on: FrVect at");
-        assert_left_out(&told, &[&expected]);
-        assert_eq!(told["samples"], 7 * 64);
+        assert_left_out(&summary, &[&expected]);
+        assert_eq!(summary["samples"], 7 * 64);
         let contents = read_run(path.join(&run));
         let bytes = |of: &[u8]| of.iter().flat_map(|byte| [*byte; 64]).collect::<Vec<u8>>();
         assert_eq!(joined(&contents["X1:A"].1), bytes(&left));
@@ -238,9 +238,9 @@ fn a_damaged_vector_costs_itself() {
         bytes[at] ^= 4;
     }
     std::fs::write(path.join("none.gwf"), &bytes).unwrap();
-    let told = convert(path, &["none.gwf", "run"], 3);
+    let summary = convert(path, &["none.gwf", "run"], 3);
     assert_left_out(
-        &told,
+        &summary,
         &["X1:A: 4 vectors that cannot be read, from GPS 1400000040 on: FrVect"],
     );
     assert_eq!(joined(&read_run(path.join("run"))["X1:B"].1).len(), 4 * 64);
@@ -260,22 +260,22 @@ fn a_channel_that_changes_costs_the_vectors_that_differ() {
         vec![Series { kind: SeriesKind::Adc { bias: 1.0, slope: 2.0 }, ..one }],
     ];
     write_gwf(&path.join("a.gwf"), &frames);
-    let told = convert(path, &["a.gwf", "run"], 3);
+    let summary = convert(path, &["a.gwf", "run"], 3);
     let expected = [
         "a.gwf: X1:A is there twice, as Adc and as Proc: 5 vectors of the latter",
         "X1:B: 1 vectors that do not fit, from GPS 1400000056 on: samples from GPS 1400000055 on",
     ];
     // FrAdcData stands first in the FrTOC, so that its 64 samples are the channel.
-    assert_left_out(&told, &expected);
+    assert_left_out(&summary, &expected);
     assert_eq!(read_run(path.join("run"))["X1:A"].1.len(), 1);
 
     write_gwf(&path.join("b.gwf"), &frames[..5]);
-    let told = convert(path, &["b.gwf", "other"], 3);
+    let summary = convert(path, &["b.gwf", "other"], 3);
     let expected = [
         "X1:A: 3 vectors that do not fit, from GPS 1400000044 on: the rate is 8 Hz, before 16 Hz",
         "X1:B: 1 vectors that do not fit, from GPS 1400000056 on: samples from GPS 1400000055 on",
     ];
-    assert_left_out(&told, &expected);
+    assert_left_out(&summary, &expected);
     let contents = read_run(path.join("other"));
     assert_eq!(joined(&contents["X1:A"].1), [1; 128]);
     assert_eq!(joined(&contents["X1:B"].1), [2; 256]);
@@ -296,7 +296,7 @@ fn a_channel_that_no_run_can_hold_costs_itself() {
         Series { name: "X1:FAR", start_s: 1e15, ..good },
     ]];
     write_gwf(&path.join("a.gwf"), &frames);
-    let told = convert(path, &["a.gwf", "run"], 3);
+    let summary = convert(path, &["a.gwf", "run"], 3);
     let expected = [
         "X1:BIAS: column 2: offset",
         "X1:SLOPE: column 2: scale",
@@ -304,7 +304,7 @@ fn a_channel_that_no_run_can_hold_costs_itself() {
         "X1:FAR: its samples begin 1000000000000000 s behind the frame's start",
         "X1:RATE: samples are 0.1234 s apart",
     ];
-    assert_left_out(&told, &expected);
+    assert_left_out(&summary, &expected);
     assert_eq!(joined(&read_run(path.join("run"))["X1:GOOD"].1), [1; 64]);
 }
 
@@ -321,10 +321,10 @@ fn numbers_at_the_end_of_all_numbers_are_no_danger() {
     let good = Series::new("X1:GOOD", VectorType::U8, 1.0 / 4.0, &[7; 4]);
     writer.frame(&FrameStart::new(u32::MAX, 1.0), &[good, late]).unwrap();
     std::fs::write(path.join("a.gwf"), writer.finish().unwrap()).unwrap();
-    let told = convert(path, &["a.gwf", "run"], 3);
+    let summary = convert(path, &["a.gwf", "run"], 3);
     let expected =
         "X1:LATE: 1 vectors that do not fit, from GPS 4294967295 on: samples are numbered";
-    assert_left_out(&told, &[expected]);
+    assert_left_out(&summary, &[expected]);
     assert_eq!(joined(&read_run(path.join("run"))["X1:GOOD"].1), [7; 4]);
 }
 
@@ -344,9 +344,9 @@ fn samples_behind_their_frames_end_cost_no_others() {
     let short = series("X1:LONG", &[4; 64]);
     let far = Series { start_s: 1e6, ..short };
     write_gwf(&path.join("b.gwf"), &[vec![short], vec![long], vec![far], vec![short]]);
-    let told = convert(path, &["b.gwf", "other"], 3);
+    let summary = convert(path, &["b.gwf", "other"], 3);
     let expected = "X1:LONG: 2 vectors that do not fit, from GPS 1400000044 on: samples reach";
-    assert_left_out(&told, &[expected]);
+    assert_left_out(&summary, &[expected]);
     let contents = read_run(path.join("other"));
     assert_eq!(joined(&contents["X1:LONG"].1), [4; 128]);
     let first = u64::from(START_S) * 16;
@@ -363,8 +363,11 @@ fn a_frame_that_cannot_be_costs_itself() {
     writer.frame(&FrameStart::new(START_S, 4.0), &[one]).unwrap();
     writer.frame(&FrameStart::new(START_S + 4, 1e300), &[one]).unwrap();
     std::fs::write(path.join("a.gwf"), writer.finish().unwrap()).unwrap();
-    let told = convert(path, &["a.gwf", "run"], 3);
-    assert_left_out(&told, &["a.gwf: frame 1 begins at GPS 1400000044.000000000 and lasts 1000"]);
+    let summary = convert(path, &["a.gwf", "run"], 3);
+    assert_left_out(
+        &summary,
+        &["a.gwf: frame 1 begins at GPS 1400000044.000000000 and lasts 1000"],
+    );
     assert_eq!(joined(&read_run(path.join("run"))["X1:A"].1), [1; 64]);
 }
 
@@ -374,13 +377,13 @@ fn auxiliary_validity_is_counted_and_framecpps_complex_samples_are_converted() {
     let path = folder.path();
     let golden = "../../format/interop/tests/golden/gwframe-0.8.gwf";
     let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(golden);
-    let told = convert(path, &[golden.to_str().unwrap(), "run"], 3);
+    let summary = convert(path, &[golden.to_str().unwrap(), "run"], 3);
     let expected = [
         "X1:ADC-1: dataValid of 1 vectors, 4 samples, that is not 0",
         "X1:ADC-32: dataValid of 1 vectors, 32 samples, that is not 0",
         "X1:ADC-BAD: dataValid of 1 vectors, 97 samples, that is not 0",
     ];
-    assert_left_out(&told, &expected);
+    assert_left_out(&summary, &expected);
     let contents = read_run(path.join("run"));
     assert_eq!(contents.len(), 10);
     assert_eq!(contents["X1:COMPLEX128-WALK"].0.dtype, Dtype::C128);
@@ -406,7 +409,7 @@ fn a_channel_that_gwf_cannot_hold_costs_itself() {
     let end = 1 << 32;
     let start = u64::from(START_S);
     write_run(&path.join("run"), &channels, &[start..start + 8, end - 1..end, end..end + 4]);
-    let told = convert(path, &["run", "out"], 3);
+    let summary = convert(path, &["run", "out"], 3);
     let expected = [
         "X1:TINY: GWF cannot hold scale",
         "X1:HUGE: GWF cannot hold scale",
@@ -415,8 +418,8 @@ fn a_channel_that_gwf_cannot_hold_costs_itself() {
         "a channel: name is 65535, expected at most 65534 bytes",
         "X1:GOOD: 16 samples of times after GPS 4294967295, which GWF cannot hold",
     ];
-    assert_left_out(&told, &expected);
-    assert_eq!(told["samples"], 9 * 4);
+    assert_left_out(&summary, &expected);
+    assert_eq!(summary["samples"], 9 * 4);
     convert(path, &["out", "again"], 0);
     assert_eq!(joined(&read_run(path.join("again"))["X1:GOOD"].1).len(), 9 * 4 * 2);
 }

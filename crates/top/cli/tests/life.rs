@@ -75,10 +75,11 @@ impl Node {
     /// With a pause: others have work to do, too.
     fn ctl(&self, arguments: &[&str]) -> Value {
         std::thread::sleep(std::time::Duration::from_millis(20));
-        let told =
+        let printed =
             output(&self.folder, &[&["ctl", "--url", &self.url, "--json"], arguments].concat());
-        serde_json::from_slice(&told.stdout)
-            .unwrap_or_else(|_| panic!("{arguments:?}: {}", String::from_utf8_lossy(&told.stderr)))
+        serde_json::from_slice(&printed.stdout).unwrap_or_else(|_| {
+            panic!("{arguments:?}: {}", String::from_utf8_lossy(&printed.stderr))
+        })
     }
 
     /// Looks until something is so.
@@ -296,8 +297,8 @@ fn an_emulator_in_the_configuration_sends_nothing_unless_somebody_asks_for_it() 
     let node = Node::begin(folder, catchment(folder, &run));
     let state = node.until(|state| state["run"]["events"].as_u64() > Some(0));
     assert_eq!((&state["emulated"], &state["run"]["emulated"]), (&true.into(), &true.into()));
-    let told = stdout(folder, &["ctl", "--url", &node.url, "state"], 0);
-    assert!(told.contains("EMULATED: the node sends these data itself"), "{told}");
+    let printed = stdout(folder, &["ctl", "--url", &node.url, "state"], 0);
+    assert!(printed.contains("EMULATED: the node sends these data itself"), "{printed}");
     let runs = node.ctl(&["runs"]);
     let emulated = |run: usize| runs["runs"][run]["emulated"].clone();
     assert_eq!((emulated(0), emulated(1)), (true.into(), false.into()), "{runs}");
@@ -309,8 +310,8 @@ fn an_emulator_in_the_configuration_sends_nothing_unless_somebody_asks_for_it() 
         let path = folder.join("runs").join(run["folder"].as_str().unwrap());
         let inspected = json(folder, &["inspect", path.to_str().unwrap(), "--json"], 0);
         assert_eq!(inspected["emulated"], emulated, "{inspected}");
-        let told = stdout(folder, &["inspect", path.to_str().unwrap()], 0);
-        assert_eq!(told.contains("EMULATED"), emulated, "{told}");
+        let printed = stdout(folder, &["inspect", path.to_str().unwrap()], 0);
+        assert_eq!(printed.contains("EMULATED"), emulated, "{printed}");
     }
     let listed = stdout(folder, &["catalog", "ls"], 0);
     assert_eq!(listed.matches("EMULATED").count(), 1, "{listed}");
@@ -333,12 +334,12 @@ fn a_recorder_without_a_node_emulates_its_sources_when_it_is_told_to() {
 
     let real = text.replace("[emulator]\npreset = \"hades-90\"\nrate = \"500 Hz\"\n", "");
     std::fs::write(folder.join("real.toml"), &real).unwrap();
-    let told = stderr(folder, &["run", "real.toml", "--emulate"], 2);
-    assert!(told.contains("--emulate: expected [emulator] in real.toml, got none"), "{told}");
+    let printed = stderr(folder, &["run", "real.toml", "--emulate"], 2);
+    assert!(printed.contains("--emulate: expected [emulator] in real.toml, got none"), "{printed}");
     let key = format!("[control]\nemulate = true\n{real}");
     std::fs::write(folder.join("key.toml"), key).unwrap();
-    let told = stderr(folder, &["run", "key.toml"], 2);
-    assert!(told.contains("key.toml:2:11: control.emulate: expected [emulator]"), "{told}");
+    let printed = stderr(folder, &["run", "key.toml"], 2);
+    assert!(printed.contains("key.toml:2:11: control.emulate: expected [emulator]"), "{printed}");
 }
 
 #[test]
@@ -406,9 +407,12 @@ fn the_unit_file_is_what_systemd_takes() {
     std::fs::write(&unit, here).unwrap();
     match Command::new("systemd-analyze").arg("verify").arg(&unit).output() {
         Err(error) => println!("not run: systemd-analyze: {error}"),
-        Ok(told) => {
-            let message = String::from_utf8_lossy(&told.stderr);
-            assert!(told.status.success() && !message.contains("catchment.service:"), "{message}");
+        Ok(printed) => {
+            let message = String::from_utf8_lossy(&printed.stderr);
+            assert!(
+                printed.status.success() && !message.contains("catchment.service:"),
+                "{message}"
+            );
         }
     }
 }
@@ -478,8 +482,8 @@ timeout = "10 min"
     assert_eq!(posted["alarm"]["name"], "mine", "{posted}");
     assert!(posted["alarm"]["value"].as_f64() > Some(0.0), "{posted}");
     // It was done before: one action at a time, in their order.
-    let told = std::fs::read_to_string(folder.join("alarm.json")).unwrap();
-    assert_eq!(serde_json::from_str::<Value>(&told).unwrap(), posted);
+    let printed = std::fs::read_to_string(folder.join("alarm.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), posted);
 
     let failed = || node.metric("catchment_alarm_actions_failed_total");
     while failed() < 3.0 {
@@ -515,8 +519,8 @@ fn ctl_ends_with_the_codes_that_all_commands_have() {
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     sender.send_to(b"no packet of any protocol", address).unwrap();
     node.until(|state| state["loss"]["count"].as_u64() > Some(0));
-    let told = stdout(folder, &ctl(&["state"]), 3);
-    assert!(told.contains("1 lost"), "{told}");
+    let printed = stdout(folder, &ctl(&["state"]), 3);
+    assert!(printed.contains("1 lost"), "{printed}");
 }
 
 #[test]
@@ -587,8 +591,8 @@ fn a_full_disk_keeps_nobody_from_looking_at_the_runs() {
     };
     assert!(status == 507 && problem.contains("disk of the catalogue is full"), "{problem}");
     disk.fill();
-    let told = stdout(folder, &["ctl", "--url", &node.url, "stop"], 0);
-    assert!(told.contains("run 1"), "{told}");
+    let printed = stdout(folder, &["ctl", "--url", &node.url, "stop"], 0);
+    assert!(printed.contains("run 1"), "{printed}");
     disk.fill();
     // Whether it could be entered or waits: the run's end is told.
     let run: Value = serde_json::from_str(&get(&format!("{path}/1")).1).unwrap();
@@ -615,15 +619,15 @@ fn a_demo_can_be_looked_at_and_not_be_touched() {
     let url =
         lines.find_map(|line| line.strip_prefix("Look at it in a browser: ").map(String::from));
     let url = url.unwrap();
-    let state = |told: &Output| -> Value { serde_json::from_slice(&told.stdout).unwrap() };
-    let mut told = output(folder, &["ctl", "--url", &url, "state", "--json"]);
-    while state(&told)["verdict"]["level"] == "not_recording" {
+    let state = |printed: &Output| -> Value { serde_json::from_slice(&printed.stdout).unwrap() };
+    let mut printed = output(folder, &["ctl", "--url", &url, "state", "--json"]);
+    while state(&printed)["verdict"]["level"] == "not_recording" {
         // Whoever asks without a pause is refused, on a machine that is fast enough: at most every
         // hundredth of a second.
         std::thread::sleep(std::time::Duration::from_millis(20));
-        told = output(folder, &["ctl", "--url", &url, "state", "--json"]);
+        printed = output(folder, &["ctl", "--url", &url, "state", "--json"]);
     }
-    let state = state(&told);
+    let state = state(&printed);
     assert_eq!((&state["state"], &state["run"]["number"]), (&"recording".into(), &1.into()));
     assert_eq!(state["commands"], serde_json::json!([]));
     let refused = stderr(folder, &["ctl", "--url", &url, "stop"], 1);

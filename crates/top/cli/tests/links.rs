@@ -82,8 +82,8 @@ fn an_emulated_link_is_recorded_by_run_and_both_books_agree() {
     let emulate = ["emulate", &config, "--multiple", "4", "--seconds", "1", "--json"];
     let sent = json(folder, &emulate, 0);
     assert_eq!((&sent["slices"], &sent["links"][0]["packets_unsent"]), (&16.into(), &0.into()));
-    let told = end(child, lines, 0);
-    assert!(told.contains("16 complete, 0 incomplete, 0 absent, 16 on disk"), "{told}");
+    let printed = end(child, lines, 0);
+    assert!(printed.contains("16 complete, 0 incomplete, 0 absent, 16 on disk"), "{printed}");
 
     let path = only_run(folder);
     let run = Run::open(&path).unwrap();
@@ -99,10 +99,13 @@ fn an_emulated_link_is_recorded_by_run_and_both_books_agree() {
     assert_eq!(books["fragments_recorded"], link["fragments_made"].as_u64().unwrap());
     assert_eq!(books["fragment_bytes_recorded"], sent["sample_bytes"].as_u64().unwrap());
     assert_eq!(audit["verdict"], "balanced");
-    let told = stdout(folder, &["audit", path.to_str().unwrap()], 0);
+    let printed = stdout(folder, &["audit", path.to_str().unwrap()], 0);
     let frames = run.channel_frames().len();
     assert!(frames > 0 && audit["frames"] == frames, "{audit}");
-    assert!(told.contains(&format!("\n  1,000 channels of 1 link in {frames} frame")), "{told}");
+    assert!(
+        printed.contains(&format!("\n  1,000 channels of 1 link in {frames} frame")),
+        "{printed}"
+    );
     let checked = stdout(folder, &["run", &config, "--check"], 0);
     assert!(checked.contains(": 0 sources, 1 link of 1,000 channels, no fault"), "{checked}");
 }
@@ -164,8 +167,8 @@ fn lost_packets_are_gaps_where_they_were_and_trends_say_so() {
     let sent = json(folder, &[&["emulate", &config], &ends[..]].concat(), 0);
     let (link, same) = (&sent["links"][0], &expected["links"][0]);
     assert_eq!(link["packets_lost"], same["packets_lost"], "the same seed loses the same packets");
-    let told = end(child, lines, 3);
-    assert!(told.contains("lost on the network"), "{told}");
+    let printed = end(child, lines, 3);
+    assert!(printed.contains("lost on the network"), "{printed}");
 
     let path = only_run(folder);
     let run = Run::open(&path).unwrap();
@@ -374,6 +377,6 @@ fn what_memory_lowers_is_said_at_once_with_both_figures() {
     assert!(lowered.contains(" s instead of 64.0 s") && lowered.contains("would do"), "{lowered}");
     let summary = json(folder.path(), &["run", &path, "--seconds", "0.1", "--json"], 0);
     assert_eq!(summary["warnings"][0], lowered);
-    let told = stdout(folder.path(), &["run", &path, "--check"], 0);
-    assert!(told.contains(&format!("Lowered: {lowered}.")), "{told}");
+    let printed = stdout(folder.path(), &["run", &path, "--check"], 0);
+    assert!(printed.contains(&format!("Lowered: {lowered}.")), "{printed}");
 }

@@ -81,8 +81,8 @@ fn tables_of_events_read_back_as_they_were_recorded() {
             let number = source.to_string();
             let read = ["read", path.to_str().expect("text"), "--source", &number];
             let write = ["--format", format, "--output", &output, "--json"];
-            let told = json(folder.path(), &[&read[..], &write[..]].concat(), 0);
-            assert_eq!(told["files"][0], output);
+            let printed = json(folder.path(), &[&read[..], &write[..]].concat(), 0);
+            assert_eq!(printed["files"][0], output);
             let batches = tables(&folder.path().join(&output));
             let name = &Run::open(&path).expect("opens").sources()[source].name.clone();
             let schema = batches[0].schema();

@@ -64,14 +64,14 @@ fn what_is_printed_says_how_the_file_is_opened_and_what_goes_to_the_prefix() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     write_run(&path.join("run"), &[("X1:A", 5)]);
-    let told = stdout(path, &["refs", "run", "--output", "here.json"], 0);
-    assert!(told.starts_with("here.json: 1 channel, 1 chunk where they stand"), "{told}");
-    assert!(told.contains(r#"{"storage_options": {"fo": "here.json"}, "consolidated": False}"#));
-    assert!(!told.contains("copy"), "{told}");
+    let printed = stdout(path, &["refs", "run", "--output", "here.json"], 0);
+    assert!(printed.starts_with("here.json: 1 channel, 1 chunk where they stand"), "{printed}");
+    assert!(printed.contains(r#"{"storage_options": {"fo": "here.json"}, "consolidated": False}"#));
+    assert!(!printed.contains("copy"), "{printed}");
     let prefixed = ["refs", "run", "--output", "here.json", "--prefix", "s3://b/"];
-    let told = stdout(path, &prefixed, 0);
+    let printed = stdout(path, &prefixed, 0);
     let copy = "copy the run's .catch files and here.json.data to s3://b/, names unchanged";
-    assert!(told.contains(copy), "{told}");
+    assert!(printed.contains(copy), "{printed}");
     let help = stdout(path, &["refs", "--help"], 0);
     assert!(help.contains("xarray.open_dataset(\"reference://\", engine=\"zarr\""), "{help}");
     assert!(help.contains("copy the .catch files and FILE.data to that URL"), "{help}");
@@ -84,6 +84,6 @@ fn an_audit_counts_frames_of_channels() {
     write_run(&path.join("run"), &[("X1:A", 5), ("X1:B", 5), ("X1:C", 5)]);
     let report = json(path, &["audit", "run", "--json"], 0);
     assert_eq!((&report["frames"], &report["channels"]), (&3.into(), &3.into()));
-    let told = stdout(path, &["audit", "run"], 0);
-    assert!(told.contains("\n  3 channels in 3 frames\n"), "{told}");
+    let printed = stdout(path, &["audit", "run"], 0);
+    assert!(printed.contains("\n  3 channels in 3 frames\n"), "{printed}");
 }

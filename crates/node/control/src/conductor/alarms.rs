@@ -32,8 +32,8 @@ impl Conductor {
                 self.shared.counts.alarms_raised.fetch_add(1, Relaxed);
             }
         }
-        for told in actions::together(&meaning.changes) {
-            self.actions.put(&self.shared, told.actions, &told.json());
+        for group in actions::together(&meaning.changes) {
+            self.actions.put(&self.shared, group.actions, &group.json());
         }
         // Also what only counts on in a text is to be seen.
         let seen = self.watching.alarms_seen();

@@ -142,9 +142,9 @@ fn ninety_silent_sources_are_one_alarm_for_each_group_and_one_action_with_a_list
     assert!(texts[1].starts_with(begin), "{texts:?}");
     assert_eq!(alarms[1].sources.len(), 58);
     assert_eq!(reading(&rig, "sources_silent"), Some(88.0));
-    let told = crate::actions::together(&rig.changes);
-    assert_eq!(told.len(), 1, "{told:?}");
-    let json: serde_json::Value = serde_json::from_str(&told[0].json()).unwrap();
+    let groups = crate::actions::together(&rig.changes);
+    assert_eq!(groups.len(), 1, "{groups:?}");
+    let json: serde_json::Value = serde_json::from_str(&groups[0].json()).unwrap();
     assert_eq!(
         (json["kind"].as_str(), json["alarms"].as_array().unwrap().len()),
         (Some("raised"), 2)

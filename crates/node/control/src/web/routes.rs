@@ -62,8 +62,8 @@ async fn finish(State(shared): Shared, request: Request, next: Next) -> Response
     let status = response.status();
     if status.is_client_error() || status.is_server_error() {
         shared.counts.problems.fetch_add(1, Relaxed);
-        let told = response.extensions_mut().remove::<Problem>();
-        let mut problem = told.unwrap_or_else(|| {
+        let refused = response.extensions_mut().remove::<Problem>();
+        let mut problem = refused.unwrap_or_else(|| {
             let detail = status.canonical_reason().unwrap_or("it cannot be done");
             Problem::new(status, detail.to_lowercase())
         });
@@ -227,7 +227,7 @@ pub(super) async fn command(
     }
     // The control thread logs the outcome, whether or not the client still waits for it.
     note("asked".into());
-    let told = async {
+    let outcome = async {
         // Disks may be slow, and the control thread waits for none.
         let text = match request.configuration {
             None => None,
@@ -237,7 +237,7 @@ pub(super) async fn command(
         };
         shared.ask(|reply| Ask::Command(request, text, who, reply)).await
     };
-    let result = told.await;
+    let result = outcome.await;
     if let Err(problem) = &result {
         note(format!("refused: {}", problem.detail));
     }

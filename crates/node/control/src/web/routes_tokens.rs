@@ -35,11 +35,11 @@ pub(super) async fn session(Extension(who): Extension<Who>) -> Json<api::Session
 pub(super) async fn log_in(
     State(shared): Shared,
     peer: Option<Extension<Peer>>,
-    Body(said): Body<api::LogIn>,
+    Body(body): Body<api::LogIn>,
 ) -> Result<impl IntoResponse, Problem> {
-    at_most("token", Some(&said.token), 200)?;
+    at_most("token", Some(&body.token), 200)?;
     let peer = peer.map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |Extension(Peer(peer))| peer);
-    let Some(entry) = shared.tokens.find(said.token.trim()) else {
+    let Some(entry) = shared.tokens.find(body.token.trim()) else {
         return Err(refused(&shared, peer));
     };
     let (name, role, from) = (entry.name.clone(), entry.role, peer.to_string());
