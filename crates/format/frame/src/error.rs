@@ -4,8 +4,6 @@ use std::fmt;
 
 use catchment_codec::{Codec, CodecError};
 
-use crate::schema::SchemaError;
-
 /// Which frame of a file is spoken of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameRef {
@@ -210,6 +208,73 @@ pub enum FrameError {
         index: usize,
         /// How many there are.
         frames: usize,
+    },
+}
+
+/// A schema that contradicts itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// Too many sources or columns.
+    #[error("{count} {what}, at most {max}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        count: usize,
+        /// How many there may be.
+        max: usize,
+    },
+    /// A source's id is not its index.
+    #[error("the source at index {index} has id {got}")]
+    SourceId {
+        /// Its index.
+        index: usize,
+        /// Its id.
+        got: u32,
+    },
+    /// Two columns have the same id.
+    #[error("column id {id} occurs twice")]
+    ColumnTwice {
+        /// The id.
+        id: u32,
+    },
+    /// A column whose kind has another element type.
+    #[error("column {id} is {kind:?}, which is {expected}, not {got}")]
+    ColumnDtype {
+        /// The column.
+        id: u32,
+        /// Its kind.
+        kind: &'static str,
+        /// The type that this kind has.
+        expected: &'static str,
+        /// The type that the schema says.
+        got: &'static str,
+    },
+    /// A column names a source that there is not.
+    #[error("column {id} belongs to source {got}, but there are {sources} sources")]
+    ColumnSource {
+        /// The column.
+        id: u32,
+        /// The source that it names.
+        got: u32,
+        /// How many there are.
+        sources: usize,
+    },
+    /// A key of a column that cannot be.
+    #[error("column {id}: {key} must be {expected}")]
+    ColumnKey {
+        /// The column.
+        id: u32,
+        /// The key.
+        key: &'static str,
+        /// What it could be.
+        expected: &'static str,
+    },
+    /// Two channels have the same name.
+    #[error("there are two channels {name:?}")]
+    ChannelTwice {
+        /// The name.
+        name: String,
     },
 }
 

@@ -91,10 +91,12 @@
 //! ```
 
 mod bytes;
+mod channel_info;
 mod channels;
 mod checkpoint;
 mod checksum;
 mod codings;
+mod column_info;
 mod error;
 mod events;
 mod file_list;
@@ -122,13 +124,13 @@ pub use catchment_agent::ReadAt;
 pub use catchment_codec::{
     Codec, CodecError, Coding, ColumnEncoder, Element, Encoded, UnknownCoding, decode_column,
 };
-pub use channels::{
-    ChannelColumns, ChannelInfo, SampleRun, Span, Spans, decode_spans, encode_spans,
-};
+pub use channel_info::ChannelInfo;
+pub use channels::{ChannelColumns, SampleRun, Span, Spans, decode_spans, encode_spans};
 pub use checkpoint::{encode_locator, locator_offset};
 pub use checksum::{Crc32c, crc32c};
 pub use codings::{Codings, ColumnCoding, UnknownColumnCoding};
-pub use error::{ColumnProblem, FrameError, FrameRef, Part};
+pub use column_info::{ColumnInfo, FieldInfo, PayloadType};
+pub use error::{ColumnProblem, FrameError, FrameRef, Part, SchemaError};
 pub use events::{EventColumns, SourceColumns};
 pub use file_list::{
     FILE_LIST_BYTES_MAX, FILE_LIST_NAME, FileList, FileListError, FileListLine, ListedFile,
@@ -146,7 +148,7 @@ pub use ledger::{
 pub use pattern::{Pattern, PatternError};
 pub use reader::{Condition, FileReader, OpenOptions, Reopened};
 pub use repair::{Closing, RepairPlan, repair, sequences_missing};
-pub use schema::{ColumnInfo, FieldInfo, PayloadType, Schema, SchemaError, SourceInfo};
+pub use schema::{Schema, SourceInfo};
 pub use toc::{TocBuilder, TocFlags};
 pub use walk::{Skipped, SkippedReason, is_zero_between};
 

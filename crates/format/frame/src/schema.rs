@@ -2,19 +2,20 @@
 
 use std::collections::HashSet;
 
-use catchment_codec::Element;
+use catchment_model::SourceId;
 use catchment_model::limits::SOURCES_MAX;
-use catchment_model::{SampleRate, SourceId, TimeScale};
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA_COLUMNS_MAX;
-use crate::channels::ChannelInfo;
+use crate::channel_info::ChannelInfo;
+use crate::column_info::{ColumnInfo, PayloadType};
+use crate::error::SchemaError;
 use crate::kinds::{ColumnKind, Dtype};
 
 /// Sources and columns of a file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Schema {
-    /// The sources; a source's id is its place.
+    /// The sources; a source's id is its index.
     #[serde(default)]
     pub sources: Vec<SourceInfo>,
     /// The columns that frames may have.
@@ -25,7 +26,7 @@ pub struct Schema {
 /// One source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceInfo {
-    /// Its number, which is its place in the schema.
+    /// Its number, which is its index in the schema.
     pub id: u32,
     /// Its name, unique in the run.
     pub name: String,
@@ -44,150 +45,6 @@ pub struct SourceInfo {
     pub malformed_reasons: Vec<String>,
 }
 
-/// One column. What does not apply to its kind has its default, which is also that of
-/// [`ColumnInfo::new`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ColumnInfo {
-    /// Its id in directories.
-    pub id: u32,
-    /// What it means.
-    pub kind: ColumnKind,
-    /// The source that it belongs to, if to one. For a channel: the link that delivers it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<u32>,
-    /// The type of its elements.
-    pub dtype: Dtype,
-    /// The shape of one row (a sample of a channel); empty for scalars, and for payload.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub shape: Vec<u64>,
-    /// Its name, where it has one of its own.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub name: String,
-    /// The unit of its values, if any.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub unit: String,
-    /// Channels: samples per second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate: Option<SampleRate>,
-    /// Channels: what times and sample numbers count from.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub time_scale: TimeScale,
-    /// Channels: a value is `raw * scale + offset`; absent: 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scale: Option<f64>,
-    /// Channels: see `scale`; absent: 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offset: Option<f64>,
-    /// Payload: the shape of one fragment's array; empty if fragments differ in length.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub fragment_shape: Vec<u64>,
-    /// Payload: bytes at a fragment's start that are no part of its array.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub skip: u32,
-    /// Payload of records: bytes of one record.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub record_bytes: u32,
-    /// Payload of records: what a record consists of.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub fields: Vec<FieldInfo>,
-}
-
-/// One field of a record.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FieldInfo {
-    /// Its name, unique in the record.
-    pub name: String,
-    /// The type of its elements: any with a whole number of bytes.
-    pub dtype: Dtype,
-    /// Its shape; empty for a scalar.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub shape: Vec<u64>,
-    /// From the record's start.
-    pub offset: u64,
-}
-
-/// What a source says of its fragments, so that they can be read as arrays.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PayloadType {
-    /// A number type; [`Dtype::Record`] with `fields`; [`Dtype::U8`] where nothing is known.
-    pub dtype: Dtype,
-    /// The shape of one fragment's array; empty if fragments differ in length.
-    pub shape: Vec<u64>,
-    /// Bytes at a fragment's start that are no part of its array, such as a protocol's header.
-    pub skip: u32,
-    /// Bytes of one record; 0 unless `dtype` is [`Dtype::Record`].
-    pub record_bytes: u32,
-    /// What a record consists of.
-    pub fields: Vec<FieldInfo>,
-}
-
-/// A schema that contradicts itself.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SchemaError {
-    /// Too many sources or columns.
-    #[error("{count} {what}, at most {max}")]
-    TooMany {
-        /// Of what.
-        what: &'static str,
-        /// How many.
-        count: usize,
-        /// How many there may be.
-        max: usize,
-    },
-    /// A source's id is not its place.
-    #[error("the source at place {place} has id {got}")]
-    SourceId {
-        /// Its place.
-        place: usize,
-        /// Its id.
-        got: u32,
-    },
-    /// Two columns have the same id.
-    #[error("column id {id} occurs twice")]
-    ColumnTwice {
-        /// The id.
-        id: u32,
-    },
-    /// A column whose kind has another element type.
-    #[error("column {id} is {kind:?}, which is {expected}, not {got}")]
-    ColumnDtype {
-        /// The column.
-        id: u32,
-        /// Its kind.
-        kind: &'static str,
-        /// The type that this kind has.
-        expected: &'static str,
-        /// The type that the schema says.
-        got: &'static str,
-    },
-    /// A column names a source that there is not.
-    #[error("column {id} belongs to source {got}, but there are {sources} sources")]
-    ColumnSource {
-        /// The column.
-        id: u32,
-        /// The source that it names.
-        got: u32,
-        /// How many there are.
-        sources: usize,
-    },
-    /// A key of a column that cannot be.
-    #[error("column {id}: {key} must be {expected}")]
-    ColumnKey {
-        /// The column.
-        id: u32,
-        /// The key.
-        key: &'static str,
-        /// What it could be.
-        expected: &'static str,
-    },
-    /// Two channels have the same name.
-    #[error("there are two channels {name:?}")]
-    ChannelTwice {
-        /// The name.
-        name: String,
-    },
-}
-
 impl Schema {
     /// The sources alone, without columns yet.
     pub fn new(sources: Vec<SourceInfo>) -> Self {
@@ -198,7 +55,7 @@ impl Schema {
     /// payload of each source.
     ///
     /// # Panics
-    /// If a source's id is not its place.
+    /// If a source's id is not its index.
     pub fn events(sources: Vec<SourceInfo>) -> Self {
         let column = |id, kind: ColumnKind, dtype, unit: &str, source| ColumnInfo {
             source,
@@ -314,9 +171,9 @@ impl Schema {
         if let Some((what, count, max)) = bounds.into_iter().find(|(_, count, max)| count > max) {
             return Err(SchemaError::TooMany { what, count, max });
         }
-        for (place, source) in self.sources.iter().enumerate() {
-            if source.id as usize != place {
-                return Err(SchemaError::SourceId { place, got: source.id });
+        for (index, source) in self.sources.iter().enumerate() {
+            if source.id as usize != index {
+                return Err(SchemaError::SourceId { index, got: source.id });
             }
         }
         let mut ids = HashSet::with_capacity(self.columns.len());
@@ -354,160 +211,16 @@ impl Schema {
     }
 }
 
-impl ColumnInfo {
-    /// A column of which no more is said.
-    pub fn new(id: u32, kind: ColumnKind, dtype: Dtype) -> Self {
-        Self {
-            id,
-            kind,
-            source: None,
-            dtype,
-            shape: Vec::new(),
-            name: String::new(),
-            unit: String::new(),
-            rate: None,
-            time_scale: TimeScale::default(),
-            scale: None,
-            offset: None,
-            fragment_shape: Vec::new(),
-            skip: 0,
-            record_bytes: 0,
-            fields: Vec::new(),
-        }
-    }
-
-    /// What is known of the fragments, if this is the payload of a source.
-    pub fn payload_type(&self) -> Option<PayloadType> {
-        (self.kind == ColumnKind::FragmentPayload).then(|| PayloadType {
-            dtype: self.dtype,
-            shape: self.fragment_shape.clone(),
-            skip: self.skip,
-            record_bytes: self.record_bytes,
-            fields: self.fields.clone(),
-        })
-    }
-
-    /// Bytes of one row: of a channel's sample, of an element or record of payload. `None` where
-    /// type and shape do not say, and for bits.
-    pub fn row_bytes(&self) -> Option<u64> {
-        if self.dtype == Dtype::Record {
-            return (self.record_bytes > 0).then_some(u64::from(self.record_bytes));
-        }
-        let bytes = self.dtype.bits().filter(|bits| bits.is_multiple_of(8))? / 8;
-        elements(&self.shape)?.checked_mul(bytes)
-    }
-
-    /// What codecs take for an element of this column.
-    pub fn element(&self) -> Element {
-        match self.dtype {
-            Dtype::Record => Element::record(self.record_bytes as usize),
-            dtype => dtype.element(),
-        }
-    }
-
-    fn check(&self) -> Result<(), SchemaError> {
-        match &self.kind {
-            ColumnKind::Unknown(_) => Ok(()),
-            ColumnKind::Channel => self.check_channel(),
-            ColumnKind::FragmentPayload => self.check_payload(),
-            kind => {
-                let (_, name, dtype) = ColumnKind::KNOWN
-                    .iter()
-                    .find(|(known, _, _)| known == kind)
-                    .expect("every kind but Unknown is in KNOWN");
-                if self.dtype == *dtype && self.shape.is_empty() {
-                    return Ok(());
-                }
-                self.dtype_error(name, dtype.name())
-            }
-        }
-    }
-
-    fn check_channel(&self) -> Result<(), SchemaError> {
-        // A type of a later version makes the column unreadable, not the file.
-        if !self.dtype.is_number() && !self.dtype.is_unknown() {
-            return self.dtype_error("channel", "a number");
-        }
-        if self.rate.is_none() {
-            return self.key("rate", "there");
-        }
-        if self.name.is_empty() {
-            return self.key("name", "there");
-        }
-        if !elements(&self.shape).is_some_and(|n| (1..=SHAPE_ELEMENTS_MAX).contains(&n)) {
-            return self.key("shape", "of 1 to 2^32 elements");
-        }
-        if !self.scale.is_none_or(|scale| scale.is_finite() && scale != 0.0) {
-            return self.key("scale", "a finite number other than 0");
-        }
-        if !self.offset.is_none_or(f64::is_finite) {
-            return self.key("offset", "a finite number");
-        }
-        Ok(())
-    }
-
-    fn check_payload(&self) -> Result<(), SchemaError> {
-        if !self.shape.is_empty() {
-            return self.key("shape", "absent; a fragment's shape is fragment_shape");
-        }
-        let is_record = self.dtype == Dtype::Record;
-        if !self.dtype.is_number() && !self.dtype.is_unknown() && !is_record {
-            return self.dtype_error("fragment_payload", "a number or record");
-        }
-        if is_record != (self.record_bytes > 0) {
-            return self.key("record_bytes", "there for records and only for them");
-        }
-        let known = self.fragment_shape.is_empty()
-            || elements(&self.fragment_shape)
-                .is_some_and(|n| (1..=SHAPE_ELEMENTS_MAX).contains(&n));
-        if !known {
-            return self.key("fragment_shape", "of 1 to 2^32 elements");
-        }
-        if !is_record && !self.fields.is_empty() {
-            return self.key("fields", "absent but for records");
-        }
-        let mut names = HashSet::new();
-        let fits = self.fields.iter().all(|field| {
-            let bits = field.dtype.bits().filter(|bits| bits.is_multiple_of(8));
-            let bytes = elements(&field.shape).and_then(|n| n.checked_mul(bits? / 8));
-            let end = bytes.filter(|&b| b > 0).and_then(|b| b.checked_add(field.offset));
-            let within = end.is_some_and(|end| end <= u64::from(self.record_bytes));
-            (within || field.dtype.is_unknown()) && names.insert(&field.name)
-        });
-        if !fits {
-            return self.key("fields", "of whole bytes, within the record, of different names");
-        }
-        Ok(())
-    }
-
-    fn key(&self, key: &'static str, expected: &'static str) -> Result<(), SchemaError> {
-        Err(SchemaError::ColumnKey { id: self.id, key, expected })
-    }
-
-    fn dtype_error(&self, kind: &'static str, expected: &'static str) -> Result<(), SchemaError> {
-        let (id, got) = (self.id, self.dtype.name());
-        Err(SchemaError::ColumnDtype { id, kind, expected, got })
-    }
-}
-
-/// Elements of that shape; `None` if 64 bits do not hold the number.
-pub(crate) fn elements(shape: &[u64]) -> Option<u64> {
-    shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n))
-}
-
 fn required_by_default() -> bool {
     true
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-const SHAPE_ELEMENTS_MAX: u64 = 1 << 32;
-
 #[cfg(test)]
 mod tests {
+    use catchment_model::{SampleRate, TimeScale};
+
     use super::*;
+    use crate::column_info::FieldInfo;
 
     fn source(id: u32) -> SourceInfo {
         SourceInfo {
@@ -542,7 +255,7 @@ mod tests {
         assert_eq!(good.check(), Ok(()));
         let mut bad = good.clone();
         bad.sources[1].id = 5;
-        assert_eq!(bad.check(), Err(SchemaError::SourceId { place: 1, got: 5 }));
+        assert_eq!(bad.check(), Err(SchemaError::SourceId { index: 1, got: 5 }));
         let mut bad = good.clone();
         bad.columns[3].id = 2;
         assert_eq!(bad.check(), Err(SchemaError::ColumnTwice { id: 2 }));

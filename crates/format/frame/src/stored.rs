@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use catchment_codec::{Codec, check_sizes, decode_into};
 
 use crate::checksum::{Crc32c, crc32c};
+use crate::column_info::{ColumnInfo, elements};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::frame::{ColumnEntry, FIXED_BYTES, FrameSummary, Head, column_bytes_max};
 use crate::kinds::{ColumnKind, Dtype};
 use crate::read_at::{ReadAt, read_exact, set_len};
-use crate::schema::{ColumnInfo, elements};
 use crate::{BLOCK_BYTES, COLUMN_ALIGN_BYTES};
 
 /// Reads and checks the header of the frame at `offset`.

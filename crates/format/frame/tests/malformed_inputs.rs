@@ -94,7 +94,7 @@ fn metadata_that_are_not_what_they_should_be_are_refused() {
             format!(
                 "{{{required},\"schema\":{{\"sources\":[{{\"id\":4000000000,\"name\":\"\"}}]}}}}"
             ),
-            "source at place 0 has id 4000000000",
+            "source at index 0 has id 4000000000",
         ),
         (
             format!(
