@@ -1,71 +1,14 @@
 //! Checkpoints: tables of contents so far, so that an unfinished file is opened without a walk.
 //!
 //! A checkpoint lists the frames since the one before it, which its header names. The newest one is
-//! found by the locator: the last two blocks of the file header, each a slot, written in turn, so
-//! that one of them is always whole.
-//!
-//! ```text
-//!  0       8        12      16        24           32       40            48    ..4,096
-//! +-------+--------+-------+---------+------------+--------+-------------+-----------+
-//! | magic | crc32c | zeros | file_id | generation | offset | frame_bytes | zeros     |
-//! +-------+--------+-------+---------+------------+--------+-------------+-----------+
-//! ```
-
-use std::io;
+//! found by the locator.
 
 use crate::BLOCK_BYTES;
-use crate::bytes::{put, u32_at, u64_at};
-use crate::checksum::crc32c_around;
 use crate::error::{FrameError, FrameRef, Part};
-use crate::frame::FrameSummary;
 use crate::kinds::FrameKind;
-use crate::read_at::{ReadAt, read_available, read_exact};
-use crate::toc_reader::{Toc, TocPlace};
-
-/// One slot of a file's locator: what says where the newest checkpoint stands. Generations count
-/// from 1; the slot goes to [`locator_offset`] once the checkpoint is written.
-pub fn encode_locator(file_id: u64, generation: u64, checkpoint: &FrameSummary) -> [u8; 4096] {
-    let mut block = [0; BLOCK_BYTES as usize];
-    put(&mut block, 0, MAGIC);
-    put(&mut block, 16, file_id.to_le_bytes());
-    put(&mut block, 24, generation.to_le_bytes());
-    put(&mut block, 32, checkpoint.offset.to_le_bytes());
-    put(&mut block, 40, checkpoint.frame_bytes.to_le_bytes());
-    let crc = crc32c_around(&block[..SLOT_BYTES], CRC_AT);
-    put(&mut block, CRC_AT, crc.to_le_bytes());
-    block
-}
-
-/// Where the slot of that generation stands in a file whose header has `header_bytes` and room for
-/// a locator ([`crate::FileHeader::locator`]).
-///
-/// # Panics
-/// If the header is too short to have a locator.
-pub fn locator_offset(header_bytes: u64, generation: u64) -> u64 {
-    assert!(header_bytes > LOCATOR_BYTES, "a file header of {header_bytes} bytes has no locator");
-    header_bytes - LOCATOR_BYTES + generation % 2 * BLOCK_BYTES
-}
-
-/// What a slot says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Slot {
-    generation: u64,
-    offset: u64,
-    frame_bytes: u64,
-}
-
-impl Slot {
-    fn decode(bytes: &[u8], file_id: u64) -> Option<Self> {
-        let whole = bytes[..8] == MAGIC
-            && u32_at(bytes, CRC_AT) == crc32c_around(bytes, CRC_AT)
-            && u64_at(bytes, 16) == file_id;
-        whole.then(|| Self {
-            generation: u64_at(bytes, 24),
-            offset: u64_at(bytes, 32),
-            frame_bytes: u64_at(bytes, 40),
-        })
-    }
-}
+use crate::locator::{SLOT_BYTES, Slot, locator_offset};
+use crate::read_at::{Ahead, ReadAt, read_exact};
+use crate::toc_reader::{Toc, TocLocator};
 
 /// The checkpoints of an unfinished file in its order, and where the newest one ends. `None`
 /// without a whole chain: then the file is walked.
@@ -119,7 +62,7 @@ fn chain<R: ReadAt + ?Sized>(
             break;
         }
         if previous < first_frame || previous >= offset || !previous.is_multiple_of(BLOCK_BYTES) {
-            return field("previous", "an earlier place behind the file header", previous);
+            return field("previous", "an earlier offset behind the file header", previous);
         }
         offset = previous;
     }
@@ -141,52 +84,11 @@ pub(crate) fn read_checkpoint<R: ReadAt + ?Sized>(
     file_id: u64,
     file_bytes: u64,
 ) -> Result<Toc, FrameError> {
-    let place = TocPlace {
+    let locator = TocLocator {
         frame: FrameRef::Checkpoint(offset),
         kind: FrameKind::Checkpoint,
         offset,
         file_id,
     };
-    Toc::read(&Ahead::new(reader, offset), &place, file_bytes)
+    Toc::read(&Ahead::new(reader, offset), &locator, file_bytes)
 }
-
-/// A reader that has the first bytes from some offset on already.
-pub(crate) struct Ahead<'a, R: ?Sized> {
-    reader: &'a R,
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl<'a, R: ReadAt + ?Sized> Ahead<'a, R> {
-    pub(crate) fn new(reader: &'a R, start: u64) -> Self {
-        let mut bytes = vec![0; AHEAD_BYTES];
-        // What cannot be read ahead is read, and fails, when it is asked for.
-        let part = Part::FrameHeader(start);
-        let filled = read_available(reader, part, start, &mut bytes).unwrap_or(0);
-        bytes.truncate(filled);
-        Self { reader, start, bytes }
-    }
-}
-
-impl<R: ReadAt + ?Sized> ReadAt for Ahead<'_, R> {
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let at = offset.checked_sub(self.start).filter(|&at| at < self.bytes.len() as u64);
-        let Some(at) = at else { return self.reader.read_at(offset, buffer) };
-        let known = &self.bytes[at as usize..];
-        let count = known.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&known[..count]);
-        Ok(count)
-    }
-
-    fn bytes(&self) -> io::Result<u64> {
-        self.reader.bytes()
-    }
-}
-
-/// Both slots.
-pub(crate) const LOCATOR_BYTES: u64 = 2 * BLOCK_BYTES;
-/// Header, frames and index blocks of a TOC or checkpoint of 64 frames with 2,000 columns.
-const AHEAD_BYTES: usize = 8_192;
-const MAGIC: [u8; 8] = *b"CTMCHECK";
-const SLOT_BYTES: usize = 64;
-const CRC_AT: usize = 8;

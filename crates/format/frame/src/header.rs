@@ -13,11 +13,11 @@ use catchment_model::RunId;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::{align_up, put, u16_at, u32_at, u64_at};
-use crate::checkpoint::LOCATOR_BYTES;
 use crate::checksum::crc32c_around;
 use crate::error::{FrameError, Part};
 use crate::known::{KnownSchema, KnownSchemas};
 use crate::ledger::EntryNames;
+use crate::locator::LOCATOR_BYTES;
 use crate::read_at::{ReadAt, read_exact};
 use crate::schema::Schema;
 use crate::{BLOCK_BYTES, FILE_HEADER_BYTES_MAX, VERSION_MAJOR, VERSION_MINOR};

@@ -108,6 +108,7 @@ mod kinds;
 mod known;
 mod ledger;
 mod lists;
+mod locator;
 mod pattern;
 mod pieces;
 mod places;
@@ -126,7 +127,6 @@ pub use catchment_codec::{
 };
 pub use channel_info::ChannelInfo;
 pub use channels::{ChannelColumns, SampleRun, Span, Spans, decode_spans, encode_spans};
-pub use checkpoint::{encode_locator, locator_offset};
 pub use checksum::{Crc32c, crc32c};
 pub use codings::{Codings, ColumnCoding, UnknownColumnCoding};
 pub use column_info::{ColumnInfo, FieldInfo, PayloadType};
@@ -145,6 +145,7 @@ pub use ledger::{
     EntryNames, decode_ledger, encode_channel_increment, encode_ledger_increment,
     encode_ledger_total,
 };
+pub use locator::{encode_locator, locator_offset};
 pub use pattern::{Pattern, PatternError};
 pub use reader::{Condition, FileReader, OpenOptions, Reopened};
 pub use repair::{Closing, RepairPlan, repair, sequences_missing};

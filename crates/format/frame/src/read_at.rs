@@ -37,6 +37,39 @@ impl<R: ReadAt> ReadAt for Patched<'_, R> {
     }
 }
 
+/// A reader that has the first bytes from some offset on already.
+pub(crate) struct Ahead<'a, R: ?Sized> {
+    reader: &'a R,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a, R: ReadAt + ?Sized> Ahead<'a, R> {
+    pub(crate) fn new(reader: &'a R, start: u64) -> Self {
+        let mut bytes = vec![0; AHEAD_BYTES];
+        // What cannot be read ahead is read, and fails, when it is asked for.
+        let part = Part::FrameHeader(start);
+        let filled = read_available(reader, part, start, &mut bytes).unwrap_or(0);
+        bytes.truncate(filled);
+        Self { reader, start, bytes }
+    }
+}
+
+impl<R: ReadAt + ?Sized> ReadAt for Ahead<'_, R> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let at = offset.checked_sub(self.start).filter(|&at| at < self.bytes.len() as u64);
+        let Some(at) = at else { return self.reader.read_at(offset, buffer) };
+        let known = &self.bytes[at as usize..];
+        let count = known.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&known[..count]);
+        Ok(count)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.reader.bytes()
+    }
+}
+
 /// Fills `buffer` from `offset`; a file that ends before is an error.
 pub(crate) fn read_exact<R: ReadAt + ?Sized>(
     reader: &R,
@@ -85,3 +118,6 @@ pub(crate) fn set_len(buffer: &mut Vec<u8>, bytes: usize) {
         buffer.truncate(bytes);
     }
 }
+
+/// Header, frames and index blocks of a TOC or checkpoint of 64 frames with 2,000 columns.
+const AHEAD_BYTES: usize = 8_192;

@@ -7,7 +7,6 @@ use catchment_model::Ledger;
 use catchment_model::limits::FRAME_BYTES_MAX;
 
 use crate::bytes::{u16_at, u32_at, u64_at};
-use crate::checkpoint::Ahead;
 use crate::checksum::{crc32c, crc32c_around};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::frame::{ColumnEntry, FrameInfo, FrameSummary, Origin};
@@ -15,7 +14,7 @@ use crate::header::FileHeader;
 use crate::kinds::FrameKind;
 use crate::ledger::{EntryNames, decode_ledger};
 use crate::lists::{ListRecord, Place};
-use crate::read_at::{ReadAt, read_exact};
+use crate::read_at::{Ahead, ReadAt, read_exact};
 use crate::stored::{check_entry, check_stored, read_frame_header, read_stored_column};
 use crate::toc::{
     BLOCK_RECORD_BYTES, FILE_HEADER, FRAME_RECORD_BYTES, FRAMES, INDEX, INDEX_BLOCK_RECORDS,
@@ -79,8 +78,8 @@ impl Trailer {
     }
 }
 
-/// Where a TOC or a checkpoint is said to stand.
-pub(crate) struct TocPlace {
+/// Where a TOC or a checkpoint is expected, and of which file.
+pub(crate) struct TocLocator {
     pub frame: FrameRef,
     pub kind: FrameKind,
     pub offset: u64,
@@ -118,14 +117,14 @@ impl Toc {
         trailer: &Trailer,
         file_bytes: u64,
     ) -> Result<Self, FrameError> {
-        let place = TocPlace {
+        let locator = TocLocator {
             frame: FrameRef::Toc,
             kind: FrameKind::Toc,
             offset: trailer.toc_offset,
             file_id: trailer.file_id,
         };
         // Header, list of frames and blocks of the index stand together.
-        let toc = Self::read(&Ahead::new(reader, place.offset), &place, file_bytes)?;
+        let toc = Self::read(&Ahead::new(reader, locator.offset), &locator, file_bytes)?;
         if toc.summary.frame_bytes != trailer.toc_bytes {
             let (field, expected) = ("frame_bytes", "the trailer's toc_bytes");
             let (part, got) = (Part::FrameHeader(trailer.toc_offset), toc.summary.frame_bytes);
@@ -137,18 +136,18 @@ impl Toc {
     /// Reads the frame's header, the list of frames and the blocks of the column index.
     pub(crate) fn read<R: ReadAt + ?Sized>(
         reader: &R,
-        place: &TocPlace,
+        locator: &TocLocator,
         file_bytes: u64,
     ) -> Result<Self, FrameError> {
-        let (head, header) = read_frame_header(reader, place.offset, file_bytes)?;
+        let (head, header) = read_frame_header(reader, locator.offset, file_bytes)?;
         let summary = head.summary;
-        let part = Part::FrameHeader(place.offset);
+        let part = Part::FrameHeader(locator.offset);
         let field = |field, expected, got| Err(FrameError::Field { part, field, expected, got });
-        if summary.info.file_id != place.file_id {
+        if summary.info.file_id != locator.file_id {
             return field("file_id", "the file header's", summary.info.file_id);
         }
-        if summary.info.kind != place.kind {
-            let expected = match place.kind {
+        if summary.info.kind != locator.kind {
+            let expected = match locator.kind {
                 FrameKind::Toc => "3 (TOC)",
                 _ => "4 (checkpoint)",
             };
@@ -159,7 +158,7 @@ impl Toc {
             previous: head.previous,
             frames: Vec::new(),
             frame_count: 0,
-            frame: place.frame,
+            frame: locator.frame,
             summary,
             columns: head.entries(&header).collect(),
             blocks: Vec::new(),
