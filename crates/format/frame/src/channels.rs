@@ -2,11 +2,9 @@
 
 use crate::bytes::{u32_at, u64_at};
 use crate::channel_info::ChannelInfo;
-use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
+use crate::error::ColumnProblem;
 use crate::frame::ColumnEntry;
-use crate::kinds::{ColumnKind, FrameKind};
-use crate::read_at::ReadAt;
-use crate::reader::FileReader;
+use crate::kinds::ColumnKind;
 use crate::schema::Schema;
 
 /// The columns of channels in a schema.
@@ -141,74 +139,6 @@ impl Spans {
     pub fn columns(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.chunk_by(|a, b| a.0 == b.0).map(|spans| spans[0].0)
     }
-}
-
-impl<R: ReadAt> FileReader<R> {
-    /// The gaps in a frame's channels.
-    ///
-    /// # Errors
-    /// If the column that says so cannot be read.
-    pub fn spans(&self, frame: usize) -> Result<Spans, FrameError> {
-        let mut bytes = Vec::new();
-        let Some(column) = self.channel_columns().spans else { return Ok(Spans::default()) };
-        if !self.read(frame, column, &mut bytes)? {
-            return Ok(Spans::default());
-        }
-        decode_spans(&bytes)
-            .map_err(|problem| FrameError::column(FrameRef::Index(frame), column, problem))
-    }
-
-    /// What a frame's channels say that cannot be: spans, start times, times outside of the frame.
-    pub(crate) fn check_channels(&self, frame: usize, entries: &[ColumnEntry]) -> Vec<FrameError> {
-        let Some(summary) = self.frames().get(frame) else { return Vec::new() };
-        let spans = match self.spans(frame) {
-            Ok(spans) => spans,
-            Err(error) => return vec![error],
-        };
-        let mut problems = Vec::new();
-        let info = &summary.info;
-        if info.kind == FrameKind::Channels && info.time_last_ns < info.time_first_ns {
-            let (part, field) = (Part::FrameHeader(summary.offset), "time_last_ns");
-            let (expected, got) = ("not before time_first_ns", info.time_last_ns);
-            problems.push(FrameError::Field { part, field, expected, got });
-        }
-        let channels = self.channel_columns();
-        for entry in entries {
-            let Some(channel) = channels.by_id(entry.id) else { continue };
-            let within = info.time_first_ns..info.time_last_ns;
-            if let Err(problem) = check_channel(channel, entry, &spans, within) {
-                problems.push(FrameError::column(FrameRef::Index(frame), entry.id, problem));
-            }
-        }
-        for column in spans.columns() {
-            let known = entries.iter().any(|entry| entry.id == column);
-            if !known || channels.by_id(column).is_none() {
-                let reason = "there are spans of it, but no samples";
-                let problem = ColumnProblem::Content { reason };
-                problems.push(FrameError::column(FrameRef::Index(frame), column, problem));
-            }
-        }
-        problems
-    }
-}
-
-fn check_channel(
-    channel: &ChannelInfo,
-    entry: &ColumnEntry,
-    spans: &Spans,
-    frame_ns: std::ops::Range<u64>,
-) -> Result<(), ColumnProblem> {
-    let runs = spans.runs(entry)?;
-    let Some(last) = runs.last() else { return Ok(()) };
-    let field = |field, expected, got| Err(ColumnProblem::Field { field, expected, got });
-    if entry.start_ns != channel.rate.time_ns(entry.first_sample) {
-        return field("start_ns", "the time of first_sample", entry.start_ns);
-    }
-    let last_ns = channel.rate.time_ns(last.first_sample + (last.rows - 1));
-    if !frame_ns.contains(&entry.start_ns) || !frame_ns.contains(&last_ns) {
-        return field("start_ns", "with all samples in the frame's time range", entry.start_ns);
-    }
-    Ok(())
 }
 
 /// Bytes of one record.

@@ -8,6 +8,7 @@ use crate::frame::ColumnEntry;
 use crate::read_at::ReadAt;
 use crate::reader::{FileReader, OpenOptions};
 use crate::repair::repair;
+use crate::verify::{frame_ledger, verify_frame};
 
 /// Opens arbitrary bytes as a file, by TOC, by checkpoints and by walking, reads all that they
 /// claim to hold, follows them as if they came in two parts, and repairs them. Errors are fine;
@@ -55,8 +56,8 @@ fn read_all<R: ReadAt>(file: &FileReader<R>) {
                 assert!(rows(entry), "runs are the column's rows");
             }
         }
-        let _ = file.frame_ledger(frame);
-        let _ = file.verify_frame(frame);
+        let _ = frame_ledger(file, frame);
+        let _ = verify_frame(file, frame);
     }
 }
 

@@ -119,6 +119,7 @@ mod schema;
 mod stored;
 mod toc;
 mod toc_reader;
+mod verify;
 mod walk;
 
 pub use catchment_agent::ReadAt;
@@ -151,6 +152,7 @@ pub use reader::{Condition, FileReader, OpenOptions, Reopened};
 pub use repair::{Closing, RepairPlan, repair, sequences_missing};
 pub use schema::{Schema, SourceInfo};
 pub use toc::{TocBuilder, TocFlags};
+pub use verify::{frame_ledger, verify_frame};
 pub use walk::{Skipped, SkippedReason, is_zero_between};
 
 /// Major version of the format that this crate reads and writes.

@@ -13,19 +13,16 @@ use std::sync::{Arc, OnceLock};
 use catchment_model::Ledger;
 
 use crate::BLOCK_BYTES;
-use crate::channels::ChannelColumns;
+use crate::channels::{ChannelColumns, Spans, decode_spans};
 use crate::checkpoint::{read_chain, read_checkpoint};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::events::EventColumns;
 use crate::frame::{ColumnEntry, FrameSummary};
 use crate::header::FileHeader;
-use crate::kinds::FrameKind;
 use crate::known::{KnownSchema, KnownSchemas};
 use crate::places::Places;
 use crate::read_at::ReadAt;
-use crate::stored::{
-    RowShape, check_rows, check_stored, made_by, read_frame_header, read_stored_column,
-};
+use crate::stored::{RowShape, check_rows, made_by, read_frame_header, read_stored_column};
 use crate::toc::{TocFlags, trailer};
 use crate::toc_reader::{Toc, Trailer, header_from_toc};
 use crate::walk::{Skipped, Walker, is_zero_between};
@@ -459,36 +456,18 @@ impl<R: ReadAt> FileReader<R> {
         }
     }
 
-    /// Everything that is wrong with a frame: its header, its columns, and what events' columns
-    /// say of each other. Columns with a codec that this version does not know are checked as far
-    /// as their checksum.
-    pub fn verify_frame(&self, frame: usize) -> Vec<FrameError> {
-        let mut problems = Vec::new();
-        let entries = match self.directory(frame) {
-            Ok(entries) => entries,
-            Err(error) => {
-                problems.push(error);
-                self.columns(frame).unwrap_or_default()
-            }
-        };
-        let Ok(summary) = self.summary(frame) else { return problems };
-        let mut scratch = Vec::new();
-        for entry in &entries {
-            let result = match self.read_column(frame, entry, &mut scratch) {
-                Err(FrameError::Column { problem: ColumnProblem::Codec(_), .. }) => {
-                    check_stored(&self.reader, FrameRef::Index(frame), summary, entry)
-                }
-                other => other,
-            };
-            problems.extend(result.err());
+    /// The gaps in a frame's channels.
+    ///
+    /// # Errors
+    /// If the column of spans cannot be read.
+    pub fn spans(&self, frame: usize) -> Result<Spans, FrameError> {
+        let mut bytes = Vec::new();
+        let Some(column) = self.channel_columns().spans else { return Ok(Spans::default()) };
+        if !self.read(frame, column, &mut bytes)? {
+            return Ok(Spans::default());
         }
-        if problems.is_empty() {
-            problems.extend(self.frame_ledger(frame).1);
-        }
-        if problems.is_empty() && summary.info.kind == FrameKind::Channels {
-            problems.extend(self.check_channels(frame, &entries));
-        }
-        problems
+        decode_spans(&bytes)
+            .map_err(|problem| FrameError::column(FrameRef::Index(frame), column, problem))
     }
 
     /// Everything that is wrong with the TOC, or with the checkpoints that a file was opened by.
@@ -563,7 +542,7 @@ impl<R: ReadAt> FileReader<R> {
     }
 
     /// A frame's directory as the frame itself has it.
-    fn directory(&self, frame: usize) -> Result<Vec<ColumnEntry>, FrameError> {
+    pub(crate) fn directory(&self, frame: usize) -> Result<Vec<ColumnEntry>, FrameError> {
         let summary = self.summary(frame)?;
         let (head, header) = read_frame_header(&self.reader, summary.offset, self.file_bytes)?;
         if head.summary != *summary {

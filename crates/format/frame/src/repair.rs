@@ -9,6 +9,7 @@ use crate::frame::{FrameInfo, FrameSummary};
 use crate::read_at::{Patched, ReadAt};
 use crate::reader::{FileReader, OpenOptions};
 use crate::toc::{TocBuilder, TocFlags};
+use crate::verify::{frame_ledger, verify_frame};
 use crate::walk::Skipped;
 
 /// What `repair` found, and what is to be written. Nothing has been written yet.
@@ -102,9 +103,9 @@ pub fn repair<R: ReadAt>(
         let columns = walked.columns(index);
         toc.add_frame(*summary, columns.as_deref().unwrap_or_default());
         damaged.extend(columns.err());
-        let (added, problems) = walked.frame_ledger(index);
+        let (added, problems) = frame_ledger(&walked, index);
         ledger.add(&added);
-        damaged.extend(if problems.is_empty() { walked.verify_frame(index) } else { problems });
+        damaged.extend(if problems.is_empty() { verify_frame(&walked, index) } else { problems });
     }
     for source in &mut ledger.sources {
         source[Entry::FragmentsDurable] = source[Entry::FragmentsRecorded];
@@ -156,7 +157,7 @@ fn untouched<R: ReadAt>(
     Ok(RepairPlan {
         frames: file.frames().to_vec(),
         skipped: Vec::new(),
-        damaged: (0..file.frames().len()).flat_map(|index| file.verify_frame(index)).collect(),
+        damaged: (0..file.frames().len()).flat_map(|index| verify_frame(file, index)).collect(),
         frames_missing: sequences_missing(file.frames().iter().map(|frame| &frame.info)),
         ledger: file.ledger()?.cloned().unwrap_or_default(),
         flags: file.flags().unwrap_or_default(),

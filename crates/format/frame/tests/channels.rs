@@ -4,6 +4,7 @@ use crate::common;
 use catchment_fixtures::{Column, Frame, Random};
 use catchment_frame::{
     ChannelColumns, Codec, ColumnKind, Dtype, FileReader, OpenOptions, Span, encode_spans,
+    frame_ledger, verify_frame,
 };
 use catchment_model::{Entry, TimeScale};
 use common::channels::{FIRST_NS, FRAME_NS, channel_model};
@@ -19,7 +20,7 @@ fn samples_are_read_with_their_numbers_and_times() {
             let file = FileReader::open_with(&encoded.closed, &options).expect("opens");
             assert_holds(&file, &model, 6);
             for (frame, expected) in samples.iter().enumerate() {
-                assert!(file.verify_frame(frame).is_empty(), "{:?}", file.verify_frame(frame));
+                assert!(verify_frame(&file, frame).is_empty(), "{:?}", verify_frame(&file, frame));
                 let spans = file.spans(frame).expect("spans");
                 for one in expected {
                     let entry = file.find(frame, one.id).expect("finds").expect("there");
@@ -56,7 +57,7 @@ fn increments_of_channels_say_everything_themselves() {
     let bytes = model.encode().closed;
     let file = FileReader::open(&bytes).expect("opens");
     for (frame, samples) in samples.iter().enumerate() {
-        let (ledger, problems) = file.frame_ledger(frame);
+        let (ledger, problems) = frame_ledger(&file, frame);
         assert!(problems.is_empty());
         let counts = &ledger.sources[0];
         assert_eq!(counts[Entry::FragmentsRecorded], samples.len() as u64);
@@ -72,7 +73,7 @@ fn problems_of(change: impl FnOnce(&mut Model)) -> Vec<String> {
     change(&mut model);
     let bytes = model.encode().closed;
     let file = FileReader::open(&bytes).expect("opens");
-    file.verify_frame(0).iter().map(ToString::to_string).collect()
+    verify_frame(&file, 0).iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -139,14 +140,14 @@ fn typed_payload_need_not_be_whole_arrays() {
     let encoded = model.encode();
     let file = FileReader::open(&encoded.closed).expect("opens");
     assert_holds(&file, &model, 8);
-    assert!((0..8).all(|frame| file.verify_frame(frame).is_empty()));
+    assert!((0..8).all(|frame| verify_frame(&file, frame).is_empty()));
     let frame = model.frames.iter().position(odd).expect("found above");
     let columns = &mut model.frames[frame].columns;
     let column = columns.iter_mut().find(|c| Some(c.id) == payload).expect("payload");
     column.rows += 1;
     let encoded = model.encode();
     let file = FileReader::open(&encoded.closed).expect("opens");
-    assert!(file.verify_frame(frame)[0].to_string().contains("what rows, dtype and shape give"));
+    assert!(verify_frame(&file, frame)[0].to_string().contains("what rows, dtype and shape give"));
 }
 
 #[test]
@@ -164,7 +165,7 @@ fn flipped_bits_of_channels_are_found_and_named_and_the_rest_stays_readable() {
             let file = FileReader::open(&bytes).expect("opens");
             for other in 0..3 {
                 let problems: Vec<_> =
-                    file.verify_frame(other).iter().map(ToString::to_string).collect();
+                    verify_frame(&file, other).iter().map(ToString::to_string).collect();
                 if other != frame {
                     assert!(problems.is_empty());
                     continue;

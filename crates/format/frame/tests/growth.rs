@@ -4,7 +4,8 @@
 use crate::common;
 use catchment_fixtures::Column;
 use catchment_frame::{
-    Codec, ColumnEntry, Dtype, FileReader, FrameInfo, FrameKind, OpenOptions, crc32c, write_frame,
+    Codec, ColumnEntry, Dtype, FileReader, FrameInfo, FrameKind, OpenOptions, crc32c, frame_ledger,
+    verify_frame, write_frame,
 };
 use common::{Model, assert_holds, some_model};
 
@@ -147,8 +148,8 @@ fn longer_headers_and_entries_and_unknown_kinds_are_read_over() {
     assert!(file.skipped().is_empty());
     assert_holds(&file, &model, 4);
     assert_eq!(file.frames()[1].info.kind, FrameKind::Unknown(200));
-    assert!((0..4).all(|frame| file.verify_frame(frame).is_empty()));
-    let (ledger, problems) = file.frame_ledger(1);
+    assert!((0..4).all(|frame| verify_frame(&file, frame).is_empty()));
+    let (ledger, problems) = frame_ledger(&file, 1);
     assert!(problems.is_empty() && ledger.balance() == Default::default());
 }
 

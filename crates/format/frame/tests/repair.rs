@@ -2,7 +2,9 @@
 
 use crate::common;
 use catchment_fixtures::Random;
-use catchment_frame::{Codec, FileReader, RepairPlan, SkippedReason, repair};
+use catchment_frame::{
+    Codec, FileReader, RepairPlan, SkippedReason, frame_ledger, repair, verify_frame,
+};
 use catchment_model::{Entry, Ledger};
 use common::{Model, assert_holds, some_model};
 
@@ -26,7 +28,7 @@ fn ledger_of(model: &Model, frame_count: usize) -> Ledger {
     let file = FileReader::open(&encoded.closed).expect("opens");
     let mut ledger = Ledger::new(model.header.schema.sources.len());
     for frame in 0..frame_count {
-        let (added, problems) = file.frame_ledger(frame);
+        let (added, problems) = frame_ledger(&file, frame);
         assert!(problems.is_empty());
         ledger.add(&added);
     }
@@ -143,8 +145,8 @@ fn damage_within_is_named_and_the_rest_is_kept() {
     let repaired = apply(&bytes, &plan);
     let file = FileReader::open(&repaired).expect("opens");
     assert!(file.closed());
-    assert_eq!(file.verify_frame(0).len(), 1);
-    assert!(file.verify_frame(1).is_empty() && file.verify_frame(2).is_empty());
+    assert_eq!(verify_frame(&file, 0).len(), 1);
+    assert!(verify_frame(&file, 1).is_empty() && verify_frame(&file, 2).is_empty());
 }
 
 #[test]
@@ -170,7 +172,7 @@ fn columns_that_contradict_each_other_are_named() {
     payload.rows -= 1;
     let encoded = model.encode();
     let file = FileReader::open(&encoded.closed).expect("opens");
-    let problems = file.verify_frame(0);
+    let problems = verify_frame(&file, 0);
     assert_eq!(
         problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["frame 0, column 9: its bytes are not the sum of the lengths"]

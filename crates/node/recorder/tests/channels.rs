@@ -11,7 +11,7 @@ use catchment_emulator::{
     EmulatedChannel, EmulatedLink, EmulatorLive, LinkEmulator, LinkEmulatorConfig, ligo_1000,
 };
 use catchment_fixtures::wait_while;
-use catchment_frame::{ColumnCoding, Dtype, FileReader, PayloadType};
+use catchment_frame::{ColumnCoding, Dtype, FileReader, PayloadType, frame_ledger, verify_frame};
 use catchment_model::{Entry, SampleRate};
 use catchment_recorder::{ChannelConfig, LinkConfig, Recorder, slice_ns_default};
 use catchment_storage::{Run, Segment, Select, StorageError, TrendKind, Verdict};
@@ -281,7 +281,7 @@ fn what_a_killed_recorder_leaves_opens_by_its_checkpoints() {
             assert!(listed >= 64 && listed <= frames, "{listed} of {frames}");
             let recorded = ledger.sources[0][Entry::FragmentsRecorded];
             assert!(recorded >= 4 * listed as u64);
-            assert!((0..frames).all(|frame| reader.verify_frame(frame).is_empty()));
+            assert!((0..frames).all(|frame| verify_frame(&reader, frame).is_empty()));
             break frames;
         }
     };
@@ -353,7 +353,7 @@ fn a_slow_disk_lowers_compression_before_anything_is_lost() {
         let bytes = std::fs::read(path).unwrap();
         let reader = FileReader::open(&bytes[..]).unwrap();
         let data = (0..reader.frames().len()).filter(|&at| reader.frames()[at].info.rows > 0);
-        let of_frame = |frame| reader.frame_ledger(frame).0.sources[0].clone();
+        let of_frame = |frame| frame_ledger(&reader, frame).0.sources[0].clone();
         by_frame.extend(data.map(|frame| of_frame(frame)[Entry::BytesCompressionLowered]));
     }
     assert_eq!(by_frame.iter().sum::<u64>(), ledger[Entry::BytesCompressionLowered]);

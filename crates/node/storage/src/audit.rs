@@ -10,7 +10,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use catchment_frame::{ChannelInfo, FrameKind, TocFlags};
+use catchment_frame::{ChannelInfo, FrameKind, TocFlags, frame_ledger};
 use catchment_model::{Balance, Entry, Ledger};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -158,7 +158,7 @@ pub fn recompute(run: &Run) -> (Ledger, Vec<Problem>) {
     let mut channels = ChannelBytes::new(run);
     for file in run.run_files() {
         for (frame, _) in file.frames() {
-            let (added, errors) = file.reader.frame_ledger(frame);
+            let (added, errors) = frame_ledger(&file.reader, frame);
             ledger.add(&added);
             let left = PROBLEMS_MAX.saturating_sub(problems.len());
             let errors = errors.into_iter().take(left);

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use catchment_frame::{Codings, ColumnCoding, ColumnEntry, FrameKind, Schema};
+use catchment_frame::{Codings, ColumnCoding, ColumnEntry, FrameKind, Schema, frame_ledger};
 use catchment_model::Ledger;
 
 use crate::channels::Select;
@@ -134,7 +134,7 @@ impl<'a> Reframer<'a> {
         if !matches!(kind, FrameKind::Events | FrameKind::Channels) {
             return Ok(());
         }
-        let (ledger, problems) = run_file.reader.frame_ledger(index);
+        let (ledger, problems) = frame_ledger(&run_file.reader, index);
         let problem = problems.into_iter().next().map(|problem| run_file.error(problem));
         if self.options.codings.is_none() {
             self.keep_codings(file, index)?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use catchment_disk::{EditFile, ReadFile};
 use catchment_frame::{
-    FileList, FileReader, FrameError, FrameInfo, FrameKind, Skipped, find_headless,
+    FileList, FileReader, FrameError, FrameInfo, FrameKind, Skipped, find_headless, frame_ledger,
 };
 use catchment_model::Ledger;
 use serde::Serialize;
@@ -268,7 +268,7 @@ impl Found {
 
     fn add_frames(&self, mut ledger: Ledger) -> Ledger {
         for frame in 0..self.reader.frames().len() {
-            ledger.add(&self.reader.frame_ledger(frame).0);
+            ledger.add(&frame_ledger(&self.reader, frame).0);
         }
         ledger
     }

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use catchment_frame::{Condition, FrameError, FrameRef, FrameSummary, Skipped, SkippedReason};
+use catchment_frame::{
+    Condition, FrameError, FrameRef, FrameSummary, Skipped, SkippedReason, verify_frame,
+};
 use serde::Serialize;
 
 use crate::open::{Names, RunFile};
@@ -91,7 +93,7 @@ pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
         report.files += 1;
         verify_index(file, &mut report);
         for (index, frame) in file.reader.frames().iter().enumerate() {
-            for error in file.reader.verify_frame(index) {
+            for error in verify_frame(&file.reader, index) {
                 report.add(problem_in(file, Some(index), error));
             }
             report.frames += 1;

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 
 use catchment_fixtures::sender_to;
-use catchment_frame::{Dtype, FileReader, FrameKind, SampleRun};
+use catchment_frame::{Dtype, FileReader, FrameKind, SampleRun, verify_frame};
 use catchment_model::{SampleRate, SourceLedger};
 use catchment_recorder::{ChannelConfig, LinkConfig, Recorder, RecorderConfig, RunSummary};
 use catchment_storage::{Run, Verdict, audit, verify};
@@ -112,7 +112,7 @@ pub fn read(summary: &RunSummary, channels: &[ChannelConfig]) -> Recorded {
         for frame in 0..reader.frames().len() {
             let info = reader.frames()[frame].info;
             assert_eq!(info.kind, FrameKind::Channels);
-            assert!(reader.verify_frame(frame).is_empty(), "{:?}", reader.verify_frame(frame));
+            assert!(verify_frame(&reader, frame).is_empty(), "{:?}", verify_frame(&reader, frame));
             let spans = reader.spans(frame).unwrap();
             for entry in reader.columns(frame).unwrap() {
                 let all = reader.channel_columns();

@@ -1,0 +1,228 @@
+//! What a frame contributes to the ledger, and whether its columns agree with each other.
+
+use std::ops::Range;
+
+use catchment_model::{Entry, Ledger};
+
+use crate::bytes::u32_at;
+use crate::channel_info::ChannelInfo;
+use crate::channels::Spans;
+use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
+use crate::frame::{ColumnEntry, FrameSummary};
+use crate::kinds::FrameKind;
+use crate::ledger::{decode_ledger, is_derived};
+use crate::read_at::ReadAt;
+use crate::reader::FileReader;
+use crate::stored::check_stored;
+
+/// What one frame adds to the ledger: its increments, and the recorded and missing fragments that
+/// follow from its columns. A column that cannot be read, or that contradicts another, is an error
+/// in the list, and its counts are left out. Frames of channels have all counts in their
+/// increments; frames of other kinds add nothing.
+pub fn frame_ledger<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, Vec<FrameError>) {
+    let mut ledger = Ledger::new(file.header().schema.sources.len());
+    let mut problems = Vec::new();
+    let Some(summary) = file.frames().get(frame) else { return (ledger, problems) };
+    let kind = summary.info.kind;
+    if !matches!(kind, FrameKind::Events | FrameKind::Channels) {
+        return (ledger, problems);
+    }
+    let mut bytes = Vec::new();
+    match increments(file, frame, kind, &mut bytes) {
+        Ok(Some(increments)) => ledger = increments,
+        Ok(None) => {}
+        Err(error) => problems.push(error),
+    }
+    let counted = if kind == FrameKind::Events { ledger.sources.len() } else { 0 };
+    for source in 0..counted {
+        match count_fragments(file, (frame, source), summary.info.rows, &mut bytes) {
+            Ok(counted) => {
+                let counts = &mut ledger.sources[source];
+                counts[Entry::FragmentsRecorded] = counted.fragments;
+                counts[Entry::FragmentBytesRecorded] = counted.bytes;
+                if file.header().schema.sources[source].required {
+                    counts[Entry::FragmentsMissing] = summary.info.rows - counted.fragments;
+                }
+            }
+            Err(error) => problems.push(error),
+        }
+    }
+    (ledger, problems)
+}
+
+/// Everything that is wrong with a frame: its header, its columns, and contradictions between its
+/// columns. Columns with a codec that this version does not know are checked as far as their
+/// checksum.
+pub fn verify_frame<R: ReadAt>(file: &FileReader<R>, frame: usize) -> Vec<FrameError> {
+    let mut problems = Vec::new();
+    let entries = match file.directory(frame) {
+        Ok(entries) => entries,
+        Err(error) => {
+            problems.push(error);
+            file.columns(frame).unwrap_or_default()
+        }
+    };
+    let Ok(summary) = file.summary(frame) else { return problems };
+    let mut scratch = Vec::new();
+    for entry in &entries {
+        let result = match file.read_column(frame, entry, &mut scratch) {
+            Err(FrameError::Column { problem: ColumnProblem::Codec(_), .. }) => {
+                check_stored(file.reader(), FrameRef::Index(frame), summary, entry)
+            }
+            other => other,
+        };
+        problems.extend(result.err());
+    }
+    if problems.is_empty() {
+        problems.extend(frame_ledger(file, frame).1);
+    }
+    if problems.is_empty() && summary.info.kind == FrameKind::Channels {
+        match file.spans(frame) {
+            Ok(spans) => check_channels(file, (frame, summary), &entries, &spans, &mut problems),
+            Err(error) => problems.push(error),
+        }
+    }
+    problems
+}
+
+fn increments<R: ReadAt>(
+    file: &FileReader<R>,
+    frame: usize,
+    kind: FrameKind,
+    bytes: &mut Vec<u8>,
+) -> Result<Option<Ledger>, FrameError> {
+    let Some(column) = file.event_columns().ledger_increment else { return Ok(None) };
+    if !file.read(frame, column, bytes)? {
+        return Ok(None);
+    }
+    let header = file.header();
+    let mut ledger = decode_ledger(bytes, &header.ledger_entries, header.schema.sources.len())
+        .map_err(|problem| FrameError::column(FrameRef::Index(frame), column, problem))?;
+    for counts in &mut ledger.sources {
+        for &entry in Entry::ALL.iter().filter(|&&entry| is_derived(kind, entry)) {
+            counts[entry] = 0;
+        }
+    }
+    Ok(Some(ledger))
+}
+
+/// Fragments of one source in one frame, and their bytes.
+#[derive(Default)]
+struct Counted {
+    fragments: u64,
+    bytes: u64,
+}
+
+fn count_fragments<R: ReadAt>(
+    file: &FileReader<R>,
+    (frame, source): (usize, usize),
+    rows: u64,
+    bytes: &mut Vec<u8>,
+) -> Result<Counted, FrameError> {
+    let columns = file.event_columns().sources[source];
+    let content = |column: Option<u32>, reason| {
+        let problem = ColumnProblem::Content { reason };
+        Err(FrameError::column(FrameRef::Index(frame), column.unwrap_or(u32::MAX), problem))
+    };
+    let find = |column: Option<u32>| column.map_or(Ok(None), |id| file.find(frame, id));
+    let lengths = find(columns.lengths)?;
+    let validity = find(columns.validity)?;
+    let payload_bytes = find(columns.payload)?.map_or(0, |entry| entry.raw_bytes);
+    let Some(lengths) = lengths else {
+        if validity.is_some() || payload_bytes > 0 {
+            return content(columns.lengths, "there are fragments but no lengths");
+        }
+        return Ok(Counted::default());
+    };
+    if lengths.rows != rows {
+        return content(columns.lengths, "it does not have the frame's rows");
+    }
+    let fragments = match validity {
+        Some(entry) if entry.rows != rows => {
+            return content(columns.validity, "it does not have the frame's rows");
+        }
+        Some(entry) => {
+            file.read_column(frame, &entry, bytes)?;
+            count_ones(bytes, rows)
+        }
+        None => rows,
+    };
+    file.read_column(frame, &lengths, bytes)?;
+    let sum = bytes.chunks_exact(4).map(|length| u64::from(u32_at(length, 0))).sum();
+    if sum != payload_bytes {
+        return content(columns.payload, "its bytes are not the sum of the lengths");
+    }
+    Ok(Counted { fragments, bytes: sum })
+}
+
+/// Checks the channels of a frame: spans, start times, times outside of the frame's range.
+fn check_channels<R: ReadAt>(
+    file: &FileReader<R>,
+    (frame, summary): (usize, &FrameSummary),
+    entries: &[ColumnEntry],
+    spans: &Spans,
+    problems: &mut Vec<FrameError>,
+) {
+    let info = &summary.info;
+    if info.time_last_ns < info.time_first_ns {
+        let (part, field) = (Part::FrameHeader(summary.offset), "time_last_ns");
+        let (expected, got) = ("not before time_first_ns", info.time_last_ns);
+        problems.push(FrameError::Field { part, field, expected, got });
+    }
+    let channels = file.channel_columns();
+    for entry in entries {
+        let Some(channel) = channels.by_id(entry.id) else { continue };
+        let range_ns = info.time_first_ns..info.time_last_ns;
+        if let Err(problem) = check_channel(channel, entry, spans, range_ns) {
+            problems.push(FrameError::column(FrameRef::Index(frame), entry.id, problem));
+        }
+    }
+    for column in spans.columns() {
+        let known = entries.iter().any(|entry| entry.id == column);
+        if !known || channels.by_id(column).is_none() {
+            let reason = "there are spans of it, but no samples";
+            let problem = ColumnProblem::Content { reason };
+            problems.push(FrameError::column(FrameRef::Index(frame), column, problem));
+        }
+    }
+}
+
+fn check_channel(
+    channel: &ChannelInfo,
+    entry: &ColumnEntry,
+    spans: &Spans,
+    range_ns: Range<u64>,
+) -> Result<(), ColumnProblem> {
+    let runs = spans.runs(entry)?;
+    let Some(last) = runs.last() else { return Ok(()) };
+    let field = |field, expected, got| Err(ColumnProblem::Field { field, expected, got });
+    if entry.start_ns != channel.rate.time_ns(entry.first_sample) {
+        return field("start_ns", "the time of first_sample", entry.start_ns);
+    }
+    let last_ns = channel.rate.time_ns(last.first_sample + (last.rows - 1));
+    if !range_ns.contains(&entry.start_ns) || !range_ns.contains(&last_ns) {
+        return field("start_ns", "with all samples in the frame's time range", entry.start_ns);
+    }
+    Ok(())
+}
+
+/// Ones among the first `rows` bits. Spare bits do not count.
+fn count_ones(bytes: &[u8], rows: u64) -> u64 {
+    let (whole, spare) = ((rows / 8) as usize, (rows % 8) as u32);
+    let ones: u64 = bytes.iter().take(whole).map(|byte| u64::from(byte.count_ones())).sum();
+    let last = bytes.get(whole).map_or(0, |byte| byte & ((1u16 << spare) - 1) as u8);
+    ones + u64::from(last.count_ones())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spare_bits_do_not_count() {
+        assert_eq!(count_ones(&[0xff, 0xff], 11), 11);
+        assert_eq!(count_ones(&[0xff, 0xff], 16), 16);
+        assert_eq!(count_ones(&[0b101], 2), 1);
+        assert_eq!(count_ones(&[], 0), 0);
+    }
+}
