@@ -10,9 +10,12 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use crate::channels::ChannelColumns;
+use crate::column_info::{ColumnInfo, elements};
+use crate::error::ColumnProblem;
 use crate::events::EventColumns;
+use crate::frame::ColumnEntry;
+use crate::kinds::{ColumnKind, Dtype};
 use crate::schema::Schema;
-use crate::stored::RowShape;
 
 /// A schema that was checked, and what follows from it.
 #[derive(Debug)]
@@ -37,9 +40,74 @@ impl KnownSchema {
         self.channels.get_or_init(|| ChannelColumns::of(&self.schema))
     }
 
-    pub(crate) fn row_shape(&self, column: u32) -> Option<RowShape> {
-        let at = self.rows.binary_search_by_key(&column, |(id, _)| *id).ok()?;
-        Some(self.rows[at].1)
+    /// Whether the schema has a column of that id.
+    pub(crate) fn has_column(&self, column: u32) -> bool {
+        self.row_shape(column).is_some()
+    }
+
+    /// Checks that an entry's type is the schema's, and that its `raw_bytes` is what rows, type and
+    /// shape give. A column that the schema does not have may be any whole number of elements per
+    /// row.
+    pub(crate) fn check_rows(&self, entry: &ColumnEntry) -> Result<(), ColumnProblem> {
+        let shape = self.row_shape(entry.id);
+        let field = |field, expected, got| Err(ColumnProblem::Field { field, expected, got });
+        if entry.dtype.is_unknown() {
+            return Ok(());
+        }
+        let known = shape.map(RowShape::dtype).filter(|dtype| !dtype.is_unknown());
+        if known.is_some_and(|dtype| dtype != entry.dtype) {
+            return field("dtype", "the schema's", u64::from(entry.dtype.number()));
+        }
+        let fits = match (entry.dtype.bits(), shape) {
+            (_, Some(RowShape::Payload { bytes, .. })) => entry.rows == entry.raw_bytes / bytes,
+            (None, _) => true,
+            (Some(_), Some(RowShape::Elements { elements, .. })) => {
+                let count = entry.rows.checked_mul(elements);
+                count.and_then(|count| entry.dtype.bytes_of(count)) == Some(entry.raw_bytes)
+            }
+            (Some(_), None) if entry.dtype == Dtype::Bits => true,
+            (Some(_), None) => match entry.dtype.bytes_of(entry.rows) {
+                Some(0) => entry.raw_bytes == 0,
+                Some(bytes) => entry.raw_bytes.is_multiple_of(bytes),
+                None => false,
+            },
+        };
+        if fits {
+            return Ok(());
+        }
+        field("raw_bytes", "what rows, dtype and shape give", entry.raw_bytes)
+    }
+
+    fn row_shape(&self, column: u32) -> Option<RowShape> {
+        let index = self.rows.binary_search_by_key(&column, |(id, _)| *id).ok()?;
+        Some(self.rows[index].1)
+    }
+}
+
+/// What the schema says of a column's rows.
+#[derive(Clone, Copy, Debug)]
+enum RowShape {
+    /// So many elements of that type each.
+    Elements { dtype: Dtype, elements: u64 },
+    /// A source's fragments, which need not be whole arrays: rows are as many elements or records
+    /// of that many bytes as there are.
+    Payload { dtype: Dtype, bytes: u64 },
+}
+
+impl RowShape {
+    /// Of a column of a schema that was checked.
+    fn of(info: &ColumnInfo) -> Self {
+        let dtype = info.dtype;
+        match (&info.kind, info.row_bytes()) {
+            (ColumnKind::FragmentPayload, Some(bytes)) => Self::Payload { dtype, bytes },
+            _ => Self::Elements { dtype, elements: elements(&info.shape).unwrap_or(u64::MAX) },
+        }
+    }
+
+    fn dtype(self) -> Dtype {
+        match self {
+            Self::Elements { dtype, .. } | Self::Payload { dtype, .. } => dtype,
+        }
     }
 }
 

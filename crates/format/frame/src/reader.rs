@@ -5,7 +5,6 @@
 //! places are taken from the TOC or from the frames' own headers, whichever is whole. A file that
 //! is still being written is opened by its checkpoints, and followed by [`FileReader::refresh`].
 
-use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -15,14 +14,14 @@ use catchment_model::Ledger;
 use crate::BLOCK_BYTES;
 use crate::channels::{ChannelColumns, Spans, decode_spans};
 use crate::checkpoint::{read_chain, read_checkpoint};
-use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
+use crate::error::{FrameError, FrameRef, Part};
 use crate::events::EventColumns;
 use crate::frame::{ColumnEntry, FrameSummary};
 use crate::header::FileHeader;
 use crate::known::{KnownSchema, KnownSchemas};
 use crate::places::Places;
 use crate::read_at::ReadAt;
-use crate::stored::{RowShape, check_rows, made_by, read_frame_header, read_stored_column};
+use crate::stored::{StoredColumn, read_frame_header};
 use crate::toc::{TocFlags, trailer};
 use crate::toc_reader::{Toc, Trailer, header_from_toc};
 use crate::walk::{Skipped, Walker, is_zero_between};
@@ -423,23 +422,21 @@ impl<R: ReadAt> FileReader<R> {
         entry: &ColumnEntry,
         out: &mut Vec<u8>,
     ) -> Result<(), FrameError> {
-        let summary = self.summary(frame)?;
-        self.check_rows(entry)
-            .map_err(|problem| FrameError::column(FrameRef::Index(frame), entry.id, problem))?;
-        read_stored_column(&self.reader, FrameRef::Index(frame), summary, entry, out)
+        self.stored_column(frame, entry)?.read(out)
     }
 
-    /// What made a column's stored bytes, in the words of [`Coding`](crate::Coding) without levels.
-    /// Reads their first four.
+    /// A column as it is stored, for readers that plan their reads themselves.
     ///
     /// # Errors
-    /// A place that cannot be, or cannot be read.
-    pub fn made_by(
-        &self,
+    /// If there is no such frame.
+    pub fn stored_column<'a>(
+        &'a self,
         frame: usize,
-        entry: &ColumnEntry,
-    ) -> Result<Cow<'static, str>, FrameError> {
-        made_by(&self.reader, FrameRef::Index(frame), self.summary(frame)?, entry)
+        entry: &'a ColumnEntry,
+    ) -> Result<StoredColumn<'a, R>, FrameError> {
+        let (summary, schema) = (self.summary(frame)?, Some(&*self.schema));
+        let (reader, frame) = (&self.reader, FrameRef::Index(frame));
+        Ok(StoredColumn { reader, frame, summary, entry, schema })
     }
 
     /// Finds and reads a column. False, with `out` empty, if the frame does not have it.
@@ -501,16 +498,6 @@ impl<R: ReadAt> FileReader<R> {
         self.first_frame
     }
 
-    /// What is being read.
-    pub(crate) fn reader(&self) -> &R {
-        &self.reader
-    }
-
-    /// Holds an entry's type and rows against the schema.
-    pub(crate) fn check_rows(&self, entry: &ColumnEntry) -> Result<(), ColumnProblem> {
-        check_rows(entry, self.shape(entry.id))
-    }
-
     pub(crate) fn summary(&self, frame: usize) -> Result<&FrameSummary, FrameError> {
         let frames = self.frames.len();
         self.frames.get(frame).ok_or(FrameError::NoFrame { index: frame, frames })
@@ -523,22 +510,18 @@ impl<R: ReadAt> FileReader<R> {
     /// If the TOC's list cannot be read. The frames' own headers may still say it:
     /// [`FileReader::find`].
     pub fn places(&self, column: u32) -> Result<Arc<[(u32, ColumnEntry)]>, FrameError> {
-        self.places.all(&self.reader, column, self.shape(column).is_some())
+        self.places.all(&self.reader, column, self.schema.has_column(column))
     }
 
     /// What a table or the walk says of a column's place in a frame.
     fn listed(&self, frame: usize, column: u32) -> Result<Option<ColumnEntry>, FrameError> {
         // Only columns that the schema names are kept, so that asking cannot fill the memory.
-        self.places.find(&self.reader, frame, column, self.shape(column).is_some())
+        self.places.find(&self.reader, frame, column, self.schema.has_column(column))
     }
 
     /// Whether the schema has a column as this one.
     pub(crate) fn is_described(&self, entry: &ColumnEntry) -> bool {
-        self.shape(entry.id).is_some() && self.check_rows(entry).is_ok()
-    }
-
-    fn shape(&self, column: u32) -> Option<RowShape> {
-        self.schema.row_shape(column)
+        self.schema.has_column(entry.id) && self.schema.check_rows(entry).is_ok()
     }
 
     /// A frame's directory as the frame itself has it.

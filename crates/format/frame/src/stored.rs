@@ -1,16 +1,186 @@
-//! A column's stored bytes: checked before they are read, and after.
+//! One column of one frame, as it is stored: checked before it is read, and after.
+//!
+//! Whoever plans reads of its own, of several columns at once or of some rows of one, begins with
+//! [`StoredColumn::check`]: it holds an entry against its frame and the schema, so that nothing is
+//! allocated or read by what cannot be.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
-use catchment_codec::{Codec, check_sizes, decode_into};
+use catchment_codec::{
+    Codec, Progress, check_sizes, decode_ahead, decode_into, decode_part, decode_rest,
+};
 
 use crate::checksum::{Crc32c, crc32c};
-use crate::column_info::{ColumnInfo, elements};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::frame::{ColumnEntry, FIXED_BYTES, FrameSummary, Head, column_bytes_max};
-use crate::kinds::{ColumnKind, Dtype};
+use crate::known::KnownSchema;
 use crate::read_at::{ReadAt, read_exact, set_len};
 use crate::{BLOCK_BYTES, COLUMN_ALIGN_BYTES};
+
+/// The stored bytes of one column of one frame. All errors name the frame and the column.
+pub struct StoredColumn<'a, R: ?Sized> {
+    pub(crate) reader: &'a R,
+    pub(crate) frame: FrameRef,
+    pub(crate) summary: &'a FrameSummary,
+    pub(crate) entry: &'a ColumnEntry,
+    /// `None` for the columns of a TOC or checkpoint, whose rows no schema describes.
+    pub(crate) schema: Option<&'a KnownSchema>,
+}
+
+impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
+    /// Checks the entry against its frame, the schema and its codec's limits, without reading
+    /// anything.
+    ///
+    /// # Errors
+    /// The field that cannot be.
+    pub fn check(&self) -> Result<(), FrameError> {
+        let entry = self.entry;
+        let checked = self.schema.map_or(Ok(()), |schema| schema.check_rows(entry));
+        checked
+            .and_then(|()| check_entry(self.summary, entry))
+            .and_then(|()| Ok(check_sizes(entry.codec, entry.stored_bytes, entry.raw_bytes)?))
+            .map_err(|problem| self.error(problem))
+    }
+
+    /// Fills `out` with bytes of the file from `offset` on, counted from the file's start.
+    ///
+    /// # Errors
+    /// A failed read, or a file that ends before.
+    pub fn read_bytes(&self, offset: u64, out: &mut [u8]) -> Result<(), FrameError> {
+        read_exact(self.reader, Part::Column(self.frame, self.entry.id), offset, out)
+    }
+
+    /// Checks the length and the checksum of the column's stored bytes.
+    ///
+    /// # Errors
+    /// Bytes that are not those that were written.
+    pub fn check_stored(&self, stored: &[u8]) -> Result<(), FrameError> {
+        self.check_crc(crc32c(stored), stored.len() as u64)
+    }
+
+    /// Reads an encoded column into `stored`, checks it and decodes it into `out`: a piece is
+    /// decoded before the next one is read, so that it is still in the CPU's caches. `before` is
+    /// called with the range of stored bytes that is read next.
+    ///
+    /// # Errors
+    /// As [`StoredColumn::read_bytes`] and [`StoredColumn::decode`].
+    ///
+    /// # Panics
+    /// If `stored` and `out` do not have the entry's lengths.
+    pub fn read_decoded(
+        &self,
+        (stored, out): (&mut [u8], &mut [u8]),
+        before: impl Fn(Range<u64>),
+    ) -> Result<(), FrameError> {
+        let entry = self.entry;
+        assert_eq!((stored.len() as u64, out.len() as u64), (entry.stored_bytes, entry.raw_bytes));
+        let (mut crc, mut progress) = (Crc32c::new(), Progress::default());
+        let mut there = 0;
+        while there < stored.len() {
+            let end = stored.len().min(there + DECODED_PIECE_BYTES);
+            before(there as u64..end as u64);
+            let piece = &mut stored[there..end];
+            self.read_bytes(self.offset() + there as u64, piece)?;
+            crc.update(piece);
+            there = end;
+            decode_ahead(entry.codec, stored, there, out, &mut progress);
+        }
+        self.check_crc(crc.finish(), there as u64)?;
+        decode_rest(entry.codec, stored, out, progress).map_err(|error| self.error(error.into()))
+    }
+
+    /// Checks the column's stored bytes and decodes those in the range `wanted` of its raw bytes to
+    /// the same range of `out`, which has the length of all of them. The rest of `out` is undefined
+    /// afterwards.
+    ///
+    /// # Errors
+    /// Bytes that are not those that were written, or do not decode.
+    pub fn decode(
+        &self,
+        stored: &[u8],
+        wanted: Range<usize>,
+        out: &mut [u8],
+    ) -> Result<(), FrameError> {
+        self.check_stored(stored)?;
+        if self.entry.codec == Codec::None {
+            if out.len() != stored.len() {
+                let (field, expected) = ("raw_bytes", "stored_bytes");
+                let got = out.len() as u64;
+                return Err(self.error(ColumnProblem::Field { field, expected, got }));
+            }
+            out.copy_from_slice(stored);
+            return Ok(());
+        }
+        decode_part(self.entry.codec, stored, wanted, out).map_err(|error| self.error(error.into()))
+    }
+
+    /// The coding that made the stored bytes, named as [`Coding`](crate::Coding) is but without its
+    /// level. Reads their first four.
+    ///
+    /// # Errors
+    /// An entry that does not fit its frame, or a failed read.
+    pub fn made_by(&self) -> Result<Cow<'static, str>, FrameError> {
+        check_entry(self.summary, self.entry).map_err(|problem| self.error(problem))?;
+        let mut head = [0; 4];
+        let head = &mut head[..self.entry.stored_bytes.min(4) as usize];
+        self.read_bytes(self.offset(), head)?;
+        Ok(self.entry.codec.made_by(head))
+    }
+
+    /// Reads, checks and decodes the column: `out` becomes its raw bytes.
+    pub(crate) fn read(&self, out: &mut Vec<u8>) -> Result<(), FrameError> {
+        self.check()?;
+        let raw_bytes = self.entry.raw_bytes as usize;
+        // Encoded bytes are read behind the decoded ones: one buffer, reused by the caller.
+        let stored_at = if self.entry.codec == Codec::None { 0 } else { raw_bytes };
+        set_len(out, stored_at + self.entry.stored_bytes as usize);
+        let (raw, stored) = out.split_at_mut(stored_at);
+        let result = self.read_bytes(self.offset(), stored).and_then(|()| {
+            self.check_stored(stored)?;
+            if self.entry.codec == Codec::None {
+                return Ok(());
+            }
+            decode_into(self.entry.codec, stored, raw).map_err(|error| self.error(error.into()))
+        });
+        // Nothing of a column that is wrong is handed out.
+        out.truncate(if result.is_ok() { raw_bytes } else { 0 });
+        result
+    }
+
+    /// Reads the stored bytes a piece at a time and checks their checksum.
+    pub(crate) fn verify_stored(&self) -> Result<(), FrameError> {
+        check_entry(self.summary, self.entry).map_err(|problem| self.error(problem))?;
+        let stored_bytes = self.entry.stored_bytes;
+        let mut piece = vec![0; stored_bytes.min(VERIFIED_PIECE_BYTES) as usize];
+        let mut crc = Crc32c::new();
+        let mut done = 0;
+        while done < stored_bytes {
+            let bytes = (stored_bytes - done).min(VERIFIED_PIECE_BYTES) as usize;
+            self.read_bytes(self.offset() + done, &mut piece[..bytes])?;
+            crc.update(&piece[..bytes]);
+            done += bytes as u64;
+        }
+        self.check_crc(crc.finish(), done)
+    }
+
+    /// The column's offset in the file. Its entry was checked.
+    fn offset(&self) -> u64 {
+        self.summary.offset + self.entry.offset
+    }
+
+    fn check_crc(&self, got: u32, stored_bytes: u64) -> Result<(), FrameError> {
+        let expected = self.entry.crc32c;
+        if got == expected && stored_bytes == self.entry.stored_bytes {
+            return Ok(());
+        }
+        Err(self.error(ColumnProblem::Checksum { expected, got }))
+    }
+
+    fn error(&self, problem: ColumnProblem) -> FrameError {
+        FrameError::column(self.frame, self.entry.id, problem)
+    }
+}
 
 /// Reads and checks the header of the frame at `offset`.
 pub(crate) fn read_frame_header<R: ReadAt + ?Sized>(
@@ -68,150 +238,6 @@ pub(crate) fn check_entry(
     }
 }
 
-/// What the schema says of a column's rows.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum RowShape {
-    /// So many elements of that type each.
-    Elements { dtype: Dtype, elements: u64 },
-    /// A source's fragments, which need not be whole arrays: rows are as many elements or records
-    /// of that many bytes as there are.
-    Payload { dtype: Dtype, bytes: u64 },
-}
-
-impl RowShape {
-    /// Of a column of a schema that was checked.
-    pub(crate) fn of(info: &ColumnInfo) -> Self {
-        let dtype = info.dtype;
-        match (&info.kind, info.row_bytes()) {
-            (ColumnKind::FragmentPayload, Some(bytes)) => Self::Payload { dtype, bytes },
-            _ => Self::Elements { dtype, elements: elements(&info.shape).unwrap_or(u64::MAX) },
-        }
-    }
-
-    fn dtype(self) -> Dtype {
-        match self {
-            Self::Elements { dtype, .. } | Self::Payload { dtype, .. } => dtype,
-        }
-    }
-}
-
-/// Checks that the type is the schema's, and that `raw_bytes` is what rows, type and shape give.
-/// For columns that the schema does not have, any whole number of elements per row will do.
-pub(crate) fn check_rows(
-    entry: &ColumnEntry,
-    shape: Option<RowShape>,
-) -> Result<(), ColumnProblem> {
-    let field = |field, expected, got| Err(ColumnProblem::Field { field, expected, got });
-    if entry.dtype.is_unknown() {
-        return Ok(());
-    }
-    let known = shape.map(RowShape::dtype).filter(|dtype| !dtype.is_unknown());
-    if known.is_some_and(|dtype| dtype != entry.dtype) {
-        return field("dtype", "the schema's", u64::from(entry.dtype.number()));
-    }
-    let fits = match (entry.dtype.bits(), shape) {
-        (_, Some(RowShape::Payload { bytes, .. })) => entry.rows == entry.raw_bytes / bytes,
-        (None, _) => true,
-        (Some(_), Some(RowShape::Elements { elements, .. })) => {
-            let count = entry.rows.checked_mul(elements);
-            count.and_then(|count| entry.dtype.bytes_of(count)) == Some(entry.raw_bytes)
-        }
-        (Some(_), None) if entry.dtype == Dtype::Bits => true,
-        (Some(_), None) => match entry.dtype.bytes_of(entry.rows) {
-            Some(0) => entry.raw_bytes == 0,
-            Some(bytes) => entry.raw_bytes.is_multiple_of(bytes),
-            None => false,
-        },
-    };
-    if fits {
-        return Ok(());
-    }
-    field("raw_bytes", "what rows, dtype and shape give", entry.raw_bytes)
-}
-
-/// Reads, checks and decodes the column that an entry describes.
-pub(crate) fn read_stored_column<R: ReadAt + ?Sized>(
-    reader: &R,
-    frame: FrameRef,
-    summary: &FrameSummary,
-    entry: &ColumnEntry,
-    out: &mut Vec<u8>,
-) -> Result<(), FrameError> {
-    let fail = |problem| FrameError::column(frame, entry.id, problem);
-    check_entry(summary, entry).map_err(fail)?;
-    check_sizes(entry.codec, entry.stored_bytes, entry.raw_bytes)
-        .map_err(|error| fail(error.into()))?;
-    let raw_bytes = entry.raw_bytes as usize;
-    // Encoded bytes are read behind the place where the decoded ones go: one buffer, kept by the
-    // caller.
-    let read_at = if entry.codec == Codec::None { 0 } else { raw_bytes };
-    set_len(out, read_at + entry.stored_bytes as usize);
-    let result = fill_column(reader, frame, summary, entry, &mut out[..]);
-    // Nothing of a column that is wrong is handed out.
-    out.truncate(if result.is_ok() { raw_bytes } else { 0 });
-    result
-}
-
-/// What made a column's stored bytes, which only their head is read for.
-pub(crate) fn made_by<R: ReadAt + ?Sized>(
-    reader: &R,
-    frame: FrameRef,
-    summary: &FrameSummary,
-    entry: &ColumnEntry,
-) -> Result<Cow<'static, str>, FrameError> {
-    check_entry(summary, entry).map_err(|problem| FrameError::column(frame, entry.id, problem))?;
-    let mut head = [0; 4];
-    let head = &mut head[..entry.stored_bytes.min(4) as usize];
-    read_exact(reader, Part::Column(frame, entry.id), summary.offset + entry.offset, head)?;
-    Ok(entry.codec.made_by(head))
-}
-
-/// Reads the stored bytes to the end of `buffer`, checks them, and decodes them to its beginning.
-fn fill_column<R: ReadAt + ?Sized>(
-    reader: &R,
-    frame: FrameRef,
-    summary: &FrameSummary,
-    entry: &ColumnEntry,
-    buffer: &mut [u8],
-) -> Result<(), FrameError> {
-    let fail = |problem| FrameError::column(frame, entry.id, problem);
-    let stored_at = buffer.len() - entry.stored_bytes as usize;
-    let (raw, stored) = buffer.split_at_mut(stored_at);
-    let offset = summary.offset + entry.offset;
-    read_exact(reader, Part::Column(frame, entry.id), offset, stored)?;
-    check_crc(entry, stored).map_err(fail)?;
-    if entry.codec == Codec::None {
-        return Ok(());
-    }
-    decode_into(entry.codec, stored, raw).map_err(|problem| fail(problem.into()))
-}
-
-fn check_crc(entry: &ColumnEntry, stored: &[u8]) -> Result<(), ColumnProblem> {
-    let (expected, got) = (entry.crc32c, crc32c(stored));
-    if got == expected { Ok(()) } else { Err(ColumnProblem::Checksum { expected, got }) }
-}
-
-/// Checks the checksum of a column's stored bytes, a piece at a time.
-pub(crate) fn check_stored<R: ReadAt + ?Sized>(
-    reader: &R,
-    frame: FrameRef,
-    summary: &FrameSummary,
-    entry: &ColumnEntry,
-) -> Result<(), FrameError> {
-    let fail = |problem| FrameError::column(frame, entry.id, problem);
-    check_entry(summary, entry).map_err(fail)?;
-    let mut piece = vec![0; entry.stored_bytes.min(PIECE_BYTES) as usize];
-    let mut crc = Crc32c::new();
-    let mut done = 0;
-    while done < entry.stored_bytes {
-        let bytes = (entry.stored_bytes - done).min(PIECE_BYTES) as usize;
-        let offset = summary.offset + entry.offset + done;
-        read_exact(reader, Part::Column(frame, entry.id), offset, &mut piece[..bytes])?;
-        crc.update(&piece[..bytes]);
-        done += bytes as u64;
-    }
-    let (expected, got) = (entry.crc32c, crc.finish());
-    if got == expected { Ok(()) } else { Err(fail(ColumnProblem::Checksum { expected, got })) }
-}
-
-const PIECE_BYTES: u64 = 1024 * 1024;
+/// Little enough to stay in the cache that each CPU has for itself.
+const DECODED_PIECE_BYTES: usize = 256 << 10;
+const VERIFIED_PIECE_BYTES: u64 = 1 << 20;

@@ -15,7 +15,7 @@ use crate::kinds::FrameKind;
 use crate::ledger::{EntryNames, decode_ledger};
 use crate::lists::{ListRecord, Place};
 use crate::read_at::{Ahead, ReadAt, read_exact};
-use crate::stored::{check_entry, check_stored, read_frame_header, read_stored_column};
+use crate::stored::{StoredColumn, check_entry, read_frame_header};
 use crate::toc::{
     BLOCK_RECORD_BYTES, FILE_HEADER, FRAME_RECORD_BYTES, FRAMES, INDEX, INDEX_BLOCK_RECORDS,
     INDEX_BLOCKS, INDEX_RECORD_BYTES, LEDGER, LISTS, ORIGIN_BYTES, TRAILER_BYTES, TRAILER_CRC_AT,
@@ -242,13 +242,8 @@ impl Toc {
 
     /// Checks the whole TOC, a piece at a time.
     pub(crate) fn verify<R: ReadAt + ?Sized>(&self, reader: &R) -> Vec<FrameError> {
-        let mut problems = Vec::new();
-        for entry in &self.columns {
-            if let Err(error) = check_stored(reader, self.frame, &self.summary, entry) {
-                problems.push(error);
-            }
-        }
-        problems
+        let verify = |entry| self.stored(reader, entry).verify_stored().err();
+        self.columns.iter().filter_map(verify).collect()
     }
 
     fn read_frames<R: ReadAt + ?Sized>(&mut self, reader: &R) -> Result<(), FrameError> {
@@ -352,7 +347,16 @@ impl Toc {
         id: u32,
         out: &mut Vec<u8>,
     ) -> Result<(), FrameError> {
-        read_stored_column(reader, self.frame, &self.summary, self.entry(id)?, out)
+        self.stored(reader, self.entry(id)?).read(out)
+    }
+
+    fn stored<'a, R: ReadAt + ?Sized>(
+        &'a self,
+        reader: &'a R,
+        entry: &'a ColumnEntry,
+    ) -> StoredColumn<'a, R> {
+        let (frame, summary) = (self.frame, &self.summary);
+        StoredColumn { reader, frame, summary, entry, schema: None }
     }
 
     /// Some bytes of a column that is stored as it is.

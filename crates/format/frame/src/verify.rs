@@ -13,7 +13,6 @@ use crate::kinds::FrameKind;
 use crate::ledger::{decode_ledger, is_derived};
 use crate::read_at::ReadAt;
 use crate::reader::FileReader;
-use crate::stored::check_stored;
 
 /// What one frame adds to the ledger: its increments, and the recorded and missing fragments that
 /// follow from its columns. A column that cannot be read, or that contradicts another, is an error
@@ -67,7 +66,7 @@ pub fn verify_frame<R: ReadAt>(file: &FileReader<R>, frame: usize) -> Vec<FrameE
     for entry in &entries {
         let result = match file.read_column(frame, entry, &mut scratch) {
             Err(FrameError::Column { problem: ColumnProblem::Codec(_), .. }) => {
-                check_stored(file.reader(), FrameRef::Index(frame), summary, entry)
+                file.stored_column(frame, entry).and_then(|column| column.verify_stored())
             }
             other => other,
         };

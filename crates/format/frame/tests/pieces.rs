@@ -24,7 +24,7 @@ fn encoded(coding: &str, raw: Vec<u8>) -> Encoded {
 fn read(file: &[u8], entry: &ColumnEntry, raw_bytes: usize) -> Result<Vec<u8>, FrameError> {
     let file = FileReader::open(file.to_vec()).expect("opens");
     let (mut stored, mut out) = (vec![0; entry.stored_bytes as usize], vec![0; raw_bytes]);
-    file.read_decoded(0, entry, (&mut stored, &mut out), |_| {}).map(|()| out)
+    file.stored_column(0, entry)?.read_decoded((&mut stored, &mut out), |_| {}).map(|()| out)
 }
 
 #[test]
@@ -37,15 +37,16 @@ fn a_column_read_in_pieces_is_what_was_written_and_each_byte_is_read_once() {
         let counted = CountedReads::new(&encoded.closed);
         let file = FileReader::open(&counted).expect("opens");
         let opened = counted.bytes_read();
-        let told = RefCell::new(Vec::new());
+        let announced = RefCell::new(Vec::new());
         let (mut stored, mut out) = (vec![0; entry.stored_bytes as usize], vec![0; raw.len()]);
-        let tell = |now: std::ops::Range<u64>| told.borrow_mut().push(now);
-        file.read_decoded(0, entry, (&mut stored, &mut out), tell).expect("reads");
+        let announce = |next: std::ops::Range<u64>| announced.borrow_mut().push(next);
+        let column = file.stored_column(0, entry).expect("a frame");
+        column.read_decoded((&mut stored, &mut out), announce).expect("reads");
         assert!(out == raw, "{coding}");
         assert_eq!(counted.bytes_read() - opened, entry.stored_bytes);
-        let told = told.into_inner();
-        assert!(told.iter().all(|piece| piece.end - piece.start <= 256 << 10), "{coding}");
-        assert!(told.into_iter().flatten().eq(0..entry.stored_bytes), "{coding}");
+        let announced = announced.into_inner();
+        assert!(announced.iter().all(|piece| piece.end - piece.start <= 256 << 10), "{coding}");
+        assert!(announced.into_iter().flatten().eq(0..entry.stored_bytes), "{coding}");
     }
 }
 

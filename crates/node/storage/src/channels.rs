@@ -252,7 +252,7 @@ impl<'a> Channel<'a> {
 
 /// The samples of a column, run by run, its entry checked.
 fn runs(file: &RunFile, frame: usize, entry: &ColumnEntry) -> Result<Vec<SampleRun>, FrameError> {
-    file.reader.check_column(frame, entry)?;
+    file.reader.stored_column(frame, entry)?.check()?;
     let runs = file.spans(frame)?.runs(entry);
     runs.map_err(|problem| FrameError::Column {
         frame: FrameRef::Index(frame),

@@ -290,8 +290,10 @@ impl ColumnStorage {
         // one, so have those between.
         let mut blosc = locations.iter().filter(|(_, entry)| entry.codec == Codec::Blosc);
         let made_by = |(frame, entry): &(u32, _)| {
-            let made_by = file.reader.made_by(*frame as usize, entry);
-            made_by.unwrap_or_else(|_| Codec::Blosc.to_string().into())
+            let column = file.reader.stored_column(*frame as usize, entry);
+            column
+                .and_then(|column| column.made_by())
+                .unwrap_or_else(|_| Codec::Blosc.to_string().into())
         };
         let first = blosc.next().map(made_by);
         let last = blosc.next_back().map(made_by).or_else(|| first.clone());

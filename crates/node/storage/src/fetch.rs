@@ -413,7 +413,8 @@ impl<'r> ChannelReader<'r> {
         {
             let entry = &task.entry;
             let stored = grown(&mut scratch.stored, entry.stored_bytes as usize);
-            let read = file.reader.read_decoded(task.frame, entry, (stored, task.out), come);
+            let column = file.reader.stored_column(task.frame, entry);
+            let read = column.and_then(|column| column.read_decoded((stored, task.out), come));
             read.map_err(|error| file.error(error))?;
             self.keep_if_asked_again(task);
             return Ok(());
@@ -425,14 +426,14 @@ impl<'r> ChannelReader<'r> {
             && task.entry.codec == Codec::None
         {
             // Straight to where they are wanted.
-            let (frame, entry) = (task.frame, &task.entry);
-            let read = file.reader.read_bytes(frame, entry.id, task.stored.start, task.out);
+            let column = file.reader.stored_column(task.frame, &task.entry);
+            let read = column.and_then(|column| column.read_bytes(task.stored.start, task.out));
             read.map_err(|error| file.error(error))?;
             return task.check(file);
         }
         let stored = grown(&mut scratch.stored, (end - start) as usize);
-        let (frame, column) = (group[0].frame, group[0].entry.id);
-        let read = file.reader.read_bytes(frame, column, start, stored);
+        let first = file.reader.stored_column(group[0].frame, &group[0].entry);
+        let read = first.and_then(|first| first.read_bytes(start, stored));
         read.map_err(|error| file.error(error))?;
         self.decode_group(&mut group, stored, &mut scratch.raw)
     }
@@ -473,12 +474,13 @@ impl<'r> ChannelReader<'r> {
         stored: &[u8],
         scratch: &mut Vec<u8>,
     ) -> Result<(), FrameError> {
-        let (frame, entry) = (tasks[0].frame, tasks[0].entry);
+        let entry = tasks[0].entry;
+        let column = file.reader.stored_column(tasks[0].frame, &entry)?;
         let bytes = entry.raw_bytes as usize;
         if let [task] = tasks
             && task.is_whole()
         {
-            file.reader.decode_stored(frame, &entry, (stored, 0..bytes), task.out)?;
+            column.decode(stored, 0..bytes, task.out)?;
             self.keep_if_asked_again(task);
             return Ok(());
         }
@@ -492,7 +494,7 @@ impl<'r> ChannelReader<'r> {
             let end = ranges().map(|raw| raw.end).max().unwrap_or(bytes);
             (first..end, grown(scratch, bytes))
         };
-        file.reader.decode_stored(frame, &entry, (stored, wanted), raw)?;
+        column.decode(stored, wanted, raw)?;
         for task in &mut *tasks {
             task.out.copy_from_slice(&raw[task.raw.clone()]);
         }
@@ -525,7 +527,8 @@ impl Task<'_> {
         if !self.is_whole() {
             return Ok(());
         }
-        let checked = file.reader.check_stored(self.frame, &self.entry, self.out);
+        let column = file.reader.stored_column(self.frame, &self.entry);
+        let checked = column.and_then(|column| column.check_stored(self.out));
         checked.map_err(|error| file.error(error))
     }
 }

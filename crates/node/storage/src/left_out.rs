@@ -120,7 +120,8 @@ pub(crate) fn stored(
 ) -> Result<Vec<u8>, StorageError> {
     let file = &run.run_files()[frame.file];
     let read = || -> Result<Vec<u8>, FrameError> {
-        file.reader.check_column(frame.index, entry)?;
+        let column = file.reader.stored_column(frame.index, entry)?;
+        column.check()?;
         file.spans(frame.index)?.runs(entry).map_err(|problem| FrameError::Column {
             frame: FrameRef::Index(frame.index),
             column: entry.id,
@@ -128,8 +129,8 @@ pub(crate) fn stored(
         })?;
         let mut bytes = vec![0; entry.stored_bytes as usize];
         let at = frame.summary.offset + entry.offset;
-        file.reader.read_bytes(frame.index, entry.id, at, &mut bytes)?;
-        file.reader.check_stored(frame.index, entry, &bytes)?;
+        column.read_bytes(at, &mut bytes)?;
+        column.check_stored(&bytes)?;
         Ok(bytes)
     };
     read().map_err(|error| file.error(error))
