@@ -1,4 +1,4 @@
-//! What can be wrong with a frame file, said exactly.
+//! What can be wrong with a frame file: the part, the field, what was expected and found.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use catchment_codec::{Codec, CodecError};
 /// Which frame of a file is spoken of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameRef {
-    /// The frame of that place in [`crate::FileReader::frames`].
+    /// The frame of that index in [`crate::FileReader::frames`].
     Index(usize),
     /// The table of contents.
     Toc,
@@ -34,7 +34,7 @@ pub enum Part {
     FrameHeader(u64),
     /// One column of a frame.
     Column(FrameRef, u32),
-    /// The list of places of that column in the TOC.
+    /// The list of that column's entries in the TOC.
     TocList(u32),
     /// The block of the TOC's column index that holds that column.
     TocIndex(u32),

@@ -48,7 +48,7 @@ fn read_all<R: ReadAt>(file: &FileReader<R>) {
                 assert_eq!(bytes.len() as u64, entry.raw_bytes);
             }
             let _ = file.find(frame, entry.id);
-            let _ = file.places(entry.id);
+            let _ = file.column_entries(entry.id);
             if let Ok(runs) = spans.runs(entry) {
                 let rows = |entry: &ColumnEntry| {
                     runs.iter().map(|run| run.rows).sum::<u64>() == entry.rows

@@ -101,6 +101,7 @@ mod error;
 mod events;
 mod file_list;
 mod frame;
+mod frame_index;
 mod fuzz;
 mod header;
 mod headless;
@@ -110,7 +111,6 @@ mod ledger;
 mod lists;
 mod locator;
 mod pattern;
-mod places;
 mod read_at;
 mod reader;
 mod repair;
@@ -145,6 +145,7 @@ pub use ledger::{
     EntryNames, decode_ledger, encode_channel_increment, encode_ledger_increment,
     encode_ledger_total,
 };
+pub use lists::FrameEntry;
 pub use locator::{encode_locator, locator_offset};
 pub use pattern::{Pattern, PatternError};
 pub use reader::{Condition, FileReader, OpenOptions, Reopened};

@@ -19,8 +19,8 @@ use crate::error::{FrameError, Part};
 use crate::frame::ColumnEntry;
 use crate::kinds::Dtype;
 
-/// Where one column stands in one frame: the frame's index, and the entry.
-pub(crate) type Place = (u32, ColumnEntry);
+/// The index of a frame, and one column's entry in it.
+pub type FrameEntry = (u32, ColumnEntry);
 
 /// How a list was stored.
 pub(crate) struct Packed {
@@ -44,7 +44,7 @@ impl ListPacker {
     }
 
     /// Appends a list to `out`; frames are counted from `first`.
-    pub(crate) fn pack(&mut self, list: &[Place], first: u32, out: &mut Vec<u8>) -> Packed {
+    pub(crate) fn pack(&mut self, list: &[FrameEntry], first: u32, out: &mut Vec<u8>) -> Packed {
         // Channels need the last two fields of a record; everything else is as in version 1.0.
         let timed = list.iter().any(|(_, entry)| (entry.start_ns, entry.first_sample) != (0, 0));
         let record_bytes = if timed { CHANNEL_RECORD_BYTES } else { LIST_RECORD_BYTES };
@@ -119,14 +119,14 @@ impl ListRecord {
         Ok(Self { offset, stored_bytes, crc32c, records, record_bytes, codec })
     }
 
-    /// The places that the list's stored bytes say.
-    pub(crate) fn places(
+    /// Decodes the list's stored bytes.
+    pub(crate) fn entries(
         &self,
         column: u32,
         part: Part,
         stored: &[u8],
         frames: usize,
-    ) -> Result<Vec<Place>, FrameError> {
+    ) -> Result<Vec<FrameEntry>, FrameError> {
         let (expected, got) = (self.crc32c, crc32c(stored));
         if got != expected {
             return Err(FrameError::Checksum { part, expected, got });
@@ -140,19 +140,19 @@ impl ListRecord {
             })?;
             records = &unpacked;
         }
-        let mut places = Vec::with_capacity(self.records as usize);
+        let mut entries = Vec::with_capacity(self.records as usize);
         let mut frame_min = 0;
         for record in records.chunks_exact(self.record_bytes as usize) {
-            let place = decode_record(column, record);
-            if place.0 < frame_min || place.0 as usize >= frames {
+            let (frame, entry) = decode_record(column, record);
+            if frame < frame_min || frame as usize >= frames {
                 let (field, expected) = ("frame", "a rising number of a frame");
-                let got = u64::from(place.0);
+                let got = u64::from(frame);
                 return Err(FrameError::Field { part, field, expected, got });
             }
-            frame_min = place.0 + 1;
-            places.push(place);
+            frame_min = frame + 1;
+            entries.push((frame, entry));
         }
-        Ok(places)
+        Ok(entries)
     }
 
     fn unpack(&self, stored: &[u8], out: &mut Vec<u8>) -> Option<()> {
@@ -182,7 +182,7 @@ fn encode_record(frame: u32, entry: &ColumnEntry, record: &mut [u8]) {
     put(record, 56, entry.first_sample.to_le_bytes());
 }
 
-fn decode_record(id: u32, record: &[u8]) -> Place {
+fn decode_record(id: u32, record: &[u8]) -> FrameEntry {
     let timed = record.len() >= CHANNEL_RECORD_BYTES;
     let entry = ColumnEntry {
         id,
@@ -213,8 +213,8 @@ const CODING: Coding = Coding::ShuffleZstd { level: 1 };
 mod tests {
     use super::*;
 
-    fn list(frames: u32, noise: u64) -> Vec<Place> {
-        let place = |frame: u32| {
+    fn list(frames: u32, noise: u64) -> Vec<FrameEntry> {
+        let entry = |frame: u32| {
             let mut state = u64::from(frame + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             state ^= state >> 29;
             let entry = ColumnEntry {
@@ -232,7 +232,7 @@ mod tests {
             };
             (3 * frame + 100, entry)
         };
-        (0..frames).map(place).collect()
+        (0..frames).map(entry).collect()
     }
 
     fn record_of(packed: &Packed, stored: &[u8], records: u32) -> Vec<u8> {
@@ -256,9 +256,9 @@ mod tests {
             let record = record_of(&packed, &stored, frames);
             let found = ListRecord::decode(&record, part, 15_000).expect("decodes");
             assert_eq!(found.stored_bytes, stored.len() as u64);
-            let places = found.places(7, part, &stored, 15_000).expect("decodes");
+            let entries = found.entries(7, part, &stored, 15_000).expect("decodes");
             let expected: Vec<_> = list.iter().map(|(frame, e)| (frame - 100, *e)).collect();
-            assert_eq!(places, expected);
+            assert_eq!(entries, expected);
             if frames >= 64 {
                 let each = stored.len() / frames as usize;
                 assert!(each <= 14, "{each} bytes a record in a list of {frames}");
@@ -276,7 +276,7 @@ mod tests {
         let decode = |change: &dyn Fn(&mut Vec<u8>), frames| {
             let mut record = good.clone();
             change(&mut record);
-            ListRecord::decode(&record, part, frames)?.places(7, part, &stored, frames)
+            ListRecord::decode(&record, part, frames)?.entries(7, part, &stored, frames)
         };
         assert!(decode(&|_| (), 200).is_ok());
         assert!(decode(&|_| (), 63).is_err(), "more records than frames");

@@ -1,9 +1,10 @@
 //! Reading a frame file: what frames there are, and their columns.
 //!
-//! A closed file is opened by its trailer and the TOC's root; a column's list of places is read
-//! when first asked for, and kept. Any other file is walked. Damage costs what it hit and no more:
-//! places are taken from the TOC or from the frames' own headers, whichever is whole. A file that
-//! is still being written is opened by its checkpoints, and followed by [`FileReader::refresh`].
+//! A closed file is opened by its trailer and the TOC's root; a column's list of entries is read
+//! when first asked for, and cached. Any other file is walked. Damage costs what it hit and no
+//! more: entries are taken from the TOC or from the frames' own headers, whichever is whole. A file
+//! that is still being written is opened by its checkpoints, and followed by
+//! [`FileReader::refresh`].
 
 use std::fmt;
 use std::ops::Range;
@@ -17,9 +18,10 @@ use crate::checkpoint::{read_chain, read_checkpoint};
 use crate::error::{FrameError, FrameRef, Part};
 use crate::events::EventColumns;
 use crate::frame::{ColumnEntry, FrameSummary};
+use crate::frame_index::FrameIndex;
 use crate::header::FileHeader;
 use crate::known::{KnownSchema, KnownSchemas};
-use crate::places::Places;
+use crate::lists::FrameEntry;
 use crate::read_at::ReadAt;
 use crate::stored::{StoredColumn, read_frame_header};
 use crate::toc::{TocFlags, trailer};
@@ -95,14 +97,9 @@ pub struct FileReader<R> {
     header: FileHeader,
     header_problem: Option<FrameError>,
     first_frame: u64,
-    frames: Vec<FrameSummary>,
-    places: Places,
+    index: FrameIndex,
     condition: Condition,
-    /// Where a TOC stands that was found by walking.
-    toc: Option<Range<u64>>,
     options: OpenOptions,
-    /// Where the next frame of a file will stand that is not closed.
-    next: u64,
     schema: Arc<KnownSchema>,
     ledger: OnceLock<Ledger>,
 }
@@ -160,18 +157,15 @@ impl<R: ReadAt> FileReader<R> {
             header,
             header_problem,
             first_frame,
-            frames: Vec::new(),
-            places: Places::default(),
+            index: FrameIndex::of_tables(Vec::new(), first_frame),
             condition: Condition::Closed,
-            toc: None,
             options: *options,
-            next: first_frame,
             schema,
             ledger: OnceLock::new(),
         };
         match closed {
             Ok(toc) if !options.ignore_toc => {
-                file.places = Places::of_tables(vec![toc], &mut file.frames);
+                file.index = FrameIndex::of_tables(vec![toc], first_frame);
             }
             closed => {
                 file.condition = closed.err().map_or(Condition::Closed, Condition::Unclosed);
@@ -185,21 +179,14 @@ impl<R: ReadAt> FileReader<R> {
     fn find_frames(&mut self) {
         let by_checkpoints =
             self.header.locator && !self.options.ignore_toc && !self.options.ignore_checkpoints;
-        let chain = if by_checkpoints {
+        let chain = by_checkpoints.then(|| {
             read_chain(&self.reader, self.header.file_id, self.first_frame, self.file_bytes)
-        } else {
-            None
-        };
-        if let Some((tables, end)) = chain {
-            self.places = Places::of_tables(tables, &mut self.frames);
-            self.next = end;
+        });
+        if let Some((tables, end)) = chain.flatten() {
+            self.index = FrameIndex::of_tables(tables, end);
         }
-        let mut walk = self.walker(self.options.search_bytes_max).walk(self.next);
-        self.next = walk.end;
-        self.toc = walk.toc;
-        self.places.skipped = walk.skipped;
-        self.places.add_walked(walk.lists, self.frames.len());
-        self.frames.append(&mut walk.frames);
+        let walk = self.walker(self.options.search_bytes_max).walk(self.index.end);
+        self.index.add_walk(walk);
     }
 
     fn walker(&self, search_bytes_max: u64) -> Walker<'_, R> {
@@ -209,7 +196,7 @@ impl<R: ReadAt> FileReader<R> {
 
     /// Looks for what was written behind the last known frame since the file was opened, and
     /// whether it was closed. Returns how many frames came to [`FileReader::frames`]; those known
-    /// keep their places. A file of which nothing new is there costs one read of 4 KiB.
+    /// keep their indices. A file of which nothing new is there costs one read of 4 KiB.
     ///
     /// Only a frame directly behind the last one counts, so that a file is to be followed that was
     /// opened with a `search_bytes_max` of 0. Should its TOC in the end list other frames than
@@ -225,26 +212,20 @@ impl<R: ReadAt> FileReader<R> {
         let file_bytes = self.reader.bytes().map_err(FrameError::Length)?;
         let changed = file_bytes != self.file_bytes;
         self.file_bytes = file_bytes;
-        let before = self.frames.len();
-        let mut walk = self.walker(0).follow(self.next);
-        if walk.end > self.next {
-            let next = self.next;
-            self.places.skipped.retain(|skipped| skipped.offset < next);
-        }
-        self.next = walk.end;
-        self.places.add_walked(walk.lists, before);
-        self.frames.append(&mut walk.frames);
-        for offset in walk.checkpoints {
+        let before = self.index.frames.len();
+        let mut walk = self.walker(0).follow(self.index.end);
+        let checkpoints = std::mem::take(&mut walk.checkpoints);
+        self.index.add_walk(walk);
+        for offset in checkpoints {
             let (reader, file_id) = (&self.reader, self.header.file_id);
             if let Ok(toc) = read_checkpoint(reader, offset, file_id, file_bytes) {
-                self.places.add_checkpoint(toc, &self.frames);
+                self.index.add_checkpoint(toc);
             }
         }
-        self.toc = walk.toc;
-        if (self.toc.is_some() || changed) && !self.options.ignore_toc {
+        if (self.index.toc_range.is_some() || changed) && !self.options.ignore_toc {
             self.take_toc();
         }
-        Ok(self.frames.len().saturating_sub(before))
+        Ok(self.index.frames.len().saturating_sub(before))
     }
 
     /// Goes by the TOC if there is one by now.
@@ -254,8 +235,7 @@ impl<R: ReadAt> FileReader<R> {
             .and_then(|toc| toc_of_this_file(toc, &self.header, self.first_frame));
         match toc {
             Ok(toc) => {
-                self.frames.clear();
-                self.places = Places::of_tables(vec![toc], &mut self.frames);
+                self.index = FrameIndex::of_tables(vec![toc], self.index.end);
                 self.condition = Condition::Closed;
             }
             Err(error) => self.condition = Condition::Unclosed(error),
@@ -269,7 +249,7 @@ impl<R: ReadAt> FileReader<R> {
 
     /// The frames in the order of the file, without the TOC.
     pub fn frames(&self) -> &[FrameSummary] {
-        &self.frames
+        &self.index.frames
     }
 
     /// The file's length when it was opened.
@@ -297,7 +277,7 @@ impl<R: ReadAt> FileReader<R> {
                 .and_then(|toc| toc_of_this_file(toc, &self.header, self.first_frame));
             return toc.err().map(Reopened::Toc);
         }
-        let closed_bytes = self.toc.as_ref()?.end.saturating_add(BLOCK_BYTES);
+        let closed_bytes = self.index.toc_range.as_ref()?.end.saturating_add(BLOCK_BYTES);
         match Trailer::read(&self.reader, closed_bytes) {
             Err(error) => Some(Reopened::Trailer(error)),
             Ok(_) => {
@@ -310,14 +290,14 @@ impl<R: ReadAt> FileReader<R> {
 
     /// The trailer that belongs behind a TOC that was found by walking, and where it goes.
     pub(crate) fn trailer_of_toc(&self) -> Option<(u64, Vec<u8>)> {
-        let toc = self.toc.as_ref()?;
+        let toc = self.index.toc_range.as_ref()?;
         Some((toc.end, trailer(self.header.file_id, toc.start, toc.end - toc.start)))
     }
 
     /// Where the next frame of a file that is not closed will stand: behind the last frame or
     /// checkpoint.
     pub fn next_frame_offset(&self) -> u64 {
-        self.next
+        self.index.end
     }
 
     /// What was wrong with the file header, if it had to be read from the TOC's copy.
@@ -327,13 +307,13 @@ impl<R: ReadAt> FileReader<R> {
 
     /// What the TOC says of how the file was closed; `None` without a TOC.
     pub fn flags(&self) -> Option<TocFlags> {
-        self.places.toc().map(|toc| toc.flags)
+        self.index.toc().map(|toc| toc.flags)
     }
 
     /// Ranges without frames that a walk came across; empty when opened by the TOC, and for what
     /// checkpoints list.
     pub fn skipped(&self) -> &[Skipped] {
-        &self.places.skipped
+        &self.index.skipped
     }
 
     /// Which columns of the schema hold events.
@@ -349,7 +329,7 @@ impl<R: ReadAt> FileReader<R> {
     /// Where the TOC's index of columns stands in the file: a block of it is read when a column is
     /// first asked for.
     pub fn index_bytes(&self) -> Option<Range<u64>> {
-        self.places.toc()?.index_bytes()
+        self.index.toc()?.index_bytes()
     }
 
     /// The TOC's ledger: the total at the file's close. `None` without a TOC.
@@ -357,7 +337,7 @@ impl<R: ReadAt> FileReader<R> {
     /// # Errors
     /// If that column of the TOC cannot be read.
     pub fn ledger(&self) -> Result<Option<&Ledger>, FrameError> {
-        let Some(toc) = self.places.toc() else { return Ok(None) };
+        let Some(toc) = self.index.toc() else { return Ok(None) };
         if let Some(ledger) = self.ledger.get() {
             return Ok(Some(ledger));
         }
@@ -372,10 +352,10 @@ impl<R: ReadAt> FileReader<R> {
     /// # Errors
     /// If that column of the checkpoint cannot be read.
     pub fn ledger_at_checkpoint(&self) -> Result<Option<(usize, Ledger)>, FrameError> {
-        let Some(toc) = self.places.newest_checkpoint() else { return Ok(None) };
+        let Some(toc) = self.index.newest_checkpoint() else { return Ok(None) };
         let names = &self.header.ledger_entries;
         let ledger = toc.ledger(&self.reader, names, self.header.schema.sources.len())?;
-        Ok(Some((self.places.tabled(), ledger)))
+        Ok(Some((self.index.listed_count(), ledger)))
     }
 
     /// The directory of a frame, read from the frame itself; if its header is damaged, what the
@@ -388,7 +368,7 @@ impl<R: ReadAt> FileReader<R> {
             Ok(entries) => return Ok(entries),
             Err(error) => error,
         };
-        if !self.places.has_table_of(frame) {
+        if frame >= self.index.listed_count() {
             return Err(error);
         }
         let mut entries = Vec::new();
@@ -415,7 +395,7 @@ impl<R: ReadAt> FileReader<R> {
     /// bytes can be in the file and can give that many.
     ///
     /// # Errors
-    /// With frame and column, whatever is wrong: place, codec, sizes, checksum, contents.
+    /// With frame and column, whatever is wrong: offset, codec, sizes, checksum, contents.
     pub fn read_column(
         &self,
         frame: usize,
@@ -469,11 +449,11 @@ impl<R: ReadAt> FileReader<R> {
 
     /// Everything that is wrong with the TOC, or with the checkpoints that a file was opened by.
     pub fn verify_index(&self) -> Vec<FrameError> {
-        self.places.tables().flat_map(|toc| toc.verify(&self.reader)).collect()
+        self.index.tables().flat_map(|toc| toc.verify(&self.reader)).collect()
     }
 
     pub(crate) fn into_frames_and_skipped(self) -> (Vec<FrameSummary>, Vec<Skipped>) {
-        (self.frames, self.places.skipped)
+        (self.index.frames, self.index.skipped)
     }
 
     /// The file header's bytes without padding.
@@ -499,24 +479,24 @@ impl<R: ReadAt> FileReader<R> {
     }
 
     pub(crate) fn summary(&self, frame: usize) -> Result<&FrameSummary, FrameError> {
-        let frames = self.frames.len();
-        self.frames.get(frame).ok_or(FrameError::NoFrame { index: frame, frames })
+        let frames = self.index.frames.len();
+        self.index.frames.get(frame).ok_or(FrameError::NoFrame { index: frame, frames })
     }
 
-    /// In which frames a column stands, and where, as the TOC or the walk says it: by rising place
-    /// of the frame.
+    /// A column's entries in all frames that have it, each with the index of its frame, rising: as
+    /// the TOC, the checkpoints or the walk list them.
     ///
     /// # Errors
-    /// If the TOC's list cannot be read. The frames' own headers may still say it:
+    /// If a list cannot be read. The frames' own headers may still have the entries:
     /// [`FileReader::find`].
-    pub fn places(&self, column: u32) -> Result<Arc<[(u32, ColumnEntry)]>, FrameError> {
-        self.places.all(&self.reader, column, self.schema.has_column(column))
+    pub fn column_entries(&self, column: u32) -> Result<Arc<[FrameEntry]>, FrameError> {
+        self.index.entries(&self.reader, column, self.schema.has_column(column))
     }
 
-    /// What a table or the walk says of a column's place in a frame.
+    /// A column's entry in a frame, as a table or the walk lists it.
     fn listed(&self, frame: usize, column: u32) -> Result<Option<ColumnEntry>, FrameError> {
-        // Only columns that the schema names are kept, so that asking cannot fill the memory.
-        self.places.find(&self.reader, frame, column, self.schema.has_column(column))
+        // Only lists of the schema's columns are cached, so that asking cannot fill the memory.
+        self.index.find(&self.reader, frame, column, self.schema.has_column(column))
     }
 
     /// Whether the schema has a column as this one.

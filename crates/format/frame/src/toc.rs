@@ -15,7 +15,7 @@ use crate::checksum::{crc32c, crc32c_around};
 use crate::frame::{ColumnEntry, FrameInfo, FrameSummary, Origin, write_frame_behind};
 use crate::kinds::{Dtype, FrameKind};
 use crate::ledger::{RECORD_BYTES, encode_ledger_total};
-use crate::lists::ListPacker;
+use crate::lists::{FrameEntry, ListPacker};
 use crate::{BLOCK_BYTES, VERSION_MAJOR, VERSION_MINOR};
 
 /// What a TOC says of how its file was closed.
@@ -50,8 +50,8 @@ pub struct TocBuilder {
     file_header: Vec<u8>,
     file_id: u64,
     frames: Vec<FrameSummary>,
-    /// For each column: in which frame, and where.
-    lists: BTreeMap<u32, Vec<(u32, ColumnEntry)>>,
+    /// For each column: its entries, by rising index of the frame.
+    lists: BTreeMap<u32, Vec<FrameEntry>>,
     /// How many of the frames are in checkpoints.
     checkpointed: usize,
     /// Where the newest checkpoint stands, 0 for none.

@@ -13,7 +13,7 @@ use crate::frame::{ColumnEntry, FrameInfo, FrameSummary, Origin};
 use crate::header::FileHeader;
 use crate::kinds::FrameKind;
 use crate::ledger::{EntryNames, decode_ledger};
-use crate::lists::{ListRecord, Place};
+use crate::lists::{FrameEntry, ListRecord};
 use crate::read_at::{Ahead, ReadAt, read_exact};
 use crate::stored::{StoredColumn, check_entry, read_frame_header};
 use crate::toc::{
@@ -225,19 +225,19 @@ impl Toc {
             .map_err(|problem| FrameError::column(self.frame, LEDGER, problem))
     }
 
-    /// In which frames a column stands, and where; `None` if in no frame.
+    /// A column's entries in the frames that have it; `None` if no frame has it.
     pub(crate) fn list<R: ReadAt + ?Sized>(
         &self,
         reader: &R,
         column: u32,
-    ) -> Result<Option<Vec<Place>>, FrameError> {
+    ) -> Result<Option<Vec<FrameEntry>>, FrameError> {
         let after = self.blocks.partition_point(|block| block.first_column <= column);
         let Some(block) = after.checked_sub(1) else { return Ok(None) };
         let Some(record) = self.index_record(reader, block, column)? else { return Ok(None) };
         let part = Part::TocList(column);
         let list = ListRecord::decode(&record, part, self.frame_count)?;
         let bytes = self.read_part(reader, part, LISTS, list.offset, list.stored_bytes)?;
-        list.places(column, part, &bytes, self.frame_count).map(Some)
+        list.entries(column, part, &bytes, self.frame_count).map(Some)
     }
 
     /// Checks the whole TOC, a piece at a time.

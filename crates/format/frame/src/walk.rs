@@ -12,7 +12,7 @@ use crate::bytes::align_up;
 use crate::error::{FrameError, Part};
 use crate::frame::{ColumnEntry, FrameSummary, Head, MAGIC};
 use crate::kinds::FrameKind;
-use crate::lists::Place;
+use crate::lists::FrameEntry;
 use crate::read_at::{ReadAt, read_available, read_exact};
 use crate::toc::TRAILER_MAGIC;
 use crate::{BLOCK_BYTES, FRAME_HEADER_BYTES_MAX};
@@ -37,7 +37,7 @@ pub enum SkippedReason {
     NoHeader,
     /// A frame's header that is damaged.
     Header(FrameError),
-    /// A frame of another file, in a recycled place of the disk.
+    /// A frame of another file, in recycled blocks of the disk.
     OtherFile {
         /// That file's id.
         file_id: u64,
@@ -92,8 +92,8 @@ pub(crate) struct Walk {
     pub end: u64,
 }
 
-/// For each column: in which frames, and where.
-pub(crate) type Lists = HashMap<u32, Vec<Place>>;
+/// For each column: its entries, by rising index of the frame.
+pub(crate) type Lists = HashMap<u32, Vec<FrameEntry>>;
 
 /// What is being walked, and how far.
 pub(crate) struct Walker<'a, R: ?Sized> {
@@ -319,7 +319,7 @@ impl Window {
 
     fn fill<R: ReadAt + ?Sized>(&mut self, walker: &Walker<'_, R>) {
         let left = walker.file_bytes.saturating_sub(self.start);
-        // A place that cannot be read may be one bad block: then only this one is given up.
+        // What cannot be read may be one bad block: then only this one is given up.
         for bytes in [WINDOW_BYTES, BLOCK_BYTES] {
             let bytes = align_up(bytes, BLOCK_BYTES).min(left) as usize;
             self.bytes.resize(bytes, 0);

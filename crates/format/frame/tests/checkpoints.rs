@@ -86,8 +86,8 @@ fn an_unfinished_file_of_thousands_of_frames_is_opened_by_reading_kilobytes() {
     // The same frames and places as by walking.
     let by_walking = walked(&bytes);
     assert_eq!(reader.frames(), by_walking.frames());
-    let (all, walked) = (reader.places(1_007), by_walking.places(1_007));
-    assert_eq!(all.expect("places"), walked.expect("places"));
+    let (all, walked) = (reader.column_entries(1_007), by_walking.column_entries(1_007));
+    assert_eq!(all.expect("entries"), walked.expect("places"));
     assert_eq!(reader.columns(4_999).expect("a directory").len(), 20);
 }
 
@@ -439,10 +439,10 @@ fn lists_with_start_times_are_longer_and_those_without_are_not() {
     let columns = file.columns(0).expect("a directory").len() as u64;
     let before = counted.bytes_read();
     let fast = reader.channel_columns().channels[0].id;
-    assert_eq!(reader.places(fast).expect("places").len(), 2);
+    assert_eq!(reader.column_entries(fast).expect("entries").len(), 2);
     assert_eq!(counted.bytes_read() - before, columns * 32 + 2 * 64);
     let before = counted.bytes_read();
     let increments = reader.channel_columns().ledger_increment.expect("increments");
-    assert_eq!(reader.places(increments).expect("places").len(), 2);
+    assert_eq!(reader.column_entries(increments).expect("entries").len(), 2);
     assert_eq!(counted.bytes_read() - before, columns * 32 + 2 * 48);
 }

@@ -64,7 +64,7 @@ impl RunFile {
     /// The frames that have a column, and its entries: from the TOC, or from the frames themselves
     /// if the TOC's list is damaged.
     pub(crate) fn locations(&self, column: u32) -> Result<Arc<[(u32, ColumnEntry)]>, StorageError> {
-        if let Ok(locations) = self.reader.places(column) {
+        if let Ok(locations) = self.reader.column_entries(column) {
             return Ok(locations);
         }
         let mut locations = Vec::new();
