@@ -135,7 +135,7 @@ pub struct ColumnEntry {
     pub first_sample: u64,
 }
 
-/// A frame in a file: its place, and what its header says.
+/// A frame in a file: its offset and length, and what its header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameSummary {
     /// Where it begins in the file.

@@ -29,7 +29,7 @@ pub struct FileHeader {
     pub run: RunId,
     /// What people call the run.
     pub run_number: u64,
-    /// Its place among the run's files, from 0.
+    /// Its index among the run's files, from 0.
     pub file_index: u32,
     /// Random; repeated in every frame, so that no other file's blocks are taken for this one's.
     pub file_id: u64,

@@ -6,7 +6,7 @@ pub(crate) use catchment_agent::ReadAt;
 
 use crate::error::{FrameError, Part};
 
-/// A file as it would be with other bytes in one place.
+/// A file as it would be with other bytes in one range.
 pub(crate) struct Patched<'a, R> {
     pub reader: &'a R,
     /// Where these bytes go.

@@ -83,11 +83,11 @@ fn an_unfinished_file_of_thousands_of_frames_is_opened_by_reading_kilobytes() {
     assert!(reader.find(1_235, 1_007).expect("finds").is_some());
     assert_eq!(file.bytes_read(), before, "the list is kept");
 
-    // The same frames and places as by walking.
+    // The same frames and entries as by walking.
     let by_walking = walked(&bytes);
     assert_eq!(reader.frames(), by_walking.frames());
     let (all, walked) = (reader.column_entries(1_007), by_walking.column_entries(1_007));
-    assert_eq!(all.expect("entries"), walked.expect("places"));
+    assert_eq!(all.expect("entries"), walked.expect("entries"));
     assert_eq!(reader.columns(4_999).expect("a directory").len(), 20);
 }
 
@@ -309,12 +309,12 @@ fn whatever_is_wrong_with_checkpoints_the_walk_finds_the_frames() {
         },
         &|bytes| bytes[slots[0] + 16] ^= 1,
     ];
-    for (place, break_it) in breaks.iter().enumerate() {
+    for (index, break_it) in breaks.iter().enumerate() {
         let mut bytes = encoded.unclosed.clone();
         break_it(&mut bytes);
         let file = FileReader::open(&bytes).expect("opens");
         assert_holds(&file, &model, 9);
-        assert_eq!(file.frames(), encoded.frames, "break {place}");
+        assert_eq!(file.frames(), encoded.frames, "break {index}");
     }
 }
 
@@ -322,17 +322,17 @@ fn whatever_is_wrong_with_checkpoints_the_walk_finds_the_frames() {
 fn any_flipped_bit_of_checkpoints_and_locator_leaves_all_frames_readable() {
     let (model, encoded) = model_with(4, 2);
     let header_bytes = encoded.frames[0].offset;
-    let mut places: Vec<u64> = (header_bytes - 8_192..header_bytes - 8_192 + 64).collect();
-    places.extend(header_bytes - 4_096..header_bytes - 4_096 + 64);
+    let mut offsets: Vec<u64> = (header_bytes - 8_192..header_bytes - 8_192 + 64).collect();
+    offsets.extend(header_bytes - 4_096..header_bytes - 4_096 + 64);
     for checkpoint in &encoded.checkpoints {
-        places.extend(checkpoint.offset..checkpoint.offset + checkpoint.frame_bytes);
+        offsets.extend(checkpoint.offset..checkpoint.offset + checkpoint.frame_bytes);
     }
     let mut random = Random::new(7);
-    for place in places {
+    for offset in offsets {
         let mut bytes = encoded.unclosed.clone();
-        bytes[place as usize] ^= 1 << random.index(8);
+        bytes[offset as usize] ^= 1 << random.index(8);
         let file = FileReader::open(&bytes).expect("opens");
-        assert_eq!(file.frames(), encoded.frames, "byte {place}");
+        assert_eq!(file.frames(), encoded.frames, "byte {offset}");
         // A list that is damaged is passed over for the frame's own header.
         if random.index(20) == 0 {
             assert_holds(&file, &model, 4);

@@ -80,7 +80,7 @@ fn encode(value: i64, dtype: Dtype, out: &mut Vec<u8>) {
 fn samples(schema: &Schema, frame: u64) -> Vec<Samples> {
     let mut random = GoldenRandom(0x601d_0011 + frame);
     let channels = schema.columns.iter().filter_map(ChannelInfo::of);
-    let present = channels.enumerate().filter(|(place, _)| frame == 0 || place % 3 != 2);
+    let present = channels.enumerate().filter(|(index, _)| frame == 0 || index % 3 != 2);
     let one = |(_, channel): (usize, ChannelInfo)| {
         let range = channel.rate.samples_of_slice(FIRST_S + frame, S);
         let (start, count) = (range.start, range.end - range.start);
@@ -184,9 +184,9 @@ fn typed_golden(coding: Coding) -> (Model, Vec<Events>) {
             let missing = frame == 1 && row % 6 == 2;
             events.fragments[0].push((!missing).then_some(array));
             let mut records = Vec::new();
-            for place in 0..row % 4 {
-                records.extend((1_000 * row + place).to_le_bytes());
-                records.extend((place as u16).to_le_bytes());
+            for index in 0..row % 4 {
+                records.extend((1_000 * row + index).to_le_bytes());
+                records.extend((index as u16).to_le_bytes());
                 records.extend([0; 2]);
                 records.extend((-5i16 - row as i16).to_le_bytes());
                 records.extend(7i16.to_le_bytes());

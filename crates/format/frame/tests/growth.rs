@@ -32,9 +32,9 @@ fn lengthen_header(frame: &mut [u8]) {
     let old = frame[..128 + 64 * count].to_vec();
     let header_bytes = FIXED_BYTES + ENTRY_BYTES * count;
     frame[128..header_bytes].fill(0xaa);
-    for place in 0..count {
-        let entry = &old[128 + 64 * place..][..64];
-        put(frame, FIXED_BYTES + ENTRY_BYTES * place, entry);
+    for index in 0..count {
+        let entry = &old[128 + 64 * index..][..64];
+        put(frame, FIXED_BYTES + ENTRY_BYTES * index, entry);
     }
     put(frame, 8, &(header_bytes as u32).to_le_bytes());
     put(frame, 20, &(FIXED_BYTES as u16).to_le_bytes());
@@ -54,8 +54,8 @@ fn lengthen(records: &[u8], record_bytes: usize, more: usize) -> Vec<u8> {
 
 /// The TOC again, as a later version might write it: longer records, one more column.
 fn later_toc(toc: &[u8], info: FrameInfo, offset: u64) -> Vec<u8> {
-    let column = |place: usize| {
-        let entry = 128 + 64 * place;
+    let column = |index: usize| {
+        let entry = 128 + 64 * index;
         let start = number(toc, entry + 16);
         (toc[start..start + number(toc, entry + 24)].to_vec(), toc[entry + 4])
     };
@@ -86,11 +86,11 @@ fn later_toc(toc: &[u8], info: FrameInfo, offset: u64) -> Vec<u8> {
         start_ns: 0,
         first_sample: 0,
     };
-    let copied = |place: usize| {
-        let (stored, codec) = column(place);
-        let raw = number(toc, 128 + 64 * place + 32);
-        let rows = number(toc, 128 + 64 * place + 40);
-        (entry(place as u32 + 1, raw, rows, codec), stored)
+    let copied = |index: usize| {
+        let (stored, codec) = column(index);
+        let raw = number(toc, 128 + 64 * index + 32);
+        let rows = number(toc, 128 + 64 * index + 40);
+        (entry(index as u32 + 1, raw, rows, codec), stored)
     };
     let columns = [
         (entry(99, 3, 1, 0), b"new".to_vec()),
@@ -187,7 +187,7 @@ fn longer_records_and_more_columns_in_the_toc_are_read_over() {
     assert!(file.verify_index().is_empty());
     assert_eq!(file.ledger().expect("a ledger"), Some(&plan.ledger));
     assert_holds(&file, &model, 4);
-    // Places come from the lists here, not from the frames' own headers.
+    // Entries come from the lists here, not from the frames' own headers.
     let by_walking = OpenOptions { ignore_toc: true, ..OpenOptions::default() };
     let by_walking = FileReader::open_with(&bytes, &by_walking).expect("opens");
     for column in &model.frames[3].columns {

@@ -83,12 +83,12 @@ fn locators_and_checkpoints_that_lie_are_not_believed() {
         &|bytes| put(bytes, frame_entry(32), 80 << 32),
         &|bytes| put(bytes, newest.offset + 88, 1 << 40),
     ];
-    for (place, lie) in lies.iter().enumerate() {
+    for (index, lie) in lies.iter().enumerate() {
         let mut bytes = encoded.unclosed.clone();
         lie(&mut bytes);
         right_checksums(&mut bytes, &encoded);
         let file = FileReader::open(&bytes).expect("opens");
-        assert_eq!(file.frames(), encoded.frames, "lie {place}");
+        assert_eq!(file.frames(), encoded.frames, "lie {index}");
         assert_holds(&file, &model, 9);
         fuzz_file(&bytes);
     }

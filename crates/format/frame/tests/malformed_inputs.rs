@@ -187,9 +187,9 @@ fn directory_entries_that_lie_make_their_column_unreadable_and_no_other() {
     let (model, encoded) = file();
     for &(id, message, at, number, count) in cases {
         let frame = encoded.frames[0].offset as usize;
-        let place = encoded.entries[0].iter().position(|entry| entry.id == id).expect("a column");
+        let index = encoded.entries[0].iter().position(|entry| entry.id == id).expect("a column");
         let mut bytes = encoded.unclosed.clone();
-        put(&mut bytes, frame + 128 + 64 * place + at, number, count);
+        put(&mut bytes, frame + 128 + 64 * index + at, number, count);
         right_checksum(&mut bytes, frame, encoded.frames[0].header_bytes as usize, 12);
         let counted = CountedReads::new(&bytes);
         let file = FileReader::open(&counted).expect("opens");
@@ -217,7 +217,7 @@ fn an_lz4_block_that_lies_is_an_error_of_its_column() {
     let (_, encoded) = file();
     let entry = *encoded.entries[0].iter().find(|entry| entry.id == 900).expect("a column");
     let frame = encoded.frames[0].offset as usize;
-    let place = encoded.entries[0].iter().position(|e| e.id == 900).expect("a column");
+    let index = encoded.entries[0].iter().position(|e| e.id == 900).expect("a column");
     let start = frame + entry.offset as usize;
     let mut random = Random::new(4);
     for _ in 0..2_000 {
@@ -227,7 +227,7 @@ fn an_lz4_block_that_lies_is_an_error_of_its_column() {
             bytes[at] = random.next_u64() as u8;
         }
         let crc = crc32c(&bytes[start..start + entry.stored_bytes as usize]);
-        put(&mut bytes, frame + 128 + 64 * place + 12, u64::from(crc), 4);
+        put(&mut bytes, frame + 128 + 64 * index + 12, u64::from(crc), 4);
         right_checksum(&mut bytes, frame, encoded.frames[0].header_bytes as usize, 12);
         let file = FileReader::open(&bytes).expect("opens");
         let mut out = Vec::new();
@@ -243,11 +243,11 @@ fn an_lz4_block_that_lies_is_an_error_of_its_column() {
 fn a_toc_that_lies_is_not_believed_and_the_file_is_walked() {
     let (model, encoded) = file();
     let toc = encoded.unclosed.len();
-    let column = |place: usize, field: usize| {
-        let at = toc + 128 + 64 * place + field;
+    let column = |index: usize, field: usize| {
+        let at = toc + 128 + 64 * index + field;
         u64::from_le_bytes(encoded.closed[at..at + 8].try_into().unwrap()) as usize
     };
-    // Place of the column in the TOC, offset in its bytes, number, its length.
+    // Index of the column in the TOC, offset in its bytes, number, its length.
     let cases: &[(usize, usize, u64, usize)] = &[
         (0, 0, 1 << 63, 8),      // A frame beyond the file.
         (0, 0, 1, 8),            // Not on a border.
@@ -266,13 +266,13 @@ fn a_toc_that_lies_is_not_believed_and_the_file_is_walked() {
         (3, 16, 1 << 63, 8),     // A column beyond the file.
         (3, 32, 1 << 60, 8),     // A column of 1 EiB.
     ];
-    for &(place, at, number, count) in cases {
+    for &(index, at, number, count) in cases {
         let mut bytes = encoded.closed.clone();
-        let start = toc + column(place, 16);
+        let start = toc + column(index, 16);
         put(&mut bytes, start + at, number, count);
-        right_toc_checksums(&mut bytes, toc, place);
+        right_toc_checksums(&mut bytes, toc, index);
         let file = FileReader::open(&bytes).expect("opens");
-        assert_eq!(file.frames(), encoded.frames, "{place} {at} {number}");
+        assert_eq!(file.frames(), encoded.frames, "{index} {at} {number}");
         let mut out = Vec::new();
         let mut unreadable = 0;
         for (index, frame) in model.frames.iter().enumerate() {
@@ -286,7 +286,7 @@ fn a_toc_that_lies_is_not_believed_and_the_file_is_walked() {
                 }
             }
         }
-        assert!(unreadable <= usize::from(place == 3), "{place} {at}: {unreadable} unreadable");
+        assert!(unreadable <= usize::from(index == 3), "{index} {at}: {unreadable} unreadable");
         read_all(&bytes);
     }
 }
@@ -297,8 +297,8 @@ fn right_toc_checksums(bytes: &mut [u8], toc: usize, changed: usize) {
     let number = |bytes: &[u8], at: usize| {
         u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize
     };
-    let column = |bytes: &[u8], place: usize| {
-        let entry = toc + 128 + 64 * place;
+    let column = |bytes: &[u8], index: usize| {
+        let entry = toc + 128 + 64 * index;
         (toc + number(bytes, entry + 16), number(bytes, entry + 24))
     };
     let (blocks, _) = column(bytes, 1);
@@ -315,10 +315,10 @@ fn right_toc_checksums(bytes: &mut [u8], toc: usize, changed: usize) {
         let crc = crc32c(&bytes[index..index + 32 * records]);
         put(bytes, blocks + 8, u64::from(crc), 4);
     }
-    for place in 0..6 {
-        let (start, length) = column(bytes, place);
+    for index in 0..6 {
+        let (start, length) = column(bytes, index);
         let crc = crc32c(&bytes[start..start + length]);
-        put(bytes, toc + 128 + 64 * place + 12, u64::from(crc), 4);
+        put(bytes, toc + 128 + 64 * index + 12, u64::from(crc), 4);
     }
     let header_bytes = u32_at(bytes, toc + 8);
     right_checksum(bytes, toc, header_bytes, 12);
@@ -329,10 +329,10 @@ fn directories_of_tocs_and_trailers_that_lie_are_not_believed() {
     let (_, encoded) = file();
     let (toc, end) = (encoded.unclosed.len(), encoded.closed.len());
     let mut lies: Vec<(usize, u64, usize)> = Vec::new();
-    for place in 0..6 {
+    for index in 0..6 {
         for field in [16, 24, 32, 40] {
             for number in [0, 1, 64, 1 << 30, 1 << 32, 1 << 60, u64::MAX] {
-                lies.push((toc + 128 + 64 * place + field, number, 8));
+                lies.push((toc + 128 + 64 * index + field, number, 8));
             }
         }
     }

@@ -22,9 +22,9 @@ fn columns() -> impl Strategy<Value = Vec<Column>> {
     ];
     let column = (codec, bytes, any::<u64>());
     prop::collection::vec(column, 0..12).prop_map(|columns| {
-        let make = |(place, (codec, bytes, seed)): (usize, (Codec, usize, u64))| {
+        let make = |(index, (codec, bytes, seed)): (usize, (Codec, usize, u64))| {
             // Ids that the schema does not have, in no order.
-            let id = 1_000 + (place as u32 * 7) % 13;
+            let id = 1_000 + (index as u32 * 7) % 13;
             Column::opaque(id, codec, Random::new(seed | 1).bytes(bytes))
         };
         columns.into_iter().enumerate().map(make).collect()

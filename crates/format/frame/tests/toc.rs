@@ -12,19 +12,19 @@ use catchment_frame::{
 use catchment_model::Ledger;
 use common::header;
 
-/// A long file of which only some places are really there.
+/// A long file of which only some ranges are really there.
 struct Sparse {
     bytes: u64,
-    places: BTreeMap<u64, Vec<u8>>,
+    ranges: BTreeMap<u64, Vec<u8>>,
 }
 
 impl ReadAt for Sparse {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let (start, place) = self.places.range(..=offset).next_back().expect("the header is at 0");
+        let (start, range) = self.ranges.range(..=offset).next_back().expect("the header is at 0");
         let at = (offset - start) as usize;
-        assert!(at < place.len(), "a read at {offset}, where nothing needs to be read");
-        let count = buffer.len().min(place.len() - at);
-        buffer[..count].copy_from_slice(&place[at..at + count]);
+        assert!(at < range.len(), "a read at {offset}, where nothing needs to be read");
+        let count = buffer.len().min(range.len() - at);
+        buffer[..count].copy_from_slice(&range[at..at + count]);
         Ok(count)
     }
 
@@ -89,14 +89,14 @@ fn long_file(column: u32, frame: u64, content: &[u8]) -> Sparse {
     let tail = toc.finish(toc_offset, &Ledger::new(1), TocFlags::default());
     let bytes = toc_offset + tail.len() as u64;
     let content_at = head.len() as u64 + frame * FRAME_BYTES + entry(column).offset;
-    let places = [(0, head), (content_at, content.to_vec()), (toc_offset, tail)];
-    Sparse { bytes, places: places.into() }
+    let ranges = [(0, head), (content_at, content.to_vec()), (toc_offset, tail)];
+    Sparse { bytes, ranges: ranges.into() }
 }
 
 #[test]
 fn one_of_ten_thousand_columns_is_found_by_reading_kilobytes() {
     let file = CountedReads::new(long_file(7_777, 41, b"these bytes"));
-    let toc_bytes: usize = file.inner.places.values().map(Vec::len).sum();
+    let toc_bytes: usize = file.inner.ranges.values().map(Vec::len).sum();
     assert!(toc_bytes > 1 << 20, "the TOC itself is a megabyte: {toc_bytes}");
     let reader = FileReader::open(&file).expect("opens");
     assert!(reader.closed());
@@ -122,7 +122,7 @@ fn one_of_ten_thousand_columns_is_found_by_reading_kilobytes() {
 #[test]
 fn what_the_toc_says_of_all_frames_is_in_its_own_header() {
     let file = long_file(7_777, 0, b"x");
-    let tail = file.places.values().next_back().expect("a TOC");
+    let tail = file.ranges.values().next_back().expect("a TOC");
     let number = |at: usize| u64::from_le_bytes(tail[at..at + 8].try_into().unwrap());
     assert_eq!((number(56), number(64), number(72), number(80), number(88)), (0, 59, 0, 59, 60));
 }
