@@ -20,7 +20,7 @@ use std::io;
 use std::sync::Arc;
 
 pub use ingress::{Arrival, Flow, Ingress, Received};
-pub use read_at::ReadAt;
+pub use read_at::{FailedRead, ReadAt};
 pub use store::{
     Completion, CompletionKind, FileEnd, FileId, FolderStore, NewFile, OpenError, Presence, Store,
 };

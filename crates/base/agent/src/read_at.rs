@@ -22,6 +22,38 @@ pub trait ReadAt {
     fn next_data(&self, offset: u64) -> Option<u64> {
         Some(offset)
     }
+
+    /// Fills `buffer` from `offset` on as far as there are bytes, and returns how many there were.
+    ///
+    /// # Errors
+    /// The first read that fails for another reason than a signal.
+    ///
+    /// # Panics
+    /// If a read returns more bytes than its buffer holds.
+    fn read_full(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, FailedRead> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.read_at(offset + filled as u64, &mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(count) => {
+                    assert!(count <= buffer.len() - filled, "a reader filled more than its buffer");
+                    filled += count;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(FailedRead { filled, source }),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// Why [`ReadAt::read_full`] stopped.
+#[derive(Debug)]
+pub struct FailedRead {
+    /// How many bytes were read before.
+    pub filled: usize,
+    /// The system's error.
+    pub source: io::Error,
 }
 
 impl ReadAt for [u8] {

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use catchment_agent::FailedRead;
 pub(crate) use catchment_agent::ReadAt;
 
 use crate::error::{FrameError, Part};
@@ -91,23 +92,11 @@ pub(crate) fn read_available<R: ReadAt + ?Sized>(
     offset: u64,
     buffer: &mut [u8],
 ) -> Result<usize, FrameError> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        let at = offset + filled as u64;
-        match reader.read_at(at, &mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(count) => {
-                assert!(count <= buffer.len() - filled, "a reader filled more than its buffer");
-                filled += count;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(source) => {
-                let bytes = (buffer.len() - filled) as u64;
-                return Err(FrameError::Read { part, offset: at, bytes, source });
-            }
-        }
-    }
-    Ok(filled)
+    let buffer_bytes = buffer.len();
+    reader.read_full(offset, buffer).map_err(|FailedRead { filled, source }| {
+        let bytes = (buffer_bytes - filled) as u64;
+        FrameError::Read { part, offset: offset + filled as u64, bytes, source }
+    })
 }
 
 /// Makes `buffer` exactly `bytes` long without writing zeros over what it had.

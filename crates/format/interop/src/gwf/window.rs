@@ -1,10 +1,10 @@
 //! Reading a file through one buffer: what is asked for, and what likely comes next.
 
-use std::io;
+use catchment_agent::FailedRead;
 
 use crate::ReadAt;
-use crate::gwf::HEAD_BYTES;
 use crate::gwf::error::{GwfError, Part};
+use crate::gwf::{HEAD_BYTES, STRUCTURE_BYTES_MAX};
 
 /// What every structure begins with.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +105,15 @@ pub(crate) fn parse_head(offset: u64, fixed: &[u8]) -> Head {
     }
 }
 
+/// Refuses a structure that is longer than [`STRUCTURE_BYTES_MAX`].
+pub(crate) fn check_length(part: Part, bytes: u64) -> Result<(), GwfError> {
+    if bytes > STRUCTURE_BYTES_MAX {
+        let expected = "at most 16 MiB";
+        return Err(GwfError::Field { part, field: "length", expected, got: bytes });
+    }
+    Ok(())
+}
+
 /// Fills `buffer` from `offset`; a file that ends before is an error.
 pub(crate) fn read_exact<R: ReadAt + ?Sized>(
     source: &R,
@@ -112,24 +121,14 @@ pub(crate) fn read_exact<R: ReadAt + ?Sized>(
     offset: u64,
     buffer: &mut [u8],
 ) -> Result<(), GwfError> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        let at = offset + filled as u64;
-        match source.read_at(at, &mut buffer[filled..]) {
-            Ok(0) => {
-                let (expected, got) = (buffer.len() as u64, filled as u64);
-                return Err(GwfError::Truncated { part, offset, expected, got });
-            }
-            Ok(count) => {
-                assert!(count <= buffer.len() - filled, "a source filled more than its buffer");
-                filled += count;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(source) => {
-                let bytes = (buffer.len() - filled) as u64;
-                return Err(GwfError::Read { offset: at, bytes, source });
-            }
-        }
+    let buffer_bytes = buffer.len();
+    let filled = source.read_full(offset, buffer).map_err(|FailedRead { filled, source }| {
+        let bytes = (buffer_bytes - filled) as u64;
+        GwfError::Read { offset: offset + filled as u64, bytes, source }
+    })?;
+    if filled == buffer_bytes {
+        return Ok(());
     }
-    Ok(())
+    let (expected, got) = (buffer_bytes as u64, filled as u64);
+    Err(GwfError::Truncated { part, offset, expected, got })
 }
