@@ -52,9 +52,9 @@ fn structures(bytes: &[u8]) -> Vec<(usize, usize, u8)> {
 /// Makes the checksum of the structure at `at` right again.
 fn sign(bytes: &mut [u8], at: usize) {
     let length = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
-    let place = at + length - 4 - if length == 46 { 4 } else { 0 };
-    let sum = cksum(&bytes[at..place]);
-    bytes[place..place + 4].copy_from_slice(&sum.to_le_bytes());
+    let end = at + length - 4 - if length == 46 { 4 } else { 0 };
+    let sum = cksum(&bytes[at..end]);
+    bytes[end..end + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// The first structure of the class of that name, as the dictionary numbers it.
@@ -157,9 +157,9 @@ fn what_is_not_read_is_named() {
         let file = GwfFile::open(bytes).unwrap();
         file.read(file.find(name).unwrap(), 0, &mut Vec::new()).unwrap_err().to_string()
     };
-    let with = |place: usize, value: u16| {
+    let with = |at: usize, value: u16| {
         let mut lying = bytes.clone();
-        lying[place..place + 2].copy_from_slice(&value.to_le_bytes());
+        lying[at..at + 2].copy_from_slice(&value.to_le_bytes());
         sign(&mut lying, vector);
         lying
     };
@@ -198,23 +198,23 @@ fn damage_in_a_vector_is_named_and_leaves_the_rest_readable() {
 }
 
 #[test]
-fn a_toc_that_names_other_places_is_found_out() {
+fn a_toc_that_names_other_offsets_is_found_out() {
     let bytes = some_file();
     let (toc, length) = find(&bytes, "FrTOC");
     let file = GwfFile::open(&bytes).unwrap();
     let frame = file.frames()[0].position.to_le_bytes();
-    // The place of each channel in turn becomes that of the first frame's FrameH.
+    // The offset of each channel in turn becomes that of the first frame's FrameH.
     let (channel, _) = find(&bytes, "FrAdcData");
-    let place = (14..length - 12)
+    let at = (14..length - 12)
         .find(|at| bytes[toc + at..toc + at + 8] == (channel as u64).to_le_bytes())
         .unwrap();
-    let second = place + 8..length - 12;
-    let place = second
+    let second = at + 8..length - 12;
+    let at = second
         .clone()
         .find(|at| bytes[toc + at..toc + at + 8] == (channel as u64).to_le_bytes())
         .unwrap();
     let mut lying = bytes.clone();
-    lying[toc + place..toc + place + 8].copy_from_slice(&frame);
+    lying[toc + at..toc + at + 8].copy_from_slice(&frame);
     sign(&mut lying, toc);
     let file = GwfFile::open(&lying).unwrap();
     let error = file.read(file.find("X1:FLOAT").unwrap(), 0, &mut Vec::new()).unwrap_err();

@@ -67,10 +67,11 @@ fn assert_holds<R: catchment_interop::ReadAt>(file: &GwfFile<R>, frames: &[Vec<P
                 SeriesKind::Proc => ChannelKind::Proc,
                 SeriesKind::Adc { .. } => ChannelKind::Adc,
             };
-            let mut places = file.channels().iter();
-            let place = places.position(|one| one.name == part.name && one.kind == kind).unwrap();
-            assert!(file.channels()[place].is_in(index));
-            let info = file.read(place, index, &mut samples).unwrap().unwrap();
+            let mut channels = file.channels().iter();
+            let channel =
+                channels.position(|one| one.name == part.name && one.kind == kind).unwrap();
+            assert!(file.channels()[channel].is_in(index));
+            let info = file.read(channel, index, &mut samples).unwrap().unwrap();
             assert_eq!(samples, part.samples);
             assert_eq!(info.kind, part.samples_kind);
             assert_eq!((info.dx_s, info.start_s), (part.dx_s, part.start_s));
@@ -81,7 +82,7 @@ fn assert_holds<R: catchment_interop::ReadAt>(file: &GwfFile<R>, frames: &[Vec<P
                 SeriesKind::Adc { bias, slope } => Some((bias, slope)),
             };
             assert_eq!(info.calibration, calibration);
-            assert_eq!(file.info(place, index).unwrap(), Some(info));
+            assert_eq!(file.info(channel, index).unwrap(), Some(info));
             count += 1;
         }
     }

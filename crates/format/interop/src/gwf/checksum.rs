@@ -2,6 +2,8 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
+use crate::gwf::error::{GwfError, Part};
+
 /// A checksum of bytes that come in parts.
 #[derive(Clone)]
 pub(crate) struct Cksum {
@@ -33,6 +35,11 @@ pub(crate) fn cksum(bytes: &[u8]) -> u32 {
     let mut sum = Cksum::new();
     sum.update(bytes);
     sum.finish()
+}
+
+/// Compares a stored checksum with that of the bytes.
+pub(crate) fn same(part: Part, expected: u32, got: u32) -> Result<(), GwfError> {
+    if expected == got { Ok(()) } else { Err(GwfError::Checksum { part, expected, got }) }
 }
 
 #[cfg(test)]

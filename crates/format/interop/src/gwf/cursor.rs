@@ -15,7 +15,7 @@ impl Pointer {
     }
 }
 
-/// A place in a structure's fields.
+/// A position in the bytes of a structure's fields.
 pub(crate) struct Cursor<'a> {
     part: Part,
     bytes: &'a [u8],

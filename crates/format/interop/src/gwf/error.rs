@@ -1,4 +1,4 @@
-//! What can be wrong with a GWF file, said exactly.
+//! What can be wrong with a GWF file: the part, the field, what was expected and found.
 
 use std::fmt;
 

@@ -3,8 +3,8 @@
 //! ```text
 //! file header, 40 bytes
 //! per frame:  FrameH  FrHistory  FrRawData  (FrAdcData FrVect)*  (FrProcData FrVect)*  FrEndOfFrame
-//! FrTOC: where every frame and every channel's part of every frame stands
-//! FrEndOfFile, 46 bytes: where the FrTOC stands, the file's checksum
+//! FrTOC: the offsets of all frames, and of all channels in each
+//! FrEndOfFile, 46 bytes: the offset of the FrTOC, the file's checksum
 //! ```
 //!
 //! Each structure is its length (8 bytes), the kind of its checksum (1), its class (1), its number
@@ -35,16 +35,18 @@ mod zero_suppress;
 pub use error::{GwfError, Part};
 pub use fuzz::fuzz_file;
 pub use rate::exact_rate;
-pub use reader::{Auxiliary, Channel, ChannelInfo, Damaged, Frame, GwfFile, Index, OpenOptions};
+pub use reader::{Auxiliary, ChannelInfo, GwfFile, Index, OpenOptions};
 pub use structures::ChannelKind;
+pub use toc::{Channel, Frame};
 pub use vector::{Compression, VectorType};
+pub use walk::Damaged;
 pub use writer::{Compress, FrameStart, GwfWriter, History, Series, SeriesKind, WriteOptions};
 
 /// Bytes of a vector's samples.
 pub const VECTOR_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 /// Bytes of an FrTOC.
 pub const TOC_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// Bytes of any structure other than FrTOC and FrVect that is looked into.
+/// Bytes of any structure other than FrTOC and FrVect whose fields are read.
 pub const STRUCTURE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Bytes of the file header.

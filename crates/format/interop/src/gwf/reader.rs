@@ -3,20 +3,18 @@
 use std::collections::BTreeMap;
 
 use crate::ReadAt;
-use crate::gwf::checksum::{Cksum, cksum};
+use crate::gwf::checksum::{Cksum, cksum, same};
 use crate::gwf::cursor::{Cursor, Pointer};
 use crate::gwf::error::{GwfError, Part};
 use crate::gwf::structures::{
-    ChannelData, ChannelKind, Class, Classes, FrameHeader, VECTOR_FRONT_BYTES_MAX, VectorBack,
-    VectorFront, fields,
+    ChannelData, Class, Classes, VECTOR_FRONT_BYTES_MAX, VectorBack, VectorFront, fields,
 };
-use crate::gwf::toc::{Contents, Places};
+use crate::gwf::toc::{Channel, Contents, Frame};
 use crate::gwf::vector::{Compression, VectorType};
-use crate::gwf::walk::walk;
-use crate::gwf::window::{Head, Window, read_exact};
+use crate::gwf::walk::{Damaged, walk};
+use crate::gwf::window::{Head, Window, check_length, parse_head, read_exact};
 use crate::gwf::{
-    CHECKSUM_BYTES, END_OF_FILE_BYTES, FILE_HEADER_BYTES, HEAD_BYTES, STRUCTURE_BYTES_MAX,
-    TOC_BYTES_MAX, header_start,
+    CHECKSUM_BYTES, END_OF_FILE_BYTES, FILE_HEADER_BYTES, HEAD_BYTES, TOC_BYTES_MAX, header_start,
 };
 
 /// A GWF file, read through any [`ReadAt`].
@@ -54,45 +52,6 @@ pub enum Index {
         /// What was passed over.
         damaged: Damaged,
     },
-}
-
-/// Structures whose contents are damaged, but not their length: each costs the channel or the frame
-/// that it describes.
-#[derive(Debug, Default)]
-pub struct Damaged {
-    /// How many there are.
-    pub structures: u64,
-    /// What is wrong with the first.
-    pub first: Option<Box<GwfError>>,
-}
-
-/// A frame: a stretch of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Frame {
-    /// Its start: whole seconds since the GPS epoch, 1980-01-06.
-    pub gps_s: u32,
-    /// Its start: nanoseconds of the second.
-    pub gps_ns: u32,
-    /// Its length in seconds.
-    pub duration_s: f64,
-    /// The run's number.
-    pub run: i32,
-    /// The frame's number.
-    pub number: u32,
-    /// Bits that say what is wrong with the data, 0 for nothing.
-    pub data_quality: u32,
-    /// Where its FrameH stands in the file.
-    pub position: u64,
-}
-
-/// A channel of a file.
-#[derive(Clone, Debug)]
-pub struct Channel {
-    /// Its name, such as `L1:STRAIN`.
-    pub name: String,
-    /// What it is.
-    pub kind: ChannelKind,
-    frames: Vec<(u32, u64)>,
 }
 
 /// What a file says of a channel's part of a frame.
@@ -186,7 +145,7 @@ impl<R: ReadAt> GwfFile<R> {
         &self.channels
     }
 
-    /// The place of the channel of that name in [`GwfFile::channels`]; the first, if one name
+    /// The index of the channel of that name in [`GwfFile::channels`]; the first, if one name
     /// stands for channels of several kinds.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
@@ -316,12 +275,11 @@ impl<R: ReadAt> GwfFile<R> {
             starts.extend(channel.frames.iter().map(|(_, position)| position));
         }
         starts.sort_unstable();
-        let channels: Vec<Channel> = contents.channels.into_iter().map(Channel::of).collect();
         let mut by_name = BTreeMap::new();
-        for (index, channel) in channels.iter().enumerate() {
+        for (index, channel) in contents.channels.iter().enumerate() {
             by_name.entry(channel.name.clone()).or_insert(index);
         }
-        let (classes, frames) = (contents.classes, contents.frames);
+        let Contents { classes, frames, channels } = contents;
         Self { source, bytes, classes, frames, channels, by_name, starts, index }
     }
 
@@ -382,36 +340,6 @@ impl<R: ReadAt> GwfFile<R> {
             at = head.end();
         }
         Ok(None)
-    }
-}
-
-impl Frame {
-    pub(crate) fn of_header(header: &FrameHeader, position: u64) -> Self {
-        Self {
-            gps_s: header.gps_s,
-            gps_ns: header.gps_ns,
-            duration_s: header.duration_s,
-            run: header.run,
-            number: header.number,
-            data_quality: header.data_quality,
-            position,
-        }
-    }
-}
-
-impl Channel {
-    /// Whether that frame has this channel.
-    pub fn is_in(&self, frame: usize) -> bool {
-        self.position(frame).is_some()
-    }
-
-    fn of(places: Places) -> Self {
-        Self { name: places.name, kind: places.kind, frames: places.frames }
-    }
-
-    fn position(&self, frame: usize) -> Option<u64> {
-        let found = self.frames.binary_search_by_key(&frame, |(frame, _)| *frame as usize).ok()?;
-        Some(self.frames[found].1)
     }
 }
 
@@ -489,11 +417,11 @@ fn decode<R: ReadAt>(
 /// How many of `samples` have a flag that is set. Each of `count` flags covers as many as any
 /// other; where that is no whole number, those that it covers in part are counted, too.
 fn flagged(flags: impl Iterator<Item = bool>, count: u64, samples: u64) -> u64 {
-    let place = |flag: u64| u128::from(flag) * u128::from(samples);
+    let position = |flag: u64| u128::from(flag) * u128::from(samples);
     let (mut flagged, mut end) = (0, 0);
     for (flag, _) in (0u64..).zip(flags).filter(|(_, set)| *set) {
-        let first = ((place(flag) / u128::from(count)) as u64).max(end);
-        end = place(flag + 1).div_ceil(u128::from(count)) as u64;
+        let first = ((position(flag) / u128::from(count)) as u64).max(end);
+        end = position(flag + 1).div_ceil(u128::from(count)) as u64;
         flagged += end - first;
     }
     flagged
@@ -516,7 +444,7 @@ impl EndOfFile {
             return Err(GwfError::Truncated { part, offset, expected, got: 0 });
         }
         read_exact(source, part, offset, &mut bytes)?;
-        let head = crate::gwf::window::parse_head(offset, &bytes);
+        let head = parse_head(offset, &bytes);
         if head.bytes != END_OF_FILE_BYTES as u64 {
             let expected = "46";
             return Err(GwfError::Field { part, field: "length", expected, got: head.bytes });
@@ -546,7 +474,7 @@ fn read_toc<R: ReadAt>(source: &R, file_bytes: u64) -> Result<(Contents, u64), G
     if end.toc_from_end <= END_OF_FILE_BYTES as u64
         || end.toc_from_end - END_OF_FILE_BYTES as u64 > room
     {
-        let (field, expected) = ("seekTOC", "a place in the file");
+        let (field, expected) = ("seekTOC", "an offset in the file");
         let got = end.toc_from_end;
         return Err(GwfError::Field { part: Part::EndOfFile, field, expected, got });
     }
@@ -586,18 +514,6 @@ fn check_header<R: ReadAt>(source: &R, file_bytes: u64) -> Result<(), GwfError> 
         return Err(GwfError::Machine);
     }
     Ok(())
-}
-
-fn check_length(part: Part, bytes: u64) -> Result<(), GwfError> {
-    if bytes > STRUCTURE_BYTES_MAX {
-        let expected = "at most 16 MiB";
-        return Err(GwfError::Field { part, field: "length", expected, got: bytes });
-    }
-    Ok(())
-}
-
-fn same(part: Part, expected: u32, got: u32) -> Result<(), GwfError> {
-    if expected == got { Ok(()) } else { Err(GwfError::Checksum { part, expected, got }) }
 }
 
 /// A flag of the widest type that is not set.

@@ -1,6 +1,6 @@
-//! The structures that are looked into.
+//! The structures whose fields are read.
 
-use crate::gwf::checksum::cksum;
+use crate::gwf::checksum::{cksum, same};
 use crate::gwf::cursor::{Cursor, Pointer};
 use crate::gwf::error::{GwfError, Part};
 use crate::gwf::vector::Stored;
@@ -94,11 +94,7 @@ fn check(head: &Head, class: &'static str, bytes: &[u8]) -> Result<(), GwfError>
         1 => {
             let (covered, stored) = bytes.split_at(bytes.len() - CHECKSUM_BYTES);
             let expected = u32::from_le_bytes(stored.try_into().expect("four bytes"));
-            let got = cksum(covered);
-            if got == expected {
-                return Ok(());
-            }
-            Err(GwfError::Checksum { part, expected, got })
+            same(part, expected, cksum(covered))
         }
         kind => {
             let (field, expected) = ("chkType", "0 or 1");
@@ -111,28 +107,6 @@ fn check(head: &Head, class: &'static str, bytes: &[u8]) -> Result<(), GwfError>
 pub(crate) fn class_name<'a>(cursor: &mut Cursor<'a>) -> Result<(&'a [u8], u16), GwfError> {
     let name = cursor.string_bytes()?;
     Ok((name, cursor.u16()?))
-}
-
-/// FrameH, as far as it says when the frame is.
-pub(crate) struct FrameHeader {
-    pub run: i32,
-    pub number: u32,
-    pub data_quality: u32,
-    pub gps_s: u32,
-    pub gps_ns: u32,
-    pub duration_s: f64,
-}
-
-impl FrameHeader {
-    pub(crate) fn parse(cursor: &mut Cursor<'_>) -> Result<Self, GwfError> {
-        cursor.string_bytes()?;
-        let run = cursor.i32()?;
-        let (number, data_quality) = (cursor.u32()?, cursor.u32()?);
-        let (gps_s, gps_ns) = (cursor.u32()?, cursor.u32()?);
-        cursor.u16()?;
-        let duration_s = cursor.f64()?;
-        Ok(Self { run, number, data_quality, gps_s, gps_ns, duration_s })
-    }
 }
 
 /// FrAdcData, FrProcData or FrSimData, whatever all of them or one of them says.

@@ -1,23 +1,45 @@
-//! The table of contents, up to the channels; what follows it are events, which are not read.
+//! Frames and channels of a file, and the FrTOC that lists them. The FrTOC is read up to the
+//! channels; what follows are events, which are not read.
 
 use crate::gwf::cursor::{Cursor, STRING_BYTES_MIN};
 use crate::gwf::error::GwfError;
-use crate::gwf::reader::Frame;
 use crate::gwf::structures::{ChannelKind, Classes};
 
 /// What a file holds and where, however it was found.
 pub(crate) struct Contents {
     pub classes: Classes,
     pub frames: Vec<Frame>,
-    pub channels: Vec<Places>,
+    pub channels: Vec<Channel>,
 }
 
-/// Where a channel's structures stand.
-pub(crate) struct Places {
+/// A frame: a stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Frame {
+    /// Its start: whole seconds since the GPS epoch, 1980-01-06.
+    pub gps_s: u32,
+    /// Its start: nanoseconds of the second.
+    pub gps_ns: u32,
+    /// Its length in seconds.
+    pub duration_s: f64,
+    /// The run's number.
+    pub run: i32,
+    /// The frame's number.
+    pub number: u32,
+    /// Bits that say what is wrong with the data, 0 for nothing.
+    pub data_quality: u32,
+    /// Offset of its FrameH in the file, in bytes.
+    pub position: u64,
+}
+
+/// A channel of a file.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    /// Its name, such as `L1:STRAIN`.
     pub name: String,
+    /// What it is.
     pub kind: ChannelKind,
-    /// The frames that have it, rising, each with the structure's offset.
-    pub frames: Vec<(u32, u64)>,
+    /// The frames that have it by rising index, each with the offset of the channel's structure.
+    pub(crate) frames: Vec<(u32, u64)>,
 }
 
 impl Contents {
@@ -57,13 +79,13 @@ impl Contents {
         let first = self.channels.len();
         self.channels.reserve(count);
         for _ in 0..count {
-            self.channels.push(Places { name: cursor.string()?, kind, frames: Vec::new() });
+            self.channels.push(Channel { name: cursor.string()?, kind, frames: Vec::new() });
         }
         if kind == ChannelKind::Adc {
             cursor.skip(count as u64, 8)?; // channelID, groupID
         }
-        let places = count as u64 * self.frames.len() as u64; // Both below 2^32.
-        cursor.check_count(places, 8)?;
+        let positions = count as u64 * self.frames.len() as u64; // Both below 2^32.
+        cursor.check_count(positions, 8)?;
         for channel in &mut self.channels[first..] {
             for frame in 0..self.frames.len() as u32 {
                 let position = cursor.u64()?;
@@ -74,6 +96,32 @@ impl Contents {
             }
         }
         Ok(())
+    }
+}
+
+impl Frame {
+    /// Parses the fields of an FrameH that begins at `position`.
+    pub(crate) fn parse(cursor: &mut Cursor<'_>, position: u64) -> Result<Self, GwfError> {
+        cursor.string_bytes()?;
+        let run = cursor.i32()?;
+        let (number, data_quality) = (cursor.u32()?, cursor.u32()?);
+        let (gps_s, gps_ns) = (cursor.u32()?, cursor.u32()?);
+        cursor.u16()?; // ULeapS
+        let duration_s = cursor.f64()?;
+        Ok(Self { gps_s, gps_ns, duration_s, run, number, data_quality, position })
+    }
+}
+
+impl Channel {
+    /// Whether that frame has this channel.
+    pub fn is_in(&self, frame: usize) -> bool {
+        self.position(frame).is_some()
+    }
+
+    /// The offset of its structure in that frame.
+    pub(crate) fn position(&self, frame: usize) -> Option<u64> {
+        let found = self.frames.binary_search_by_key(&frame, |(frame, _)| *frame as usize).ok()?;
+        Some(self.frames[found].1)
     }
 }
 

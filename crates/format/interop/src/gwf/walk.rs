@@ -3,20 +3,27 @@
 use std::collections::BTreeMap;
 
 use crate::ReadAt;
+use crate::gwf::FILE_HEADER_BYTES;
 use crate::gwf::error::GwfError;
-use crate::gwf::reader::{Damaged, Frame};
-use crate::gwf::structures::{
-    ChannelData, ChannelKind, Class, Classes, FrameHeader, class_name, fields,
-};
-use crate::gwf::toc::{Contents, Places};
-use crate::gwf::window::{Head, Window};
-use crate::gwf::{FILE_HEADER_BYTES, STRUCTURE_BYTES_MAX};
+use crate::gwf::structures::{ChannelData, ChannelKind, Class, Classes, class_name, fields};
+use crate::gwf::toc::{Channel, Contents, Frame};
+use crate::gwf::window::{Head, Window, check_length};
 
 /// What was found, and what ended the walk before the file's end.
 pub(crate) struct Walked {
     pub contents: Contents,
     pub ended: Option<GwfError>,
     pub damaged: Damaged,
+}
+
+/// Structures whose contents are damaged, but not their length: each costs the channel or the frame
+/// that it describes.
+#[derive(Debug, Default)]
+pub struct Damaged {
+    /// How many there are.
+    pub structures: u64,
+    /// What is wrong with the first.
+    pub first: Option<Box<GwfError>>,
 }
 
 /// Walks from the first structure to the last that is whole. Frames count once their FrEndOfFrame
@@ -52,7 +59,7 @@ struct Walker<'a, R> {
     classes: Classes,
     frames: Vec<Frame>,
     open: Option<OpenFrame>,
-    /// Where each channel's structures stand, by frame.
+    /// For each channel: the index of each frame that has it, and the offset of its structure.
     channels: BTreeMap<(ChannelKind, String), Vec<(u32, u64)>>,
     damaged: Damaged,
 }
@@ -93,8 +100,7 @@ impl<R: ReadAt> Walker<'_, R> {
         match self.classes.class(head.class) {
             Some(Class::FrameHeader) => {
                 let bytes = self.whole(head, "FrameH")?;
-                let header = FrameHeader::parse(&mut fields(head, "FrameH", &bytes)?)?;
-                let frame = Frame::of_header(&header, head.offset);
+                let frame = Frame::parse(&mut fields(head, "FrameH", &bytes)?, head.offset)?;
                 self.open = Some(OpenFrame { frame, channels: Vec::new() });
             }
             Some(Class::Channel(kind)) => {
@@ -119,26 +125,23 @@ impl<R: ReadAt> Walker<'_, R> {
         let index = self.frames.len() as u32;
         self.frames.push(open.frame);
         for (kind, name, position) in open.channels {
-            let places = self.channels.entry((kind, name)).or_default();
+            let frames = self.channels.entry((kind, name)).or_default();
             // The first of a name counts, as in an FrTOC.
-            if places.last().is_none_or(|(last, _)| *last != index) {
-                places.push((index, position));
+            if frames.last().is_none_or(|(last, _)| *last != index) {
+                frames.push((index, position));
             }
         }
     }
 
     fn whole(&mut self, head: &Head, class: &'static str) -> Result<Vec<u8>, GwfError> {
         let part = head.part(class);
-        if head.bytes > STRUCTURE_BYTES_MAX {
-            let expected = "at most 16 MiB";
-            return Err(GwfError::Field { part, field: "length", expected, got: head.bytes });
-        }
+        check_length(part, head.bytes)?;
         self.window.at(part, head.offset, head.bytes).map(<[u8]>::to_vec)
     }
 
     fn finish(self) -> Contents {
         let channels = self.channels.into_iter();
-        let channels = channels.map(|((kind, name), frames)| Places { name, kind, frames });
+        let channels = channels.map(|((kind, name), frames)| Channel { name, kind, frames });
         Contents { classes: self.classes, frames: self.frames, channels: channels.collect() }
     }
 }

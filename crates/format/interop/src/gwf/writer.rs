@@ -40,7 +40,7 @@ pub struct GwfWriter<W> {
     out: Out<W>,
     options: WriteOptions,
     frames: Vec<FrameStart>,
-    places: Vec<FramePlace>,
+    offsets: Vec<FrameOffsets>,
     channels: BTreeMap<(ChannelKind, String), Vec<u64>>,
     /// Set while something is being written, so that it stays set when that fails.
     broken: bool,
@@ -214,8 +214,8 @@ impl<W: Write> GwfWriter<W> {
         header.extend_from_slice(&[0, 1]); // By no known library; checksums are cksum's.
         out.header_checksum = cksum(&header);
         out.put(&header)?;
-        let (frames, places) = (Vec::new(), Vec::new());
-        Ok(Self { out, options, frames, places, channels: BTreeMap::new(), broken: false })
+        let (frames, offsets) = (Vec::new(), Vec::new());
+        Ok(Self { out, options, frames, offsets, channels: BTreeMap::new(), broken: false })
     }
 
     /// Writes one frame. Frames need not follow each other without a gap, but must not overlap;
@@ -292,7 +292,7 @@ impl<W: Write> GwfWriter<W> {
         let (adc, proc) = (count(ChannelKind::Adc), count(ChannelKind::Proc));
         let history = self.options.history.clone();
 
-        let place = self.out.describe(&dictionary::FRAME_HEADER)?;
+        let header = self.out.describe(&dictionary::FRAME_HEADER)?;
         self.out.begin(&dictionary::FRAME_HEADER);
         let encoder = &mut self.out.encoder;
         encoder.string(&self.options.name).i32(self.options.run).u32(start.number);
@@ -336,7 +336,7 @@ impl<W: Write> GwfWriter<W> {
         encoder.i32(self.options.run).u32(start.number).u32(start.gps_s).u32(start.gps_ns);
         self.out.put_structure()?;
         self.frames.push(*start);
-        self.places.push(FramePlace { header: place, first_adc });
+        self.offsets.push(FrameOffsets { header, first_adc });
         Ok(())
     }
 
@@ -375,9 +375,9 @@ impl<W: Write> GwfWriter<W> {
         }
         out.put_structure()?;
         let key = (series.kind.channel_kind(), series.name.to_owned());
-        let places = self.channels.entry(key).or_default();
-        places.resize(self.frames.len(), 0); // Frames that had it not.
-        places.push(at);
+        let offsets = self.channels.entry(key).or_default();
+        offsets.resize(self.frames.len(), 0); // Frames that do not have it.
+        offsets.push(at);
 
         out.describe(&dictionary::FR_VECT)?;
         let (compress, stored) = out.packer.pack(self.options.compress, series.samples)?;
@@ -406,8 +406,8 @@ impl<W: Write> GwfWriter<W> {
         encoder.u64s(frames.iter().map(|frame| frame.duration_s.to_bits()));
         encoder.u32s(frames.iter().map(|_| self.options.run as u32));
         encoder.u32s(frames.iter().map(|frame| frame.number));
-        encoder.u64s(self.places.iter().map(|place| place.header));
-        encoder.u64s(self.places.iter().map(|place| place.first_adc));
+        encoder.u64s(self.offsets.iter().map(|frame| frame.header));
+        encoder.u64s(self.offsets.iter().map(|frame| frame.first_adc));
         encoder.u64s(iter::repeat_n(0, 3 * frames.len())); // FrSerData, FrTable, FrMsg.
 
         let described = out.described;
@@ -432,9 +432,9 @@ impl<W: Write> GwfWriter<W> {
                 encoder.u32s(0..channels); // channelID
                 encoder.u32s((0..channels).map(|_| 0)); // groupID
             }
-            for (_, places) in of_kind() {
-                encoder.u64s(places.iter().copied());
-                encoder.u64s(iter::repeat_n(0, frames.len() - places.len()));
+            for (_, offsets) in of_kind() {
+                encoder.u64s(offsets.iter().copied());
+                encoder.u64s(iter::repeat_n(0, frames.len() - offsets.len()));
             }
         }
         encoder.u32(0).u32(0); // Serial data, summaries.
@@ -461,9 +461,9 @@ impl<W: Write> GwfWriter<W> {
     }
 }
 
-/// Where a frame's structures stand.
+/// The offsets of a frame's structures in the file.
 #[derive(Clone, Copy)]
-struct FramePlace {
+struct FrameOffsets {
     header: u64,
     first_adc: u64,
 }
