@@ -96,9 +96,6 @@ impl PartFlags {
     pub const BIG_ENDIAN: u8 = 2;
 }
 
-/// The protocols that sources can have.
-pub static PROTOCOLS: &[&Protocol] = &[&crate::hadtu::PROTOCOL];
-
 /// Why receivers refuse a datagram that a decoder has accepted. A source counts them behind its
 /// protocol's reasons.
 pub const RECEIVER_REASONS: [Reason; 2] = [
@@ -109,11 +106,6 @@ pub const RECEIVER_REASONS: [Reason; 2] = [
 ];
 
 impl Protocol {
-    /// The protocol of that name.
-    pub fn of_name(name: &str) -> Option<&'static Self> {
-        PROTOCOLS.iter().copied().find(|protocol| protocol.name == name)
-    }
-
     /// All reasons that a source of this protocol counts, by their index: its decoder's, then the
     /// receiver's.
     ///

@@ -11,8 +11,9 @@ pub mod hadtu;
 pub mod link;
 pub mod sequence;
 
-pub use decoder::{
-    Decoded, Decoder, PROTOCOLS, Part, PartFlags, Protocol, RECEIVER_REASONS, Reason,
-};
+pub use decoder::{Decoded, Decoder, Part, PartFlags, Protocol, RECEIVER_REASONS, Reason};
 #[doc(hidden)]
 pub use fuzzing::{fuzz_decoder, fuzz_link, fuzz_packet};
+
+/// The protocols that sources can have.
+pub static PROTOCOLS: &[&Protocol] = &[&hadtu::PROTOCOL];

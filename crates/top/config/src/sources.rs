@@ -132,7 +132,7 @@ fn protocol(
     name: Option<&str>,
 ) -> Result<&'static Protocol, ConfigFileError> {
     let Some(name) = name else { return Ok(&hadtu::PROTOCOL) };
-    Protocol::of_name(name).ok_or_else(|| {
+    PROTOCOLS.iter().copied().find(|protocol| protocol.name == name).ok_or_else(|| {
         let names: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.name).collect();
         let message = format!("expected {}, got {name:?}", names.join(" or "));
         located.error(&format!("{path}.protocol"), message)
