@@ -16,7 +16,7 @@ pub(crate) trait Way {
     }
 }
 
-/// The bytes of elements, those of one place in the element together.
+/// The bytes of elements, those of the same index in the element together.
 #[inline(always)]
 pub(crate) fn planes_of<const SIZE: usize>(group: &[[u8; SIZE]; GROUP]) -> [[u8; GROUP]; SIZE] {
     let mut planes = [[0; GROUP]; SIZE];
@@ -49,49 +49,8 @@ pub(crate) struct Avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) struct Avx512;
 
-impl Way for Plain {
-    #[inline(always)]
-    fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
-        plain::rows(bytes)
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Way for Sse2 {
-    #[inline(always)]
-    fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
-        sse2::rows(bytes)
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Way for Avx2 {
-    #[inline(always)]
-    fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
-        avx2::rows(bytes)
-    }
-
-    #[inline(always)]
-    fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
-        avx2::bytes(rows)
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Way for Avx512 {
-    #[inline(always)]
-    fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
-        avx512::rows(bytes)
-    }
-
-    #[inline(always)]
-    fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
-        avx512::bytes(rows)
-    }
-}
-
 mod plain {
-    use super::GROUP;
+    use super::{GROUP, Plain, Way};
 
     /// Eight bytes as eight rows of eight bits: a square of bits mirrored at its diagonal.
     #[inline(always)]
@@ -107,17 +66,18 @@ mod plain {
         square
     }
 
-    #[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "for other processors"))]
-    #[inline(always)]
-    pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
-        let mut rows = [[0; 8]; 8];
-        for (i, eight) in bytes.as_chunks::<8>().0.iter().enumerate() {
-            let square = mirror(u64::from_le_bytes(*eight)).to_le_bytes();
-            for k in 0..8 {
-                rows[k][i] = square[k];
+    impl Way for Plain {
+        #[inline(always)]
+        fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+            let mut rows = [[0; 8]; 8];
+            for (i, eight) in bytes.as_chunks::<8>().0.iter().enumerate() {
+                let square = mirror(u64::from_le_bytes(*eight)).to_le_bytes();
+                for k in 0..8 {
+                    rows[k][i] = square[k];
+                }
             }
+            rows.map(u64::from_le_bytes)
         }
-        rows.map(u64::from_le_bytes)
     }
 
     #[inline(always)]
@@ -141,24 +101,26 @@ mod plain {
 mod sse2 {
     use std::arch::x86_64::{__m128i, _mm_add_epi8, _mm_loadu_si128, _mm_movemask_epi8};
 
-    use super::GROUP;
+    use super::{GROUP, Sse2, Way};
 
-    /// The top bits of sixteen bytes at a time, then the next ones.
-    #[inline(always)]
-    pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
-        let mut rows = [0; 8];
-        for (i, sixteen) in bytes.as_chunks::<16>().0.iter().enumerate() {
-            // SAFETY: every x86-64 processor has SSE2; sixteen bytes are read, at any address.
-            unsafe {
-                let mut part = _mm_loadu_si128(sixteen.as_ptr().cast::<__m128i>());
-                for row in rows.iter_mut().rev() {
-                    let top = _mm_movemask_epi8(part).cast_unsigned();
-                    *row |= u64::from(top) << (16 * i);
-                    part = _mm_add_epi8(part, part);
+    impl Way for Sse2 {
+        /// The top bits of sixteen bytes at a time, then the next ones.
+        #[inline(always)]
+        fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+            let mut rows = [0; 8];
+            for (i, sixteen) in bytes.as_chunks::<16>().0.iter().enumerate() {
+                // SAFETY: every x86-64 processor has SSE2; sixteen bytes are read, at any address.
+                unsafe {
+                    let mut part = _mm_loadu_si128(sixteen.as_ptr().cast::<__m128i>());
+                    for row in rows.iter_mut().rev() {
+                        let top = _mm_movemask_epi8(part).cast_unsigned();
+                        *row |= u64::from(top) << (16 * i);
+                        part = _mm_add_epi8(part, part);
+                    }
                 }
             }
+            rows
         }
-        rows
     }
 }
 
@@ -171,23 +133,53 @@ mod avx2 {
         _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_storeu_si256,
     };
 
-    use super::GROUP;
+    use super::{Avx2, GROUP, Way};
 
-    /// As with SSE2, thirty-two bytes at a time. Called where AVX2 is.
-    #[inline(always)]
-    pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
-        let mut rows = [0; 8];
-        for (i, part) in bytes.as_chunks::<32>().0.iter().enumerate() {
-            // SAFETY: the caller is compiled for AVX2; 32 bytes are read, at any address.
-            unsafe {
-                let mut part = _mm256_loadu_si256(part.as_ptr().cast::<__m256i>());
-                for row in rows.iter_mut().rev() {
-                    *row |= u64::from(top(part)) << (32 * i);
-                    part = _mm256_add_epi8(part, part);
+    impl Way for Avx2 {
+        /// As with SSE2, thirty-two bytes at a time. Called where AVX2 is.
+        #[inline(always)]
+        fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+            let mut rows = [0; 8];
+            for (i, part) in bytes.as_chunks::<32>().0.iter().enumerate() {
+                // SAFETY: the caller is compiled for AVX2; 32 bytes are read, at any address.
+                unsafe {
+                    let mut part = _mm256_loadu_si256(part.as_ptr().cast::<__m256i>());
+                    for row in rows.iter_mut().rev() {
+                        *row |= u64::from(top(part)) << (32 * i);
+                        part = _mm256_add_epi8(part, part);
+                    }
                 }
             }
+            rows
         }
-        rows
+
+        /// Each of 32 bits is spread to a byte, rows are put together bit by bit.
+        #[inline(always)]
+        fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+            let mut bytes = [0; GROUP];
+            for (i, part) in bytes.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+                // SAFETY: the caller is compiled for AVX2; 32 bytes are written, at any address.
+                unsafe {
+                    let spread = _mm256_setr_epi64x(
+                        0,
+                        0x0101_0101_0101_0101,
+                        0x0202_0202_0202_0202,
+                        0x0303_0303_0303_0303,
+                    );
+                    let each = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
+                    let mut all = _mm256_setzero_si256();
+                    for (k, row) in rows.iter().enumerate() {
+                        let word = _mm256_set1_epi32(((row >> (32 * i)) as u32).cast_signed());
+                        let bits = _mm256_and_si256(_mm256_shuffle_epi8(word, spread), each);
+                        let set = _mm256_cmpeq_epi8(bits, each);
+                        let bit = _mm256_set1_epi8((1u8 << k).cast_signed());
+                        all = _mm256_or_si256(all, _mm256_and_si256(set, bit));
+                    }
+                    _mm256_storeu_si256(part.as_mut_ptr().cast::<__m256i>(), all);
+                }
+            }
+            bytes
+        }
     }
 
     /// The top bits of 32 bytes. The instruction itself: the compiler turns the intrinsic into a
@@ -203,34 +195,6 @@ mod avx2 {
         }
         top
     }
-
-    /// Each of 32 bits is spread to a byte, rows are put together bit by bit.
-    #[inline(always)]
-    pub fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
-        let mut bytes = [0; GROUP];
-        for (i, part) in bytes.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-            // SAFETY: the caller is compiled for AVX2; 32 bytes are written, at any address.
-            unsafe {
-                let spread = _mm256_setr_epi64x(
-                    0,
-                    0x0101_0101_0101_0101,
-                    0x0202_0202_0202_0202,
-                    0x0303_0303_0303_0303,
-                );
-                let each = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
-                let mut all = _mm256_setzero_si256();
-                for (k, row) in rows.iter().enumerate() {
-                    let word = _mm256_set1_epi32(((row >> (32 * i)) as u32).cast_signed());
-                    let bits = _mm256_and_si256(_mm256_shuffle_epi8(word, spread), each);
-                    let set = _mm256_cmpeq_epi8(bits, each);
-                    let bit = _mm256_set1_epi8((1u8 << k).cast_signed());
-                    all = _mm256_or_si256(all, _mm256_and_si256(set, bit));
-                }
-                _mm256_storeu_si256(part.as_mut_ptr().cast::<__m256i>(), all);
-            }
-        }
-        bytes
-    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -240,37 +204,39 @@ mod avx512 {
         _mm512_or_si512, _mm512_setzero_si512, _mm512_storeu_si512,
     };
 
-    use super::GROUP;
+    use super::{Avx512, GROUP, Way};
 
-    /// As with SSE2, all bytes at a time. Called where AVX-512 is.
-    #[inline(always)]
-    pub fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
-        let mut rows = [0; 8];
-        // SAFETY: the caller is compiled for AVX-512; 64 bytes are read, at any address.
-        unsafe {
-            let mut all = _mm512_loadu_si512(bytes.as_ptr().cast::<__m512i>());
-            for row in rows.iter_mut().rev() {
-                *row = _mm512_movepi8_mask(all);
-                all = _mm512_add_epi8(all, all);
+    impl Way for Avx512 {
+        /// As with SSE2, all bytes at a time. Called where AVX-512 is.
+        #[inline(always)]
+        fn rows(bytes: &[u8; GROUP]) -> [u64; 8] {
+            let mut rows = [0; 8];
+            // SAFETY: the caller is compiled for AVX-512; 64 bytes are read, at any address.
+            unsafe {
+                let mut all = _mm512_loadu_si512(bytes.as_ptr().cast::<__m512i>());
+                for row in rows.iter_mut().rev() {
+                    *row = _mm512_movepi8_mask(all);
+                    all = _mm512_add_epi8(all, all);
+                }
             }
+            rows
         }
-        rows
-    }
 
-    /// Rows are masks: each sets its bit in the bytes that it names.
-    #[inline(always)]
-    pub fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
-        let mut bytes = [0; GROUP];
-        // SAFETY: the caller is compiled for AVX-512; 64 bytes are written, at any address.
-        unsafe {
-            let mut all = _mm512_setzero_si512();
-            for (k, &row) in rows.iter().enumerate() {
-                let bit = (1u8 << k).cast_signed();
-                all = _mm512_or_si512(all, _mm512_maskz_set1_epi8(row, bit));
+        /// Rows are masks: each sets its bit in the bytes that it names.
+        #[inline(always)]
+        fn bytes(rows: &[u64; 8]) -> [u8; GROUP] {
+            let mut bytes = [0; GROUP];
+            // SAFETY: the caller is compiled for AVX-512; 64 bytes are written, at any address.
+            unsafe {
+                let mut all = _mm512_setzero_si512();
+                for (k, &row) in rows.iter().enumerate() {
+                    let bit = (1u8 << k).cast_signed();
+                    all = _mm512_or_si512(all, _mm512_maskz_set1_epi8(row, bit));
+                }
+                _mm512_storeu_si512(bytes.as_mut_ptr().cast::<__m512i>(), all);
             }
-            _mm512_storeu_si512(bytes.as_mut_ptr().cast::<__m512i>(), all);
+            bytes
         }
-        bytes
     }
 }
 
@@ -284,9 +250,9 @@ mod tests {
             .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8)
             .collect();
         let bytes: &[u8; GROUP] = raw[..].try_into().expect("64 bytes");
-        let rows = plain::rows(bytes);
+        let rows = Plain::rows(bytes);
         assert_eq!(plain::bytes(&rows), *bytes);
         #[cfg(target_arch = "x86_64")]
-        assert_eq!(sse2::rows(bytes), rows);
+        assert_eq!(Sse2::rows(bytes), rows);
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn block_bytes(size: usize, inner: Inner) -> usize {
     step * if rows.is_multiple_of(2) { rows - 1 } else { rows }
 }
 
-/// What a chunk was made by, in the words of codings, as its first bytes say it.
+/// The name of the coding that made a chunk, without its level, from its first four bytes.
 pub(crate) fn made_by(head: &[u8]) -> Option<&'static str> {
     let (&flags, &size) = (head.get(2)?, head.get(3)?);
     let shuffled = flags & SHUFFLE != 0 && size > 1;
@@ -145,9 +145,9 @@ impl Blocks {
         let field = |field, expected, got: usize| {
             Err(CodecError::Field { field, expected, got: got as u64 })
         };
-        let said = raw_bytes_of(stored)?;
-        if said != raw_bytes as u64 {
-            return field("blosc raw size", "raw_bytes", said as usize);
+        let stated = raw_bytes_of(stored)?;
+        if stated != raw_bytes as u64 {
+            return field("blosc raw size", "raw_bytes", stated as usize);
         }
         let (flags, size) = (stored[2], usize::from(stored[3]));
         let block_bytes = number(stored, 8) as usize;
@@ -227,11 +227,11 @@ pub(crate) fn decode(
         if wanted.start >= wanted.end {
             break;
         }
-        let place = HEADER_BYTES + 4 * index;
-        if place + 4 > there {
+        let entry = HEADER_BYTES + 4 * index;
+        if entry + 4 > there {
             return Ok(());
         }
-        let at = number(stored, place) as usize;
+        let at = number(stored, entry) as usize;
         let streams = if split && block.len() == block_bytes { size } else { 1 };
         let target = match filter {
             Filter::None => &mut *block,

@@ -1,9 +1,6 @@
 //! How stored bytes are framed.
 
-use std::borrow::Cow;
 use std::fmt;
-
-use crate::blosc;
 
 /// How a column is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,16 +45,6 @@ impl Codec {
             4 => Self::Pcodec,
             5 => Self::For,
             other => Self::Unknown(other),
-        }
-    }
-
-    /// What made stored bytes, of which the first four are enough: for blosc which shuffle and
-    /// which inner codec (`bitshuffle+lz4`), for all others the codec's name. Levels are not in the
-    /// bytes.
-    pub fn made_by(self, head: &[u8]) -> Cow<'static, str> {
-        match (self, blosc::made_by(head)) {
-            (Self::Blosc, Some(coding)) => Cow::Borrowed(coding),
-            _ => Cow::Owned(self.to_string()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a writer is told to do with a column.
+//! How a writer encodes a column.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,16 +18,16 @@ pub enum Coding {
         /// 1 to 19.
         level: i32,
     },
-    /// Bits gathered by place, then LZ4.
+    /// A bit shuffle, then LZ4.
     BitshuffleLz4,
-    /// Bits gathered by place, then Zstandard.
+    /// A bit shuffle, then Zstandard.
     BitshuffleZstd {
         /// 1 to 19.
         level: i32,
     },
-    /// Bytes gathered by place, then LZ4.
+    /// A byte shuffle, then LZ4.
     ShuffleLz4,
-    /// Bytes gathered by place, then Zstandard.
+    /// A byte shuffle, then Zstandard.
     ShuffleZstd {
         /// 1 to 19.
         level: i32,
@@ -57,9 +57,9 @@ impl Coding {
         }
     }
 
-    /// What other programs decode, too, and suits most data of such elements: bits gathered by
-    /// place and LZ4 for integers; bytes gathered by place and Zstandard for floats, records and
-    /// bytes, which have no place.
+    /// A coding that other programs decode, too, and that suits most data of such elements: a bit
+    /// shuffle and LZ4 for integers; a byte shuffle and Zstandard for floats and records; Zstandard
+    /// alone for bytes.
     #[must_use]
     pub fn portable(element: Element) -> Self {
         if element.is_integer() {

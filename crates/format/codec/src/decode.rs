@@ -1,5 +1,6 @@
 //! Decoding: sizes first, then bytes.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -16,7 +17,7 @@ const ZSTD_RATIO_MAX: u64 = 32 * 1024;
 /// What pcodec makes of equal numbers: chunks of 2^18 numbers take more than 16 bytes.
 const PCODEC_RATIO_MAX: u64 = 8 * 256 * 1024 / 16;
 
-/// Checks what an entry says of its sizes, before anything is allocated by them.
+/// Checks the sizes of an entry, in bytes, before anything is allocated by them.
 ///
 /// # Errors
 /// A codec that this version does not know, and sizes that cannot be.
@@ -58,12 +59,7 @@ pub fn decode_column(
     out: &mut Vec<u8>,
 ) -> Result<(), CodecError> {
     check_sizes(codec, stored.len() as u64, raw_bytes)?;
-    // Without writing zeros over what is there.
-    if (out.len() as u64) < raw_bytes {
-        out.resize(raw_bytes as usize, 0);
-    } else {
-        out.truncate(raw_bytes as usize);
-    }
+    out.resize(raw_bytes as usize, 0);
     decode_into(codec, stored, out)
 }
 
@@ -75,9 +71,9 @@ pub fn decode_into(codec: Codec, stored: &[u8], out: &mut [u8]) -> Result<(), Co
     decode_rest(codec, stored, out, Progress::default())
 }
 
-/// Decodes those bytes of a column that are wanted, to their places in a slice of exactly the raw
-/// size. What else it holds afterwards is of no meaning: blosc's other blocks are left out, other
-/// codecs decode all.
+/// Decodes the range `wanted` of a column's raw bytes to the same range of `out`, a slice of
+/// exactly the raw size. The rest of `out` is undefined afterwards: blosc's other blocks are left
+/// out, other codecs decode all.
 ///
 /// # Errors
 /// As [`decode_into`], of the blocks that are decoded.
@@ -97,10 +93,9 @@ pub struct Progress {
     wanted: Option<Range<usize>>,
 }
 
-/// Decodes of a column what its first `there` stored bytes give, beyond what it has given before:
-/// bytes that have just come are in the CPU's caches, and a disk that brings the others is waited
-/// for anyway. Blosc alone has blocks of which that can be said; and what is wrong is for
-/// [`decode_rest`] to tell.
+/// Decodes the blocks of a column that its first `there` stored bytes hold, beyond those decoded
+/// before: bytes that have just been read are in the CPU's caches, and the disk is slower than the
+/// decoder. Only blosc's blocks can be decoded alone. Errors are left to [`decode_rest`].
 ///
 /// # Panics
 /// If `there` is more than `stored` has.
@@ -112,7 +107,7 @@ pub fn decode_ahead(
     progress: &mut Progress,
 ) {
     if codec == Codec::Blosc && there < stored.len() {
-        // The end comes upon the same error, and tells it.
+        // `decode_rest` meets the same error, and returns it.
         let blosc = |decoder: &mut Decoder| decoder.blosc(stored, there, out, progress);
         let _ = DECODER.with_borrow_mut(blosc);
     }
@@ -151,8 +146,8 @@ pub fn decode_rest(
     Ok(())
 }
 
-/// The raw size that stored bytes say they have, where their framing says it, for callers that have
-/// no directory. Sizes that cannot be are errors.
+/// The raw size that is stated in stored bytes, for callers that have no directory. Sizes that
+/// cannot be are errors.
 ///
 /// # Errors
 /// A codec that does not say it, and bytes that are too short or cannot be.
@@ -178,6 +173,15 @@ pub fn raw_bytes_of(codec: Codec, stored: &[u8]) -> Result<u64, CodecError> {
     Ok(raw_bytes)
 }
 
+/// The coding that made stored bytes, of which the first four are enough, without its level: of
+/// blosc the shuffle and the inner codec (`bitshuffle+lz4`), of all others the codec's name.
+pub fn made_by(codec: Codec, head: &[u8]) -> Cow<'static, str> {
+    match (codec, blosc::made_by(head)) {
+        (Codec::Blosc, Some(coding)) => Cow::Borrowed(coding),
+        _ => Cow::Owned(codec.to_string()),
+    }
+}
+
 fn decode_lz4(block: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     whole(lz4::decode(block, out)?, out.len())
 }
@@ -191,7 +195,7 @@ fn whole(decoded: usize, raw_bytes: usize) -> Result<(), CodecError> {
 }
 
 thread_local! {
-    /// What decoding needs again and again.
+    /// Memory that decoding reuses.
     static DECODER: RefCell<Decoder> = const { RefCell::new(Decoder { zstd: None, filtered: Vec::new() }) };
 }
 
@@ -227,7 +231,7 @@ impl Decoder {
     }
 }
 
-/// A longer block, which only other writers make, is not kept memory for.
+/// Memory for a longer block, which only other writers make, is freed.
 const FILTERED_BYTES_KEPT: usize = 4 * 1024 * 1024;
 
 fn decode_zstd(

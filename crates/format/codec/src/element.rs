@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub enum Element {
     /// Bytes that mean nothing to a codec.
     Bytes,
-    /// Records of that many bytes, at least 2: a shuffle gathers their bytes by place.
+    /// Records of that many bytes, at least 2: a shuffle gathers bytes of the same index.
     Record(u8),
     /// Unsigned, 8 bits.
     U8,
@@ -33,7 +33,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// Records of that many bytes; plain bytes where a shuffle of such records cannot be said.
+    /// Records of that many bytes; plain bytes where no shuffle of such records can be encoded.
     pub fn record(bytes: usize) -> Self {
         match u8::try_from(bytes) {
             Ok(bytes) if bytes > 1 => Self::Record(bytes),

@@ -1,4 +1,4 @@
-//! Shuffles: bytes, or bits, of neighbouring elements gathered by their place in the element, as
+//! Shuffles: bytes, or bits, of neighbouring elements gathered by their position in the element, as
 //! c-blosc has them.
 //!
 //! Byte `j` of element `i` of `n` goes to `j * n + i`. Bit `k` of that byte goes to bit `i % 8` of

@@ -43,8 +43,8 @@ pub fn fuzz_column(data: &[u8]) {
     let Some((&[which, low, middle, high], bytes)) = data.split_first_chunk() else { return };
     let codec = Codec::from_number(u16::from(which % 7));
     let mut out = Vec::new();
-    let said = raw_bytes_of(codec, bytes).unwrap_or_default();
-    for raw_bytes in [u64::from(u32::from_le_bytes([low, middle, high, 0])), said] {
+    let stated = raw_bytes_of(codec, bytes).unwrap_or_default();
+    for raw_bytes in [u64::from(u32::from_le_bytes([low, middle, high, 0])), stated] {
         if raw_bytes > RAW_BYTES_MAX {
             continue;
         }
@@ -73,7 +73,7 @@ pub fn fuzz_column(data: &[u8]) {
     }
 }
 
-/// Decodes as if the bytes came a few at a time, with others in their places before.
+/// Decodes as if the bytes came a few at a time, with other bytes in their positions before.
 fn decode_slowly(codec: Codec, stored: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
     let mut coming = vec![0x55; stored.len()];
     let mut progress = Progress::default();

@@ -52,7 +52,7 @@ pub use codec::Codec;
 pub use coding::{Coding, UnknownCoding};
 pub use decode::{
     Progress, check_sizes, decode_ahead, decode_column, decode_into, decode_part, decode_rest,
-    raw_bytes_of,
+    made_by, raw_bytes_of,
 };
 pub use element::{Element, UnknownElement};
 pub use encode::{ColumnEncoder, Encoded};

@@ -8,9 +8,9 @@ const PIECE_BYTES: usize = 4 * 1024;
 /// Elements of a block of `for`.
 const BLOCK_ELEMENTS: usize = 1_024;
 
-/// Gathers about so many bytes from pieces that stand one in each equal part of the column, at a
-/// place in it that differs from part to part, so that rows of images and periods of signals are
-/// not met in step. The same columns give the same samples. A column that is not much longer is
+/// Gathers about `sample_bytes` from pieces, one in each equal part of the column, at an offset
+/// that differs from part to part, so that the pieces are not in step with rows of images or
+/// periods of signals. The same columns give the same samples. A column that is not much longer is
 /// taken whole.
 pub(crate) fn gather<'a>(
     element: Element,

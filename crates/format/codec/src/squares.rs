@@ -2,9 +2,9 @@
 //! eight by eight bits (GFNI). Several times as fast as bit by bit.
 //!
 //! Eight rows of 64 bytes hold one bit each of a byte of 512 elements. Zipped together they are 64
-//! squares of eight bytes, row by row; mirrored, the bytes of 512 elements. Those of an element's
-//! bytes are zipped in turn. Zipping stays within lanes of 16 bytes, so that lanes are put in order
-//! last.
+//! squares of eight bytes, row by row; mirrored, the bytes of 512 elements. Then
+//! the bytes of each element are zipped together. Zips stay within lanes of 16 bytes, so that lanes
+//! are put in order last.
 
 use std::arch::x86_64::{
     __m512i, _MM_HINT_ET0, _mm_prefetch, _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512,
@@ -70,15 +70,15 @@ fn elements<const SIZE: usize>(out: &mut [[u8; ELEMENTS]; SIZE], row: impl Fn(us
     let vectors: [[__m512i; SIZE]; 8] = from_fn(|c| zip::<SIZE>(from_fn(|j| planes[j][c])));
     // Lane L of vector s is the 16 bytes at 128 * SIZE * L + 16 * s.
     let (targets, _) = out.as_flattened_mut().as_chunks_mut::<64>();
-    for (place, four) in vectors.as_flattened().as_chunks::<4>().0.iter().enumerate() {
+    for (index, four) in vectors.as_flattened().as_chunks::<4>().0.iter().enumerate() {
         for (lane, vector) in lanes(four).into_iter().enumerate() {
-            store(vector, &mut targets[2 * SIZE * lane + place]);
+            store(vector, &mut targets[2 * SIZE * lane + index]);
         }
     }
 }
 
-/// Has the cache take the lines of the next group while this one is worked out: lines that are not
-/// written one behind the other are not guessed, and the memory of large columns is in no cache.
+/// Prefetches the lines of the next group while this one is computed: the hardware does not predict
+/// lines that are not written in order, and large columns are in no cache.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn claim<const SIZE: usize>(group: *const [u8; ELEMENTS]) {
@@ -88,7 +88,7 @@ fn claim<const SIZE: usize>(group: *const [u8; ELEMENTS]) {
     }
 }
 
-/// Bytes of all vectors in turn, within each lane: the first of each, then the second.
+/// Interleaves the bytes of all vectors within each lane: the first of each, then the second.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn zip<const COUNT: usize>(mut vectors: [__m512i; COUNT]) -> [__m512i; COUNT] {

@@ -6,12 +6,12 @@
 //! vector `i` is a byte of element `8 * b + i`, byte `b` of vector `k` then holds bit `k` of eight
 //! elements, and vector `k` is the row of that bit. Mirroring once more undoes it.
 //!
-//! Bytes get to such places by zips: bytes of the first half of all vectors in turn with bytes of
-//! the second. A zip turns the bits of a byte's place, those of the number of its vector and below
-//! them those within 16 bytes, left by one. Turned by four, the upper four bits of the number of
-//! the element are the place within the vector. The way back turns on until all is as it was.
-//! Vectors have two lanes of 16 bytes, which zips do not mix: one is for the first 128 elements,
-//! the other for the last. Steps are of eight vectors, since there are sixteen registers.
+//! Bytes get to such positions by zips, which interleave the bytes of the first half of all vectors
+//! with those of the second. The position of a byte is the number of its vector, and below it the
+//! index within 16 bytes; a zip rotates its bits left by one. After four zips the upper four bits
+//! of the element's number are the index within the vector. The inverse zips on until the rotation
+//! is complete. Vectors have two lanes of 16 bytes, which zips do not mix: one is for the first 128
+//! elements, the other for the last. Steps are of eight vectors, since there are sixteen registers.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_storeu_si128,
@@ -25,11 +25,12 @@ const ELEMENTS: usize = 256;
 /// Bytes of a row of their bits.
 const ROW_BYTES: usize = ELEMENTS / 8;
 
-/// Where rows of a group's bits are: so many bytes apart, the first one's from that place on.
+/// Where the rows of a group's bits are: the first at this offset, each `row_bytes` behind the one
+/// before.
 #[derive(Clone, Copy)]
-struct Place {
+struct RowLayout {
     row_bytes: usize,
-    at: usize,
+    offset: usize,
 }
 
 /// Gathers bits of elements of 1, 2, 4 or 8 bytes, of which there is a multiple of 8. Bytes behind
@@ -67,7 +68,7 @@ fn gather<const SIZE: usize>(raw: &[u8], out: &mut [u8]) {
     for group in raw[..whole].as_chunks::<ELEMENTS>().0.chunks_exact(SIZE) {
         let group = group.first_chunk().expect("a whole group");
         prefetch::<SIZE>(group.as_ptr_range().end);
-        rows::<SIZE>(group, &mut parts, out, Place { row_bytes, at });
+        rows::<SIZE>(group, &mut parts, out, RowLayout { row_bytes, offset: at });
         at += ROW_BYTES;
     }
     let bytes = row_bytes - at;
@@ -78,7 +79,7 @@ fn gather<const SIZE: usize>(raw: &[u8], out: &mut [u8]) {
             &group,
             &mut parts,
             own.as_flattened_mut(),
-            Place { row_bytes: ROW_BYTES, at: 0 },
+            RowLayout { row_bytes: ROW_BYTES, offset: 0 },
         );
         for (row, own) in own.as_flattened().as_chunks::<ROW_BYTES>().0.iter().enumerate() {
             out[row * row_bytes + at..][..bytes].copy_from_slice(&own[..bytes]);
@@ -96,7 +97,7 @@ fn scatter<const SIZE: usize>(shuffled: &[u8], out: &mut [u8]) {
     for group in out[..whole].as_chunks_mut::<ELEMENTS>().0.chunks_exact_mut(SIZE) {
         let group = group.first_chunk_mut().expect("a whole group");
         prefetch::<SIZE>(group.as_ptr_range().end);
-        elements::<SIZE>(shuffled, Place { row_bytes, at }, &mut planes, group);
+        elements::<SIZE>(shuffled, RowLayout { row_bytes, offset: at }, &mut planes, group);
         at += ROW_BYTES;
     }
     let bytes = row_bytes - at;
@@ -109,7 +110,7 @@ fn scatter<const SIZE: usize>(shuffled: &[u8], out: &mut [u8]) {
         }
         elements::<SIZE>(
             own.as_flattened(),
-            Place { row_bytes: ROW_BYTES, at: 0 },
+            RowLayout { row_bytes: ROW_BYTES, offset: 0 },
             &mut planes,
             &mut group,
         );
@@ -117,21 +118,21 @@ fn scatter<const SIZE: usize>(shuffled: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Writes the rows of 256 elements' bits to their place.
+/// Writes the rows of 256 elements' bits to where the layout has them.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn rows<const SIZE: usize>(
     group: &[[u8; ELEMENTS]; SIZE],
     parts: &mut [[__m256i; 8]; SIZE],
     out: &mut [u8],
-    Place { row_bytes, at }: Place,
+    RowLayout { row_bytes, offset }: RowLayout,
 ) {
     let (sixteens, _) = group.as_flattened().as_chunks::<16>();
     for (part, zipped) in parts.iter_mut().enumerate() {
         let mut eight = [_mm256_setzero_si256(); 8];
         for (k, vector) in eight.iter_mut().enumerate() {
-            let place = k * SIZE + part;
-            let (low, high) = (&sixteens[place], &sixteens[8 * SIZE + place]);
+            let index = k * SIZE + part;
+            let (low, high) = (&sixteens[index], &sixteens[8 * SIZE + index]);
             *vector = _mm256_set_m128i(load_half(high), load_half(low));
         }
         *zipped = zip(zip(zip(eight)));
@@ -141,16 +142,16 @@ fn rows<const SIZE: usize>(
     for j in 0..SIZE {
         let mut eight = [_mm256_setzero_si256(); 8];
         for (i, vector) in eight.iter_mut().enumerate() {
-            let (place, upper) =
+            let (index, upper) =
                 if SIZE == 1 { (i / 2, i % 2) } else { (i * SIZE / 2 + j / 2, j % 2) };
-            let (a, b) = (vectors[place], vectors[4 * SIZE + place]);
+            let (a, b) = (vectors[index], vectors[4 * SIZE + index]);
             *vector = match upper {
                 0 => _mm256_unpacklo_epi8(a, b),
                 _ => _mm256_unpackhi_epi8(a, b),
             };
         }
         for (k, row) in mirror(eight).into_iter().enumerate() {
-            let target = &mut out[(8 * j + k) * row_bytes + at..];
+            let target = &mut out[(8 * j + k) * row_bytes + offset..];
             store(row, target.first_chunk_mut().expect("a whole group"));
         }
     }
@@ -161,14 +162,14 @@ fn rows<const SIZE: usize>(
 #[target_feature(enable = "avx2")]
 fn elements<const SIZE: usize>(
     shuffled: &[u8],
-    Place { row_bytes, at }: Place,
+    RowLayout { row_bytes, offset }: RowLayout,
     planes: &mut [[__m256i; 8]; SIZE],
     group: &mut [[u8; ELEMENTS]; SIZE],
 ) {
     for (j, plane) in planes.iter_mut().enumerate() {
         let mut eight = [_mm256_setzero_si256(); 8];
         for (k, row) in eight.iter_mut().enumerate() {
-            let source = &shuffled[(8 * j + k) * row_bytes + at..];
+            let source = &shuffled[(8 * j + k) * row_bytes + offset..];
             *row = load(source.first_chunk().expect("a whole group"));
         }
         *plane = zip(zip(zip(mirror(eight))));
@@ -183,15 +184,15 @@ fn elements<const SIZE: usize>(
             vectors = zip(vectors);
         }
         for (i, vector) in vectors.into_iter().enumerate() {
-            let place = k * SIZE + i;
-            store_half(_mm256_castsi256_si128(vector), &mut targets[place]);
-            store_half(_mm256_extracti128_si256::<1>(vector), &mut targets[8 * SIZE + place]);
+            let index = k * SIZE + i;
+            store_half(_mm256_castsi256_si128(vector), &mut targets[index]);
+            store_half(_mm256_extracti128_si256::<1>(vector), &mut targets[8 * SIZE + index]);
         }
     }
 }
 
-/// Has the cache take the lines of the group behind while this one is worked out: the memory of
-/// large columns is in no cache.
+/// Prefetches the lines of the next group while this one is computed: large columns are in no
+/// cache.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn prefetch<const SIZE: usize>(group: *const [u8; ELEMENTS]) {
@@ -201,8 +202,8 @@ fn prefetch<const SIZE: usize>(group: *const [u8; ELEMENTS]) {
     }
 }
 
-/// Bytes of all vectors in turn, within each lane: those of the first half of the vectors in turn
-/// with those of the second.
+/// Interleaves the bytes of the first half of the vectors with those of the second, within each
+/// lane.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn zip<const COUNT: usize>(vectors: [__m256i; COUNT]) -> [__m256i; COUNT] {
@@ -231,7 +232,7 @@ fn mirror(mut rows: [__m256i; 8]) -> [__m256i; 8] {
     rows
 }
 
-/// Swaps bits of `high`, so many places above those of the mask, for the bits of `low` there.
+/// Swaps the bits of `low` in the mask for the bits of `high` that are `BITS` higher.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn swap<const BITS: i32>(high: __m256i, low: __m256i, mask: i8) -> (__m256i, __m256i) {

@@ -3,7 +3,7 @@
 use crate::common::{CODINGS, ELEMENTS, wave};
 use catchment_codec::{
     Codec, Coding, ColumnEncoder, Element, Progress, check_sizes, decode_ahead, decode_column,
-    decode_part, decode_rest, raw_bytes_of,
+    decode_part, decode_rest, made_by, raw_bytes_of,
 };
 use catchment_fixtures::Random;
 use proptest::prelude::*;
@@ -97,7 +97,7 @@ fn a_part_of_a_column_is_decoded_alone() {
             // Where the first block stands: nowhere.
             encoded[16..20].fill(0xff);
             decode_part(codec, &encoded, 399_000..400_000, &mut out).expect("decodes");
-            decode_part(codec, &encoded, 10..20, &mut out).expect_err("no such place");
+            decode_part(codec, &encoded, 10..20, &mut out).expect_err("no such range");
         }
     }
 }
@@ -117,7 +117,7 @@ fn bytes_behind_the_last_whole_element_are_kept() {
 }
 
 #[test]
-fn pcodec_has_no_place_for_a_rest_and_leaves_such_columns_raw() {
+fn pcodec_cannot_store_a_rest_and_leaves_such_columns_raw() {
     let mut encoder = ColumnEncoder::new();
     let mut raw = wave(Element::I32, 3_000, 5);
     raw.extend(Random::new(1).noise(3));
@@ -231,12 +231,12 @@ fn stored_bytes_say_what_made_them() {
         let raw = wave(element, 20_000, 2);
         for coding in CODINGS.into_iter().map(|coding| coding.for_element(element)) {
             let Some(stored) = encoder.encode_always(coding, element, &raw) else { continue };
-            let made_by = coding.codec().made_by(&stored[..4]);
+            let made = made_by(coding.codec(), &stored[..4]);
             let name = coding.to_string();
-            assert_eq!(Some(&*made_by), name.split(':').next(), "{coding} of {element}");
+            assert_eq!(Some(&*made), name.split(':').next(), "{coding} of {element}");
         }
     }
-    assert_eq!(Codec::Blosc.made_by(&[]), "blosc");
+    assert_eq!(made_by(Codec::Blosc, &[]), "blosc");
 }
 
 #[test]

@@ -99,14 +99,5 @@ pub(crate) fn read_available<R: ReadAt + ?Sized>(
     })
 }
 
-/// Makes `buffer` exactly `bytes` long without writing zeros over what it had.
-pub(crate) fn set_len(buffer: &mut Vec<u8>, bytes: usize) {
-    if buffer.len() < bytes {
-        buffer.resize(bytes, 0);
-    } else {
-        buffer.truncate(bytes);
-    }
-}
-
 /// Header, frames and index blocks of a TOC or checkpoint of 64 frames with 2,000 columns.
 const AHEAD_BYTES: usize = 8_192;

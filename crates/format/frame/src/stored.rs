@@ -8,14 +8,14 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use catchment_codec::{
-    Codec, Progress, check_sizes, decode_ahead, decode_into, decode_part, decode_rest,
+    Codec, Progress, check_sizes, decode_ahead, decode_into, decode_part, decode_rest, made_by,
 };
 
 use crate::checksum::{Crc32c, crc32c};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
 use crate::frame::{ColumnEntry, FIXED_BYTES, FrameSummary, Head, column_bytes_max};
 use crate::known::KnownSchema;
-use crate::read_at::{ReadAt, read_exact, set_len};
+use crate::read_at::{ReadAt, read_exact};
 use crate::{BLOCK_BYTES, COLUMN_ALIGN_BYTES};
 
 /// The stored bytes of one column of one frame. All errors name the frame and the column.
@@ -125,7 +125,7 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
         let mut head = [0; 4];
         let head = &mut head[..self.entry.stored_bytes.min(4) as usize];
         self.read_bytes(self.offset(), head)?;
-        Ok(self.entry.codec.made_by(head))
+        Ok(made_by(self.entry.codec, head))
     }
 
     /// Reads, checks and decodes the column: `out` becomes its raw bytes.
@@ -134,7 +134,7 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
         let raw_bytes = self.entry.raw_bytes as usize;
         // Encoded bytes are read behind the decoded ones: one buffer, reused by the caller.
         let stored_at = if self.entry.codec == Codec::None { 0 } else { raw_bytes };
-        set_len(out, stored_at + self.entry.stored_bytes as usize);
+        out.resize(stored_at + self.entry.stored_bytes as usize, 0);
         let (raw, stored) = out.split_at_mut(stored_at);
         let result = self.read_bytes(self.offset(), stored).and_then(|()| {
             self.check_stored(stored)?;

@@ -92,21 +92,21 @@ fn put<T: Word>(out: &mut [u8], at: &mut usize, word: T) {
     *at += T::BYTES;
 }
 
-/// Writes the places of the words that do not fit, then the words.
+/// Writes the indices of the words that do not fit, then the words.
 #[inline(always)]
 fn put_exceptions<T: Word>(small: &[T; BLOCK], bits: u32, count: usize, out: &mut [u8]) {
     const RUN: usize = 32;
-    let (places, rest) = out.split_at_mut(2 * count);
+    let (indices, rest) = out.split_at_mut(2 * count);
     let mut next = 0;
-    for (index, run) in small.as_chunks::<RUN>().0.iter().enumerate() {
+    for (n, run) in small.as_chunks::<RUN>().0.iter().enumerate() {
         let any = run.iter().fold(T::default(), |any, &word| any | word >> bits);
         if any == T::default() {
             continue;
         }
         for (i, &word) in run.iter().enumerate() {
             if word >> bits != T::default() {
-                let place = (index * RUN + i) as u16;
-                places[2 * next..2 * next + 2].copy_from_slice(&place.to_le_bytes());
+                let index = (n * RUN + i) as u16;
+                indices[2 * next..2 * next + 2].copy_from_slice(&index.to_le_bytes());
                 word.write(&mut rest[next * T::BYTES..(next + 1) * T::BYTES]);
                 next += 1;
             }
@@ -140,7 +140,7 @@ pub fn decode_block<T: Word>(stored: &[u8], out: &mut [u8]) -> Result<usize, Cod
     Ok(header.end)
 }
 
-/// Puts the exceptions where they belong.
+/// Writes the exceptions' words over those at their indices.
 #[inline(always)]
 pub fn patch<T: Word>(
     words: &mut [T],
@@ -148,14 +148,14 @@ pub fn patch<T: Word>(
     count: usize,
     limit: usize,
 ) -> Result<(), CodecError> {
-    let (places, values) = exceptions.split_at(2 * count);
-    for (place, value) in places.chunks_exact(2).zip(values.chunks_exact(T::BYTES)) {
-        let place = usize::from(u16::read(place));
-        if place >= limit {
-            let expected = "a place in its block";
-            return Err(CodecError::Field { field: "exception", expected, got: place as u64 });
+    let (indices, values) = exceptions.split_at(2 * count);
+    for (index, value) in indices.chunks_exact(2).zip(values.chunks_exact(T::BYTES)) {
+        let index = usize::from(u16::read(index));
+        if index >= limit {
+            let expected = "an index in its block";
+            return Err(CodecError::Field { field: "exception", expected, got: index as u64 });
         }
-        words[place] = T::read(value);
+        words[index] = T::read(value);
     }
     Ok(())
 }

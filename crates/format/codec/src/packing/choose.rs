@@ -120,7 +120,7 @@ pub fn best_width<T: Word, const N: usize>(words: &[T; N], start: Option<u32>) -
     if whole.cost < best.cost { whole } else { best }
 }
 
-/// Bytes of one exception: its place and its word.
+/// Bytes of one exception: its index and its word.
 pub const fn exception_bytes<T: Word>() -> usize {
     2 + T::BYTES
 }

@@ -34,15 +34,15 @@ pub fn u16(words: &mut [u16; 1024], before: u16) {
     unsafe {
         let mut carry = _mm_set1_epi16(before.cast_signed());
         for eight in words.as_chunks_mut::<8>().0 {
-            let place = eight.as_mut_ptr().cast::<__m128i>();
-            // SAFETY: the place holds eight words of 16 bits, and needs no alignment.
-            let mut sums = _mm_loadu_si128(place);
+            let words = eight.as_mut_ptr().cast::<__m128i>();
+            // SAFETY: the array holds eight words of 16 bits, and needs no alignment.
+            let mut sums = _mm_loadu_si128(words);
             sums = _mm_add_epi16(sums, _mm_slli_si128::<2>(sums));
             sums = _mm_add_epi16(sums, _mm_slli_si128::<4>(sums));
             sums = _mm_add_epi16(sums, _mm_slli_si128::<8>(sums));
             let last = _mm_shuffle_epi32::<0xff>(_mm_shufflehi_epi16::<0xff>(sums));
             // SAFETY: as above.
-            _mm_storeu_si128(place, _mm_add_epi16(sums, carry));
+            _mm_storeu_si128(words, _mm_add_epi16(sums, carry));
             carry = _mm_add_epi16(carry, last);
         }
     }
@@ -60,14 +60,14 @@ pub fn u32(words: &mut [u32; 1024], before: u32) {
     unsafe {
         let mut carry = _mm_set1_epi32(before.cast_signed());
         for four in words.as_chunks_mut::<4>().0 {
-            let place = four.as_mut_ptr().cast::<__m128i>();
-            // SAFETY: the place holds four words of 32 bits, and needs no alignment.
-            let mut sums = _mm_loadu_si128(place);
+            let words = four.as_mut_ptr().cast::<__m128i>();
+            // SAFETY: the array holds four words of 32 bits, and needs no alignment.
+            let mut sums = _mm_loadu_si128(words);
             sums = _mm_add_epi32(sums, _mm_slli_si128::<4>(sums));
             sums = _mm_add_epi32(sums, _mm_slli_si128::<8>(sums));
             let last = _mm_shuffle_epi32::<0xff>(sums);
             // SAFETY: as above.
-            _mm_storeu_si128(place, _mm_add_epi32(sums, carry));
+            _mm_storeu_si128(words, _mm_add_epi32(sums, carry));
             carry = _mm_add_epi32(carry, last);
         }
     }
