@@ -54,16 +54,20 @@ impl FileListLine {
     /// The line's text, its end included.
     pub fn encode(&self) -> String {
         let line = match *self {
-            Self::Run(run) => {
-                Line { catchment_files: Some(VERSION), run: Some(run.to_string()), ..NO_LINE }
-            }
-            Self::Begun { index, file_id } => {
-                Line { begun: Some(index), file_id: Some(format!("{file_id:016x}")), ..NO_LINE }
-            }
+            Self::Run(run) => Line {
+                catchment_files: Some(VERSION),
+                run: Some(run.to_string()),
+                ..Line::default()
+            },
+            Self::Begun { index, file_id } => Line {
+                begun: Some(index),
+                file_id: Some(format!("{file_id:016x}")),
+                ..Line::default()
+            },
             Self::Closed { index, bytes } => {
-                Line { closed: Some(index), bytes: Some(bytes), ..NO_LINE }
+                Line { closed: Some(index), bytes: Some(bytes), ..Line::default() }
             }
-            Self::Ended { files } => Line { ended: Some(files), ..NO_LINE },
+            Self::Ended { files } => Line { ended: Some(files), ..Line::default() },
         };
         serde_json::to_string(&line).expect("strings and numbers are valid JSON") + "\n"
     }
@@ -167,33 +171,24 @@ fn header(line: &[u8]) -> Option<Result<RunId, FileListError>> {
 }
 
 /// A line's keys. Of `begun`, `closed` and `ended` one is there, or in later versions none.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Line {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     catchment_files: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     begun: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     file_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     closed: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<u32>,
 }
 
-const NO_LINE: Line = Line {
-    catchment_files: None,
-    run: None,
-    begun: None,
-    file_id: None,
-    closed: None,
-    bytes: None,
-    ended: None,
-};
 const VERSION: u32 = 1;
 
 #[cfg(test)]

@@ -135,6 +135,42 @@ pub struct ColumnEntry {
     pub first_sample: u64,
 }
 
+impl ColumnEntry {
+    /// Writes the 64 bytes that stand in a directory, where `first` is the column's id, and in a
+    /// table's list, where it is the frame's index.
+    pub(crate) fn encode(&self, first: u32, bytes: &mut [u8]) {
+        put(bytes, 0, first.to_le_bytes());
+        put(bytes, 4, self.codec.number().to_le_bytes());
+        put(bytes, 6, self.dtype.number().to_le_bytes());
+        put(bytes, 8, self.flags.to_le_bytes());
+        put(bytes, 12, self.crc32c.to_le_bytes());
+        put(bytes, 16, self.offset.to_le_bytes());
+        put(bytes, 24, self.stored_bytes.to_le_bytes());
+        put(bytes, 32, self.raw_bytes.to_le_bytes());
+        put(bytes, 40, self.rows.to_le_bytes());
+        put(bytes, 48, self.start_ns.to_le_bytes());
+        put(bytes, 56, self.first_sample.to_le_bytes());
+    }
+
+    /// Reads those bytes behind the first number. Lists may have 48 of them, without times.
+    pub(crate) fn decode(id: u32, bytes: &[u8]) -> Self {
+        let timed = bytes.len() >= ENTRY_BYTES;
+        Self {
+            id,
+            codec: Codec::from_number(u16_at(bytes, 4)),
+            dtype: Dtype::from_number(u16_at(bytes, 6)),
+            flags: u32_at(bytes, 8),
+            crc32c: u32_at(bytes, 12),
+            offset: u64_at(bytes, 16),
+            stored_bytes: u64_at(bytes, 24),
+            raw_bytes: u64_at(bytes, 32),
+            rows: u64_at(bytes, 40),
+            start_ns: if timed { u64_at(bytes, 48) } else { 0 },
+            first_sample: if timed { u64_at(bytes, 56) } else { 0 },
+        }
+    }
+}
+
 /// A frame in a file: its offset and length, and what its header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameSummary {
@@ -384,19 +420,8 @@ impl Head {
         &self,
         header: &'a [u8],
     ) -> impl ExactSizeIterator<Item = ColumnEntry> + use<'a> {
-        header[self.fixed_bytes..].chunks_exact(self.entry_bytes).map(|entry| ColumnEntry {
-            id: u32_at(entry, 0),
-            codec: Codec::from_number(u16_at(entry, 4)),
-            dtype: Dtype::from_number(u16_at(entry, 6)),
-            flags: u32_at(entry, 8),
-            crc32c: u32_at(entry, 12),
-            offset: u64_at(entry, 16),
-            stored_bytes: u64_at(entry, 24),
-            raw_bytes: u64_at(entry, 32),
-            rows: u64_at(entry, 40),
-            start_ns: u64_at(entry, 48),
-            first_sample: u64_at(entry, 56),
-        })
+        let entries = header[self.fixed_bytes..].chunks_exact(self.entry_bytes);
+        entries.map(|entry| ColumnEntry::decode(u32_at(entry, 0), entry))
     }
 }
 
@@ -432,17 +457,7 @@ fn encode_header(layout: &FrameLayout, header: &mut [u8]) {
     put(header, 96, layout.previous.to_le_bytes());
     info.origin.encode(&mut header[ORIGIN_AT..]);
     for (entry, bytes) in entries.iter().zip(header[FIXED_BYTES..].chunks_exact_mut(ENTRY_BYTES)) {
-        put(bytes, 0, entry.id.to_le_bytes());
-        put(bytes, 4, entry.codec.number().to_le_bytes());
-        put(bytes, 6, entry.dtype.number().to_le_bytes());
-        put(bytes, 8, entry.flags.to_le_bytes());
-        put(bytes, 12, entry.crc32c.to_le_bytes());
-        put(bytes, 16, entry.offset.to_le_bytes());
-        put(bytes, 24, entry.stored_bytes.to_le_bytes());
-        put(bytes, 32, entry.raw_bytes.to_le_bytes());
-        put(bytes, 40, entry.rows.to_le_bytes());
-        put(bytes, 48, entry.start_ns.to_le_bytes());
-        put(bytes, 56, entry.first_sample.to_le_bytes());
+        entry.encode(entry.id, bytes);
     }
     let crc = crc32c_around(header, CRC_AT);
     put(header, CRC_AT, crc.to_le_bytes());

@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 
 use crate::error::FrameError;
 use crate::frame::{ColumnEntry, FrameSummary};
-use crate::lists::FrameEntry;
+use crate::lists::{FrameEntry, Lists};
 use crate::read_at::ReadAt;
 use crate::toc_reader::Toc;
-use crate::walk::{Lists, Skipped, Walk};
+use crate::walk::{Skipped, Walk};
 
 /// What is known of a file's frames: tables, which are a TOC or a chain of checkpoints, and the
 /// frames behind them that were walked.

@@ -11,16 +11,31 @@
 //! each 32-bit word less that of the record before, the differences shuffled and compressed. That
 //! makes 8 bytes of 64, so that the index of a thousand channels is small beside their frames.
 
+use std::collections::BTreeMap;
+
 use catchment_codec::{Codec, Coding, ColumnEncoder, Element, decode_column};
 
 use crate::bytes::{put, u16_at, u32_at, u64_at};
 use crate::checksum::crc32c;
 use crate::error::{FrameError, Part};
-use crate::frame::ColumnEntry;
-use crate::kinds::Dtype;
+use crate::frame::{ColumnEntry, ENTRY_BYTES};
 
 /// The index of a frame, and one column's entry in it.
 pub type FrameEntry = (u32, ColumnEntry);
+
+/// For each column: its entries, by rising index of the frame.
+pub(crate) type Lists = BTreeMap<u32, Vec<FrameEntry>>;
+
+/// Adds the directory of the frame of that index, which is higher than those before.
+pub(crate) fn add_frame(lists: &mut Lists, frame: u32, entries: &[ColumnEntry]) {
+    for entry in entries {
+        let list = lists.entry(entry.id).or_default();
+        // A column that stands twice in a directory is against the rules: the first counts.
+        if list.last().is_none_or(|(last, _)| *last != frame) {
+            list.push((frame, *entry));
+        }
+    }
+}
 
 /// How a list was stored.
 pub(crate) struct Packed {
@@ -47,11 +62,11 @@ impl ListPacker {
     pub(crate) fn pack(&mut self, list: &[FrameEntry], first: u32, out: &mut Vec<u8>) -> Packed {
         // Channels need the last two fields of a record; everything else is as in version 1.0.
         let timed = list.iter().any(|(_, entry)| (entry.start_ns, entry.first_sample) != (0, 0));
-        let record_bytes = if timed { CHANNEL_RECORD_BYTES } else { LIST_RECORD_BYTES };
+        let record_bytes = if timed { ENTRY_BYTES } else { LIST_RECORD_BYTES };
         self.records.clear();
         for (frame, entry) in list {
-            let mut record = [0; CHANNEL_RECORD_BYTES];
-            encode_record(frame - first, entry, &mut record);
+            let mut record = [0; ENTRY_BYTES];
+            entry.encode(frame - first, &mut record);
             self.records.extend_from_slice(&record[..record_bytes]);
         }
         let plain = Packed { record_bytes, codec: Codec::None, stored_bytes: 0 };
@@ -143,14 +158,14 @@ impl ListRecord {
         let mut entries = Vec::with_capacity(self.records as usize);
         let mut frame_min = 0;
         for record in records.chunks_exact(self.record_bytes as usize) {
-            let (frame, entry) = decode_record(column, record);
+            let frame = u32_at(record, 0);
             if frame < frame_min || frame as usize >= frames {
                 let (field, expected) = ("frame", "a rising number of a frame");
                 let got = u64::from(frame);
                 return Err(FrameError::Field { part, field, expected, got });
             }
             frame_min = frame + 1;
-            entries.push((frame, entry));
+            entries.push((frame, ColumnEntry::decode(column, record)));
         }
         Ok(entries)
     }
@@ -168,42 +183,8 @@ impl ListRecord {
     }
 }
 
-fn encode_record(frame: u32, entry: &ColumnEntry, record: &mut [u8]) {
-    put(record, 0, frame.to_le_bytes());
-    put(record, 4, entry.codec.number().to_le_bytes());
-    put(record, 6, entry.dtype.number().to_le_bytes());
-    put(record, 8, entry.flags.to_le_bytes());
-    put(record, 12, entry.crc32c.to_le_bytes());
-    put(record, 16, entry.offset.to_le_bytes());
-    put(record, 24, entry.stored_bytes.to_le_bytes());
-    put(record, 32, entry.raw_bytes.to_le_bytes());
-    put(record, 40, entry.rows.to_le_bytes());
-    put(record, 48, entry.start_ns.to_le_bytes());
-    put(record, 56, entry.first_sample.to_le_bytes());
-}
-
-fn decode_record(id: u32, record: &[u8]) -> FrameEntry {
-    let timed = record.len() >= CHANNEL_RECORD_BYTES;
-    let entry = ColumnEntry {
-        id,
-        codec: Codec::from_number(u16_at(record, 4)),
-        dtype: Dtype::from_number(u16_at(record, 6)),
-        flags: u32_at(record, 8),
-        crc32c: u32_at(record, 12),
-        offset: u64_at(record, 16),
-        stored_bytes: u64_at(record, 24),
-        raw_bytes: u64_at(record, 32),
-        rows: u64_at(record, 40),
-        start_ns: if timed { u64_at(record, 48) } else { 0 },
-        first_sample: if timed { u64_at(record, 56) } else { 0 },
-    };
-    (u32_at(record, 0), entry)
-}
-
 /// A record as in version 1.0; those that are read may be longer.
 pub(crate) const LIST_RECORD_BYTES: usize = 48;
-/// With start time and first sample.
-const CHANNEL_RECORD_BYTES: usize = 64;
 /// Shorter lists gain nothing worth the codec's own header.
 const PACKED_RECORDS_MIN: usize = 8;
 const PACKED_BYTES_MAX: u64 = 252;
@@ -212,6 +193,7 @@ const CODING: Coding = Coding::ShuffleZstd { level: 1 };
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::Dtype;
 
     fn list(frames: u32, noise: u64) -> Vec<FrameEntry> {
         let entry = |frame: u32| {

@@ -132,8 +132,7 @@ impl<R: ReadAt> FileReader<R> {
         known: Option<&KnownSchemas>,
     ) -> Result<Self, FrameError> {
         let file_bytes = reader.bytes().map_err(FrameError::Length)?;
-        let closed = Trailer::read(&reader, file_bytes)
-            .and_then(|trailer| Toc::of_trailer(&reader, &trailer, file_bytes));
+        let closed = Toc::of_file(&reader, file_bytes);
         let mut header_problem = None;
         let header = FileHeader::read(&reader, file_bytes)
             .and_then(|bytes| FileHeader::decode_known(&bytes, known));
@@ -230,8 +229,7 @@ impl<R: ReadAt> FileReader<R> {
 
     /// Goes by the TOC if there is one by now.
     fn take_toc(&mut self) {
-        let toc = Trailer::read(&self.reader, self.file_bytes)
-            .and_then(|trailer| Toc::of_trailer(&self.reader, &trailer, self.file_bytes))
+        let toc = Toc::of_file(&self.reader, self.file_bytes)
             .and_then(|toc| toc_of_this_file(toc, &self.header, self.first_frame));
         match toc {
             Ok(toc) => {
@@ -461,9 +459,7 @@ impl<R: ReadAt> FileReader<R> {
         if self.header_problem.is_none() {
             return FileHeader::read(&self.reader, self.file_bytes);
         }
-        Trailer::read(&self.reader, self.file_bytes)
-            .and_then(|trailer| Toc::of_trailer(&self.reader, &trailer, self.file_bytes))
-            .and_then(|toc| header_from_toc(&self.reader, &toc))
+        header_from_toc(&self.reader, &Toc::of_file(&self.reader, self.file_bytes)?)
     }
 
     /// The file header's bytes as they stand before the first frame.

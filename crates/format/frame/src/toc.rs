@@ -5,8 +5,6 @@
 //! a column needs 1, 2, one block of 3 and one list of 4. A checkpoint has the same columns but the
 //! last, for the frames since the checkpoint before.
 
-use std::collections::BTreeMap;
-
 use catchment_codec::{Codec, ColumnEncoder, Element};
 use catchment_model::Ledger;
 
@@ -15,7 +13,7 @@ use crate::checksum::{crc32c, crc32c_around};
 use crate::frame::{ColumnEntry, FrameInfo, FrameSummary, Origin, write_frame_behind};
 use crate::kinds::{Dtype, FrameKind};
 use crate::ledger::{RECORD_BYTES, encode_ledger_total};
-use crate::lists::{FrameEntry, ListPacker};
+use crate::lists::{ListPacker, Lists, add_frame};
 use crate::{BLOCK_BYTES, VERSION_MAJOR, VERSION_MINOR};
 
 /// What a TOC says of how its file was closed.
@@ -50,8 +48,7 @@ pub struct TocBuilder {
     file_header: Vec<u8>,
     file_id: u64,
     frames: Vec<FrameSummary>,
-    /// For each column: its entries, by rising index of the frame.
-    lists: BTreeMap<u32, Vec<FrameEntry>>,
+    lists: Lists,
     /// How many of the frames are in checkpoints.
     checkpointed: usize,
     /// Where the newest checkpoint stands, 0 for none.
@@ -74,7 +71,7 @@ impl TocBuilder {
             file_header: encoded_file_header[..used].to_vec(),
             file_id: header.file_id,
             frames: Vec::new(),
-            lists: BTreeMap::new(),
+            lists: Lists::new(),
             checkpointed: 0,
             checkpoint: 0,
             end: 0,
@@ -91,13 +88,7 @@ impl TocBuilder {
         self.end = summary.offset + summary.frame_bytes;
         let index = self.frames.len() as u32;
         self.frames.push(summary);
-        for column in columns {
-            let list = self.lists.entry(column.id).or_default();
-            // A column that stands twice in a directory is against the rules: the first counts.
-            if list.last().is_none_or(|(frame, _)| *frame != index) {
-                list.push((index, *column));
-            }
-        }
+        add_frame(&mut self.lists, index, columns);
     }
 
     /// The frames so far.

@@ -111,6 +111,14 @@ struct IndexBlock {
 }
 
 impl Toc {
+    /// Reads the trailer of a file of that length, and the TOC that it names.
+    pub(crate) fn of_file<R: ReadAt + ?Sized>(
+        reader: &R,
+        file_bytes: u64,
+    ) -> Result<Self, FrameError> {
+        Self::of_trailer(reader, &Trailer::read(reader, file_bytes)?, file_bytes)
+    }
+
     /// Reads the TOC that the trailer names.
     pub(crate) fn of_trailer<R: ReadAt + ?Sized>(
         reader: &R,

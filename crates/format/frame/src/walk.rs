@@ -4,7 +4,6 @@
 //! bounded by the file's length: each border is looked at once, and headers longer than a block
 //! that turn out wrong are read only as long as they do not add up to more than the file.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -12,7 +11,7 @@ use crate::bytes::align_up;
 use crate::error::{FrameError, Part};
 use crate::frame::{ColumnEntry, FrameSummary, Head, MAGIC};
 use crate::kinds::FrameKind;
-use crate::lists::FrameEntry;
+use crate::lists::{Lists, add_frame};
 use crate::read_at::{ReadAt, read_available, read_exact};
 use crate::toc::TRAILER_MAGIC;
 use crate::{BLOCK_BYTES, FRAME_HEADER_BYTES_MAX};
@@ -92,9 +91,6 @@ pub(crate) struct Walk {
     pub end: u64,
 }
 
-/// For each column: its entries, by rising index of the frame.
-pub(crate) type Lists = HashMap<u32, Vec<FrameEntry>>;
-
 /// What is being walked, and how far.
 pub(crate) struct Walker<'a, R: ?Sized> {
     pub reader: &'a R,
@@ -115,7 +111,7 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
             match self.accept(offset, &mut effort_bytes) {
                 Ok((summary, entries)) => {
                     offset += summary.frame_bytes;
-                    walk.add(summary, entries);
+                    walk.add(summary, &entries);
                 }
                 Err(Rejected::Trailer) => break,
                 Err(Rejected::Because(reason)) => {
@@ -142,7 +138,7 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
         let mut effort_bytes = self.effort_bytes();
         while walk.end < self.file_bytes && walk.toc.is_none() {
             let Ok((summary, entries)) = self.accept(walk.end, &mut effort_bytes) else { break };
-            walk.add(summary, entries);
+            walk.add(summary, &entries);
         }
         walk
     }
@@ -248,7 +244,7 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
 }
 
 impl Walk {
-    fn add(&mut self, summary: FrameSummary, entries: Vec<ColumnEntry>) {
+    fn add(&mut self, summary: FrameSummary, entries: &[ColumnEntry]) {
         if summary.info.kind == FrameKind::Toc {
             self.toc = Some(summary.offset..summary.offset + summary.frame_bytes);
             return;
@@ -262,13 +258,7 @@ impl Walk {
         }
         let index = self.frames.len() as u32;
         self.frames.push(summary);
-        for entry in entries {
-            let list = self.lists.entry(entry.id).or_default();
-            // A column that stands twice in a directory is against the rules: the first counts.
-            if list.last().is_none_or(|(frame, _)| *frame != index) {
-                list.push((index, entry));
-            }
-        }
+        add_frame(&mut self.lists, index, entries);
     }
 }
 
