@@ -1,4 +1,4 @@
-//! What can be wrong with encoded bytes.
+//! Errors of decoding.
 
 use crate::codec::Codec;
 
@@ -21,7 +21,7 @@ pub enum CodecError {
     /// Bytes that do not decode.
     #[error("cannot be decoded: {reason}")]
     Decode {
-        /// What the decoder said.
+        /// The decoder's message.
         reason: String,
     },
 }

@@ -71,7 +71,7 @@ pub struct FieldInfo {
     pub offset: u64,
 }
 
-/// What a source says of its fragments, so that they can be read as arrays.
+/// The type of a source's fragments, so that they can be read as arrays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PayloadType {
     /// A number type; [`Dtype::Record`] with `fields`; [`Dtype::U8`] where nothing is known.
@@ -87,7 +87,7 @@ pub struct PayloadType {
 }
 
 impl ColumnInfo {
-    /// A column of which no more is said.
+    /// A column with defaults for everything else.
     pub fn new(id: u32, kind: ColumnKind, dtype: Dtype) -> Self {
         Self {
             id,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use catchment_codec::{Codec, CodecError};
 
-/// Which frame of a file is spoken of.
+/// Which frame of a file an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameRef {
     /// The frame of that index in [`crate::FileReader::frames`].
@@ -85,7 +85,7 @@ pub enum ColumnProblem {
     /// Bytes with a right checksum that do not decode.
     #[error("cannot be decoded: {reason}")]
     Decode {
-        /// What the decoder said.
+        /// The decoder's message.
         reason: String,
     },
     /// Columns of one source that contradict each other, or a column that must be there and is not.
@@ -118,7 +118,7 @@ pub enum FrameError {
         offset: u64,
         /// How much.
         bytes: u64,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The system could not say how long the file is.

@@ -233,8 +233,8 @@ mod tests {
             }
             let list = list.expect("decodes");
             let whole = text[..cut].matches('\n').count();
-            let said = &lines()[1..whole];
-            let named = said.iter().filter(|line| matches!(line, FileListLine::Begun { .. }));
+            let stated = &lines()[1..whole];
+            let named = stated.iter().filter(|line| matches!(line, FileListLine::Begun { .. }));
             assert_eq!((list.files.len(), list.ended), (named.count(), None), "cut at {cut}");
             assert!(list.unread_lines.is_empty());
         }

@@ -29,7 +29,7 @@ use crate::error::{FrameError, Part};
 use crate::kinds::{Dtype, FrameKind};
 use crate::{BLOCK_BYTES, COLUMN_ALIGN_BYTES, FRAME_HEADER_BYTES_MAX};
 
-/// What a frame says of itself beside its columns. Ranges are zero when there are no rows.
+/// A frame's header but for its columns. Ranges are zero when there are no rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameInfo {
     /// What it holds.
@@ -108,7 +108,7 @@ impl FrameInfo {
     };
 }
 
-/// Where a column of one frame stands, and how.
+/// A column of one frame: where it is stored, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnEntry {
     /// Its id in the schema.
@@ -184,7 +184,7 @@ pub struct FrameSummary {
     pub header_crc32c: u32,
     /// Columns in its directory.
     pub column_count: u32,
-    /// What it says of itself.
+    /// Its header's fields.
     pub info: FrameInfo,
 }
 
@@ -230,7 +230,7 @@ impl FrameLayout {
         self.next_offset = self.header_space;
     }
 
-    /// Bytes at the frame's start that are kept for the header.
+    /// Bytes at the frame's start that are reserved for the header.
     pub fn header_space(&self) -> usize {
         self.header_space as usize
     }
@@ -244,7 +244,8 @@ impl FrameLayout {
     /// offset. `entry.offset` need not be set.
     ///
     /// # Panics
-    /// If there are more columns than `begin` was told, or column or frame pass their limits.
+    /// If there are more columns than were announced to `begin`, or column or frame pass their
+    /// limits.
     pub fn push(&mut self, entry: ColumnEntry) -> u64 {
         let offset = self.next_offset;
         let limit = column_bytes_max(self.info.kind);
@@ -261,7 +262,7 @@ impl FrameLayout {
         align_up(self.next_offset, BLOCK_BYTES)
     }
 
-    /// What `begin` was told.
+    /// As given to `begin` or `restart`.
     pub fn info(&self) -> &FrameInfo {
         &self.info
     }

@@ -22,7 +22,7 @@ use crate::read_at::{ReadAt, read_exact};
 use crate::schema::Schema;
 use crate::{BLOCK_BYTES, FILE_HEADER_BYTES_MAX, VERSION_MAJOR, VERSION_MINOR};
 
-/// What a file says of itself.
+/// Identity, configuration and schema of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileHeader {
     /// The run that it belongs to.
@@ -39,7 +39,7 @@ pub struct FileHeader {
     pub writer: String,
     /// The configuration as it was run: TOML.
     pub config: String,
-    /// Whether the data are a detector's that was emulated on purpose by whoever wrote them.
+    /// Whether the data are of an emulated detector, as their writer states.
     pub emulated: bool,
     /// Sources and columns.
     pub schema: Arc<Schema>,

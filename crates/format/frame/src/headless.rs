@@ -1,7 +1,7 @@
-//! Files whose header cannot be read: what stands behind it, and the header made again.
+//! Files whose header cannot be read: their frames, and a new header.
 //!
-//! A frame says which file it is of, and nothing of the run: what its columns are stands in the
-//! file header alone, and in that of every other file of the run.
+//! A frame names its file and not its run: its columns are described by the file header alone, and
+//! by that of every other file of the run.
 
 use crate::BLOCK_BYTES;
 use crate::error::FrameError;
@@ -11,7 +11,7 @@ use crate::read_at::{Patched, ReadAt};
 use crate::reader::{FileReader, OpenOptions};
 use crate::walk::{Walker, Window};
 
-/// What stands in a file whose header cannot be read.
+/// The contents of a file whose header cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headless {
     /// The random number that its frames have, and its header had.
@@ -24,7 +24,7 @@ pub struct Headless {
 /// if there is none within `search_bytes_max` of the beginning, or of the frame before.
 ///
 /// # Errors
-/// If the system cannot say how long the file is.
+/// If the file's length cannot be read.
 pub fn find_headless<R: ReadAt + ?Sized>(
     reader: &R,
     search_bytes_max: u64,

@@ -36,23 +36,23 @@ impl EntryNames {
     }
 }
 
-/// Whether an entry is in no increment of a frame of that kind: because the frame itself says it,
-/// or because it cannot be known when a frame is written.
+/// Whether an entry is in no increment of a frame of that kind: because it follows from the frame's
+/// columns, or because it cannot be known when a frame is written.
 pub(crate) fn is_derived(kind: FrameKind, entry: Entry) -> bool {
-    let said_by_events = matches!(
+    let counted_by_columns = matches!(
         entry,
         Entry::FragmentsRecorded | Entry::FragmentBytesRecorded | Entry::FragmentsMissing
     );
-    entry == Entry::FragmentsDurable || said_by_events && kind == FrameKind::Events
+    entry == Entry::FragmentsDurable || counted_by_columns && kind == FrameKind::Events
 }
 
 /// Appends what the ledger increment column of a frame of events holds: every entry of `delta` that
-/// is not zero, but for those that the frame itself says.
+/// is not zero, but for those that follow from the frame's columns.
 pub fn encode_ledger_increment(delta: &Ledger, out: &mut Vec<u8>) {
     encode(delta, |entry| !is_derived(FrameKind::Events, entry), out);
 }
 
-/// As [`encode_ledger_increment`] for a frame of channels, whose rows say nothing of fragments:
+/// As [`encode_ledger_increment`] for a frame of channels, whose rows count no fragments:
 /// every entry that is not zero but `fragments_durable`.
 pub fn encode_channel_increment(delta: &Ledger, out: &mut Vec<u8>) {
     encode(delta, |entry| !is_derived(FrameKind::Channels, entry), out);

@@ -1,4 +1,4 @@
-//! Reading a frame file: what frames there are, and their columns.
+//! Reading a frame file: its frames and their columns.
 //!
 //! A closed file is opened by its trailer and the TOC's root; a column's list of entries is read
 //! when first asked for, and cached. Any other file is walked. Damage costs what it hit and no
@@ -31,11 +31,11 @@ use crate::walk::{Skipped, Walker, is_zero_between};
 /// How a file that is not closed is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
-    /// How far a hole is searched for the next frame. 0: the walk stops at the first border without
-    /// a frame, as for a file that is growing. What the file system says was never written is not
-    /// read, unless this is `u64::MAX`.
+    /// How many bytes of a hole are searched for the next frame. 0: the walk stops at the first
+    /// border without a frame, as for a file that is growing. Ranges that the file system reports
+    /// as never written are not read, unless this is `u64::MAX`.
     pub search_bytes_max: u64,
-    /// Walk even if there is a TOC; checkpoints are not looked at either.
+    /// Walk even if there is a TOC; checkpoints are ignored, too.
     pub ignore_toc: bool,
     /// Walk a file that is not closed from its beginning even if there are checkpoints.
     pub ignore_checkpoints: bool,
@@ -47,7 +47,7 @@ impl Default for OpenOptions {
     }
 }
 
-/// How a file was found.
+/// Whether a file is closed.
 #[derive(Debug)]
 pub enum Condition {
     /// Trailer and TOC are in order.
@@ -57,7 +57,7 @@ pub enum Condition {
     Unclosed(FrameError),
 }
 
-/// Why a file is not closed any more that was.
+/// Why a file that was closed is not any more.
 #[derive(Debug)]
 pub enum Reopened {
     /// Its trailer is in order, and its TOC is not.
@@ -108,7 +108,7 @@ impl<R: ReadAt> FileReader<R> {
     /// Opens a file: by its TOC, or by walking if it has none.
     ///
     /// # Errors
-    /// What is no frame file of this major version, or cannot be read at all.
+    /// A file that is no frame file of this major version, or a header that cannot be read.
     pub fn open(reader: R) -> Result<Self, FrameError> {
         Self::open_with(reader, &OpenOptions::default())
     }
@@ -121,8 +121,7 @@ impl<R: ReadAt> FileReader<R> {
         Self::open_known(reader, options, None)
     }
 
-    /// As [`FileReader::open_with`]; a schema that is known is not parsed again, one that is not is
-    /// known from then on.
+    /// As [`FileReader::open_with`]; a schema in `known` is not parsed again, any other is added.
     ///
     /// # Errors
     /// As [`FileReader::open`].
@@ -193,17 +192,17 @@ impl<R: ReadAt> FileReader<R> {
         Walker { reader: &self.reader, file_bytes, file_id, search_bytes_max }
     }
 
-    /// Looks for what was written behind the last known frame since the file was opened, and
-    /// whether it was closed. Returns how many frames came to [`FileReader::frames`]; those known
-    /// keep their indices. A file of which nothing new is there costs one read of 4 KiB.
+    /// Finds the frames that were written behind the last known one since the file was opened, and
+    /// whether it was closed. Returns how many frames were added to [`FileReader::frames`]; those
+    /// known keep their indices. A file without new frames costs one read of 4 KiB.
     ///
-    /// Only a frame directly behind the last one counts, so that a file is to be followed that was
-    /// opened with a `search_bytes_max` of 0. Should its TOC in the end list other frames than
-    /// those known, they are taken as the TOC has them.
+    /// A new frame must stand directly behind the last one: open a file that is to be followed with
+    /// a `search_bytes_max` of 0. If its TOC in the end lists other frames than those known, the
+    /// TOC's replace them.
     ///
     /// # Errors
-    /// If the system cannot say how long the file is. A header that cannot be read, or is not whole
-    /// yet, is looked for again the next time.
+    /// If the file's length cannot be read. A header that cannot be read, or is not whole yet, is
+    /// read again the next time.
     pub fn refresh(&mut self) -> Result<usize, FrameError> {
         if self.closed() {
             return Ok(0);
@@ -227,7 +226,7 @@ impl<R: ReadAt> FileReader<R> {
         Ok(self.index.frames.len().saturating_sub(before))
     }
 
-    /// Goes by the TOC if there is one by now.
+    /// Replaces the index by the TOC's, if there is one by now.
     fn take_toc(&mut self) {
         let toc = Toc::of_file(&self.reader, self.file_bytes)
             .and_then(|toc| toc_of_this_file(toc, &self.header, self.first_frame));
@@ -240,7 +239,7 @@ impl<R: ReadAt> FileReader<R> {
         }
     }
 
-    /// What the file says of itself.
+    /// The file header.
     pub fn header(&self) -> &FileHeader {
         &self.header
     }
@@ -265,9 +264,9 @@ impl<R: ReadAt> FileReader<R> {
         &self.condition
     }
 
-    /// Why the file is not closed, if something in it says that it was: TOC and trailer are written
-    /// together, the TOC's header last, so that one without the other is damage. Reads what stands
-    /// behind the trailer.
+    /// Why the file is not closed, if it was closed before: TOC and trailer are written together,
+    /// the TOC's header last, so that one without the other is damage. Reads the bytes behind the
+    /// trailer.
     pub fn reopened(&self) -> Option<Reopened> {
         let Condition::Unclosed(_) = self.condition else { return None };
         if let Ok(trailer) = Trailer::read(&self.reader, self.file_bytes) {
@@ -286,13 +285,13 @@ impl<R: ReadAt> FileReader<R> {
         }
     }
 
-    /// The trailer that belongs behind a TOC that was found by walking, and where it goes.
+    /// The offset and the bytes of the trailer that belongs behind a TOC found by walking.
     pub(crate) fn trailer_of_toc(&self) -> Option<(u64, Vec<u8>)> {
         let toc = self.index.toc_range.as_ref()?;
         Some((toc.end, trailer(self.header.file_id, toc.start, toc.end - toc.start)))
     }
 
-    /// Where the next frame of a file that is not closed will stand: behind the last frame or
+    /// The offset of the next frame of a file that is not closed: behind the last frame or
     /// checkpoint.
     pub fn next_frame_offset(&self) -> u64 {
         self.index.end
@@ -303,13 +302,13 @@ impl<R: ReadAt> FileReader<R> {
         self.header_problem.as_ref()
     }
 
-    /// What the TOC says of how the file was closed; `None` without a TOC.
+    /// How the file was closed, from its TOC; `None` without a TOC.
     pub fn flags(&self) -> Option<TocFlags> {
         self.index.toc().map(|toc| toc.flags)
     }
 
-    /// Ranges without frames that a walk came across; empty when opened by the TOC, and for what
-    /// checkpoints list.
+    /// Ranges without frames that a walk passed over; empty when opened by the TOC, and for the
+    /// part of a file that checkpoints list.
     pub fn skipped(&self) -> &[Skipped] {
         &self.index.skipped
     }
@@ -324,7 +323,7 @@ impl<R: ReadAt> FileReader<R> {
         self.schema.channels()
     }
 
-    /// Where the TOC's index of columns stands in the file: a block of it is read when a column is
+    /// The range of the TOC's column index in the file: a block of it is read when a column is
     /// first asked for.
     pub fn index_bytes(&self) -> Option<Range<u64>> {
         self.index.toc()?.index_bytes()
@@ -344,8 +343,8 @@ impl<R: ReadAt> FileReader<R> {
         Ok(Some(self.ledger.get_or_init(|| ledger)))
     }
 
-    /// For a file that was opened by checkpoints: how many frames the newest one and those before
-    /// it list, and the ledger's total as it was then.
+    /// For a file that was opened by checkpoints: how many frames they list, and the ledger's total
+    /// in the newest one.
     ///
     /// # Errors
     /// If that column of the checkpoint cannot be read.
@@ -356,8 +355,8 @@ impl<R: ReadAt> FileReader<R> {
         Ok(Some((self.index.listed_count(), ledger)))
     }
 
-    /// The directory of a frame, read from the frame itself; if its header is damaged, what the
-    /// TOC says of the schema's columns.
+    /// The directory of a frame, read from the frame itself; if its header is damaged, the TOC's
+    /// entries of the schema's columns.
     ///
     /// # Errors
     /// If neither can be read.
@@ -377,7 +376,7 @@ impl<R: ReadAt> FileReader<R> {
         Ok(entries)
     }
 
-    /// Where a column stands in a frame; `None` if the frame does not have it.
+    /// A column's entry in a frame; `None` if the frame does not have it.
     ///
     /// # Errors
     /// If neither the TOC nor the frame's header can be read.
@@ -495,12 +494,12 @@ impl<R: ReadAt> FileReader<R> {
         self.index.find(&self.reader, frame, column, self.schema.has_column(column))
     }
 
-    /// Whether the schema has a column as this one.
+    /// Whether the schema has the entry's column, with its type and shape.
     pub(crate) fn is_described(&self, entry: &ColumnEntry) -> bool {
         self.schema.has_column(entry.id) && self.schema.check_rows(entry).is_ok()
     }
 
-    /// A frame's directory as the frame itself has it.
+    /// A frame's directory, read from the frame's own header.
     pub(crate) fn directory(&self, frame: usize) -> Result<Vec<ColumnEntry>, FrameError> {
         let summary = self.summary(frame)?;
         let (head, header) = read_frame_header(&self.reader, summary.offset, self.file_bytes)?;

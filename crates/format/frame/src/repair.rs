@@ -1,4 +1,4 @@
-//! Closing a file that its recorder did not: what TOC and trailer it needs, and where.
+//! Closing a file that its recorder did not close: the TOC and trailer that it needs.
 
 use std::fmt;
 
@@ -12,30 +12,30 @@ use crate::toc::{TocBuilder, TocFlags};
 use crate::verify::{frame_ledger, verify_frame};
 use crate::walk::Skipped;
 
-/// What `repair` found, and what is to be written. Nothing has been written yet.
+/// The result of `repair`, and the bytes to be written. Nothing has been written yet.
 pub struct RepairPlan {
     /// The frames that are whole, in the order of the file.
     pub frames: Vec<FrameSummary>,
-    /// Where there are none, and why.
+    /// The ranges without frames, with reasons.
     pub skipped: Vec<Skipped>,
     /// Columns of those frames that cannot be read; the others can.
     pub damaged: Vec<FrameError>,
     /// Frames that are missing between those found, by their numbers.
     pub frames_missing: u64,
-    /// The total, as the new TOC says it.
+    /// The total in the new TOC.
     pub ledger: Ledger,
-    /// What the new TOC says of the file's closing.
+    /// How the file was closed, in the new TOC.
     pub flags: TocFlags,
     /// The file header to be written at offset 0, if it is damaged.
     pub file_header: Option<Vec<u8>>,
-    /// What is to be written at the end; `None` if the file is closed and its index whole.
+    /// TOC and trailer to be written; `None` if the file is closed and its index whole.
     pub closing: Option<Closing>,
 }
 
 /// Bytes that close a file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Closing {
-    /// Where they go. What stands there is no part of a whole frame.
+    /// Their offset in the file. The bytes there now belong to no whole frame.
     pub offset: u64,
     /// TOC and trailer.
     pub bytes: Vec<u8>,
@@ -74,7 +74,7 @@ impl fmt::Debug for RepairPlan {
 /// [`Closing::file_bytes`], and [`RepairPlan::file_header`] at 0.
 ///
 /// `ledger_before` is the total at the close of the run's file before this one; without it the
-/// ledger of a later file counts that file alone, and its TOC says so.
+/// ledger of a later file counts that file alone, which a flag of its TOC states.
 ///
 /// # Errors
 /// If the file header cannot be read.
@@ -128,7 +128,7 @@ pub fn repair<R: ReadAt>(
     Ok(RepairPlan { frames, skipped, damaged, frames_missing, ledger, flags, file_header, closing })
 }
 
-/// The plan for a file that lost only its trailer, or has more bytes behind it: its own TOC says
+/// The plan for a file that lost only its trailer, or has more bytes behind it: its own TOC has
 /// more than a new one could. None if that TOC is damaged, or there are frames that it does not
 /// list.
 fn close_again<R: ReadAt>(

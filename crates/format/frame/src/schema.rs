@@ -95,7 +95,7 @@ impl Schema {
     }
 
     /// This schema with channels as well. Their columns get ids behind those there are, in the
-    /// order given; [`ChannelInfo::id`] is not looked at. Columns for spans and for ledger
+    /// order given; [`ChannelInfo::id`] is ignored. Columns for spans and for ledger
     /// increments are added if there are none.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Schema {
                 self.add(ColumnInfo::new(0, kind, Dtype::Record));
             }
         }
-        // The limit is looked at first, so that ids cannot run out.
+        // The limit is checked first, so that ids cannot run out.
         let count = self.columns.len() + channels.len();
         if count > SCHEMA_COLUMNS_MAX {
             return Err(SchemaError::TooMany { what: "columns", count, max: SCHEMA_COLUMNS_MAX });
@@ -119,7 +119,7 @@ impl Schema {
         Ok(self)
     }
 
-    /// This schema with what a source says of its fragments.
+    /// This schema with the type of a source's fragments.
     ///
     /// # Errors
     /// If the schema has no payload of that source, or the type cannot be.

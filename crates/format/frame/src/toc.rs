@@ -1,4 +1,4 @@
-//! The table of contents and the trailer, written.
+//! Writing the table of contents and the trailer.
 //!
 //! The TOC is a frame whose columns are: 1 the frames, 2 the blocks of the column index, 3 the
 //! column index, 4 one list per column, 5 the ledger's total, 6 a copy of the file header. Finding
@@ -16,7 +16,7 @@ use crate::ledger::{RECORD_BYTES, encode_ledger_total};
 use crate::lists::{ListPacker, Lists, add_frame};
 use crate::{BLOCK_BYTES, VERSION_MAJOR, VERSION_MINOR};
 
-/// What a TOC says of how its file was closed.
+/// How a file was closed, as its TOC states it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TocFlags {
     /// The run was ended in order and this is its last file.
@@ -41,7 +41,7 @@ impl TocFlags {
     }
 }
 
-/// Collects what a file's TOC will say.
+/// Collects the contents of a file's TOC.
 #[derive(Debug)]
 pub struct TocBuilder {
     /// The file header without its padding.
@@ -51,7 +51,7 @@ pub struct TocBuilder {
     lists: Lists,
     /// How many of the frames are in checkpoints.
     checkpointed: usize,
-    /// Where the newest checkpoint stands, 0 for none.
+    /// The offset of the newest checkpoint, 0 for none.
     checkpoint: u64,
     /// Where the last frame or checkpoint ends.
     end: u64,
@@ -171,7 +171,7 @@ impl TocBuilder {
         (bytes, summary)
     }
 
-    /// What a table of the frames from `first` on says of itself.
+    /// The header fields of a table of the frames from `first` on.
     fn info(&self, kind: FrameKind, first: usize, flags: TocFlags) -> FrameInfo {
         let frames = &self.frames[first..];
         let with_rows = || frames.iter().map(|frame| &frame.info).filter(|i| i.rows > 0);
@@ -191,7 +191,7 @@ impl TocBuilder {
         }
     }
 
-    /// Records of the frames, and how long each is: longer where any frame has an origin to tell.
+    /// Records of the frames, and how long each is: longer where any frame has an origin.
     fn frame_records(&self, first: usize) -> (Vec<u8>, usize) {
         let frames = &self.frames[first..];
         let single = frames.iter().all(|frame| frame.info.origin == Origin::SINGLE);
@@ -310,7 +310,7 @@ pub(crate) const FILE_HEADER: u32 = 6;
 
 /// Sizes of the records that this version writes; those it reads may be longer.
 pub(crate) const FRAME_RECORD_BYTES: usize = 80;
-/// What a frame's record has more where frames have an origin to tell.
+/// Added to a frame's record where frames have an origin.
 pub(crate) const ORIGIN_BYTES: usize = 24;
 pub(crate) const BLOCK_RECORD_BYTES: usize = 16;
 pub(crate) const INDEX_RECORD_BYTES: usize = 32;

@@ -1,4 +1,4 @@
-//! Trailer and TOC, read: the root when a file is opened, a column's list when it is asked for.
+//! Reading trailer and TOC: the root when a file is opened, a column's list when first needed.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ use crate::toc::{
 };
 use crate::{BLOCK_BYTES, VERSION_MAJOR};
 
-/// What the trailer says, checked against the file's length.
+/// The trailer's fields, checked against the file's length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trailer {
     pub file_id: u64,
@@ -86,16 +86,16 @@ pub(crate) struct TocLocator {
     pub file_id: u64,
 }
 
-/// The root of a TOC or of a checkpoint, and how to get the rest.
+/// The root of a TOC or of a checkpoint, and readers of the rest.
 #[derive(Debug)]
 pub(crate) struct Toc {
     pub flags: TocFlags,
-    /// Checkpoints: where the one before stands, 0 for none.
+    /// Checkpoints: the offset of the one before, 0 for none.
     pub previous: u64,
     /// The frames, until the reader takes them.
     pub frames: Vec<FrameSummary>,
     pub frame_count: usize,
-    /// What it is called in errors.
+    /// How errors name it.
     frame: FrameRef,
     summary: FrameSummary,
     columns: Vec<ColumnEntry>,
@@ -188,24 +188,24 @@ impl Toc {
         self.summary.info.kind == FrameKind::Toc
     }
 
-    /// Where it stands in the file.
+    /// Its offset in the file.
     pub(crate) fn offset(&self) -> u64 {
         self.summary.offset
     }
 
-    /// Where it ends in the file.
+    /// The offset of its end in the file.
     pub(crate) fn end(&self) -> u64 {
         self.summary.offset + self.summary.frame_bytes
     }
 
-    /// Where its index of columns stands in the file.
+    /// The range of its column index in the file.
     pub(crate) fn index_bytes(&self) -> Option<Range<u64>> {
         let entry = self.entry(INDEX).ok()?;
         let start = self.summary.offset.checked_add(entry.offset)?;
         Some(start..start.checked_add(entry.stored_bytes)?)
     }
 
-    /// Where the first frame stands that it lists, before they are taken.
+    /// The offset of the first frame that it lists; `None` once the frames are taken.
     pub(crate) fn frames_begin(&self) -> Option<u64> {
         self.frames.first().map(|frame| frame.offset)
     }
@@ -392,7 +392,7 @@ impl Toc {
     }
 }
 
-/// The copy of the file header that the TOC keeps, checked and without padding.
+/// The TOC's copy of the file header, checked and without padding.
 pub(crate) fn header_from_toc<R: ReadAt + ?Sized>(
     reader: &R,
     toc: &Toc,

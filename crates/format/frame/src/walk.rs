@@ -1,7 +1,7 @@
 //! Finding frames without a TOC: from header to header, and past holes.
 //!
 //! A hole is searched in big blocks for the next 4 KiB border with an acceptable header. Work is
-//! bounded by the file's length: each border is looked at once, and headers longer than a block
+//! bounded by the file's length: each border is read once, and headers longer than a block
 //! that turn out wrong are read only as long as they do not add up to more than the file.
 
 use std::fmt;
@@ -77,21 +77,21 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     pub frames: Vec<FrameSummary>,
     pub lists: Lists,
     pub skipped: Vec<Skipped>,
-    /// Where checkpoints stand.
+    /// The offsets of checkpoints.
     pub checkpoints: Vec<u64>,
-    /// Where the TOC stands, if one stands at the end.
+    /// The range of the TOC, if one stands at the end.
     pub toc: Option<Range<u64>>,
     /// Where the last frame or checkpoint ends.
     pub end: u64,
 }
 
-/// What is being walked, and how far.
+/// A file to be walked, and the limit of searches.
 pub(crate) struct Walker<'a, R: ?Sized> {
     pub reader: &'a R,
     pub file_bytes: u64,
@@ -175,8 +175,8 @@ impl<R: ReadAt + ?Sized> Walker<'_, R> {
         Search { end, zeros, frame: false }
     }
 
-    /// The border from `offset` on behind which there may be others than zeros. Who searches
-    /// without a bound, to repair, takes no file system's word for it.
+    /// The first border from `offset` on behind which there may be bytes other than zero. A search
+    /// without a bound, to repair a file, does not rely on the file system for it.
     pub(crate) fn data_from(&self, offset: u64) -> u64 {
         if self.search_bytes_max == u64::MAX {
             return offset;
@@ -264,7 +264,7 @@ impl Walk {
 
 pub(crate) type Frame = (FrameSummary, Vec<ColumnEntry>);
 
-/// What a search found.
+/// The result of a search.
 struct Search {
     /// Where the hole ends, or the search did.
     end: u64,

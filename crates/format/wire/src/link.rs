@@ -80,7 +80,7 @@ pub struct Header {
     pub slice_ns: u64,
 }
 
-/// What stands in a packet's table for one channel.
+/// One channel's entry in a packet's table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EntryHeader {
     /// The channel's number within its link.
@@ -89,6 +89,14 @@ pub struct EntryHeader {
     pub first_sample: u32,
     /// Bytes of samples; 0 says that the channel has none in this slice.
     pub bytes: u32,
+}
+
+impl EntryHeader {
+    #[inline]
+    fn read(entry: &[u8; ENTRY_BYTES]) -> Self {
+        let word = |offset| u32::from_le_bytes(bytes_at(entry, offset));
+        Self { channel: word(0), first_sample: word(4), bytes: word(8) }
+    }
 }
 
 /// One channel's part of one slice.
@@ -170,8 +178,8 @@ pub struct Packet<'a> {
 
 impl<'a> Packet<'a> {
     /// Checks the header and every entry's length before anything is handed out: what is malformed
-    /// anywhere is dropped whole. That a channel exists and that the bytes are whole samples is for
-    /// the receiver to check, who knows the channels.
+    /// anywhere is dropped whole. The receiver, which knows the channels, checks that a channel
+    /// exists and that the bytes are whole samples.
     ///
     /// # Errors
     /// A datagram that is no packet; see [`PacketError`].
@@ -199,7 +207,7 @@ impl<'a> Packet<'a> {
         let (table, _) = table.as_chunks::<ENTRY_BYTES>();
         let mut used = 0;
         for (index, entry) in table.iter().enumerate() {
-            let bytes = u32::from_le_bytes(bytes_at(entry, 8));
+            let bytes = EntryHeader::read(entry).bytes;
             let left = samples.len() - used;
             let padded = (u64::from(bytes) + 7) & !7;
             if padded > left as u64 {
@@ -216,7 +224,7 @@ impl<'a> Packet<'a> {
         Ok(Self { header: Header { kind, link, sequence, slice, slice_ns }, table, samples })
     }
 
-    /// What its header says.
+    /// Its header.
     #[inline]
     pub fn header(&self) -> &Header {
         &self.header
@@ -247,10 +255,8 @@ impl<'a> Iterator for Entries<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Entry<'a>> {
-        let entry = self.table.next()?;
-        let channel = u32::from_le_bytes(bytes_at(entry, 0));
-        let first_sample = u32::from_le_bytes(bytes_at(entry, 4));
-        let bytes = u32::from_le_bytes(bytes_at(entry, 8)) as usize;
+        let EntryHeader { channel, first_sample, bytes } = EntryHeader::read(self.table.next()?);
+        let bytes = bytes as usize;
         // Neither fails after Packet::parse; `?` instead of a panic costs nothing.
         let samples = self.samples.get(..bytes)?;
         self.samples = self.samples.get((bytes + 7) & !7..)?;
@@ -330,7 +336,7 @@ impl<'b> PacketEncoder<'b> {
     }
 
     /// Has `fill` write each entry's samples in place, in the entries' order, and returns the bytes
-    /// of the datagram, which stands at the buffer's begin.
+    /// of the datagram, which begins where the buffer does.
     #[inline]
     pub fn finish_with(self, mut fill: impl FnMut(&EntryHeader, &mut [u8])) -> usize {
         let packet_bytes = self.packet_bytes();
@@ -339,11 +345,7 @@ impl<'b> PacketEncoder<'b> {
         let (front, mut rest) = self.buffer[..packet_bytes].split_at_mut(table_end);
         let (table, _) = front[HEADER_BYTES..].as_chunks::<ENTRY_BYTES>();
         for entry in table {
-            let entry = EntryHeader {
-                channel: u32::from_le_bytes(bytes_at(entry, 0)),
-                first_sample: u32::from_le_bytes(bytes_at(entry, 4)),
-                bytes: u32::from_le_bytes(bytes_at(entry, 8)),
-            };
+            let entry = EntryHeader::read(entry);
             let bytes = entry.bytes as usize;
             let (area, behind) = rest.split_at_mut((bytes + 7) & !7);
             area[bytes..].fill(0);
@@ -354,7 +356,7 @@ impl<'b> PacketEncoder<'b> {
     }
 }
 
-/// Writes a heartbeat to the begin of `buffer` and returns its bytes.
+/// Writes a heartbeat to the start of `buffer` and returns its bytes.
 ///
 /// # Panics
 /// As [`PacketEncoder::begin`].
@@ -363,7 +365,7 @@ pub fn encode_heartbeat(buffer: &mut [u8], header: &Header) -> usize {
     PacketEncoder::begin(buffer, &header).packet_bytes()
 }
 
-/// Whether the slice's end can be told as nanoseconds in 63 bits.
+/// Whether the slice's end, in nanoseconds, fits into 63 bits.
 #[inline]
 fn is_slice(slice: u64, slice_ns: u64) -> bool {
     let begin = u128::from(slice) * u128::from(slice_ns);

@@ -1,30 +1,30 @@
-//! The gaps in the numbers that packets carry ([`Gaps`]). Event numbers, which wrap and begin anew,
-//! are the builder's business.
+//! The gaps in the sequence numbers of packets ([`Gaps`]). Event numbers, which wrap and restart,
+//! are left to the builder.
 
-/// What a packet's sequence number did relative to those before it.
+/// How a packet's sequence number relates to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arrival {
     /// The next one, or one further ahead.
     New,
     /// One that was overtaken: it had been skipped.
     Late,
-    /// One that was here already, or that comes so late that it was handed out as missing.
+    /// One that has arrived before, or so late that it has been counted as missing.
     Repeated,
-    /// The sender counts anew.
+    /// The sender has restarted its count.
     Restart,
 }
 
-/// Counts the numbers that never came, of a sender that numbers its packets without gaps.
+/// Counts the numbers that never arrive, of a sender that numbers its packets without gaps.
 ///
-/// A number that is skipped is missing only when [`WINDOW`] later ones have gone by, or when the
-/// account is [`settle`](Self::settle)d: until then it may still come. So what is handed out as
-/// missing is never taken back, and can be added to a ledger at once.
+/// A number that is skipped is missing only when [`WINDOW`] later ones have passed, or when the
+/// count is [`settle`](Self::settle)d: until then it may still arrive. A number that is counted as
+/// missing therefore stays so, and can be added to a ledger at once.
 #[derive(Clone, Debug)]
 pub struct Gaps {
-    // The number behind the newest one that is known of; none before the first.
+    // One more than the newest number known; none before the first.
     next: Option<u64>,
-    // Bit n mod WINDOW: number n, of the last WINDOW ones before `next`, needs no more waiting for.
-    // It came, it was handed out as missing, or it was before the first.
+    // Bit n mod WINDOW: number n, of the last WINDOW ones before `next`, is settled: it arrived, it
+    // was counted as missing, or it was before the first.
     settled: [u64; WINDOW as usize / 64],
 }
 
@@ -32,7 +32,7 @@ pub struct Gaps {
 pub const WINDOW: u64 = 1_024;
 /// How far back a packet may come and still be an old one, unless it is among a sender's first.
 pub const OLD_MAX: u64 = 65_536;
-/// A number so far ahead is that of a sender which counts anew, not of a gap.
+/// A number further ahead means a restarted sender, not a gap.
 pub const AHEAD_MAX: u64 = 1 << 32;
 
 impl Gaps {
@@ -41,7 +41,8 @@ impl Gaps {
         Self { next: None, settled: [u64::MAX; WINDOW as usize / 64] }
     }
 
-    /// Takes a packet's number: what it did, and how many others are missing for good by now.
+    /// Takes a packet's number. Returns how it relates to those before, and how many others are now
+    /// counted as missing.
     #[inline]
     pub fn take(&mut self, number: u64) -> (Arrival, u64) {
         if self.is_old(number) {
@@ -60,27 +61,29 @@ impl Gaps {
         (if restart { Arrival::Restart } else { Arrival::New }, missing)
     }
 
-    /// Takes word that the next number to be sent is `next`: how many are missing for good by now.
+    /// Takes the number that will be sent next, from a heartbeat. Returns how many are now counted
+    /// as missing.
     #[inline]
     pub fn expect(&mut self, next: u64) -> u64 {
-        // A heartbeat that was overtaken says nothing new.
+        // A heartbeat that was overtaken has no new number.
         let overtaken = self.next.is_some_and(|known| known >= next && known - next <= WINDOW);
         if overtaken || self.is_old(next) { 0 } else { self.advance(next).1 }
     }
 
-    /// Waits no longer: how many numbers are missing beside those that were handed out.
+    /// Ends the waiting. Returns how many numbers are missing beside those counted before.
     pub fn settle(&mut self) -> u64 {
         let missing = self.settled.iter().map(|word| u64::from(word.count_zeros())).sum();
         self.settled = [u64::MAX; WINDOW as usize / 64];
         missing
     }
 
-    /// The number behind the newest one that is known of.
+    /// One more than the newest number known.
     pub fn next(&self) -> Option<u64> {
         self.next
     }
 
-    /// Moves the window's end to `to`: whether that is a restart, and what fell out unsettled.
+    /// Moves the window's end to `to`. Returns whether that is a restart, and how many numbers left
+    /// the window unsettled.
     #[inline]
     fn advance(&mut self, to: u64) -> (bool, u64) {
         let Some(next) = self.next.replace(to) else { return (false, 0) };
@@ -100,7 +103,7 @@ impl Gaps {
         (false, missing)
     }
 
-    /// Whether a number is behind the window, and its sender does not count anew.
+    /// Whether a number is behind the window, and its sender has not restarted.
     #[inline]
     fn is_old(&self, number: u64) -> bool {
         let behind = self.next.map_or(0, |next| next.saturating_sub(number));

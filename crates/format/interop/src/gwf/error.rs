@@ -44,7 +44,7 @@ pub enum GwfError {
         offset: u64,
         /// How much.
         bytes: u64,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The system could not say how long the file is.
