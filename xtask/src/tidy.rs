@@ -5,6 +5,7 @@
 
 mod agents;
 mod imports;
+mod modules;
 mod pages;
 mod sources;
 
@@ -43,6 +44,7 @@ pub fn check() -> Result<()> {
     let mut problems = imports::check(&repository.packages);
     problems.extend(sources::check(&sources));
     problems.extend(agents::check(&sources));
+    problems.extend(modules::check(&sources));
     problems.extend(pages::check(&paths, &texts, &repository.packages));
     report(&problems)
 }
