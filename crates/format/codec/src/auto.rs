@@ -17,7 +17,7 @@ const BETTER_MIN: f32 = 0.06;
 /// So many columns at most pass between two looks at how well the coding does: after a decision
 /// first 1, then 2, 4 and so on, since a run's first column may be unlike all others.
 const COLUMNS_BETWEEN_LOOKS: u32 = 64;
-/// The stored part of a column may change by so much before codings are tried anew within a file;
+/// The stored part of a column may change by so much before codings are tried again within a file;
 /// and by so much of the column, lest next to nothing that doubles counts for much.
 const DRIFT_MAX: f32 = 0.25;
 const DRIFT_MAX_OF_COLUMN: f32 = 0.02;
@@ -46,8 +46,8 @@ pub struct Decision {
     pub free_cpu_share: f32,
 }
 
-/// The coding of one column, chosen from samples and kept for a file: readers of references want
-/// one codec per array. The same columns and shares give the same codings.
+/// The coding of one column, chosen from samples and used for a whole file: readers of references
+/// want one codec per array. The same columns and shares give the same codings.
 #[derive(Clone, Debug)]
 pub struct Auto {
     element: Element,
@@ -64,7 +64,7 @@ impl Auto {
         Self { element, decision: None, stale: true, columns_since_look, columns_to_look }
     }
 
-    /// Has the next column tried anew.
+    /// Has the codings tried again on the next column.
     pub fn begin_file(&mut self) {
         self.stale = true;
     }

@@ -1,4 +1,4 @@
-//! Encoding columns one after the other, with memory that is kept.
+//! Encoding columns one after the other, in memory that is reused.
 
 use std::fmt;
 

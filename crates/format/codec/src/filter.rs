@@ -112,7 +112,7 @@ macro_rules! compiled_for {
                     $inner::<bits::Avx2>(size, from, out);
                 }
                 match cpu {
-                    // SAFETY: whoever made this value found that the processor has these.
+                    // SAFETY: this value is only made where the processor has these.
                     Cpu::Avx512 | Cpu::Gfni => return unsafe { avx512(size, from, out) },
                     // SAFETY: as above.
                     Cpu::Avx2 => return unsafe { avx2(size, from, out) },
@@ -135,7 +135,7 @@ compiled_for!(unshuffle_by_groups, scatter_bits);
 pub(crate) fn bitshuffle(cpu: Cpu, size: usize, raw: &[u8], out: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     if has_vectors(cpu, size, raw.len()) {
-        // SAFETY: whoever made this value found that the processor has what this needs.
+        // SAFETY: this value is only made where the processor has what this needs.
         return unsafe { swaps::bitshuffle(size, raw, out) };
     }
     shuffle_by_groups(cpu, size, raw, out);
@@ -146,7 +146,7 @@ pub(crate) fn bitunshuffle(cpu: Cpu, size: usize, shuffled: &[u8], out: &mut [u8
     #[cfg(target_arch = "x86_64")]
     if has_vectors(cpu, size, out.len()) {
         return match cpu {
-            // SAFETY: whoever made this value found that the processor has what this needs.
+            // SAFETY: this value is only made where the processor has what this needs.
             Cpu::Gfni => unsafe { squares::bitunshuffle(size, shuffled, out) },
             // SAFETY: as above.
             _ => unsafe { swaps::bitunshuffle(size, shuffled, out) },

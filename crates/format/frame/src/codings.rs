@@ -16,7 +16,7 @@ pub enum ColumnCoding {
     Fixed(Coding),
     /// As other programs decode it, too, by the type of the data: [`Coding::portable`].
     Portable,
-    /// As suits its data: tried on samples, decided anew now and then.
+    /// As suits its data: tried on samples, and decided again from time to time.
     Auto,
 }
 

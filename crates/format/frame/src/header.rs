@@ -187,7 +187,7 @@ struct Metadata {
     ledger_entries: Vec<String>,
     #[serde(default, skip_serializing_if = "is_false")]
     locator: bool,
-    /// The last key, so that its text can be told from the rest.
+    /// The last key, so that its text can be separated from the rest.
     #[serde(default)]
     schema: Schema,
 }

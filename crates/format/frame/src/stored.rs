@@ -1,8 +1,8 @@
 //! One column of one frame, as it is stored: checked before it is read, and after.
 //!
-//! Whoever plans reads of its own, of several columns at once or of some rows of one, begins with
-//! [`StoredColumn::check`]: it holds an entry against its frame and the schema, so that nothing is
-//! allocated or read by what cannot be.
+//! A reader that plans its own reads, of several columns at once or of some rows of one, calls
+//! [`StoredColumn::check`] first: it compares the entry with its frame and the schema, before
+//! anything is allocated or read by its sizes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -143,7 +143,7 @@ impl<R: ReadAt + ?Sized> StoredColumn<'_, R> {
             }
             decode_into(self.entry.codec, stored, raw).map_err(|error| self.error(error.into()))
         });
-        // Nothing of a column that is wrong is handed out.
+        // A damaged column gives no bytes.
         out.truncate(if result.is_ok() { raw_bytes } else { 0 });
         result
     }

@@ -99,7 +99,7 @@ macro_rules! compiled_for {
                     $inner::<T>($($arg),*)
                 }
                 match cpu {
-                    // SAFETY: whoever made this value found that the processor has these.
+                    // SAFETY: this value is only made where the processor has these.
                     Cpu::Avx512 | Cpu::Gfni => return unsafe { avx512::<T>($($arg),*) },
                     // SAFETY: as above.
                     Cpu::Avx2 => return unsafe { avx2::<T>($($arg),*) },

@@ -76,7 +76,7 @@ pub struct ChannelInfo {
     /// A comment.
     pub comment: String,
     /// `(bias, slope)`: a physical value is `bias + slope * sample`; slope 0 means that the writer
-    /// states none. [`ChannelKind::Adc`] alone has them.
+    /// states none. [`Adc`](crate::gwf::ChannelKind::Adc) alone has them.
     pub calibration: Option<(f32, f32)>,
     /// What is wrong with the data, 0 for nothing.
     pub data_valid: u16,
