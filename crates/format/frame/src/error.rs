@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use catchment_codec::{Codec, CodecError};
+use catchment_codec::CodecError;
 
 /// Which frame of a file an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,9 +69,9 @@ pub enum ColumnProblem {
         /// What the bytes give.
         got: u32,
     },
-    /// A codec that this version cannot decode.
-    #[error("codec {0} cannot be decoded by this version")]
-    Codec(Codec),
+    /// A codec that this version cannot decode, or bytes with a right checksum that do not decode.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
     /// A field of the directory entry that cannot be.
     #[error("{field} is {got}, expected {expected}")]
     Field {
@@ -82,28 +82,12 @@ pub enum ColumnProblem {
         /// What it is.
         got: u64,
     },
-    /// Bytes with a right checksum that do not decode.
-    #[error("cannot be decoded: {reason}")]
-    Decode {
-        /// The decoder's message.
-        reason: String,
-    },
     /// Columns of one source that contradict each other, or a column that must be there and is not.
     #[error("{reason}")]
     Content {
         /// What does not fit.
         reason: &'static str,
     },
-}
-
-impl From<CodecError> for ColumnProblem {
-    fn from(error: CodecError) -> Self {
-        match error {
-            CodecError::Unknown(codec) => Self::Codec(codec),
-            CodecError::Field { field, expected, got } => Self::Field { field, expected, got },
-            CodecError::Decode { reason } => Self::Decode { reason },
-        }
-    }
 }
 
 /// What is wrong with a file, or with reading it.

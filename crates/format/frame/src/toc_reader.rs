@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use catchment_codec::Codec;
+use catchment_codec::{Codec, CodecError};
 use catchment_model::Ledger;
 use catchment_model::limits::FRAME_BYTES_MAX;
 
@@ -380,7 +380,7 @@ impl Toc {
         let fail = |problem| FrameError::column(self.frame, id, problem);
         check_entry(&self.summary, entry).map_err(fail)?;
         if entry.codec != Codec::None {
-            return Err(fail(ColumnProblem::Codec(entry.codec)));
+            return Err(fail(CodecError::Unknown(entry.codec).into()));
         }
         if start.checked_add(wanted).is_none_or(|end| end > entry.stored_bytes) {
             let (field, expected) = ("offset", "within the TOC's column");

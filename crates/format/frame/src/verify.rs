@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use catchment_codec::CodecError;
 use catchment_model::{Entry, Ledger};
 
 use crate::bytes::u32_at;
@@ -65,9 +66,10 @@ pub fn verify_frame<R: ReadAt>(file: &FileReader<R>, frame: usize) -> Vec<FrameE
     let mut scratch = Vec::new();
     for entry in &entries {
         let result = match file.read_column(frame, entry, &mut scratch) {
-            Err(FrameError::Column { problem: ColumnProblem::Codec(_), .. }) => {
-                file.stored_column(frame, entry).and_then(|column| column.verify_stored())
-            }
+            Err(FrameError::Column {
+                problem: ColumnProblem::Codec(CodecError::Unknown(_)),
+                ..
+            }) => file.stored_column(frame, entry).and_then(|column| column.verify_stored()),
             other => other,
         };
         problems.extend(result.err());

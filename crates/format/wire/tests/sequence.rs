@@ -82,8 +82,8 @@ proptest! {
         let mut sent: Vec<(u64, u64)> = Vec::new();
         for (number, (fate, delay)) in (first..).zip(&fates) {
             let copies = match fate { 0 => 0, 1 => 2, _ => 1 };
-            let place = number + if *fate > 6 { *delay } else { 0 };
-            sent.extend(std::iter::repeat_n((place, number), copies));
+            let position = number + if *fate > 6 { *delay } else { 0 };
+            sent.extend(std::iter::repeat_n((position, number), copies));
         }
         sent.sort_unstable();
         let mut gaps = Gaps::new();
