@@ -379,8 +379,10 @@ impl<S: FolderStore> RunFiles<S> {
             }
             JobKind::Frame(written, tag) if file.failed => {
                 self.carried.add(&tag.increment);
-                if self.files.current.as_ref().is_none_or(|file| !file.has_frames()) {
-                    // Nothing newer was begun: the next frame takes its number.
+                let index = file.index;
+                let is_newer = |file: &OpenFile| file.index > index && file.has_frames();
+                if !self.files.current.iter().chain(&self.files.closing).any(is_newer) {
+                    // No newer frame will be recorded: the next one takes its number.
                     self.sequence = self.sequence.min(written.summary.info.sequence);
                 }
                 self.discard(&tag.counts, Entry::FragmentsDiscardedDisk);
