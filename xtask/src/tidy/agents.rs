@@ -22,7 +22,6 @@ const EDGES: &[(&str, &str)] = &[
     ("crates/node/recorder/src/config.rs", "counts the machine's CPUs, before agents are made"),
     ("crates/node/recorder/src/preflight.rs", "starts the thread of an agent"),
     ("crates/node/recorder/src/recorder.rs", "starts and ends the agents' threads"),
-    ("crates/node/recorder/src/stepped.rs", "is a test"),
 ];
 
 /// Words by which a file would have what agents must not have.

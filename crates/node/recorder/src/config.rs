@@ -396,7 +396,8 @@ impl RecorderConfig {
         catchment_writer::header_bytes_max(events.max(channels))
     }
 
-    pub(crate) fn memory_bytes_min(&self) -> u64 {
+    /// The least budget with which these sources and buffers can be recorded.
+    pub fn memory_bytes_min(&self) -> u64 {
         let (_, chunk_lanes) = self.lanes();
         let lanes = self.sources.len().max(chunk_lanes.len()) as u64;
         // What may wait is a quarter of the chunks: two of the longest fragments must have room.

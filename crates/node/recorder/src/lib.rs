@@ -10,6 +10,7 @@
 
 mod agents;
 mod allow_list;
+mod assembly;
 mod budget;
 mod build;
 mod channel_frames;
@@ -40,6 +41,7 @@ mod trend_agent;
 mod wiring;
 mod write;
 
+pub use assembly::{Assembly, AssemblyParts};
 pub use budget::SystemMemory;
 pub use config::{
     BuildConfig, ConfigError, EncodeConfig, FrameConfig, ReceiveConfig, RecorderConfig,
@@ -49,6 +51,4 @@ pub use links::{ChannelConfig, LinkConfig, slice_ns_default};
 pub use live::{Alignment, Counts, Fill, MalformedPacket, Observer, RunSummary, Snapshot, State};
 pub use preflight::{Arrivals, Arrived, Preflight};
 pub use recorder::{Recorder, RecorderError};
-
-#[cfg(test)]
-mod stepped;
+pub use wiring::{Bind, Endpoint};

@@ -252,6 +252,12 @@ impl Live {
         }
     }
 
+    /// Pauses the run, or ends the pause now, also where it was to end between two events.
+    pub(crate) fn pause(&self, is_paused: bool) {
+        self.begin.store(false, Relaxed);
+        self.paused.store(is_paused, Relaxed);
+    }
+
     pub(crate) fn set_alignment(&self, source: SourceId, alignment: Alignment) {
         let live = &self.alignment[source.index()];
         live.out_of_step.store(alignment.out_of_step, Relaxed);

@@ -220,8 +220,7 @@ impl Recorder {
     /// Discards and counts events that begin from now on (`fragments_discarded_paused`), or records
     /// them again. No event is split: those that have begun are built to their end.
     pub fn pause(&self, paused: bool) {
-        self.live.begin.store(false, Relaxed);
-        self.live.paused.store(paused, Relaxed);
+        self.live.pause(paused);
     }
 
     /// Begins to record what a recorder that was started paused receives. Sources that were sending

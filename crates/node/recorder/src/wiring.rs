@@ -51,11 +51,13 @@ pub(crate) struct Channels {
 
 /// Where the datagrams of a source or link arrive, and the networks that they may come from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Endpoint<'a> {
+pub struct Endpoint<'a> {
     /// Its number in the ledger.
-    pub(crate) number: usize,
-    pub(crate) address: SocketAddr,
-    pub(crate) from: &'a [Network],
+    pub number: usize,
+    /// Where its datagrams arrive.
+    pub address: SocketAddr,
+    /// The networks that it may send from; empty: anybody.
+    pub from: &'a [Network],
 }
 
 impl<'a> Endpoint<'a> {
@@ -65,7 +67,7 @@ impl<'a> Endpoint<'a> {
 }
 
 /// Gives each receive agent what it receives from.
-pub(crate) trait Bind {
+pub trait Bind {
     /// What is received from.
     type Ingress: Ingress + 'static;
 

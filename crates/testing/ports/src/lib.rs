@@ -2,11 +2,13 @@
 //! comes from a queue, what is written goes to memory and takes its time, and all chance comes from
 //! a seed.
 
+mod files;
 mod ingress;
 mod store;
 
+pub use files::MemoryFiles;
 pub use ingress::{QueueIngress, Queues};
-pub use store::{MemoryFiles, MemoryStore, StoreTimes};
+pub use store::{MemoryBuffer, MemoryStore, StoreFault, StoreFaults, StoreTimes, StoreWatch};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,10 +1,10 @@
-//! Files in memory.
+//! A disk in memory, which takes its time and fails as its seed says.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_agent::{
     Completion, CompletionKind, FileEnd, FileId, FolderStore, NewFile, OpenError, Presence, Store,
@@ -13,27 +13,104 @@ use catchment_fixtures::Random;
 use parking_lot::Mutex;
 
 use crate::VirtualClock;
+use crate::files::MemoryFiles;
 
-/// What files hold, by path. Clones are the same files.
-#[derive(Clone, Debug, Default)]
-pub struct MemoryFiles(Arc<Mutex<BTreeMap<PathBuf, Vec<u8>>>>);
+/// Syncs that may be under way.
+const SYNCS_MAX: usize = 16;
+/// How long an operation hangs.
+const HANG_NS: std::ops::Range<u64> = 5_000_000_000..120_000_000_000;
 
-impl MemoryFiles {
-    /// The files' paths, and what they hold.
-    pub fn all(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        self.0.lock().iter().map(|(path, bytes)| (path.clone(), bytes.clone())).collect()
-    }
-}
-
-/// How long operations take at most, and how many of a thousand writes fail.
-#[derive(Clone, Copy, Debug, Default)]
+/// How long operations take at most, and how many of a million fail, by chance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreTimes {
-    /// Nanoseconds of a write, a sync or an end of a file.
+    /// Nanoseconds of a write, a sync, an end of a file or a look.
     pub operation_ns_max: u64,
     /// Nanoseconds until a file is there.
     pub open_ns_max: u64,
-    /// Writes of a thousand that fail, by chance.
-    pub write_errors_per_thousand: u64,
+    /// How many bytes are allocated ahead of the writes; 0: none.
+    pub allocate_bytes: u64,
+    /// Nanoseconds between two syncs.
+    pub sync_interval_ns: u64,
+    /// What goes wrong.
+    pub faults: StoreFaults,
+}
+
+/// Operations of a million that go wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreFaults {
+    /// Writes that fail; some of their sectors may have been written.
+    pub write_errors: u64,
+    /// Syncs that fail; what they were to make durable may be lost.
+    pub sync_errors: u64,
+    /// Files that cannot be made.
+    pub open_errors: u64,
+    /// Files that cannot be closed.
+    pub finish_errors: u64,
+    /// Texts that cannot be appended.
+    pub text_errors: u64,
+    /// Operations that hang for 5 to 120 s.
+    pub hangs: u64,
+    /// Writes that are reported as done, and of which sectors are missing.
+    pub torn_writes: u64,
+    /// Writes that are reported as done, and are somewhere else in the file.
+    pub misdirected_writes: u64,
+    /// When the disk has no room, which others take: from and until.
+    pub full_ns: Option<(u64, u64)>,
+}
+
+/// What a store did wrong, each with the file's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StoreFault {
+    /// A write failed.
+    WriteError,
+    /// A sync failed.
+    SyncError,
+    /// A file was not made.
+    OpenError,
+    /// A file was not closed.
+    FinishError,
+    /// A text was not appended.
+    TextError,
+    /// An operation hung.
+    Hang,
+    /// A write was reported as done and was not, all of it.
+    TornWrite,
+    /// A write went somewhere else.
+    MisdirectedWrite,
+    /// There was no room.
+    Full,
+}
+
+/// What happened in a store, for those who watch it. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct StoreWatch(Arc<Watched>);
+
+#[derive(Debug, Default)]
+struct Watched {
+    /// When the next operation completes.
+    due_ns: AtomicU64,
+    faults: Mutex<Vec<(StoreFault, u64)>>,
+    completed: Mutex<Vec<(CompletionKind, u64, u64, bool)>>,
+}
+
+impl StoreWatch {
+    /// When something next completes; `u64::MAX` if nothing is under way.
+    pub fn due_ns(&self) -> u64 {
+        match self.0.due_ns.load(Relaxed) {
+            0 => u64::MAX,
+            due_ns => due_ns,
+        }
+    }
+
+    /// What went wrong since this was last asked, each with the file's number.
+    pub fn take_faults(&self) -> Vec<(StoreFault, u64)> {
+        std::mem::take(&mut self.0.faults.lock())
+    }
+
+    /// What completed since this was last asked: kind, file, offset and whether it was done.
+    pub fn take_completed(&self) -> Vec<(CompletionKind, u64, u64, bool)> {
+        std::mem::take(&mut self.0.completed.lock())
+    }
 }
 
 /// A store in memory, whose operations complete in virtual time, in any order.
@@ -42,16 +119,30 @@ pub struct MemoryStore {
     chance: Random,
     times: StoreTimes,
     files: MemoryFiles,
+    watch: StoreWatch,
     buffers: Arc<Mutex<usize>>,
     buffer_bytes: usize,
-    paths: Vec<PathBuf>,
-    /// Whether a write to the file has failed.
-    failed: Vec<bool>,
+    open: Vec<OpenFile>,
     under_way: Vec<UnderWay>,
     order: u64,
     opening: Option<(u64, NewFile)>,
+    /// Blocks of the file that was made ahead.
+    opened_bytes: Option<u64>,
+    looking_ns: Option<u64>,
+    spare_bytes: Option<u64>,
+    text: Option<(u64, PathBuf, String, String)>,
+    texts: std::collections::VecDeque<(PathBuf, String, String)>,
+    text_error: Option<String>,
     synced_ns: u64,
     unsynced: bool,
+}
+
+struct OpenFile {
+    path: PathBuf,
+    /// Whether a write to it, or a sync, has failed.
+    failed: bool,
+    allocated_bytes: u64,
+    end: u64,
 }
 
 /// A buffer of a [`MemoryStore`].
@@ -83,16 +174,28 @@ impl MemoryStore {
             chance: Random::new(seed),
             times,
             files: MemoryFiles::default(),
+            watch: StoreWatch::default(),
             buffers: Arc::new(Mutex::new(buffer_count)),
             buffer_bytes,
-            paths: Vec::new(),
-            failed: Vec::new(),
+            open: Vec::new(),
             under_way: Vec::new(),
             order: 0,
             opening: None,
+            opened_bytes: None,
+            looking_ns: None,
+            spare_bytes: None,
+            text: None,
+            texts: std::collections::VecDeque::new(),
+            text_error: None,
             synced_ns: 0,
             unsynced: false,
         }
+    }
+
+    /// The same store on a disk that has files already.
+    #[must_use]
+    pub fn on(self, files: &MemoryFiles) -> Self {
+        Self { files: files.clone(), ..self }
     }
 
     /// What was written.
@@ -100,60 +203,193 @@ impl MemoryStore {
         self.files.clone()
     }
 
+    /// What happens in it.
+    pub fn watch(&self) -> StoreWatch {
+        self.watch.clone()
+    }
+
     /// Makes a file at once.
     pub fn create(&mut self, path: &Path) -> FileId {
-        self.files.0.lock().insert(path.to_owned(), Vec::new());
-        self.paths.push(path.to_owned());
-        self.failed.push(false);
-        FileId(self.paths.len() as u64 - 1)
+        self.files.create(path);
+        let allocated_bytes = self.room().min(self.times.allocate_bytes);
+        self.files.allocate(path, allocated_bytes);
+        let path = path.to_owned();
+        self.open.push(OpenFile { path, failed: false, allocated_bytes, end: 0 });
+        FileId(self.open.len() as u64 - 1)
+    }
+
+    /// Bytes that are free.
+    fn room(&self) -> u64 {
+        let now_ns = self.clock.now_ns();
+        match self.times.faults.full_ns {
+            Some((from, until)) if (from..until).contains(&now_ns) => 0,
+            _ => DISK_BYTES.saturating_sub(self.files.used_bytes()),
+        }
+    }
+
+    fn happens(&mut self, fault: StoreFault, per_million: u64, file: u64) -> bool {
+        let happens = per_million > 0 && self.chance.below(1_000_000) < per_million;
+        if happens {
+            self.watch.0.faults.lock().push((fault, file));
+        }
+        happens
+    }
+
+    /// When an operation completes that begins now.
+    fn due_ns(&mut self, longest_ns: u64) -> u64 {
+        let mut took_ns = self.chance.below(longest_ns + 1);
+        if self.happens(StoreFault::Hang, self.times.faults.hangs, 0) {
+            took_ns = HANG_NS.start + self.chance.below(HANG_NS.end - HANG_NS.start);
+        }
+        self.clock.now_ns() + took_ns
     }
 
     fn begin(&mut self, completion: Completion, rest: (Option<MemoryBuffer>, Option<FileEnd>)) {
-        let due_ns = self.clock.now_ns() + self.chance.below(self.times.operation_ns_max + 1);
+        let due_ns = self.due_ns(self.times.operation_ns_max);
         self.order += 1;
         let (order, (buffer, end)) = (self.order, rest);
         self.under_way.push(UnderWay { due_ns, order, completion, buffer, end });
+        self.show_due();
     }
 
-    /// Whether an operation may complete: a sync after the writes before it, an end after all.
-    fn is_ready(&self, operation: &UnderWay, now_ns: u64) -> bool {
+    fn show_due(&self) {
+        let now_ns = self.clock.now_ns();
+        let operations = self.under_way.iter().map(|operation| match self.may_end(operation) {
+            true => operation.due_ns,
+            false => u64::MAX,
+        });
+        let others = [
+            self.opening.as_ref().map(|(due_ns, _)| *due_ns).filter(|&due_ns| due_ns > now_ns),
+            self.looking_ns,
+            self.text.as_ref().map(|text| text.0),
+        ];
+        let due_ns = operations.chain(others.into_iter().flatten()).min();
+        self.watch.0.due_ns.store(due_ns.filter(|&due_ns| due_ns < u64::MAX).unwrap_or(0), Relaxed);
+    }
+
+    /// Whether what an operation waits for has ended: of a sync the writes before it, of an end
+    /// all.
+    fn may_end(&self, operation: &UnderWay) -> bool {
         let file = operation.completion.file;
         let older =
             |other: &UnderWay| other.completion.file == file && other.order < operation.order;
-        operation.due_ns <= now_ns
-            && (operation.buffer.is_some() || !self.under_way.iter().any(older))
+        operation.buffer.is_some() || !self.under_way.iter().any(older)
     }
 
     fn complete(&mut self, operation: UnderWay) -> Completion {
-        let UnderWay { mut completion, buffer, end, .. } = operation;
+        let UnderWay { mut completion, buffer, end, order, .. } = operation;
         let index = completion.file.0 as usize;
-        let failed = || Err(io::Error::other("a write fails, as the seed says"));
-        let mut files = self.files.0.lock();
-        let path = &self.paths[index];
-        if let Some(buffer) = buffer {
-            if self.chance.below(1_000) < self.times.write_errors_per_thousand {
-                self.failed[index] = true;
-                completion.result = failed();
-                return completion;
+        let done = match (buffer, end) {
+            (Some(buffer), _) => {
+                let (offset, length) = (completion.offset, completion.bytes as usize);
+                self.write_now(index, order, offset, &buffer[..length])
             }
-            let bytes = files.entry(path.clone()).or_default();
-            let (begin, length) = (completion.offset as usize, completion.bytes as usize);
-            bytes.resize(bytes.len().max(begin + length), 0);
-            bytes[begin..begin + length].copy_from_slice(&buffer[..length]);
-        }
-        match end {
-            Some(FileEnd::Cut(length)) => {
-                files.entry(path.clone()).or_default().resize(length as usize, 0);
-            }
-            Some(FileEnd::Delete) => {
-                files.remove(path);
-            }
-            None if completion.kind == CompletionKind::Sync && self.failed[index] => {
-                completion.result = failed();
-            }
-            None => {}
-        }
+            (None, Some(end)) => self.finish_now(index, end),
+            (None, None) => self.sync_now(index, order),
+        };
+        let kind = completion.kind;
+        let seen = (kind, completion.file.0, completion.offset, done.is_ok());
+        self.watch.0.completed.lock().push(seen);
+        completion.result = done;
         completion
+    }
+
+    fn write_now(&mut self, index: usize, order: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let faults = self.times.faults;
+        let file = index as u64;
+        let end = offset + bytes.len() as u64;
+        let needs = end.saturating_sub(self.open[index].allocated_bytes.max(self.open[index].end));
+        let is_full = needs > 0 && self.room() < needs;
+        if is_full {
+            self.watch.0.faults.lock().push((StoreFault::Full, file));
+        }
+        if is_full || self.happens(StoreFault::WriteError, faults.write_errors, file) {
+            self.open[index].failed = true;
+            self.write_sectors(index, order, offset, bytes);
+            return Err(if is_full { full() } else { failed("a write") });
+        }
+        let path = self.open[index].path.clone();
+        if self.happens(StoreFault::TornWrite, faults.torn_writes, file) {
+            self.write_sectors(index, order, offset, bytes);
+        } else if self.happens(StoreFault::MisdirectedWrite, faults.misdirected_writes, file) {
+            let blocks = (end / BLOCK_BYTES).max(1);
+            let elsewhere = self.chance.below(blocks) * BLOCK_BYTES;
+            self.files.write(&path, order, elsewhere, bytes);
+        } else {
+            self.files.write(&path, order, offset, bytes);
+        }
+        self.open[index].end = self.open[index].end.max(end);
+        let step = self.times.allocate_bytes;
+        let used = self.open[index].end;
+        if step > 0 && used + step / 2 > self.open[index].allocated_bytes {
+            let more = self.room().min(step);
+            self.open[index].allocated_bytes = self.open[index].allocated_bytes.max(used) + more;
+            self.files.allocate(&path, self.open[index].allocated_bytes);
+        }
+        Ok(())
+    }
+
+    /// Some sectors of a write that was not done, or not all of it.
+    fn write_sectors(&mut self, index: usize, order: u64, offset: u64, bytes: &[u8]) {
+        let kept = [0, 500, 1_000][self.chance.index(3)];
+        for (sector, bytes) in bytes.chunks(SECTOR_BYTES).enumerate() {
+            if self.chance.chance(kept) && self.room() >= BLOCK_BYTES {
+                let offset = offset + (sector * SECTOR_BYTES) as u64;
+                self.files.write(&self.open[index].path, order, offset, bytes);
+            }
+        }
+    }
+
+    fn sync_now(&mut self, index: usize, order: u64) -> io::Result<()> {
+        if self.happens(StoreFault::SyncError, self.times.faults.sync_errors, index as u64) {
+            self.open[index].failed = true;
+        }
+        if self.open[index].failed {
+            return Err(failed("a sync"));
+        }
+        self.files.sync(&self.open[index].path, order);
+        Ok(())
+    }
+
+    fn finish_now(&mut self, index: usize, end: FileEnd) -> io::Result<()> {
+        if self.happens(StoreFault::FinishError, self.times.faults.finish_errors, index as u64) {
+            return Err(failed("an end of a file"));
+        }
+        let path = &self.open[index].path;
+        match end {
+            FileEnd::Cut(bytes) => self.files.cut(path, bytes),
+            FileEnd::Delete => self.files.remove(path),
+        }
+        Ok(())
+    }
+
+    /// Ends what is under way beside the writes, and is due.
+    fn poll_others(&mut self, now_ns: u64) {
+        let is_made = self.opening.as_ref().is_some_and(|(due_ns, _)| *due_ns <= now_ns);
+        if is_made && self.opened_bytes.is_none() {
+            self.opened_bytes = Some(self.room().min(self.times.allocate_bytes));
+        }
+        if self.looking_ns.take_if(|due_ns| *due_ns <= now_ns).is_some() {
+            self.spare_bytes = Some(self.room());
+        }
+        while let Some((_, path, header, lines)) =
+            self.text.take_if(|(due_ns, ..)| *due_ns <= now_ns)
+        {
+            match self.happens(StoreFault::TextError, self.times.faults.text_errors, 0) {
+                true => self.text_error = Some(failed("a text").to_string()),
+                false => self.files.append(&path, &header, &lines),
+            }
+            self.next_text();
+        }
+    }
+
+    fn next_text(&mut self) {
+        if self.text.is_none()
+            && let Some((path, header, lines)) = self.texts.pop_front()
+        {
+            let due_ns = self.due_ns(self.times.operation_ns_max);
+            self.text = Some((due_ns, path, header, lines));
+        }
     }
 }
 
@@ -162,12 +398,15 @@ impl Store for MemoryStore {
 
     fn poll(&mut self, completions: &mut Vec<Completion>) {
         let now_ns = self.clock.now_ns();
+        let is_ready = |store: &Self, one: &UnderWay| one.due_ns <= now_ns && store.may_end(one);
         while let Some(index) =
-            (0..self.under_way.len()).find(|&index| self.is_ready(&self.under_way[index], now_ns))
+            (0..self.under_way.len()).find(|&index| is_ready(self, &self.under_way[index]))
         {
             let operation = self.under_way.remove(index);
             completions.push(self.complete(operation));
         }
+        self.poll_others(now_ns);
+        self.show_due();
     }
 
     fn try_buffer(&mut self) -> Option<MemoryBuffer> {
@@ -179,14 +418,24 @@ impl Store for MemoryStore {
     }
 
     fn write(&mut self, file: FileId, offset: u64, buffer: MemoryBuffer, bytes: usize, token: u64) {
-        assert!(offset.is_multiple_of(4_096) && bytes.is_multiple_of(4_096) && bytes > 0);
+        assert!(offset.is_multiple_of(BLOCK_BYTES) && bytes > 0 && bytes <= buffer.len());
+        assert!((bytes as u64).is_multiple_of(BLOCK_BYTES));
         self.unsynced = true;
         let (kind, bytes, result) = (CompletionKind::Write, bytes as u64, Ok(()));
+        let open = &self.open[file.0 as usize];
+        let new_bytes = (offset + bytes).saturating_sub(open.allocated_bytes.max(open.end));
+        if let Some(spare_bytes) = &mut self.spare_bytes {
+            *spare_bytes = spare_bytes.saturating_sub(new_bytes);
+        }
         let completion = Completion { kind, file, offset, bytes, token, result };
         self.begin(completion, (Some(buffer), None));
     }
 
     fn sync(&mut self, file: FileId, token: u64) -> bool {
+        let is_sync = |one: &&UnderWay| one.completion.kind == CompletionKind::Sync;
+        if self.under_way.iter().filter(is_sync).count() >= SYNCS_MAX {
+            return false;
+        }
         self.unsynced = false;
         let (kind, result) = (CompletionKind::Sync, Ok(()));
         let completion = Completion { kind, file, offset: 0, bytes: 0, token, result };
@@ -204,7 +453,7 @@ impl Store for MemoryStore {
 
 impl FolderStore for MemoryStore {
     fn sync_due(&mut self, now_ns: u64) -> bool {
-        let due = self.unsynced && now_ns - self.synced_ns >= SYNC_INTERVAL_NS;
+        let due = self.unsynced && now_ns - self.synced_ns >= self.times.sync_interval_ns;
         if due {
             self.synced_ns = now_ns;
         }
@@ -212,40 +461,65 @@ impl FolderStore for MemoryStore {
     }
 
     fn open(&mut self, new: NewFile) {
-        assert!(self.opening.is_none(), "one file at a time");
-        let due_ns = self.clock.now_ns() + self.chance.below(self.times.open_ns_max + 1);
-        self.opening = Some((due_ns, new));
+        if self.opening.is_none() {
+            let due_ns = self.due_ns(self.times.open_ns_max);
+            self.opening = Some((due_ns, new));
+            self.opened_bytes = None;
+            self.show_due();
+        }
     }
 
     fn take_opened(&mut self) -> Option<Result<FileId, OpenError>> {
         let now_ns = self.clock.now_ns();
-        let (_, new) = self.opening.take_if(|(due_ns, _)| *due_ns <= now_ns)?;
-        let path = new.path;
-        let exists = self.files.0.lock().contains_key(&path);
-        Some(if exists { Err(OpenError::Exists { path }) } else { Ok(self.create(&path)) })
+        let (_, NewFile { path, room_bytes }) =
+            self.opening.take_if(|(due_ns, _)| *due_ns <= now_ns)?;
+        let allocated_bytes = self.opened_bytes.take();
+        let spare_bytes = self.room();
+        if self.files.exists(&path) {
+            return Some(Err(OpenError::Exists { path }));
+        }
+        if spare_bytes < room_bytes {
+            self.watch.0.faults.lock().push((StoreFault::Full, 0));
+            let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+            return Some(Err(OpenError::NoRoom { folder, spare_bytes, room_bytes }));
+        }
+        if self.happens(StoreFault::OpenError, self.times.faults.open_errors, 0) {
+            return Some(Err(OpenError::Other(failed("a file's making").to_string())));
+        }
+        let id = self.create(&path);
+        if let Some(bytes) = allocated_bytes {
+            self.open[id.0 as usize].allocated_bytes = bytes;
+            self.files.allocate(&path, bytes);
+        }
+        Some(Ok(id))
     }
 
     fn opened_bytes(&self) -> Option<u64> {
-        let (due_ns, _) = self.opening.as_ref()?;
-        (*due_ns <= self.clock.now_ns()).then_some(0)
+        self.opening.as_ref().and(self.opened_bytes)
     }
 
     fn discard_opened(&mut self) {
-        self.opening = None;
+        (self.opening, self.opened_bytes) = (None, None);
     }
 
-    fn blocks_bytes(&mut self, _file: FileId) -> u64 {
-        0
+    fn blocks_bytes(&mut self, file: FileId) -> u64 {
+        let open = &self.open[file.0 as usize];
+        open.allocated_bytes.max(open.end)
     }
 
-    fn look(&mut self, _file: FileId) {}
+    fn look(&mut self, _file: FileId) {
+        if self.looking_ns.is_none() {
+            self.looking_ns = Some(self.due_ns(self.times.operation_ns_max));
+            self.show_due();
+        }
+    }
 
     fn is_looking(&self) -> bool {
-        false
+        self.looking_ns.is_some()
     }
 
     fn spare_bytes(&self) -> Option<u64> {
-        None
+        self.spare_bytes
     }
 
     fn presence(&mut self, _file: FileId) -> Presence {
@@ -253,23 +527,23 @@ impl FolderStore for MemoryStore {
     }
 
     fn append_text(&mut self, path: &Path, header: &str, lines: &str) {
-        let mut files = self.files.0.lock();
-        let text = files.entry(path.to_owned()).or_insert_with(|| header.as_bytes().to_vec());
-        text.extend_from_slice(lines.as_bytes());
+        self.texts.push_back((path.to_owned(), header.to_owned(), lines.to_owned()));
+        self.next_text();
+        self.show_due();
     }
 
     fn text_under_way(&self) -> bool {
-        false
+        self.text.is_some()
     }
 
     fn take_text_error(&mut self) -> Option<String> {
-        None
+        self.text_error.take()
     }
 }
 
 impl std::fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MemoryStore").field("paths", &self.paths).finish_non_exhaustive()
+        f.debug_struct("MemoryStore").field("files", &self.files).finish_non_exhaustive()
     }
 }
 
@@ -293,5 +567,15 @@ impl Drop for MemoryBuffer {
     }
 }
 
-/// Time between two syncs.
-const SYNC_INTERVAL_NS: u64 = 1_000_000_000;
+fn failed(what: &str) -> io::Error {
+    io::Error::other(format!("{what} fails, as the seed says"))
+}
+
+fn full() -> io::Error {
+    io::ErrorKind::StorageFull.into()
+}
+
+const BLOCK_BYTES: u64 = 4_096;
+const SECTOR_BYTES: usize = 512;
+/// The whole disk.
+const DISK_BYTES: u64 = 1 << 30;

@@ -1,0 +1,237 @@
+//! The emulated detector: what its sources send and when, and what of it arrived.
+//!
+//! Every event has a *trigger*: the number that nothing on the way can change. What is on the wire
+//! is the trigger's number in the present numbering, in as many bits as the protocol has. Packets
+//! are encoded here, from their protocol's description, so that no mistake of a decoder can hide
+//! behind the same mistake of its encoder.
+
+use std::collections::BTreeMap;
+
+use catchment_fixtures::Random;
+use catchment_test_protocol as test_protocol;
+
+use crate::plan::{Plan, SourcePlan};
+
+/// A fragment that a source has sent.
+#[derive(Clone, Copy, Debug)]
+pub struct SentFragment {
+    /// The event that it is of.
+    pub trigger: u64,
+    /// The event's number as it was sent, less the bits that others do not have.
+    pub number: u64,
+    /// Counts the numberings that the source has had.
+    pub numbering: u32,
+    /// When it was sent.
+    pub sent_ns: u64,
+    /// Bytes that are recorded of it.
+    pub bytes: u64,
+}
+
+/// All that a source has sent.
+#[derive(Debug, Default)]
+pub struct SentBySource {
+    /// Its fragments, in order.
+    pub fragments: Vec<SentFragment>,
+    /// Which of them have bytes with that hash.
+    by_hash: BTreeMap<u64, Vec<usize>>,
+    /// Packets of the source that arrived with a changed bit.
+    pub corrupted: Vec<Vec<u8>>,
+    /// Packets that arrived at an open recorder's buffer: taken by it, and dropped there.
+    pub arrived: u64,
+    /// Packets that its buffer had no room for.
+    pub dropped: u64,
+    /// Packets that are none.
+    pub garbage: u64,
+    /// Packets that the network delivered twice or the source sent again.
+    pub repeated: u64,
+}
+
+/// What all sources have sent.
+#[derive(Debug, Default)]
+pub struct Sent {
+    /// By source.
+    pub sources: Vec<SentBySource>,
+}
+
+impl SentBySource {
+    fn add(&mut self, fragment: SentFragment, bytes: &[u8]) {
+        self.by_hash.entry(hash(bytes)).or_default().push(self.fragments.len());
+        self.fragments.push(SentFragment { bytes: bytes.len() as u64, ..fragment });
+    }
+
+    /// The fragments that have these bytes.
+    pub fn find(&self, bytes: &[u8]) -> &[usize] {
+        self.by_hash.get(&hash(bytes)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a packet with a changed bit brought these bytes.
+    pub fn is_of_corrupted(&self, bytes: &[u8]) -> bool {
+        let has = |packet: &Vec<u8>| {
+            bytes.len() <= packet.len() && packet.windows(bytes.len().max(1)).any(|at| at == bytes)
+        };
+        bytes.is_empty() && !self.corrupted.is_empty() || self.corrupted.iter().any(has)
+    }
+}
+
+/// FNV-1a, which is the same everywhere.
+pub fn hash(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let step = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(29);
+    let hash = words.iter().fold(bytes.len() as u64 ^ 0xcbf2_9ce4_8422_2325, |hash, word| {
+        step(hash, u64::from_le_bytes(*word))
+    });
+    rest.iter().fold(hash, |hash, &byte| step(hash, byte.into()))
+}
+
+/// A source at work.
+#[derive(Debug)]
+pub struct SourceState {
+    index: u32,
+    plan: SourcePlan,
+    seed: u64,
+    number_mask: u64,
+    /// Packets that it has sent, where they are numbered.
+    sequence: u64,
+    /// Sub-events that wait for others of their packet.
+    batch: Vec<Vec<u8>>,
+    /// What it sent last.
+    last: Vec<Vec<u8>>,
+    /// What is added to triggers for their number.
+    number_offset: u64,
+    numbering: u32,
+}
+
+impl SourceState {
+    /// A source that begins.
+    pub fn new(index: usize, plan: &Plan) -> Self {
+        Self {
+            index: index as u32,
+            plan: plan.sources[index].clone(),
+            seed: plan.case.seed,
+            number_mask: (1 << plan.number_bits()) - 1,
+            sequence: 0,
+            batch: Vec::new(),
+            last: Vec::new(),
+            number_offset: plan.first_number,
+            numbering: 0,
+        }
+    }
+
+    /// Its numbers begin anew at that trigger: from 0, unless that is so near to where they are
+    /// that it might be a late packet's number.
+    pub fn renumber(&mut self, trigger: u64) {
+        let number = trigger.wrapping_add(self.number_offset) & self.number_mask;
+        let is_far = (NUMBERS_APART..=self.number_mask - NUMBERS_APART).contains(&number);
+        let first = if is_far { 0 } else { number.wrapping_add(self.number_mask / 3) };
+        self.number_offset = first.wrapping_sub(trigger);
+        self.numbering += 1;
+    }
+
+    /// It dies: what it had not sent is gone.
+    pub fn die(&mut self) {
+        self.batch.clear();
+    }
+
+    /// Its fragment of an event; the packets that go out now.
+    pub fn fragment(
+        &mut self,
+        trigger: u64,
+        sent_ns: u64,
+        chance: &mut Random,
+        sent: &mut SentBySource,
+    ) -> Vec<Vec<u8>> {
+        let payload = self.payload(trigger);
+        let number = trigger.wrapping_add(self.number_offset);
+        let (numbering, bytes) = (self.numbering, 0);
+        let fragment =
+            SentFragment { trigger, number: number & self.number_mask, numbering, sent_ns, bytes };
+        if !self.plan.in_parts {
+            let sub_event = self.sub_event(number, &payload);
+            sent.add(fragment, &sub_event);
+            self.batch.push(sub_event);
+            return match self.batch.len() as u64 >= self.plan.batch {
+                true => self.flush(),
+                false => Vec::new(),
+            };
+        }
+        sent.add(fragment, &payload);
+        let number = number & ((1 << 48) - 1);
+        let mut packets = test_protocol::packets(number, &payload, 9_000, self.sequence);
+        self.sequence += packets.len() as u64;
+        for index in (1..packets.len()).rev() {
+            packets.swap(index, chance.index(index + 1));
+        }
+        self.last.clone_from(&packets);
+        packets
+    }
+
+    /// What waits for others of its packet goes out.
+    pub fn flush(&mut self) -> Vec<Vec<u8>> {
+        if self.batch.is_empty() {
+            return Vec::new();
+        }
+        let packet = self.packet();
+        self.batch.clear();
+        self.last = vec![packet.clone()];
+        vec![packet]
+    }
+
+    /// What it sent last, once more.
+    pub fn again(&self) -> Vec<Vec<u8>> {
+        self.last.clone()
+    }
+
+    /// The payload of an event follows from seed, source and trigger.
+    fn payload(&self, trigger: u64) -> Vec<u8> {
+        let mut chance = Random::new(
+            self.seed ^ trigger.wrapping_mul(0x1357_9bdf) ^ u64::from(self.index) << 56,
+        );
+        let bytes = match chance.below(8) {
+            0 => 0,
+            1 => self.plan.payload_bytes_max,
+            _ => chance.below(self.plan.payload_bytes_max + 1),
+        } as usize;
+        let mut payload = Vec::with_capacity(bytes + 16);
+        payload.extend_from_slice(&chance.next_u64().to_le_bytes());
+        while payload.len() < bytes {
+            let word = chance.next_u64();
+            let run = [1, 4, 40][word as usize % 3];
+            payload.extend(std::iter::repeat_n((word >> 32) as u8, run));
+        }
+        payload.truncate(bytes);
+        payload
+    }
+
+    fn word(&self, word: u32) -> [u8; 4] {
+        if self.plan.big_endian { word.to_be_bytes() } else { word.to_le_bytes() }
+    }
+
+    /// Size, decoding, id, number and tag, payload.
+    fn sub_event(&self, number: u64, payload: &[u8]) -> Vec<u8> {
+        let size = 16 + payload.len() as u32;
+        let number = (number as u32) << 8 | 7;
+        let mut bytes: Vec<u8> =
+            [size, 0x0002_0011, self.index, number].map(|word| self.word(word)).concat();
+        bytes.extend_from_slice(payload);
+        bytes
+    }
+
+    /// Size and decoding, padded sub-events, and the first 32 bytes again.
+    fn packet(&self) -> Vec<u8> {
+        let mut queue = vec![0; 8];
+        for sub_event in &self.batch {
+            queue.extend_from_slice(sub_event);
+            queue.resize(queue.len().next_multiple_of(8), 0);
+        }
+        let size = queue.len() as u32;
+        queue[..4].copy_from_slice(&self.word(size));
+        queue[4..8].copy_from_slice(&self.word(0x0002_0001));
+        for index in 0..32 {
+            queue.push(queue[index]);
+        }
+        queue
+    }
+}
+
+/// How far the numbers before and after a restart are apart: more than a window.
+const NUMBERS_APART: u64 = 8_192;

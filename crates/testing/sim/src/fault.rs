@@ -1,0 +1,156 @@
+//! What can go wrong in a run, by kind. A run has a set of kinds, drawn from its seed: some of
+//! them, never all, so that no fault hides another (swarm testing).
+
+use std::fmt;
+use std::str::FromStr;
+
+use catchment_fixtures::Random;
+
+macro_rules! faults {
+    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal;)*) => {
+        /// A kind of fault.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Fault { $($(#[doc = $doc])* $variant,)* }
+
+        impl Fault {
+            /// All kinds.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Its name on the command line and in traces.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+faults! {
+    /// The network loses packets.
+    Loss = "loss";
+    /// The network delivers packets twice.
+    Duplicate = "duplicate";
+    /// The network delivers packets in another order.
+    Reorder = "reorder";
+    /// The network is slow for a while: packets of one source come late, all of them.
+    Delay = "delay";
+    /// The network changes bits.
+    Corrupt = "corrupt";
+    /// The buffers before the recorder hold few packets.
+    SmallBuffer = "small-buffer";
+    /// A source dies, and is back later.
+    Die = "die";
+    /// A source sends events before the others do.
+    Ahead = "ahead";
+    /// A source is there and sends nothing for a while.
+    Silent = "silent";
+    /// A source sends far too much: what it sent before, and garbage.
+    Flood = "flood";
+    /// All sources begin their numbers anew.
+    Renumber = "renumber";
+    /// One source begins its numbers anew, and does not fit to the others.
+    Misnumber = "misnumber";
+    /// Sources go on sending while the run is ended.
+    SendOn = "send-on";
+    /// The run is paused for a while.
+    Pause = "pause";
+    /// Agents are not called for a while.
+    Starve = "starve";
+    /// The process is stopped for a while.
+    Freeze = "freeze";
+    /// The memory budget is nearly too small.
+    SmallMemory = "small-memory";
+    /// The disk is slow.
+    Slow = "slow";
+    /// Operations of the disk hang.
+    Hang = "hang";
+    /// Writes fail.
+    WriteError = "write-error";
+    /// Syncs fail.
+    SyncError = "sync-error";
+    /// Files cannot be made.
+    OpenError = "open-error";
+    /// Files cannot be closed.
+    FinishError = "finish-error";
+    /// The list of files cannot be written.
+    TextError = "text-error";
+    /// The disk is full for a while.
+    Full = "full";
+    /// Writes are reported as done, and parts are missing.
+    Torn = "torn";
+    /// Writes go somewhere else.
+    Misdirected = "misdirected";
+    /// A bit is flipped in what was written.
+    Flip = "flip";
+    /// The power fails, and the recorder begins again.
+    Crash = "crash";
+}
+
+/// Kinds of faults.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Faults(u64);
+
+impl Faults {
+    /// No kind.
+    pub const NONE: Self = Self(0);
+
+    /// A third of all kinds, about; none for every sixteenth seed.
+    pub fn of_seed(seed: u64) -> Self {
+        let mut chance = Random::new(seed ^ 0xfa17);
+        let share = [0, 50, 100, 150, 200, 250, 250, 300, 300, 350, 350, 400, 400, 500, 500, 600];
+        let share = share[chance.index(share.len())];
+        let drawn = Fault::ALL.iter().copied().filter(|_| chance.chance(share));
+        drawn.fold(Self::NONE, Self::with)
+    }
+
+    /// These and another one.
+    #[must_use]
+    pub fn with(self, fault: Fault) -> Self {
+        Self(self.0 | 1 << fault as u32)
+    }
+
+    /// These but for one.
+    #[must_use]
+    pub fn without(self, fault: Fault) -> Self {
+        Self(self.0 & !(1 << fault as u32))
+    }
+
+    /// Whether that kind is among them.
+    pub fn has(self, fault: Fault) -> bool {
+        self.0 & 1 << fault as u32 != 0
+    }
+
+    /// All of them.
+    pub fn iter(self) -> impl Iterator<Item = Fault> {
+        Fault::ALL.iter().copied().filter(move |&fault| self.has(fault))
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NONE {
+            return f.write_str("none");
+        }
+        let names: Vec<&str> = self.iter().map(Fault::name).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Faults {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut faults = Self::NONE;
+        for name in text.split(',').filter(|&name| name != "none") {
+            let fault = Fault::ALL.iter().find(|fault| fault.name() == name);
+            faults =
+                faults.with(*fault.ok_or_else(|| format!("no kind of fault is called {name}"))?);
+        }
+        Ok(faults)
+    }
+}

@@ -1,0 +1,84 @@
+//! The simulator: a recorder's agents, as they are in production, in one thread and in virtual
+//! time, from one seed, over a detector, a network, a disk and a power supply that fail; and an
+//! oracle that knows what was sent and looks at what was recorded.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`fault`] | kinds of faults; which of them a seed has |
+//! | [`plan`] | the detector, the configuration and the rates that a seed makes |
+//! | [`schedule`] | what happens from outside, and when |
+//! | [`detector`] | what sources send, and what was sent |
+//! | [`recorder`] | the agents, and what wakes them |
+//! | [`world`] | the run: clock, network, what happens |
+//! | [`walk`] | frame files as the specification has them |
+//! | [`oracle`] | what must be true of a run |
+//! | [`readers`] | what repair, audit and verify make of the files |
+//! | [`shrink`] | a failing run made smaller |
+//! | [`trace`] | what happened |
+//!
+//! Everything follows from the [`plan::Case`]: one case, one trace, byte for byte.
+
+pub mod detector;
+pub mod fault;
+mod options;
+pub mod oracle;
+pub mod plan;
+pub mod readers;
+pub mod recorder;
+pub mod schedule;
+pub mod shrink;
+pub mod trace;
+pub mod walk;
+pub mod world;
+
+pub use options::Options;
+
+use std::collections::BTreeMap;
+
+use crate::fault::Fault;
+use crate::oracle::Known;
+use crate::plan::{Case, Plan};
+use crate::trace::Trace;
+
+/// What became of a case.
+#[derive(Debug)]
+pub struct Report {
+    /// The rule that does not hold, if there is one.
+    pub failure: Option<String>,
+    /// Known defects that showed.
+    pub known: Vec<Known>,
+    /// How often each kind of fault happened.
+    pub happened: BTreeMap<Fault, u64>,
+    /// Fragments that were sent, and that are in files.
+    pub fragments: (u64, u64),
+    /// What happened.
+    pub trace: Trace,
+    /// What the files hold, where the run is traced.
+    pub files: String,
+}
+
+/// Runs a case and looks at it.
+pub fn simulate(case: Case, is_traced: bool) -> Report {
+    let plan = Plan::of(case);
+    match world::run(&plan, is_traced) {
+        Ok(outcome) => {
+            let (known, failure) = match oracle::check(&outcome) {
+                Ok(known) => (known, None),
+                Err(why) => (Vec::new(), Some(why)),
+            };
+            let sent = outcome.sent.sources.iter().map(|source| source.fragments.len() as u64);
+            let lives = outcome.lives.iter();
+            let recorded = lives
+                .map(|life| life.last.ledger.total()[catchment_model::Entry::FragmentsRecorded]);
+            let fragments = (sent.sum(), recorded.sum());
+            let files = if is_traced { oracle::files(&outcome) } else { String::new() };
+            let world::Outcome { happened, trace, .. } = outcome;
+            Report { failure, known, happened, fragments, trace, files }
+        }
+        Err((why, trace)) => {
+            let (failure, known, files) = (Some(why), Vec::new(), String::new());
+            let (happened, fragments) = (BTreeMap::new(), (0, 0));
+            Report { failure, known, happened, fragments, trace, files }
+        }
+    }
+}

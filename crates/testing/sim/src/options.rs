@@ -1,0 +1,85 @@
+//! What is asked for: on the command line, and in the file of kept seeds.
+
+use crate::fault::Faults;
+use crate::plan::Case;
+
+/// A case, or many, and what is shown of them.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The seed, or the first of several.
+    pub seed: Option<u64>,
+    /// How many.
+    pub seeds: Option<u64>,
+    /// The kinds of faults, where they are not the seed's.
+    pub faults: Option<Faults>,
+    /// No more sources than these.
+    pub sources_max: Option<u32>,
+    /// No more events than these.
+    pub events_max: Option<u64>,
+    /// Whether the story of the run is told.
+    pub is_traced: bool,
+    /// Whether the trace's hash is shown.
+    pub shows_hash: bool,
+    /// Whether the first failing seed is the last.
+    pub ends_at_first: bool,
+    /// Whether a failing run is left as it is.
+    pub keeps_size: bool,
+    /// How many seeds at once.
+    pub threads: usize,
+}
+
+impl Options {
+    /// Reads arguments; several may stand in one, as in `SEED="7 --events 3"`.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut options = Self {
+            seed: None,
+            seeds: None,
+            faults: None,
+            sources_max: None,
+            events_max: None,
+            is_traced: false,
+            shows_hash: false,
+            ends_at_first: false,
+            keeps_size: false,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        let words: Vec<String> = arguments
+            .flat_map(|one| one.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            .collect();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
+            match word.as_str() {
+                "--seeds" => options.seeds = Some(number(value()?)?),
+                "--faults" => options.faults = Some(value()?.parse()?),
+                "--sources" => options.sources_max = Some(number(value()?)?.max(1) as u32),
+                "--events" => options.events_max = Some(number(value()?)?),
+                "--threads" => options.threads = number(value()?)?.max(1) as usize,
+                "--trace" => options.is_traced = true,
+                "--first" => options.ends_at_first = true,
+                "--hash" => options.shows_hash = true,
+                "--as-it-is" => options.keeps_size = true,
+                _ => options.seed = Some(number(word)?),
+            }
+        }
+        Ok(options)
+    }
+
+    /// The case of a seed.
+    pub fn case(&self, seed: u64) -> Case {
+        let whole = Case::of(seed);
+        Case {
+            seed,
+            faults: self.faults.unwrap_or(whole.faults),
+            sources_max: self.sources_max.unwrap_or(whole.sources_max),
+            events_max: self.events_max.unwrap_or(whole.events_max),
+        }
+    }
+}
+
+fn number(word: &str) -> Result<u64, String> {
+    word.parse().map_err(|_| format!("cannot read `{word}`"))
+}

@@ -1,0 +1,298 @@
+//! What a seed makes of a run: the detector, the recorder's configuration, and the rates of faults.
+
+use std::net::SocketAddr;
+
+use catchment_builder::{IncompletePolicy, SourceRole};
+use catchment_fixtures::Random;
+use catchment_frame::{Codings, ColumnCoding};
+use catchment_ports::{StoreFaults, StoreTimes};
+use catchment_recorder::{RecorderConfig, SourceConfig};
+use catchment_test_protocol as test_protocol;
+
+use crate::fault::{Fault, Faults};
+
+/// Milliseconds and seconds.
+pub const MS: u64 = 1_000_000;
+/// A second.
+pub const S: u64 = 1_000 * MS;
+/// Bytes of the longest fragment that goes on over several packets: more than a chunk.
+pub const PART_FRAGMENT_BYTES_MAX: u64 = 200_000;
+
+/// A run, as it can be asked for again: a seed, and what is left of what it makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Everything follows from it.
+    pub seed: u64,
+    /// The kinds of faults that may happen.
+    pub faults: Faults,
+    /// No more sources than these.
+    pub sources_max: u32,
+    /// No more events than these.
+    pub events_max: u64,
+}
+
+impl Case {
+    /// All that the seed makes.
+    pub fn of(seed: u64) -> Self {
+        let (sources_max, events_max) = (u32::MAX, u64::MAX);
+        Self { seed, faults: Faults::of_seed(seed), sources_max, events_max }
+    }
+
+    /// Random numbers for one purpose: what is left out elsewhere does not change them.
+    pub fn chance(&self, purpose: &str) -> Random {
+        let name = purpose.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Random::new(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ name)
+    }
+}
+
+impl std::fmt::Display for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let whole = Self::of(self.seed);
+        write!(f, "{}", self.seed)?;
+        if self.faults != whole.faults {
+            write!(f, " --faults {}", self.faults)?;
+        }
+        if self.sources_max != whole.sources_max {
+            write!(f, " --sources {}", self.sources_max)?;
+        }
+        if self.events_max != whole.events_max {
+            write!(f, " --events {}", self.events_max)?;
+        }
+        Ok(())
+    }
+}
+
+/// A source of the detector.
+#[derive(Clone, Debug)]
+pub struct SourcePlan {
+    /// Whether its fragments go on over several packets, which are numbered.
+    pub in_parts: bool,
+    /// Whether its words are big-endian.
+    pub big_endian: bool,
+    /// The longest payload.
+    pub payload_bytes_max: u64,
+    /// Events in one packet, where fragments are whole.
+    pub batch: u64,
+    /// How far it is behind the others.
+    pub lag_ns: u64,
+    /// Whether events wait for it.
+    pub role: SourceRole,
+}
+
+/// What the network does, of a thousand packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NetworkPlan {
+    /// Packets lost.
+    pub lost: u64,
+    /// Packets delivered twice.
+    pub doubled: u64,
+    /// Packets that others overtake.
+    pub reordered: u64,
+    /// Packets with a changed bit.
+    pub corrupted: u64,
+    /// How long a packet takes.
+    pub delay_ns: u64,
+    /// By how much more a packet is late that others overtake.
+    pub reorder_ns: u64,
+}
+
+/// All that follows from a case.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The case.
+    pub case: Case,
+    /// The detector's sources.
+    pub sources: Vec<SourcePlan>,
+    /// Events that the detector has.
+    pub events: u64,
+    /// The time between two events.
+    pub interval_ns: u64,
+    /// The first event's number.
+    pub first_number: u64,
+    /// The network.
+    pub network: NetworkPlan,
+    /// The disk.
+    pub store: StoreTimes,
+    /// How many packets the buffers before the recorder hold.
+    pub queue_packets: usize,
+    /// Whether the run is begun between two events.
+    pub begins_paused: bool,
+    /// The recorder's configuration.
+    pub config: RecorderConfig,
+}
+
+/// The time at which all begins.
+pub const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
+/// How long the detector sends.
+pub const DURATION_NS: u64 = 10 * S;
+
+impl Plan {
+    /// What follows from a case.
+    pub fn of(case: Case) -> Self {
+        let mut chance = case.chance("plan");
+        let count = 1 + chance.below(5) as u32;
+        let parts = [0, 0, 300, 1_000][chance.index(4)];
+        let sources: Vec<_> = (0..count).map(|_| source(&mut chance, parts)).collect();
+        let sources = match sources.iter().all(|source| source.role != SourceRole::Required) {
+            true => sources.into_iter().map(required).collect(),
+            false => sources,
+        };
+        let kept = sources.len().min(case.sources_max as usize);
+        let sources: Vec<_> = sources.into_iter().take(kept).collect();
+        let sources = match sources.iter().all(|source| source.role != SourceRole::Required) {
+            true => sources.into_iter().map(required).collect(),
+            false => sources,
+        };
+        let events = 30 + chance.below(400);
+        let interval_ns = DURATION_NS / events;
+        let events = events.min(case.events_max);
+        // Numbers that wrap in the run, and others.
+        let first_number = match chance.index(3) {
+            0 => 0,
+            1 => (1 << 24) - chance.below(200),
+            _ => chance.below(1 << 24),
+        };
+        let network = network(&case);
+        let store = store(&case);
+        let queue_packets = match case.faults.has(Fault::SmallBuffer) {
+            true => 2 + case.chance("queue").below(20) as usize,
+            false => 1 << 20,
+        };
+        let begins_paused = chance.below(4) == 0;
+        let config = config(&case, &sources, interval_ns, &mut chance);
+        Self {
+            case,
+            sources,
+            events,
+            interval_ns,
+            first_number,
+            network,
+            store,
+            queue_packets,
+            begins_paused,
+            config,
+        }
+    }
+
+    /// The bits in which all sources' numbers can be compared.
+    pub fn number_bits(&self) -> u32 {
+        if self.sources.iter().all(|source| source.in_parts) { 48 } else { 24 }
+    }
+}
+
+fn required(source: SourcePlan) -> SourcePlan {
+    SourcePlan { role: SourceRole::Required, ..source }
+}
+
+fn source(chance: &mut Random, parts_per_thousand: u64) -> SourcePlan {
+    let in_parts = chance.chance(parts_per_thousand);
+    let longest = if in_parts { [100, 30_000, 190_000] } else { [0, 100, 4_000] };
+    SourcePlan {
+        in_parts,
+        big_endian: chance.below(2) == 0,
+        payload_bytes_max: longest[chance.index(3)],
+        batch: [1, 1, 1, 2, 5][chance.index(5)],
+        lag_ns: chance.below(2) * chance.below(20 * MS),
+        role: [
+            SourceRole::Required,
+            SourceRole::Required,
+            SourceRole::Required,
+            SourceRole::Optional,
+        ][chance.index(4)],
+    }
+}
+
+fn network(case: &Case) -> NetworkPlan {
+    let mut chance = case.chance("network");
+    let mut rate = |fault, most: u64| {
+        let drawn = 1 + chance.below(most);
+        if case.faults.has(fault) { drawn } else { 0 }
+    };
+    NetworkPlan {
+        lost: rate(Fault::Loss, 60),
+        doubled: rate(Fault::Duplicate, 200),
+        reordered: rate(Fault::Reorder, 300),
+        corrupted: rate(Fault::Corrupt, 60),
+        delay_ns: 20_000 + chance.below(2 * MS),
+        reorder_ns: [5 * MS, 50 * MS, 300 * MS][chance.index(3)],
+    }
+}
+
+fn store(case: &Case) -> StoreTimes {
+    let mut chance = case.chance("store");
+    let mut rate = |fault, most: u64| {
+        let drawn = 1 + chance.below(most);
+        if case.faults.has(fault) { drawn } else { 0 }
+    };
+    let faults = StoreFaults {
+        write_errors: rate(Fault::WriteError, 40_000),
+        sync_errors: rate(Fault::SyncError, 100_000),
+        open_errors: rate(Fault::OpenError, 300_000),
+        finish_errors: rate(Fault::FinishError, 300_000),
+        text_errors: rate(Fault::TextError, 300_000),
+        hangs: rate(Fault::Hang, 5_000),
+        torn_writes: rate(Fault::Torn, 30_000),
+        misdirected_writes: rate(Fault::Misdirected, 30_000),
+        full_ns: None,
+    };
+    let from = BEGIN_NS + chance.below(DURATION_NS);
+    let until = from + chance.below(6 * S);
+    let faults =
+        StoreFaults { full_ns: case.faults.has(Fault::Full).then_some((from, until)), ..faults };
+    let slow = case.faults.has(Fault::Slow);
+    StoreTimes {
+        operation_ns_max: if slow { 30 * MS + chance.below(600 * MS) } else { 2 * MS },
+        open_ns_max: if slow { 2 * S } else { 20 * MS },
+        allocate_bytes: [0, 64 << 10, 1 << 20, 16 << 20][chance.index(4)],
+        sync_interval_ns: [50 * MS, 200 * MS, S][chance.index(3)],
+        faults,
+    }
+}
+
+fn config(
+    case: &Case,
+    sources: &[SourcePlan],
+    interval_ns: u64,
+    chance: &mut Random,
+) -> RecorderConfig {
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let source = |(index, plan): (usize, &SourcePlan)| {
+        let config =
+            SourceConfig { role: plan.role, ..SourceConfig::new(format!("s{index}"), address) };
+        match plan.in_parts {
+            true => SourceConfig {
+                protocol: &test_protocol::PROTOCOL,
+                fragment_bytes_max: PART_FRAGMENT_BYTES_MAX,
+                ..config
+            },
+            false => SourceConfig { id: Some(index as u32), ..config },
+        }
+    };
+    let mut config =
+        RecorderConfig::new("".into(), sources.iter().enumerate().map(source).collect());
+    config.receive.threads = 1 + chance.index(3);
+    // Packets of a source come several times within a time-out, as the rule of the horizon asks.
+    let batch = sources.iter().map(|source| source.batch).max().unwrap_or(1);
+    config.build.timeout_ns = [50 * MS, 200 * MS, S][chance.index(3)].max(6 * batch * interval_ns);
+    config.build.window_events = 4_096;
+    config.build.reorder_events = [64, 1_024][chance.index(2)];
+    config.build.incomplete =
+        [IncompletePolicy::Keep, IncompletePolicy::Keep, IncompletePolicy::Drop][chance.index(3)];
+    config.frame.bytes = [4 << 10, 32 << 10, 256 << 10][chance.index(3)];
+    config.frame.time_ns = [20 * MS, 200 * MS, S][chance.index(3)];
+    let coding = ["none", "none", "lz4", "auto"][chance.index(4)];
+    config.frame.codings = Codings::new(coding.parse::<ColumnCoding>().expect("a coding"));
+    config.encode.threads = 1 + chance.index(3);
+    config.encode.bytes = 1 << 20;
+    config.write.buffer_bytes = 64 << 10;
+    config.write.buffer_count = 3 + chance.index(4);
+    config.write.file_bytes = [512 << 10, 2 << 20, 1 << 30][chance.index(3)];
+    config.write.file_time_ns = [None, Some(500 * MS), Some(3 * S)][chance.index(3)];
+    config.memory_bytes = config.memory_bytes_min().max(24 << 20);
+    if case.faults.has(Fault::SmallMemory) {
+        config.memory_bytes = config.memory_bytes_min() + chance.below(1 << 20);
+    }
+    config
+}

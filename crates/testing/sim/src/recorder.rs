@@ -1,0 +1,261 @@
+//! A simulated recorder: the agents, when each of them is called, and what wakes them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use catchment_agent::{Agent, Waker};
+use catchment_fixtures::Random;
+use catchment_model::RunId;
+use catchment_ports::{
+    MemoryFiles, MemoryStore, QueueIngress, Queues, StoreFault, StoreWatch, VirtualClock,
+};
+use catchment_recorder::{
+    Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderError, Snapshot,
+};
+
+use crate::plan::Plan;
+
+/// Datagrams of each endpoint that a poll hands out.
+const PER_POLL: usize = 64;
+
+/// A recorder's life, from its start to its end, or to a crash.
+#[derive(Debug)]
+pub struct Life {
+    /// The run's folder.
+    pub folder: PathBuf,
+    /// The recorder when it ended, or when the power failed.
+    pub last: Snapshot,
+    /// When it began.
+    pub began_ns: u64,
+    /// Whether the power failed.
+    pub has_crashed: bool,
+    /// When it was told to stop, if it was.
+    pub stopped_ns: Option<u64>,
+    /// Whether it was paused for a while.
+    pub was_paused: bool,
+    /// What its disk did wrong.
+    pub disk: Vec<StoreFault>,
+    /// By source: packets that arrived, and those for which there was no room.
+    pub arrived: Vec<(u64, u64)>,
+    /// When the last packet arrived.
+    pub last_arrival_ns: u64,
+}
+
+impl Life {
+    fn begin(folder: PathBuf, observer: &Observer, plan: &Plan, now_ns: u64) -> Self {
+        Self {
+            folder,
+            last: observer.snapshot(),
+            began_ns: now_ns,
+            has_crashed: false,
+            stopped_ns: None,
+            was_paused: plan.begins_paused,
+            disk: Vec::new(),
+            arrived: vec![(0, 0); plan.sources.len()],
+            last_arrival_ns: 0,
+        }
+    }
+}
+
+/// Gives receive agents queues to receive from.
+struct Bound<'a> {
+    queues: &'a Queues,
+    packets_max: usize,
+    /// The queue of each source.
+    of_source: BTreeMap<usize, usize>,
+    /// The sources of each receive agent.
+    of_agent: Vec<Vec<usize>>,
+}
+
+impl Bind for Bound<'_> {
+    type Ingress = QueueIngress;
+
+    fn bind(&mut self, endpoints: &[Endpoint<'_>]) -> Result<QueueIngress, RecorderError> {
+        let mut queues = Vec::new();
+        for endpoint in endpoints {
+            let queue = self.queues.add(self.packets_max);
+            self.of_source.insert(endpoint.number, queue);
+            queues.push(queue);
+        }
+        self.of_agent.push(endpoints.iter().map(|endpoint| endpoint.number).collect());
+        Ok(QueueIngress::new(self.queues, queues, PER_POLL))
+    }
+}
+
+/// An agent and when it is called next.
+pub(crate) struct Slot {
+    pub(crate) agent: Box<dyn Agent>,
+    pub(crate) name: String,
+    pub(crate) index: u16,
+    pub(crate) due_ns: u64,
+    /// Until then it is busy, or not called whatever comes.
+    pub(crate) busy_ns: u64,
+    pub(crate) is_blocked: bool,
+}
+
+/// A recorder that runs.
+pub(crate) struct Recorder {
+    pub(crate) assembly: Assembly,
+    pub(crate) observer: Observer,
+    pub(crate) slots: Vec<Slot>,
+    queues: Queues,
+    of_source: BTreeMap<usize, usize>,
+    /// The receive agent of each source.
+    receiver: BTreeMap<usize, u16>,
+    write: u16,
+    encoders: std::ops::Range<u16>,
+    writer_woken: Arc<AtomicBool>,
+    encoders_woken: Arc<AtomicBool>,
+    pub(crate) watch: StoreWatch,
+    pub(crate) life: Life,
+}
+
+impl Slot {
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
+        self.next_ns() <= now_ns
+    }
+
+    fn next_ns(&self) -> u64 {
+        self.due_ns.max(self.busy_ns)
+    }
+
+    /// It has something to do from now on.
+    fn wake(&mut self, now_ns: u64) {
+        self.due_ns = self.due_ns.min(now_ns);
+    }
+}
+
+impl Recorder {
+    /// Begins the recorder of that number, on a disk that may hold the files of those before.
+    ///
+    /// # Errors
+    /// Why it does not begin.
+    pub(crate) fn begin(
+        plan: &Plan,
+        number: usize,
+        clock: &VirtualClock,
+        files: &MemoryFiles,
+    ) -> Result<Self, String> {
+        let (queues, now_ns) = (Queues::default(), clock.now_ns());
+        let (of_source, of_agent) = (BTreeMap::new(), Vec::new());
+        let packets_max = plan.queue_packets;
+        let mut bound = Bound { queues: &queues, packets_max, of_source, of_agent };
+        let seed = plan.case.chance(&format!("life {number}")).next_u64();
+        let buffers = (plan.config.write.buffer_count, plan.config.write.buffer_bytes);
+        let store = MemoryStore::new((clock.clone(), seed), buffers, plan.store).on(files);
+        let watch = store.watch();
+        let ((writer, writer_woken), (encoders, encoders_woken)) = (waker(), waker());
+        let folder = PathBuf::from(format!("run-{number}"));
+        let parts = AssemblyParts {
+            run: RunId([number as u8 + 1; 16]),
+            folder: folder.clone(),
+            name: "run".to_owned(),
+            store,
+            entropy: Box::new(plan.case.chance(&format!("entropy {number}"))),
+            writer,
+            encoders,
+            is_paused: plan.begins_paused,
+            now_ns,
+        };
+        let mut assembly =
+            Assembly::new(&plan.config, parts, &mut bound, |store, path| store.create(&path))
+                .map_err(|error| format!("the recorder does not begin: {error}"))?;
+        let Bound { of_source, of_agent, .. } = bound;
+        let receiver = of_agent
+            .into_iter()
+            .zip(0..)
+            .flat_map(|(sources, agent)| sources.into_iter().map(move |source| (source, agent)));
+        let slots = slots(std::mem::take(&mut assembly.agents), now_ns);
+        let write = slots.iter().position(|slot| slot.name == "write").expect("a write agent");
+        let encoder_count = slots.iter().filter(|slot| slot.name.starts_with("encode")).count();
+        let observer = assembly.observer();
+        if plan.begins_paused {
+            assembly.begin_between_events();
+        }
+        let life = Life::begin(folder, &observer, plan, now_ns);
+        let write = write as u16;
+        Ok(Self {
+            observer,
+            slots,
+            receiver: receiver.collect(),
+            assembly,
+            queues,
+            of_source,
+            write,
+            encoders: write + 1..write + 1 + encoder_count as u16,
+            writer_woken,
+            encoders_woken,
+            watch,
+            life,
+        })
+    }
+
+    /// When something comes next.
+    pub(crate) fn next_ns(&mut self) -> u64 {
+        let agents = self.slots.iter().map(Slot::next_ns).min().unwrap_or(u64::MAX);
+        let disk = self.watch.due_ns();
+        let Some(write) = self.slots.iter_mut().find(|slot| slot.index == self.write) else {
+            return agents;
+        };
+        // The disk's event wakes who writes.
+        write.due_ns = write.due_ns.min(disk);
+        agents.min(write.next_ns())
+    }
+
+    /// Puts a packet into a source's buffer; whether it had room. None where nobody receives.
+    pub(crate) fn deliver(&mut self, source: usize, packet: Vec<u8>, now_ns: u64) -> Option<bool> {
+        let agent = self.receiver[&source];
+        let slot = self.slots.iter_mut().find(|slot| slot.index == agent)?;
+        if !slot.is_blocked {
+            slot.wake(now_ns);
+        }
+        let has_room = self.queues.send(self.of_source[&source], packet);
+        let (arrived, dropped) = &mut self.life.arrived[source];
+        if has_room {
+            *arrived += 1
+        } else {
+            *dropped += 1
+        }
+        self.life.last_arrival_ns = now_ns;
+        Some(has_room)
+    }
+
+    /// Passes on what agents have said to each other.
+    pub(crate) fn wake(&mut self, now_ns: u64, times: &mut Random) {
+        if self.writer_woken.swap(false, Relaxed)
+            && let Some(write) = self.slots.iter_mut().find(|slot| slot.index == self.write)
+        {
+            write.wake(now_ns);
+        }
+        let idle =
+            |slot: &&mut Slot| self.encoders.contains(&slot.index) && slot.due_ns == u64::MAX;
+        let count = self.slots.iter_mut().filter(idle).count();
+        if count > 0 && self.encoders_woken.swap(false, Relaxed) {
+            let nth = times.index(count);
+            let mut idle = self.slots.iter_mut().filter(idle);
+            idle.nth(nth).expect("one of them").wake(now_ns);
+        }
+    }
+}
+
+/// Agents that are all due.
+fn slots(agents: Vec<(String, Box<dyn Agent>)>, now_ns: u64) -> Vec<Slot> {
+    let slot = |((name, agent), index)| Slot {
+        agent,
+        name,
+        index,
+        due_ns: now_ns,
+        busy_ns: 0,
+        is_blocked: false,
+    };
+    agents.into_iter().zip(0..).map(slot).collect()
+}
+
+/// A waker, and what it sets.
+fn waker() -> (Waker, Arc<AtomicBool>) {
+    let flag = Arc::new(AtomicBool::new(false));
+    let woken = Arc::clone(&flag);
+    (Waker::new(move || flag.store(true, Relaxed)), woken)
+}

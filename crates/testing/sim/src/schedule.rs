@@ -1,0 +1,254 @@
+//! What happens from outside, and when: all of it is laid down before the run begins, since nothing
+//! that a recorder does changes what a detector does.
+
+use std::collections::BTreeSet;
+
+use catchment_fixtures::Random;
+
+use crate::fault::Fault;
+use crate::plan::{BEGIN_NS, MS, Plan, S};
+
+/// What happens to the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A source has its fragment of an event.
+    Trigger {
+        /// The source.
+        source: usize,
+        /// The event.
+        trigger: u64,
+    },
+    /// A source sends what waits for others of its packet.
+    Flush(usize),
+    /// A source begins its numbers anew with that event.
+    Renumber {
+        /// The source.
+        source: usize,
+        /// The event.
+        trigger: u64,
+    },
+    /// A source has died.
+    Die(usize),
+    /// A source sends again what it sent last, so many times, and as many packets that are none.
+    Flood {
+        /// The source.
+        source: usize,
+        /// How often.
+        count: u64,
+    },
+    /// A packet arrives.
+    Deliver {
+        /// Where.
+        source: usize,
+        /// What.
+        packet: Vec<u8>,
+    },
+    /// The run is paused, or goes on.
+    Pause(bool),
+    /// The run is ended.
+    Stop,
+    /// The power fails.
+    Crash,
+    /// The recorder begins again.
+    Restart,
+    /// The process is stopped until then.
+    Freeze(u64),
+    /// An agent is not called until then.
+    Starve(u64),
+}
+
+/// Times between which something is the case.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    from: u64,
+    until: u64,
+}
+
+impl Window {
+    const NONE: Self = Self { from: 0, until: 0 };
+
+    fn has(self, at: u64) -> bool {
+        (self.from..self.until).contains(&at)
+    }
+}
+
+/// What one source does differently from the others.
+#[derive(Clone, Copy, Debug)]
+struct Habits {
+    /// Dead, or silent, for these events.
+    dead: Window,
+    silent: Window,
+    /// Ahead by so much for these events.
+    ahead: Window,
+    ahead_ns: u64,
+    /// From which event on its numbers are its own.
+    misnumbered_from: Option<u64>,
+}
+
+/// When what happens to packets of each source on the network is slow.
+#[derive(Clone, Copy, Debug)]
+pub struct SlowNetwork {
+    window: (u64, u64),
+    late_ns: u64,
+}
+
+impl SlowNetwork {
+    /// How late a packet is that is sent then.
+    pub fn late_ns(&self, now_ns: u64) -> u64 {
+        if (self.window.0..self.window.1).contains(&now_ns) { self.late_ns } else { 0 }
+    }
+}
+
+/// What happens, and when.
+#[derive(Debug)]
+pub struct Schedule {
+    /// Times and actions, in order.
+    pub actions: Vec<(u64, Action)>,
+    /// By source.
+    pub slow: Vec<SlowNetwork>,
+    /// When the run is ended.
+    pub stop_ns: u64,
+    /// Kinds of faults that are in what sources do, and in the configuration.
+    pub happens: BTreeSet<Fault>,
+}
+
+impl Schedule {
+    /// What happens in a run.
+    pub fn of(plan: &Plan) -> Self {
+        let case = &plan.case;
+        let mut chance = case.chance("schedule");
+        let mut actions = Vec::new();
+        let (whole, events) = (crate::plan::DURATION_NS, plan.events);
+        // Everybody begins anew at this event, after a time in which nothing is sent.
+        let mut renumber = case.chance("renumber");
+        let restart_at = (case.faults.has(Fault::Renumber) && events > 20)
+            .then(|| 10 + renumber.below(events - 15));
+        let at_ns = |trigger: u64| {
+            let gap = restart_at.is_some_and(|restart| trigger >= restart);
+            let begin = BEGIN_NS + 400 * MS + if gap { 2 * S } else { 0 };
+            begin + trigger * plan.interval_ns
+        };
+        let mut last_ns = BEGIN_NS + S;
+        let mut slow = Vec::new();
+        let always = [Fault::SendOn, Fault::SmallMemory, Fault::Slow, Fault::Flip];
+        let mut happens: BTreeSet<_> =
+            always.into_iter().filter(|&fault| case.faults.has(fault)).collect();
+        for (source, of_source) in plan.sources.iter().enumerate() {
+            let habits = habits(plan, source);
+            slow.push(slow_network(plan, source));
+            let (mut was_dead, mut before_ns) = (false, BEGIN_NS);
+            for trigger in 0..events {
+                let begin_ns = at_ns(trigger) + of_source.lag_ns;
+                let ahead_ns = if habits.ahead.has(trigger) { habits.ahead_ns } else { 0 };
+                let ns = (begin_ns - ahead_ns.min(begin_ns - BEGIN_NS)) + chance.below(200_000);
+                // A source that is ahead sends no event before an earlier one, and waits for the
+                // others afterwards.
+                let ns = ns.max(before_ns + 2);
+                before_ns = ns;
+                if restart_at == Some(trigger) {
+                    actions.push((ns - 1, Action::Renumber { source, trigger }));
+                }
+                if habits.misnumbered_from == Some(trigger) {
+                    actions.push((ns - 1, Action::Renumber { source, trigger }));
+                }
+                happens.extend((ahead_ns > 0).then_some(Fault::Ahead));
+                happens.extend(habits.silent.has(trigger).then_some(Fault::Silent));
+                let is_dead = habits.dead.has(trigger);
+                if is_dead && !was_dead {
+                    actions.push((ns, Action::Die(source)));
+                }
+                was_dead = is_dead;
+                if !is_dead && !habits.silent.has(trigger) {
+                    actions.push((ns, Action::Trigger { source, trigger }));
+                    last_ns = last_ns.max(ns);
+                }
+            }
+            actions.push((last_ns + 10 * MS, Action::Flush(source)));
+            flood(plan, source, &mut actions);
+        }
+        let stop_ns = match case.faults.has(Fault::SendOn) {
+            true => BEGIN_NS + S + case.chance("stop").below(whole),
+            false => last_ns + 2 * S,
+        };
+        actions.push((stop_ns, Action::Stop));
+        disturb(plan, stop_ns, &mut actions);
+        // In the order of time, and in that of their making where it is the same.
+        actions.sort_by_key(|(ns, _)| *ns);
+        Self { actions, slow, stop_ns, happens }
+    }
+}
+
+fn windows(chance: &mut Random, events: u64) -> Window {
+    let from = chance.below(events + 1);
+    Window { from, until: from + 1 + chance.below(events / 3 + 1) }
+}
+
+fn habits(plan: &Plan, source: usize) -> Habits {
+    let of = |fault: Fault, share: u64| {
+        let mut chance = plan.case.chance(&format!("{} {source}", fault.name()));
+        let happens = plan.case.faults.has(fault) && chance.chance(share);
+        (happens, chance)
+    };
+    let window = |fault, share| {
+        let (happens, mut chance) = of(fault, share);
+        if happens { windows(&mut chance, plan.events) } else { Window::NONE }
+    };
+    let (is_misnumbered, mut chance) = of(Fault::Misnumber, 400);
+    Habits {
+        dead: window(Fault::Die, 500),
+        silent: window(Fault::Silent, 500),
+        ahead: window(Fault::Ahead, 500),
+        ahead_ns: of(Fault::Ahead, 0).1.below(3 * S),
+        misnumbered_from: (is_misnumbered && plan.sources.len() > 2)
+            .then(|| chance.below(plan.events + 1)),
+    }
+}
+
+fn slow_network(plan: &Plan, source: usize) -> SlowNetwork {
+    let mut chance = plan.case.chance(&format!("slow network {source}"));
+    let from = BEGIN_NS + chance.below(crate::plan::DURATION_NS);
+    let happens = plan.case.faults.has(Fault::Delay) && chance.chance(600);
+    let until = from + chance.below(3 * S);
+    let late_ns = [5 * MS, 100 * MS, 900 * MS][chance.index(3)];
+    let window = if happens { (from, until) } else { (0, 0) };
+    SlowNetwork { window, late_ns }
+}
+
+fn flood(plan: &Plan, source: usize, actions: &mut Vec<(u64, Action)>) {
+    let mut chance = plan.case.chance(&format!("flood {source}"));
+    if plan.case.faults.has(Fault::Flood) && chance.chance(400) {
+        let from = BEGIN_NS + S / 2 + chance.below(crate::plan::DURATION_NS);
+        let count = [10, 100, 1_000][chance.index(3)];
+        actions.push((from, Action::Flood { source, count }));
+    }
+}
+
+/// What happens to the run and to the process.
+fn disturb(plan: &Plan, stop_ns: u64, actions: &mut Vec<(u64, Action)>) {
+    let case = &plan.case;
+    let at = |fault: Fault, times: u64, longest_ns: u64| {
+        let mut chance = case.chance(fault.name());
+        let count = if case.faults.has(fault) { 1 + chance.below(times) } else { 0 };
+        let span = stop_ns - BEGIN_NS;
+        (0..count)
+            .map(|_| {
+                let from = BEGIN_NS + chance.below(span);
+                (from, from + 1 + chance.below(longest_ns))
+            })
+            .collect::<Vec<_>>()
+    };
+    for (from, until) in at(Fault::Pause, 2, 3 * S) {
+        actions.extend([(from, Action::Pause(true)), (until, Action::Pause(false))]);
+    }
+    for (from, until) in at(Fault::Freeze, 3, 4 * S) {
+        actions.push((from, Action::Freeze(until)));
+    }
+    for (from, until) in at(Fault::Starve, 20, 300 * MS) {
+        actions.push((from, Action::Starve(until)));
+    }
+    for (from, until) in at(Fault::Crash, 1, 2 * S) {
+        // At the run's end, too.
+        let from = from + case.chance("crash late").below(2) * case.chance("crash by").below(S);
+        actions.extend([(from, Action::Crash), (until.max(from) + S / 10, Action::Restart)]);
+    }
+}

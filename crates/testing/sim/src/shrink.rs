@@ -1,0 +1,42 @@
+//! A failing run made smaller: fewer kinds of faults, fewer sources, fewer events, as long as it
+//! fails.
+
+use crate::plan::{Case, Plan};
+use crate::simulate;
+
+/// The smallest case that was found to fail as this one does, and how it does.
+pub fn shrink(case: Case, failure: String) -> (Case, String) {
+    let (mut best, mut why) = (case, failure);
+    loop {
+        let before = best;
+        for fault in best.faults.iter() {
+            take(&mut best, &mut why, |best| Case { faults: best.faults.without(fault), ..best });
+        }
+        for sources_max in 1..Plan::of(best).sources.len() as u32 {
+            if take(&mut best, &mut why, |best| Case { sources_max, ..best }) {
+                break;
+            }
+        }
+        for divisor in [16, 4, 2] {
+            let events = Plan::of(best).events;
+            take(&mut best, &mut why, |best| Case {
+                events_max: (events / divisor).max(1),
+                ..best
+            });
+        }
+        if best == before {
+            return (best, why);
+        }
+    }
+}
+
+/// Takes a smaller case if it fails, too.
+fn take(best: &mut Case, why: &mut String, smaller: impl Fn(Case) -> Case) -> bool {
+    let case = smaller(*best);
+    if case == *best {
+        return false;
+    }
+    let Some(failure) = simulate(case, false).failure else { return false };
+    (*best, *why) = (case, failure);
+    true
+}

@@ -1,0 +1,384 @@
+//! Frame files as docs/spec/frame-file.md describes them, read for the oracle: of the node's code
+//! it uses the codecs' decoders and the checksum, nothing else.
+//!
+//! The walk is by frames alone, from the header on: checkpoints, TOC and trailer are looked at as
+//! what they say and not as where to find something.
+
+use std::collections::BTreeMap;
+
+use catchment_codec::{Codec, decode_column};
+use catchment_frame::crc32c;
+
+/// A file.
+#[derive(Debug)]
+pub struct WalkedFile {
+    /// Its number in the run.
+    pub index: u64,
+    /// The run's identity.
+    pub run: String,
+    /// Names of the ledger's entries, by number.
+    entries: Vec<String>,
+    /// By column id.
+    columns: BTreeMap<u32, SchemaColumn>,
+    /// Which sources are required.
+    pub required: Vec<bool>,
+    /// Frames with rows, or with increments alone.
+    pub frames: Vec<WalkedFrame>,
+    /// The table of contents, if the file is closed.
+    pub toc: Option<WalkedToc>,
+    /// Bytes that are no frame, before the last frame.
+    pub skipped_bytes: u64,
+}
+
+/// What a column of the schema is.
+#[derive(Clone, Debug)]
+struct SchemaColumn {
+    kind: String,
+    source: Option<usize>,
+}
+
+/// A frame.
+#[derive(Debug)]
+pub struct WalkedFrame {
+    /// Where it stands.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Its number in the run.
+    pub sequence: u64,
+    /// Its rows.
+    pub rows: u64,
+    /// Its columns.
+    columns: Vec<WalkedColumn>,
+}
+
+/// A column of a frame.
+#[derive(Debug)]
+struct WalkedColumn {
+    id: u32,
+    /// Where its stored bytes stand in the file.
+    begin: u64,
+    stored_bytes: u64,
+    /// The raw bytes, or why they cannot be had.
+    raw: Result<Vec<u8>, String>,
+}
+
+/// What a table of contents says.
+#[derive(Debug)]
+pub struct WalkedToc {
+    /// Flags of its header.
+    pub flags: u16,
+    /// How many frames it lists.
+    pub frames: u64,
+    /// The run's ledger: source, entry's name, count.
+    pub ledger: BTreeMap<(usize, String), u64>,
+}
+
+/// A row's fragment of a source.
+#[derive(Debug)]
+pub struct WalkedFragment<'a> {
+    /// The row's key.
+    pub key: u64,
+    /// The row's number in its frame.
+    pub row: usize,
+    /// The source.
+    pub source: usize,
+    /// Its bytes; none if it is missing.
+    pub bytes: Option<&'a [u8]>,
+}
+
+impl WalkedToc {
+    /// Whether the run was ended in order.
+    pub fn run_ended(&self) -> bool {
+        self.flags & 1 != 0
+    }
+
+    /// Whether data were lost by then.
+    pub fn data_lost(&self) -> bool {
+        self.flags & 2 != 0
+    }
+}
+
+/// Reads a file; none if it was never begun, that is, empty or zeros.
+///
+/// # Errors
+/// What the specification does not allow.
+pub fn walk(bytes: &[u8]) -> Result<Option<WalkedFile>, String> {
+    if bytes.iter().all(|&byte| byte == 0) {
+        return Ok(None);
+    }
+    let header = header(bytes)?;
+    let mut file = header.0;
+    let mut at = header.1;
+    let mut skipped = 0;
+    while at + FIXED_BYTES <= bytes.len() {
+        match frame(bytes, at, header.2) {
+            None => {
+                skipped += BLOCK_BYTES as u64;
+                at += BLOCK_BYTES;
+            }
+            Some((kind, flags, frame)) => {
+                at += frame.bytes as usize;
+                match kind {
+                    KIND_TOC if is_closed(bytes, at) => {
+                        // One that cannot be read is none: the power failed before it was durable.
+                        file.toc = toc(&file, flags, &frame).ok();
+                        break;
+                    }
+                    // Its trailer was under way.
+                    KIND_TOC => {}
+                    KIND_CHECKPOINT => {}
+                    _ => {
+                        file.skipped_bytes += std::mem::take(&mut skipped);
+                        file.frames.push(frame);
+                    }
+                }
+            }
+        }
+    }
+    Ok(Some(file))
+}
+
+impl WalkedFile {
+    /// What keeps columns of a frame from being read.
+    pub fn damage(&self, frame: &WalkedFrame) -> Vec<String> {
+        let bad = frame.columns.iter().filter_map(|column| {
+            let what = column.raw.as_ref().err()?;
+            let kind = self.columns.get(&column.id).map_or("?", |column| column.kind.as_str());
+            Some(format!("column {} ({kind}): {what}", column.id))
+        });
+        bad.collect()
+    }
+
+    /// The column whose stored bytes have that offset in the file, with its frame's index.
+    pub fn column_at(&self, offset: u64) -> Option<(usize, u32)> {
+        let frame = self
+            .frames
+            .iter()
+            .position(|frame| (frame.offset..frame.offset + frame.bytes).contains(&offset))?;
+        let column = self.frames[frame]
+            .columns
+            .iter()
+            .find(|column| (column.begin..column.begin + column.stored_bytes).contains(&offset))?;
+        Some((frame, column.id))
+    }
+
+    fn raw(&self, frame: &WalkedFrame, kind: &str, source: Option<usize>) -> Option<Vec<u8>> {
+        let is_it = |id: &u32| {
+            self.columns.get(id).is_some_and(|one| one.kind == kind && one.source == source)
+        };
+        let column = frame.columns.iter().find(|column| is_it(&column.id))?;
+        column.raw.as_ref().ok().cloned()
+    }
+
+    /// What a frame says was counted since the one before.
+    ///
+    /// # Errors
+    /// Entries that the file does not name.
+    pub fn increment(&self, frame: &WalkedFrame) -> Result<BTreeMap<(usize, String), u64>, String> {
+        let raw = self.raw(frame, "ledger_increment", None).unwrap_or_default();
+        ledger(&self.entries, &raw)
+    }
+
+    /// Calls `f` for each row and source of a frame; what cannot be read is left out.
+    ///
+    /// # Errors
+    /// Columns that do not fit to each other.
+    pub fn fragments(
+        &self,
+        frame: &WalkedFrame,
+        mut f: impl FnMut(WalkedFragment<'_>),
+    ) -> Result<(), String> {
+        if frame.rows == 0 {
+            return Ok(());
+        }
+        let rows = frame.rows as usize;
+        let Some(keys) = self.raw(frame, "event_key", None) else { return Ok(()) };
+        let keys: Vec<u64> = (0..rows).map(|row| u64_at(&keys, 8 * row)).collect();
+        if !keys.is_sorted_by(|one, next| one < next) {
+            return Err(format!("frame {}: its keys do not rise", frame.sequence));
+        }
+        for source in 0..self.required.len() {
+            let bad = |kind: &str| {
+                let is_it = |column: &&WalkedColumn| {
+                    self.columns
+                        .get(&column.id)
+                        .is_some_and(|one| one.kind == kind && one.source == Some(source))
+                };
+                frame.columns.iter().find(is_it).is_some_and(|column| column.raw.is_err())
+            };
+            if ["fragment_lengths", "fragment_validity", "fragment_payload"].into_iter().any(bad) {
+                continue;
+            }
+            let of = |kind| self.raw(frame, kind, Some(source));
+            let lengths = of("fragment_lengths");
+            let validity = of("fragment_validity");
+            let payload = of("fragment_payload").unwrap_or_default();
+            let mut offset = 0;
+            for (row, &key) in keys.iter().enumerate() {
+                let is_valid = match (&lengths, &validity) {
+                    (None, Some(_)) => return Err("validity without lengths".to_owned()),
+                    (None, None) => false,
+                    (Some(_), None) => true,
+                    (Some(_), Some(bits)) => bits[row / 8] & 1 << (row % 8) != 0,
+                };
+                let length = lengths.as_ref().map_or(0, |lengths| u32_at(lengths, 4 * row));
+                if !is_valid && length > 0 {
+                    return Err("a missing fragment with a length".to_owned());
+                }
+                let end = offset + length as usize;
+                let bytes = payload.get(offset..end).ok_or("lengths beyond the payload")?;
+                offset = end;
+                f(WalkedFragment { key, row, source, bytes: is_valid.then_some(bytes) });
+            }
+            if offset != payload.len() {
+                return Err(format!("{} bytes of no fragment", payload.len() - offset));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn header(bytes: &[u8]) -> Result<(WalkedFile, usize, u64), String> {
+    if bytes.len() < BLOCK_BYTES || &bytes[..8] != b"\x89CATCH\r\n" {
+        return Err("no file header".to_owned());
+    }
+    let header_bytes = u32_at(bytes, 12) as usize;
+    let metadata_end = 64 + u32_at(bytes, 16) as usize;
+    if header_bytes > bytes.len() || metadata_end > header_bytes {
+        return Err("a file header beyond the file".to_owned());
+    }
+    if !covered(&bytes[..metadata_end], 20) {
+        return Err("the file header's checksum is wrong".to_owned());
+    }
+    let json: serde_json::Value =
+        serde_json::from_slice(&bytes[64..metadata_end]).map_err(|error| error.to_string())?;
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
+    let schema = &json["schema"];
+    let column = |column: &serde_json::Value| {
+        let id = column["id"].as_u64().unwrap_or(u64::MAX) as u32;
+        let source = column["source"].as_u64().map(|source| source as usize);
+        (id, SchemaColumn { kind: text(&column["kind"]), source })
+    };
+    let is_required = |source: &serde_json::Value| source["required"].as_bool().unwrap_or(true);
+    let file = WalkedFile {
+        index: json["file_index"].as_u64().ok_or("no index")?,
+        run: text(&json["run"]),
+        entries: list(&json["ledger_entries"]).iter().map(text).collect(),
+        columns: list(&schema["columns"]).iter().map(column).collect(),
+        required: list(&schema["sources"]).iter().map(is_required).collect(),
+        frames: Vec::new(),
+        toc: None,
+        skipped_bytes: 0,
+    };
+    Ok((file, header_bytes, u64_at(bytes, 24)))
+}
+
+/// A frame, its kind and its flags, if one stands there.
+fn frame(bytes: &[u8], at: usize, file_id: u64) -> Option<(u16, u16, WalkedFrame)> {
+    let from = &bytes[at..];
+    let header_bytes = u32_at(from, 8) as usize;
+    let count = u32_at(from, 24) as usize;
+    let entry_bytes = u16_at(from, 22) as usize;
+    let fixed_bytes = u16_at(from, 20) as usize;
+    let frame_bytes = u64_at(from, 32);
+    let is_whole = &from[..8] == b"CTMFRAME"
+        && header_bytes == fixed_bytes + count * entry_bytes
+        && header_bytes <= from.len()
+        && u64_at(from, 40) == file_id
+        && frame_bytes.is_multiple_of(BLOCK_BYTES as u64)
+        && frame_bytes <= from.len() as u64
+        && frame_bytes >= header_bytes as u64
+        && covered(&from[..header_bytes], 12);
+    if !is_whole {
+        return None;
+    }
+    let column = |index: usize| {
+        let entry = &from[fixed_bytes + index * entry_bytes..];
+        let (begin, stored_bytes) = (u64_at(entry, 16), u64_at(entry, 24));
+        let end = begin.saturating_add(stored_bytes);
+        let raw = match from.get(begin as usize..end as usize) {
+            _ if end > frame_bytes => Err("beyond its frame".to_owned()),
+            None => Err("beyond the file".to_owned()),
+            Some(stored) if crc32c(stored) != u32_at(entry, 12) => {
+                Err("its checksum is wrong".to_owned())
+            }
+            Some(stored) => {
+                let mut raw = Vec::new();
+                let codec = Codec::from_number(u16_at(entry, 4));
+                decode_column(codec, stored, u64_at(entry, 32), &mut raw)
+                    .map(|()| raw)
+                    .map_err(|error| error.to_string())
+            }
+        };
+        WalkedColumn { id: u32_at(entry, 0), begin: at as u64 + begin, stored_bytes, raw }
+    };
+    let frame = WalkedFrame {
+        offset: at as u64,
+        bytes: frame_bytes,
+        sequence: u64_at(from, 48),
+        rows: u64_at(from, 88),
+        columns: (0..count).map(column).collect(),
+    };
+    Some((u16_at(from, 16), u16_at(from, 18), frame))
+}
+
+fn toc(file: &WalkedFile, flags: u16, frame: &WalkedFrame) -> Result<WalkedToc, String> {
+    let column = |id| frame.columns.iter().find(|column| column.id == id);
+    let raw = column(TOC_LEDGER).ok_or("a TOC without a ledger")?.raw.clone()?;
+    let ledger = ledger(&file.entries, &raw)?;
+    Ok(WalkedToc { flags, frames: frame.rows, ledger })
+}
+
+/// Whether a trailer stands there, and nothing but zeros behind it: a writer that was killed, or
+/// whose disk failed, before the file was cut leaves such.
+fn is_closed(bytes: &[u8], at: usize) -> bool {
+    let Some(trailer) = bytes.get(at..at + BLOCK_BYTES) else { return false };
+    &trailer[..8] == b"CTMCLOSE"
+        && covered(&trailer[..64], 12)
+        && u64_at(trailer, 24) == (at + BLOCK_BYTES) as u64
+        && bytes[at + BLOCK_BYTES..].iter().all(|&byte| byte == 0)
+}
+
+/// Records of source, entry and count; reasons for malformed packets are left out.
+fn ledger(entries: &[String], raw: &[u8]) -> Result<BTreeMap<(usize, String), u64>, String> {
+    let mut counts = BTreeMap::new();
+    for record in raw.chunks_exact(16) {
+        let (source, entry) = (u32_at(record, 0) as usize, u16_at(record, 4) as usize);
+        if entry >= REASONS_FROM {
+            continue;
+        }
+        let name = entries.get(entry).ok_or("an entry without a name")?.clone();
+        if counts.insert((source, name), u64_at(record, 8)).is_some() {
+            return Err("an entry that stands there twice".to_owned());
+        }
+    }
+    Ok(counts)
+}
+
+/// Whether a checksum that stands within the bytes that it covers is right.
+fn covered(bytes: &[u8], at: usize) -> bool {
+    let mut zeroed = bytes.to_vec();
+    zeroed[at..at + 4].fill(0);
+    crc32c(&zeroed) == u32_at(bytes, at)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(*bytes[at..].first_chunk().expect("two bytes"))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("eight bytes"))
+}
+
+const BLOCK_BYTES: usize = 4_096;
+const FIXED_BYTES: usize = 128;
+const KIND_TOC: u16 = 3;
+const KIND_CHECKPOINT: u16 = 4;
+const TOC_LEDGER: u32 = 5;
+const REASONS_FROM: usize = 4_096;

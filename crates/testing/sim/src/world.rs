@@ -1,0 +1,411 @@
+//! A run: one thread, one clock, one seed.
+//!
+//! The clock jumps to whatever comes next. An agent is called when it asked for it, when it was
+//! woken, when something arrived that it polls, and at no other time; a call takes it some time in
+//! which it is not called again, so that agents overtake each other as threads do.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use catchment_agent::{CompletionKind, Work};
+use catchment_fixtures::Random;
+use catchment_ports::{MemoryFiles, StoreFault, VirtualClock};
+
+use crate::detector::{Sent, SentBySource, SourceState};
+use crate::fault::Fault;
+use crate::plan::{BEGIN_NS, Plan, S};
+use crate::recorder::{Life, Recorder};
+use crate::schedule::{Action, Schedule, SlowNetwork};
+use crate::trace::{Event, Trace};
+
+/// Calls of agents, beyond which something goes on for ever.
+const STEPS_MAX: u64 = 4_000_000;
+/// How long a run may take to end, beside the time in which its disk hangs.
+const END_NS_MAX: u64 = 120 * S;
+/// How long an operation of the disk hangs at most.
+const HANG_NS_MAX: u64 = 120 * S;
+
+/// All that is known of a run that has ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The plan.
+    pub plan: Plan,
+    /// The recorders, one after the other.
+    pub lives: Vec<Life>,
+    /// What the disk holds.
+    pub files: MemoryFiles,
+    /// What the detector sent.
+    pub sent: Sent,
+    /// How often each kind of fault happened.
+    pub happened: BTreeMap<Fault, u64>,
+    /// What happened.
+    pub trace: Trace,
+}
+
+/// The run.
+struct World<'a> {
+    plan: &'a Plan,
+    clock: VirtualClock,
+    actions: BTreeMap<(u64, u64), Action>,
+    order: u64,
+    slow: Vec<SlowNetwork>,
+    sources: Vec<SourceState>,
+    sent: Sent,
+    files: MemoryFiles,
+    recorder: Option<Recorder>,
+    lives: Vec<Life>,
+    happened: BTreeMap<Fault, u64>,
+    trace: Trace,
+    /// Of the network, of the agents' times.
+    network: Random,
+    times: Random,
+    stop_ns: u64,
+    steps: u64,
+}
+
+/// Runs a plan to its end.
+///
+/// # Errors
+/// An agent panicked, or something waits for ever.
+pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
+    let schedule = Schedule::of(plan);
+    let mut world = World {
+        plan,
+        clock: VirtualClock::at(BEGIN_NS),
+        actions: BTreeMap::new(),
+        order: 0,
+        slow: schedule.slow,
+        sources: (0..plan.sources.len()).map(|index| SourceState::new(index, plan)).collect(),
+        sent: Sent { sources: plan.sources.iter().map(|_| SentBySource::default()).collect() },
+        files: MemoryFiles::default(),
+        recorder: None,
+        lives: Vec::new(),
+        happened: schedule.happens.into_iter().map(|fault| (fault, 1)).collect(),
+        trace: Trace::new(is_traced),
+        network: plan.case.chance("packets"),
+        times: plan.case.chance("times"),
+        stop_ns: schedule.stop_ns,
+        steps: 0,
+    };
+    for (at_ns, action) in schedule.actions {
+        world.at(at_ns, action);
+    }
+    let done = catch_unwind(AssertUnwindSafe(|| {
+        world.begin()?;
+        world.work()
+    }));
+    let World { lives, files, sent, happened, trace, .. } = world;
+    match done {
+        Ok(Ok(())) => Ok(Outcome { plan: plan.clone(), lives, files, sent, happened, trace }),
+        Ok(Err(why)) => Err((why, trace)),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+            Err((format!("an agent panicked: {}", text.unwrap_or_default()), trace))
+        }
+    }
+}
+
+impl World<'_> {
+    fn at(&mut self, at_ns: u64, action: Action) {
+        self.actions.insert((at_ns, self.order), action);
+        self.order += 1;
+    }
+
+    fn note(&mut self, fault: Fault) {
+        *self.happened.entry(fault).or_default() += 1;
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// Begins a recorder.
+    fn begin(&mut self) -> Result<(), String> {
+        let (number, plan) = (self.lives.len(), self.plan);
+        let recorder = Recorder::begin(plan, number, &self.clock, &self.files)?;
+        self.trace.agents(recorder.slots.iter().map(|slot| slot.name.as_str()));
+        self.recorder = Some(recorder);
+        Ok(())
+    }
+
+    /// Goes on until nothing is left to be done.
+    fn work(&mut self) -> Result<(), String> {
+        loop {
+            self.steps += 1;
+            let mut next_ns = self.actions.keys().next().map_or(u64::MAX, |key| key.0);
+            if let Some(recorder) = &mut self.recorder {
+                next_ns = next_ns.min(recorder.next_ns());
+            }
+            if next_ns == u64::MAX {
+                return match self.recorder.is_none() {
+                    true => Ok(()),
+                    false => Err("no agent will ever be called again".to_owned()),
+                };
+            }
+            let began_ns = self.now_ns();
+            self.clock.advance_to(next_ns);
+            self.act()?;
+            self.call();
+            self.check_time(began_ns)?;
+        }
+    }
+
+    fn check_time(&mut self, began_ns: u64) -> Result<(), String> {
+        if self.steps > STEPS_MAX {
+            return Err(format!("after {STEPS_MAX} steps the run has not ended"));
+        }
+        let now_ns = self.now_ns();
+        let hangs = self.happened.get(&Fault::Hang).copied().unwrap_or(0);
+        let Some(recorder) = &self.recorder else { return Ok(()) };
+        let Some(stopped_ns) = recorder.life.stopped_ns else { return Ok(()) };
+        let most_ns = END_NS_MAX + HANG_NS_MAX * hangs;
+        if now_ns > stopped_ns + most_ns && began_ns <= stopped_ns + most_ns {
+            let names: Vec<u16> = recorder.slots.iter().map(|slot| slot.index).collect();
+            return Err(format!("{} s after the stop agents {names:?} are left", most_ns / S));
+        }
+        Ok(())
+    }
+
+    /// Lets happen what is due from outside.
+    fn act(&mut self) -> Result<(), String> {
+        let now_ns = self.now_ns();
+        while let Some(entry) = self.actions.first_entry().filter(|entry| entry.key().0 <= now_ns) {
+            match entry.remove() {
+                Action::Trigger { source, trigger } => self.trigger(source, trigger),
+                Action::Flush(source) => {
+                    let packets = self.sources[source].flush();
+                    self.send(source, packets);
+                }
+                Action::Renumber { source, trigger } => {
+                    // What was sent before carries the old numbers.
+                    let packets = self.sources[source].flush();
+                    self.send(source, packets);
+                    self.sources[source].renumber(trigger);
+                    self.note(if self.plan.case.faults.has(Fault::Renumber) {
+                        Fault::Renumber
+                    } else {
+                        Fault::Misnumber
+                    });
+                }
+                Action::Die(source) => {
+                    self.sources[source].die();
+                    self.note(Fault::Die);
+                }
+                Action::Flood { source, count } => self.flood(source, count),
+                Action::Deliver { source, packet } => self.deliver(source, packet),
+                Action::Pause(is_paused) => self.pause(is_paused),
+                Action::Stop => self.stop(),
+                Action::Crash => self.crash(),
+                Action::Restart => self.restart()?,
+                Action::Freeze(until_ns) => self.freeze(until_ns),
+                Action::Starve(until_ns) => self.starve(until_ns),
+            }
+        }
+        Ok(())
+    }
+
+    fn trigger(&mut self, source: usize, trigger: u64) {
+        let now_ns = self.now_ns();
+        let state = &mut self.sources[source];
+        let sent = &mut self.sent.sources[source];
+        let packets = state.fragment(trigger, now_ns, &mut self.network, sent);
+        self.trace.push(now_ns, Event::Sent(source as u32, trigger, packets.len()));
+        self.send(source, packets);
+    }
+
+    /// Gives packets to the network.
+    fn send(&mut self, source: usize, packets: Vec<Vec<u8>>) {
+        let now_ns = self.now_ns();
+        let network = self.plan.network;
+        let late_ns = self.slow[source].late_ns(now_ns);
+        if late_ns > 0 {
+            self.note(Fault::Delay);
+        }
+        for mut packet in packets {
+            let copies = if self.network.chance(network.doubled) { 2 } else { 1 };
+            if self.network.chance(network.lost) {
+                self.note(Fault::Loss);
+                self.trace.push(now_ns, Event::Lost(source as u32));
+                continue;
+            }
+            if copies > 1 {
+                self.note(Fault::Duplicate);
+                self.sent.sources[source].repeated += 1;
+            }
+            if self.network.chance(network.corrupted) {
+                self.note(Fault::Corrupt);
+                // The checksum of the protocol in parts finds one bit, but not any two.
+                let bits =
+                    if self.plan.sources[source].in_parts { 1 } else { 1 + self.network.below(3) };
+                for _ in 0..bits {
+                    let byte = self.network.index(packet.len());
+                    packet[byte] ^= 1 << self.network.below(8);
+                }
+                self.sent.sources[source].corrupted.push(packet.clone());
+            }
+            for _ in 0..copies {
+                let mut delay_ns = late_ns + self.network.below(network.delay_ns);
+                if self.network.chance(network.reordered) {
+                    self.note(Fault::Reorder);
+                    delay_ns += self.network.below(network.reorder_ns);
+                }
+                let packet = packet.clone();
+                self.at(now_ns + delay_ns, Action::Deliver { source, packet });
+            }
+        }
+    }
+
+    fn flood(&mut self, source: usize, count: u64) {
+        self.note(Fault::Flood);
+        let now_ns = self.now_ns();
+        for index in 0..count {
+            let at_ns = now_ns + index * 50_000;
+            let bytes = 1 + self.network.index(200);
+            let garbage = self.network.noise(bytes);
+            self.sent.sources[source].garbage += 1;
+            self.at(at_ns, Action::Deliver { source, packet: garbage });
+            for packet in self.sources[source].again() {
+                self.sent.sources[source].repeated += 1;
+                self.at(at_ns, Action::Deliver { source, packet });
+            }
+        }
+    }
+
+    fn deliver(&mut self, source: usize, packet: Vec<u8>) {
+        let now_ns = self.now_ns();
+        let Some(recorder) = &mut self.recorder else { return };
+        let bytes = packet.len();
+        let Some(has_room) = recorder.deliver(source, packet, now_ns) else { return };
+        if !has_room {
+            self.note(Fault::SmallBuffer);
+        }
+        self.trace.push(now_ns, Event::Arrived(source as u32, bytes, has_room));
+    }
+
+    fn pause(&mut self, is_paused: bool) {
+        self.note(Fault::Pause);
+        let now_ns = self.now_ns();
+        self.trace.push(now_ns, Event::Told(format!("the run is paused: {is_paused}")));
+        if let Some(recorder) = &mut self.recorder {
+            recorder.assembly.pause(is_paused);
+            recorder.life.was_paused = true;
+        }
+    }
+
+    fn stop(&mut self) {
+        let now_ns = self.now_ns();
+        self.trace.push(now_ns, Event::Told("the run is ended".to_owned()));
+        if let Some(recorder) = &mut self.recorder {
+            recorder.assembly.stop();
+            recorder.life.stopped_ns = Some(now_ns);
+        }
+    }
+
+    fn crash(&mut self) {
+        let now_ns = self.now_ns();
+        let Some(recorder) = self.recorder.take() else { return };
+        self.note(Fault::Crash);
+        self.trace.push(now_ns, Event::Fault("the power fails".to_owned()));
+        let Recorder { observer, slots, assembly, mut life, .. } = recorder;
+        (life.last, life.has_crashed) = (observer.snapshot(), true);
+        self.lives.push(life);
+        drop((slots, assembly));
+        self.files.crash(&mut self.plan.case.chance("what is left"));
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        let has_crashed = self.lives.last().is_some_and(|life| life.has_crashed);
+        if self.recorder.is_some() || !has_crashed {
+            return Ok(());
+        }
+        let now_ns = self.now_ns();
+        self.trace.push(now_ns, Event::Told("the recorder begins again".to_owned()));
+        self.begin()?;
+        if now_ns >= self.stop_ns {
+            self.at(now_ns + S / 2, Action::Stop);
+        }
+        Ok(())
+    }
+
+    fn freeze(&mut self, until_ns: u64) {
+        self.note(Fault::Freeze);
+        let now_ns = self.now_ns();
+        self.trace.push(now_ns, Event::Fault(format!("the process is stopped until {until_ns}")));
+        let slots = self.recorder.iter_mut().flat_map(|recorder| &mut recorder.slots);
+        slots.for_each(|slot| slot.busy_ns = slot.busy_ns.max(until_ns));
+    }
+
+    fn starve(&mut self, until_ns: u64) {
+        let index = self.times.next_u64() as usize;
+        let Some(recorder) = &mut self.recorder else { return };
+        let index = index % recorder.slots.len();
+        let slot = &mut recorder.slots[index];
+        slot.busy_ns = slot.busy_ns.max(until_ns);
+        let what = format!("agent {} is not called until {until_ns}", slot.index);
+        self.note(Fault::Starve);
+        self.trace.push(self.clock.now_ns(), Event::Fault(what));
+    }
+
+    /// Calls one of the agents that are due.
+    fn call(&mut self) {
+        let now_ns = self.now_ns();
+        let Some(recorder) = &mut self.recorder else { return };
+        let count = recorder.slots.iter().filter(|slot| slot.is_due(now_ns)).count();
+        if count == 0 {
+            return;
+        }
+        let nth = self.times.index(count);
+        let mut due = recorder.slots.iter().enumerate().filter(|(_, slot)| slot.is_due(now_ns));
+        let (at, _) = due.nth(nth).expect("one of them");
+        let slot = &mut recorder.slots[at];
+        let Work { done, wake_at_ns, is_blocked, ended } = slot.agent.work(now_ns);
+        let index = slot.index;
+        let longest_ns = [5_000, 50_000, 500_000][self.times.index(3)];
+        let longest_ns = if done == 0 { 3_000 } else { longest_ns };
+        let busy_ns = 500 + self.times.below(longest_ns);
+        slot.busy_ns = now_ns + busy_ns;
+        slot.due_ns = wake_at_ns.max(slot.busy_ns);
+        slot.is_blocked = is_blocked;
+        self.trace.push(now_ns, Event::Work(index, done, busy_ns));
+        if ended {
+            recorder.slots.swap_remove(at);
+            self.trace.push(now_ns, Event::Ended(index));
+        }
+        recorder.wake(now_ns, &mut self.times);
+        self.look_at_disk(now_ns);
+        let ended = self.recorder.take_if(|recorder| recorder.slots.is_empty());
+        if let Some(Recorder { observer, mut life, .. }) = ended {
+            life.last = observer.snapshot();
+            self.lives.push(life);
+        }
+    }
+
+    fn look_at_disk(&mut self, now_ns: u64) {
+        let Some(recorder) = &mut self.recorder else { return };
+        for (kind, file, offset, is_done) in recorder.watch.take_completed() {
+            let kind = match kind {
+                CompletionKind::Write => "write",
+                CompletionKind::Sync => "sync",
+                CompletionKind::Finished => "end",
+            };
+            self.trace.push(now_ns, Event::Disk(kind, file, offset, is_done));
+        }
+        for (fault, file) in recorder.watch.take_faults() {
+            recorder.life.disk.push(fault);
+            let kind = match fault {
+                StoreFault::WriteError => Fault::WriteError,
+                StoreFault::SyncError => Fault::SyncError,
+                StoreFault::OpenError => Fault::OpenError,
+                StoreFault::FinishError => Fault::FinishError,
+                StoreFault::TextError => Fault::TextError,
+                StoreFault::Hang => Fault::Hang,
+                StoreFault::TornWrite => Fault::Torn,
+                StoreFault::MisdirectedWrite => Fault::Misdirected,
+                StoreFault::Full => Fault::Full,
+            };
+            *self.happened.entry(kind).or_default() += 1;
+            self.trace.push(now_ns, Event::Fault(format!("disk: {} of file {file}", kind.name())));
+        }
+    }
+}

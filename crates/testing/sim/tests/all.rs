@@ -1,0 +1,3 @@
+//! The simulator's own tests, and a number of seeds.
+
+mod seeds;

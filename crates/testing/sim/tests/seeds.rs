@@ -1,0 +1,93 @@
+//! Seeds that every test run has: the first ones, and those that once failed.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use catchment_sim::fault::{Fault, Faults};
+use catchment_sim::plan::Case;
+use catchment_sim::{Options, simulate};
+
+/// A number of seeds and not a time, so that a slow machine tests what a fast one does.
+const SEEDS: u64 = 500;
+
+/// Runs all of these on as many threads as there are CPUs, and names those that fail.
+fn all_hold(cases: &[Case]) {
+    let next = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || {
+        let mut failed = Vec::new();
+        while let Some(&case) = cases.get(next.fetch_add(1, Relaxed) as usize) {
+            if let Some(why) = simulate(case, false).failure {
+                failed.push(format!("make sim SEED=\"{case}\"    # {why}"));
+            }
+        }
+        failed
+    };
+    let failed: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    });
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn every_rule_holds_for_the_first_seeds() {
+    let cases: Vec<_> = (0..SEEDS).map(Case::of).collect();
+    all_hold(&cases);
+}
+
+#[test]
+fn every_rule_holds_for_seeds_that_once_failed() {
+    let lines = include_str!("../seeds.txt").lines();
+    let lines = lines.map(|line| line.split('#').next().unwrap_or_default().trim());
+    let case = |line: &str| {
+        let options = Options::parse(std::iter::once(line.to_owned())).expect("a case");
+        options.case(options.seed.expect("a seed"))
+    };
+    let cases: Vec<_> = lines.filter(|line| !line.is_empty()).map(case).collect();
+    assert!(!cases.is_empty());
+    all_hold(&cases);
+}
+
+#[test]
+fn one_case_has_one_trace_and_another_case_another() {
+    // Of each of these every event of two runs is the same, and of no two runs all are.
+    let hashes = |seed| {
+        let run = || simulate(Case::of(seed), false).trace;
+        let (one, other) = (run(), run());
+        assert_eq!((one.hash(), one.count()), (other.hash(), other.count()), "seed {seed}");
+        one.hash()
+    };
+    let mut all: Vec<u64> = (1_000..1_020).map(hashes).collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 20);
+}
+
+#[test]
+fn a_trace_tells_the_story_in_lines_and_for_a_timeline_viewer() {
+    let case = Case { events_max: 20, faults: Faults::NONE, ..Case::of(3) };
+    let report = simulate(case, true);
+    let lines = report.trace.lines();
+    assert!(lines.contains(" sends event 19 ") && lines.contains("write has ended"), "{lines}");
+    let timeline = report.trace.timeline();
+    let events = timeline["traceEvents"].as_array().unwrap();
+    let names = events.iter().filter(|event| event["ph"] == "M");
+    assert!(names.count() >= 4 && events.iter().any(|event| event["name"] == "work"));
+}
+
+#[test]
+fn every_kind_of_fault_happens_in_some_run_and_none_in_a_run_without() {
+    let without = |seed| Case { faults: Faults::NONE, ..Case::of(seed) };
+    for seed in 0..20 {
+        let report = simulate(without(seed), false);
+        assert_eq!(report.failure, None);
+        let (sent, recorded) = report.fragments;
+        assert!(report.happened.is_empty() && sent == recorded && sent > 0, "seed {seed}");
+    }
+    let mut missing: Vec<Fault> = Fault::ALL.to_vec();
+    for seed in 0..120 {
+        let happened = simulate(Case::of(seed), false).happened;
+        missing.retain(|fault| !happened.contains_key(fault));
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+}
