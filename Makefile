@@ -1,7 +1,7 @@
 # Names only: what they do is in xtask. Arguments go through ARGS: make demo ARGS="--seconds 5".
 XTASK := cargo xtask
 
-.PHONY: demo test check fuzz bench web docs clean
+.PHONY: demo test check sim sim-mutants fuzz bench web docs clean
 
 demo:
 	@$(XTASK) demo $(ARGS)
@@ -11,6 +11,12 @@ test:
 
 check:
 	@$(XTASK) check
+
+sim:
+	@$(XTASK) sim $(SEED) $(ARGS)
+
+sim-mutants:
+	@$(XTASK) sim-mutants $(ARGS)
 
 fuzz:
 	@$(XTASK) fuzz $(ARGS)

@@ -5,6 +5,7 @@ mod fuzz;
 mod process;
 mod python;
 mod repository;
+mod sim;
 mod tidy;
 mod web;
 
@@ -17,6 +18,8 @@ cargo xtask COMMAND
   test                             every test: Rust, Python, end to end, reduced benches
   check                            format, lints, tidy, docs, Python's types
   tidy                             the house's rules
+  sim [SEED] [ARGS]                seeds of the simulator until stopped, or one; sim --help
+  sim-mutants [NAME]               whether the simulator finds planted defects
   fuzz [TARGET] [--seconds N]      the fuzz targets, N seconds each (60)
   bench [NAME [ARGS]]              the benches, or one of them
   web [--real]                     the page, into web/dist; --real tests it over a recorder
@@ -42,6 +45,8 @@ fn run(arguments: &[String]) -> Result<()> {
         ("check", []) => commands::check(),
         ("tidy", []) => tidy::check(),
         ("fuzz", _) => fuzz::run(&fuzz::Options::parse(rest)?),
+        ("sim", _) => sim::run(rest),
+        ("sim-mutants", _) => sim::mutants(rest),
         ("bench", _) => commands::bench(rest),
         ("web", []) => web::build(),
         ("web", [real]) if real == "--real" => commands::web_real(),

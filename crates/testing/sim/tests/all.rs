@@ -1,3 +1,4 @@
 //! The simulator's own tests, and a number of seeds.
 
+mod mutants;
 mod seeds;
