@@ -387,8 +387,7 @@ impl<'a> Check<'a> {
         let faults = self.outcome.plan.case.faults;
         let is_paused = faults.has(Fault::Pause);
         // Whole events are missing for no other reason.
-        let lose_none =
-            [Fault::Pause, Fault::Reorder, Fault::Duplicate, Fault::Starve, Fault::Slow];
+        let lose_none = [Fault::Pause, Fault::Reorder, Fault::Duplicate, Fault::Starve];
         if self.outcome.lives.len() > 1
             || is_paused && !faults.iter().all(|fault| lose_none.contains(&fault))
         {
