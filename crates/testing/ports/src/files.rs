@@ -91,6 +91,16 @@ impl MemoryFiles {
         }
     }
 
+    /// What was written becomes durable in time, as after a writer was killed.
+    pub fn settle(&self) {
+        for file in self.0.lock().values_mut() {
+            file.is_named = true;
+            for write in std::mem::take(&mut file.unsynced) {
+                overwrite(&mut file.durable, write.offset, &write.bytes);
+            }
+        }
+    }
+
     /// Flips a bit of a file, as a disk does that has forgotten it.
     ///
     /// # Panics

@@ -32,6 +32,8 @@ pub struct SentFragment {
 pub struct SentBySource {
     /// Its fragments, in order.
     pub fragments: Vec<SentFragment>,
+    /// Of a link: its slices, in order.
+    pub slices: Vec<u64>,
     /// Which of them have bytes with that hash.
     by_hash: BTreeMap<u64, Vec<usize>>,
     /// Packets of the source that arrived with a changed bit.

@@ -49,6 +49,8 @@ faults! {
     Renumber = "renumber";
     /// One source begins its numbers anew, and does not fit to the others.
     Misnumber = "misnumber";
+    /// A link's clock is set back, or ahead.
+    Clock = "clock";
     /// Sources go on sending while the run is ended.
     SendOn = "send-on";
     /// The run is paused for a while.
@@ -83,6 +85,8 @@ faults! {
     Flip = "flip";
     /// The power fails, and the recorder begins again.
     Crash = "crash";
+    /// The recorder is killed, and begins again.
+    Kill = "kill";
 }
 
 /// Kinds of faults.

@@ -8,9 +8,11 @@
 //! | [`plan`] | the detector, the configuration and the rates that a seed makes |
 //! | [`schedule`] | what happens from outside, and when |
 //! | [`detector`] | what sources send, and what was sent |
+//! | [`links`] | what links of channels send |
 //! | [`recorder`] | the agents, and what wakes them |
 //! | [`world`] | the run: clock, network, what happens |
 //! | [`walk`] | frame files as the specification has them |
+//! | [`recorded`] | what the files hold, compared with what was sent |
 //! | [`oracle`] | what must be true of a run |
 //! | [`readers`] | what repair, audit and verify make of the files |
 //! | [`shrink`] | a failing run made smaller |
@@ -20,10 +22,12 @@
 
 pub mod detector;
 pub mod fault;
+pub mod links;
 mod options;
 pub mod oracle;
 pub mod plan;
 pub mod readers;
+pub mod recorded;
 pub mod recorder;
 pub mod schedule;
 pub mod shrink;
@@ -66,12 +70,17 @@ pub fn simulate(case: Case, is_traced: bool) -> Report {
                 Ok(known) => (known, None),
                 Err(why) => (Vec::new(), Some(why)),
             };
-            let sent = outcome.sent.sources.iter().map(|source| source.fragments.len() as u64);
+            let channels = |link: usize| plan.links[link].channels.len();
+            let sent = outcome.sent.sources.iter().enumerate().map(|(endpoint, sent)| {
+                let link = endpoint.checked_sub(plan.sources.len());
+                let of_link = link.map_or(0, |link| sent.slices.len() * channels(link));
+                (sent.fragments.len() + of_link) as u64
+            });
             let lives = outcome.lives.iter();
             let recorded = lives
                 .map(|life| life.last.ledger.total()[catchment_model::Entry::FragmentsRecorded]);
             let fragments = (sent.sum(), recorded.sum());
-            let files = if is_traced { oracle::files(&outcome) } else { String::new() };
+            let files = if is_traced { recorded::files(&outcome) } else { String::new() };
             let world::Outcome { happened, trace, .. } = outcome;
             Report { failure, known, happened, fragments, trace, files }
         }

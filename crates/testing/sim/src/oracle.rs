@@ -5,7 +5,7 @@
 //! compared with that, never taken for it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::ops::Range;
 
 use catchment_builder::IncompletePolicy;
 use catchment_model::ledger::Role;
@@ -15,26 +15,10 @@ use catchment_recorder::State;
 
 use crate::detector::SentFragment;
 use crate::fault::Fault;
+use crate::links::ChannelPlan;
+use crate::recorded::{Recorded, disk_lied, read, restarted_falsely};
 use crate::recorder::Life;
-use crate::walk::{WalkedFile, WalkedFragment, walk};
 use crate::world::Outcome;
-
-/// What a life's files hold, by the oracle's walk.
-#[derive(Debug, Default)]
-pub struct Recorded {
-    /// By source: how often each trigger's fragment is there.
-    pub fragments: Vec<BTreeMap<u64, u64>>,
-    /// By source: fragments, their bytes, rows that lack one.
-    pub counts: Vec<[u64; 3]>,
-    /// Rows.
-    pub rows: u64,
-    /// What cannot be read.
-    pub damage: Vec<String>,
-    /// By source and entry: what the frames' increments add up to.
-    pub increments: BTreeMap<(usize, String), u64>,
-    /// The files, by their index.
-    pub files: Vec<WalkedFile>,
-}
 
 /// Defects of the program that are known and not mended: docs/guide/simulation.md describes them.
 /// What follows from one is no failure, and is counted.
@@ -42,6 +26,9 @@ pub struct Recorded {
 pub enum Known {
     /// The recorder says that numbers began anew, and they did not.
     FalseRestart,
+    /// A packet that came a second time, when its source had sent nothing for a while, counts as
+    /// lost (out of range), though all of it is recorded.
+    LateRepetition,
     /// The last frame could not be written, and the last table of contents could: the increments
     /// of the frames are less than its total.
     LastFrame,
@@ -58,14 +45,6 @@ pub fn check(outcome: &Outcome) -> Result<Vec<Known>, String> {
         known.extend(Check::new(outcome, life).and_then(Check::run).map_err(named)?);
     }
     Ok(known)
-}
-
-/// Whether the recorder says that numbers began anew more often than they did.
-fn restarted_falsely(outcome: &Outcome, life: &Life) -> bool {
-    let faults = outcome.plan.case.faults;
-    let restarts = life.last.ledger.sources.iter().map(|source| source[Entry::NumberingRestarts]);
-    let made = [Fault::Renumber, Fault::Misnumber].into_iter().filter(|&one| faults.has(one));
-    restarts.max().unwrap_or(0) > made.count() as u64
 }
 
 /// One life, and what is known of it.
@@ -143,10 +122,25 @@ impl<'a> Check<'a> {
 
     /// What was said to be durable can be read after the power has failed.
     fn durable_reads_back(&self) -> Result<(), String> {
-        if self.disk_lied() {
+        if self.has(&[StoreFault::TornWrite, StoreFault::MisdirectedWrite]) {
             return Ok(());
         }
+        let has_failed = self.disk_lied();
+        let in_columns = |damage: &&String| damage.starts_with("column");
+        if self.life.was_killed
+            && !has_failed
+            && let Some(damage) = self.recorded.damage.iter().find(in_columns)
+        {
+            return Err(format!("killed, and a whole frame cannot be read: {damage}"));
+        }
         for (source, ledger) in self.ledger.sources.iter().enumerate() {
+            if self.life.was_killed {
+                let (recorded, found) =
+                    (ledger[Entry::FragmentsRecorded], self.recorded.counts[source][0]);
+                if found < recorded {
+                    return Err(format!("source {source}: {recorded} recorded, {found} there"));
+                }
+            }
             let (durable, found) =
                 (ledger[Entry::FragmentsDurable], self.recorded.counts[source][0]);
             if found < durable {
@@ -237,7 +231,8 @@ impl<'a> Check<'a> {
 
     /// Whether the frames' increments add up to the total, which is that of the live ledger.
     fn totals(&self, toc: &BTreeMap<(usize, String), u64>) -> Result<bool, String> {
-        let refuses = [StoreFault::Full, StoreFault::WriteError, StoreFault::OpenError];
+        let ends_ns = self.life.stopped_ns.unwrap_or(u64::MAX);
+        let has_refused = self.life.refused_ns >= ends_ns;
         let mut adds_up = true;
         let in_frames =
             [Entry::FragmentsRecorded, Entry::FragmentBytesRecorded, Entry::FragmentsMissing];
@@ -253,10 +248,11 @@ impl<'a> Check<'a> {
                     return Err(format!("source {source}: {entry}: {count}, TOC {total}"));
                 }
                 let added = of(&self.recorded.increments);
-                let is_explicit =
-                    !in_frames.contains(&entry) && entry != Entry::BytesCompressionLowered;
+                let is_link = source >= self.outcome.plan.sources.len();
+                let is_explicit = (is_link || !in_frames.contains(&entry))
+                    && entry != Entry::BytesCompressionLowered;
                 if is_explicit && added != count {
-                    if added < count && self.has(&refuses) {
+                    if added < count && has_refused {
                         adds_up = false;
                         continue;
                     }
@@ -320,12 +316,13 @@ impl<'a> Check<'a> {
 
     fn is_required(&self, source: usize) -> bool {
         use catchment_builder::SourceRole::Required;
-        self.outcome.plan.sources[source].role == Required
+        self.outcome.plan.sources.get(source).is_some_and(|plan| plan.role == Required)
     }
 
     /// The verdict is never good while data are lost, and never loss while none is.
-    fn losses(&self) -> Result<(), String> {
-        let lost = self.ledger.balance().lost_data();
+    fn losses(&mut self) -> Result<(), String> {
+        let balance = self.ledger.balance();
+        let lost = balance.lost_data();
         let missed = self.missed();
         match &missed {
             Some(what) if !lost && !self.may_be_forged() && !self.disk_lied() => {
@@ -333,19 +330,23 @@ impl<'a> Check<'a> {
             }
             _ => {}
         }
-        let packets = self.life.arrived.iter().any(|(_, dropped)| *dropped > 0);
-        let refused: u64 = self.ledger.total().sum(Role::PacketsLost);
+        let total = self.ledger.total();
+        let has_dropped = self.life.arrived.iter().any(|(_, dropped)| *dropped > 0);
+        let has_refused = total.sum(Role::PacketsLost) > 0;
         let is_known = self.known.contains(&Known::FalseRestart);
-        if lost
-            && !is_known
-            && missed.is_none()
-            && self.is_all_recorded()
-            && !packets
-            && refused == 0
-        {
-            return Err(format!("loss, and nothing is lost: {:?}", self.ledger.balance()));
+        if !lost || is_known || has_dropped || has_refused || missed.is_some() {
+            return Ok(());
         }
-        Ok(())
+        if !self.is_all_recorded() {
+            return Ok(());
+        }
+        let has_repeated = self.outcome.sent.sources.iter().any(|source| source.repeated > 0);
+        let given_up = total[Entry::FragmentsOutOfRange];
+        if has_repeated && given_up == balance.fragments_dropped && balance.fragments_lost == 0 {
+            self.known.push(Known::LateRepetition);
+            return Ok(());
+        }
+        Err(format!("loss, and nothing is lost: {balance:?}"))
     }
 
     /// A fragment of a required source that is not in the files, though events before and after
@@ -378,7 +379,40 @@ impl<'a> Check<'a> {
                 }
             }
         }
+        self.missed_samples()
+    }
+
+    /// A sample that is not in the files, though such before and after it are, where clocks go on
+    /// as they should.
+    fn missed_samples(&self) -> Option<String> {
+        let faults = self.outcome.plan.case.faults;
+        if faults.has(Fault::Clock) || self.life.was_paused {
+            return None;
+        }
+        let apart = self.recorded.samples.iter().find(|(_, ranges)| ranges.len() > 1);
+        if let Some(((link, channel), _)) = apart {
+            return Some(format!("samples of channel {channel} of link {link} are missing"));
+        }
         None
+    }
+
+    /// Whether all samples are in the files that were sent.
+    fn are_all_samples_recorded(&self) -> bool {
+        let plan = &self.outcome.plan;
+        plan.links.iter().enumerate().all(|(link, of_link)| {
+            let slices = &self.outcome.sent.sources[plan.sources.len() + link].slices;
+            let whole = (crate::plan::DURATION_NS / of_link.slice_ns).min(plan.events);
+            let has_all = |(channel, of_channel): (usize, &ChannelPlan)| {
+                let ranges = self.recorded.samples.get(&(link, channel));
+                let is_there = |sent: Range<u64>| {
+                    let holds = |one: &Range<u64>| one.start <= sent.start && sent.end <= one.end;
+                    sent.is_empty() || ranges.is_some_and(|ranges| ranges.iter().any(holds))
+                };
+                let samples = |&slice: &u64| of_channel.samples_of(slice, of_link.slice_ns);
+                slices.iter().map(samples).all(is_there)
+            };
+            slices.len() as u64 == whole && of_link.channels.iter().enumerate().all(has_all)
+        })
     }
 
     /// Whether everything is in the files that was to be: all that was sent, but for events that
@@ -388,12 +422,15 @@ impl<'a> Check<'a> {
         let is_paused = faults.has(Fault::Pause);
         // Whole events are missing for no other reason.
         let lose_none = [Fault::Pause, Fault::Reorder, Fault::Duplicate, Fault::Starve];
+        let has_stepped = !self.outcome.plan.links.is_empty() && faults.has(Fault::Clock);
         if self.outcome.lives.len() > 1
+            || has_stepped
+            || !self.are_all_samples_recorded()
             || is_paused && !faults.iter().all(|fault| lose_none.contains(&fault))
         {
             return false;
         }
-        let recorded = &self.recorded.fragments;
+        let recorded = &self.recorded.fragments[..self.outcome.plan.sources.len()];
         let any: BTreeSet<u64> = recorded.iter().flat_map(BTreeMap::keys).copied().collect();
         let events = if is_paused { any.len() as u64 } else { self.outcome.plan.events };
         recorded.iter().enumerate().all(|(source, recorded)| {
@@ -405,49 +442,6 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Whether files may hold other frames than those that were written without an error: the disk has
-/// said that it had done what it had not, or has said the opposite, and then could not cut what was
-/// not to be there.
-pub(crate) fn disk_lied(life: &Life) -> bool {
-    let has = |fault| life.disk.contains(&fault);
-    let keeps =
-        has(StoreFault::FinishError) && (has(StoreFault::WriteError) || has(StoreFault::Full));
-    has(StoreFault::TornWrite) || has(StoreFault::MisdirectedWrite) || keeps
-}
-
-/// Lists the files and their frames, and what each recorder said of itself at its end.
-pub fn files(outcome: &Outcome) -> String {
-    let mut text = String::new();
-    for life in &outcome.lives {
-        let last = &life.last;
-        for (source, ledger) in last.ledger.sources.iter().enumerate() {
-            let counts = ledger.iter().filter(|(_, count)| *count > 0);
-            let counts: String = counts.map(|(entry, count)| format!(" {entry} {count}")).collect();
-            text += &format!("{} s{source}:{counts}\n", life.folder.display());
-        }
-        text += &format!("{:?} {:?} {:?}\n", last.state, last.counts, last.warnings);
-    }
-    for (path, bytes) in outcome.files.all() {
-        let length = bytes.len();
-        text += &match walk(&bytes) {
-            Ok(Some(file)) => {
-                let toc = file.toc.as_ref().map(|toc| (toc.flags, toc.frames));
-                let frames = file.frames.iter().map(|frame| {
-                    format!(
-                        " {}@{}+{} ({} rows)",
-                        frame.sequence, frame.offset, frame.bytes, frame.rows
-                    )
-                });
-                let frames: String = frames.collect();
-                format!("{}: {length} bytes, TOC {toc:?}:{frames}\n", path.display())
-            }
-            Ok(None) => format!("{}: {length} bytes, zeros\n", path.display()),
-            Err(why) => format!("{}: {length} bytes, {why}\n", path.display()),
-        };
-    }
-    text
-}
-
 /// The numberings of a source, and the triggers of each.
 fn numberings(fragments: &[SentFragment]) -> Vec<(u32, std::ops::RangeInclusive<u64>)> {
     let mut found: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
@@ -457,132 +451,4 @@ fn numberings(fragments: &[SentFragment]) -> Vec<(u32, std::ops::RangeInclusive<
         (*first, *last) = ((*first).min(fragment.trigger), (*last).max(fragment.trigger));
     }
     found.into_iter().map(|(numbering, (first, last))| (numbering, first..=last)).collect()
-}
-
-/// Reads a life's files, and checks that nothing in them differs from what was sent.
-fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
-    let count = outcome.plan.sources.len();
-    let mut recorded = Recorded {
-        fragments: vec![BTreeMap::new(); count],
-        counts: vec![[0; 3]; count],
-        ..Recorded::default()
-    };
-    let is_frames = |path: &Path| path.extension().is_some_and(|extension| extension == "catch");
-    for (path, bytes) in outcome.files.all() {
-        if !path.starts_with(&life.folder) || !is_frames(&path) {
-            continue;
-        }
-        match walk(&bytes) {
-            Ok(Some(file)) => recorded.files.push(file),
-            Ok(None) => {}
-            Err(why) => recorded.damage.push(format!("{}: {why}", path.display())),
-        }
-    }
-    recorded.files.sort_by_key(|file| file.index);
-    let files = std::mem::take(&mut recorded.files);
-    // A write that went somewhere else may have left a whole frame there.
-    let may_stray = disk_lied(life);
-    let is_restarted = restarted_falsely(outcome, life);
-    let mut sequences = BTreeSet::new();
-    for file in &files {
-        for frame in &file.frames {
-            recorded.damage.extend(file.damage(frame));
-            let last = sequences.last().copied();
-            if last.is_some_and(|last| frame.sequence <= last) && !may_stray {
-                return Err(format!("frame {} comes after {last:?}", frame.sequence));
-            }
-            if !sequences.insert(frame.sequence) {
-                continue;
-            }
-            recorded.rows += frame.rows;
-            for (key, count) in file.increment(frame)? {
-                *recorded.increments.entry(key).or_default() += count;
-            }
-            read_rows(outcome, file, frame, &mut recorded, is_restarted)?;
-        }
-    }
-    recorded.files = files;
-    Ok(recorded)
-}
-
-fn read_rows(
-    outcome: &Outcome,
-    file: &WalkedFile,
-    frame: &crate::walk::WalkedFrame,
-    recorded: &mut Recorded,
-    is_restarted: bool,
-) -> Result<(), String> {
-    // By row: the candidates of each fragment, which must be of one event.
-    let mut rows: BTreeMap<usize, Vec<(usize, u64, Vec<SentFragment>)>> = BTreeMap::new();
-    let mut wrong = None;
-    let number_mask = (1 << outcome.plan.number_bits()) - 1;
-    file.fragments(frame, |WalkedFragment { key, row, source, bytes }| {
-        let Some(bytes) = bytes else {
-            recorded.counts[source][2] += u64::from(file.required[source]);
-            return;
-        };
-        recorded.counts[source][0] += 1;
-        recorded.counts[source][1] += bytes.len() as u64;
-        let sent = &outcome.sent.sources[source];
-        let found: Vec<_> = sent.find(bytes).iter().map(|&at| sent.fragments[at]).collect();
-        // Sub-events say their number themselves; empty fragments of several packets do not.
-        let fits = |one: &&SentFragment| one.number == key & number_mask;
-        let of_number: Vec<_> = found.iter().filter(fits).copied().collect();
-        if of_number.is_empty() {
-            let is_parts = outcome.plan.sources[source].in_parts;
-            if is_parts || !sent.is_of_corrupted(bytes) {
-                let what = match found.first() {
-                    Some(one) => format!("the fragment of event {} ({})", one.trigger, one.number),
-                    None => format!("{} bytes that it never sent", bytes.len()),
-                };
-                wrong.get_or_insert(format!("event {key}: s{source} has {what}"));
-            }
-            return;
-        }
-        rows.entry(row).or_default().push((source, key, of_number));
-    })?;
-    if let Some(wrong) = wrong {
-        return Err(wrong);
-    }
-    for fragments in rows.into_values() {
-        one_event(outcome, &fragments, recorded, is_restarted)?;
-    }
-    Ok(())
-}
-
-/// The fragments of a row must be of one event, and recorded once.
-fn one_event(
-    outcome: &Outcome,
-    fragments: &[(usize, u64, Vec<SentFragment>)],
-    recorded: &mut Recorded,
-    is_restarted: bool,
-) -> Result<(), String> {
-    let of = |fragments: &[SentFragment]| -> BTreeSet<u64> {
-        fragments.iter().map(|fragment| fragment.trigger).collect()
-    };
-    let mut common: Option<BTreeSet<u64>> = None;
-    for (.., candidates) in fragments {
-        let triggers = of(candidates);
-        common = Some(match common {
-            None => triggers,
-            Some(common) => common.intersection(&triggers).copied().collect(),
-        });
-    }
-    let common = common.unwrap_or_default();
-    // A source that has numbers of its own is matched by them.
-    let may_differ = outcome.plan.case.faults.has(Fault::Misnumber);
-    if common.is_empty() && !may_differ {
-        let triggers: Vec<_> =
-            fragments.iter().map(|(source, _, of_source)| (source, of(of_source))).collect();
-        return Err(format!("event {}: its fragments are of {triggers:?}", fragments[0].1));
-    }
-    for (source, key, candidates) in fragments {
-        let trigger = common.first().copied().unwrap_or(candidates[0].trigger);
-        let count = recorded.fragments[*source].entry(trigger).or_default();
-        *count += 1;
-        if *count > 1 && candidates.len() == 1 && !is_restarted {
-            return Err(format!("event {key}: the fragment of s{source} is recorded twice"));
-        }
-    }
-    Ok(())
 }

@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 
 use catchment_builder::{IncompletePolicy, SourceRole};
 use catchment_fixtures::Random;
-use catchment_frame::{Codings, ColumnCoding};
+use catchment_frame::{Codings, ColumnCoding, Dtype};
 use catchment_ports::{StoreFaults, StoreTimes};
-use catchment_recorder::{RecorderConfig, SourceConfig};
+use catchment_recorder::{ChannelConfig, LinkConfig, RecorderConfig, SourceConfig};
 use catchment_test_protocol as test_protocol;
 
 use crate::fault::{Fault, Faults};
+use crate::links::{ChannelPlan, LinkPlan};
 
 /// Milliseconds and seconds.
 pub const MS: u64 = 1_000_000;
@@ -105,6 +106,8 @@ pub struct Plan {
     pub case: Case,
     /// The detector's sources.
     pub sources: Vec<SourcePlan>,
+    /// The detector's links, which the ledger numbers behind the sources.
+    pub links: Vec<LinkPlan>,
     /// Events that the detector has.
     pub events: u64,
     /// The time between two events.
@@ -161,10 +164,13 @@ impl Plan {
             false => 1 << 20,
         };
         let begins_paused = chance.below(4) == 0;
-        let config = config(&case, &sources, interval_ns, &mut chance);
+        let links = links(&case);
+        let mut config = config(&case, &sources, interval_ns, &mut chance);
+        add_links(&case, &links, &mut config);
         Self {
             case,
             sources,
+            links,
             events,
             interval_ns,
             first_number,
@@ -174,6 +180,11 @@ impl Plan {
             begins_paused,
             config,
         }
+    }
+
+    /// Sources and links.
+    pub fn endpoints(&self) -> usize {
+        self.sources.len() + self.links.len()
     }
 
     /// The bits in which all sources' numbers can be compared.
@@ -202,6 +213,52 @@ fn source(chance: &mut Random, parts_per_thousand: u64) -> SourcePlan {
             SourceRole::Optional,
         ][chance.index(4)],
     }
+}
+
+/// Every third run has links.
+fn links(case: &Case) -> Vec<LinkPlan> {
+    let mut chance = case.chance("links");
+    let count = [0, 0, 0, 0, 1, 2][chance.index(6)].min(case.sources_max);
+    let slice_ns = [50 * MS, 100 * MS, 250 * MS][chance.index(3)];
+    let channel = |chance: &mut Random| ChannelPlan {
+        dtype: [Dtype::I16, Dtype::F64, Dtype::U8][chance.index(3)],
+        // Also rates of which slices have different numbers of samples, or none.
+        rate: [(256, 1), (1_000, 3), (1, 10), (2_048, 1)][chance.index(4)],
+    };
+    let link = |_| {
+        let count = 1 + chance.below(5);
+        let channels = (0..count).map(|_| channel(&mut chance)).collect();
+        LinkPlan { channels, slice_ns, channels_per_packet: 1 + chance.index(5) }
+    };
+    (0..count).map(link).collect()
+}
+
+fn add_links(case: &Case, links: &[LinkPlan], config: &mut RecorderConfig) {
+    if links.is_empty() {
+        return;
+    }
+    let mut chance = case.chance("links' configuration");
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let of = |(index, plan): (usize, &LinkPlan)| {
+        let channel = |(number, channel): (usize, &ChannelPlan)| {
+            let name = format!("l{index}c{number}");
+            ChannelConfig::new(name, channel.dtype, channel.sample_rate())
+        };
+        let channels = plan.channels.iter().enumerate().map(channel).collect();
+        let slice_ns = plan.slice_ns;
+        LinkConfig { slice_ns, ..LinkConfig::new(format!("l{index}"), address, channels) }
+    };
+    config.links = links.iter().enumerate().map(of).collect();
+    config.receive.link_threads = 1 + chance.index(2);
+    config.frame.duration_ns = [500 * MS, S, 4 * S][chance.index(3)];
+    config.frame.channel_bytes = [4 << 10, 256 << 10][chance.index(2)];
+    // Slices come several times within a time-out, too.
+    config.build.timeout_ns = config.build.timeout_ns.max(6 * links[0].slice_ns);
+    let least = config.memory_bytes_min();
+    config.memory_bytes = match case.faults.has(Fault::SmallMemory) {
+        true => least + chance.below(1 << 20),
+        false => least.max(32 << 20),
+    };
 }
 
 fn network(case: &Case) -> NetworkPlan {
@@ -289,7 +346,7 @@ fn config(
     config.write.buffer_bytes = 64 << 10;
     config.write.buffer_count = 3 + chance.index(4);
     config.write.file_bytes = [512 << 10, 2 << 20, 1 << 30][chance.index(3)];
-    config.write.file_time_ns = [None, Some(500 * MS), Some(3 * S)][chance.index(3)];
+    config.write.file_time_ns = [None, Some(150 * MS), Some(S)][chance.index(3)];
     config.memory_bytes = config.memory_bytes_min().max(24 << 20);
     if case.faults.has(Fault::SmallMemory) {
         config.memory_bytes = config.memory_bytes_min() + chance.below(1 << 20);

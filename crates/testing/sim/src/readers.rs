@@ -10,7 +10,8 @@ use catchment_ports::StoreFault;
 use catchment_storage::{Run, Verdict, audit, repair, verify};
 
 use crate::fault::Fault;
-use crate::oracle::{Known, Recorded, disk_lied};
+use crate::oracle::Known;
+use crate::recorded::{Recorded, disk_lied};
 use crate::recorder::Life;
 use crate::walk::walk;
 use crate::world::Outcome;

@@ -29,14 +29,18 @@ pub struct Life {
     pub last: Snapshot,
     /// When it began.
     pub began_ns: u64,
-    /// Whether the power failed.
+    /// Whether it died: the power failed, or it was killed.
     pub has_crashed: bool,
+    /// Whether it was killed: what was written is there, durable or not.
+    pub was_killed: bool,
     /// When it was told to stop, if it was.
     pub stopped_ns: Option<u64>,
     /// Whether it was paused for a while.
     pub was_paused: bool,
     /// What its disk did wrong.
     pub disk: Vec<StoreFault>,
+    /// When it last refused to write, or to make a file.
+    pub refused_ns: u64,
     /// By source: packets that arrived, and those for which there was no room.
     pub arrived: Vec<(u64, u64)>,
     /// When the last packet arrived.
@@ -50,10 +54,12 @@ impl Life {
             last: observer.snapshot(),
             began_ns: now_ns,
             has_crashed: false,
+            was_killed: false,
             stopped_ns: None,
             was_paused: plan.begins_paused,
             disk: Vec::new(),
-            arrived: vec![(0, 0); plan.sources.len()],
+            refused_ns: 0,
+            arrived: vec![(0, 0); plan.endpoints()],
             last_arrival_ns: 0,
         }
     }

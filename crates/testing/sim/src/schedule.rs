@@ -47,8 +47,13 @@ pub enum Action {
     Pause(bool),
     /// The run is ended.
     Stop,
-    /// The power fails.
-    Crash,
+    /// The recorder dies: the power fails, or it is killed.
+    Crash {
+        /// Whether the power fails.
+        of_power: bool,
+        /// How often it is put off until something is being written.
+        waits: u32,
+    },
     /// The recorder begins again.
     Restart,
     /// The process is stopped until then.
@@ -166,6 +171,11 @@ impl Schedule {
             actions.push((last_ns + 10 * MS, Action::Flush(source)));
             flood(plan, source, &mut actions);
         }
+        for link in 0..plan.links.len() {
+            slow.push(slow_network(plan, plan.sources.len() + link));
+            let end_ns = of_link(plan, link, &mut actions, &mut happens);
+            last_ns = last_ns.max(end_ns);
+        }
         let stop_ns = match case.faults.has(Fault::SendOn) {
             true => BEGIN_NS + S + case.chance("stop").below(whole),
             false => last_ns + 2 * S,
@@ -176,6 +186,48 @@ impl Schedule {
         actions.sort_by_key(|(ns, _)| *ns);
         Self { actions, slow, stop_ns, happens }
     }
+}
+
+/// What a link sends: each slice when it is over. Returns when it has sent all.
+fn of_link(
+    plan: &Plan,
+    link: usize,
+    actions: &mut Vec<(u64, Action)>,
+    happens: &mut BTreeSet<Fault>,
+) -> u64 {
+    let case = &plan.case;
+    let endpoint = plan.sources.len() + link;
+    let slice_ns = plan.links[link].slice_ns;
+    let count = (crate::plan::DURATION_NS / slice_ns).min(plan.events);
+    let habits = habits(plan, endpoint);
+    let mut chance = case.chance(&format!("clock {link}"));
+    let steps = case.faults.has(Fault::Clock) && chance.chance(600);
+    let step_at = chance.below(count + 1);
+    // Back and ahead, little and by more than time begins anew for.
+    let step = [-2, -20, -900, 2, 30, 100_000][chance.index(6)];
+    // A clock that drifts by up to 200 in a million.
+    let drift = chance.below(200);
+    let first = (BEGIN_NS + 400 * MS) / slice_ns;
+    let mut was_dead = false;
+    let mut ns = 0;
+    for index in 0..count {
+        let begin_ns = (first + index + 1) * slice_ns;
+        ns = begin_ns + (begin_ns - BEGIN_NS) / 1_000_000 * drift + chance.below(200_000);
+        let has_stepped = steps && index >= step_at;
+        happens.extend(has_stepped.then_some(Fault::Clock));
+        let slice = (first + index).saturating_add_signed(if has_stepped { step } else { 0 });
+        let is_dead = habits.dead.has(index);
+        if is_dead && !was_dead {
+            actions.push((ns, Action::Die(endpoint)));
+        }
+        was_dead = is_dead;
+        if !is_dead && !habits.silent.has(index) {
+            actions.push((ns, Action::Trigger { source: endpoint, trigger: slice }));
+        }
+    }
+    actions.push((ns + 10 * MS, Action::Flush(endpoint)));
+    flood(plan, endpoint, actions);
+    ns
 }
 
 fn windows(chance: &mut Random, events: u64) -> Window {
@@ -246,9 +298,14 @@ fn disturb(plan: &Plan, stop_ns: u64, actions: &mut Vec<(u64, Action)>) {
     for (from, until) in at(Fault::Starve, 20, 300 * MS) {
         actions.push((from, Action::Starve(until)));
     }
-    for (from, until) in at(Fault::Crash, 1, 2 * S) {
-        // At the run's end, too.
-        let from = from + case.chance("crash late").below(2) * case.chance("crash by").below(S);
-        actions.extend([(from, Action::Crash), (until.max(from) + S / 10, Action::Restart)]);
+    for fault in [Fault::Crash, Fault::Kill] {
+        for (from, until) in at(fault, 1, 2 * S) {
+            let mut chance = case.chance("when it dies");
+            // At the run's end, too; and often while something is being written.
+            let from = from + chance.below(2) * chance.below(S);
+            let (of_power, waits) = (fault == Fault::Crash, 2_000 * chance.below(2) as u32);
+            actions.push((from, Action::Crash { of_power, waits }));
+            actions.push((until.max(from + S) + S / 10, Action::Restart));
+        }
     }
 }

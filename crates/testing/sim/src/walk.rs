@@ -35,6 +35,8 @@ pub struct WalkedFile {
 struct SchemaColumn {
     kind: String,
     source: Option<usize>,
+    /// Of a channel.
+    name: String,
 }
 
 /// A frame.
@@ -48,6 +50,8 @@ pub struct WalkedFrame {
     pub sequence: u64,
     /// Its rows.
     pub rows: u64,
+    /// Whether it is one of channels.
+    pub is_channels: bool,
     /// Its columns.
     columns: Vec<WalkedColumn>,
 }
@@ -59,6 +63,8 @@ struct WalkedColumn {
     /// Where its stored bytes stand in the file.
     begin: u64,
     stored_bytes: u64,
+    rows: u64,
+    first_sample: u64,
     /// The raw bytes, or why they cannot be had.
     raw: Result<Vec<u8>, String>,
 }
@@ -180,6 +186,46 @@ impl WalkedFile {
         ledger(&self.entries, &raw)
     }
 
+    /// Calls `f` for each channel of a frame with its name, its link, and its samples: the number
+    /// of the first of each piece without a gap, with the piece's bytes. What cannot be read is
+    /// left out.
+    ///
+    /// # Errors
+    /// Columns that do not fit to each other.
+    pub fn samples(
+        &self,
+        frame: &WalkedFrame,
+        mut f: impl FnMut(&str, usize, &[(u64, &[u8])]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let is_spans = |column: &&WalkedColumn| {
+            self.columns.get(&column.id).is_some_and(|one| one.kind == "channel_spans")
+        };
+        let spans = match frame.columns.iter().find(is_spans) {
+            Some(WalkedColumn { raw: Err(_), .. }) => return Ok(()),
+            Some(WalkedColumn { raw: Ok(raw), .. }) => raw.as_slice(),
+            None => &[],
+        };
+        for column in &frame.columns {
+            let Some(schema) = self.columns.get(&column.id).filter(|one| one.kind == "channel")
+            else {
+                continue;
+            };
+            let (Ok(raw), Some(source)) = (&column.raw, schema.source) else { continue };
+            let sample_bytes = raw.len() / column.rows.max(1) as usize;
+            let mut begins = vec![(0, column.first_sample)];
+            let own = spans.chunks_exact(24).filter(|span| u32_at(span, 0) == column.id);
+            begins.extend(own.map(|span| (u64_at(span, 8) as usize, u64_at(span, 16))));
+            let ends = begins.iter().skip(1).map(|begin| begin.0).chain([column.rows as usize]);
+            let pieces = begins.iter().zip(ends).map(|(&(row, number), end)| {
+                let range = row * sample_bytes..end.max(row) * sample_bytes;
+                raw.get(range).map(|bytes| (number, bytes)).ok_or("a gap beyond the column")
+            });
+            let pieces = pieces.collect::<Result<Vec<_>, _>>()?;
+            f(&schema.name, source, &pieces)?;
+        }
+        Ok(())
+    }
+
     /// Calls `f` for each row and source of a frame; what cannot be read is left out.
     ///
     /// # Errors
@@ -189,7 +235,7 @@ impl WalkedFile {
         frame: &WalkedFrame,
         mut f: impl FnMut(WalkedFragment<'_>),
     ) -> Result<(), String> {
-        if frame.rows == 0 {
+        if frame.rows == 0 || frame.is_channels {
             return Ok(());
         }
         let rows = frame.rows as usize;
@@ -259,7 +305,7 @@ fn header(bytes: &[u8]) -> Result<(WalkedFile, usize, u64), String> {
     let column = |column: &serde_json::Value| {
         let id = column["id"].as_u64().unwrap_or(u64::MAX) as u32;
         let source = column["source"].as_u64().map(|source| source as usize);
-        (id, SchemaColumn { kind: text(&column["kind"]), source })
+        (id, SchemaColumn { kind: text(&column["kind"]), source, name: text(&column["name"]) })
     };
     let is_required = |source: &serde_json::Value| source["required"].as_bool().unwrap_or(true);
     let file = WalkedFile {
@@ -312,13 +358,21 @@ fn frame(bytes: &[u8], at: usize, file_id: u64) -> Option<(u16, u16, WalkedFrame
                     .map_err(|error| error.to_string())
             }
         };
-        WalkedColumn { id: u32_at(entry, 0), begin: at as u64 + begin, stored_bytes, raw }
+        WalkedColumn {
+            id: u32_at(entry, 0),
+            begin: at as u64 + begin,
+            stored_bytes,
+            rows: u64_at(entry, 40),
+            first_sample: u64_at(entry, 56),
+            raw,
+        }
     };
     let frame = WalkedFrame {
         offset: at as u64,
         bytes: frame_bytes,
         sequence: u64_at(from, 48),
         rows: u64_at(from, 88),
+        is_channels: u16_at(from, 16) == KIND_CHANNELS,
         columns: (0..count).map(column).collect(),
     };
     Some((u16_at(from, 16), u16_at(from, 18), frame))
@@ -378,6 +432,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 const BLOCK_BYTES: usize = 4_096;
 const FIXED_BYTES: usize = 128;
+const KIND_CHANNELS: u16 = 2;
 const KIND_TOC: u16 = 3;
 const KIND_CHECKPOINT: u16 = 4;
 const TOC_LEDGER: u32 = 5;

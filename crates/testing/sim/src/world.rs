@@ -13,6 +13,7 @@ use catchment_ports::{MemoryFiles, StoreFault, VirtualClock};
 
 use crate::detector::{Sent, SentBySource, SourceState};
 use crate::fault::Fault;
+use crate::links::LinkState;
 use crate::plan::{BEGIN_NS, Plan, S};
 use crate::recorder::{Life, Recorder};
 use crate::schedule::{Action, Schedule, SlowNetwork};
@@ -22,6 +23,8 @@ use crate::trace::{Event, Trace};
 const STEPS_MAX: u64 = 4_000_000;
 /// How long a run may take to end, beside the time in which its disk hangs.
 const END_NS_MAX: u64 = 120 * S;
+/// How often it is looked whether something is being written.
+const WRITING_EVERY_NS: u64 = 500_000;
 /// How long an operation of the disk hangs at most.
 const HANG_NS_MAX: u64 = 120 * S;
 
@@ -50,6 +53,7 @@ struct World<'a> {
     order: u64,
     slow: Vec<SlowNetwork>,
     sources: Vec<SourceState>,
+    links: Vec<LinkState>,
     sent: Sent,
     files: MemoryFiles,
     recorder: Option<Recorder>,
@@ -75,8 +79,9 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
         actions: BTreeMap::new(),
         order: 0,
         slow: schedule.slow,
+        links: links(plan),
         sources: (0..plan.sources.len()).map(|index| SourceState::new(index, plan)).collect(),
-        sent: Sent { sources: plan.sources.iter().map(|_| SentBySource::default()).collect() },
+        sent: Sent { sources: (0..plan.endpoints()).map(|_| SentBySource::default()).collect() },
         files: MemoryFiles::default(),
         recorder: None,
         lives: Vec::new(),
@@ -104,6 +109,11 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
             Err((format!("an agent panicked: {}", text.unwrap_or_default()), trace))
         }
     }
+}
+
+fn links(plan: &Plan) -> Vec<LinkState> {
+    let link = |(index, link)| LinkState::new(index, link, plan.case.seed);
+    plan.links.iter().enumerate().map(link).collect()
 }
 
 impl World<'_> {
@@ -173,10 +183,7 @@ impl World<'_> {
         while let Some(entry) = self.actions.first_entry().filter(|entry| entry.key().0 <= now_ns) {
             match entry.remove() {
                 Action::Trigger { source, trigger } => self.trigger(source, trigger),
-                Action::Flush(source) => {
-                    let packets = self.sources[source].flush();
-                    self.send(source, packets);
-                }
+                Action::Flush(source) => self.flush(source),
                 Action::Renumber { source, trigger } => {
                     // What was sent before carries the old numbers.
                     let packets = self.sources[source].flush();
@@ -189,14 +196,17 @@ impl World<'_> {
                     });
                 }
                 Action::Die(source) => {
-                    self.sources[source].die();
+                    match self.link_of(source) {
+                        Some(link) => self.links[link].die(),
+                        None => self.sources[source].die(),
+                    }
                     self.note(Fault::Die);
                 }
                 Action::Flood { source, count } => self.flood(source, count),
                 Action::Deliver { source, packet } => self.deliver(source, packet),
                 Action::Pause(is_paused) => self.pause(is_paused),
                 Action::Stop => self.stop(),
-                Action::Crash => self.crash(),
+                Action::Crash { of_power, waits } => self.crash(of_power, waits),
                 Action::Restart => self.restart()?,
                 Action::Freeze(until_ns) => self.freeze(until_ns),
                 Action::Starve(until_ns) => self.starve(until_ns),
@@ -207,10 +217,31 @@ impl World<'_> {
 
     fn trigger(&mut self, source: usize, trigger: u64) {
         let now_ns = self.now_ns();
-        let state = &mut self.sources[source];
         let sent = &mut self.sent.sources[source];
-        let packets = state.fragment(trigger, now_ns, &mut self.network, sent);
+        let packets = match source.checked_sub(self.plan.sources.len()) {
+            Some(link) => {
+                sent.slices.push(trigger);
+                self.links[link].slice(trigger)
+            }
+            None => self.sources[source].fragment(trigger, now_ns, &mut self.network, sent),
+        };
         self.trace.push(now_ns, Event::Sent(source as u32, trigger, packets.len()));
+        self.send(source, packets);
+    }
+
+    /// The link that an endpoint is.
+    fn link_of(&self, endpoint: usize) -> Option<usize> {
+        endpoint.checked_sub(self.plan.sources.len())
+    }
+
+    fn flush(&mut self, source: usize) {
+        let packets = match self.link_of(source) {
+            Some(link) => {
+                let next = self.sent.sources[source].slices.last().map_or(0, |last| last + 1);
+                vec![self.links[link].heartbeat(next)]
+            }
+            None => self.sources[source].flush(),
+        };
         self.send(source, packets);
     }
 
@@ -235,9 +266,12 @@ impl World<'_> {
             }
             if self.network.chance(network.corrupted) {
                 self.note(Fault::Corrupt);
+                let Some(plan) = self.plan.sources.get(source) else {
+                    // Links rely on the checksum of UDP, by which such a packet is dropped.
+                    continue;
+                };
                 // The checksum of the protocol in parts finds one bit, but not any two.
-                let bits =
-                    if self.plan.sources[source].in_parts { 1 } else { 1 + self.network.below(3) };
+                let bits = if plan.in_parts { 1 } else { 1 + self.network.below(3) };
                 for _ in 0..bits {
                     let byte = self.network.index(packet.len());
                     packet[byte] ^= 1 << self.network.below(8);
@@ -265,7 +299,11 @@ impl World<'_> {
             let garbage = self.network.noise(bytes);
             self.sent.sources[source].garbage += 1;
             self.at(at_ns, Action::Deliver { source, packet: garbage });
-            for packet in self.sources[source].again() {
+            let again = match self.link_of(source) {
+                Some(link) => self.links[link].again(),
+                None => self.sources[source].again(),
+            };
+            for packet in again {
                 self.sent.sources[source].repeated += 1;
                 self.at(at_ns, Action::Deliver { source, packet });
             }
@@ -302,16 +340,25 @@ impl World<'_> {
         }
     }
 
-    fn crash(&mut self) {
+    fn crash(&mut self, of_power: bool, waits: u32) {
         let now_ns = self.now_ns();
+        let is_writing = |recorder: &Recorder| recorder.watch.due_ns() < u64::MAX;
+        if waits > 0 && !self.recorder.as_ref().is_none_or(is_writing) {
+            let again = Action::Crash { of_power, waits: waits - 1 };
+            return self.at(now_ns + WRITING_EVERY_NS, again);
+        }
         let Some(recorder) = self.recorder.take() else { return };
-        self.note(Fault::Crash);
-        self.trace.push(now_ns, Event::Fault("the power fails".to_owned()));
+        self.note(if of_power { Fault::Crash } else { Fault::Kill });
+        let what = if of_power { "the power fails" } else { "the recorder is killed" };
+        self.trace.push(now_ns, Event::Fault(what.to_owned()));
         let Recorder { observer, slots, assembly, mut life, .. } = recorder;
-        (life.last, life.has_crashed) = (observer.snapshot(), true);
+        (life.last, life.has_crashed, life.was_killed) = (observer.snapshot(), true, !of_power);
         self.lives.push(life);
         drop((slots, assembly));
-        self.files.crash(&mut self.plan.case.chance("what is left"));
+        match of_power {
+            true => self.files.crash(&mut self.plan.case.chance("what is left")),
+            false => self.files.settle(),
+        }
     }
 
     fn restart(&mut self) -> Result<(), String> {
@@ -393,6 +440,9 @@ impl World<'_> {
         }
         for (fault, file) in recorder.watch.take_faults() {
             recorder.life.disk.push(fault);
+            if matches!(fault, StoreFault::Full | StoreFault::WriteError | StoreFault::OpenError) {
+                recorder.life.refused_ns = now_ns;
+            }
             let kind = match fault {
                 StoreFault::WriteError => Fault::WriteError,
                 StoreFault::SyncError => Fault::SyncError,

@@ -1,0 +1,139 @@
+//! Emulated channel links: what they send, and what their samples are.
+//!
+//! A sample's value follows from seed, link, channel and the sample's number, so that whoever finds
+//! one in a file knows what it must be. Packets are encoded here from docs/spec/link.md.
+
+use catchment_fixtures::Random;
+use catchment_frame::Dtype;
+use catchment_model::SampleRate;
+
+/// A link of the detector.
+#[derive(Clone, Debug)]
+pub struct LinkPlan {
+    /// Its channels.
+    pub channels: Vec<ChannelPlan>,
+    /// Nanoseconds of a slice.
+    pub slice_ns: u64,
+    /// Channels in one packet.
+    pub channels_per_packet: usize,
+}
+
+/// A channel of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct ChannelPlan {
+    /// The type of its samples.
+    pub dtype: Dtype,
+    /// Samples per second, as numerator and denominator.
+    pub rate: (u64, u64),
+}
+
+impl ChannelPlan {
+    /// Bytes of a sample.
+    pub fn sample_bytes(&self) -> u64 {
+        self.dtype.bytes_of(1).expect("a number")
+    }
+
+    /// The rate in the node's words.
+    pub fn sample_rate(&self) -> SampleRate {
+        SampleRate::new(self.rate.0, self.rate.1).expect("a rate")
+    }
+
+    /// The numbers of the samples of a slice.
+    pub fn samples_of(&self, slice: u64, slice_ns: u64) -> std::ops::Range<u64> {
+        let (num, den) = (u128::from(self.rate.0), u128::from(self.rate.1) * 1_000_000_000);
+        let first = |slice: u64| {
+            let ticks = u128::from(slice) * u128::from(slice_ns) * num;
+            u64::try_from(ticks.div_ceil(den)).expect("a number of a sample")
+        };
+        first(slice)..first(slice + 1)
+    }
+}
+
+/// The bytes of a sample, of which short types have the first.
+pub fn sample(seed: u64, (link, channel): (usize, usize), number: u64) -> [u8; 8] {
+    // Some channels say the same for long.
+    if !channel.is_multiple_of(2) {
+        return (number / 64).to_le_bytes();
+    }
+    let place = (link as u64) << 32 | channel as u64;
+    let seed = seed ^ place.rotate_left(17) ^ number.wrapping_mul(0x2545_f491);
+    Random::new(seed).next_u64().to_le_bytes()
+}
+
+/// A link at work.
+#[derive(Debug)]
+pub struct LinkState {
+    index: usize,
+    plan: LinkPlan,
+    seed: u64,
+    sequence: u64,
+    last: Vec<Vec<u8>>,
+}
+
+impl LinkState {
+    /// A link that begins.
+    pub fn new(index: usize, plan: &LinkPlan, seed: u64) -> Self {
+        Self { index, plan: plan.clone(), seed, sequence: 0, last: Vec::new() }
+    }
+
+    /// It dies, and will count its packets anew.
+    pub fn die(&mut self) {
+        self.sequence = 0;
+    }
+
+    /// What it sent last, once more.
+    pub fn again(&self) -> Vec<Vec<u8>> {
+        self.last.clone()
+    }
+
+    /// A heartbeat.
+    pub fn heartbeat(&self, slice: u64) -> Vec<u8> {
+        self.header(2, slice, 0)
+    }
+
+    /// The packets of a slice.
+    pub fn slice(&mut self, slice: u64) -> Vec<Vec<u8>> {
+        let channels: Vec<usize> = (0..self.plan.channels.len()).collect();
+        let mut packets = Vec::new();
+        for channels in channels.chunks(self.plan.channels_per_packet) {
+            packets.push(self.packet(slice, channels));
+            self.sequence += 1;
+        }
+        self.last.clone_from(&packets);
+        packets
+    }
+
+    fn header(&self, kind: u8, slice: u64, entries: u16) -> Vec<u8> {
+        let mut packet = b"CTLK".to_vec();
+        packet.extend_from_slice(&[1, kind, 0, 0]);
+        packet.extend_from_slice(&(self.index as u32).to_le_bytes());
+        packet.extend_from_slice(&entries.to_le_bytes());
+        packet.extend_from_slice(&[0; 2]);
+        for word in [self.sequence, slice, self.plan.slice_ns, 0] {
+            packet.extend_from_slice(&word.to_le_bytes());
+        }
+        packet
+    }
+
+    fn packet(&self, slice: u64, channels: &[usize]) -> Vec<u8> {
+        let mut packet = self.header(1, slice, channels.len() as u16);
+        let mut samples = Vec::new();
+        for &channel in channels {
+            let plan = &self.plan.channels[channel];
+            let bytes = plan.sample_bytes() as usize;
+            let numbers = plan.samples_of(slice, self.plan.slice_ns);
+            let begin = samples.len();
+            for number in numbers {
+                let sample = sample(self.seed, (self.index, channel), number);
+                samples.extend_from_slice(&sample[..bytes]);
+            }
+            let all = samples.len() - begin;
+            for word in [channel as u32, 0, all as u32, 0] {
+                packet.extend_from_slice(&word.to_le_bytes());
+            }
+            samples.resize(samples.len().next_multiple_of(8), 0);
+        }
+        packet.extend_from_slice(&samples);
+        packet
+    }
+}

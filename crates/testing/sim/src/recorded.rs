@@ -1,0 +1,273 @@
+//! What a recorder's files hold, compared with what was sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::Path;
+
+use catchment_model::Entry;
+use catchment_ports::StoreFault;
+
+use crate::detector::SentFragment;
+use crate::fault::Fault;
+use crate::links;
+use crate::recorder::Life;
+use crate::walk::{WalkedFile, WalkedFragment, WalkedFrame, walk};
+use crate::world::Outcome;
+
+/// What a life's files hold, by the oracle's walk.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// By source: how often each trigger's fragment is there.
+    pub fragments: Vec<BTreeMap<u64, u64>>,
+    /// By source: fragments, their bytes, rows that lack one.
+    pub counts: Vec<[u64; 3]>,
+    /// Rows.
+    pub rows: u64,
+    /// By link and channel: the numbers of the samples, in ranges that follow each other.
+    pub samples: BTreeMap<(usize, usize), Vec<Range<u64>>>,
+    /// What cannot be read.
+    pub damage: Vec<String>,
+    /// By source and entry: what the frames' increments add up to.
+    pub increments: BTreeMap<(usize, String), u64>,
+    /// The files, by their index.
+    pub files: Vec<WalkedFile>,
+}
+
+/// Reads a life's files, and checks that nothing in them differs from what was sent.
+pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
+    let count = outcome.plan.endpoints();
+    let mut recorded = Recorded {
+        fragments: vec![BTreeMap::new(); count],
+        counts: vec![[0; 3]; count],
+        ..Recorded::default()
+    };
+    let is_frames = |path: &Path| path.extension().is_some_and(|extension| extension == "catch");
+    for (path, bytes) in outcome.files.all() {
+        if !path.starts_with(&life.folder) || !is_frames(&path) {
+            continue;
+        }
+        match walk(&bytes) {
+            Ok(Some(file)) => recorded.files.push(file),
+            Ok(None) => {}
+            Err(why) => recorded.damage.push(format!("{}: {why}", path.display())),
+        }
+    }
+    recorded.files.sort_by_key(|file| file.index);
+    let files = std::mem::take(&mut recorded.files);
+    // A write that went somewhere else may have left a whole frame there.
+    let may_stray = disk_lied(life);
+    let is_restarted = restarted_falsely(outcome, life);
+    let mut sequences = BTreeSet::new();
+    for file in &files {
+        for frame in &file.frames {
+            recorded.damage.extend(file.damage(frame));
+            let last = sequences.last().copied();
+            if last.is_some_and(|last| frame.sequence <= last) && !may_stray {
+                return Err(format!("frame {} comes after {last:?}", frame.sequence));
+            }
+            if !sequences.insert(frame.sequence) {
+                continue;
+            }
+            let increment = file.increment(frame)?;
+            if frame.is_channels {
+                read_samples(outcome, file, frame, &increment, &mut recorded)?;
+            } else {
+                recorded.rows += frame.rows;
+            }
+            for (key, count) in increment {
+                *recorded.increments.entry(key).or_default() += count;
+            }
+            read_rows(outcome, file, frame, &mut recorded, is_restarted)?;
+        }
+    }
+    recorded.samples.values_mut().for_each(join);
+    recorded.files = files;
+    Ok(recorded)
+}
+
+/// Joins ranges that follow each other or overlap.
+fn join(ranges: &mut Vec<Range<u64>>) {
+    ranges.sort_by_key(|range| range.start);
+    ranges.dedup_by(|next, before| {
+        let joins = next.start <= before.end;
+        before.end = if joins { before.end.max(next.end) } else { before.end };
+        joins
+    });
+}
+
+/// A frame's samples must be those that were sent, and as many bytes as it says were recorded.
+fn read_samples(
+    outcome: &Outcome,
+    file: &WalkedFile,
+    frame: &WalkedFrame,
+    increment: &BTreeMap<(usize, String), u64>,
+    recorded: &mut Recorded,
+) -> Result<(), String> {
+    let plan = &outcome.plan;
+    let mut bytes_of = vec![0; plan.endpoints()];
+    file.samples(frame, |name, source, pieces| {
+        let link = source - plan.sources.len();
+        let channel = name.rsplit('c').next().and_then(|number| number.parse::<usize>().ok());
+        let channel = channel.ok_or_else(|| format!("{name} is no channel"))?;
+        let sample_bytes = plan.links[link].channels[channel].sample_bytes();
+        for &(first, bytes) in pieces {
+            bytes_of[source] += bytes.len() as u64;
+            let samples = bytes.chunks(sample_bytes as usize);
+            let count = samples.len() as u64;
+            for (number, found) in (first..).zip(samples) {
+                let sent = links::sample(plan.case.seed, (link, channel), number);
+                if found != &sent[..sample_bytes as usize] {
+                    return Err(format!("{name}: sample {number} is another one"));
+                }
+            }
+            recorded.samples.entry((link, channel)).or_default().push(first..first + count);
+        }
+        Ok(())
+    })?;
+    let entries = [Entry::FragmentsRecorded, Entry::FragmentBytesRecorded, Entry::FragmentsMissing];
+    for (source, held) in bytes_of.into_iter().enumerate().skip(plan.sources.len()) {
+        let of = |entry: Entry| increment.get(&(source, entry.name().to_owned())).copied();
+        let counts = entries.map(|entry| of(entry).unwrap_or(0));
+        if counts[1] != held && file.damage(frame).is_empty() {
+            let said = counts[1];
+            return Err(format!("frame {}: {said} bytes of channels, {held} here", frame.sequence));
+        }
+        for (sum, count) in recorded.counts[source].iter_mut().zip(counts) {
+            *sum += count;
+        }
+    }
+    Ok(())
+}
+
+fn read_rows(
+    outcome: &Outcome,
+    file: &WalkedFile,
+    frame: &WalkedFrame,
+    recorded: &mut Recorded,
+    is_restarted: bool,
+) -> Result<(), String> {
+    // By row: the candidates of each fragment, which must be of one event.
+    let mut rows: BTreeMap<usize, Vec<(usize, u64, Vec<SentFragment>)>> = BTreeMap::new();
+    let mut wrong = None;
+    let number_mask = (1 << outcome.plan.number_bits()) - 1;
+    file.fragments(frame, |WalkedFragment { key, row, source, bytes }| {
+        let Some(bytes) = bytes else {
+            recorded.counts[source][2] += u64::from(file.required[source]);
+            return;
+        };
+        recorded.counts[source][0] += 1;
+        recorded.counts[source][1] += bytes.len() as u64;
+        let sent = &outcome.sent.sources[source];
+        let found: Vec<_> = sent.find(bytes).iter().map(|&at| sent.fragments[at]).collect();
+        // Sub-events say their number themselves; empty fragments of several packets do not.
+        let fits = |one: &&SentFragment| one.number == key & number_mask;
+        let of_number: Vec<_> = found.iter().filter(fits).copied().collect();
+        if of_number.is_empty() {
+            let is_parts = outcome.plan.sources[source].in_parts;
+            if is_parts || !sent.is_of_corrupted(bytes) {
+                let what = match found.first() {
+                    Some(one) => format!("the fragment of event {} ({})", one.trigger, one.number),
+                    None => format!("{} bytes that it never sent", bytes.len()),
+                };
+                wrong.get_or_insert(format!("event {key}: s{source} has {what}"));
+            }
+            return;
+        }
+        rows.entry(row).or_default().push((source, key, of_number));
+    })?;
+    if let Some(wrong) = wrong {
+        return Err(wrong);
+    }
+    for fragments in rows.into_values() {
+        one_event(outcome, &fragments, recorded, is_restarted)?;
+    }
+    Ok(())
+}
+
+/// The fragments of a row must be of one event, and recorded once.
+fn one_event(
+    outcome: &Outcome,
+    fragments: &[(usize, u64, Vec<SentFragment>)],
+    recorded: &mut Recorded,
+    is_restarted: bool,
+) -> Result<(), String> {
+    let of = |fragments: &[SentFragment]| -> BTreeSet<u64> {
+        fragments.iter().map(|fragment| fragment.trigger).collect()
+    };
+    let mut common: Option<BTreeSet<u64>> = None;
+    for (.., candidates) in fragments {
+        let triggers = of(candidates);
+        common = Some(match common {
+            None => triggers,
+            Some(common) => common.intersection(&triggers).copied().collect(),
+        });
+    }
+    let common = common.unwrap_or_default();
+    // A source that has numbers of its own is matched by them.
+    let may_differ = outcome.plan.case.faults.has(Fault::Misnumber);
+    if common.is_empty() && !may_differ {
+        let triggers: Vec<_> =
+            fragments.iter().map(|(source, _, of_source)| (source, of(of_source))).collect();
+        return Err(format!("event {}: its fragments are of {triggers:?}", fragments[0].1));
+    }
+    for (source, key, candidates) in fragments {
+        let trigger = common.first().copied().unwrap_or(candidates[0].trigger);
+        let count = recorded.fragments[*source].entry(trigger).or_default();
+        *count += 1;
+        if *count > 1 && candidates.len() == 1 && !is_restarted {
+            return Err(format!("event {key}: the fragment of s{source} is recorded twice"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether files may hold other frames than those that were written without an error: the disk has
+/// said that it had done what it had not, or has said the opposite, and then could not cut what was
+/// not to be there.
+pub(crate) fn disk_lied(life: &Life) -> bool {
+    let has = |fault| life.disk.contains(&fault);
+    let is_uncut = has(StoreFault::FinishError) || life.has_crashed;
+    let keeps = is_uncut && (has(StoreFault::WriteError) || has(StoreFault::Full));
+    has(StoreFault::TornWrite) || has(StoreFault::MisdirectedWrite) || keeps
+}
+
+/// Lists the files and their frames, and what each recorder said of itself at its end.
+pub fn files(outcome: &Outcome) -> String {
+    let mut text = String::new();
+    for life in &outcome.lives {
+        let last = &life.last;
+        for (source, ledger) in last.ledger.sources.iter().enumerate() {
+            let counts = ledger.iter().filter(|(_, count)| *count > 0);
+            let counts: String = counts.map(|(entry, count)| format!(" {entry} {count}")).collect();
+            text += &format!("{} s{source}:{counts}\n", life.folder.display());
+        }
+        text += &format!("{:?} {:?} {:?}\n", last.state, last.counts, last.warnings);
+    }
+    for (path, bytes) in outcome.files.all() {
+        let length = bytes.len();
+        text += &match walk(&bytes) {
+            Ok(Some(file)) => {
+                let toc = file.toc.as_ref().map(|toc| (toc.flags, toc.frames));
+                let frames = file.frames.iter().map(|frame| {
+                    format!(
+                        " {}@{}+{} ({} rows)",
+                        frame.sequence, frame.offset, frame.bytes, frame.rows
+                    )
+                });
+                let frames: String = frames.collect();
+                format!("{}: {length} bytes, TOC {toc:?}:{frames}\n", path.display())
+            }
+            Ok(None) => format!("{}: {length} bytes, zeros\n", path.display()),
+            Err(why) => format!("{}: {length} bytes, {why}\n", path.display()),
+        };
+    }
+    text
+}
+
+/// Whether the recorder says that numbers began anew more often than they did.
+pub(crate) fn restarted_falsely(outcome: &Outcome, life: &Life) -> bool {
+    let faults = outcome.plan.case.faults;
+    let restarts = life.last.ledger.sources.iter().map(|source| source[Entry::NumberingRestarts]);
+    let made = [Fault::Renumber, Fault::Misnumber].into_iter().filter(|&one| faults.has(one));
+    restarts.max().unwrap_or(0) > made.count() as u64
+}
