@@ -1,4 +1,5 @@
-//! Agents have no clock, thread, file or socket: only so can they be stepped in virtual time.
+//! Agents have no clock, thread, file, socket or random order: only so can they be stepped in
+//! virtual time, twice with the same result.
 
 use crate::repository::TextFile;
 use crate::tidy::Problem;
@@ -11,6 +12,7 @@ const AGENTS: &[&str] = &[
     "crates/node/emulator/src/sender.rs",
     "crates/node/encoder/src/",
     "crates/node/recorder/src/",
+    "crates/node/writer/src/",
 ];
 
 /// Files among them that are at the edge, each with its reason.
@@ -42,6 +44,9 @@ const WORDS: &[(&str, &str)] = &[
     ("TcpListener", "a socket"),
     ("TcpStream", "a socket"),
     ("UdpSocket", "a socket"),
+    ("HashMap", "a random order"),
+    ("HashSet", "a random order"),
+    ("RandomState", "a random order"),
 ];
 
 /// Every line of an agent that names what it must not have.
@@ -100,6 +105,13 @@ mod tests {
         let expected = "crates/node/recorder/src/build.rs:3: an agent has a clock: `Instant`";
         assert_eq!(problems("crates/node/recorder/src/build.rs", text), [expected]);
         assert!(problems("crates/node/control/src/conductor.rs", text).is_empty());
+    }
+
+    #[test]
+    fn a_map_in_random_order_is_found() {
+        let text = "use std::collections::{BTreeMap, HashMap};\n";
+        let expected = "crates/node/writer/src/files.rs:1: an agent has a random order: `HashMap`";
+        assert_eq!(problems("crates/node/writer/src/files.rs", text), [expected]);
     }
 
     #[test]

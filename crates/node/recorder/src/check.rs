@@ -1,6 +1,6 @@
 //! The bounds of all values of a [`RecorderConfig`], each of them once.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -167,7 +167,7 @@ impl RecorderConfig {
         let expected = format_args!("1 to {SOURCES_MAX}");
         require((1..=SOURCES_MAX).contains(&count), "sources", expected, count)?;
         check_links(&self.links, self.frame.duration_ns)?;
-        let (mut names, mut addresses) = (HashSet::new(), HashSet::new());
+        let (mut names, mut addresses) = (BTreeSet::new(), BTreeSet::new());
         for (index, source) in self.sources.iter().enumerate() {
             let path = format!("sources[{index}]");
             let (name, address) = (&source.name, source.address);
@@ -191,8 +191,8 @@ fn check_endpoint<'a>(
     name: &'a str,
     address: SocketAddr,
     from: &[Network],
-    names: &mut HashSet<&'a str>,
-    addresses: &mut HashSet<SocketAddr>,
+    names: &mut BTreeSet<&'a str>,
+    addresses: &mut BTreeSet<SocketAddr>,
 ) -> Result<(), ConfigError> {
     check_name(&format!("{path}.name"), name, names)?;
     let own = address.port() == 0 || addresses.insert(address);
@@ -205,7 +205,7 @@ fn check_endpoint<'a>(
 pub(crate) fn check_name<'a>(
     key: &str,
     name: &'a str,
-    names: &mut HashSet<&'a str>,
+    names: &mut BTreeSet<&'a str>,
 ) -> Result<(), ConfigError> {
     require(!name.is_empty(), key, "a name", "\"\"")?;
     require(names.insert(name), key, "a name used once", format_args!("{name:?} again"))

@@ -1,6 +1,6 @@
 //! Channel links as they are configured, and what follows from that.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -148,7 +148,7 @@ pub(crate) fn check_links(links: &[LinkConfig], duration_ns: u64) -> Result<(), 
     let channels = links.iter().map(|link| link.channels.len()).sum::<usize>();
     let expected = format_args!("at most {SOURCES_MAX} channels in all links");
     require(channels <= SOURCES_MAX, "links.channels", expected, channels)?;
-    let mut names = HashSet::new();
+    let mut names = BTreeSet::new();
     for (index, link) in links.iter().enumerate() {
         let key = format!("links[{index}].slice");
         let slice = link.slice_ns;
