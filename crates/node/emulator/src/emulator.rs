@@ -327,3 +327,51 @@ const _: () = {
     assert!(DATAGRAM_BYTES_MAX + OVERSHOOT_BYTES + 8 <= BATCH_BYTES);
     assert!(CORRUPT_BITS == 2 * TRAILER_BYTES * 8);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use catchment_agent::Agent;
+    use catchment_net::{ReceiverConfig, UdpReceiver};
+
+    /// A sender over real sockets, stepped: when its thread would begin does not matter.
+    #[test]
+    fn a_queue_that_never_fills_is_flushed_by_time() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let receiver = UdpReceiver::bind(&[any], ReceiverConfig::default()).unwrap();
+        let emulator = Emulator::new(EmulatorConfig {
+            sources: crate::hades_90()[..1].to_vec(),
+            targets: vec![receiver.local_addr(0)],
+            events: Some(120),
+            rate_hz: Some(20_000.0),
+            flush_ns: 500_000,
+            water_mark_bytes: 65_000,
+            ..EmulatorConfig::default()
+        })
+        .unwrap();
+        let config = emulator.config();
+        let outlet = Outlet::new(&config.targets, 1, &config.faults, corrupt_bit).unwrap();
+        let (stop, live) = (AtomicBool::new(false), EmulatorLive::default());
+        let pace = Pace::new(&Schedule::of(config));
+        let mut sender = Sender::new(Run::new(&emulator, outlet), pace, &stop, &live);
+        // Each tick's events are queued, and sent once the oldest of them has waited 0.5 ms.
+        let (mut now_ns, mut queued_ns, mut packets) = (7, None, 0);
+        loop {
+            let work = sender.work(now_ns);
+            if work.ended {
+                break;
+            }
+            let is_due = queued_ns.is_some_and(|since_ns| now_ns - since_ns >= 500_000);
+            packets += u64::from(is_due);
+            assert_eq!(sender.traffic.outlet.report(0).packets_sent, packets, "at {now_ns} ns");
+            if is_due {
+                queued_ns = None;
+            } else if work.done > 0 {
+                queued_ns = queued_ns.or(Some(now_ns));
+            }
+            now_ns = work.wake_at_ns.max(now_ns + 1);
+        }
+        assert!(packets > 1);
+        assert_eq!(sender.traffic.outlet.report(0).fragments_sent, 120);
+    }
+}

@@ -298,18 +298,6 @@ fn a_restarted_source_begins_its_numbers_at_zero() {
 }
 
 #[test]
-fn a_queue_that_never_fills_is_flushed_by_time() {
-    let captured = capture(EmulatorConfig {
-        rate_hz: Some(20_000.0),
-        flush_ns: 0,
-        water_mark_bytes: 65_000,
-        ..hades()
-    });
-    assert!(captured.report.sources[0].packets_sent > 1);
-    assert_eq!(captured.numbers(0), (1..=60).collect::<Vec<u32>>());
-}
-
-#[test]
 fn a_rate_and_a_time_give_an_exact_number_of_events() {
     let config =
         EmulatorConfig { rate_hz: Some(1_000.0), seconds: Some(0.05), events: None, ..hades() };
