@@ -77,6 +77,24 @@ const EXCEPTIONS: &[Exception] = &[
         _reason: "commands write to a terminal and end on a signal",
     },
     Exception {
+        from: "catchment-cli",
+        to: "catchment-session",
+        tests_only: false,
+        _reason: "`run` shows its recording as the demonstration does",
+    },
+    Exception {
+        from: "catchment-session",
+        to: "catchment-config",
+        tests_only: false,
+        _reason: "the demonstration records a preset",
+    },
+    Exception {
+        from: "catchment-session",
+        to: "catchment-console",
+        tests_only: false,
+        _reason: "a recording is shown on a terminal and ends on a signal",
+    },
+    Exception {
         from: "catchment-bench",
         to: "catchment-config",
         tests_only: false,
@@ -175,7 +193,7 @@ const IMPURE: &[&str] = &[
 ];
 
 /// Packages whose errors end a program and are read by people alone.
-const PROGRAMS: &[&str] = &["catchment-bench", "catchment-cli", "xtask"];
+const PROGRAMS: &[&str] = &["catchment-bench", "catchment-cli", "catchment-session", "xtask"];
 
 struct Exception {
     from: &'static str,

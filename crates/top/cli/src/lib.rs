@@ -1,8 +1,7 @@
 //! The command line `catchment`, as a library, so that the Python package starts the same program.
 //!
-//! Every command has a file in `commands/`. `session.rs` records, `register.rs` enters recordings
-//! in the catalogue of runs, `view.rs` shows a recorder at work, `prove.rs` compares what was
-//! recorded with what was sent. `bench` is a crate of its own.
+//! Every command has a file in `commands/`, but for two: `demo` is in `catchment-session`, with the
+//! view of a recorder at work and the report on a recording, and `bench` is a crate of its own.
 //!
 //! Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 done, with loss.
 
@@ -11,15 +10,12 @@ mod export;
 mod left_out;
 mod names;
 mod npy;
-mod prove;
 mod refs;
-mod session;
-mod view;
 
 use std::ffi::OsString;
 
-use catchment_config::ConfigFileError;
-use catchment_console::{Exit, Out, UsageError, chain, complain, outlive_file_limits};
+use catchment_console::{Exit, Out, outlive_file_limits};
+use catchment_session::{EXIT_CODES, exit_code};
 use clap::{Parser, Subcommand};
 
 /// Records what detectors send: every fragment built into events, on disk, and accounted for.
@@ -36,7 +32,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Record an emulated HADES-like detector of 90 sources and verify every byte
-    Demo(commands::demo::Arguments),
+    Demo(catchment_session::demo::Arguments),
     /// Record the sources of a configuration file until stopped
     Run(commands::run::Arguments),
     /// Query and control a running node
@@ -83,28 +79,13 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
         }
     };
     let mut out = Out::stdout(cli.json);
-    let result = dispatch(cli.command, &mut out).and_then(|exit| {
-        out.flush()?;
-        Ok(exit)
-    });
-    match result {
-        Ok(exit) => exit as i32,
-        Err(error) => {
-            out.flush().ok();
-            complain(chain(&error));
-            let usage = error.chain().any(|cause| {
-                cause.is::<UsageError>()
-                    || cause.is::<ConfigFileError>()
-                    || cause.is::<catchment_recorder::ConfigError>()
-            });
-            (if usage { Exit::Usage } else { Exit::Failed }) as i32
-        }
-    }
+    let result = dispatch(cli.command, &mut out);
+    exit_code(result, &mut out)
 }
 
 fn dispatch(command: Command, out: &mut Out) -> anyhow::Result<Exit> {
     match command {
-        Command::Demo(arguments) => commands::demo::run(arguments, out),
+        Command::Demo(arguments) => catchment_session::demo::run(arguments, out),
         Command::Run(arguments) => commands::run::run(arguments, out),
         Command::Ctl(arguments) => commands::ctl::run(arguments, out),
         Command::Token(arguments) => commands::token::run(arguments, out),
@@ -123,6 +104,3 @@ fn dispatch(command: Command, out: &mut Out) -> anyhow::Result<Exit> {
         Command::Bench(arguments) => catchment_bench::run(arguments, out),
     }
 }
-
-const EXIT_CODES: &str =
-    "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 done, with loss.";

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use catchment_console::{Exit, Out};
 use catchment_model::ledger::Role;
 use catchment_model::units::{counted, grouped};
+use catchment_session::loss_reasons;
 use catchment_storage::{AuditReport, Closing, Extent, Run, Verdict, audit};
 
 use crate::commands::inspect::UNKNOWN_EXTENT;
-use crate::view::loss_reasons;
 
 /// Recomputes the ledger from the files and compares it with the recorder's. Exits with 1 if the
 /// ledger does not balance, or files or their ends are missing; with 3 if data were lost, as is or

@@ -9,9 +9,8 @@ use catchment_catalog::{
 use catchment_console::{Exit, Out, Table, UsageError, progress};
 use catchment_model::Utc;
 use catchment_model::units::{Bytes, grouped};
+use catchment_session::who;
 use catchment_telemetry::utc_now;
-
-use crate::session::who;
 
 /// Lists, shows and searches the runs of a folder.
 #[derive(Debug, clap::Args)]

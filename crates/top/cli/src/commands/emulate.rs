@@ -9,11 +9,12 @@ use anyhow::Context;
 use catchment_config::{Address, RATE_HZ_DEFAULT, Rate, Size, Time, counted_up};
 use catchment_console::{Exit, Out, Stop, UsageError};
 use catchment_emulator::{
-    EmulatedSource, EmulatorConfig, EmulatorReport, EmulatorThread, Faults, LinkEmulatorConfig,
+    EmulatedSource, EmulatorConfig, EmulatorReport, EmulatorThread, LinkEmulatorConfig,
     SourceReport,
 };
 use catchment_model::near_matches;
 use catchment_model::units::{Bytes, Count, grouped};
+use catchment_session::{Fault, seconds};
 
 use super::emulate_links;
 use super::generate::Multiple;
@@ -50,7 +51,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "EVENTS")]
     pub(super) equal_bursts: Option<u32>,
     /// Stop after this many seconds
-    #[arg(long, value_parser = super::run::seconds)]
+    #[arg(long, value_parser = seconds)]
     pub(super) seconds: Option<f64>,
     /// Stop after this many events
     #[arg(long)]
@@ -62,89 +63,6 @@ pub(crate) struct Arguments {
     /// packets), kill=SOURCE@EVENT, restart=SOURCE@EVENT with the source's name or number
     #[arg(long, value_name = "FAULT")]
     pub(super) fault: Vec<Fault>,
-}
-
-/// One `--fault`.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Fault {
-    Lose(f64),
-    Duplicate(f64),
-    Reorder(f64),
-    Corrupt(f64),
-    Kill(FaultTarget),
-    Restart(FaultTarget),
-}
-
-/// A source, by name or number, and an event.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct FaultTarget {
-    source: String,
-    event: u64,
-}
-
-impl FaultTarget {
-    /// The source's number among those of these names, and the event.
-    fn find_in(&self, names: &[String]) -> Result<(u32, u64), UsageError> {
-        if names.is_empty() {
-            let message = "kill and restart are for sources of events, not for channels";
-            return Err(UsageError(message.into()));
-        }
-        // As `read --source` has it: a name comes before a number.
-        let named = names.iter().position(|name| *name == self.source);
-        let index = named.or_else(|| self.source.parse().ok()).filter(|index| *index < names.len());
-        let expected = || {
-            let count = names.len();
-            UsageError(format!("expected a source below {count} or its name, got {}", self.source))
-        };
-        index.map(|index| (index as u32, self.event)).ok_or_else(expected)
-    }
-}
-
-impl std::str::FromStr for Fault {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE such as lose=1e-3")?;
-        let share = || match value.parse::<f64>() {
-            Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
-            _ => Err(format!("expected a share of the packets, 0 to 1, got {value:?}")),
-        };
-        let location = || {
-            let parsed = value.rsplit_once('@').and_then(|(source, event)| {
-                let (source, event) = (source.to_owned(), event.parse().ok()?);
-                (!source.is_empty()).then_some(FaultTarget { source, event })
-            });
-            parsed.ok_or_else(|| {
-                format!("expected SOURCE@EVENT such as 3@1000 or rich-07@1000, got {value:?}")
-            })
-        };
-        match name {
-            "lose" => share().map(Self::Lose),
-            "duplicate" => share().map(Self::Duplicate),
-            "reorder" => share().map(Self::Reorder),
-            "corrupt" => share().map(Self::Corrupt),
-            "kill" => location().map(Self::Kill),
-            "restart" => location().map(Self::Restart),
-            _ => Err(format!(
-                "expected lose, duplicate, reorder, corrupt, kill or restart, got {name:?}"
-            )),
-        }
-    }
-}
-
-impl Fault {
-    /// Adds this fault to those of an emulator of sources of these names; links have none.
-    pub(crate) fn apply(&self, faults: &mut Faults, names: &[String]) -> Result<(), UsageError> {
-        match self {
-            Self::Lose(share) => faults.lose = *share,
-            Self::Duplicate(share) => faults.duplicate = *share,
-            Self::Reorder(share) => faults.reorder = *share,
-            Self::Corrupt(share) => faults.corrupt = *share,
-            Self::Kill(location) => faults.kill = Some(location.find_in(names)?),
-            Self::Restart(location) => faults.restart = Some(location.find_in(names)?),
-        }
-        Ok(())
-    }
 }
 
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
     /// Seconds of data
-    #[arg(long, value_parser = super::run::seconds, default_value = "64")]
+    #[arg(long, value_parser = catchment_session::seconds, default_value = "64")]
     seconds: f64,
     /// How many times faster than real time: a number, or max
     #[arg(long, value_name = "TIMES", default_value = "max")]

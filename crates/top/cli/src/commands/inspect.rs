@@ -6,11 +6,9 @@ use std::path::PathBuf;
 use catchment_console::{Exit, Out, Table, progress};
 use catchment_model::Ledger;
 use catchment_model::units::{Bytes, Count, grouped};
+use catchment_session::{Balance, entries, loss_reasons, malformed_reasons};
 use catchment_storage::{ColumnStorage, Extent, FileInfo, Run, VerifyReport, verify};
 use serde_json::{Value, json};
-
-use crate::commands::report::{Balance, entries, malformed_reasons};
-use crate::view::loss_reasons;
 
 /// Shows header, files, frames, sources and ledger of a run. --verify reads everything and exits
 /// with 1 if anything is broken or missing.

@@ -1,9 +1,7 @@
 //! `catchment run`: the recorder that a file describes.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use catchment_catalog::check_comment;
@@ -13,11 +11,10 @@ use catchment_control::{
     LogFormat, LogLevel, Logs, Node, Settings, Start, check_protection, own_folder,
 };
 use catchment_model::units::counted;
+use catchment_session::{Ends, Session, Summary, exit_of, own_settings, seconds};
 use serde::Serialize;
 
-use crate::commands::report::{Summary, exit_of};
 use crate::commands::run_control::{File, serve};
-use crate::session::{Ends, Session, who};
 
 /// Records what CONFIG describes until Ctrl-C, --seconds or --events.
 #[derive(Debug, clap::Args)]
@@ -57,14 +54,6 @@ struct Numbered<'a> {
     number: Option<u64>,
     #[serde(flatten)]
     summary: &'a Summary,
-}
-
-/// A time of at least a millisecond.
-pub(crate) fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (1e-3..=1e7).contains(&seconds) => Ok(seconds),
-        _ => Err("expected a number of seconds such as 20 or 0.5".into()),
-    }
 }
 
 /// Reads a configuration and says what it describes, without recording.
@@ -160,11 +149,6 @@ fn record(
     Ok(exit_of(&recording))
 }
 
-/// The settings of a node that this program alone controls.
-pub(super) fn own_settings(listen: Option<SocketAddr>) -> Settings {
-    Settings { who: who(), drain: DRAIN, read_only: true, ..Settings::new(listen) }
-}
-
 fn comment(arguments: &Arguments) -> Option<String> {
     Some(arguments.comment.clone()).filter(|comment| !comment.is_empty())
 }
@@ -189,6 +173,3 @@ fn control(arguments: &Arguments, high: &High) -> Option<(Settings, (LogFormat, 
     }
     Some((settings, log))
 }
-
-/// Time limit of the end of a run: the user is present and can end the program at once.
-const DRAIN: Duration = Duration::from_secs(600);

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use catchment_config::High;
 use catchment_console::{Exit, Out, Stop, UsageError};
 use catchment_control::{
     Configuration, ConfigurationFault, Configure, Ended, LogFormat, LogLevel, Logs, Node,
@@ -14,9 +13,8 @@ use catchment_control::{
 };
 use catchment_model::Entry;
 use catchment_model::units::grouped;
+use catchment_session::{Ends, configuration};
 use signal_hook::consts::SIGHUP;
-
-use crate::session::Ends;
 
 /// A configuration file on disk.
 pub(super) struct File {
@@ -63,16 +61,6 @@ fn checked(path: &Path, text: &str, emulate: bool) -> Result<Configuration, Conf
     };
     let high = catchment_config::check(path, text).map_err(fault)?;
     Ok(configuration(high, emulate))
-}
-
-/// The part of a checked configuration that a node needs.
-pub(super) fn configuration(high: High, emulate: bool) -> Configuration {
-    let High { recorder, number, emulator, link_emulator, control, rules, .. } = high;
-    let emulate = emulate || control.as_ref().is_some_and(|control| control.emulate);
-    let (emulator, link_emulator) =
-        (emulator.filter(|_| emulate), link_emulator.filter(|_| emulate));
-    let control = control.map(|control| format!("{control:?}")).unwrap_or_default();
-    Configuration { number, recorder, emulator, link_emulator, rules, control }
 }
 
 /// Serves until a signal, a command or an end of the run.

@@ -268,7 +268,7 @@ pub(crate) fn line(before: &Moment, now: &Moment) -> String {
 }
 
 /// The reasons of losses that happened, with their counts; empty if there was none.
-pub(crate) fn loss_reasons(total: &SourceLedger) -> String {
+pub fn loss_reasons(total: &SourceLedger) -> String {
     let mut reasons = Vec::new();
     let lost = total.balance().fragments_lost;
     if lost > 0 {

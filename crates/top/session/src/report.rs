@@ -12,7 +12,7 @@ use crate::view::{has_slices, loss_reasons, trend_warnings};
 
 /// A recording in figures.
 #[derive(Debug, Serialize)]
-pub(crate) struct Summary {
+pub struct Summary {
     pub(crate) run: String,
     pub(crate) folder: String,
     pub(crate) files: Vec<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Summary {
 
 /// A packet that was dropped, for diagnosis.
 #[derive(Debug, Serialize)]
-pub(crate) struct Malformed {
+pub struct Malformed {
     pub(crate) source: String,
     pub(crate) reason: String,
     /// In hexadecimal.
@@ -43,22 +43,26 @@ pub(crate) struct Malformed {
 
 /// A ledger's totals and what they mean.
 #[derive(Debug, Serialize)]
-pub(crate) struct Balance {
+pub struct Balance {
     /// Whether the run has ended: before that, data in flight are unaccounted for.
-    pub(crate) judged: bool,
+    pub judged: bool,
     /// Whether everything is explained.
-    pub(crate) balanced: bool,
+    pub balanced: bool,
     /// Whether anything that was sent is in no file.
-    pub(crate) lost_data: bool,
-    pub(crate) fragments_lost: u64,
-    pub(crate) fragments_dropped: u64,
-    pub(crate) packets_malformed: u64,
+    pub lost_data: bool,
+    /// Fragments that the network lost.
+    pub fragments_lost: u64,
+    /// Fragments that came in and are in no file.
+    pub fragments_dropped: u64,
+    /// Packets that were dropped as malformed.
+    pub packets_malformed: u64,
     /// Every entry of the ledger, summed over the sources.
-    pub(crate) total: serde_json::Map<String, serde_json::Value>,
+    pub total: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Balance {
-    pub(crate) fn of(ledger: &Ledger) -> Self {
+    /// The balance of a ledger at rest.
+    pub fn of(ledger: &Ledger) -> Self {
         let balance = ledger.balance();
         Self {
             judged: true,
@@ -73,12 +77,12 @@ impl Balance {
 }
 
 /// A ledger's entries by name.
-pub(crate) fn entries(ledger: &SourceLedger) -> serde_json::Map<String, serde_json::Value> {
+pub fn entries(ledger: &SourceLedger) -> serde_json::Map<String, serde_json::Value> {
     ledger.iter().map(|(entry, count)| (entry.name().to_owned(), count.into())).collect()
 }
 
 /// The malformed packets of a source by its own reasons, where there are any.
-pub(crate) fn malformed_reasons(
+pub fn malformed_reasons(
     source: &SourceInfo,
     ledger: &SourceLedger,
 ) -> serde_json::Map<String, serde_json::Value> {
@@ -90,7 +94,8 @@ pub(crate) fn malformed_reasons(
 }
 
 impl Summary {
-    pub(crate) fn of(recording: &Recording) -> Self {
+    /// The figures of a recording.
+    pub fn of(recording: &Recording) -> Self {
         let last = &recording.summary.last;
         let total = last.ledger.total();
         let events = last.counts.events_complete + last.counts.events_incomplete;
@@ -123,7 +128,7 @@ impl Summary {
     }
 
     /// The same in words.
-    pub(crate) fn say(&self, recording: &Recording, out: &mut Out) -> std::io::Result<()> {
+    pub fn say(&self, recording: &Recording, out: &mut Out) -> std::io::Result<()> {
         let total = recording.summary.last.ledger.total();
         let counts = &self.counts;
         out.say(format_args!(
@@ -192,7 +197,7 @@ impl Summary {
 
 /// A recording's exit code: failure if the ledger does not balance or the run did not end in order,
 /// loss if data were lost.
-pub(crate) fn exit_of(recording: &Recording) -> Exit {
+pub fn exit_of(recording: &Recording) -> Exit {
     if recording.failed || !recording.balance().holds() {
         Exit::Failed
     } else if recording.lost() {

@@ -1,10 +1,12 @@
 //! One run of a node that this program alone controls, with the view on the terminal: what `run`
 //! and `demo` do.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use catchment_config::High;
 use catchment_console::{Out, Stop, complain};
-use catchment_control::{Ended, Node, OpenRun};
+use catchment_control::{Configuration, Ended, Node, OpenRun, Settings};
 use catchment_emulator::EmulatorReport;
 use catchment_model::units::{Bytes, counted};
 use catchment_model::{Balance, SourceId};
@@ -15,18 +17,18 @@ use crate::view::{Moment, Subject, View, groups};
 
 /// When a recording ends, whatever comes first; a stop signal always does.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ends {
+pub struct Ends {
     /// After so many seconds.
-    pub(crate) seconds: Option<f64>,
+    pub seconds: Option<f64>,
     /// After so many built events.
-    pub(crate) events: Option<u64>,
+    pub events: Option<u64>,
 }
 
 /// What a recording became.
 #[derive(Debug)]
-pub(crate) struct Recording {
+pub struct Recording {
     /// The run's number; 0 if it could not get one.
-    pub(crate) number: u64,
+    pub number: u64,
     pub(crate) summary: RunSummary,
     /// The sources' names.
     names: Vec<String>,
@@ -37,14 +39,14 @@ pub(crate) struct Recording {
     /// Whether something beside the recorder did not end in order, such as the emulator.
     pub(crate) failed: bool,
     /// From the start until the sources stopped or were left.
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     /// Each thread's share of one CPU over that time, in percent.
     pub(crate) busy: Vec<(String, f64)>,
 }
 
 /// Bytes that each source's socket can hold.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
-pub(crate) struct Sockets {
+pub struct Sockets {
     /// The smallest that the system granted.
     pub(crate) granted_bytes_min: usize,
     /// What was asked for.
@@ -53,7 +55,7 @@ pub(crate) struct Sockets {
 
 impl Ends {
     /// Whether a run that began then is to end now.
-    pub(crate) fn reached(self, start: Instant, events: impl FnOnce() -> u64) -> bool {
+    pub fn reached(self, start: Instant, events: impl FnOnce() -> u64) -> bool {
         self.seconds.is_some_and(|seconds| start.elapsed().as_secs_f64() >= seconds)
             || self.events.is_some_and(|count| events() >= count)
     }
@@ -79,16 +81,17 @@ impl Recording {
 }
 
 /// The first run of a node that this program starts and ends.
-pub(crate) struct Session<'a> {
+pub struct Session<'a> {
     /// What it records.
-    pub(crate) config: &'a RecorderConfig,
+    pub config: &'a RecorderConfig,
     /// The run number that the configuration asks for.
-    pub(crate) number: Option<u64>,
+    pub number: Option<u64>,
     /// When it ends.
-    pub(crate) ends: Ends,
+    pub ends: Ends,
     /// How long it will take, if that is known.
-    pub(crate) seconds_planned: Option<f64>,
-    pub(crate) stop: &'a Stop,
+    pub seconds_planned: Option<f64>,
+    /// Ends the recording when it is set.
+    pub stop: &'a Stop,
 }
 
 impl Session<'_> {
@@ -96,7 +99,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// The run could not begin, or did not end in order.
-    pub(crate) fn follow(self, mut node: Node, out: &mut Out) -> anyhow::Result<Recording> {
+    pub fn follow(self, mut node: Node, out: &mut Out) -> anyhow::Result<Recording> {
         let Self { config, number: wanted, ends, seconds_planned, stop } = self;
         let Some(run) = begun(&mut node, config, stop)? else {
             anyhow::bail!("stopped before the run began");
@@ -226,6 +229,32 @@ fn senders_and_channels(senders: usize, channels: usize) -> String {
     format!("{senders}, {},", counted(channels as u64, "channel"))
 }
 
+/// A time in seconds, of at least a millisecond.
+///
+/// # Errors
+/// What was expected.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (1e-3..=1e7).contains(&seconds) => Ok(seconds),
+        _ => Err("expected a number of seconds such as 20 or 0.5".into()),
+    }
+}
+
+/// The settings of a node that this program alone controls.
+pub fn own_settings(listen: Option<SocketAddr>) -> Settings {
+    Settings { who: who(), drain: DRAIN, read_only: true, ..Settings::new(listen) }
+}
+
+/// The part of a checked configuration that a node needs.
+pub fn configuration(high: High, emulate: bool) -> Configuration {
+    let High { recorder, number, emulator, link_emulator, control, rules, .. } = high;
+    let emulate = emulate || control.as_ref().is_some_and(|control| control.emulate);
+    let (emulator, link_emulator) =
+        (emulator.filter(|_| emulate), link_emulator.filter(|_| emulate));
+    let control = control.map(|control| format!("{control:?}")).unwrap_or_default();
+    Configuration { number, recorder, emulator, link_emulator, rules, control }
+}
+
 /// Whether a recorder's last state is one to worry about.
 pub(crate) fn fault(state: &State) -> Option<&str> {
     match state {
@@ -235,7 +264,7 @@ pub(crate) fn fault(state: &State) -> Option<&str> {
 }
 
 /// The user who runs this program.
-pub(crate) fn who() -> String {
+pub fn who() -> String {
     let name = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
     let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| {
         // SAFETY: it takes nothing and always succeeds.
@@ -248,3 +277,6 @@ pub(crate) fn who() -> String {
 const POLL: Duration = Duration::from_millis(20);
 /// What fits into [`catchment_catalog::WHO_BYTES_MAX`] in any script.
 const WHO_CHARS_MAX: usize = catchment_catalog::WHO_BYTES_MAX / 4;
+
+/// Time limit of the end of a run: the user is present and can end the program at once.
+const DRAIN: Duration = Duration::from_secs(600);

@@ -15,19 +15,17 @@ use catchment_model::units::grouped;
 use catchment_storage::ColumnCoding;
 use serde::Serialize;
 
-use crate::commands::emulate::Fault;
-use crate::commands::report::{Summary, exit_of};
-use crate::commands::run::own_settings;
-use crate::commands::run_control::configuration;
+use crate::fault::Fault;
 use crate::prove::{Proof, prove};
-use crate::session::{Ends, Recording, Session};
+use crate::report::{Summary, exit_of};
+use crate::session::{Ends, Recording, Session, configuration, own_settings, seconds};
 
 /// Records an emulated HADES-like detector (90 sources on 90 UDP ports of this machine), reads
 /// everything back and compares every byte with what was sent.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// How long to record
-    #[arg(long, default_value = "20", value_parser = super::run::seconds)]
+    #[arg(long, default_value = "20", value_parser = seconds)]
     seconds: f64,
     /// Events per second: "4 kHz", 4000, or max
     #[arg(long, default_value = "4 kHz")]
@@ -80,7 +78,11 @@ struct Sent {
     total: SourceReport,
 }
 
-pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
+/// Runs the demonstration.
+///
+/// # Errors
+/// What kept it from recording or from reading back.
+pub fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let preset = Hades90 {
         folder: arguments.out.clone(),
         rate: arguments.rate,
