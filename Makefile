@@ -1,13 +1,16 @@
 # Names only: what they do is in xtask. Arguments go through ARGS: make demo ARGS="--seconds 5".
 XTASK := cargo xtask
 
-.PHONY: demo test check sim sim-mutants fuzz bench web docs clean
+.PHONY: demo build test check sim sim-mutants fuzz bench web docs clean
 
 demo:
 	@$(XTASK) demo $(ARGS)
 
+build:
+	@$(XTASK) build
+
 test:
-	@$(XTASK) test
+	@$(XTASK) test $(ARGS)
 
 check:
 	@$(XTASK) check

@@ -25,6 +25,10 @@ const BENCHES_REDUCED: &[&[&str]] = &[
 /// Of cargo: all tests, also after one that failed.
 const TESTS: [&str; 4] = ["test", "--workspace", "--locked", "--no-fail-fast"];
 
+/// Spinning processes of `test --busy`, and how often it runs the tests.
+const SPINNING: usize = 4;
+const BUSY_ROUNDS: usize = 3;
+
 /// Folders that commands make, besides cargo's.
 const MADE: &[&str] = &[
     ".venv",
@@ -38,12 +42,20 @@ const MADE: &[&str] = &[
     "web/test-results",
 ];
 
-/// Builds the program and runs its demonstration with `arguments`.
+/// Builds the demonstration and runs it with `arguments`. Its program is a part of `catchment` that
+/// compiles in half the time.
 pub fn demo(arguments: &[String]) -> Result<()> {
     let repository = Repository::open()?;
     crate::web::build()?;
-    succeed(&mut build(&repository))?;
-    succeed(Command::new(repository.program()).arg("demo").args(arguments))
+    succeed(&mut build(&repository, "catchment-demo"))?;
+    succeed(Command::new(repository.target.join("release/catchment-demo")).args(arguments))
+}
+
+/// Builds the program, and the page that it serves.
+pub fn program() -> Result<()> {
+    let repository = Repository::open()?;
+    crate::web::build()?;
+    succeed(&mut build(&repository, "catchment"))
 }
 
 /// Runs every test there is. What fails keeps only those from running that need what it makes. What
@@ -81,6 +93,41 @@ pub fn test() -> Result<()> {
     steps.finish("test")
 }
 
+/// Runs the Rust tests several times with spinning processes beside them: a test that takes the
+/// speed of the machine for granted fails here before it fails elsewhere.
+pub fn test_busy() -> Result<()> {
+    let repository = Repository::open()?;
+    let steps = Steps::in_turn();
+    let mut tests = repository.cargo();
+    let built = steps.run("rust: build the tests", &[], tests.args(TESTS).arg("--no-run"));
+    let _spinning = (0..SPINNING).map(|_| Spinning::start()).collect::<Result<Vec<_>>>()?;
+    for round in 1..=BUSY_ROUNDS {
+        let mut tests = repository.cargo();
+        let name = format!("rust: cargo test, busy, {round} of {BUSY_ROUNDS}");
+        steps.run(&name, &[built], tests.args(TESTS));
+    }
+    steps.finish("test --busy")
+}
+
+/// A process that spins as long as this one lives.
+struct Spinning(std::process::Child);
+
+impl Spinning {
+    fn start() -> Result<Self> {
+        // `kill -0` sends nothing: it asks whether the process is there, and fails when it is not.
+        let spin = "while kill -0 \"$PPID\" 2>/dev/null; do :; done";
+        Ok(Self(Command::new("sh").args(["-c", spin]).spawn()?))
+    }
+}
+
+impl Drop for Spinning {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ended = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
 fn bench_reduced(
     repository: &Repository,
     steps: &Steps,
@@ -101,7 +148,7 @@ pub fn web_real() -> Result<()> {
     let steps = Steps::in_turn();
     let web = Web::of(&repository);
     let made = web.build(&steps);
-    let built = steps.run("rust: build the program", &[], &mut build(&repository));
+    let built = steps.run("rust: build the program", &[], &mut build(&repository, "catchment"));
     let browser = steps.time("web: Chromium", &[], chromium);
     web.test_real(&steps, (made, browser), (&repository.program(), built));
     steps.finish("web --real")
@@ -130,7 +177,7 @@ pub fn check() -> Result<()> {
 /// Runs one bench with its arguments, or all of them.
 pub fn bench(arguments: &[String]) -> Result<()> {
     let repository = Repository::open()?;
-    succeed(&mut build(&repository))?;
+    succeed(&mut build(&repository, "catchment"))?;
     let all = ["limits", "hades", "codecs", "ligo-read", "ligo-space", "ligo-record", "control"];
     let all = all.map(|name| vec![name.to_owned()]);
     let one = [arguments.to_vec()];
@@ -165,12 +212,15 @@ pub fn clean() -> Result<()> {
     succeed(repository.cargo().arg("clean"))
 }
 
-/// Builds the program. Python's module is named, and not built, so that its features of others'
-/// crates are chosen: with others `pip install .` would compile nearly everything once more.
-fn build(repository: &Repository) -> Command {
+/// Builds a program. Python's module is named, and not built, so that its features of others'
+/// crates are chosen: with others `pip install .` would compile nearly everything once more. So are
+/// both programs, which then share what they have in common.
+fn build(repository: &Repository, program: &str) -> Command {
     let mut command = repository.cargo();
-    command.args(["build", "--release", "--locked", "--bin", "catchment"]);
-    command.args(["--package", "catchment-cli", "--package", "catchment-python"]);
+    command.args(["build", "--release", "--locked", "--bin", program]);
+    ["cli", "session", "python"].iter().for_each(|name| {
+        command.args(["--package", &format!("catchment-{name}")]);
+    });
     command
 }
 

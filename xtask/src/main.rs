@@ -14,8 +14,10 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 cargo xtask COMMAND
 
-  demo [ARGS]                      build the program and run `catchment demo ARGS`
+  demo [ARGS]                      build and run the demonstration
+  build                            build the program, target/release/catchment
   test                             every test: Rust, Python, end to end, reduced benches
+  test --busy                      the Rust tests three times, beside four spinning processes
   check                            format, lints, tidy, docs, Python's types
   tidy                             the house's rules
   sim [SEED] [ARGS]                seeds of the simulator until stopped, or one; sim --help
@@ -41,7 +43,9 @@ fn run(arguments: &[String]) -> Result<()> {
     let Some((command, rest)) = arguments.split_first() else { bail!("{USAGE}") };
     match (command.as_str(), rest) {
         ("demo", _) => commands::demo(rest),
+        ("build", []) => commands::program(),
         ("test", []) => commands::test(),
+        ("test", [busy]) if busy == "--busy" => commands::test_busy(),
         ("check", []) => commands::check(),
         ("tidy", []) => tidy::check(),
         ("fuzz", _) => fuzz::run(&fuzz::Options::parse(rest)?),
