@@ -22,9 +22,11 @@ pub struct RepairPlan {
     pub damaged: Vec<FrameError>,
     /// Frames that are missing between those found, by their numbers.
     pub frames_missing: u64,
-    /// The total in the new TOC.
+    /// What the frames add up to, after `ledger_before`: the total in a new TOC, and what a
+    /// repair of the next file goes on from. A TOC that is left as it is may state more: its
+    /// recorder counted on while it wrote.
     pub ledger: Ledger,
-    /// How the file was closed, in the new TOC.
+    /// How the file was closed, in its TOC.
     pub flags: TocFlags,
     /// The file header to be written at offset 0, if it is damaged.
     pub file_header: Option<Vec<u8>>,
@@ -85,18 +87,16 @@ pub fn repair<R: ReadAt>(
     let file = FileReader::open(&reader)?;
     let file_header = file.header_problem().map(|_| file.padded_header()).transpose()?;
     if file.closed() && file.verify_index().is_empty() {
-        return untouched(&file, file_header);
+        return untouched(&file, file_header, ledger_before);
     }
-    if let Some(plan) = close_again(&reader, &file)? {
+    if let Some(plan) = close_again(&reader, &file, ledger_before)? {
         return Ok(RepairPlan { file_header, ..plan });
     }
     let options =
         OpenOptions { search_bytes_max: u64::MAX, ignore_toc: true, ignore_checkpoints: true };
     let walked = FileReader::open_with(&reader, &options)?;
 
-    let source_count = walked.header().schema.sources.len();
-    let before = ledger_before.filter(|before| before.sources.len() == source_count);
-    let mut ledger = before.cloned().unwrap_or_else(|| Ledger::new(source_count));
+    let (mut ledger, is_of_run) = ledger_from(&walked, ledger_before);
     let mut toc = TocBuilder::new(&walked.encoded_header()?);
     let mut damaged = Vec::new();
     for (index, summary) in walked.frames().iter().enumerate() {
@@ -118,7 +118,7 @@ pub fn repair<R: ReadAt>(
         run_ended: false,
         data_lost: damage || ledger.balance().lost_data(),
         repaired: true,
-        ledger_of_file: walked.header().file_index > 0 && before.is_none(),
+        ledger_of_file: walked.header().file_index > 0 && !is_of_run,
     };
     let last = walked.frames().last();
     let offset = last.map_or(walked.first_frame_offset(), |last| last.offset + last.frame_bytes);
@@ -134,6 +134,7 @@ pub fn repair<R: ReadAt>(
 fn close_again<R: ReadAt>(
     reader: &R,
     found: &FileReader<&R>,
+    ledger_before: Option<&Ledger>,
 ) -> Result<Option<RepairPlan>, FrameError> {
     let Some((offset, bytes)) = found.trailer_of_toc() else { return Ok(None) };
     let closing = Closing { offset, bytes };
@@ -146,24 +147,41 @@ fn close_again<R: ReadAt>(
     if !closed.closed() || !closed.verify_index().is_empty() || !found.frames().iter().all(listed) {
         return Ok(None);
     }
-    let plan = untouched(&closed, None)?;
+    let plan = untouched(&closed, None, ledger_before)?;
     Ok(Some(RepairPlan { closing: Some(closing), ..plan }))
 }
 
 fn untouched<R: ReadAt>(
     file: &FileReader<R>,
     file_header: Option<Vec<u8>>,
+    ledger_before: Option<&Ledger>,
 ) -> Result<RepairPlan, FrameError> {
+    let (mut ledger, _) = ledger_from(file, ledger_before);
+    let mut damaged = Vec::new();
+    for index in 0..file.frames().len() {
+        ledger.add(&frame_ledger(file, index).0);
+        damaged.extend(verify_frame(file, index));
+    }
     Ok(RepairPlan {
         frames: file.frames().to_vec(),
         skipped: Vec::new(),
-        damaged: (0..file.frames().len()).flat_map(|index| verify_frame(file, index)).collect(),
+        damaged,
         frames_missing: sequences_missing(file.frames().iter().map(|frame| &frame.info)),
-        ledger: file.ledger()?.cloned().unwrap_or_default(),
+        ledger,
         flags: file.flags().unwrap_or_default(),
         file_header,
         closing: None,
     })
+}
+
+/// What a file's ledger goes on from: the one before it, if that is of as many sources; and
+/// whether it is.
+fn ledger_from<R: ReadAt>(file: &FileReader<R>, before: Option<&Ledger>) -> (Ledger, bool) {
+    let sources = file.header().schema.sources.len();
+    match before.filter(|before| before.sources.len() == sources) {
+        Some(before) => (before.clone(), true),
+        None => (Ledger::new(sources), false),
+    }
 }
 
 /// Numbers that are missing between frames: of each stream, since every stream counts its own, and

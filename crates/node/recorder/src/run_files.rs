@@ -23,6 +23,9 @@ use crate::live::{Live, State};
 const RETRY_NS: u64 = 1_000_000_000;
 /// How often the run's last frame, or a file's table of contents, is tried.
 const TRIES_MAX: u32 = 3;
+/// What is said where the run's last frame could not be written.
+const NOT_WHOLE: &str = "the last counts of the ledger could not be written, so that the last file \
+                         has no table of contents: `catchment repair` closes it";
 /// How often the disk is looked at.
 const LOOK_NS: u64 = 1_000_000_000;
 
@@ -46,6 +49,11 @@ pub(crate) struct RunFiles<S: FolderStore> {
     end: End,
     /// How often the last frame was tried.
     last_frames: u32,
+    /// Whether there was no room for it when it was tried last.
+    last_refused: bool,
+    /// Whether the frames hold all that the ledger has counted. A table of contents whose total
+    /// they do not add up to would say that the ledger does not balance.
+    is_whole: bool,
 }
 
 /// Why a file is being made.
@@ -135,6 +143,8 @@ impl<S: FolderStore> RunFiles<S> {
             retry_at_ns: 0,
             end: End::No,
             last_frames: 0,
+            last_refused: false,
+            is_whole: true,
         };
         let begun = files.maker.begin_first(first.id, now_ns)?;
         files.begin_file(begun);
@@ -429,6 +439,12 @@ impl<S: FolderStore> RunFiles<S> {
         }
     }
 
+    /// There was no room for the frame that was to be begun.
+    pub(crate) fn refused(&mut self, counts: &[SourceCounts]) {
+        self.last_refused = self.end == End::LastFrame;
+        self.discard(counts, Entry::FragmentsDiscardedDisk);
+    }
+
     pub(crate) fn discard(&self, counts: &[SourceCounts], reason: Entry) {
         for (source, counts) in counts.iter().enumerate() {
             let source = SourceId(source as u32);
@@ -499,6 +515,13 @@ impl<S: FolderStore> RunFiles<S> {
             // Nothing in it can be read, and nothing in it was recorded.
             let end = if file.gone { FileEnd::Cut(0) } else { FileEnd::Delete };
             let id = file.id;
+            self.files.store().finish(id, end);
+            return;
+        }
+        if !self.is_whole {
+            // It stays as a killed writer would leave it: readable, and repair can close it.
+            let (id, end) = (file.id, FileEnd::Cut(file.recorded_end));
+            self.live.warn_once(NOT_WHOLE.to_owned());
             self.files.store().finish(id, end);
             return;
         }
@@ -605,7 +628,8 @@ impl<S: FolderStore> RunFiles<S> {
                 if self.files.is_busy() {
                     return Ending::Wait;
                 }
-                let unrecorded = self.carried.total().iter().any(|(_, count)| count > 0);
+                let carried = self.carried.total().iter().any(|(_, count)| count > 0);
+                let unrecorded = std::mem::take(&mut self.last_refused) || carried;
                 if unrecorded && self.last_frames < TRIES_MAX {
                     // It was not recorded: another file is tried.
                     if self.files.current.is_none() {
@@ -614,6 +638,7 @@ impl<S: FolderStore> RunFiles<S> {
                     self.end = End::Opening;
                     return Ending::Again;
                 }
+                self.is_whole = !unrecorded;
                 self.files.leave();
                 self.end = End::Closing;
             }

@@ -191,7 +191,7 @@ impl<S: FolderStore> Write<S> {
                 return self.files.sink().has_pages();
             }
             Admission::Refused => {
-                self.files.discard(&taken.built.counts, Entry::FragmentsDiscardedDisk);
+                self.files.refused(&taken.built.counts);
             }
             Admission::Begin => {
                 let increment = self.next_increment();

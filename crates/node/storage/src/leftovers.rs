@@ -55,7 +55,7 @@ pub fn remove_leftovers(folder: &Path) -> Result<Leftovers, StorageError> {
             }
             continue;
         };
-        begun = begun.max(Some(reader.header().file_index + 1));
+        begun = begun.max(Some(reader.header().file_index.saturating_add(1)));
         if reader.closed() {
             continue;
         }

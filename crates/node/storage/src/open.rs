@@ -233,10 +233,16 @@ pub(crate) fn files(
 /// Sorts a run's files by their index, leaves out copies, checks that the files belong together,
 /// and names those missing.
 pub(crate) fn put_in_order(files: &mut Vec<RunFile>) -> Result<Vec<FileProblem>, StorageError> {
-    let copies = take_copies(files).into_iter();
+    let copies = take_copies(files);
+    if let Err(error) = check_together(files) {
+        // The files are as many as before: some of them may be a run that is open already.
+        files.extend(copies.into_iter().map(|(copy, _)| copy));
+        files.sort_by_key(|file| file.header().file_index);
+        return Err(error);
+    }
+    let copies = copies.into_iter();
     let mut problems: Vec<_> =
         copies.map(|(copy, of)| FileProblem::Copy { path: copy.path, of }).collect();
-    check_together(files)?;
     // A file that is there but unreadable says nothing of its index: it is then named twice.
     let mut expected = 0u32;
     for file in files {

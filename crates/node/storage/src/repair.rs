@@ -287,17 +287,13 @@ impl Found {
         }
     }
 
-    /// Closes the file behind its last whole frame. Returns also the total in its new TOC.
+    /// Closes the file behind its last whole frame. Returns also what the frames to its end add up
+    /// to.
     fn close(self, before: Option<&Ledger>) -> Result<(FileRepair, Ledger), StorageError> {
         let bytes_before = self.reader.file_bytes();
         let file = ReadFile::open(&self.path)?;
         let plan = catchment_frame::repair(&file, before)
             .map_err(|source| StorageError::Frame { path: self.path.clone(), source })?;
-        // A TOC that is left as it is may have counted what its frames do not have.
-        let total = match plan.flags.repaired {
-            true => plan.ledger,
-            false => self.add_frames(before.cloned().unwrap_or_default()),
-        };
         let Self { path, reader, header_from } = self;
         let (run, index) = (reader.header().run, reader.header().file_index);
         drop((file, reader));
@@ -336,7 +332,7 @@ impl Found {
             bytes_after,
             path,
         };
-        Ok((done, total))
+        Ok((done, plan.ledger))
     }
 }
 

@@ -199,3 +199,23 @@ fn a_run_whose_next_file_is_not_begun_yet_has_not_ended() {
     assert_eq!(follow.try_next().expect("reads"), None);
     assert!(follow.ended());
 }
+
+#[test]
+fn a_run_stays_as_it_is_when_files_that_do_not_belong_to_it_come() {
+    let growth = Growth::begin();
+    growth.grow(0, 2);
+    let mut run = Run::open(growth.made.path()).expect("opens");
+    // A longer copy of its only file, and a file with other sources.
+    let [copy, foreign] = ["copy.catch", "foreign.catch"].map(|name| growth.made.path().join(name));
+    std::fs::write(&copy, &growth.whole[0]).expect("writes");
+    let other = Recipe { sources: 2, ..Recipe::default() }.make();
+    std::fs::copy(&other.files[1], &foreign).expect("copies");
+    assert!(run.refresh().is_err());
+    assert_eq!((run.event_count(), run.files().len()), (5, 1));
+    assert!(run.events(1).is_ok() && !run.closed());
+    std::fs::remove_file(&foreign).expect("deletes");
+    std::fs::remove_file(&copy).expect("deletes");
+    growth.grow(0, 3);
+    assert_eq!(run.refresh().expect("reads").frames, 1);
+    assert_eq!(run.event_count(), 9);
+}

@@ -38,6 +38,7 @@ pub mod world;
 pub use options::Options;
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::fault::Fault;
 use crate::oracle::Known;
@@ -66,7 +67,9 @@ pub fn simulate(case: Case, is_traced: bool) -> Report {
     let plan = Plan::of(case);
     match world::run(&plan, is_traced) {
         Ok(outcome) => {
-            let (known, failure) = match oracle::check(&outcome) {
+            let checked = caught(|| oracle::check(&outcome));
+            let checked = checked.unwrap_or_else(|what| Err(format!("a reader panicked: {what}")));
+            let (known, failure) = match checked {
                 Ok(known) => (known, None),
                 Err(why) => (Vec::new(), Some(why)),
             };
@@ -89,5 +92,28 @@ pub fn simulate(case: Case, is_traced: bool) -> Report {
             let (happened, fragments) = (BTreeMap::new(), (0, 0));
             Report { failure, known, happened, fragments, trace, files }
         }
+    }
+}
+
+/// What `f` returns, or what it says when it panics.
+fn caught<T>(f: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+        text.unwrap_or_default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_says_why_and_goes_no_further() {
+        let number = std::hint::black_box(7);
+        assert_eq!(caught(|| number), Ok(7));
+        assert_eq!(caught(|| assert_eq!(number, 7, "{number}")), Ok(()));
+        assert_eq!(caught(|| assert!(number != 7, "a bare text")), Err("a bare text".to_owned()));
+        assert_eq!(caught(|| assert!(number != 7, "it is {number}")), Err("it is 7".to_owned()));
     }
 }

@@ -1,6 +1,6 @@
 //! `make sim`: seeds until it is stopped, over all cores, or one seed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -36,12 +36,23 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // A panic of an agent is a failure of its run, which is shown with the run.
-    std::panic::set_hook(Box::new(|_| {}));
+    show_each_panic_once();
     match (options.seed, options.seeds) {
         (Some(seed), None) => one(&options, options.case(seed)),
         _ => many(&options),
     }
+}
+
+/// A panic is a failure of its run, and is shown with it. Where it was is shown here, and once: a
+/// failing run is simulated many times to make it smaller.
+fn show_each_panic_once() {
+    let shown = Mutex::new(BTreeSet::new());
+    std::panic::set_hook(Box::new(move |panic| {
+        let place = panic.location().map(ToString::to_string);
+        if shown.lock().is_ok_and(|mut shown| shown.insert(place)) {
+            eprintln!("{panic}");
+        }
+    }));
 }
 
 fn one(options: &Options, case: Case) -> ExitCode {

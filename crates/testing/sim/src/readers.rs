@@ -10,7 +10,6 @@ use catchment_ports::StoreFault;
 use catchment_storage::{Run, Verdict, audit, repair, verify};
 
 use crate::fault::Fault;
-use crate::oracle::Known;
 use crate::recorded::{Recorded, disk_lied};
 use crate::recorder::Life;
 use crate::walk::walk;
@@ -20,12 +19,7 @@ use crate::world::Outcome;
 ///
 /// # Errors
 /// What is wrong.
-pub fn check(
-    outcome: &Outcome,
-    life: &Life,
-    recorded: &Recorded,
-    known: &[Known],
-) -> Result<(), String> {
+pub fn check(outcome: &Outcome, life: &Life, recorded: &Recorded) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| format!("a folder for readers: {error}"))?;
     let folder = folder.path();
     let mut paths = Vec::new();
@@ -64,7 +58,7 @@ pub fn check(
         Verdict::DataLost => lost || !is_well,
         // A file that could not be closed, or that the list of files does not have.
         Verdict::Incomplete => !is_well,
-        Verdict::NotBalanced => known.contains(&Known::LastFrame) || disk_lied(life),
+        Verdict::NotBalanced => disk_lied(life),
     };
     if !is_right {
         return Err(format!("the audit says {:?}, lost: {lost}: {report:?}", report.verdict));

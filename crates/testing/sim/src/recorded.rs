@@ -57,15 +57,15 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
     // A write that went somewhere else may have left a whole frame there.
     let may_stray = disk_lied(life);
     let is_restarted = restarted_falsely(outcome, life);
-    let mut sequences = BTreeSet::new();
+    let (mut last, mut frames) = (None, BTreeSet::new());
     for file in &files {
         for frame in &file.frames {
             recorded.damage.extend(file.damage(frame));
-            let last = sequences.last().copied();
             if last.is_some_and(|last| frame.sequence <= last) && !may_stray {
                 return Err(format!("frame {} comes after {last:?}", frame.sequence));
             }
-            if !sequences.insert(frame.sequence) {
+            last = last.max(Some(frame.sequence));
+            if !frames.insert(frame.identity()) {
                 continue;
             }
             let increment = file.increment(frame)?;

@@ -39,8 +39,6 @@ pub struct Life {
     pub was_paused: bool,
     /// What its disk did wrong.
     pub disk: Vec<StoreFault>,
-    /// When it last refused to write, or to make a file.
-    pub refused_ns: u64,
     /// By source: packets that arrived, and those for which there was no room.
     pub arrived: Vec<(u64, u64)>,
     /// When the last packet arrived.
@@ -58,7 +56,6 @@ impl Life {
             stopped_ns: None,
             was_paused: plan.begins_paused,
             disk: Vec::new(),
-            refused_ns: 0,
             arrived: vec![(0, 0); plan.endpoints()],
             last_arrival_ns: 0,
         }

@@ -65,6 +65,7 @@ struct WalkedColumn {
     stored_bytes: u64,
     rows: u64,
     first_sample: u64,
+    crc32c: u32,
     /// The raw bytes, or why they cannot be had.
     raw: Result<Vec<u8>, String>,
 }
@@ -78,6 +79,15 @@ pub struct WalkedToc {
     pub frames: u64,
     /// The run's ledger: source, entry's name, count.
     pub ledger: BTreeMap<(usize, String), u64>,
+}
+
+impl WalkedFrame {
+    /// What tells it from all other frames: of those in which this is the same, one counts. A
+    /// frame that was given up may have the number of a later one, and is another.
+    pub(crate) fn identity(&self) -> (u64, Vec<(u32, u64, u32)>) {
+        let columns = self.columns.iter().map(|one| (one.id, one.rows, one.crc32c));
+        (self.sequence, columns.collect())
+    }
 }
 
 /// A row's fragment of a source.
@@ -364,6 +374,7 @@ fn frame(bytes: &[u8], at: usize, file_id: u64) -> Option<(u16, u16, WalkedFrame
             stored_bytes,
             rows: u64_at(entry, 40),
             first_sample: u64_at(entry, 56),
+            crc32c: u32_at(entry, 12),
             raw,
         }
     };

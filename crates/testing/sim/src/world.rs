@@ -5,12 +5,12 @@
 //! which it is not called again, so that agents overtake each other as threads do.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use catchment_agent::{CompletionKind, Work};
 use catchment_fixtures::Random;
 use catchment_ports::{MemoryFiles, StoreFault, VirtualClock};
 
+use crate::caught;
 use crate::detector::{Sent, SentBySource, SourceState};
 use crate::fault::Fault;
 use crate::links::LinkState;
@@ -95,19 +95,15 @@ pub fn run(plan: &Plan, is_traced: bool) -> Result<Outcome, (String, Trace)> {
     for (at_ns, action) in schedule.actions {
         world.at(at_ns, action);
     }
-    let done = catch_unwind(AssertUnwindSafe(|| {
+    let done = caught(|| {
         world.begin()?;
         world.work()
-    }));
+    });
     let World { lives, files, sent, happened, trace, .. } = world;
     match done {
         Ok(Ok(())) => Ok(Outcome { plan: plan.clone(), lives, files, sent, happened, trace }),
         Ok(Err(why)) => Err((why, trace)),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
-            Err((format!("an agent panicked: {}", text.unwrap_or_default()), trace))
-        }
+        Err(what) => Err((format!("an agent panicked: {what}"), trace)),
     }
 }
 
@@ -440,9 +436,6 @@ impl World<'_> {
         }
         for (fault, file) in recorder.watch.take_faults() {
             recorder.life.disk.push(fault);
-            if matches!(fault, StoreFault::Full | StoreFault::WriteError | StoreFault::OpenError) {
-                recorder.life.refused_ns = now_ns;
-            }
             let kind = match fault {
                 StoreFault::WriteError => Fault::WriteError,
                 StoreFault::SyncError => Fault::SyncError,

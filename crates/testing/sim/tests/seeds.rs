@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use catchment_sim::fault::{Fault, Faults};
-use catchment_sim::plan::Case;
-use catchment_sim::{Options, simulate};
+use catchment_sim::plan::{Case, MS, Plan};
+use catchment_sim::schedule::Schedule;
+use catchment_sim::{Options, oracle, simulate, world};
 
 /// A number of seeds and not a time, so that a slow machine tests what a fast one does.
 const SEEDS: u64 = 500;
@@ -46,6 +47,24 @@ fn every_rule_holds_for_seeds_that_once_failed() {
     let cases: Vec<_> = lines.filter(|line| !line.is_empty()).map(case).collect();
     assert!(!cases.is_empty());
     all_hold(&cases);
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_end_leaves_no_total_that_the_frames_do_not_add_up_to() {
+    let only = Case { events_max: 60, sources_max: 1, faults: Faults::NONE, ..Case::of(2) };
+    let mut plan = Plan::of(only);
+    plan.store.operation_ns_max = 400 * MS;
+    // Nothing is allocated ahead, so that the room ends at once.
+    plan.store.allocate_bytes = 0;
+    let stop_ns = Schedule::of(&plan).stop_ns;
+    // Until then the last frame is refused, or the table of contents, or both.
+    for until_ms in (0..4_000).step_by(40) {
+        let full_ns = (stop_ns - 3_000 * MS, stop_ns + until_ms * MS);
+        plan.store.faults.full_ns = Some(full_ns);
+        let outcome = world::run(&plan, false).expect("it ends");
+        assert!(outcome.happened.contains_key(&Fault::Full), "{until_ms} ms");
+        assert_eq!(oracle::check(&outcome), Ok(Vec::new()), "{until_ms} ms");
+    }
 }
 
 #[test]
