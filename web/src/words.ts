@@ -107,6 +107,7 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_discarded_disabled: "discarded: source disabled",
   fragments_discarded_paused: "discarded: paused",
   fragments_not_owned: "fragments of another node's events",
+  fragments_ambiguous: "fragments that came twice, or the first of a restart",
   fragment_parts_repeated: "parts of fragments that came twice",
   fragments_removed: "recorded fragments whose files were removed",
   fragments_time_repeated: "fragments whose time came before",

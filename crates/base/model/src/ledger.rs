@@ -5,7 +5,7 @@
 //! ```text
 //! packets_received   = packets_accepted + every packets_malformed_*
 //! fragments_received = fragments_recorded + _duplicate + _late + _out_of_range + _unknown_source
-//!                    + _time_repeated + _not_owned
+//!                    + _time_repeated + _not_owned + _ambiguous
 //!                    + every fragments_discarded_*  (+ in flight, while the run goes on)
 //! ```
 //!
@@ -154,6 +154,10 @@ entries! {
     FragmentPartsRepeated = "fragment_parts_repeated", Note;
     /// Fragments of events that another node builds, with a key that this node was not given.
     FragmentsNotOwned = "fragments_not_owned", FragmentsOut;
+    /// Fragments that repeat numbers after their source had paused, too few to say whether their
+    /// packets came twice or the numbers restarted: not recorded a second time, and no loss that
+    /// anybody can prove.
+    FragmentsAmbiguous = "fragments_ambiguous", FragmentsOut;
 }
 
 impl Entry {

@@ -26,12 +26,15 @@ mod window;
 use catchment_model::{CloseReason, Entry};
 
 use self::events::OpenEvents;
-use self::horizon::{HOLD_TIMEOUTS, Horizon, KEY_END, Numbers, Quorum, Rules};
+use self::horizon::{
+    HOLD_TIMEOUTS, Horizon, KEY_END, Likeness, Numbers, Quorum, Repetition, Rules,
+};
 use self::parked::{Ahead, Parked};
 use self::shares::Shares;
 use crate::source::Source;
 use crate::{
-    BuilderConfig, BuilderStatus, ConfigError, Fragment, Matched, Matcher, Restart, SourceStatus,
+    BuilderConfig, BuilderStatus, ConfigError, Fragment, FragmentFlags, Matched, Matcher, Restart,
+    SourceStatus,
 };
 
 /// How many held fragments of a source are tried per duty cycle.
@@ -183,7 +186,8 @@ impl NumberMatcher {
             self.place_at(voter, key, number, matched);
             return self.take_in_share(&Known { index, key, arrived_ns, fragment }, matched);
         }
-        let claimed = self.horizon.claim(voter, number, self.now_ns);
+        let likeness = self.likeness(index, voter, fragment);
+        let claimed = self.horizon.claim(voter, number, likeness, self.now_ns);
         let numbers = self.horizon.rules().numbers;
         let key_of = || self.events.window.key_of(number, numbers);
         let ahead = self.horizon.is_started().then(key_of);
@@ -194,6 +198,29 @@ impl NumberMatcher {
                 self.take_in_share(&Known { index, key, arrived_ns, fragment }, matched);
             }
             _ => self.hold(index, claimed.id, fragment, matched),
+        }
+    }
+
+    /// What a fragment that is not near the position of its sender may be, other than the first of
+    /// a new position: as far as its sender's last position in this epoch and the closed events
+    /// show.
+    fn likeness(&self, index: usize, voter: usize, fragment: &Fragment) -> Likeness {
+        let Rules { numbers, near, .. } = self.horizon.rules();
+        let Some(position) = self.horizon.last_position(voter) else { return Likeness::Foreign };
+        let OpenEvents { window, seen, .. } = &self.events;
+        let step = numbers.offset(position, fragment.number);
+        let key = position.wrapping_add_signed(step);
+        let far = key >= KEY_END || window.base.saturating_sub(key) > window.events();
+        let back = step.unsigned_abs();
+        match step > 0 {
+            _ if far => Likeness::Foreign,
+            true if key < window.base => Likeness::Late,
+            true => Likeness::Foreign,
+            false if fragment.flags & FragmentFlags::SENT_ONCE != 0 => Likeness::SentAgain,
+            false if seen.contains(index, key) => Likeness::Repeated,
+            false if back > near => Likeness::Foreign,
+            false if self.events.was_numbered(key) => Likeness::Late,
+            false => Likeness::Repeated,
         }
     }
 
@@ -237,9 +264,9 @@ impl NumberMatcher {
     /// behind those of other claims, expire.
     #[cold]
     fn refute(&mut self, voter: usize, matched: &mut Matched) {
-        for (claim, lasting) in self.horizon.refute(voter) {
+        for (claim, repetition) in self.horizon.refute(voter) {
             for (index, held) in self.parked.pop_newest_of_claim(voter, claim) {
-                self.give_up(index, lasting, &held.fragment, matched);
+                self.give_up(index, repetition, &held.fragment, matched);
             }
         }
     }
@@ -300,14 +327,21 @@ impl NumberMatcher {
     }
 
     /// Discards a held fragment whose key was never decided. It is counted as it would be at the
-    /// position of its sender. A lasting claim contains no duplicates.
-    fn give_up(&self, index: usize, lasting: bool, fragment: &Fragment, matched: &mut Matched) {
-        let position = self.horizon.position(matched.sources[index].voter());
+    /// position of its sender.
+    fn give_up(
+        &self,
+        index: usize,
+        repetition: Repetition,
+        fragment: &Fragment,
+        matched: &mut Matched,
+    ) {
+        let position = self.horizon.last_position(matched.sources[index].voter());
         let position = position.unwrap_or(self.events.window.newest);
         let key = self.horizon.rules().numbers.near(position, fragment.number);
-        let reason = match self.events.unused(index, key, fragment) {
-            Entry::FragmentsDuplicate if lasting => Entry::FragmentsOutOfRange,
-            reason => reason,
+        let reason = match (self.events.unused(index, key, fragment), repetition) {
+            (Entry::FragmentsDuplicate, Repetition::Ambiguous) => Entry::FragmentsAmbiguous,
+            (Entry::FragmentsDuplicate, Repetition::Restart) => Entry::FragmentsOutOfRange,
+            (reason, _) => reason,
         };
         matched.discard(index, fragment, reason);
     }
@@ -437,8 +471,8 @@ impl NumberMatcher {
     fn give_up_held(&mut self, index: usize, is_due: impl Fn(u64) -> bool, matched: &mut Matched) {
         let voter = matched.sources[index].voter();
         while let Some(held) = self.parked.pop_oldest_held(index, |held| is_due(held.expires_ns)) {
-            let lasting = self.horizon.is_lasting(voter, held.claim);
-            self.give_up(index, lasting, &held.fragment, matched);
+            let repetition = self.horizon.repetition(voter, held.claim);
+            self.give_up(index, repetition, &held.fragment, matched);
         }
     }
 
@@ -468,6 +502,7 @@ impl NumberMatcher {
             self.move_window(self.base_before(key), matched);
         } else {
             self.close_below(u64::MAX, CloseReason::Overtaken, matched);
+            self.give_up_repeated(quorum, matched);
             // Room for sources that are behind the first one, within the same cycle of the numbers.
             let base = key - (events / 2).min(numbers.number_of(key));
             self.events.restart(base, key + lowest.abs_diff(middle));
@@ -484,6 +519,25 @@ impl NumberMatcher {
         self.take_ahead(matched);
         self.take_held_in_reach(usize::MAX, matched);
         true
+    }
+
+    /// Discards the fragments that are held for other reasons than a quorum and that their sources
+    /// delivered before: in the epoch that the quorum begins it is not known that they did.
+    fn give_up_repeated(&mut self, quorum: &Quorum, matched: &mut Matched) {
+        let numbers = self.horizon.rules().numbers;
+        for index in 0..matched.sources.len() {
+            let voter = matched.sources[index].voter();
+            let position = self.horizon.last_position(voter).unwrap_or(self.events.window.newest);
+            let seen = &self.events.seen;
+            let repeated = self.parked.remove_held(index, |held| {
+                let key = numbers.near(position, held.fragment.number);
+                quorum.claim_of(voter) != Some(held.claim) && seen.contains(index, key)
+            });
+            for held in repeated {
+                let repetition = self.horizon.repetition(voter, held.claim);
+                self.give_up(index, repetition, &held.fragment, matched);
+            }
+        }
     }
 
     /// Applies the changes of what is wanted that were made before the start, each from the newest

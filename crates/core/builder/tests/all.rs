@@ -9,5 +9,6 @@ mod matcher;
 mod model;
 mod owned;
 mod quorum;
+mod repetition;
 mod support;
 mod wanted;

@@ -87,6 +87,11 @@ impl OpenEvents {
         self.window.contains(key) && !self.seen.contains(index, key)
     }
 
+    /// Whether a key is of an event that closed, or was skipped, since the quorum began to number.
+    pub fn was_numbered(&self, key: u64) -> bool {
+        (self.absent.numbered_from..self.window.base).contains(&key)
+    }
+
     /// The key of a number that is in the window and that its source has not delivered, if it is
     /// near enough to the quorum to be accepted at once.
     pub fn new_key_near_quorum(

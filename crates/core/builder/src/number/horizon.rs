@@ -32,6 +32,11 @@ pub const HOLD_TIMEOUTS: u64 = 2;
 /// How long a sender must deliver nothing at its position before another position can replace it: a
 /// quarter of a time-out.
 const LASTING_PERIODS: u64 = 2;
+/// At how many different times a claim of repeated numbers must rise before it counts as a restart.
+/// Each packet that comes twice accounts for one of them, and packets that come twice rarely rise
+/// in order. In active time, eight deliveries take a time-out at most, half of the time for which
+/// fragments are held.
+const RISES_MIN: u32 = 8;
 /// The end of the keys: far beyond those of any detector, and far from overflow.
 pub const KEY_END: u64 = 1 << 62;
 
@@ -117,6 +122,9 @@ pub struct Voter {
     /// probation.
     fast: bool,
     placed: bool,
+    /// Whether `position` is of this epoch, also while the voter has no position since it is
+    /// silent: what it sends next is compared with it.
+    known: bool,
     enabled: bool,
     has_delivered: bool,
     silent: bool,
@@ -152,11 +160,42 @@ struct Claim {
     last: u64,
     /// How many consecutive fragments of the sender agreed.
     streak: u32,
-    /// Whether it continued for a quarter of a time-out in which the sender delivered nothing at
-    /// its position. A duplicated packet does not.
-    lasting: bool,
+    /// Whether it continued when the sender had delivered nothing at its position for a quarter of
+    /// a time-out.
+    left: bool,
+    /// Whether some of its numbers were neither repeated nor late.
+    foreign: bool,
+    /// At how many different times a number came that was not late and beyond those before it.
+    rises: u32,
+    /// The last such time.
+    rose_ns: u64,
     /// When it expires, in active time.
     expires_ns: u64,
+}
+
+/// What a number that is not near the position of its sender may be, other than a new position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Likeness {
+    /// Nothing else.
+    Foreign,
+    /// A number that its source delivered before, in a packet that may have come twice.
+    Repeated,
+    /// The same in a packet that is known to have come once.
+    SentAgain,
+    /// A number that its source would have delivered next, or that the network reordered, of an
+    /// event that closed without it. No evidence of a restart, however often it occurs.
+    Late,
+}
+
+/// What the repeated numbers of a claim are, as far as its sender shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repetition {
+    /// Packets that came twice: their sender had delivered at its position just before.
+    Duplicate,
+    /// Packets that came twice, or the first fragments of a restart.
+    Ambiguous,
+    /// A restart.
+    Restart,
 }
 
 /// The claim that a number belongs to.
@@ -264,10 +303,11 @@ impl Horizon {
         self.started && voter.enabled && voter.has_delivered && !voter.silent && !voter.placed
     }
 
-    /// Whether a claim has lasted too long to be a duplicated packet.
-    pub fn is_lasting(&self, voter: usize, claim: u32) -> bool {
+    /// What the repeated numbers of a claim are.
+    pub fn repetition(&self, voter: usize, claim: u32) -> Repetition {
         let mut claims = self.voters[voter].claims.iter();
-        claims.find(|known| known.id == claim).is_some_and(|known| known.lasting)
+        let known = claims.find(|known| known.id == claim);
+        known.map_or(Repetition::Duplicate, Claim::repetition)
     }
 
     /// The end of the keys at which a single number is accepted; no bound while no voter has a
@@ -287,6 +327,11 @@ impl Horizon {
     /// The position of a voter, if it has one.
     pub fn position(&self, voter: usize) -> Option<u64> {
         self.voters[voter].placed.then(|| self.voters[voter].position)
+    }
+
+    /// The last position of a voter in this epoch, if it had one.
+    pub fn last_position(&self, voter: usize) -> Option<u64> {
+        self.voters[voter].known.then(|| self.voters[voter].position)
     }
 
     /// The position of a voter and the newest key before it, if fragments near it take the fast
@@ -405,10 +450,10 @@ impl Horizon {
     }
 
     /// Handles the claims of a voter that delivered at its position. Removes and returns the claims
-    /// that repeat numbers delivered earlier, each with whether it was lasting; one that was not
-    /// was a duplicated packet. The other claims must be confirmed again.
+    /// that repeat numbers delivered earlier, each with what they were. The other claims must be
+    /// confirmed again.
     #[cold]
-    pub fn refute(&mut self, voter: usize) -> Vec<(u32, bool)> {
+    pub fn refute(&mut self, voter: usize) -> Vec<(u32, Repetition)> {
         let it = &mut self.voters[voter];
         it.latest = None;
         let mut claims = std::mem::take(&mut it.claims);
@@ -416,7 +461,7 @@ impl Horizon {
         claims.retain(|claim| {
             let repeats = it.repeats(claim.newest, &self.rules);
             if repeats {
-                refuted.push((claim.id, claim.lasting));
+                refuted.push((claim.id, claim.repetition()));
             }
             !repeats
         });
@@ -450,7 +495,7 @@ impl Horizon {
             it.probation = None;
             self.progress.set(voter, key + 1, true);
         }
-        it.placed = true;
+        (it.placed, it.known) = (true, true);
         it.previous = it.previous.min(key.saturating_sub(1));
         (it.position, it.received_ns, it.received_active_ns) = (key, now_ns, self.active_ns);
         it.fast = !jumped;
@@ -464,12 +509,12 @@ impl Horizon {
     }
 
     /// Records a number that is not near the position of its voter.
-    pub fn claim(&mut self, voter: usize, number: u64, now_ns: u64) -> Claimed {
+    pub fn claim(&mut self, voter: usize, number: u64, likeness: Likeness, now_ns: u64) -> Claimed {
         let Rules { numbers, near, agree, timeout_ns, .. } = self.rules;
         let expires_ns = self.active_ns + HOLD_TIMEOUTS * timeout_ns;
         let needed = self.needed();
         let it = &mut self.voters[voter];
-        let lasting = now_ns.saturating_sub(it.received_ns) >= self.rules.lasting_ns();
+        let left = now_ns.saturating_sub(it.received_ns) >= self.rules.lasting_ns();
         let same = |claim: &&mut Claim| match numbers.offset(claim.newest, number) {
             ahead @ 0.. => ahead.unsigned_abs() <= agree,
             back => back.unsigned_abs() <= near,
@@ -482,9 +527,10 @@ impl Horizon {
                 claim.streak = claim.streak.saturating_add(1);
             }
             (claim.last, claim.expires_ns) = (number, expires_ns);
-            claim.lasting |= lasting;
+            claim.left |= left;
             if numbers.offset(claim.newest, number) > 0 {
                 claim.newest = number;
+                claim.rise(likeness, now_ns);
             }
             it.latest = Some(claim.id);
             return Claimed { id: claim.id, settled: claim.streak >= needed };
@@ -496,8 +542,9 @@ impl Horizon {
         let id = self.next_claim;
         self.next_claim = self.next_claim.wrapping_add(1);
         self.claims += usize::from(forgotten.is_none());
-        let (first, newest, last) = (number, number, number);
-        it.claims.push(Claim { id, first, newest, last, streak: 1, lasting, expires_ns });
+        let mut claim = Claim::new(id, number, left, expires_ns);
+        claim.rise(likeness, now_ns);
+        it.claims.push(claim);
         it.latest = Some(id);
         Claimed { id, settled: needed <= 1 }
     }
@@ -562,6 +609,7 @@ impl Horizon {
         self.quorum_since_ns = None;
         if epoch {
             (0..self.voters.len()).for_each(|voter| self.unplace(voter));
+            self.voters.iter_mut().for_each(|voter| voter.known = false);
         }
         for &(voter, _, newest) in &quorum.members {
             let position = key.saturating_add_signed(numbers.offset(number, newest));
@@ -610,10 +658,7 @@ impl Horizon {
             let claim = claims.find(|claim| claim.streak >= needed)?;
             // Two senders that share a port deliver at both positions.
             let left = now_ns.saturating_sub(voter.received_ns) >= self.rules.lasting_ns();
-            let settled = match voter.repeats(claim.newest, &self.rules) {
-                true => claim.lasting,
-                false => !voter.placed || left,
-            };
+            let settled = (!voter.placed || left) && (claim.is_restart() || claim.is_late());
             (voter.votes() && settled).then_some((index, claim.id, claim.newest))
         };
         let mut votes: Vec<_> = self.voters.iter().enumerate().filter_map(vote).collect();
@@ -636,6 +681,14 @@ impl Horizon {
         }
         let anchor = votes.get(best.start)?.2;
         let mut members: Vec<_> = best.map(|index| votes[index % votes.len()]).collect();
+        // Late fragments agree with those of a restart; by themselves they are none.
+        let of_restart = |&(voter, id, _): &(usize, u32, u64)| {
+            let mut claims = self.voters[voter].claims.iter();
+            claims.any(|claim| claim.id == id && claim.is_restart())
+        };
+        if !members.iter().any(of_restart) {
+            return None;
+        }
         members.sort_unstable_by_key(|&(voter, ..)| voter);
         let mut positions: Vec<u64> =
             members.iter().filter_map(|&(voter, ..)| self.position(voter)).collect();
@@ -643,6 +696,45 @@ impl Horizon {
         let position =
             positions.get(middle).is_some().then(|| *positions.select_nth_unstable(middle).1);
         Some(Quorum { anchor, members, position })
+    }
+}
+
+impl Claim {
+    fn new(id: u32, number: u64, left: bool, expires_ns: u64) -> Self {
+        let (first, newest, last) = (number, number, number);
+        let (streak, foreign, rises, rose_ns) = (1, false, 0, u64::MAX);
+        Self { id, first, newest, last, streak, left, foreign, rises, rose_ns, expires_ns }
+    }
+
+    /// Takes a number beyond all before it.
+    fn rise(&mut self, likeness: Likeness, now_ns: u64) {
+        match likeness {
+            Likeness::Foreign => self.foreign = true,
+            Likeness::SentAgain => self.rises = RISES_MIN,
+            Likeness::Repeated if self.rose_ns != now_ns => {
+                self.rises = self.rises.saturating_add(1);
+                self.rose_ns = now_ns;
+            }
+            Likeness::Repeated | Likeness::Late => {}
+        }
+    }
+
+    /// Whether it can be nothing but another position.
+    fn is_restart(&self) -> bool {
+        self.foreign || self.left && self.rises >= RISES_MIN
+    }
+
+    /// Whether all of its numbers are late.
+    fn is_late(&self) -> bool {
+        !self.foreign && self.rises == 0
+    }
+
+    fn repetition(&self) -> Repetition {
+        match self.left {
+            true if self.is_restart() => Repetition::Restart,
+            true => Repetition::Ambiguous,
+            false => Repetition::Duplicate,
+        }
     }
 }
 
@@ -664,6 +756,7 @@ impl Voter {
             previous: 0,
             fast: false,
             placed: false,
+            known: false,
             enabled,
             has_delivered: false,
             silent: false,

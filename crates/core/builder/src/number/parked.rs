@@ -178,6 +178,16 @@ impl Parked {
         Some(held)
     }
 
+    /// Removes and returns the held fragments of a source for which `is_due`, in the order of
+    /// arrival.
+    pub fn remove_held(&mut self, index: usize, is_due: impl Fn(&Held) -> bool) -> Vec<Held> {
+        let queue = &mut self.sources[index].held;
+        let (due, others): (Vec<Held>, Vec<Held>) = queue.drain(..).partition(is_due);
+        queue.extend(others);
+        due.iter().for_each(|held| self.leave(&held.fragment));
+        due
+    }
+
     /// Removes and returns the newest held fragments of a voter that are of a claim, each with its
     /// source. Older ones, behind those of other claims, stay.
     pub fn pop_newest_of_claim(&mut self, voter: usize, claim: u32) -> Vec<(usize, Held)> {
@@ -198,15 +208,13 @@ impl Parked {
     pub fn take_claims(&mut self, claims: &[(usize, u32)]) -> Vec<(usize, Held)> {
         let mut taken: Vec<(usize, Held)> = Vec::new();
         for of_voter in claims.chunk_by(|(one, _), (other, _)| one == other) {
-            for &index in &self.sources_of[of_voter[0].0] {
-                let queue = &mut self.sources[index as usize].held;
+            for at in 0..self.sources_of[of_voter[0].0].len() {
+                let index = self.sources_of[of_voter[0].0][at] as usize;
                 let claimed = |held: &Held| of_voter.iter().any(|(_, claim)| *claim == held.claim);
-                let (claimed, others): (Vec<Held>, Vec<Held>) = queue.drain(..).partition(claimed);
-                queue.extend(others);
-                taken.extend(claimed.into_iter().map(|held| (index as usize, held)));
+                let claimed = self.remove_held(index, claimed);
+                taken.extend(claimed.into_iter().map(|held| (index, held)));
             }
         }
-        taken.iter().for_each(|(_, held)| self.leave(&held.fragment));
         taken.sort_by_key(|(_, held)| held.order);
         taken
     }

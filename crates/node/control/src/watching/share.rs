@@ -54,6 +54,7 @@ impl LossShare {
 pub(super) fn expected(source: &SourceLedger) -> u64 {
     let unwanted = [
         Entry::FragmentsDuplicate,
+        Entry::FragmentsAmbiguous,
         Entry::FragmentsDiscardedDisabled,
         Entry::FragmentsDiscardedPaused,
         Entry::FragmentsNotOwned,

@@ -1,0 +1,123 @@
+//! Packets that come twice, or late, after their sender has paused: neither a restart nor a loss.
+
+use crate::support;
+use catchment_builder::{BuilderConfig, SourceRole};
+use catchment_model::Entry;
+use support::{MS, Rig, S};
+
+/// One packet of one number every 20 ms of these sources, a poll after each; returns the time.
+fn deliver(rig: &mut Rig, mut now: u64, sources: &[usize], numbers: std::ops::Range<u64>) -> u64 {
+    for number in numbers {
+        for &source in sources {
+            rig.send(now, source, [number]);
+        }
+        rig.poll(now);
+        now += 20 * MS;
+    }
+    now
+}
+
+/// Nothing comes, and the builder is polled.
+fn pause(rig: &mut Rig, now: u64, pause_ns: u64) -> u64 {
+    (1..=20).for_each(|step| rig.poll(now + step * pause_ns / 20));
+    now + pause_ns
+}
+
+fn assert_nothing_happened(rig: &Rig, events: usize, repeated: u64, case: &str) {
+    let total = rig.ledger.total();
+    assert_eq!(total[Entry::NumberingRestarts], 0, "{case}: {total:?}");
+    assert_eq!((rig.complete(), rig.rows.len()), (events, events), "{case}: {total:?}");
+    assert!(!rig.ledger.balance().lost_data(), "{case}: {total:?}");
+    let counted = total[Entry::FragmentsDuplicate] + total[Entry::FragmentsAmbiguous];
+    assert_eq!(counted, repeated, "{case}: {total:?}");
+}
+
+#[test]
+fn a_packet_that_comes_twice_after_a_pause_is_neither_recorded_twice_nor_a_loss() {
+    for sources in [1, 2, 5] {
+        // Whether the run goes on after it.
+        for goes_on in [false, true] {
+            for repeated in [190..195, 195..200, 150..199] {
+                let case = format!("{sources} sources, {repeated:?}, goes on: {goes_on}");
+                let all: Vec<usize> = (0..sources).collect();
+                let mut rig = Rig::required(sources);
+                let mut now = deliver(&mut rig, 0, &all, 0..200);
+                now = pause(&mut rig, now, 700 * MS);
+                all.iter().for_each(|&source| rig.send(now, source, repeated.clone()));
+                now = pause(&mut rig, now, 3 * S);
+                let events = if goes_on { 600 } else { 200 };
+                now = deliver(&mut rig, now, &all, 200..events);
+                rig.finish(now);
+                let count = sources as u64 * (repeated.end - repeated.start);
+                assert_nothing_happened(&rig, events as usize, count, &case);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_packet_a_thousand_times_is_no_restart() {
+    for sources in [1, 3] {
+        let all: Vec<usize> = (0..sources).collect();
+        let mut rig = Rig::required(sources);
+        let mut now = deliver(&mut rig, 0, &all, 0..200);
+        now = pause(&mut rig, now, S);
+        for _ in 0..1_000 {
+            all.iter().for_each(|&source| rig.send(now, source, 180..190));
+            rig.poll(now);
+            now += MS;
+        }
+        rig.finish(now);
+        assert_nothing_happened(&rig, 200, sources as u64 * 10_000, &format!("{sources}"));
+    }
+}
+
+#[test]
+fn a_source_that_is_late_and_then_alone_has_not_restarted() {
+    // Events that the network delays by more than the time-out, and all that follow.
+    let mut rig = Rig::required(2);
+    let mut now = deliver(&mut rig, 0, &[0, 1], 0..100);
+    now = deliver(&mut rig, now, &[0], 100..250);
+    // Source 0 has ended; source 1 delivers what it owes.
+    now = deliver(&mut rig, now, &[1], 100..250);
+    now = pause(&mut rig, now, 3 * S);
+    rig.finish(now);
+    let total = rig.ledger.total();
+    assert_eq!(total[Entry::NumberingRestarts], 0, "{total:?}");
+    assert_eq!(rig.rows.len(), 250, "{total:?}");
+    let late = rig.count(1, Entry::FragmentsLate);
+    assert_eq!(rig.count(1, Entry::FragmentsMissing), late, "{total:?}");
+    assert_eq!(rig.count(1, Entry::FragmentsRecorded) + late, 250, "{total:?}");
+    assert_eq!(rig.ledger.balance().fragments_lost, 0, "{total:?}");
+}
+
+#[test]
+fn repeated_numbers_that_rise_at_eight_times_are_a_restart_and_at_seven_are_ambiguous() {
+    for (times, restarts) in [(7, 0), (8, 1)] {
+        let mut rig = Rig::required(1);
+        let mut now = deliver(&mut rig, 0, &[0], 0..200);
+        now = pause(&mut rig, now, S);
+        now = deliver(&mut rig, now, &[0], 0..times);
+        rig.finish(now);
+        let total = rig.ledger.total();
+        assert_eq!(total[Entry::NumberingRestarts], restarts, "{times}: {total:?}");
+        assert_eq!(total[Entry::FragmentsAmbiguous], if restarts == 0 { 7 } else { 0 });
+        assert_eq!(rig.rows.len() as u64, 200 + restarts * times, "{times}: {total:?}");
+        assert!(!rig.ledger.balance().lost_data(), "{times}: {total:?}");
+    }
+}
+
+#[test]
+fn a_packet_that_came_twice_before_a_restart_is_no_loss_after_it() {
+    let config = BuilderConfig::new(vec![SourceRole::Required; 2]);
+    let mut rig = Rig::new(BuilderConfig { window_events: 8_192, ..config });
+    let mut now = deliver(&mut rig, 0, &[0, 1], 100_000..100_200);
+    now = pause(&mut rig, now, S);
+    rig.send(now, 1, 100_190..100_195);
+    now = deliver(&mut rig, now, &[0, 1], 0..200);
+    rig.finish(now);
+    let total = rig.ledger.total();
+    assert_eq!(total[Entry::NumberingRestarts], 2, "{total:?}");
+    assert_eq!((rig.complete(), rig.lost()), (400, 0), "{total:?}");
+    assert_eq!(total[Entry::FragmentsAmbiguous], 5, "{total:?}");
+}
