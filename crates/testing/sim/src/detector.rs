@@ -44,8 +44,6 @@ pub struct SentBySource {
     pub dropped: u64,
     /// Packets that are none.
     pub garbage: u64,
-    /// Packets that the network delivered twice or the source sent again.
-    pub repeated: u64,
 }
 
 /// What all sources have sent.

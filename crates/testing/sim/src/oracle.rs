@@ -16,19 +16,14 @@ use catchment_recorder::State;
 use crate::detector::SentFragment;
 use crate::fault::Fault;
 use crate::links::ChannelPlan;
-use crate::recorded::{Recorded, disk_lied, read, restarted_falsely};
+use crate::recorded::{Recorded, disk_lied, read};
 use crate::recorder::Life;
 use crate::world::Outcome;
 
 /// Defects of the program that are known and not mended: docs/guide/simulation.md describes them.
-/// What follows from one is no failure, and is counted.
+/// What follows from one is no failure, and is counted. There is none at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Known {
-    /// The recorder says that numbers began anew, and they did not.
-    FalseRestart,
-    /// A packet that came a second time, when its source had sent nothing for a while, counts as
-    /// lost (out of range), though all of it is recorded.
-    LateRepetition,
 }
 
 /// Checks all of a run. Returns what is known of what it shows.
@@ -56,9 +51,7 @@ struct Check<'a> {
 impl<'a> Check<'a> {
     fn new(outcome: &'a Outcome, life: &'a Life) -> Result<Self, String> {
         let recorded = read(outcome, life)?;
-        let is_false = restarted_falsely(outcome, life);
-        let known = is_false.then_some(Known::FalseRestart).into_iter().collect();
-        Ok(Self { outcome, life, ledger: &life.last.ledger, recorded, known })
+        Ok(Self { outcome, life, ledger: &life.last.ledger, recorded, known: Vec::new() })
     }
 
     fn disk_lied(&self) -> bool {
@@ -78,6 +71,7 @@ impl<'a> Check<'a> {
     fn run(mut self) -> Result<Vec<Known>, String> {
         self.memory()?;
         self.at_any_time()?;
+        self.restarts()?;
         if self.life.has_crashed {
             self.durable_reads_back()?;
         } else {
@@ -115,6 +109,24 @@ impl<'a> Check<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The numbers restarted no more often than they did, as far as that is known: a source with
+    /// numbers of its own may agree with others like it.
+    fn restarts(&self) -> Result<(), String> {
+        let faults = self.outcome.plan.case.faults;
+        if faults.has(Fault::Misnumber) {
+            return Ok(());
+        }
+        let of_sources = &self.ledger.sources[..self.outcome.plan.sources.len()];
+        let counted = of_sources.iter().map(|source| source[Entry::NumberingRestarts]).max();
+        let made = u64::from(faults.has(Fault::Renumber));
+        match counted {
+            Some(counted) if counted > made => {
+                Err(format!("the numbers restarted {made} times, counted {counted} times"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What was said to be durable can be read after the power has failed.
@@ -273,9 +285,6 @@ impl<'a> Check<'a> {
             _ => 0,
         };
         let events = counts.events_complete + counts.events_incomplete + counts.events_absent;
-        if self.known.contains(&Known::FalseRestart) {
-            return Ok(());
-        }
         if events > span {
             return Err(format!("{events} events of {span}"));
         }
@@ -309,7 +318,7 @@ impl<'a> Check<'a> {
     }
 
     /// The verdict is never good while data are lost, and never loss while none is.
-    fn losses(&mut self) -> Result<(), String> {
+    fn losses(&self) -> Result<(), String> {
         let balance = self.ledger.balance();
         let lost = balance.lost_data();
         let missed = self.missed();
@@ -322,17 +331,10 @@ impl<'a> Check<'a> {
         let total = self.ledger.total();
         let has_dropped = self.life.arrived.iter().any(|(_, dropped)| *dropped > 0);
         let has_refused = total.sum(Role::PacketsLost) > 0;
-        let is_known = self.known.contains(&Known::FalseRestart);
-        if !lost || is_known || has_dropped || has_refused || missed.is_some() {
+        if !lost || has_dropped || has_refused || missed.is_some() {
             return Ok(());
         }
         if !self.is_all_recorded() {
-            return Ok(());
-        }
-        let has_repeated = self.outcome.sent.sources.iter().any(|source| source.repeated > 0);
-        let given_up = total[Entry::FragmentsOutOfRange];
-        if has_repeated && given_up == balance.fragments_dropped && balance.fragments_lost == 0 {
-            self.known.push(Known::LateRepetition);
             return Ok(());
         }
         Err(format!("loss, and nothing is lost: {balance:?}"))

@@ -56,7 +56,6 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
     let files = std::mem::take(&mut recorded.files);
     // A write that went somewhere else may have left a whole frame there.
     let may_stray = disk_lied(life);
-    let is_restarted = restarted_falsely(outcome, life);
     let (mut last, mut frames) = (None, BTreeSet::new());
     for file in &files {
         for frame in &file.frames {
@@ -77,7 +76,7 @@ pub(crate) fn read(outcome: &Outcome, life: &Life) -> Result<Recorded, String> {
             for (key, count) in increment {
                 *recorded.increments.entry(key).or_default() += count;
             }
-            read_rows(outcome, file, frame, &mut recorded, is_restarted)?;
+            read_rows(outcome, file, frame, &mut recorded)?;
         }
     }
     recorded.samples.values_mut().for_each(join);
@@ -144,7 +143,6 @@ fn read_rows(
     file: &WalkedFile,
     frame: &WalkedFrame,
     recorded: &mut Recorded,
-    is_restarted: bool,
 ) -> Result<(), String> {
     // By row: the candidates of each fragment, which must be of one event.
     let mut rows: BTreeMap<usize, Vec<(usize, u64, Vec<SentFragment>)>> = BTreeMap::new();
@@ -179,7 +177,7 @@ fn read_rows(
         return Err(wrong);
     }
     for fragments in rows.into_values() {
-        one_event(outcome, &fragments, recorded, is_restarted)?;
+        one_event(outcome, &fragments, recorded)?;
     }
     Ok(())
 }
@@ -189,7 +187,6 @@ fn one_event(
     outcome: &Outcome,
     fragments: &[(usize, u64, Vec<SentFragment>)],
     recorded: &mut Recorded,
-    is_restarted: bool,
 ) -> Result<(), String> {
     let of = |fragments: &[SentFragment]| -> BTreeSet<u64> {
         fragments.iter().map(|fragment| fragment.trigger).collect()
@@ -214,7 +211,7 @@ fn one_event(
         let trigger = common.first().copied().unwrap_or(candidates[0].trigger);
         let count = recorded.fragments[*source].entry(trigger).or_default();
         *count += 1;
-        if *count > 1 && candidates.len() == 1 && !is_restarted {
+        if *count > 1 && candidates.len() == 1 {
             return Err(format!("event {key}: the fragment of s{source} is recorded twice"));
         }
     }
@@ -262,12 +259,4 @@ pub fn files(outcome: &Outcome) -> String {
         };
     }
     text
-}
-
-/// Whether the recorder says that numbers began anew more often than they did.
-pub(crate) fn restarted_falsely(outcome: &Outcome, life: &Life) -> bool {
-    let faults = outcome.plan.case.faults;
-    let restarts = life.last.ledger.sources.iter().map(|source| source[Entry::NumberingRestarts]);
-    let made = [Fault::Renumber, Fault::Misnumber].into_iter().filter(|&one| faults.has(one));
-    restarts.max().unwrap_or(0) > made.count() as u64
 }

@@ -258,7 +258,6 @@ impl World<'_> {
             }
             if copies > 1 {
                 self.note(Fault::Duplicate);
-                self.sent.sources[source].repeated += 1;
             }
             if self.network.chance(network.corrupted) {
                 self.note(Fault::Corrupt);
@@ -300,7 +299,6 @@ impl World<'_> {
                 None => self.sources[source].again(),
             };
             for packet in again {
-                self.sent.sources[source].repeated += 1;
                 self.at(at_ns, Action::Deliver { source, packet });
             }
         }
