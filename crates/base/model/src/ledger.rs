@@ -158,6 +158,9 @@ entries! {
     /// packets came twice or the numbers restarted: not recorded a second time, and no loss that
     /// anybody can prove.
     FragmentsAmbiguous = "fragments_ambiguous", FragmentsOut;
+    /// Event numbers that all required senders skipped alike, more than reordering reaches: their
+    /// numbers jumped ahead, and nobody can prove that anything was lost.
+    FragmentsSkipped = "fragments_skipped", Note;
 }
 
 impl Entry {

@@ -1,5 +1,7 @@
 //! Settings of the builder.
 
+use std::collections::BTreeSet;
+
 use catchment_model::limits::{FRAME_TARGET_BYTES_DEFAULT, SOURCES_MAX};
 
 use crate::OwnedKeys;
@@ -60,6 +62,9 @@ pub struct BuilderConfig {
     /// How far behind the position of its sender a fragment may arrive and be waited for; and how
     /// far ahead of it, or of the quorum, a single number is accepted.
     pub reorder_events: u64,
+    /// Whether keys that all sources skip alike are always lost, however many they are, as where a
+    /// key is a time.
+    pub skips_are_losses: bool,
     /// What becomes of incomplete events.
     pub incomplete: IncompletePolicy,
     /// Payload bytes at which a frame is cut, at most `catchment_model::limits::COLUMN_BYTES_MAX`.
@@ -92,6 +97,7 @@ impl BuilderConfig {
             timeout_ns: 1_000_000_000,
             window_events: 262_144,
             reorder_events: 4_096,
+            skips_are_losses: false,
             incomplete: IncompletePolicy::Keep,
             frame_bytes: FRAME_TARGET_BYTES_DEFAULT,
             frame_time_ns: 1_000_000_000,
@@ -142,6 +148,13 @@ impl BuilderConfig {
             return Err(ConfigError::Parked { got: self.parked_max });
         }
         Ok(())
+    }
+
+    /// How many senders have required sources.
+    pub(crate) fn required_voter_count(&self) -> usize {
+        let required = |&index: &usize| self.sources[index] == SourceRole::Required;
+        let required = (0..self.sources.len()).filter(required);
+        required.map(|index| self.voter_of(index)).collect::<BTreeSet<_>>().len()
     }
 
     /// The sender of a source.

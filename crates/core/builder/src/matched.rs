@@ -32,6 +32,8 @@ pub struct Matched {
     pub(crate) rows_since_ns: u64,
     /// Absent events not yet counted for each required source.
     absent_uncounted: u64,
+    /// The same of skipped events.
+    skipped_uncounted: u64,
     fragments_of_no_source: u64,
 }
 
@@ -64,6 +66,7 @@ impl Matched {
             released_bytes: 0,
             rows_since_ns: 0,
             absent_uncounted: 0,
+            skipped_uncounted: 0,
             fragments_of_no_source: 0,
         }
     }
@@ -128,6 +131,11 @@ impl Matched {
         self.absent_uncounted += events;
     }
 
+    /// Counts events that all senders skipped alike: `fragments_skipped` of each required source.
+    pub fn count_skipped(&mut self, events: u64) {
+        self.skipped_uncounted += events;
+    }
+
     /// Counts a fragment of a source that comes after a later one.
     pub(crate) fn reach(&mut self, index: usize, key: u64) {
         let reordered = self.sources[index].reach(key);
@@ -169,10 +177,12 @@ impl Matched {
     /// Hands the ledger's increments since the last call to `add`.
     pub(crate) fn take_counts(&mut self, add: impl FnMut(SourceId, Entry, u64)) {
         let absent = std::mem::take(&mut self.absent_uncounted);
-        if absent > 0 {
+        let skipped = std::mem::take(&mut self.skipped_uncounted);
+        if absent + skipped > 0 {
             let required = self.sources.iter().enumerate().filter(|(_, source)| source.required);
             for (index, _) in required {
                 self.tally.add(index, Entry::FragmentsMissingUnrecorded, absent);
+                self.tally.add(index, Entry::FragmentsSkipped, skipped);
             }
         }
         self.tally.take_counts(add);

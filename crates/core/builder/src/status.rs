@@ -31,6 +31,11 @@ pub struct BuilderStatus {
     pub events_dropped: u64,
     /// Keys between recorded ones of which no source delivered anything.
     pub events_absent: u64,
+    /// Number of times that all required senders skipped the same keys
+    /// (`fragments_skipped`).
+    pub jumps: u64,
+    /// The last such time.
+    pub last_jump: Option<Jump>,
     /// Number of restarts of the numbers that a quorum made and the builder followed.
     pub restarts_followed: u64,
     /// The last such time.
@@ -48,6 +53,17 @@ pub struct Restart {
     pub from: u64,
     /// The first number after.
     pub to: u64,
+}
+
+/// How the numbers jumped ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jump {
+    /// The first key that was skipped.
+    pub from: u64,
+    /// The first key after those.
+    pub to: u64,
+    /// How many required sources skipped them.
+    pub sources: u32,
 }
 
 /// One source's state.

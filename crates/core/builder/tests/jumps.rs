@@ -86,6 +86,74 @@ fn the_window_follows_when_most_sources_have_moved_on() {
 }
 
 #[test]
+fn numbers_that_all_sources_skip_alike_are_no_loss() {
+    for (sources, skipped) in [(2, 5_000), (90, 12_400)] {
+        let mut rig = Rig::required(sources);
+        let mut now = 0;
+        for first in [77_100, 77_500 + skipped] {
+            for step in 0..40 {
+                rig.send_all(now, 0..sources, first + step * 10..first + (step + 1) * 10);
+                rig.poll(now);
+                now += 25 * MS;
+            }
+            now += 2 * S;
+        }
+        // Enough for the first event after the jump to be overtaken.
+        rig.finish(now);
+        let case = format!("{sources}: {:?}", rig.ledger.total());
+        assert_eq!((rig.rows.len(), rig.complete()), (800, 800), "{case}");
+        assert!(!rig.ledger.balance().lost_data(), "{case}");
+        assert_eq!(rig.total(Entry::FragmentsMissingUnrecorded), 0, "{case}");
+        let status = rig.builder.status();
+        let jump = status.last_jump.expect("numbers jumped");
+        assert_eq!((jump.to - jump.from, jump.sources as usize), (skipped, sources), "{case}");
+        assert_eq!((status.jumps, status.events_absent), (1, 0), "{case}");
+        for source in 0..sources {
+            assert_eq!(rig.count(source, Entry::FragmentsSkipped), skipped, "{case}");
+        }
+    }
+}
+
+#[test]
+fn numbers_that_a_lone_source_skips_or_few_that_all_skip_are_missing() {
+    for (sources, skipped) in [(1, 12_400), (3, 4_096), (3, 1)] {
+        let mut rig = Rig::required(sources);
+        for first in [0, 400 + skipped] {
+            for step in 0..40 {
+                let now = first * 10_000 + step * 25 * MS;
+                rig.send_all(now, 0..sources, first + step * 10..first + (step + 1) * 10);
+                rig.poll(now);
+            }
+        }
+        rig.finish(10 * S);
+        let case = format!("{sources}: {:?}", rig.ledger.total());
+        assert_eq!(rig.builder.status().jumps, 0, "{case}");
+        assert_eq!(rig.count(0, Entry::FragmentsMissingUnrecorded), skipped, "{case}");
+        assert!(rig.ledger.balance().lost_data(), "{case}");
+    }
+}
+
+#[test]
+fn numbers_that_one_of_three_does_not_skip_are_missing_in_the_others() {
+    let mut rig = Rig::required(3);
+    let mut now = 0;
+    for step in 0..900_u64 {
+        let numbers = step * 10..(step + 1) * 10;
+        for source in 0..3 {
+            if source == 2 || !(100..800).contains(&step) {
+                rig.send(now, source, numbers.clone());
+            }
+        }
+        rig.poll(now);
+        now += 25 * MS;
+    }
+    rig.finish(now);
+    let total = rig.ledger.total();
+    assert_eq!((total[Entry::FragmentsSkipped], rig.lost()), (0, 0), "{total:?}");
+    assert_eq!(total[Entry::FragmentsMissing], 2 * 7_000, "{total:?}");
+}
+
+#[test]
 fn numbers_wrap_without_a_trace() {
     let mut rig = Rig::required(3);
     for step in 0..200 {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, Waker, Work};
-use catchment_builder::{Builder, Cut, Discard, Fragment, Restart, Span};
+use catchment_builder::{Builder, Cut, Discard, Fragment, Jump, Restart, Span};
 use catchment_model::SourceId;
 use catchment_telemetry::FillLevel;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
@@ -59,6 +59,12 @@ impl Kind {
     }
 }
 
+/// What to say when the event numbers of all sources jump ahead alike.
+fn jumped(Jump { from, to, sources }: Jump) -> String {
+    let skipped = to - from;
+    format!("event numbers jumped ahead by {skipped} on all {sources} sources, from key {from}")
+}
+
 /// What one frame will hold, or its memory when that is known elsewhere.
 #[derive(Debug)]
 pub(crate) struct FrameCut {
@@ -99,6 +105,8 @@ pub(crate) struct Pipeline {
     pub(crate) finished: bool,
     /// How often its numbers had begun anew when that was last reported.
     pub(crate) restarts: u64,
+    /// The same of jumps ahead.
+    pub(crate) jumps: u64,
 }
 
 impl Agent for Build {
@@ -138,6 +146,11 @@ impl Build {
                     > std::mem::replace(&mut pipeline.restarts, status.restarts_followed)
             {
                 self.live.warn_once(pipeline.kind.restarted(restart));
+            }
+            if let Some(jump) = status.last_jump
+                && status.jumps > std::mem::replace(&mut pipeline.jumps, status.jumps)
+            {
+                self.live.warn_once(jumped(jump));
             }
             // A link is out of step with any of its channels, which share one clock.
             let lanes: Vec<_> = pipeline.lanes.iter().zip(&status.sources).collect();

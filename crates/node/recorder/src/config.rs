@@ -445,6 +445,7 @@ pub(crate) fn link_builder_config(config: &RecorderConfig) -> BuilderConfig {
         timeout_ns: config.build.timeout_ns,
         window_events: LINK_WINDOW_SLICES,
         reorder_events: LINK_REORDER_SLICES,
+        skips_are_losses: true,
         incomplete: IncompletePolicy::Keep,
         waiting_bytes_max: config.link_segment_bytes() / 4,
         parked_max: parked_max(config.link_segment_bytes(), lanes),

@@ -260,6 +260,7 @@ impl Parts<'_> {
             released: Vec::new(),
             finished: false,
             restarts: 0,
+            jumps: 0,
         }
     }
 }

@@ -22,7 +22,7 @@ use super::seen::Seen;
 use super::window::{Slot, Window, required_count, weight};
 use crate::closing::{Closing, ClosingEvent};
 use crate::wanted::Wanted;
-use crate::{BuilderConfig, BuilderStatus, Fragment, Matched, OwnedKeys, SourceRole};
+use crate::{BuilderConfig, BuilderStatus, Fragment, Jump, Matched, OwnedKeys, SourceRole};
 
 /// The window of open events, which fragments they have, and which are wanted.
 #[derive(Debug)]
@@ -36,6 +36,10 @@ pub struct OpenEvents {
     absent: AbsentKeys,
     closing: Closing,
     limits: Limits,
+    /// Whether keys that all sources skipped are always lost: a lone sender agrees with itself.
+    skips_are_losses: bool,
+    jumps: u64,
+    last_jump: Option<Jump>,
     /// Weight of the required sources in a complete event, and of all.
     required_count: u32,
     weight_all: u32,
@@ -77,6 +81,9 @@ impl OpenEvents {
                 reorder_events: config.reorder_events,
                 waiting_bytes_max: config.waiting_bytes_max,
             },
+            skips_are_losses: config.skips_are_losses || config.required_voter_count() < 2,
+            jumps: 0,
+            last_jump: None,
             required_count: required_count(weight_all),
             weight_all,
         }
@@ -238,6 +245,7 @@ impl OpenEvents {
     /// Adds totals and state to a status.
     pub fn add_to(&self, status: &mut BuilderStatus) {
         self.closing.add_to(status);
+        (status.jumps, status.last_jump) = (self.jumps, self.last_jump);
         status.base_key = self.window.base;
         status.open_events = self.window.open;
         status.waiting_bytes += self.bytes;
@@ -263,17 +271,45 @@ impl OpenEvents {
         // the quorum has not passed: they may never have been numbered.
         let numbered = weight == self.weight_all || key < horizon.passed();
         let absent = self.absent.before(key);
-        let absent = if absent.is_empty() { 0 } else { self.owned.count(absent) };
-        if wanted && numbered {
-            self.closing.count_absent(absent);
-            matched.count_absent(absent);
-        }
         let complete = required_count(weight) == self.required_count;
+        if wanted && numbered && !absent.is_empty() {
+            self.count_absent(absent, complete, horizon, matched);
+        }
         let flags = EventFlags(u32::from(flags));
         let event = ClosingEvent { key, first_ns, bytes, flags, complete, wanted, reason };
         self.window.close_head();
         self.bytes -= bytes;
         matched.release(self.closing.row(&event), now_ns);
+    }
+}
+
+impl OpenEvents {
+    /// Counts keys of which no source delivered anything, before an event that closes. Where they
+    /// are more than reordering reaches, and at least two senders deliver beyond them and none
+    /// before them, the senders skipped them alike: their numbers jumped ahead.
+    #[cold]
+    fn count_absent(
+        &mut self,
+        absent: Range<u64>,
+        complete: bool,
+        horizon: &Horizon,
+        matched: &mut Matched,
+    ) {
+        let (from, to) = (absent.start, absent.end);
+        let count = self.owned.count(absent);
+        let all_beyond = || complete || horizon.passed_by_all() > to;
+        let jumped = to - from > self.limits.reorder_events
+            && !self.skips_are_losses
+            && horizon.placed_count() >= 2
+            && all_beyond();
+        if jumped && count > 0 {
+            self.jumps += 1;
+            self.last_jump = Some(Jump { from, to, sources: self.required_count });
+            matched.count_skipped(count);
+        } else {
+            self.closing.count_absent(count);
+            matched.count_absent(count);
+        }
     }
 }
 

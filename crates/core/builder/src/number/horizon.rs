@@ -287,6 +287,11 @@ impl Horizon {
         *self.passed.get_or_insert_with(|| progress.passed().unwrap_or(0))
     }
 
+    /// Number of voters that have a position.
+    pub fn placed_count(&self) -> usize {
+        self.voters.iter().filter(|voter| voter.placed).count()
+    }
+
     /// Number of voters, enabled or not.
     pub fn voter_count(&self) -> usize {
         self.voters.len()
