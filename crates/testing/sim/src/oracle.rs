@@ -23,8 +23,7 @@ use crate::world::Outcome;
 /// Defects of the program that are known and not mended: docs/guide/simulation.md describes them.
 /// What follows from one is no failure, and is counted. There is none at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Known {
-}
+pub enum Known {}
 
 /// Checks all of a run. Returns what is known of what it shows.
 ///
@@ -68,7 +67,7 @@ impl<'a> Check<'a> {
         sources.into_iter().any(|(plan, sent)| !plan.in_parts && !sent.corrupted.is_empty())
     }
 
-    fn run(mut self) -> Result<Vec<Known>, String> {
+    fn run(self) -> Result<Vec<Known>, String> {
         self.memory()?;
         self.at_any_time()?;
         self.restarts()?;
