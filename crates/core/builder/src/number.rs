@@ -15,6 +15,7 @@
 //!
 //! This file moves fragments between them, and the window after the quorum.
 
+mod claim;
 mod events;
 mod horizon;
 mod parked;
@@ -25,10 +26,9 @@ mod window;
 
 use catchment_model::{CloseReason, Entry};
 
+use self::claim::{Likeness, Repetition};
 use self::events::OpenEvents;
-use self::horizon::{
-    HOLD_TIMEOUTS, Horizon, KEY_END, Likeness, Numbers, Quorum, Repetition, Rules,
-};
+use self::horizon::{HOLD_TIMEOUTS, Horizon, KEY_END, Numbers, Quorum, Rules};
 use self::parked::{Ahead, Parked};
 use self::shares::Shares;
 use crate::source::Source;

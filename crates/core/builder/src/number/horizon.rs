@@ -21,6 +21,7 @@
 //! claims and moves the window to the position of a [`Quorum`]. ARCHITECTURE explains the rule;
 //! docs/decisions/event-building.md lists the measurements.
 
+use super::claim::{Claim, Likeness, Repetition};
 use super::progress::{PERIODS, Progress};
 
 /// Number of claims stored per voter: the position after a restart, and some garbled numbers.
@@ -32,11 +33,6 @@ pub const HOLD_TIMEOUTS: u64 = 2;
 /// How long a sender must deliver nothing at its position before another position can replace it: a
 /// quarter of a time-out.
 const LASTING_PERIODS: u64 = 2;
-/// At how many different times a claim of repeated numbers must rise before it counts as a restart.
-/// Each packet that comes twice accounts for one of them, and packets that come twice rarely rise
-/// in order. In active time, eight deliveries take a time-out at most, half of the time for which
-/// fragments are held.
-const RISES_MIN: u32 = 8;
 /// The end of the keys: far beyond those of any detector, and far from overflow.
 pub const KEY_END: u64 = 1 << 62;
 
@@ -148,54 +144,6 @@ struct Probation {
     end_at_last_ns: u64,
     /// Whether another jump followed.
     again: bool,
-}
-
-/// Numbers that agree with each other, but not with the position of their sender.
-#[derive(Clone, Copy, Debug)]
-struct Claim {
-    id: u32,
-    first: u64,
-    newest: u64,
-    /// The number of the sender's last fragment in it.
-    last: u64,
-    /// How many consecutive fragments of the sender agreed.
-    streak: u32,
-    /// Whether it continued when the sender had delivered nothing at its position for a quarter of
-    /// a time-out.
-    left: bool,
-    /// Whether some of its numbers were neither repeated nor late.
-    foreign: bool,
-    /// At how many different times a number came that was not late and beyond those before it.
-    rises: u32,
-    /// The last such time.
-    rose_ns: u64,
-    /// When it expires, in active time.
-    expires_ns: u64,
-}
-
-/// What a number that is not near the position of its sender may be, other than a new position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Likeness {
-    /// Nothing else.
-    Foreign,
-    /// A number that its source delivered before, in a packet that may have come twice.
-    Repeated,
-    /// The same in a packet that is known to have come once.
-    SentAgain,
-    /// A number that its source would have delivered next, or that the network reordered, of an
-    /// event that closed without it. No evidence of a restart, however often it occurs.
-    Late,
-}
-
-/// What the repeated numbers of a claim are, as far as its sender shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repetition {
-    /// Packets that came twice: their sender had delivered at its position just before.
-    Duplicate,
-    /// Packets that came twice, or the first fragments of a restart.
-    Ambiguous,
-    /// A restart.
-    Restart,
 }
 
 /// The claim that a number belongs to.
@@ -701,45 +649,6 @@ impl Horizon {
         let position =
             positions.get(middle).is_some().then(|| *positions.select_nth_unstable(middle).1);
         Some(Quorum { anchor, members, position })
-    }
-}
-
-impl Claim {
-    fn new(id: u32, number: u64, left: bool, expires_ns: u64) -> Self {
-        let (first, newest, last) = (number, number, number);
-        let (streak, foreign, rises, rose_ns) = (1, false, 0, u64::MAX);
-        Self { id, first, newest, last, streak, left, foreign, rises, rose_ns, expires_ns }
-    }
-
-    /// Takes a number beyond all before it.
-    fn rise(&mut self, likeness: Likeness, now_ns: u64) {
-        match likeness {
-            Likeness::Foreign => self.foreign = true,
-            Likeness::SentAgain => self.rises = RISES_MIN,
-            Likeness::Repeated if self.rose_ns != now_ns => {
-                self.rises = self.rises.saturating_add(1);
-                self.rose_ns = now_ns;
-            }
-            Likeness::Repeated | Likeness::Late => {}
-        }
-    }
-
-    /// Whether it can be nothing but another position.
-    fn is_restart(&self) -> bool {
-        self.foreign || self.left && self.rises >= RISES_MIN
-    }
-
-    /// Whether all of its numbers are late.
-    fn is_late(&self) -> bool {
-        !self.foreign && self.rises == 0
-    }
-
-    fn repetition(&self) -> Repetition {
-        match self.left {
-            true if self.is_restart() => Repetition::Restart,
-            true => Repetition::Ambiguous,
-            false => Repetition::Duplicate,
-        }
     }
 }
 
