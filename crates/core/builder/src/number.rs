@@ -206,8 +206,15 @@ impl NumberMatcher {
     /// show.
     fn likeness(&self, index: usize, voter: usize, fragment: &Fragment) -> Likeness {
         let Rules { numbers, near, .. } = self.horizon.rules();
-        let Some(position) = self.horizon.last_position(voter) else { return Likeness::Foreign };
         let OpenEvents { window, seen, .. } = &self.events;
+        let Some(position) = self.horizon.last_position(voter) else {
+            // Its first fragments may be late, too, or from before the start of the run.
+            let behind = window.base.saturating_sub(numbers.near(window.newest, fragment.number));
+            return match (1..=near).contains(&behind) {
+                true => Likeness::Late,
+                false => Likeness::Foreign,
+            };
+        };
         let step = numbers.offset(position, fragment.number);
         let key = position.wrapping_add_signed(step);
         let far = key >= KEY_END || window.base.saturating_sub(key) > window.events();

@@ -92,6 +92,24 @@ fn a_source_that_is_late_and_then_alone_has_not_restarted() {
 }
 
 #[test]
+fn a_source_whose_first_fragments_are_late_has_not_restarted_when_it_is_alone() {
+    // Of events of the run, and of events before it.
+    for first in [1_100, 950] {
+        let mut rig = Rig::required(2);
+        let mut now = deliver(&mut rig, 0, &[0], 1_000..1_200);
+        now = deliver(&mut rig, now, &[1], first..first + 100);
+        now = pause(&mut rig, now, 3 * S);
+        rig.finish(now);
+        let total = rig.ledger.total();
+        assert_eq!(total[Entry::NumberingRestarts], 0, "{first}: {total:?}");
+        assert_eq!(rig.rows.len(), 200, "{first}: {total:?}");
+        let late = rig.count(1, Entry::FragmentsLate);
+        let recorded = rig.count(1, Entry::FragmentsRecorded);
+        assert!(late > 0 && recorded + late == 100, "{first}: {total:?}");
+    }
+}
+
+#[test]
 fn repeated_numbers_that_rise_at_eight_times_are_a_restart_and_at_seven_are_ambiguous() {
     for (times, restarts) in [(7, 0), (8, 1)] {
         let mut rig = Rig::required(1);
