@@ -1,8 +1,9 @@
 //! The simulator: seeds, and whether it finds planted defects.
 //!
-//! Planted defects are patches in crates/testing/sim/mutants. Each is applied to a copy of the
-//! committed tree in target/mutants, which is built there, and the simulator runs until it finds
-//! it. What is not committed is not in the copy.
+//! Planted defects are patches. Each is applied to a copy of the committed tree in target/mutants,
+//! which is built there. Those in crates/testing/sim/mutants the simulator must find; those in
+//! crates/io/disk/mutants are of code that it replaces, and the tests of every store must find
+//! them. What is not committed is not in the copy.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,24 +30,32 @@ pub fn mutants(arguments: &[String]) -> Result<()> {
     let copy = repository.target.join("mutants/tree");
     let build = repository.target.join("mutants/target");
     let mut table = Vec::new();
-    for patch in patches(&repository.root.join("crates/testing/sim/mutants"))? {
-        let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let is_meant = arguments.iter().any(|argument| name.starts_with(argument.as_str()));
-        if !arguments.is_empty() && !is_meant {
-            continue;
+    let finders: [(&str, Finder); 2] = [
+        ("crates/testing/sim/mutants", find_by_simulator),
+        ("crates/io/disk/mutants", find_by_tests),
+    ];
+    for (folder, find) in finders {
+        for patch in patches(&repository.root.join(folder))? {
+            let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let is_meant = arguments.iter().any(|argument| name.starts_with(argument.as_str()));
+            if !arguments.is_empty() && !is_meant {
+                continue;
+            }
+            plant(&repository, &copy, &patch)?;
+            let cargo = || {
+                let mut cargo = repository.cargo();
+                cargo.current_dir(&copy).env("CARGO_TARGET_DIR", &build);
+                cargo
+            };
+            let found = find(&cargo, &build).with_context(|| name.clone())?;
+            println!("{name}: {found}");
+            table.push((name, found));
         }
-        plant(&repository, &copy, &patch)?;
-        let mut cargo = repository.cargo();
-        cargo.args(BUILD).current_dir(&copy).env("CARGO_TARGET_DIR", &build);
-        succeed(&mut cargo).with_context(|| format!("{name} does not compile"))?;
-        let found = find(&build.join("release/catchment-sim"))?;
-        println!("{name}: {found}");
-        table.push((name, found));
     }
     println!("\n| planted defect | found by |\n|---|---|");
     table.iter().for_each(|(name, found)| println!("| {name} | {found} |"));
     let missed: Vec<_> = table.iter().filter(|(_, found)| found == NOT_FOUND).collect();
-    ensure!(missed.is_empty(), "not found within {SEEDS_MAX} seeds: {missed:?}");
+    ensure!(missed.is_empty(), "not found, of {SEEDS_MAX} seeds or by the tests: {missed:?}");
     Ok(())
 }
 
@@ -77,9 +86,13 @@ fn plant(repository: &Repository, copy: &Path, patch: &Path) -> Result<()> {
     succeed(&mut git(copy, &["apply", &patch]))
 }
 
+/// Builds the copy, given a cargo that runs in it and where that builds, and has a defect found.
+type Finder = fn(&dyn Fn() -> Command, &Path) -> Result<String>;
+
 /// The first seed that fails, and how it does.
-fn find(simulator: &Path) -> Result<String> {
-    let mut program = Command::new(simulator);
+fn find_by_simulator(cargo: &dyn Fn() -> Command, build: &Path) -> Result<String> {
+    succeed(cargo().args(BUILD)).context("it does not compile")?;
+    let mut program = Command::new(build.join("release/catchment-sim"));
     program.args(["0", "--first", "--as-it-is", "--threads", "1", "--seeds"]);
     let printed = program.arg(SEEDS_MAX.to_string()).output()?;
     let printed = String::from_utf8_lossy(&printed.stdout);
@@ -87,5 +100,17 @@ fn find(simulator: &Path) -> Result<String> {
     Ok(failed.map_or_else(|| NOT_FOUND.to_owned(), |line| format!("seed {line}")))
 }
 
-const NOT_FOUND: &str = "no seed";
+/// The first test of a store that fails.
+fn find_by_tests(cargo: &dyn Fn() -> Command, _build: &Path) -> Result<String> {
+    succeed(cargo().args(TESTS).arg("--no-run")).context("it does not compile")?;
+    let printed = cargo().args(TESTS).arg("stores::").output()?;
+    let printed = String::from_utf8_lossy(&printed.stdout);
+    let failed = printed.lines().find_map(|line| {
+        line.strip_prefix("test ")?.strip_suffix(" ... FAILED").map(|test| format!("test {test}"))
+    });
+    Ok(failed.unwrap_or_else(|| NOT_FOUND.to_owned()))
+}
+
+const NOT_FOUND: &str = "nothing";
 const BUILD: [&str; 5] = ["build", "--release", "--locked", "--package", "catchment-sim"];
+const TESTS: [&str; 6] = ["test", "--locked", "--package", "catchment-disk", "--test", "all"];

@@ -49,6 +49,8 @@ pub enum Presence {
         /// Whether its folder still has other files of its kind.
         others: bool,
     },
+    /// It is where it was made, but somebody has cut it: some of what was written to it is gone.
+    Truncated,
 }
 
 /// A file that is to be made.
@@ -145,9 +147,10 @@ pub trait FolderStore: Store {
     /// Where the blocks end that an open file has: up to there it can be written on a full disk.
     fn blocks_bytes(&mut self, file: FileId) -> u64;
 
-    /// Has the free space, and whether the file is still there, looked at, unless that is under
-    /// way.
-    fn look(&mut self, file: FileId);
+    /// Has the free space looked at, and whether the file is still there with its first
+    /// `written_bytes`, unless that is under way. All of these must have been written, and the
+    /// first of them is not zero.
+    fn look(&mut self, file: FileId, written_bytes: u64);
 
     /// Whether such a look is under way.
     fn is_looking(&self) -> bool;

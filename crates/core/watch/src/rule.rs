@@ -310,8 +310,8 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 
 /// The rules that there are without any configuration, for frames that are cut that often. They
 /// read `source.*.last_packet_seconds`, `source.*.out_of_step`, `loss_share`, `queue.*.fill`,
-/// `disk.hours_left` and `rows_recorded` (events and slices on disk). Loss is critical from that
-/// share on.
+/// `disk.hours_left`, `rows_recorded` (events and slices on disk), `next_file_refused` and
+/// `file_list_refused`. Loss is critical from that share on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [
@@ -354,7 +354,27 @@ pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
             Rule { latch: true, clear_delay_ns: 60 * S, critical_at, ..rule }
         }),
     ];
-    rules.into_iter().chain(rules_of_many()).flatten().collect()
+    rules.into_iter().chain(rules_of_files()).chain(rules_of_many()).flatten().collect()
+}
+
+/// The usual rules on what the disk refuses while it takes the data.
+fn rules_of_files() -> [Option<Rule>; 2] {
+    let refused = |name, quantity, text| {
+        let condition = Condition::Above { threshold: 0.0, clear_at: 0.0 };
+        recording(usual(name, quantity, condition, Severity::Warning, text))
+    };
+    [
+        refused(
+            "next_file_refused",
+            "next_file_refused",
+            "The next file cannot be made: recording goes on in the open one",
+        ),
+        refused(
+            "file_list_refused",
+            "file_list_refused",
+            "The list of the run's files cannot be written: recording goes on",
+        ),
+    ]
 }
 
 /// The usual rules on each source and each queue.

@@ -505,6 +505,8 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
             "nothing_recorded",
             "run_interrupted",
             "loss",
+            "next_file_refused",
+            "file_list_refused",
             "source_silent",
             "source_out_of_step",
             "queue_full"

@@ -47,8 +47,7 @@ impl Disk {
         self.send_text();
     }
 
-    /// Whether a text is being appended. Its end is noticed by [`poll`](Self::poll) and
-    /// [`wait`](Self::wait).
+    /// Whether a text is being appended. Its end is noticed by [`poll`](Self::poll).
     pub fn text_under_way(&self) -> bool {
         self.aside.under_way
     }
@@ -126,6 +125,13 @@ mod tests {
     use crate::config::DiskConfig;
     use std::time::Duration;
 
+    fn settle(disk: &mut Disk) {
+        while disk.text_under_way() {
+            disk.sleeper().sleep(Duration::from_secs(1));
+            disk.poll(&mut Vec::new());
+        }
+    }
+
     #[test]
     fn texts_that_come_while_one_is_appended_follow_it_in_their_order() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -135,9 +141,7 @@ mod tests {
             Disk::new(DiskConfig { buffer_count: 2, ..DiskConfig::default() }).expect("a disk");
         let texts: Vec<String> = (0..100).map(|n| format!("line {n}\n")).collect();
         texts.iter().for_each(|text| disk.append_text(&path, "header\n", text));
-        while disk.text_under_way() {
-            disk.wait(Duration::from_secs(1), &mut Vec::new());
-        }
+        settle(&mut disk);
         assert!(disk.take_text_error().is_none());
         let written = std::fs::read_to_string(&path).expect("reads");
         assert_eq!(written, format!("half a li\nheader\n{}", texts.concat()));
@@ -149,11 +153,6 @@ mod tests {
         let path = folder.path().join("not yet").join("list");
         let mut disk =
             Disk::new(DiskConfig { buffer_count: 2, ..DiskConfig::default() }).expect("a disk");
-        let settle = |disk: &mut Disk| {
-            while disk.text_under_way() {
-                disk.wait(Duration::from_secs(1), &mut Vec::new());
-            }
-        };
         disk.append_text(&path, "header\n", "one\n");
         settle(&mut disk);
         assert!(disk.take_text_error().is_some_and(|error| error.to_string().contains("not yet")));
@@ -178,9 +177,7 @@ mod tests {
             Disk::new(DiskConfig { buffer_count: 2, ..DiskConfig::default() }).expect("a disk");
         let lines = "line\n".repeat(WAITING_BYTES_MAX / 5);
         disk.append_text(&path, "", &lines);
-        while disk.text_under_way() {
-            disk.wait(Duration::from_secs(1), &mut Vec::new());
-        }
+        settle(&mut disk);
         assert!(disk.take_text_error().is_some());
         disk.append_text(&path, "", "one more\n");
         let error = disk.take_text_error().expect("a line is lost").to_string();

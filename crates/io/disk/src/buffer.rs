@@ -109,10 +109,6 @@ impl Pool {
         self.wanted.store(wanted, SeqCst);
     }
 
-    pub(crate) fn free(&self) -> usize {
-        self.free.lock().len()
-    }
-
     pub(crate) fn vectors(&self) -> Vec<libc::iovec> {
         (0..self.count as u32)
             .map(|index| libc::iovec {

@@ -24,20 +24,20 @@ use crate::descriptors;
 use crate::engine::{self, Done, Engine};
 use crate::error::DiskError;
 use crate::event::{DiskSleeper, Event, IMPATIENT, Waker};
-use crate::faults::{FaultControl, Faulty};
+use crate::faults::{FaultControl, Faulty, number_of};
 use crate::files::{self, Created};
 use crate::helper::{Helpers, Job, Reply};
 use crate::open_file::{FileState, OpenFile};
 use crate::opening::Opening;
-use crate::room::RoomEstimate;
+use crate::room::{Expected, RoomEstimate};
 use crate::slots::{Slot, Slots, Step, Target};
 use crate::stats::DiskStats;
 
 /// The files and buffers of one writer thread.
 ///
 /// Operations are queued by [`write`](Self::write), [`sync`](Self::sync) and
-/// [`finish`](Self::finish), and reach the kernel at the next [`poll`](Self::poll),
-/// [`wait`](Self::wait) or [`buffer`](Self::buffer). Dropping a disk waits for what is under way,
+/// [`finish`](Self::finish), and reach the kernel at the next [`poll`](Self::poll)
+/// or [`buffer`](Self::buffer). Dropping a disk waits for what is under way,
 /// for at most a minute, and deletes a file opened ahead that was not taken; files that were not
 /// finished stay as a killed writer would leave them.
 pub struct Disk {
@@ -153,7 +153,7 @@ impl Disk {
         Arc::clone(&self.stats)
     }
 
-    /// What other threads wake this disk's [`wait`](Self::wait) with.
+    /// What other threads wake this disk's [`sleeper`](Self::sleeper) with.
     pub fn waker(&self) -> Waker {
         Waker::new(Arc::clone(&self.event))
     }
@@ -178,40 +178,26 @@ impl Disk {
     }
 
     /// Has a file made and preallocated by a helper thread, for [`take_opened`](Self::take_opened)
-    /// later. Errors of the file itself come from there.
-    ///
-    /// # Errors
-    /// A file is ahead already, or the helper has ended.
-    pub fn open_ahead(&mut self, path: &Path) -> Result<(), DiskError> {
-        self.make_ahead(NewFile { path: path.to_owned(), room_bytes: 0 })
-    }
-
-    /// Has a file made once one that is not wanted any more is there.
+    /// later; once one that is not wanted any more is there. Nothing where one is ahead already.
     pub(crate) fn ask_for(&mut self, new: NewFile) {
         if self.ahead.is_unwanted() {
             self.next = Some(new);
-        } else if self.ahead.is_opened() {
-            // It could not be taken when it was asked for last.
-        } else if let Err(error) = self.make_ahead(new) {
-            self.ahead = Opening::Failed(error);
-            // Has the caller look again, and find the error.
-            self.event.signal();
+        } else if self.ahead.path().is_none() {
+            let path = new.path.clone();
+            let job = Job::Open { new, device: self.device, how: self.preallocation };
+            self.ahead = match self.helpers.send(job) {
+                Ok(()) => Opening::Asked(path),
+                Err(error) => {
+                    // Has the caller look again, and find the error.
+                    self.event.signal();
+                    Opening::Failed(error)
+                }
+            };
         }
-    }
-
-    fn make_ahead(&mut self, new: NewFile) -> Result<(), DiskError> {
-        if let Some(path) = self.ahead.path() {
-            return Err(DiskError::AheadTwice { path: path.to_owned() });
-        }
-        let path = new.path.clone();
-        let job = Job::Open { new, device: self.device, how: self.preallocation };
-        self.helpers.send(job)?;
-        self.ahead = Opening::Asked(path);
-        Ok(())
     }
 
     /// The file opened ahead; `None` while it is not there, or when none was asked for. The answer
-    /// of the helper is noticed by [`poll`](Self::poll) and [`wait`](Self::wait).
+    /// of the helper is noticed by [`poll`](Self::poll).
     pub fn take_opened(&mut self) -> Option<Result<FileId, DiskError>> {
         match std::mem::take(&mut self.ahead) {
             Opening::Opened(created) => {
@@ -229,11 +215,6 @@ impl Disk {
         }
     }
 
-    /// Whether [`take_opened`](Self::take_opened) has an answer.
-    pub fn has_opened(&self) -> bool {
-        self.ahead.is_over()
-    }
-
     /// How far the file opened ahead has blocks; none while it is not there.
     pub fn opened_bytes(&self) -> Option<u64> {
         self.ahead.blocks_bytes()
@@ -245,22 +226,25 @@ impl Disk {
         self.ahead.discard();
     }
 
-    /// Has a helper thread look how much room there is and whether the file is still there, unless
-    /// it does already. [`poll`](Self::poll) and [`wait`](Self::wait) notice its answer.
+    /// Has a helper thread look how much room there is and whether the file is still there with
+    /// its first `written_bytes`, unless it does already. [`poll`](Self::poll) notices its answer.
     ///
     /// # Errors
     /// The helper has ended.
     ///
     /// # Panics
     /// A file that is not open: a mistake of the program.
-    pub fn look(&mut self, file: FileId) -> Result<(), DiskError> {
-        let open = self.open_file(file);
-        let (handle, path) = (Arc::clone(&open.handle), open.path.clone());
-        if !self.room.is_looking() {
-            let ahead = self.ahead.path().map(Path::to_owned);
-            self.helpers.send(Job::Look { file: file.0, handle, path, ahead })?;
-            self.room.look();
+    pub fn look(&mut self, file: FileId, written_bytes: u64) -> Result<(), DiskError> {
+        if self.room.is_looking() {
+            return Ok(());
         }
+        let ahead = self.ahead.path().map(Path::to_owned);
+        let open = self.open_file(file);
+        let written_before = std::mem::replace(&mut open.written_bytes, written_bytes);
+        let (handle, path) = (Arc::clone(&open.handle), open.path.clone());
+        let expected = Expected { file: handle, path, written_bytes, written_before, ahead };
+        self.helpers.send(Job::Look { file: file.0, expected })?;
+        self.room.look();
         Ok(())
     }
 
@@ -405,22 +389,10 @@ impl Disk {
     }
 
     /// Appends the completions that have come, and hands what is queued to the kernel. Never
-    /// blocks. Returns how many came.
+    /// blocks. Returns how many came. [`sleeper`](Self::sleeper) waits for more.
     pub fn poll(&mut self, completions: &mut Vec<Completion>) -> usize {
         let before = completions.len();
         self.pump(completions);
-        completions.len() - before
-    }
-
-    /// As [`poll`](Self::poll), but sleeps when nothing has come, until something has, until
-    /// [`Waker::wake`], or until the time is over. It may also return early with nothing.
-    pub fn wait(&mut self, timeout: Duration, completions: &mut Vec<Completion>) -> usize {
-        let before = completions.len();
-        self.pump(completions);
-        if completions.len() == before {
-            self.sleep(timeout);
-            self.pump(completions);
-        }
         completions.len() - before
     }
 
@@ -428,16 +400,6 @@ impl Disk {
     pub fn pending(&self) -> usize {
         let closing = self.files.iter().filter(|file| file.state != FileState::Open).count();
         self.slots.busy() + self.syncs.len() + closing
-    }
-
-    /// Buffers that are free.
-    pub fn buffers_free(&self) -> usize {
-        self.pool.free()
-    }
-
-    /// The path of a file that is open or being finished.
-    pub fn path(&self, file: FileId) -> Option<&Path> {
-        self.files.iter().find(|open| open.id == file.0).map(|open| open.path.as_path())
     }
 
     pub(crate) fn pump(&mut self, completions: &mut Vec<Completion>) {
@@ -495,7 +457,7 @@ impl Disk {
             self.slots.remove(index);
         self.room.write_ended(new_bytes);
         let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let error = result.as_ref().err().map(error_number);
+        let error = result.as_ref().err().map(number_of);
         let open = self.files.iter_mut().find(|open| open.id == target.file);
         let kind = if buffer.is_some() {
             self.stats.write_done(error.is_none().then_some(bytes), ns);
@@ -577,15 +539,18 @@ impl Disk {
             }
             self.syncs.remove(index);
             let Some(open) = self.files.iter().find(|open| open.id == file) else { continue };
-            let earlier = open.write_error.or(open.sync_error);
-            let handle = Arc::clone(&open.handle);
-            let slot = Slot::sync(Target { handle, file, token, order });
-            match earlier {
-                None => self.begin(slot),
+            match open.write_error.or(open.sync_error) {
+                None => {
+                    let handle = Arc::clone(&open.handle);
+                    self.begin(Slot::sync(Target { handle, file, token, order }));
+                }
+                // It is not tried: the end of the file still can be, without what failed.
                 Some(error) => {
-                    let index = self.slots.put(slot);
-                    self.stats.begun();
-                    self.complete(index, Err(io::Error::from_raw_os_error(error)), completions);
+                    self.syncs_unfinished -= 1;
+                    self.stats.failed();
+                    let (kind, file) = (CompletionKind::Sync, FileId(file));
+                    let result = Err(io::Error::from_raw_os_error(error));
+                    completions.push(Completion { kind, file, offset: 0, bytes: 0, token, result });
                 }
             }
         }
@@ -678,10 +643,6 @@ impl Drop for Disk {
         }
         self.discard_opened();
     }
-}
-
-fn error_number(error: &io::Error) -> i32 {
-    error.raw_os_error().unwrap_or(libc::EIO)
 }
 
 /// The longest that dropping a disk waits for one that hangs.

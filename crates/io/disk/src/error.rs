@@ -68,12 +68,6 @@ pub enum DiskError {
         /// Why not.
         source: io::Error,
     },
-    /// A file is being opened ahead, or waits to be taken.
-    #[error("{} is opened ahead already and was not taken yet", path.display())]
-    AheadTwice {
-        /// The file that is ahead.
-        path: PathBuf,
-    },
     /// As many files are open, or being finished, as there can be.
     #[error("expected at most {limit} files at a time")]
     TooManyFiles {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Wakes a thread that is in [`Disk::wait`](crate::Disk::wait), so that one thread can wait for its
-/// disk and for work from elsewhere. Cheap to clone; a wake costs one system call, so wake per
+/// Wakes a thread that is in [`DiskSleeper::sleep`], so that one thread can wait for its disk and
+/// for work from elsewhere. Cheap to clone; a wake costs one system call, so wake per
 /// batch.
 #[derive(Clone, Debug)]
 pub struct Waker {

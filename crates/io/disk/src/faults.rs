@@ -49,6 +49,8 @@ pub struct FaultControl {
 struct Shared {
     space_bytes: AtomicU64,
     stalled: AtomicBool,
+    write_error: AtomicI32,
+    sync_error: AtomicI32,
     open_error: AtomicI32,
     finish_error: AtomicI32,
     preallocate_error: AtomicI32,
@@ -61,6 +63,8 @@ impl Default for Shared {
         Self {
             space_bytes: AtomicU64::new(UNLIMITED),
             stalled: AtomicBool::new(false),
+            write_error: AtomicI32::new(0),
+            sync_error: AtomicI32::new(0),
             open_error: AtomicI32::new(0),
             finish_error: AtomicI32::new(0),
             preallocate_error: AtomicI32::new(0),
@@ -80,6 +84,16 @@ impl FaultControl {
     /// Stops, or resumes, all completions. A disk that is dropped resumes by itself.
     pub fn stall(&self, stalled: bool) {
         self.shared.stalled.store(stalled, SeqCst);
+    }
+
+    /// Makes every write fail with this error number; `None`: no more.
+    pub fn fail_writes(&self, error: Option<i32>) {
+        self.shared.write_error.store(error.unwrap_or(0), SeqCst);
+    }
+
+    /// Makes every sync of an open file fail with this error number; `None`: no more.
+    pub fn fail_syncs(&self, error: Option<i32>) {
+        self.shared.sync_error.store(error.unwrap_or(0), SeqCst);
     }
 
     /// Makes every opening of a file fail with this error number; `None`: no more.
@@ -106,6 +120,14 @@ impl FaultControl {
     /// Polls so far.
     pub fn polls(&self) -> u64 {
         self.shared.polls.load(SeqCst)
+    }
+
+    pub(crate) fn check_write(&self) -> io::Result<()> {
+        error_of(self.shared.write_error.load(SeqCst))
+    }
+
+    pub(crate) fn check_sync(&self) -> io::Result<()> {
+        error_of(self.shared.sync_error.load(SeqCst))
     }
 
     pub(crate) fn check_open(&self) -> io::Result<()> {
@@ -196,6 +218,7 @@ impl Faulty {
         if let Some(&(_, error)) = scripted {
             return Err(error);
         }
+        self.plan.control.check_write().map_err(|error| number_of(&error))?;
         if self.happens(self.plan.write_errors_per_million) {
             return Err(libc::EIO);
         }
@@ -217,7 +240,9 @@ impl Faulty {
     fn judge_sync(&mut self) -> Result<(), i32> {
         let number = self.syncs;
         self.syncs += 1;
-        self.plan.sync_errors.iter().find(|fault| fault.0 == number).map_or(Ok(()), |f| Err(f.1))
+        let scripted = self.plan.sync_errors.iter().find(|fault| fault.0 == number);
+        scripted.map_or(Ok(()), |fault| Err(fault.1))?;
+        self.plan.control.check_sync().map_err(|error| number_of(&error))
     }
 
     fn hold(&mut self, done: Done) {
@@ -305,6 +330,11 @@ impl Engine for Faulty {
     fn abandon(&mut self) {
         self.inner.abandon();
     }
+}
+
+/// The number of a system's error.
+pub(crate) fn number_of(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
 }
 
 fn error_of(number: i32) -> io::Result<()> {

@@ -19,7 +19,7 @@ use crate::error::DiskError;
 use crate::event::Event;
 use crate::faults::FaultControl;
 use crate::files::{self, Created, Preallocation};
-use crate::room::{Room, presence_of};
+use crate::room::{Expected, Room, presence_of};
 
 pub(crate) enum Job {
     Open {
@@ -37,10 +37,7 @@ pub(crate) enum Job {
     /// How much room there is, and whether the file is still there.
     Look {
         file: u64,
-        handle: Arc<File>,
-        path: PathBuf,
-        /// The file that was made ahead, which holds nothing.
-        ahead: Option<PathBuf>,
+        expected: Expected,
     },
     Finish {
         file: u64,
@@ -151,10 +148,10 @@ fn perform(job: Job, faults: Option<&FaultControl>) -> Reply {
             let result = files::preallocate(&handle, from, how, faults);
             Reply::Preallocated { file, from, result }
         }
-        Job::Look { file, handle, path, ahead } => {
+        Job::Look { file, expected } => {
             // What the file system does not tell is not known.
-            let room = Room::of_file(&handle, faults).unwrap_or(None);
-            Reply::Looked { file, room, presence: presence_of(&handle, &path, ahead.as_deref()) }
+            let room = Room::of_file(&expected.file, faults).unwrap_or(None);
+            Reply::Looked { file, room, presence: presence_of(&expected) }
         }
         Job::Finish { file, handle, path, end, blocks_bytes } => {
             let (result, kept_bytes) = match end {

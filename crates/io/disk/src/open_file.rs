@@ -21,6 +21,8 @@ pub(crate) struct OpenFile {
     pub sync_error: Option<i32>,
     pub state: FileState,
     pub presence: Presence,
+    /// Bytes at the file's beginning that had all been written at the last look.
+    pub written_bytes: u64,
     pub preallocating: bool,
     /// Where the blocks end that were preallocated.
     allocated: u64,
@@ -53,6 +55,7 @@ impl OpenFile {
             sync_error: None,
             state: FileState::Open,
             presence: Presence::There,
+            written_bytes: 0,
             preallocating: false,
             allocated,
             end: 0,

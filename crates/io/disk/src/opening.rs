@@ -33,19 +33,9 @@ impl Opening {
         matches!(self, Self::Unwanted(_))
     }
 
-    /// Whether there is a file to be taken.
-    pub(crate) fn is_opened(&self) -> bool {
-        matches!(self, Self::Opened(_))
-    }
-
     /// Whether the helper is at it.
     pub(crate) fn is_under_way(&self) -> bool {
         matches!(self, Self::Asked(_) | Self::Unwanted(_))
-    }
-
-    /// Whether there is a file, or an error, to be taken.
-    pub(crate) fn is_over(&self) -> bool {
-        matches!(self, Self::Opened(_) | Self::Failed(_))
     }
 
     /// How far the file that can be taken has blocks.

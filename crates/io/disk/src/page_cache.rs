@@ -35,7 +35,10 @@ struct OpenFile {
     path: PathBuf,
     /// Whether its name is durable.
     is_named: bool,
-    has_failed: bool,
+    /// Whether a write has failed, and whether a sync has: the kernel may have dropped what it
+    /// could not write, and report the next sync as good.
+    write_failed: bool,
+    sync_failed: bool,
 }
 
 impl PageCache {
@@ -64,7 +67,8 @@ impl PageCache {
         let id = FileId(self.next_id);
         self.next_id += 1;
         let path = path.to_owned();
-        self.files.push(OpenFile { id, file, path, is_named: false, has_failed: false });
+        let (is_named, write_failed, sync_failed) = (false, false, false);
+        self.files.push(OpenFile { id, file, path, is_named, write_failed, sync_failed });
         Ok(id)
     }
 
@@ -75,11 +79,6 @@ impl PageCache {
 
     fn open(&mut self, id: FileId) -> &mut OpenFile {
         self.files.iter_mut().find(|open| open.id == id).expect("the file is open")
-    }
-
-    fn complete(&mut self, kind: CompletionKind, file: FileId, token: u64, result: io::Result<()>) {
-        let (offset, bytes) = (0, 0);
-        self.completions.push(Completion { kind, file, offset, bytes, token, result });
     }
 }
 
@@ -95,7 +94,10 @@ impl Store for PageCache {
     }
 
     fn write(&mut self, file: FileId, offset: u64, buffer: Vec<u8>, bytes: usize, token: u64) {
-        let room = self.faults.as_ref().map_or(Ok(()), |faults| faults.check_space(bytes));
+        let room = self
+            .faults
+            .as_ref()
+            .map_or(Ok(()), |faults| faults.check_write().and_then(|()| faults.check_space(bytes)));
         let open = self.open(file);
         // A kill may cut a write short: what the first block says of the others is true all the
         // same, since it is written last.
@@ -103,15 +105,19 @@ impl Store for PageCache {
         let result = room
             .and_then(|()| open.file.write_all_at(rest, offset + first.len() as u64))
             .and_then(|()| open.file.write_all_at(first, offset));
-        open.has_failed |= result.is_err();
+        open.write_failed |= result.is_err();
         let (kind, bytes) = (CompletionKind::Write, bytes as u64);
         self.completions.push(Completion { kind, file, offset, bytes, token, result });
     }
 
     fn sync(&mut self, file: FileId, token: u64) -> bool {
-        let allowed = self.faults.as_ref().map_or(Ok(()), FaultControl::check_finish);
-        let result = allowed.and_then(|()| self.open(file).sync());
-        self.complete(CompletionKind::Sync, file, token, result);
+        let allowed = self
+            .faults
+            .as_ref()
+            .map_or(Ok(()), |faults| faults.check_sync().and_then(|()| faults.check_finish()));
+        let result = self.open(file).sync(allowed);
+        let (kind, offset, bytes) = (CompletionKind::Sync, 0, 0);
+        self.completions.push(Completion { kind, file, offset, bytes, token, result });
         true
     }
 
@@ -122,23 +128,29 @@ impl Store for PageCache {
             FileEnd::Delete => std::fs::remove_file(&open.path),
             FileEnd::Cut(bytes) => {
                 // What failed before lies behind the cut, or is written anew.
-                open.has_failed = false;
-                open.file.set_len(bytes).and(allowed).and_then(|()| open.sync())
+                open.write_failed = false;
+                open.file.set_len(bytes).and_then(|()| open.sync(allowed))
             }
         };
         if let Some(index) = self.files.iter().position(|open| open.id == file) {
             self.finished = Some(self.files.swap_remove(index).file);
         }
-        self.complete(CompletionKind::Finished, file, 0, result);
+        let bytes = if let FileEnd::Cut(bytes) = end { bytes } else { 0 };
+        let (kind, offset, token) = (CompletionKind::Finished, 0, 0);
+        self.completions.push(Completion { kind, file, offset, bytes, token, result });
     }
 }
 
 impl OpenFile {
-    fn sync(&mut self) -> io::Result<()> {
-        if self.has_failed {
-            return Err(io::Error::other("an earlier write has failed"));
+    /// Makes it durable, unless a fault is to be made.
+    fn sync(&mut self, allowed: io::Result<()>) -> io::Result<()> {
+        if self.write_failed || self.sync_failed {
+            let what = if self.sync_failed { "sync" } else { "write" };
+            return Err(io::Error::other(format!("an earlier {what} has failed")));
         }
-        self.file.sync_data()?;
+        let synced = allowed.and_then(|()| self.file.sync_data());
+        self.sync_failed = synced.is_err();
+        synced?;
         if !self.is_named {
             files::sync_folder_of(&self.path)?;
             self.is_named = true;

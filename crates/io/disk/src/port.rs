@@ -63,9 +63,9 @@ impl FolderStore for Disk {
         Self::blocks_bytes(self, file)
     }
 
-    fn look(&mut self, file: FileId) {
+    fn look(&mut self, file: FileId, written_bytes: u64) {
         // Without its helper thread a disk cannot tell anything new.
-        let _asked = Self::look(self, file);
+        let _asked = Self::look(self, file, written_bytes);
     }
 
     fn is_looking(&self) -> bool {

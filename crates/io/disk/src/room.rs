@@ -5,9 +5,11 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use catchment_agent::Presence;
+use catchment_model::limits::DISK_ALIGN_BYTES;
 
 use crate::faults::FaultControl;
 
@@ -72,16 +74,29 @@ impl Room {
     }
 }
 
-/// Whether an open file that was made at that path is still there. `ahead` is the file that was
-/// made ahead. May block for as long as the file system does.
-pub(crate) fn presence_of(file: &File, path: &Path, ahead: Option<&Path>) -> Presence {
+/// An open file, where it was made, and what must be there of it.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    pub file: Arc<File>,
+    pub path: PathBuf,
+    /// All of its first bytes that have been written: now, and at the look before.
+    pub written_bytes: u64,
+    pub written_before: u64,
+    /// The file that was made ahead, which holds nothing.
+    pub ahead: Option<PathBuf>,
+}
+
+/// Whether an open file is still there. May block for as long as the file system does.
+pub(crate) fn presence_of(expected: &Expected) -> Presence {
+    let Expected { file, path, ahead, .. } = expected;
     let Ok(own) = file.metadata() else { return Presence::There };
-    let removed = || Presence::Removed { others: has_others(path, ahead) };
+    let removed = || Presence::Removed { others: has_others(path, ahead.as_deref()) };
     let gone = || if own.nlink() == 0 { removed() } else { Presence::Elsewhere };
+    let there = || if is_cut(expected, own.len()) { Presence::Truncated } else { Presence::There };
     match path.metadata() {
-        Ok(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => Presence::There,
+        Ok(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => there(),
         // Some file systems number their files anew now and then.
-        Ok(found) if found.dev() == own.dev() && own.nlink() > 0 => Presence::There,
+        Ok(found) if found.dev() == own.dev() && own.nlink() > 0 => there(),
         Ok(_) => gone(),
         Err(error) => match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENOTDIR) => gone(),
@@ -91,6 +106,48 @@ pub(crate) fn presence_of(file: &File, path: &Path, ahead: Option<&Path>) -> Pre
             _ => Presence::There,
         },
     }
+}
+
+/// Whether somebody has cut an open file, by its length or by what its writer left as a hole: it
+/// goes on behind what is gone, and makes the file as long as it was. A cut reaches to the file's
+/// end of that moment, so that it leaves a hole in what was written since the look before, or just
+/// before that.
+fn is_cut(expected: &Expected, file_bytes: u64) -> bool {
+    let Expected { file, written_bytes, written_before, .. } = expected;
+    if *written_bytes == 0 {
+        return false;
+    }
+    // The first byte is not zero, and no file system stores it as a hole.
+    let has_begin = match seek(file, 0, libc::SEEK_DATA) {
+        Ok(data) => data == 0,
+        Err(error) => error.raw_os_error() != Some(libc::ENXIO),
+    };
+    let from = written_before.saturating_sub(1) / BLOCK_BYTES * BLOCK_BYTES;
+    let has_hole = || {
+        never_stores_zeros_as_holes(file)
+            && seek(file, from, libc::SEEK_HOLE).is_ok_and(|hole| hole < *written_bytes)
+    };
+    file_bytes < *written_bytes || !has_begin || has_hole()
+}
+
+/// Where data or a hole begins, from an offset on.
+fn seek(file: &File, from: u64, whence: libc::c_int) -> io::Result<u64> {
+    let from = libc::off_t::try_from(from).map_err(io::Error::other)?;
+    // SAFETY: lseek takes no pointers. Nothing uses the file's position.
+    let found = unsafe { libc::lseek(file.as_raw_fd(), from, whence) };
+    u64::try_from(found).map_err(|_| io::Error::last_os_error())
+}
+
+/// Whether the file system is known to keep blocks for all that was written. Others (ZFS, and
+/// servers on it) may store zeros that were written as a hole.
+fn never_stores_zeros_as_holes(file: &File) -> bool {
+    // SAFETY: statfs is plain integers, for which zero is a value.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is the file's, and the place is valid.
+    let known = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) } == 0;
+    let keeps =
+        [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC, libc::TMPFS_MAGIC];
+    known && keeps.contains(&stat.f_type)
 }
 
 /// Whether a file's folder has other files of the same extension, but for the one made ahead.
@@ -150,25 +207,83 @@ impl RoomEstimate {
     }
 }
 
+const BLOCK_BYTES: u64 = DISK_ALIGN_BYTES as u64;
 const RESERVE_SHARE: u64 = 64;
 const RESERVE_BYTES_MAX: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt as _;
+
     use super::*;
 
     #[test]
     fn a_file_is_there_until_it_is_moved_or_removed() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, moved) = (folder.path().join("a"), folder.path().join("b"));
-        let file = File::create(&path).expect("a file");
-        assert_eq!(presence_of(&file, &path, None), Presence::There);
+        let expected = made(&path, 0);
+        assert_eq!(presence_of(&expected), Presence::There);
         std::fs::rename(&path, &moved).expect("moves");
-        assert_eq!(presence_of(&file, &path, None), Presence::Elsewhere);
+        assert_eq!(presence_of(&expected), Presence::Elsewhere);
         std::fs::remove_file(&moved).expect("removes");
-        assert_eq!(presence_of(&file, &path, None), Presence::Removed { others: false });
+        assert_eq!(presence_of(&expected), Presence::Removed { others: false });
         std::fs::write(&path, "another").expect("writes");
-        assert_eq!(presence_of(&file, &path, None), Presence::Removed { others: false });
+        assert_eq!(presence_of(&expected), Presence::Removed { others: false });
+    }
+
+    /// A file of so many bytes, of which the first block is not zeros.
+    fn made(path: &Path, blocks: u64) -> Expected {
+        let file = File::create_new(path).expect("a file");
+        for block in 0..blocks {
+            let bytes = vec![u8::from(block == 0); BLOCK_BYTES as usize];
+            file.write_all_at(&bytes, block * BLOCK_BYTES).expect("writes");
+        }
+        let written_bytes = blocks * BLOCK_BYTES;
+        let (file, path) = (Arc::new(file), path.to_owned());
+        Expected { file, path, written_bytes, written_before: written_bytes, ahead: None }
+    }
+
+    #[test]
+    fn a_file_that_was_cut_is_known_also_where_it_has_grown_again() {
+        let memory = tempfile::tempdir_in("/dev/shm");
+        let folders = [Ok(tempfile::tempdir().expect("a folder")), memory];
+        for folder in folders.into_iter().flatten() {
+            for cut_bytes in [0, 1, BLOCK_BYTES, 5 * BLOCK_BYTES, 7 * BLOCK_BYTES] {
+                let path = folder.path().join(cut_bytes.to_string());
+                let mut expected = made(&path, 8);
+                assert_eq!(presence_of(&expected), Presence::There, "{}", path.display());
+                // By another handle, as `: > FILE` does.
+                let other = File::options().write(true).open(&path).expect("opens");
+                other.set_len(cut_bytes).expect("cuts");
+                assert_eq!(presence_of(&expected), Presence::Truncated, "{cut_bytes}");
+                // Blocks ahead, and then two more that are written behind what is gone.
+                let end = expected.written_bytes;
+                crate::files::allocate(&expected.file, end, end).expect("allocates");
+                if cut_bytes == 0 {
+                    assert_eq!(presence_of(&expected), Presence::Truncated, "{cut_bytes}");
+                }
+                let more = vec![7; 2 * BLOCK_BYTES as usize];
+                expected.file.write_all_at(&more, end).expect("writes");
+                expected.written_bytes += more.len() as u64;
+                let is_known = cut_bytes == 0 || never_stores_zeros_as_holes(&expected.file);
+                let known = if is_known { Presence::Truncated } else { Presence::There };
+                assert_eq!(presence_of(&expected), known, "{cut_bytes} of {}", path.display());
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_that_were_written_and_blocks_ahead_are_no_sign_of_a_cut() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut expected = made(&folder.path().join("a"), 1);
+        crate::files::allocate(&expected.file, 0, 1 << 20).expect("allocates");
+        assert_eq!(presence_of(&expected), Presence::There);
+        let zeros = vec![0; 64 * BLOCK_BYTES as usize];
+        expected.file.write_all_at(&zeros, BLOCK_BYTES).expect("writes");
+        expected.written_bytes += zeros.len() as u64;
+        assert_eq!(presence_of(&expected), Presence::There);
+        expected.file.sync_all().expect("syncs");
+        assert_eq!(presence_of(&expected), Presence::There);
     }
 
     #[test]

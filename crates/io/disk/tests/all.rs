@@ -6,3 +6,4 @@ mod faults;
 mod read;
 mod real_faults;
 mod refused;
+mod stores;

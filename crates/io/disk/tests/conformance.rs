@@ -31,7 +31,7 @@ fn written_blocks_read_back_and_a_finished_file_has_its_final_size() {
         for (index, block) in bytes.chunks(16 * BLOCK).enumerate() {
             assert!(block.iter().all(|&byte| byte == index as u8 + 1), "write {index}");
         }
-        assert_eq!(disk.buffers_free(), 4);
+        assert_eq!(buffers_free(&disk), 4);
         assert_eq!(disk.stats().bytes_written(), 40 * 16 * BLOCK as u64);
         assert_eq!((disk.stats().in_flight(), disk.stats().errors()), (0, 0));
     });
@@ -46,7 +46,7 @@ fn an_existing_file_is_refused_and_left_as_it_is() {
         let error = disk.create(&path).expect_err("it exists");
         assert!(matches!(error, DiskError::Exists { .. }), "{error}");
         assert!(error.to_string().contains("kept.catch exists already"), "{error}");
-        disk.open_ahead(&path).expect("the helper is asked");
+        ask_for(&mut disk, &path);
         assert!(matches!(taken(&mut disk), Err(DiskError::Exists { .. })));
         drop(disk);
         assert_eq!(std::fs::read(&path).expect("the file"), b"recorded before");
@@ -60,15 +60,15 @@ fn the_next_file_is_there_when_the_first_is_full() {
         let mut file = disk.create(&path(folder, "0.catch")).expect("a new file");
         let mut completions = Vec::new();
         for index in 1..=3_u8 {
-            disk.open_ahead(&path(folder, &format!("{index}.catch"))).expect("the helper is asked");
+            ask_for(&mut disk, &path(folder, &format!("{index}.catch")));
             write(&mut disk, file, 0, 3, index, &mut completions);
-            let error = disk.open_ahead(&path(folder, "x.catch")).expect_err("one is ahead");
-            assert!(matches!(error, DiskError::AheadTwice { .. }), "{error}");
+            // One at a time.
+            ask_for(&mut disk, &path(folder, "x.catch"));
             let next = loop {
                 if let Some(next) = disk.take_opened() {
                     break next.expect("a new file");
                 }
-                disk.wait(Duration::from_secs(10), &mut completions);
+                wait(&mut disk, &mut completions);
             };
             disk.finish(file, 3 * BLOCK as u64);
             file = next;
@@ -81,6 +81,7 @@ fn the_next_file_is_there_when_the_first_is_full() {
             assert_eq!(bytes, vec![index + 1; 3 * BLOCK]);
         }
         assert_eq!(std::fs::read(path(folder, "3.catch")).expect("a file"), b"");
+        assert!(!path(folder, "x.catch").exists());
     });
 }
 
@@ -88,51 +89,14 @@ fn the_next_file_is_there_when_the_first_is_full() {
 fn a_file_opened_ahead_and_not_taken_is_deleted_at_the_end() {
     with_all(|config, folder| {
         let mut disk = Disk::new(config.clone()).expect("a disk");
-        disk.open_ahead(&path(folder, "asked.catch")).expect("the helper is asked");
+        ask_for(&mut disk, &path(folder, "asked.catch"));
         drop(disk);
         let mut disk = Disk::new(config).expect("a disk");
-        disk.open_ahead(&path(folder, "there.catch")).expect("the helper is asked");
-        while !disk.has_opened() {
-            disk.wait(Duration::from_secs(10), &mut Vec::new());
-        }
+        ask_for(&mut disk, &path(folder, "there.catch"));
+        wait_for_opened(&mut disk);
         assert_eq!(list_folder(folder).expect("the folder").len(), 1);
         drop(disk);
         assert_eq!(list_folder(folder).expect("the folder"), []);
-    });
-}
-
-#[test]
-fn a_sync_completes_after_the_writes_before_it() {
-    with_all(|config, folder| {
-        let mut disk = Disk::new(config).expect("a disk");
-        let file = disk.create(&path(folder, "a.catch")).expect("a new file");
-        let mut completions = Vec::new();
-        for round in 0..8_u8 {
-            for index in 0..3_u8 {
-                let at = usize::from(round * 3 + index) * BLOCK;
-                write(&mut disk, file, at, 1, round * 3 + index, &mut completions);
-            }
-            disk.sync(file, 1_000 + u64::from(round)).expect("few syncs");
-        }
-        completions.extend(drain(&mut disk));
-        all_good(&completions);
-        let mut written = Vec::new();
-        let mut synced = Vec::new();
-        for completion in &completions {
-            match completion.kind {
-                CompletionKind::Write => written.push(completion.token),
-                CompletionKind::Sync => {
-                    let round = completion.token - 1_000;
-                    let all = (0..(round + 1) * 3).all(|token| written.contains(&token));
-                    assert!(all, "sync {round} after only {written:?}");
-                    synced.push(round);
-                }
-                CompletionKind::Finished => unreachable!("nothing was finished"),
-            }
-        }
-        synced.sort_unstable();
-        assert_eq!(synced, (0..8).collect::<Vec<_>>());
-        assert_eq!(disk.stats().syncs(), 8);
     });
 }
 
@@ -162,7 +126,7 @@ fn a_buffer_dropped_unused_is_free_again_wherever_it_was() {
         let mut disk = Disk::new(config).expect("a disk");
         let mut completions = Vec::new();
         let buffers: Vec<_> = std::iter::from_fn(|| disk.try_buffer()).collect();
-        assert_eq!((buffers.len(), disk.buffers_free()), (4, 0));
+        assert_eq!((buffers.len(), buffers_free(&disk)), (4, 0));
         assert_eq!(disk.stats().buffers().level(), disk.stats().buffers().capacity());
         assert!(disk.buffer(Duration::ZERO, &mut completions).is_none());
         for buffer in &buffers {
@@ -175,7 +139,7 @@ fn a_buffer_dropped_unused_is_free_again_wherever_it_was() {
             let long = Duration::from_secs(100_000);
             assert!(disk.buffer(long, &mut completions).is_some());
         });
-        assert_eq!(disk.buffers_free(), 4);
+        assert_eq!(buffers_free(&disk), 4);
     });
 }
 
@@ -190,12 +154,12 @@ fn a_disk_and_its_buffers_can_move_to_other_threads() {
 #[test]
 fn a_waker_ends_a_wait_that_nothing_else_would() {
     with_all(|config, _| {
-        let mut disk = Disk::new(config).expect("a disk");
+        let disk = Disk::new(config).expect("a disk");
         let waker = disk.waker();
         std::thread::scope(|scope| {
             scope.spawn(move || waker.wake());
             // Were the wake lost, the test would not end.
-            assert_eq!(disk.wait(Duration::from_secs(100_000), &mut Vec::new()), 0);
+            disk.sleeper().sleep(Duration::from_secs(100_000));
         });
     });
 }
@@ -303,7 +267,7 @@ proptest! {
             all_good(&completions);
             let writes = actions.iter().filter(|a| matches!(a, Action::Write { .. })).count();
             assert_eq!(of_kind(&completions, CompletionKind::Write).len(), writes);
-            assert_eq!(disk.buffers_free(), 4);
+            assert_eq!(buffers_free(&disk), 4);
             let file = ReadFile::open(&path).expect("the file");
             let mut bytes = vec![0xaa; model.len() + 10];
             assert_eq!(file.read_at(0, &mut bytes).expect("a read"), model.len());

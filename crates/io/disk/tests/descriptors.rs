@@ -22,7 +22,7 @@ fn files_are_opened_and_finished_where_others_have_taken_all_descriptors() {
         taken_by_others.push(file);
     }
     assert!(!taken_by_others.is_empty(), "there were some");
-    disk.open_ahead(&path(folder.path(), "1")).expect("the helper is asked");
+    ask_for(&mut disk, &path(folder.path(), "1"));
     let second = taken(&mut disk).expect("the next file");
     for file in [first, second] {
         write(&mut disk, file, 0, 1, 1, &mut Vec::new());

@@ -32,7 +32,7 @@ fn a_failed_write_is_reported_and_the_others_are_not_touched() {
     assert_eq!(failed.len(), 1);
     assert_eq!((failed[0].offset, failed[0].bytes, failed[0].token), (8_192, 4_096, 3));
     assert_eq!(failed[0].result.as_ref().map_err(|e| e.raw_os_error()), Err(Some(libc::EIO)));
-    assert_eq!((disk.buffers_free(), control.writes(), disk.stats().errors()), (4, 6, 1));
+    assert_eq!((buffers_free(&disk), control.writes(), disk.stats().errors()), (4, 6, 1));
     disk.finish(file, 2 * BLOCK as u64);
     all_good(&drain(&mut disk));
     let expected = [vec![1; BLOCK], vec![2; BLOCK]].concat();
@@ -57,34 +57,6 @@ fn after_a_failed_write_a_sync_does_not_say_that_all_is_durable() {
 }
 
 #[test]
-fn a_failed_sync_stays_with_its_file_to_the_end() {
-    let plan = FaultPlan { sync_errors: vec![(1, libc::EIO)], ..FaultPlan::default() };
-    let (mut disk, folder, _) = with_plan(plan);
-    let file = disk.create(&path(folder.path(), "a")).expect("a new file");
-    let mut results = Vec::new();
-    for token in 0..3 {
-        write(&mut disk, file, 0, 1, 1, &mut Vec::new());
-        disk.sync(file, token).expect("few syncs");
-        results.extend(error_numbers(&drain(&mut disk)));
-    }
-    disk.finish(file, BLOCK as u64);
-    results.extend(error_numbers(&drain(&mut disk)));
-    let eio = Some(libc::EIO);
-    assert_eq!(results, [None, None, None, eio, None, eio, eio]);
-}
-
-#[test]
-fn a_finish_that_cannot_sync_says_so() {
-    let (mut disk, folder, control) = with_plan(FaultPlan::default());
-    control.fail_finishes(Some(libc::EIO));
-    let file = disk.create(&path(folder.path(), "a")).expect("a new file");
-    disk.finish(file, 0);
-    let completions = drain(&mut disk);
-    assert_eq!(completions[0].kind, CompletionKind::Finished);
-    assert_eq!(error_numbers(&completions), [Some(libc::EIO)]);
-}
-
-#[test]
 fn a_full_disk_fails_writes_until_space_is_back() {
     let config = DiskConfig { preallocate_bytes: 0, ..config(EngineChoice::Auto) };
     let (mut disk, folder, control) = with_config(FaultPlan::default(), config);
@@ -97,17 +69,17 @@ fn a_full_disk_fails_writes_until_space_is_back() {
     }
     // The second was written in part: two blocks of three.
     assert_eq!(numbers, [None, Some(libc::ENOSPC), Some(libc::ENOSPC)]);
-    assert_eq!((control.writes(), disk.buffers_free()), (4, 4));
+    assert_eq!((control.writes(), buffers_free(&disk)), (4, 4));
     disk.finish(file, 3 * BLOCK as u64);
     all_good(&drain(&mut disk));
     control.refuse_opens(Some(libc::ENOSPC));
     let error = disk.create(&path(folder.path(), "b")).expect_err("the disk is full");
     assert_eq!(error.io().and_then(std::io::Error::raw_os_error), Some(libc::ENOSPC));
-    disk.open_ahead(&path(folder.path(), "b")).expect("the helper is asked");
+    ask_for(&mut disk, &path(folder.path(), "b"));
     assert!(matches!(taken(&mut disk), Err(DiskError::Create { .. })));
     control.refuse_opens(None);
     control.set_space(None);
-    disk.open_ahead(&path(folder.path(), "b")).expect("the helper is asked");
+    ask_for(&mut disk, &path(folder.path(), "b"));
     let file = taken(&mut disk).expect("a new file");
     write(&mut disk, file, 0, 3, 1, &mut Vec::new());
     all_good(&drain(&mut disk));
@@ -147,7 +119,7 @@ fn a_stalled_disk_holds_up_nothing_but_its_completions() {
     control.stall(false);
     completions.extend(drain(&mut disk));
     all_good(&completions);
-    assert_eq!((completions.len(), disk.buffers_free()), (4, 4));
+    assert_eq!((completions.len(), buffers_free(&disk)), (4, 4));
 }
 
 #[test]
@@ -218,7 +190,7 @@ fn interrupted_writes_are_tried_again_and_given_up_in_the_end() {
     let file = disk.create(&path(folder.path(), "a")).expect("a new file");
     write(&mut disk, file, 0, 1, 1, &mut Vec::new());
     assert_eq!(error_numbers(&drain(&mut disk)), [Some(libc::EAGAIN)]);
-    assert_eq!(disk.buffers_free(), 4);
+    assert_eq!(buffers_free(&disk), 4);
 }
 
 #[test]
@@ -243,7 +215,7 @@ fn the_same_seed_gives_the_same_faults_and_no_buffer_is_lost() {
             failed.extend(completions.iter().filter(|c| c.result.is_err()).map(|c| c.offset));
         }
         assert_eq!(written + failed.len(), 200);
-        assert_eq!(disk.buffers_free(), 4);
+        assert_eq!(buffers_free(&disk), 4);
         disk.finish(file, 0);
         all_good(&drain(&mut disk));
         failed
@@ -269,7 +241,7 @@ fn blocks_that_could_not_all_be_had_are_given_back() {
         return;
     }
     control.fail_preallocations(Some(libc::ENOSPC));
-    disk.open_ahead(&second).expect("the helper is asked");
+    ask_for(&mut disk, &second);
     let other = taken(&mut disk).expect("a new file");
     assert_eq!((blocks_bytes(&second), disk.blocks_bytes(other)), (0, 0));
     // Beyond half of its blocks a file asks for more, and gets half of them with the refusal.
@@ -277,9 +249,9 @@ fn blocks_that_could_not_all_be_had_are_given_back() {
     for index in 0..10 {
         write(&mut disk, file, index * 16 * BLOCK, 16, 1, &mut completions);
     }
-    disk.look(file).expect("the helper is asked");
+    disk.look(file, 0).expect("the helper is asked");
     while disk.is_looking() {
-        disk.wait(Duration::from_secs(10), &mut completions);
+        wait(&mut disk, &mut completions);
     }
     completions.extend(drain(&mut disk));
     all_good(&completions);
@@ -298,9 +270,9 @@ fn little_is_preallocated_where_little_is_free_and_nothing_beyond_the_files_size
         control.set_space(Some(space));
         let file = disk.create(&path(folder.path(), "a")).expect("a new file");
         assert_eq!(disk.blocks_bytes(file), expected);
-        disk.look(file).expect("the helper is asked");
+        disk.look(file, 0).expect("the helper is asked");
         while disk.is_looking() {
-            disk.wait(Duration::from_secs(10), &mut Vec::new());
+            wait(&mut disk, &mut Vec::new());
         }
         assert_eq!(disk.spare_bytes(), Some(space - expected));
         let bytes = expected as usize + BLOCK;
@@ -321,9 +293,9 @@ fn a_file_that_was_removed_or_moved_is_known_after_a_look() {
     let here = path(folder.path(), "a");
     let file = disk.create(&here).expect("a new file");
     let mut look = || {
-        disk.look(file).expect("the helper is asked");
+        disk.look(file, 0).expect("the helper is asked");
         while disk.is_looking() {
-            disk.wait(Duration::from_secs(10), &mut Vec::new());
+            wait(&mut disk, &mut Vec::new());
         }
         disk.presence(file)
     };
@@ -339,16 +311,14 @@ fn a_file_that_was_removed_or_moved_is_known_after_a_look() {
 fn a_file_opened_ahead_that_is_not_wanted_is_removed() {
     let (mut disk, folder, _) = with_plan(FaultPlan::default());
     let ahead = path(folder.path(), "a");
-    disk.open_ahead(&ahead).expect("the helper is asked");
-    while !disk.has_opened() {
-        disk.wait(Duration::from_secs(10), &mut Vec::new());
-    }
+    ask_for(&mut disk, &ahead);
+    wait_for_opened(&mut disk);
     assert_eq!(disk.opened_bytes(), Some(1 << 20));
     disk.discard_opened();
     assert!(!ahead.exists() && disk.take_opened().is_none());
-    disk.open_ahead(&ahead).expect("there is none ahead");
+    ask_for(&mut disk, &ahead);
     disk.discard_opened();
-    assert!(matches!(disk.open_ahead(&ahead), Err(DiskError::AheadTwice { .. }) | Ok(())));
+    ask_for(&mut disk, &ahead);
     drop(disk);
     assert!(!ahead.exists());
 }

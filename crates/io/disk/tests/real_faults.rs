@@ -27,7 +27,7 @@ fn a_really_full_disk_fails_writes_keeps_what_was_written_and_works_again_with_s
             let error = completion.result.as_ref().expect_err("failed").raw_os_error();
             assert_eq!(error, Some(libc::ENOSPC));
         }
-        assert_eq!((completions.len(), disk.buffers_free()), (64, 4));
+        assert_eq!((completions.len(), buffers_free(&disk)), (64, 4));
         let good = failed.iter().map(|c| c.offset).min().expect("some failed");
         disk.finish(file, good);
         all_good(&drain(&mut disk));
@@ -38,7 +38,7 @@ fn a_really_full_disk_fails_writes_keeps_what_was_written_and_works_again_with_s
         }
 
         std::fs::remove_file(&filler).expect("the filler");
-        disk.open_ahead(&path(folder, "1.catch")).expect("the helper is asked");
+        ask_for(&mut disk, &path(folder, "1.catch"));
         let file = taken(&mut disk).expect("a new file");
         let mut completions = Vec::new();
         for index in 0..64 {
@@ -62,7 +62,7 @@ fn a_read_only_folder_is_named_with_its_reason() {
     assert_eq!(error.io().map(std::io::Error::kind), Some(std::io::ErrorKind::ReadOnlyFilesystem));
     let text = error.to_string();
     assert!(text.starts_with(&format!("cannot create {}: Read-only", file.display())), "{text}");
-    disk.open_ahead(&file).expect("the helper is asked");
+    ask_for(&mut disk, &file);
     let later = taken(&mut disk).expect_err("it is read-only");
     assert_eq!(later.to_string(), text);
 }
@@ -93,5 +93,5 @@ fn a_limit_on_the_size_of_files_is_an_error_of_the_write() {
         return;
     }
     assert_eq!(error_numbers(&completions), [Some(libc::EFBIG)]);
-    assert_eq!(disk.buffers_free(), 4);
+    assert_eq!(buffers_free(&disk), 4);
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use catchment_agent::{Entropy, FileId, FolderStore, NewFile, OpenError};
-use catchment_frame::{EntryNames, FILE_LIST_NAME, FileHeader, FileListLine, Schema};
+use catchment_frame::{EntryNames, FileHeader, Schema};
 use catchment_model::units::Bytes;
 use catchment_model::{Ledger, RunId};
 use catchment_writer::{FileParts, FrameFile};
@@ -120,9 +120,6 @@ pub(crate) struct FileMaker {
     next_index: u32,
     /// The file that the store was asked for and has not given yet.
     asked: Option<Asked>,
-    /// The run's list of files, and how many files it names.
-    list: PathBuf,
-    listed: u32,
 }
 
 /// A file that is being made.
@@ -148,8 +145,6 @@ impl FileMaker {
         entropy: Box<dyn Entropy>,
     ) -> Self {
         Self {
-            list: identity.folder.join(FILE_LIST_NAME),
-            listed: 0,
             identity,
             entropy,
             run_number: config.run_number,
@@ -248,30 +243,6 @@ impl FileMaker {
         let error = std::io::Error::from_raw_os_error(libc::ENOSPC);
         let (needed, spare) = (Bytes(needed), Bytes(spare));
         format!("disk full: {folder} has {spare} left for data, {needed} are needed: {error}")
-    }
-
-    /// Says in the run's list of files that this one's header is written. Like all lines of the
-    /// list: a helper thread writes it.
-    pub(crate) fn list_begun<S: FolderStore>(&mut self, store: &mut S, index: u32, file_id: u64) {
-        self.listed = self.listed.max(index + 1);
-        self.list(store, &FileListLine::Begun { index, file_id });
-    }
-
-    /// Says that a file has its TOC and is durable.
-    pub(crate) fn list_closed<S: FolderStore>(&self, store: &mut S, file: &OpenFile, bytes: u64) {
-        self.list(store, &FileListLine::Closed { index: file.index, bytes });
-    }
-
-    /// Says that there will be no other file.
-    pub(crate) fn end_list<S: FolderStore>(&self, store: &mut S) {
-        if self.listed > 0 {
-            self.list(store, &FileListLine::Ended { files: self.listed });
-        }
-    }
-
-    fn list<S: FolderStore>(&self, store: &mut S, line: &FileListLine) {
-        let header = FileListLine::Run(self.identity.run).encode();
-        store.append_text(&self.list, &header, &line.encode());
     }
 
     /// A file that did not get as far as its header was deleted: the next one takes its number.

@@ -20,6 +20,8 @@ mod config;
 mod event_frames;
 mod event_intake;
 mod file;
+mod file_list;
+mod file_steps;
 mod frame_writer;
 mod ingest;
 mod link;

@@ -162,6 +162,10 @@ counters! {
     trend_samples_late,
     /// Rows of trends that are in no file, because the disk refused for too long.
     trend_rows_lost,
+    /// 1 while the next file cannot be made, so that the open one goes on beyond its limits.
+    next_file_refused,
+    /// 1 while the list of the run's files cannot be written.
+    file_list_refused,
 }
 
 /// A recorder at one moment.

@@ -5,6 +5,7 @@
 //! [`RunFiles::frame_copied`]; meanwhile no file is changed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Completion, CompletionKind, FileEnd, FileId, FolderStore, Presence};
 use catchment_frame::{Schema, TocFlags};
@@ -16,6 +17,8 @@ use crate::file::{
     Begun, Durability, FileMaker, FirstFile, FrameTag, OpenFile, RunIdentity, TOC_BYTES_MAX,
     toc_bytes,
 };
+use crate::file_list::FileList;
+use crate::file_steps::{Admission, End, Ending, Look, Opening};
 use crate::frame_writer::SourceCounts;
 use crate::live::{Live, State};
 
@@ -54,64 +57,7 @@ pub(crate) struct RunFiles<S: FolderStore> {
     /// Whether the frames hold all that the ledger has counted. A table of contents whose total
     /// they do not add up to would say that the ledger does not balance.
     is_whole: bool,
-}
-
-/// Why a file is being made.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Opening {
-    /// The one before was left, as planned.
-    Next,
-    /// Recording is in fault.
-    Retry,
-}
-
-/// A look at the disk with nothing being written, which a decision waits for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
-    None,
-    /// Something is being written.
-    Jobs,
-    /// A look from before is under way.
-    Old,
-    Fresh,
-}
-
-/// How far the run's end is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// Frames may come.
-    No,
-    /// The last look at the disk.
-    Looking,
-    /// Without a file, a last one is tried.
-    Opening,
-    /// What the ledger has counted since the last frame goes into one.
-    LastFrame,
-    /// Files are being closed.
-    Closing,
-    /// The list of files is being ended.
-    Listing,
-}
-
-/// What the run's end needs next.
-pub(crate) enum Ending {
-    Again,
-    /// Something is under way.
-    Wait,
-    /// The last frame, with what the ledger has counted since the one before.
-    LastFrame,
-    /// Nothing: the run has ended.
-    Ended,
-}
-
-/// What becomes of a frame.
-pub(crate) enum Admission {
-    /// It is begun now.
-    Begin,
-    /// There is no file for it.
-    Refused,
-    /// That is not known yet.
-    Wait,
+    list: FileList,
 }
 
 impl<S: FolderStore> RunFiles<S> {
@@ -127,6 +73,7 @@ impl<S: FolderStore> RunFiles<S> {
         live: &Arc<Live>,
         now_ns: u64,
     ) -> Result<Self, String> {
+        let list = FileList::new(&identity);
         let mut files = Self {
             now_ns,
             live: Arc::clone(live),
@@ -145,6 +92,7 @@ impl<S: FolderStore> RunFiles<S> {
             last_frames: 0,
             last_refused: false,
             is_whole: true,
+            list,
         };
         let begun = files.maker.begin_first(first.id, now_ns)?;
         files.begin_file(begun);
@@ -174,6 +122,7 @@ impl<S: FolderStore> RunFiles<S> {
         }
         match self.find_room(frame_bytes, looked_for) {
             false => Admission::Wait,
+            true if self.opening == Some(Opening::Next) => Admission::Wait,
             true if self.files.current.is_some() => Admission::Begin,
             true if self.opening.is_some() => Admission::Wait,
             true => Admission::Refused,
@@ -193,7 +142,7 @@ impl<S: FolderStore> RunFiles<S> {
     /// A frame was streamed to its end.
     pub(crate) fn frame_copied(&mut self) {
         let end = self.files.current.as_ref().map_or(0, |file| file.end);
-        if end + 2 * self.frame_bytes >= self.file_bytes_max {
+        if end + 2 * self.frame_bytes >= self.file_bytes_max && !self.is_next_refused() {
             self.maker.open_ahead(self.files.store());
         }
     }
@@ -252,13 +201,15 @@ impl<S: FolderStore> RunFiles<S> {
     fn begin_file(&mut self, Begun { file, header }: Begun) {
         // Where a write failed, the file can be taken before `take_opened` finds it.
         self.opening = None;
+        self.live.counters.next_file_refused.store(0, Relaxed);
         self.live.add_file(file.path.clone());
         self.files.begin_file(file, header);
     }
 
     /// Goes on with the look at the disk that something waits for; true when there is none.
     fn advance_look(&mut self) -> bool {
-        let Some(file) = self.files.current.as_ref().map(|file| file.id) else {
+        let current = self.files.current.as_ref();
+        let Some((file, written)) = current.map(|file| (file.id, file.written_bytes())) else {
             self.look = Look::None;
             return true;
         };
@@ -267,7 +218,7 @@ impl<S: FolderStore> RunFiles<S> {
         }
         let store = self.files.store();
         if self.look == Look::Old && !store.is_looking() {
-            store.look(file);
+            store.look(file, written);
             self.look = Look::Fresh;
         }
         if self.look == Look::Fresh && !store.is_looking() {
@@ -276,43 +227,54 @@ impl<S: FolderStore> RunFiles<S> {
         self.look == Look::None
     }
 
-    /// Has the disk looked at now and then; leaves a file that is gone.
+    /// Has the disk looked at now and then; leaves a file that is gone, or was cut.
     fn look_if_due(&mut self) {
         let Some(file) = &self.files.current else { return };
-        let id = file.id;
+        let (id, written) = (file.id, file.written_bytes());
         match self.files.store().presence(id) {
             Presence::There => {}
             presence => return self.leave(presence),
         }
         if self.now_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
             self.looked_ns = self.now_ns;
-            self.files.store().look(id);
+            self.files.store().look(id, written);
         }
     }
 
-    /// Leaves the current file, which is gone: what was recorded in files that were removed is
-    /// lost, and counted; so is what comes until there is another one.
+    /// Leaves the current file, which is gone: what was recorded in files that were removed or cut
+    /// is lost, and counted; so is what comes until there is another one.
     fn leave(&mut self, presence: Presence) {
         let Some(mut file) = self.files.current.take() else { return };
         (file.failed, file.gone) = (true, true);
         let path = file.path.display();
         let reason = match presence {
             Presence::Removed { .. } => format!("{path} was removed while it was being written"),
+            Presence::Truncated => format!("{path} was truncated while it was being written"),
             _ => format!("{path} is gone: it was moved, or its disk was unmounted"),
         };
-        if let Presence::Removed { others } = presence {
-            for (source, &own) in (0..).map(SourceId).zip(file.attached.fragments()) {
-                let ledger = &self.live.ledger;
-                let all = ledger.read(source, Entry::FragmentsRecorded)
-                    - ledger.read(source, Entry::FragmentsRemoved);
-                let removed = if others { own } else { all };
-                ledger.add(source, Entry::FragmentsRemoved, removed);
-            }
+        for (source, &own) in (0..).map(SourceId).zip(file.attached.fragments()) {
+            let ledger = &self.live.ledger;
+            let removed = match presence {
+                Presence::Removed { others: false } => {
+                    ledger.read(source, Entry::FragmentsRecorded)
+                        - ledger.read(source, Entry::FragmentsRemoved)
+                }
+                Presence::Removed { others: true } | Presence::Truncated => own,
+                Presence::There | Presence::Elsewhere => 0,
+            };
+            ledger.add(source, Entry::FragmentsRemoved, removed);
         }
-        // It was made in the same folder.
-        self.maker.discard_ahead(self.files.store());
         self.files.closing.push(file);
+        self.opening = None;
+        // Recording may go on so soon that nobody sees the fault.
+        self.live.warn_once(reason.clone());
         self.fault(reason);
+        match presence {
+            // The disk and the folder are well.
+            Presence::Truncated => self.retry(),
+            // The file ahead was made in the same folder.
+            _ => self.maker.discard_ahead(self.files.store()),
+        }
     }
 
     /// Takes up what the disk has done, and does what is due.
@@ -327,6 +289,7 @@ impl<S: FolderStore> RunFiles<S> {
         }
         self.look_if_due();
         self.switch_if_due();
+        self.list.look_after(self.files.store(), &self.live, self.now_ns);
         self.checkpoint_if_due(false);
         let idle = self.files.current.is_none() && self.opening.is_none();
         if idle && self.now_ns >= self.retry_at_ns {
@@ -384,7 +347,7 @@ impl<S: FolderStore> RunFiles<S> {
                 file.header_recorded = !file.failed;
                 if file.header_recorded {
                     let (index, file_id) = (file.index, file.file_id);
-                    self.maker.list_begun(self.files.store(), index, file_id);
+                    self.list.begun(self.files.store(), index, file_id);
                 }
             }
             JobKind::Frame(written, tag) if file.failed => {
@@ -456,9 +419,10 @@ impl<S: FolderStore> RunFiles<S> {
     fn fault(&mut self, reason: String) {
         self.live.set_state(State::Fault { reason });
         self.retry_at_ns = self.now_ns + RETRY_NS;
-        if self.files.current.is_some() {
+        match self.files.current {
             // An older file failed while it was being closed; the present one is well.
-            self.live.set_state(State::Recording);
+            Some(_) => self.live.set_state(State::Recording),
+            None => self.live.counters.next_file_refused.store(0, Relaxed),
         }
     }
 
@@ -484,23 +448,42 @@ impl<S: FolderStore> RunFiles<S> {
         self.opening = None;
         match next {
             Ok(next) => {
+                self.files.leave();
                 self.begin_file(next);
                 // An older file may have failed while there was none.
                 self.live.set_state(State::Recording);
             }
+            Err(reason) if self.files.current.is_some() => self.go_on(&reason),
             Err(reason) => self.fault(reason),
         }
     }
 
+    /// Goes on in the current file, beyond its limits, since the next one cannot be made.
+    fn go_on(&mut self, reason: &str) {
+        self.retry_at_ns = self.now_ns + RETRY_NS;
+        if let Some(file) = self.files.current.as_ref().filter(|_| !self.is_next_refused()) {
+            let path = file.path.display();
+            self.live.warn_once(format!("{reason}; recording goes on in {path}"));
+        }
+        self.live.counters.next_file_refused.store(1, Relaxed);
+    }
+
+    /// Whether the current file goes on because the next one cannot be made.
+    fn is_next_refused(&self) -> bool {
+        self.live.counters.next_file_refused.load(Relaxed) > 0
+    }
+
     fn switch_if_due(&mut self) {
-        let Some(file) = &self.files.current else { return };
+        let Some(file) = self.files.current.as_ref().filter(|_| self.opening.is_none()) else {
+            return;
+        };
         let old = self.file_time_ns.is_some_and(|time| self.now_ns - file.opened_ns >= time);
         let full =
             file.end + self.frame_bytes > self.file_bytes_max || file.toc_bytes() >= TOC_BYTES_MAX;
+        let (is_refused, is_tried) = (self.is_next_refused(), self.now_ns < self.retry_at_ns);
         // A file without frames is not left for its age alone.
-        if file.has_frames() && (old || full) {
-            self.files.leave();
-            self.opening = Some(Opening::Next);
+        if file.has_frames() && (old || full) && !(is_refused && is_tried) {
+            self.opening = Some(if is_refused { Opening::Retry } else { Opening::Next });
             self.take_opened();
         }
     }
@@ -565,7 +548,7 @@ impl<S: FolderStore> RunFiles<S> {
             Ok(()) => {
                 self.durable(&file.attached.close_done());
                 if completion.bytes > file.recorded_end {
-                    self.maker.list_closed(self.files.store(), &file, completion.bytes);
+                    self.list.closed(self.files.store(), &file, completion.bytes);
                 }
                 if !file.header_recorded && !file.gone {
                     self.maker.deleted(&file, &self.live);
@@ -646,18 +629,14 @@ impl<S: FolderStore> RunFiles<S> {
                 if !self.files.closing.is_empty() {
                     return Ending::Wait;
                 }
-                self.maker.end_list(self.files.store());
+                self.list.end(self.files.store());
                 self.end = End::Listing;
             }
             End::Listing => {
-                if self.files.store().text_under_way() {
-                    return Ending::Wait;
-                }
-                if let Some(error) = self.files.store().take_text_error() {
-                    let text = "the run's list of files is not complete";
-                    self.live.warn_once(format!("{text}: {error}"));
-                }
-                return Ending::Ended;
+                return match self.list.has_ended(self.files.store(), &self.live) {
+                    true => Ending::Ended,
+                    false => Ending::Wait,
+                };
             }
         }
         Ending::Again

@@ -5,15 +5,16 @@
 //! writes have completed, in the order of the frames; it counts as durable when a later fdatasync
 //! has completed.
 //!
-//! When a write, a sync or an open fails, recording is in fault: the file gets no more frames,
-//! frames are discarded and counted, and once a second the next file is tried, when the folder's
-//! disk has room for two frames. The file is closed behind its last whole frame when there is a
-//! next one, or with the run's last increments at its end.
+//! When a write or a sync fails, recording is in fault: the file gets no more frames, frames are
+//! discarded and counted, and once a second the next file is tried, when the folder's disk has room
+//! for two frames. The file is closed behind its last whole frame when there is a next one, or with
+//! the run's last increments at its end. Where only the next file cannot be made, recording goes on
+//! in the open one, and the next is tried once a second.
 //!
 //! A full disk is noticed before a write fails: a frame is begun only where the file has blocks for
 //! it, or the disk has room beside what is kept for TOCs, trends and the catalogue
 //! (docs/decisions/disk-faults.md). Once a second the store looks how much that is, and whether the
-//! file is still there.
+//! file is still there and whole.
 //!
 //! One frame is under way at a time, through these stages: *taken*, until there are a file and room
 //! for it; *streaming*, while there are buffers and encoded columns. Then it is copied, and its
@@ -34,9 +35,10 @@ use crate::build::FrameCut;
 use crate::columns::ColumnBytes;
 use crate::config::RecorderConfig;
 use crate::file::{FirstFile, RunIdentity};
+use crate::file_steps::{Admission, Ending};
 use crate::frame_writer::{BuiltFrame, FrameWriter, Sources, StreamedFrame};
 use crate::live::Live;
-use crate::run_files::{Admission, Ending, RunFiles};
+use crate::run_files::RunFiles;
 
 /// How long a cycle may be away while nothing happens.
 const IDLE_NS: u64 = 5_000_000;

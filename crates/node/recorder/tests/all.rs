@@ -10,6 +10,7 @@ mod links;
 mod parts;
 mod pause;
 mod samples;
+mod stepped;
 mod strangers;
 mod support;
 mod typed;

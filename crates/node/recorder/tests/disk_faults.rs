@@ -117,34 +117,11 @@ fn a_failed_sync_begins_a_new_file_and_what_was_written_stays() {
 }
 
 #[test]
-fn a_folder_that_refuses_the_next_file_is_a_fault_until_it_does_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let plan = FaultPlan::default();
-    let control = plan.control.clone();
-    let mut config = small_frames(folder.path(), Some(plan));
-    config.write.file_bytes = 1 << 20;
-    let mut detector = Detector::start(config);
-    detector.send(10);
-    control.refuse_opens(Some(libc::EROFS));
-    detector.send_until(in_fault);
-    control.refuse_opens(None);
-    detector.send_until(|state| *state == State::Recording);
-    detector.send(100);
-    let summary = detector.stop();
-    assert!(total(&summary, Entry::FragmentsDiscardedDisk) > 0);
-    assert!(summary.last.files.len() >= 2);
-    assert_readable(&summary, Verdict::DataLost);
-}
-
-#[test]
 fn a_run_that_is_stopped_while_no_file_can_be_opened_has_its_losses_in_its_last_file() {
     let folder = tempfile::tempdir().unwrap();
-    let plan = FaultPlan::default();
+    let plan = FaultPlan { write_errors: vec![(17, libc::EIO)], ..FaultPlan::default() };
     let control = plan.control.clone();
-    let mut config = small_frames(folder.path(), Some(plan));
-    config.write.file_bytes = 1 << 20;
-    let mut detector = Detector::start(config);
-    detector.send(10);
+    let mut detector = Detector::start(small_frames(folder.path(), Some(plan)));
     control.refuse_opens(Some(libc::EROFS));
     detector.send_until(in_fault);
     detector.send(100);

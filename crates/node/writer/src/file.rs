@@ -117,6 +117,11 @@ impl<A> FrameFile<A> {
         self.header_bytes
     }
 
+    /// How many bytes at its beginning have all been written.
+    pub fn written_bytes(&self) -> u64 {
+        if self.header_recorded { self.recorded_end } else { 0 }
+    }
+
     /// What the frames so far take in its table of contents, about.
     pub fn toc_bytes(&self) -> u64 {
         self.toc_bytes

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use catchment_agent::Presence;
 use catchment_fixtures::Random;
 use parking_lot::Mutex;
 
@@ -26,6 +27,8 @@ struct MemoryFile {
     is_named: bool,
     /// Where the blocks end that were allocated ahead, and read as zeros.
     allocated_bytes: u64,
+    /// What all cuts by others have left of it.
+    left_bytes: Option<u64>,
 }
 
 /// A write that no sync has covered.
@@ -119,16 +122,45 @@ impl MemoryFiles {
         self.0.lock().insert(path.to_owned(), file);
     }
 
+    /// Cuts a file that is being written, as `truncate` does: what was behind that is zeros.
+    ///
+    /// # Panics
+    /// There is no such file.
+    pub fn truncate(&self, path: &Path, bytes: u64) {
+        let mut files = self.0.lock();
+        let file = files.get_mut(path).expect("a file");
+        file.durable = file.now();
+        file.unsynced.clear();
+        file.durable.truncate(bytes as usize);
+        file.allocated_bytes = 0;
+        file.left_bytes = Some(file.left_bytes.map_or(bytes, |left| left.min(bytes)));
+    }
+
+    /// Removes a file. What is written to it afterwards is nowhere.
+    pub fn remove(&self, path: &Path) {
+        self.0.lock().remove(path);
+    }
+
+    /// What is found of a file that was made at that path, of which so many bytes were written.
+    /// `ahead` holds nothing.
+    pub(crate) fn presence(&self, path: &Path, written: u64, ahead: Option<&Path>) -> Presence {
+        let files = self.0.lock();
+        let other = |other: &PathBuf| {
+            Some(other.as_path()) != ahead && other.extension() == path.extension()
+        };
+        match files.get(path) {
+            None => Presence::Removed { others: files.keys().any(other) },
+            Some(file) if file.left_bytes.is_some_and(|left| left < written) => Presence::Truncated,
+            Some(_) => Presence::There,
+        }
+    }
+
     pub(crate) fn exists(&self, path: &Path) -> bool {
         self.0.lock().contains_key(path)
     }
 
     pub(crate) fn create(&self, path: &Path) {
         self.0.lock().insert(path.to_owned(), MemoryFile::default());
-    }
-
-    pub(crate) fn remove(&self, path: &Path) {
-        self.0.lock().remove(path);
     }
 
     pub(crate) fn write(&self, path: &Path, order: u64, offset: u64, bytes: &[u8]) {

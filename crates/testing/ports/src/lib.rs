@@ -2,6 +2,7 @@
 //! comes from a queue, what is written goes to memory and takes its time, and all chance comes from
 //! a seed.
 
+pub mod conformance;
 mod files;
 mod ingress;
 mod store;

@@ -90,6 +90,8 @@ struct Watched {
     /// When the next operation completes.
     due_ns: AtomicU64,
     faults: Mutex<Vec<(StoreFault, u64)>>,
+    /// What goes wrong from now on.
+    to_come: Mutex<StoreFaults>,
     completed: Mutex<Vec<(CompletionKind, u64, u64, bool)>>,
 }
 
@@ -100,6 +102,15 @@ impl StoreWatch {
             0 => u64::MAX,
             due_ns => due_ns,
         }
+    }
+
+    /// Has other things go wrong from now on.
+    pub fn set_faults(&self, faults: StoreFaults) {
+        *self.0.to_come.lock() = faults;
+    }
+
+    fn faults(&self) -> StoreFaults {
+        *self.0.to_come.lock()
     }
 
     /// What went wrong since this was last asked, each with the file's number.
@@ -128,19 +139,31 @@ pub struct MemoryStore {
     opening: Option<(u64, NewFile)>,
     /// Blocks of the file that was made ahead.
     opened_bytes: Option<u64>,
-    looking_ns: Option<u64>,
+    /// A look that is under way: when it ends, at which file, and what was written of that.
+    looking: Option<(u64, usize, u64)>,
     spare_bytes: Option<u64>,
-    text: Option<(u64, PathBuf, String, String)>,
-    texts: std::collections::VecDeque<(PathBuf, String, String)>,
+    text: Option<Text>,
+    /// What comes while a text is appended, or was refused, and goes with the next.
+    waiting: String,
     text_error: Option<String>,
     synced_ns: u64,
     unsynced: bool,
 }
 
+/// Lines that are being appended to a file.
+struct Text {
+    due_ns: u64,
+    path: PathBuf,
+    header: String,
+    lines: String,
+}
+
 struct OpenFile {
     path: PathBuf,
-    /// Whether a write to it, or a sync, has failed.
-    failed: bool,
+    presence: Presence,
+    /// Whether a write to it has failed, and whether a sync has.
+    write_failed: bool,
+    sync_failed: bool,
     allocated_bytes: u64,
     end: u64,
 }
@@ -169,12 +192,14 @@ impl MemoryStore {
         (buffer_count, buffer_bytes): (usize, usize),
         times: StoreTimes,
     ) -> Self {
+        let watch = StoreWatch::default();
+        watch.set_faults(times.faults);
         Self {
             clock,
             chance: Random::new(seed),
             times,
             files: MemoryFiles::default(),
-            watch: StoreWatch::default(),
+            watch,
             buffers: Arc::new(Mutex::new(buffer_count)),
             buffer_bytes,
             open: Vec::new(),
@@ -182,10 +207,10 @@ impl MemoryStore {
             order: 0,
             opening: None,
             opened_bytes: None,
-            looking_ns: None,
+            looking: None,
             spare_bytes: None,
             text: None,
-            texts: std::collections::VecDeque::new(),
+            waiting: String::new(),
             text_error: None,
             synced_ns: 0,
             unsynced: false,
@@ -214,14 +239,23 @@ impl MemoryStore {
         let allocated_bytes = self.room().min(self.times.allocate_bytes);
         self.files.allocate(path, allocated_bytes);
         let path = path.to_owned();
-        self.open.push(OpenFile { path, failed: false, allocated_bytes, end: 0 });
+        let (presence, end) = (Presence::There, 0);
+        let (write_failed, sync_failed) = (false, false);
+        self.open.push(OpenFile {
+            path,
+            presence,
+            write_failed,
+            sync_failed,
+            allocated_bytes,
+            end,
+        });
         FileId(self.open.len() as u64 - 1)
     }
 
     /// Bytes that are free.
     fn room(&self) -> u64 {
         let now_ns = self.clock.now_ns();
-        match self.times.faults.full_ns {
+        match self.watch.faults().full_ns {
             Some((from, until)) if (from..until).contains(&now_ns) => 0,
             _ => DISK_BYTES.saturating_sub(self.files.used_bytes()),
         }
@@ -238,7 +272,7 @@ impl MemoryStore {
     /// When an operation completes that begins now.
     fn due_ns(&mut self, longest_ns: u64) -> u64 {
         let mut took_ns = self.chance.below(longest_ns + 1);
-        if self.happens(StoreFault::Hang, self.times.faults.hangs, 0) {
+        if self.happens(StoreFault::Hang, self.watch.faults().hangs, 0) {
             took_ns = HANG_NS.start + self.chance.below(HANG_NS.end - HANG_NS.start);
         }
         self.clock.now_ns() + took_ns
@@ -260,8 +294,8 @@ impl MemoryStore {
         });
         let others = [
             self.opening.as_ref().map(|(due_ns, _)| *due_ns).filter(|&due_ns| due_ns > now_ns),
-            self.looking_ns,
-            self.text.as_ref().map(|text| text.0),
+            self.looking.map(|(due_ns, ..)| due_ns),
+            self.text.as_ref().map(|text| text.due_ns),
         ];
         let due_ns = operations.chain(others.into_iter().flatten()).min();
         self.watch.0.due_ns.store(due_ns.filter(|&due_ns| due_ns < u64::MAX).unwrap_or(0), Relaxed);
@@ -295,7 +329,7 @@ impl MemoryStore {
     }
 
     fn write_now(&mut self, index: usize, order: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let faults = self.times.faults;
+        let faults = self.watch.faults();
         let file = index as u64;
         let end = offset + bytes.len() as u64;
         let needs = end.saturating_sub(self.open[index].allocated_bytes.max(self.open[index].end));
@@ -304,7 +338,7 @@ impl MemoryStore {
             self.watch.0.faults.lock().push((StoreFault::Full, file));
         }
         if is_full || self.happens(StoreFault::WriteError, faults.write_errors, file) {
-            self.open[index].failed = true;
+            self.open[index].write_failed = true;
             self.write_sectors(index, order, offset, bytes);
             return Err(if is_full { full() } else { failed("a write") });
         }
@@ -341,10 +375,10 @@ impl MemoryStore {
     }
 
     fn sync_now(&mut self, index: usize, order: u64) -> io::Result<()> {
-        if self.happens(StoreFault::SyncError, self.times.faults.sync_errors, index as u64) {
-            self.open[index].failed = true;
+        if self.happens(StoreFault::SyncError, self.watch.faults().sync_errors, index as u64) {
+            self.open[index].sync_failed = true;
         }
-        if self.open[index].failed {
+        if self.open[index].write_failed || self.open[index].sync_failed {
             return Err(failed("a sync"));
         }
         self.files.sync(&self.open[index].path, order);
@@ -352,15 +386,18 @@ impl MemoryStore {
     }
 
     fn finish_now(&mut self, index: usize, end: FileEnd) -> io::Result<()> {
-        if self.happens(StoreFault::FinishError, self.times.faults.finish_errors, index as u64) {
+        if self.happens(StoreFault::FinishError, self.watch.faults().finish_errors, index as u64) {
             return Err(failed("an end of a file"));
         }
+        // What failed to be written is the caller's to leave outside; the system may have dropped
+        // what it could not make durable.
+        let sync_failed = self.open[index].sync_failed;
         let path = &self.open[index].path;
         match end {
             FileEnd::Cut(bytes) => self.files.cut(path, bytes),
             FileEnd::Delete => self.files.remove(path),
         }
-        Ok(())
+        if sync_failed { Err(failed("an earlier sync")) } else { Ok(()) }
     }
 
     /// Ends what is under way beside the writes, and is due.
@@ -369,27 +406,30 @@ impl MemoryStore {
         if is_made && self.opened_bytes.is_none() {
             self.opened_bytes = Some(self.room().min(self.times.allocate_bytes));
         }
-        if self.looking_ns.take_if(|due_ns| *due_ns <= now_ns).is_some() {
+        if let Some((_, index, written)) = self.looking.take_if(|look| look.0 <= now_ns) {
             self.spare_bytes = Some(self.room());
+            let ahead = self.opening.as_ref().map(|(_, new)| new.path.as_path());
+            let open = &mut self.open[index];
+            open.presence = self.files.presence(&open.path, written, ahead);
         }
-        while let Some((_, path, header, lines)) =
-            self.text.take_if(|(due_ns, ..)| *due_ns <= now_ns)
-        {
-            match self.happens(StoreFault::TextError, self.times.faults.text_errors, 0) {
-                true => self.text_error = Some(failed("a text").to_string()),
-                false => self.files.append(&path, &header, &lines),
+        while let Some(text) = self.text.take_if(|text| text.due_ns <= now_ns) {
+            if self.happens(StoreFault::TextError, self.watch.faults().text_errors, 0) {
+                self.text_error = Some(failed("a text").to_string());
+                self.waiting.insert_str(0, &text.lines);
+                break;
             }
-            self.next_text();
+            self.files.append(&text.path, &text.header, &text.lines);
+            if !self.waiting.is_empty() {
+                self.send_text(text.path, text.header);
+            }
         }
     }
 
-    fn next_text(&mut self) {
-        if self.text.is_none()
-            && let Some((path, header, lines)) = self.texts.pop_front()
-        {
-            let due_ns = self.due_ns(self.times.operation_ns_max);
-            self.text = Some((due_ns, path, header, lines));
-        }
+    /// Begins to append what waits.
+    fn send_text(&mut self, path: PathBuf, header: String) {
+        let due_ns = self.due_ns(self.times.operation_ns_max);
+        let lines = std::mem::take(&mut self.waiting);
+        self.text = Some(Text { due_ns, path, header, lines });
     }
 }
 
@@ -483,7 +523,7 @@ impl FolderStore for MemoryStore {
             let folder = path.parent().map(Path::to_owned).unwrap_or_default();
             return Some(Err(OpenError::NoRoom { folder, spare_bytes, room_bytes }));
         }
-        if self.happens(StoreFault::OpenError, self.times.faults.open_errors, 0) {
+        if self.happens(StoreFault::OpenError, self.watch.faults().open_errors, 0) {
             return Some(Err(OpenError::Other(failed("a file's making").to_string())));
         }
         let id = self.create(&path);
@@ -507,28 +547,31 @@ impl FolderStore for MemoryStore {
         open.allocated_bytes.max(open.end)
     }
 
-    fn look(&mut self, _file: FileId) {
-        if self.looking_ns.is_none() {
-            self.looking_ns = Some(self.due_ns(self.times.operation_ns_max));
+    fn look(&mut self, file: FileId, written_bytes: u64) {
+        if self.looking.is_none() {
+            let due_ns = self.due_ns(self.times.operation_ns_max);
+            self.looking = Some((due_ns, file.0 as usize, written_bytes));
             self.show_due();
         }
     }
 
     fn is_looking(&self) -> bool {
-        self.looking_ns.is_some()
+        self.looking.is_some()
     }
 
     fn spare_bytes(&self) -> Option<u64> {
         self.spare_bytes
     }
 
-    fn presence(&mut self, _file: FileId) -> Presence {
-        Presence::There
+    fn presence(&mut self, file: FileId) -> Presence {
+        self.open[file.0 as usize].presence
     }
 
     fn append_text(&mut self, path: &Path, header: &str, lines: &str) {
-        self.texts.push_back((path.to_owned(), header.to_owned(), lines.to_owned()));
-        self.next_text();
+        self.waiting.push_str(lines);
+        if self.text.is_none() {
+            self.send_text(path.to_owned(), header.to_owned());
+        }
         self.show_due();
     }
 

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use catchment_agent::{FolderStore as _, NewFile};
 use catchment_disk::{
     Completion, CompletionKind, Disk, DiskConfig, EngineChoice, FaultPlan, FileId,
 };
@@ -69,11 +70,41 @@ pub fn with_all(check: impl Fn(DiskConfig, &Path)) {
     }
 }
 
+/// Takes what has come, or else waits until something may have; how much that is.
+pub fn wait(disk: &mut Disk, completions: &mut Vec<Completion>) -> usize {
+    match disk.poll(completions) {
+        0 => {
+            disk.sleeper().sleep(Duration::from_secs(10));
+            disk.poll(completions)
+        }
+        came => came,
+    }
+}
+
+/// Has a file made ahead.
+pub fn ask_for(disk: &mut Disk, path: &Path) {
+    disk.open(NewFile { path: path.to_owned(), room_bytes: 0 });
+}
+
+/// Waits until the file that was asked for is there.
+pub fn wait_for_opened(disk: &mut Disk) {
+    while disk.opened_bytes().is_none() {
+        wait(disk, &mut Vec::new());
+    }
+}
+
+/// Buffers that are free.
+pub fn buffers_free(disk: &Disk) -> u64 {
+    let stats = disk.stats();
+    let (fill, buffer_bytes) = (stats.buffers(), 16 * BLOCK as u64);
+    (fill.capacity() - fill.level()) / buffer_bytes
+}
+
 /// Waits until every operation accepted has given its completion.
 pub fn drain(disk: &mut Disk) -> Vec<Completion> {
     let mut completions = Vec::new();
     while disk.pending() > 0 {
-        disk.wait(Duration::from_secs(10), &mut completions);
+        wait(disk, &mut completions);
     }
     completions
 }
@@ -119,7 +150,7 @@ pub fn taken(disk: &mut Disk) -> Result<FileId, catchment_disk::DiskError> {
             assert!(completions.is_empty());
             return opened;
         }
-        disk.wait(Duration::from_secs(10), &mut completions);
+        wait(disk, &mut completions);
     }
 }
 

@@ -144,6 +144,12 @@ const METRICS: &[Metric] = metrics! {
         |_, view, out| count(view, out, |counts| counts.frames_recorded);
     "catchment_written_bytes_total", "counter", "", "Bytes of the files' frames and headers.",
         |_, view, out| count(view, out, |counts| counts.bytes_written);
+    "catchment_next_file_refused", "gauge", "",
+        "1 while the next file cannot be made: the open one goes on beyond its limits.",
+        |_, view, out| count(view, out, |counts| counts.next_file_refused);
+    "catchment_file_list_refused", "gauge", "",
+        "1 while the list of the run's files cannot be written.",
+        |_, view, out| count(view, out, |counts| counts.file_list_refused);
     "catchment_faults_total", "counter", "", "How often recording went into fault.",
         |_, view, out| if let Some(snapshot) = &view.snapshot {
             out.put(&[], snapshot.faults as f64);

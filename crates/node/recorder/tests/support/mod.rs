@@ -3,6 +3,7 @@
 
 pub mod detector;
 pub mod links;
+pub mod stepped;
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;

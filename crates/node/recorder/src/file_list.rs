@@ -1,0 +1,96 @@
+//! The run's list of files as it is written by a helper thread of the store. What the disk refuses
+//! waits there, and is tried again.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+
+use catchment_agent::FolderStore;
+use catchment_frame::{FILE_LIST_NAME, FileListLine};
+use catchment_model::RunId;
+
+use crate::file::{OpenFile, RunIdentity};
+use crate::live::Live;
+
+/// How long after a refusal the list is tried again.
+const RETRY_NS: u64 = 1_000_000_000;
+
+/// The list of one run.
+pub(crate) struct FileList {
+    path: PathBuf,
+    run: RunId,
+    /// How many files it names.
+    files: u32,
+    state: Lines,
+}
+
+/// What became of the lines so far.
+enum Lines {
+    Written,
+    /// Some were refused, and are tried again then.
+    Refused {
+        retry_at_ns: u64,
+    },
+    Retried,
+}
+
+impl FileList {
+    pub(crate) fn new(identity: &RunIdentity) -> Self {
+        let path = identity.folder.join(FILE_LIST_NAME);
+        Self { path, run: identity.run, files: 0, state: Lines::Written }
+    }
+
+    /// A file's header is written.
+    pub(crate) fn begun<S: FolderStore>(&mut self, store: &mut S, index: u32, file_id: u64) {
+        self.files = self.files.max(index + 1);
+        self.append(store, &FileListLine::Begun { index, file_id }.encode());
+    }
+
+    /// A file has its TOC and is durable.
+    pub(crate) fn closed<S: FolderStore>(&self, store: &mut S, file: &OpenFile, bytes: u64) {
+        self.append(store, &FileListLine::Closed { index: file.index, bytes }.encode());
+    }
+
+    /// There will be no other file.
+    pub(crate) fn end<S: FolderStore>(&self, store: &mut S) {
+        if self.files > 0 {
+            self.append(store, &FileListLine::Ended { files: self.files }.encode());
+        }
+    }
+
+    /// Whether the end of the list is written, or refused.
+    pub(crate) fn has_ended<S: FolderStore>(&self, store: &mut S, live: &Live) -> bool {
+        let has_ended = !store.text_under_way();
+        if has_ended && let Some(error) = store.take_text_error() {
+            live.warn_once(format!("the run's list of files is not complete: {error}"));
+        }
+        has_ended
+    }
+
+    /// Reports that lines are refused, and tries them again.
+    pub(crate) fn look_after<S: FolderStore>(&mut self, store: &mut S, live: &Live, now_ns: u64) {
+        if store.text_under_way() {
+            return;
+        }
+        match (store.take_text_error(), &self.state) {
+            (Some(error), _) => {
+                let text = "the run's list of files cannot be written; recording goes on";
+                live.warn_once(format!("{text}: {error}"));
+                live.counters.file_list_refused.store(1, Relaxed);
+                self.state = Lines::Refused { retry_at_ns: now_ns + RETRY_NS };
+            }
+            (None, Lines::Refused { retry_at_ns }) if now_ns >= *retry_at_ns => {
+                self.state = Lines::Retried;
+                self.append(store, "");
+            }
+            (None, Lines::Retried) => {
+                live.counters.file_list_refused.store(0, Relaxed);
+                self.state = Lines::Written;
+            }
+            (None, _) => {}
+        }
+    }
+
+    fn append<S: FolderStore>(&self, store: &mut S, lines: &str) {
+        store.append_text(&self.path, &FileListLine::Run(self.run).encode(), lines);
+    }
+}

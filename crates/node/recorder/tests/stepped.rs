@@ -1,0 +1,182 @@
+//! What becomes of a run's files when the disk refuses some of them, or somebody cuts them: the
+//! recorder's agents, stepped in virtual time.
+
+use crate::support;
+use catchment_model::Entry;
+use catchment_ports::StoreFaults;
+use catchment_recorder::{RecorderConfig, State};
+use catchment_storage::Verdict;
+use support::stepped::Stepped;
+
+const ALWAYS: u64 = 1_000_000;
+const NO_NEXT_FILE: StoreFaults = StoreFaults { open_errors: ALWAYS, ..NO_FAULTS };
+const NO_FAULTS: StoreFaults = StoreFaults {
+    write_errors: 0,
+    sync_errors: 0,
+    open_errors: 0,
+    finish_errors: 0,
+    text_errors: 0,
+    hangs: 0,
+    torn_writes: 0,
+    misdirected_writes: 0,
+    full_ns: None,
+};
+
+/// Small frames in files of 1 MiB.
+fn config() -> RecorderConfig {
+    let mut config = support::detector::small_frames("".as_ref(), None);
+    config.frame.bytes = 64 << 10;
+    config.write.buffer_bytes = 64 << 10;
+    config.write.preallocate_bytes = 256 << 10;
+    config.write.file_bytes = 1 << 20;
+    config
+}
+
+/// Files of 16 MiB, two seconds of what is sent: longer than from one look at the disk to the next.
+fn long_files() -> RecorderConfig {
+    let mut config = config();
+    config.write.file_bytes = 16 << 20;
+    config
+}
+
+fn warned(snapshot: &catchment_recorder::Snapshot, text: &str) -> bool {
+    snapshot.warnings.iter().any(|warning| warning.contains(text))
+}
+
+#[test]
+fn where_the_next_file_cannot_be_made_the_open_one_takes_the_data() {
+    for by_time in [false, true] {
+        let mut config = config();
+        if by_time {
+            config.write.file_time_ns = Some(200_000_000);
+            config.write.file_bytes = 1 << 30;
+        }
+        let mut run = Stepped::begin(&config);
+        run.send(20);
+        run.disk.set_faults(NO_NEXT_FILE);
+        run.send_until(|run| run.snapshot().counts.next_file_refused == 1);
+        run.send(3_000);
+        let during = run.snapshot();
+        assert_eq!((during.state.clone(), during.faults), (State::Recording, 0));
+        assert!(warned(&during, "recording goes on in run/run-00000.catch"), "{during:?}");
+        assert_eq!((during.counts.next_file_refused, run.frame_files().len()), (1, 1));
+        // It is tried again, once a second.
+        run.disk.set_faults(NO_FAULTS);
+        run.send_until(|run| run.snapshot().counts.next_file_refused == 0);
+        run.send(500);
+        let last = run.end();
+        assert_eq!(last.ledger.total()[Entry::FragmentsDiscardedDisk], 0);
+        assert!(!last.ledger.balance().lost_data(), "{:?}", last.ledger.balance());
+        assert!(run.frame_files().len() > 1);
+        let (is_intact, audit) = run.read();
+        assert!(is_intact && audit.verdict == Verdict::Balanced, "{audit:?}");
+    }
+}
+
+#[test]
+fn a_run_that_ends_while_no_next_file_can_be_made_is_whole() {
+    let mut run = Stepped::begin(&config());
+    run.disk.set_faults(NO_NEXT_FILE);
+    run.send_until(|run| run.snapshot().counts.next_file_refused == 1);
+    run.send(700);
+    let last = run.end();
+    assert!(!last.ledger.balance().lost_data() && last.faults == 0, "{last:?}");
+    assert_eq!(run.frame_files().len(), 1);
+    let (is_intact, audit) = run.read();
+    assert!(is_intact && audit.verdict == Verdict::Balanced, "{audit:?}");
+}
+
+#[test]
+fn a_file_that_goes_on_and_then_fails_is_left_and_what_comes_is_discarded_and_counted() {
+    let mut run = Stepped::begin(&config());
+    run.disk.set_faults(NO_NEXT_FILE);
+    run.send_until(|run| run.snapshot().counts.next_file_refused == 1);
+    run.disk.set_faults(StoreFaults { write_errors: ALWAYS, ..NO_NEXT_FILE });
+    run.send_until(|run| matches!(run.snapshot().state, State::Fault { .. }));
+    run.send(300);
+    assert!(run.count(Entry::FragmentsDiscardedDisk) > 0);
+    run.disk.set_faults(NO_FAULTS);
+    run.send_until(|run| run.snapshot().state == State::Recording);
+    run.send(100);
+    let last = run.end();
+    assert_eq!(last.counts.next_file_refused, 0);
+    let (is_intact, audit) = run.read();
+    assert!(is_intact && audit.verdict == Verdict::DataLost, "{audit:?}");
+}
+
+#[test]
+fn a_file_that_is_truncated_is_left_and_what_was_recorded_in_it_is_counted() {
+    for kept_bytes in [0, 300 << 10] {
+        let mut run = Stepped::begin(&long_files());
+        run.send_until(|run| run.frame_files().len() == 2);
+        run.send_until(|run| {
+            run.frame_files()[1].1.iter().filter(|byte| **byte != 0).count() > 400 << 10
+        });
+        let (recorded, path) =
+            (run.count(Entry::FragmentsRecorded), run.frame_files()[1].0.clone());
+        run.files.truncate(&path, kept_bytes);
+        run.send_until(|run| run.snapshot().faults == 1);
+        let removed = run.count(Entry::FragmentsRemoved);
+        assert!(0 < removed && removed < run.count(Entry::FragmentsRecorded), "{removed}");
+        run.send_until(|run| run.snapshot().state == State::Recording);
+        run.send(400);
+        let last = run.end();
+        assert!(last.ledger.total()[Entry::FragmentsRecorded] > recorded);
+        assert_eq!(last.ledger.total()[Entry::FragmentsRemoved], removed, "once");
+        assert!(last.ledger.balance().lost_data());
+        let text = format!("{} was truncated while it was being written", path.display());
+        assert!(warned(&last, &text), "{:?}", last.warnings);
+        let (is_intact, audit) = run.read();
+        assert!(!is_intact && audit.verdict != Verdict::Balanced, "{audit:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_removed_is_left_and_what_was_recorded_in_it_is_counted() {
+    let mut run = Stepped::begin(&long_files());
+    run.send_until(|run| run.frame_files().len() == 2);
+    run.send(30);
+    let path = run.frame_files()[1].0.clone();
+    run.files.remove(&path);
+    run.send_until(|run| run.snapshot().faults == 1);
+    let removed = run.count(Entry::FragmentsRemoved);
+    assert!(0 < removed && removed < run.count(Entry::FragmentsRecorded), "{removed}");
+    run.send_until(|run| run.snapshot().state == State::Recording);
+    let last = run.end();
+    assert!(last.ledger.balance().lost_data());
+    assert!(warned(&last, "was removed while it was being written"));
+}
+
+#[test]
+fn a_list_of_files_that_cannot_be_written_is_reported_and_tried_again() {
+    let mut run = Stepped::begin(&config());
+    run.disk.set_faults(StoreFaults { text_errors: ALWAYS, ..NO_FAULTS });
+    run.send_until(|run| run.snapshot().counts.file_list_refused == 1);
+    run.send_until(|run| run.frame_files().len() >= 3);
+    let during = run.snapshot();
+    assert!(warned(&during, "list of files cannot be written; recording goes on"), "{during:?}");
+    assert_eq!((during.state, run.list()), (State::Recording, String::new()));
+    run.disk.set_faults(NO_FAULTS);
+    // No line comes by itself: files are long.
+    for _ in 0..3_000 {
+        if run.snapshot().counts.file_list_refused == 0 {
+            break;
+        }
+        run.pass(1);
+    }
+    assert_eq!(run.snapshot().counts.file_list_refused, 0);
+    assert!(run.list().lines().count() >= 5, "{}", run.list());
+    let last = run.end();
+    assert!(!last.ledger.balance().lost_data() && last.faults == 0);
+    let (is_intact, audit) = run.read();
+    assert!(is_intact && audit.verdict == Verdict::Balanced, "{audit:?}");
+}
+
+#[test]
+fn a_list_of_files_that_is_refused_to_the_end_is_a_warning() {
+    let mut run = Stepped::begin(&config());
+    run.disk.set_faults(StoreFaults { text_errors: ALWAYS, ..NO_FAULTS });
+    run.send(30);
+    let last = run.end();
+    assert!(warned(&last, "the run's list of files is not complete"), "{:?}", last.warnings);
+}

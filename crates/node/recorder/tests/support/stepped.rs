@@ -1,0 +1,171 @@
+//! A recorder of two sources whose agents a test steps in virtual time, with its files in memory.
+
+use std::path::{Path, PathBuf};
+
+use catchment_agent::{Agent, Waker};
+use catchment_fixtures::Random;
+use catchment_model::{Entry, RunId};
+use catchment_ports::{
+    MemoryFiles, MemoryStore, QueueIngress, Queues, StoreTimes, StoreWatch, VirtualClock,
+};
+use catchment_recorder::{
+    Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderConfig, RecorderError, Snapshot,
+};
+use catchment_storage::{AuditReport, Run, audit, verify};
+use catchment_wire::hadtu::ByteOrder;
+
+use super::packet;
+
+const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
+pub const MS: u64 = 1_000_000;
+/// How long the agents are stepped at most, for something to come about.
+const STEPS_MAX: u64 = 100_000;
+const FOLDER: &str = "run";
+
+/// The agents, and what they work with.
+pub struct Stepped {
+    clock: VirtualClock,
+    agents: Vec<Box<dyn Agent>>,
+    assembly: Assembly,
+    queues: Queues,
+    observer: Observer,
+    /// What the disk has.
+    pub files: MemoryFiles,
+    /// What the disk does wrong.
+    pub disk: StoreWatch,
+    next_event: u32,
+}
+
+struct Bound<'a>(&'a Queues);
+
+impl Bind for Bound<'_> {
+    type Ingress = QueueIngress;
+
+    fn bind(&mut self, endpoints: &[Endpoint<'_>]) -> Result<QueueIngress, RecorderError> {
+        let queues = endpoints.iter().map(|_| self.0.add(1_000)).collect();
+        Ok(QueueIngress::new(self.0, queues, 64))
+    }
+}
+
+impl Stepped {
+    /// A recorder that has begun.
+    pub fn begin(config: &RecorderConfig) -> Self {
+        let (clock, queues) = (VirtualClock::at(BEGIN_NS), Queues::default());
+        let times = StoreTimes {
+            operation_ns_max: MS,
+            open_ns_max: 2 * MS,
+            allocate_bytes: config.write.preallocate_bytes,
+            sync_interval_ns: config.write.sync_interval_ns,
+            ..StoreTimes::default()
+        };
+        let buffers = (config.write.buffer_count, config.write.buffer_bytes);
+        let store = MemoryStore::new((clock.clone(), 1), buffers, times);
+        let (files, disk) = (store.files(), store.watch());
+        let parts = AssemblyParts {
+            run: RunId([7; 16]),
+            folder: FOLDER.into(),
+            name: "run".to_owned(),
+            store,
+            entropy: Box::new(Random::new(2)),
+            writer: Waker::default(),
+            encoders: Waker::default(),
+            is_paused: false,
+            now_ns: BEGIN_NS,
+        };
+        let create = |store: &mut MemoryStore, path: PathBuf| store.create(&path);
+        let mut assembly =
+            Assembly::new(config, parts, &mut Bound(&queues), create).expect("it begins");
+        let agents = std::mem::take(&mut assembly.agents).into_iter().map(|(_, agent)| agent);
+        let (agents, observer) = (agents.collect(), assembly.observer());
+        Self { clock, agents, assembly, queues, observer, files, disk, next_event: 1 }
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        self.observer.snapshot()
+    }
+
+    /// One entry of the ledger, of both sources.
+    pub fn count(&self, entry: Entry) -> u64 {
+        self.snapshot().ledger.total()[entry]
+    }
+
+    /// Calls each agent, and lets a millisecond pass.
+    fn step(&mut self) {
+        self.clock.advance_to(self.clock.now_ns() + MS);
+        let now_ns = self.clock.now_ns();
+        self.agents.retain_mut(|agent| !agent.work(now_ns).ended);
+    }
+
+    /// Steps the agents for so many milliseconds.
+    pub fn pass(&mut self, milliseconds: u64) {
+        (0..milliseconds).for_each(|_| self.step());
+    }
+
+    /// Steps the agents until that is so, while an event comes each millisecond.
+    pub fn send_until(&mut self, reached: impl Fn(&Self) -> bool) {
+        for _ in 0..STEPS_MAX {
+            if reached(self) {
+                return;
+            }
+            self.send(1);
+        }
+        panic!("{:?}", self.snapshot());
+    }
+
+    /// Sends events of two sources, one each millisecond.
+    pub fn send(&mut self, events: u32) {
+        for _ in 0..events {
+            let payload = Random::new(self.next_event.into()).noise(4_000);
+            for source in 0..2 {
+                let packet = packet(source, ByteOrder::Big, &[(self.next_event, &payload)]);
+                assert!(self.queues.send(source as usize, packet), "the recorder keeps up");
+            }
+            self.next_event += 1;
+            self.step();
+        }
+    }
+
+    /// Ends the run, and returns what the recorder said last. Every fragment is accounted for.
+    pub fn end(&mut self) -> Snapshot {
+        self.assembly.stop();
+        for _ in 0..STEPS_MAX {
+            self.step();
+            if self.agents.is_empty() {
+                break;
+            }
+        }
+        let last = self.snapshot();
+        assert!(self.agents.is_empty(), "it has not ended: {last:?}");
+        let balance = last.ledger.balance();
+        assert!(balance.holds() && balance.fragments_in_flight == 0, "{balance:?}");
+        assert_eq!(
+            last.ledger.total()[Entry::FragmentsReceived],
+            u64::from(self.next_event - 1) * 2
+        );
+        last
+    }
+
+    /// The run's frame files, and what each holds.
+    pub fn frame_files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let is_frames = |(path, _): &(PathBuf, _)| path.extension() == Some("catch".as_ref());
+        self.files.all().into_iter().filter(is_frames).collect()
+    }
+
+    /// The list of the run's files.
+    pub fn list(&self) -> String {
+        let path = Path::new(FOLDER).join("files.jsonl");
+        let found = self.files.all().into_iter().find(|(other, _)| *other == path);
+        found.map_or_else(String::new, |(_, text)| String::from_utf8(text).expect("text"))
+    }
+
+    /// Opens the run as a reader does, and checks it; whether every byte is whole.
+    pub fn read(&self) -> (bool, AuditReport) {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (path, bytes) in self.files.all() {
+            let name = path.file_name().expect("a name");
+            std::fs::write(folder.path().join(name), bytes).expect("writes");
+        }
+        let run = Run::open(folder.path()).expect("opens");
+        (verify(&run, |_| {}).is_intact(), audit(&run).expect("an audit"))
+    }
+}
