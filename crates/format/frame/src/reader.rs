@@ -444,9 +444,9 @@ impl<R: ReadAt> FileReader<R> {
             .map_err(|problem| FrameError::column(FrameRef::Index(frame), column, problem))
     }
 
-    /// Everything that is wrong with the TOC, or with the checkpoints that a file was opened by.
-    pub fn verify_index(&self) -> Vec<FrameError> {
-        self.index.tables().flat_map(|toc| toc.verify(&self.reader)).collect()
+    /// The TOC, or the checkpoints that the file was opened by, and what they are read from.
+    pub(crate) fn tables(&self) -> (impl Iterator<Item = &Toc>, &R) {
+        (self.index.tables(), &self.reader)
     }
 
     pub(crate) fn into_frames_and_skipped(self) -> (Vec<FrameSummary>, Vec<Skipped>) {

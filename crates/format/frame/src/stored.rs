@@ -10,6 +10,7 @@ use std::ops::Range;
 use catchment_codec::{
     Codec, Progress, check_sizes, decode_ahead, decode_into, decode_part, decode_rest, made_by,
 };
+use catchment_model::limits::{COLUMN_BYTES_MAX, FRAME_BYTES_MAX};
 
 use crate::checksum::{Crc32c, crc32c};
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
@@ -211,6 +212,11 @@ pub(crate) fn check_entry(
     entry: &ColumnEntry,
 ) -> Result<(), ColumnProblem> {
     let bytes_max = column_bytes_max(summary.info.kind);
+    const { assert!(FRAME_BYTES_MAX == 64 << 30 && COLUMN_BYTES_MAX == 0x7e00_0000) };
+    let at_most = match bytes_max {
+        FRAME_BYTES_MAX => "at most 64 GiB",
+        _ => "at most 0x7E000000 (2,016 MiB)",
+    };
     // A TOC may say less of a header than there must be.
     let header_bytes = u64::from(summary.header_bytes).max(FIXED_BYTES as u64);
     let end = entry.offset.checked_add(entry.stored_bytes);
@@ -229,8 +235,8 @@ pub(crate) fn check_entry(
             "within the frame",
             end.is_some_and(|end| end <= summary.frame_bytes),
         ),
-        ("stored_bytes", entry.stored_bytes, "at most 1 GiB", entry.stored_bytes <= bytes_max),
-        ("raw_bytes", entry.raw_bytes, "at most 1 GiB", entry.raw_bytes <= bytes_max),
+        ("stored_bytes", entry.stored_bytes, at_most, entry.stored_bytes <= bytes_max),
+        ("raw_bytes", entry.raw_bytes, at_most, entry.raw_bytes <= bytes_max),
     ];
     match checks.into_iter().find(|(_, _, _, fits)| !fits) {
         Some((field, got, expected, _)) => Err(ColumnProblem::Field { field, expected, got }),

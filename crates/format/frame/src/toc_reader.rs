@@ -248,6 +248,14 @@ impl Toc {
         list.entries(column, part, &bytes, self.frame_count).map(Some)
     }
 
+    /// The columns that have lists, rising.
+    pub(crate) fn listed<R: ReadAt + ?Sized>(&self, reader: &R) -> Result<Vec<u32>, FrameError> {
+        let mut bytes = Vec::new();
+        self.read_column(reader, INDEX, &mut bytes)?;
+        let records = bytes.chunks_exact(self.index_record_bytes as usize);
+        Ok(records.map(|record| u32_at(record, 0)).collect())
+    }
+
     /// Checks the whole TOC, a piece at a time.
     pub(crate) fn verify<R: ReadAt + ?Sized>(&self, reader: &R) -> Vec<FrameError> {
         let verify = |entry| self.stored(reader, entry).verify_stored().err();

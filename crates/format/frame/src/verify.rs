@@ -1,24 +1,27 @@
 //! What a frame contributes to the ledger, and whether its columns agree with each other.
 
-use std::ops::Range;
+use std::collections::BTreeMap;
+use std::ops::{Range, RangeInclusive};
 
 use catchment_codec::CodecError;
 use catchment_model::{Entry, Ledger};
 
-use crate::bytes::u32_at;
+use crate::bytes::{put, u32_at, u64_at};
 use crate::channel_info::ChannelInfo;
 use crate::channels::Spans;
+use crate::checksum::crc32c;
 use crate::error::{ColumnProblem, FrameError, FrameRef, Part};
-use crate::frame::{ColumnEntry, FrameSummary};
+use crate::frame::{ColumnEntry, ENTRY_BYTES, FrameSummary};
 use crate::kinds::FrameKind;
 use crate::ledger::{decode_ledger, is_derived};
 use crate::read_at::ReadAt;
 use crate::reader::FileReader;
+use crate::toc_reader::Toc;
 
 /// What one frame adds to the ledger: its increments, and the recorded and missing fragments that
-/// follow from its columns. A column that cannot be read, or that contradicts another, is an error
-/// in the list, and its counts are left out. Frames of channels have all counts in their
-/// increments; frames of other kinds add nothing.
+/// follow from its columns. A column that cannot be read, or that contradicts another or the
+/// header, is an error in the list, and its counts are left out. Frames of channels have all counts
+/// in their increments; frames of other kinds add nothing.
 pub fn frame_ledger<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, Vec<FrameError>) {
     let mut ledger = Ledger::new(file.header().schema.sources.len());
     let mut problems = Vec::new();
@@ -47,6 +50,10 @@ pub fn frame_ledger<R: ReadAt>(file: &FileReader<R>, frame: usize) -> (Ledger, V
             Err(error) => problems.push(error),
         }
     }
+    match kind {
+        FrameKind::Events => problems.extend(check_events(file, (frame, summary), &mut bytes)),
+        _ => check_channels(file, (frame, summary), &mut problems),
+    }
     (ledger, problems)
 }
 
@@ -62,7 +69,6 @@ pub fn verify_frame<R: ReadAt>(file: &FileReader<R>, frame: usize) -> Vec<FrameE
             file.columns(frame).unwrap_or_default()
         }
     };
-    let Ok(summary) = file.summary(frame) else { return problems };
     let mut scratch = Vec::new();
     for entry in &entries {
         let result = match file.read_column(frame, entry, &mut scratch) {
@@ -77,13 +83,82 @@ pub fn verify_frame<R: ReadAt>(file: &FileReader<R>, frame: usize) -> Vec<FrameE
     if problems.is_empty() {
         problems.extend(frame_ledger(file, frame).1);
     }
-    if problems.is_empty() && summary.info.kind == FrameKind::Channels {
-        match file.spans(frame) {
-            Ok(spans) => check_channels(file, (frame, summary), &entries, &spans, &mut problems),
-            Err(error) => problems.push(error),
+    problems
+}
+
+impl<R: ReadAt> FileReader<R> {
+    /// Everything that is wrong with the TOC, or with the checkpoints that a file was opened by:
+    /// its checksums, and lists that say otherwise than the frames' own headers.
+    pub fn verify_index(&self) -> Vec<FrameError> {
+        let (tables, reader) = self.tables();
+        let tables: Vec<&Toc> = tables.collect();
+        let mut problems: Vec<_> = tables.iter().flat_map(|toc| toc.verify(reader)).collect();
+        if self.closed() && problems.is_empty() {
+            problems.extend(tables.iter().flat_map(|toc| verify_lists(self, reader, toc)));
+        }
+        problems
+    }
+}
+
+/// The lists of a closed file's TOC that say otherwise than the directories of its frames. Where a
+/// frame's header cannot be read, the lists are all there is, and stay unquestioned.
+fn verify_lists<R: ReadAt>(file: &FileReader<R>, reader: &R, toc: &Toc) -> Vec<FrameError> {
+    let mut digests: BTreeMap<u32, Digest> = BTreeMap::new();
+    for frame in 0..file.frames().len() {
+        let Ok(entries) = file.directory(frame) else { return Vec::new() };
+        for entry in entries {
+            digests.entry(entry.id).or_default().add(frame as u32, &entry);
         }
     }
+    let listed = match toc.listed(reader) {
+        Ok(listed) => listed,
+        Err(error) => return vec![error],
+    };
+    let mut problems = Vec::new();
+    let other = |column, records: usize| FrameError::Field {
+        part: Part::TocList(column),
+        field: "records",
+        expected: "those of the frames that have the column",
+        got: records as u64,
+    };
+    for column in listed {
+        let expected = digests.remove(&column).unwrap_or_default();
+        let list = match toc.list(reader, column) {
+            Ok(list) => list.unwrap_or_default(),
+            Err(error) => {
+                problems.push(error);
+                continue;
+            }
+        };
+        let mut digest = Digest::default();
+        list.iter().for_each(|(frame, entry)| digest.add(*frame, entry));
+        if digest != expected {
+            problems.push(other(column, list.len()));
+        }
+    }
+    problems.extend(digests.into_keys().map(|column| other(column, 0)));
     problems
+}
+
+/// A column's entries in all frames, in a few bytes: a file can have a million columns.
+#[derive(Default, PartialEq, Eq)]
+struct Digest {
+    last: Option<u32>,
+    crc32c: u32,
+}
+
+impl Digest {
+    fn add(&mut self, frame: u32, entry: &ColumnEntry) {
+        // Of a column that stands twice in a directory, which is against the rules, the first
+        // counts.
+        if self.last.replace(frame) == Some(frame) {
+            return;
+        }
+        let mut record = [0; 4 + ENTRY_BYTES];
+        put(&mut record, 0, self.crc32c.to_le_bytes());
+        entry.encode(frame, &mut record[4..]);
+        self.crc32c = crc32c(&record);
+    }
 }
 
 fn increments<R: ReadAt>(
@@ -156,25 +231,113 @@ fn count_fragments<R: ReadAt>(
     Ok(Counted { fragments, bytes: sum })
 }
 
-/// Checks the channels of a frame: spans, start times, times outside of the frame's range.
+/// Checks that a frame with events has the columns that it must have, and that the ranges of its
+/// header, by which readers choose frames, are those of its keys and times.
+fn check_events<R: ReadAt>(
+    file: &FileReader<R>,
+    (frame, summary): (usize, &FrameSummary),
+    bytes: &mut Vec<u8>,
+) -> Vec<FrameError> {
+    let (info, columns) = (&summary.info, file.event_columns());
+    if info.rows == 0 {
+        return Vec::new();
+    }
+    let ranges = [
+        (columns.key, "event_key", [("key_first", info.key_first), ("key_last", info.key_last)]),
+        (
+            columns.time,
+            "event_time",
+            [("time_first_ns", info.time_first_ns), ("time_last_ns", info.time_last_ns)],
+        ),
+    ];
+    let mut problems = Vec::new();
+    for (column, kind, [first, last]) in ranges {
+        match numbers_between(file, (frame, info.rows), (column, kind), bytes) {
+            Ok(Some(between)) => {
+                let part = Part::FrameHeader(summary.offset);
+                let wrong = |(field, got), expected, value| {
+                    (got != value).then_some(FrameError::Field { part, field, expected, got })
+                };
+                problems.extend(wrong(first, "the smallest of the frame", *between.start()));
+                problems.extend(wrong(last, "the largest of the frame", *between.end()));
+            }
+            // Only a later version could read it.
+            Ok(None) => {}
+            Err(error) => problems.push(error),
+        }
+    }
+    let flags = present(file, (frame, info.rows), (columns.flags, "event_flags"));
+    problems.extend(flags.err());
+    problems
+}
+
+/// The smallest and the largest number of a column of u64; none if its codec is unknown.
+fn numbers_between<R: ReadAt>(
+    file: &FileReader<R>,
+    (frame, rows): (usize, u64),
+    (column, kind): (Option<u32>, &'static str),
+    bytes: &mut Vec<u8>,
+) -> Result<Option<RangeInclusive<u64>>, FrameError> {
+    let entry = present(file, (frame, rows), (column, kind))?;
+    match file.read_column(frame, &entry, bytes) {
+        Err(FrameError::Column {
+            problem: ColumnProblem::Codec(CodecError::Unknown(_)), ..
+        }) => return Ok(None),
+        other => other?,
+    }
+    let numbers = || bytes.chunks_exact(8).map(|number| u64_at(number, 0));
+    Ok(numbers().min().zip(numbers().max()).map(|(first, last)| first..=last))
+}
+
+/// A column that every frame with events has, one element a row.
+fn present<R: ReadAt>(
+    file: &FileReader<R>,
+    (frame, rows): (usize, u64),
+    (column, kind): (Option<u32>, &'static str),
+) -> Result<ColumnEntry, FrameError> {
+    let found = column.map_or(Ok(None), |id| file.find(frame, id))?;
+    let reason = match found {
+        Some(entry) if entry.rows == rows => return Ok(entry),
+        Some(_) => "it does not have the frame's rows",
+        None => match kind {
+            "event_key" => "a frame with rows has no event_key",
+            "event_time" => "a frame with rows has no event_time",
+            _ => "a frame with rows has no event_flags",
+        },
+    };
+    let problem = ColumnProblem::Content { reason };
+    Err(FrameError::column(FrameRef::Index(frame), column.unwrap_or(u32::MAX), problem))
+}
+
+/// Checks the channels of a frame: spans, start times, times outside of the frame's range, and that
+/// the header counts their samples.
 fn check_channels<R: ReadAt>(
     file: &FileReader<R>,
     (frame, summary): (usize, &FrameSummary),
-    entries: &[ColumnEntry],
-    spans: &Spans,
     problems: &mut Vec<FrameError>,
 ) {
+    let (spans, entries) = match (file.spans(frame), file.columns(frame)) {
+        (Ok(spans), Ok(entries)) => (spans, entries),
+        (Err(error), _) | (_, Err(error)) => return problems.push(error),
+    };
     let info = &summary.info;
-    if info.time_last_ns < info.time_first_ns {
-        let (part, field) = (Part::FrameHeader(summary.offset), "time_last_ns");
-        let (expected, got) = ("not before time_first_ns", info.time_last_ns);
+    let mut wrong = |field, expected, got| {
+        let part = Part::FrameHeader(summary.offset);
         problems.push(FrameError::Field { part, field, expected, got });
+    };
+    if info.time_last_ns < info.time_first_ns {
+        wrong("time_last_ns", "not before time_first_ns", info.time_last_ns);
     }
     let channels = file.channel_columns();
-    for entry in entries {
+    let samples = entries.iter().filter(|entry| channels.by_id(entry.id).is_some());
+    let samples = samples.fold(0, |sum: u64, entry| sum.saturating_add(entry.rows));
+    if samples != info.rows {
+        wrong("rows", "the samples of all channels", info.rows);
+    }
+    for entry in &entries {
         let Some(channel) = channels.by_id(entry.id) else { continue };
         let range_ns = info.time_first_ns..info.time_last_ns;
-        if let Err(problem) = check_channel(channel, entry, spans, range_ns) {
+        if let Err(problem) = check_channel(channel, entry, &spans, range_ns) {
             problems.push(FrameError::column(FrameRef::Index(frame), entry.id, problem));
         }
     }

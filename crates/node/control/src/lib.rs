@@ -44,7 +44,7 @@ pub use audit::audit_command;
 pub use catchment_watch::{Condition, Quantity, Rule, Severity};
 pub use configuration::{Configuration, ConfigurationFault, Configure};
 pub use logs::{Format as LogFormat, Logs};
-pub use node::{Ended, Node, NodeError, OpenRun, check_protection, own_folder};
+pub use node::{Ended, Node, NodeError, OpenRun, check_certificate, check_protection, own_folder};
 pub use problem::{Details, Problem};
 pub use security::roles::Role;
 pub use security::tokens::{TokenEntry, TokenError, TokenFile};

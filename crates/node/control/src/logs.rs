@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use catchment_model::{printable, printable_json};
 use catchment_telemetry::utc_now;
 use parking_lot::Mutex;
 
@@ -233,7 +234,9 @@ impl Writer {
     fn write(&self, line: &LogLine) {
         let mut text = match self.format {
             Format::None => return,
-            Format::Json => serde_json::to_string(line).unwrap_or_default(),
+            Format::Json => {
+                printable_json(&serde_json::to_string(line).unwrap_or_default()).into_owned()
+            }
             Format::Text => text(line, self.journal),
         };
         text.push('\n');
@@ -254,12 +257,12 @@ fn text(line: &LogLine, journal: bool) -> String {
         true => format!("<{priority}>"),
         false => format!("{} {:5} ", line.time, line.level),
     };
-    // A line break in a message must not look like another line.
-    text += &line.message.replace('\n', "\\n");
+    text += &line.message;
     for (name, value) in &line.fields {
         text += &format!(" {name}={value:?}");
     }
-    text
+    // A line break in a message must not look like another line, and no terminal obeys a name.
+    printable(&text).into_owned()
 }
 
 struct Fields<'a>(&'a mut LogLine);
@@ -297,5 +300,19 @@ mod tests {
         }
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "3 lines were not written: too many waited\nfirst\nsecond\n");
+    }
+
+    #[test]
+    fn a_name_in_a_message_forges_no_line_and_moves_no_cursor() {
+        let line = LogLine {
+            number: 0,
+            time: "2026-11-25T00:00:00Z".into(),
+            level: "warn".into(),
+            target: "catchment".into(),
+            message: "a\x1b[2J\n2026-11-25T00:00:00Z error fake\u{202e}".into(),
+            fields: BTreeMap::from([("source".into(), "b\u{9b}\n".into())]),
+        };
+        let expected = r#"2026-11-25T00:00:00Z warn  a\u{1b}[2J\n2026-11-25T00:00:00Z error fake\u{202e} source="b\u{9b}\n""#;
+        assert_eq!(text(&line, false), expected);
     }
 }

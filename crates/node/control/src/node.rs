@@ -36,7 +36,7 @@ use crate::properties;
 use crate::security::guard::Who;
 use crate::security::limit::Limit;
 use crate::security::roles::Role;
-use crate::security::tls::{TlsError, acceptor};
+use crate::security::tls::{self, TlsError, acceptor};
 use crate::security::tokens::{TokenError, TokenFile, Tokens};
 use crate::settings::{Settings, Start, Tls};
 use crate::shared::{Ask, Counts, NodeShared, View};
@@ -448,6 +448,14 @@ fn shared(
         configuration: Mutex::default(),
         view: RwLock::new(Arc::new(View::default())),
     }
+}
+
+/// Whether the certificate that these settings name can be used.
+///
+/// # Errors
+/// [`NodeError::Tls`] if it cannot, or is not there.
+pub fn check_certificate(settings: &Settings) -> Result<(), NodeError> {
+    Ok(tls::check(&settings.tls)?)
 }
 
 /// Whether a node with these settings, whose own folder is `folder`, would be open to everybody.

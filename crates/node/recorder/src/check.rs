@@ -8,6 +8,7 @@ use std::time::Duration;
 use catchment_builder::{SourceRole, TIMEOUT_NS_MIN, WINDOW_EVENTS_MIN};
 use catchment_disk::DiskError;
 use catchment_model::limits::{FRAGMENT_BYTES_MAX, SOURCES_MAX};
+use catchment_model::printable::{label_fault, name_fault};
 use catchment_model::units::Time;
 use catchment_net::{Network, check_cpu};
 
@@ -172,6 +173,11 @@ impl RecorderConfig {
             let path = format!("sources[{index}]");
             let (name, address) = (&source.name, source.address);
             check_endpoint(&path, name, address, &source.from, &mut names, &mut addresses)?;
+            refuse(&format!("{path}.group"), label_fault(&source.group))?;
+            for (number, field) in source.payload.iter().flat_map(|one| &one.fields).enumerate() {
+                let key = format!("{path}.payload.fields[{number}].name");
+                refuse(&key, name_fault(&field.name))?;
+            }
             let (bytes, most) = (source.fragment_bytes_max, FRAGMENT_BYTES_MAX);
             let expected = format_args!("1 to {most} bytes ({name})");
             let fits = (1..=most).contains(&bytes);
@@ -180,6 +186,7 @@ impl RecorderConfig {
         for (index, link) in self.links.iter().enumerate() {
             let (path, name) = (format!("links[{index}]"), &link.name);
             check_endpoint(&path, name, link.address, &link.from, &mut names, &mut addresses)?;
+            refuse(&format!("{path}.group"), label_fault(&link.group))?;
         }
         Ok(())
     }
@@ -201,13 +208,13 @@ fn check_endpoint<'a>(
     check_from(&format!("{path}.from"), from, address)
 }
 
-/// Checks that there is a name, which none of these has.
+/// Checks that a name can be one, and that none of these has it.
 pub(crate) fn check_name<'a>(
     key: &str,
     name: &'a str,
     names: &mut BTreeSet<&'a str>,
 ) -> Result<(), ConfigError> {
-    require(!name.is_empty(), key, "a name", "\"\"")?;
+    refuse(key, name_fault(name))?;
     require(names.insert(name), key, "a name used once", format_args!("{name:?} again"))
 }
 
@@ -221,6 +228,11 @@ fn check_from(key: &str, from: &[Network], address: SocketAddr) -> Result<(), Co
     let expected = format_args!("a network whose senders reach {address}");
     let got: Vec<String> = from.iter().map(ToString::to_string).collect();
     require(heard, key, expected, got.join(", "))
+}
+
+/// Refuses a text with what was expected and what it has, if it has a fault.
+pub(crate) fn refuse(key: &str, fault: Option<(String, String)>) -> Result<(), ConfigError> {
+    fault.map_or(Ok(()), |(expected, got)| require(false, key, expected, got))
 }
 
 pub(crate) fn require(

@@ -6,11 +6,12 @@ use std::net::SocketAddr;
 
 use catchment_frame::Dtype;
 use catchment_model::limits::SOURCES_MAX;
+use catchment_model::printable::label_fault;
 use catchment_model::{SampleRate, TimeScale};
 use catchment_net::Network;
 use catchment_wire::link::{SAMPLES_BYTES_MAX, SLICE_NS_DEFAULT, SLICE_NS_MAX};
 
-use crate::check::{check_name, require};
+use crate::check::{check_name, refuse, require};
 use crate::config::ConfigError;
 
 /// A link: one sender of many channels, and the port that it sends to.
@@ -163,7 +164,13 @@ pub(crate) fn check_links(links: &[LinkConfig], duration_ns: u64) -> Result<(), 
         require(count > 0, &format!("links[{index}].channels"), "at least one channel", count)?;
         for (number, channel) in link.channels.iter().enumerate() {
             let path = format!("links[{index}].channels[{number}]");
-            check_name(&format!("{path}.name"), &channel.name, &mut names)?;
+            let (key, name) = (format!("{path}.name"), &channel.name);
+            check_name(&key, name, &mut names)?;
+            // Those are the names of the recorder's own counters among the trends.
+            let own = name.starts_with(COUNTER_PREFIX);
+            let expected = format_args!("a name that does not begin with {COUNTER_PREFIX}");
+            require(!own, &key, expected, format_args!("{name:?}"))?;
+            refuse(&format!("{path}.unit"), label_fault(&channel.unit))?;
             channel.check(&path, slice)?;
         }
     }
@@ -203,6 +210,8 @@ pub(crate) fn lanes(links: &[LinkConfig], duration_ns: u64) -> (Vec<Lane>, Vec<u
     (lanes, chunk_lanes)
 }
 
+/// What the names of the recorder's counters begin with, which have trends beside the channels.
+pub(crate) const COUNTER_PREFIX: &str = "catchment:";
 /// Nanoseconds of the shortest slice that is recorded.
 pub(crate) const SLICE_NS_MIN: u64 = NS_PER_MS;
 const NS_PER_MS: u64 = 1_000_000;

@@ -22,6 +22,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 
 use crate::config::{ConfigError, RecorderConfig};
 use crate::file::RunIdentity;
+use crate::links::COUNTER_PREFIX;
 use crate::live::Live;
 
 /// How often the recorder's counters are looked at: at whole multiples, so that the last looks in
@@ -421,11 +422,12 @@ fn next_count_ns(now_ns: u64) -> u64 {
 /// The counters that have trends: the ledger's lines, what was written, and where there are not too
 /// many sources for the memory, some lines of each.
 fn counters(config: &RecorderConfig) -> Vec<(String, Counter)> {
-    let total = |&entry: &Entry| (format!("catchment:{}", entry.name()), Counter::Total(entry));
+    let total =
+        |&entry: &Entry| (format!("{COUNTER_PREFIX}{}", entry.name()), Counter::Total(entry));
     let mut counters: Vec<_> = Entry::ALL.iter().map(total).collect();
-    counters.push(("catchment:frames_recorded".to_owned(), Counter::FramesRecorded));
-    counters.push(("catchment:bytes_written".to_owned(), Counter::BytesWritten));
-    counters.push(("catchment:events_recorded".to_owned(), Counter::EventsRecorded));
+    counters.push((format!("{COUNTER_PREFIX}frames_recorded"), Counter::FramesRecorded));
+    counters.push((format!("{COUNTER_PREFIX}bytes_written"), Counter::BytesWritten));
+    counters.push((format!("{COUNTER_PREFIX}events_recorded"), Counter::EventsRecorded));
     let sources = config.sources.iter().map(|source| &source.name);
     let names: Vec<_> = sources.chain(config.links.iter().map(|link| &link.name)).collect();
     let with_sources = counters.len() + names.len() * OF_SOURCE.len();
@@ -433,7 +435,7 @@ fn counters(config: &RecorderConfig) -> Vec<(String, Counter)> {
     if names.len() <= SOURCES_MAX && bytes <= config.memory_bytes / MEMORY_SHARE {
         for (source, name) in (0..).map(SourceId).zip(names) {
             let of = |&entry: &Entry| {
-                (format!("catchment:{name}:{}", entry.name()), Counter::Source(source, entry))
+                (format!("{COUNTER_PREFIX}{name}:{}", entry.name()), Counter::Source(source, entry))
             };
             counters.extend(OF_SOURCE.iter().map(of));
         }

@@ -283,8 +283,7 @@ pub fn audit(run: &Run) -> Result<AuditReport, StorageError> {
         frames: (run.frames().len() + run.channel_frames().len()) as u64,
         channels: run.channels().len(),
         links: links.len(),
-        // What is under way in a run at work may come yet.
-        frames_missing: if closing == Closing::Recording { 0 } else { frames_missing(run) },
+        frames_missing: frames_missing(run),
         under_way_bytes: run.run_files().last().map_or(0, under_way_bytes),
         flagged_lost: last_flags(run).is_some_and(|flags| flags.data_lost),
         balance: recomputed.balance(),

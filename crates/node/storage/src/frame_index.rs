@@ -131,7 +131,12 @@ fn find(files: &[RunFile]) -> Vec<(usize, usize)> {
 fn agree(files: &[RunFile], one: (usize, usize), other: (usize, usize)) -> bool {
     let frame =
         |(file, index): (usize, usize)| -> &FrameSummary { &files[file].reader.frames()[index] };
-    let info = |location| FrameInfo { file_id: 0, ..frame(location).info };
+    // Whoever sent a frame again may have had another epoch: stream and sequence are its identity.
+    let info = |location| {
+        let FrameInfo { kind, time_first_ns, time_last_ns, key_first, key_last, rows, .. } =
+            frame(location).info;
+        (kind, time_first_ns, time_last_ns, key_first, key_last, rows)
+    };
     if info(one) != info(other) {
         return false;
     }

@@ -63,10 +63,10 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// Whether everything that is there is as it was written, and no file that must be there is
-    /// missing.
+    /// Whether everything that is there is as it was written, and no file or frame that must be
+    /// there is missing.
     pub fn is_intact(&self) -> bool {
-        self.problem_count == 0
+        self.problem_count == 0 && self.frames_missing == 0
     }
 
     fn add(&mut self, problem: Problem) {
@@ -106,8 +106,12 @@ pub fn verify(run: &Run, mut progress: impl FnMut(Progress)) -> VerifyReport {
     report
 }
 
-/// Numbers that are missing between a run's frames.
+/// Numbers that are missing between a run's frames. Of a run at work, what is under way may come
+/// yet.
 pub(crate) fn frames_missing(run: &Run) -> u64 {
+    if run.being_recorded() {
+        return 0;
+    }
     let frames = run.run_files().iter().flat_map(|file| file.reader.frames());
     catchment_frame::sequences_missing(frames.map(|frame| &frame.info))
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::common;
-use catchment_frame::Codec;
+use catchment_frame::{Codec, FrameInfo, Origin};
 use catchment_model::SourceId;
 use catchment_storage::{FileProblem, Run, SelectEvents, StorageError, Verdict, audit, verify};
 use common::{Recipe, fragment, key, time_ns};
@@ -144,6 +144,20 @@ fn a_frame_that_stands_in_two_files_is_read_and_counted_once() {
     made.damage(1, made.frames[1][0].0.offset + 128 + 12);
     let run = Run::open(made.path()).expect("opens");
     assert_eq!(run.frames().len(), 6);
+}
+
+#[test]
+fn a_frame_that_was_sent_again_in_another_epoch_is_read_once() {
+    let info_repeated = |info: FrameInfo| {
+        let origin = Origin { epoch: 3, first_slice: 7, slice_count: 2, ..info.origin };
+        FrameInfo { origin, ..info }
+    };
+    let files = vec![vec![5, 7], vec![4]];
+    let made = Recipe { repeats: true, files, info_repeated, ..Recipe::default() }.make();
+    let run = Run::open(made.path()).expect("opens");
+    assert_eq!((run.event_count(), run.frames().len()), (16, 3));
+    assert_eq!(audit(&run).expect("audits").verdict, Verdict::Balanced);
+    assert!(verify(&run, |_| ()).is_intact());
 }
 
 #[test]

@@ -59,12 +59,14 @@ impl Report {
             return Ok(out.object(&object)?);
         }
         for section in &self.sections {
-            out.line(format_args!("\n{}", section.title))?;
+            out.line("")?;
+            out.line(&section.title)?;
             for line in section.table.lines().iter().chain(&section.notes) {
                 out.line(line)?;
             }
         }
-        out.line(format_args!("\n{machine}"))?;
+        out.line("")?;
+        out.line(&machine)?;
         for path in paths {
             out.line(format_args!("written: {}", path.display()))?;
         }

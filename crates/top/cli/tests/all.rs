@@ -9,6 +9,7 @@ mod gwf;
 mod hang_up;
 mod life;
 mod links;
+mod names;
 mod read;
 mod refs;
 mod rewrite;

@@ -9,6 +9,7 @@ use catchment_control::{
     Tls, devices_with, known_quantities,
 };
 use catchment_model::near_matches;
+use catchment_model::printable::{control_fault, name_fault};
 use catchment_model::units::Time;
 use catchment_recorder::RecorderConfig;
 use serde::de::value::MapAccessDeserializer;
@@ -164,6 +165,7 @@ pub(super) fn control(
             let message = format!("expected a name of 1 to 64 bytes, got {name:?}");
             return Err(located.error("control.name", message));
         }
+        refuse(located, "control.name", name_fault(name))?;
         settings.name.clone_from(name);
     }
     for name in &control.names {
@@ -214,6 +216,7 @@ pub(super) fn actions(located: &Located<'_>, low: &Low) -> Result<Vec<Action>, C
     let mut actions: Vec<Action> = Vec::new();
     for (index, action) in low.actions.iter().enumerate() {
         let error = |message: &str| Err(located.error(&format!("actions[{index}]"), message));
+        refuse(located, &format!("actions[{index}].name"), name_fault(&action.name))?;
         if actions.iter().any(|other| other.name == action.name) {
             return error("expected a name used once");
         }
@@ -246,6 +249,12 @@ pub(super) fn rules(
     let known: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
     let rules = low.alarms.iter().enumerate().map(|(index, alarm)| {
         let at = |message: String| located.error(&format!("alarms[{index}]"), message);
+        refuse(located, &format!("alarms[{index}].name"), name_fault(&alarm.name))?;
+        let texts = [("text", &alarm.text), ("text_many", &alarm.text_many)];
+        for (key, text) in texts {
+            let fault = text.as_deref().and_then(control_fault);
+            refuse(located, &format!("alarms[{index}].{key}"), fault)?;
+        }
         let quantity = quantity(&alarm.quantity, &known, recorder)
             .map_err(|message| located.error(&format!("alarms[{index}].quantity"), message))?;
         let condition = condition(alarm).map_err(at)?;
@@ -277,6 +286,15 @@ pub(super) fn rules(
         Ok(_) => Ok(rules),
         Err(error) => Err(located.error("alarms", error.to_string())),
     }
+}
+
+/// Refuses a text with what was expected and what it has, if it has a fault.
+fn refuse(
+    located: &Located<'_>,
+    key: &str,
+    fault: Option<(String, String)>,
+) -> Result<(), ConfigFileError> {
+    fault.map_or(Ok(()), |(expected, got)| Err(located.expected(key, &expected, &got)))
 }
 
 /// A quantity that a node reads, of a source one that there is: a rule about another would be

@@ -206,6 +206,42 @@ fn a_value_out_of_bounds_is_found_where_it_is_written() {
 }
 
 #[test]
+fn names_that_a_terminal_would_obey_are_refused_where_they_are_written() {
+    let source = |line: &str| message(&format!("{line}\n{TWO}"));
+    let table = "[[sources]]\naddress = \"127.0.0.1:1\"\nname = ";
+    for (escape, got) in [("\\u001b[2J", "u{1b}"), ("\\u202e", "u{202e}"), ("\\n", "n")] {
+        let refused = source(&format!("{table}\"a{escape}\""));
+        let expected = format!(
+            "run.toml:3:8: sources[0].name: expected no control characters, got \\{got} in \"a"
+        );
+        assert!(refused.starts_with(&expected), "{refused}");
+        assert!(!refused.contains(catchment_model::printable::is_control), "{refused:?}");
+    }
+    assert_eq!(
+        source(&format!("{table}\"{}\"", "n".repeat(10_000))),
+        "run.toml:3:8: sources[0].name: expected at most 255 bytes, got 10000 bytes"
+    );
+    let group = source(&format!("{table}\"a\"\ngroup = \"\\u0007\""));
+    assert!(group.starts_with("run.toml:4:9: sources[0].group: expected no"), "{group}");
+    let group = message(&TWO.replace("\"small\"", "\"small\\u009b\""));
+    assert!(group.contains(": source_groups[0].name: expected no"), "{group}");
+    let alarm = source("[[alarms]]\nname = \"\\u001b\"\nquantity = \"fault\"\nabove = 1");
+    assert!(alarm.starts_with("run.toml:2:8: alarms[0].name: expected no"), "{alarm}");
+    let alarm =
+        source("[[alarms]]\nname = \"x\"\nquantity = \"fault\"\nabove = 1\ntext = \"\\u001b\"");
+    assert!(alarm.starts_with("run.toml:5:8: alarms[0].text: expected no"), "{alarm}");
+    let channel = |from: &str, to: &str| message(&LINK.replace(from, to));
+    let name = channel("\"X:TEMPERATURE\"", "\"X\\u001b\"");
+    assert!(name.contains("links[0].channels[0].name: expected no control"), "{name}");
+    let unit = channel("\"K\"", "\"\\u0000\"");
+    assert!(unit.contains("links[0].channels[0].unit: expected no control"), "{unit}");
+    let own = channel("\"X:TEMPERATURE\"", "\"catchment:packets_received\"");
+    assert!(own.ends_with(
+        "a name that does not begin with catchment:, got \"catchment:packets_received\""
+    ));
+}
+
+#[test]
 fn a_run_has_a_folder_and_a_number_that_there_can_be() {
     let run = |line: &str| message(&format!("[run]\n{line}\n{TWO}"));
     assert_eq!(

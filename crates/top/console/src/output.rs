@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};
 
+use catchment_model::printable::NAME_BYTES_MAX;
+use catchment_model::{printable, printable_json, printable_lines};
 use serde::Serialize;
 
 /// The end of a command; the number is the process's exit code.
@@ -53,6 +55,12 @@ impl Out {
         }
     }
 
+    /// An output into `stream`, for tests.
+    #[cfg(test)]
+    fn into(stream: impl Write + 'static, terminal: bool) -> Self {
+        Self { stream: Box::new(stream), gone: false, json: false, terminal, colour: false }
+    }
+
     /// An output that is discarded, for tests.
     pub fn nowhere(json: bool) -> Self {
         let stream = Box::new(io::sink());
@@ -71,12 +79,26 @@ impl Out {
         self.forgive(result)
     }
 
-    /// Writes one line.
+    /// Writes a text of several lines as it is; to a terminal, without what that would obey.
+    ///
+    /// # Errors
+    /// The system cannot write, for another reason than that the reader has gone.
+    pub fn text(&mut self, text: &str) -> io::Result<()> {
+        if self.terminal {
+            self.bytes(printable_lines(text).as_bytes())
+        } else {
+            self.bytes(text.as_bytes())
+        }
+    }
+
+    /// Writes one line. Control characters, which names out of files may have, are escaped.
     ///
     /// # Errors
     /// The system cannot write, for another reason than that the reader has gone.
     pub fn line(&mut self, line: impl std::fmt::Display) -> io::Result<()> {
-        self.bytes(format!("{line}\n").as_bytes())
+        let mut line = printable(&line.to_string()).into_owned();
+        line.push('\n');
+        self.bytes(line.as_bytes())
     }
 
     /// Writes one line for people; nothing when a program reads.
@@ -92,8 +114,9 @@ impl Out {
     /// # Errors
     /// The system cannot write, for another reason than that the reader has gone.
     pub fn object(&mut self, value: &impl Serialize) -> io::Result<()> {
-        let text = serde_json::to_string_pretty(value)?;
-        self.line(text)
+        let mut text = printable_json(&serde_json::to_string_pretty(value)?).into_owned();
+        text.push('\n');
+        self.bytes(text.as_bytes())
     }
 
     /// Flushes the output.
@@ -126,9 +149,9 @@ impl Out {
     }
 }
 
-/// Prints on stderr why a command failed. A closed stderr is ignored.
+/// Prints on stderr why a command failed, as one line. A closed stderr is ignored.
 pub fn complain(message: impl std::fmt::Display) {
-    writeln!(io::stderr(), "catchment: {message}").ok();
+    writeln!(io::stderr(), "catchment: {}", printable(&message.to_string())).ok();
 }
 
 /// An error and its causes, without those that it names itself.
@@ -165,10 +188,13 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// Lines for a terminal.
+    /// Lines for a terminal. Cells are escaped, and cut where one would widen the whole column
+    /// beyond what a name may have.
     pub fn lines(&self) -> Vec<String> {
-        let widths = self.widths();
-        self.all()
+        let shown = |row: &Vec<String>| row.iter().map(|cell| shown(cell)).collect();
+        let rows: Vec<Vec<String>> = self.all().map(shown).collect();
+        let widths = widths(&rows);
+        rows.iter()
             .map(|row| {
                 let cells = row.iter().zip(&widths).enumerate().map(|(index, (cell, &width))| {
                     if index == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
@@ -191,16 +217,25 @@ impl Table {
     fn all(&self) -> impl Iterator<Item = &Vec<String>> {
         std::iter::once(&self.head).chain(&self.rows)
     }
+}
 
-    fn widths(&self) -> Vec<usize> {
-        let mut widths = vec![0; self.head.len()];
-        for row in self.all() {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
-        widths
+fn shown(cell: &str) -> String {
+    let cell = printable(cell);
+    match cell.char_indices().nth(NAME_BYTES_MAX) {
+        Some((end, _)) => format!("{}...", &cell[..end]),
+        None => cell.into_owned(),
     }
+}
+
+/// Of columns: the longest cell's characters.
+fn widths(rows: &[Vec<String>]) -> Vec<usize> {
+    let mut widths = vec![0; rows[0].len()];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    widths
 }
 
 /// A bar of progress on stderr; invisible where that is no terminal.
@@ -228,6 +263,35 @@ mod tests {
             ["  group         MB/s", "  small            7", "  large ones  12,345"]
         );
         assert_eq!(table.markdown()[1], "| --- | --: |");
+    }
+
+    #[test]
+    fn names_out_of_files_do_not_reach_a_terminal_as_they_are() {
+        let name = "a\x1b[2J\u{202e}\n2026-11-25T00:00:00Z error fake";
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut out = Out::into(writer, true);
+        out.line(name).unwrap();
+        out.object(&[name, "\u{9b}\u{e0041}"]).unwrap();
+        out.text("key = 1\n# \x1b[2J\n").unwrap();
+        drop(out);
+        let mut printed = String::new();
+        io::Read::read_to_string(&mut reader, &mut printed).unwrap();
+        let is_obeyed = |c: char| c != '\n' && catchment_model::printable::is_control(c);
+        assert!(!printed.contains(is_obeyed), "{printed:?}");
+        let lines: Vec<&str> = printed.lines().collect();
+        assert_eq!(lines[0], r"a\u{1b}[2J\u{202e}\n2026-11-25T00:00:00Z error fake");
+        let json: Vec<String> = serde_json::from_str(&lines[1..5].concat()).unwrap();
+        assert_eq!(json, [name, "\u{9b}\u{e0041}"], "programs get the names as they are");
+        assert_eq!(lines[5..], ["key = 1", r"# \u{1b}[2J"]);
+    }
+
+    #[test]
+    fn a_long_name_does_not_widen_a_table_without_end() {
+        let mut table = Table::new(&["name", "x"]);
+        table.row(["n".repeat(10_000), "\x1b".into()]);
+        let lines = table.lines();
+        assert_eq!(lines[1], format!("  {}...  \\u{{1b}}", "n".repeat(255)));
+        assert_eq!(lines[0].len(), lines[1].len());
     }
 
     #[test]

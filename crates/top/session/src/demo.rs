@@ -179,8 +179,9 @@ fn tell(
     if out.json {
         return Ok(out.object(&Object { summary: &summary, sent: totals, proof })?);
     }
+    out.line("")?;
     out.line(format_args!(
-        "\nSent {} events as {} packets in {:.1} s, seed {}.",
+        "Sent {} events as {} packets in {:.1} s, seed {}.",
         grouped(totals.events),
         grouped(total.packets_sent),
         sent.seconds,
@@ -188,6 +189,7 @@ fn tell(
     ))?;
     summary.say(recording, out)?;
     proof.say(out)?;
-    out.line(format_args!("\nLook at it with: catchment inspect {}", summary.folder))?;
+    out.line("")?;
+    out.line(format_args!("Look at it with: catchment inspect {}", summary.folder))?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use catchment_console::{Out, Table};
 use catchment_model::units::{Bytes, Count, grouped, percent_of};
-use catchment_model::{Entry, SourceLedger};
+use catchment_model::{Entry, SourceLedger, printable};
 use catchment_recorder::{Counts, Fill, RecorderConfig, Snapshot, State};
 use catchment_telemetry::{ThreadTime, cpu_shares};
 
@@ -403,7 +403,9 @@ struct Paint(bool);
 
 impl Paint {
     fn code(self, code: u8, text: &str) -> String {
-        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        // The view is drawn as bytes, so that its own codes pass.
+        let text = printable(text);
+        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.into_owned() }
     }
 
     fn bold(self, text: &str) -> String {

@@ -62,6 +62,19 @@ pub(crate) fn acceptor(
         Tls::Files { certificate, key } => (certificate.clone(), key.clone()),
         Tls::SelfMade => own(&folder.join("tls"), &wanted(names, listen))?,
     };
+    Ok(Some(Arc::new(server(&certificate, &key)?).into()))
+}
+
+/// Checks that configured files are a certificate and its key.
+///
+/// # Errors
+/// [`TlsError`]
+pub(crate) fn check(tls: &Tls) -> Result<(), TlsError> {
+    let Tls::Files { certificate, key } = tls else { return Ok(()) };
+    server(certificate, key).map(drop)
+}
+
+fn server(certificate: &Path, key: &Path) -> Result<rustls::ServerConfig, TlsError> {
     let pem = |path: &Path, expected| {
         let path = path.to_owned();
         move |error: rustls::pki_types::pem::Error| TlsError::Pem {
@@ -70,16 +83,16 @@ pub(crate) fn acceptor(
             message: error.to_string(),
         }
     };
-    let read = CertificateDer::pem_file_iter(&certificate).and_then(Iterator::collect);
-    let chain: Vec<CertificateDer<'static>> = read.map_err(pem(&certificate, "certificates"))?;
-    let key = PrivateKeyDer::from_pem_file(&key).map_err(pem(&key, "a private key"))?;
+    let read = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+    let chain: Vec<CertificateDer<'static>> = read.map_err(pem(certificate, "certificates"))?;
+    let key = PrivateKeyDer::from_pem_file(key).map_err(pem(key, "a private key"))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Some(Arc::new(config).into()))
+    Ok(config)
 }
 
 /// What clients may call the node: by what a certificate of our own must be valid for.

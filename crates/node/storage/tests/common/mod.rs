@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 
 use catchment_fixtures::{Events, hadtu_sources};
 use catchment_frame::{
-    Codec, ColumnEntry, EntryNames, FileHeader, FrameInfo, FrameSummary, Schema, TocBuilder,
-    TocFlags, write_frame,
+    Codec, ColumnEntry, ColumnKind, EntryNames, FileHeader, FrameInfo, FrameSummary, Schema,
+    TocBuilder, TocFlags, write_frame,
 };
 use catchment_model::{Entry, EventFlags, Ledger, RunId};
+
+/// What becomes of a frame's header.
+pub type Change = fn(FrameInfo) -> FrameInfo;
 
 /// A run as it is to be.
 pub struct Recipe {
@@ -24,6 +27,11 @@ pub struct Recipe {
     pub in_flight: u64,
     /// Each file but the first begins with the last frame of the one before, once more.
     pub repeats: bool,
+    /// What becomes of the headers of frames, and of those that are repeated.
+    pub info: Change,
+    pub info_repeated: Change,
+    /// Leave this column out of all frames.
+    pub without: Option<ColumnKind>,
 }
 
 impl Default for Recipe {
@@ -36,6 +44,9 @@ impl Default for Recipe {
             unclosed: false,
             in_flight: 0,
             repeats: false,
+            info: |info| info,
+            info_repeated: |info| info,
+            without: None,
         }
     }
 }
@@ -126,7 +137,8 @@ impl Recipe {
             let last_file = index + 1 == self.files.len();
             if let Some(events) = newest.take_if(|_| self.repeats) {
                 let position = (file.len() as u64, sequence - 1);
-                let (bytes, summary, entries) = self.frame(&header, &events, position);
+                let (bytes, summary, entries) =
+                    self.frame(&header, &events, position, self.info_repeated);
                 file.extend_from_slice(&bytes);
                 toc.add_frame(summary, &entries);
                 frames_written.push((summary, entries));
@@ -140,7 +152,7 @@ impl Recipe {
                     counts[Entry::FragmentsDurable] = counts[Entry::FragmentsRecorded];
                 }
                 let position = (file.len() as u64, sequence);
-                let (bytes, summary, entries) = self.frame(&header, &events, position);
+                let (bytes, summary, entries) = self.frame(&header, &events, position, self.info);
                 sequence += 1;
                 newest = Some(events);
                 file.extend_from_slice(&bytes);
@@ -198,9 +210,10 @@ impl Recipe {
         header: &FileHeader,
         events: &Events,
         (offset, sequence): (u64, u64),
+        info: Change,
     ) -> (Vec<u8>, FrameSummary, Vec<ColumnEntry>) {
         let frame = events.frame(&header.schema, self.codec);
-        let info = FrameInfo {
+        let info = info(FrameInfo {
             file_id: header.file_id,
             sequence,
             time_first_ns: frame.times.0,
@@ -209,9 +222,12 @@ impl Recipe {
             key_last: frame.keys.1,
             rows: frame.rows,
             ..FrameInfo::EMPTY
-        };
+        });
         let stored = frame.encode(&header.schema);
-        let columns: Vec<_> = stored.iter().map(|(entry, bytes)| (*entry, &bytes[..])).collect();
+        let without = self.without.as_ref();
+        let without = without.and_then(|kind| header.schema.column(None, kind));
+        let stored = stored.iter().filter(|(entry, _)| Some(entry.id) != without);
+        let columns: Vec<_> = stored.map(|(entry, bytes)| (*entry, &bytes[..])).collect();
         write_frame(info, offset, &columns)
     }
 }

@@ -220,7 +220,7 @@ fn show(folder: &Path, number: u64, text: bool, out: &mut Out) -> anyhow::Result
         if out.json {
             out.object(&configuration)?;
         } else {
-            out.bytes(configuration.text.as_bytes())?;
+            out.text(&configuration.text)?;
         }
         return Ok(Exit::Done);
     }

@@ -174,7 +174,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
             [version] => client.get(&format!("/api/v1/configurations/{version}"))?,
             [old, new, ..] => {
                 let path = format!("/api/v1/configurations/{old}/diff/{new}");
-                out.bytes(client.text(&path)?.as_bytes())?;
+                out.text(&client.text(&path)?)?;
                 return Ok(Exit::Done);
             }
         },

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use catchment_console::{Exit, Out, Table, progress};
 use catchment_model::Ledger;
-use catchment_model::units::{Bytes, Count, grouped};
+use catchment_model::units::{Bytes, Count, counted, grouped};
 use catchment_session::{Balance, entries, loss_reasons, malformed_reasons};
 use catchment_storage::{ColumnStorage, Extent, FileInfo, Run, VerifyReport, verify};
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let run = Run::open(&arguments.path)?;
     if arguments.config && !out.json {
-        out.bytes(run.config().as_bytes())?;
+        out.text(run.config())?;
         return Ok(Exit::Done);
     }
     let verified = arguments.verify.then(|| verify_with_bar(&run, out));
@@ -269,7 +269,11 @@ fn say_verified(report: &VerifyReport, out: &mut Out) -> anyhow::Result<()> {
         grouped(report.frames),
         report.files,
         Bytes(report.bytes),
-        if report.is_intact() { "all intact" } else { "NOT INTACT" }
+        match (report.problem_count, report.frames_missing) {
+            (0, 0) => "all intact",
+            (0, _) => "INCOMPLETE: frames are missing",
+            _ => "NOT INTACT",
+        }
     ))?;
     for path in &report.unclosed {
         let file = path.display();
@@ -299,7 +303,8 @@ fn say_verified(report: &VerifyReport, out: &mut Out) -> anyhow::Result<()> {
         out.line(format_args!("  broken   {}: {}", location.join(", "), problem.problem))?;
     }
     if report.frames_missing > 0 {
-        out.line(format_args!("  missing  {} frames", grouped(report.frames_missing)))?;
+        let frames = counted(report.frames_missing, "frame");
+        out.line(format_args!("  missing  {frames}, by the numbers of those that are there"))?;
     }
     Ok(())
 }

@@ -122,8 +122,8 @@ fn say_how_to_read(
     }
     // In quotes as Python has them, too.
     let file = serde_json::to_string(&output.display().to_string())?;
-    out.say(format!("  in Python:\n{}", READ.replace("FILE", &file)))?;
-    Ok(())
+    out.say("  in Python:")?;
+    Ok(READ.lines().try_for_each(|line| out.say(line.replace("FILE", &file)))?)
 }
 
 /// RUN.refs.json beside RUN.

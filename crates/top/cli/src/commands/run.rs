@@ -8,7 +8,8 @@ use catchment_catalog::check_comment;
 use catchment_config::{Address, High};
 use catchment_console::{Exit, Out, Stop, UsageError, complain};
 use catchment_control::{
-    LogFormat, LogLevel, Logs, Node, Settings, Start, check_protection, own_folder,
+    LogFormat, LogLevel, Logs, Node, Settings, Start, check_certificate, check_protection,
+    own_folder,
 };
 use catchment_model::units::counted;
 use catchment_session::{Ends, Session, Summary, exit_of, own_settings, seconds};
@@ -62,7 +63,9 @@ fn check(arguments: &Arguments, out: &mut Out) -> anyhow::Result<Exit> {
     let high = catchment_config::load_to_record(path)?;
     if let Some((settings, _)) = control(arguments, &high) {
         let folder = own_folder(&high.recorder.folder);
-        check_protection(&settings, &folder).map_err(|error| UsageError(error.to_string()))?;
+        check_certificate(&settings)
+            .and_then(|()| check_protection(&settings, &folder))
+            .map_err(|error| UsageError(error.to_string()))?;
     }
     let (sources, links) = (high.recorder.sources.len(), high.recorder.links.len());
     let channels: usize = high.recorder.links.iter().map(|link| link.channels.len()).sum();

@@ -139,7 +139,7 @@ impl Channels {
             }
         }
         head.push('\n');
-        sink.bytes(head.as_bytes())?;
+        sink.text(&head)?;
         Ok(Csv { sink })
     }
 

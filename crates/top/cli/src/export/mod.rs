@@ -31,6 +31,14 @@ impl<'a> Sink<'a> {
         }
     }
 
+    /// Writes text that names out of files are part of.
+    pub(crate) fn text(&mut self, text: &str) -> std::io::Result<()> {
+        match self {
+            Self::File(file) => file.write_all(text.as_bytes()),
+            Self::Stdout(out) => out.text(text),
+        }
+    }
+
     /// Hands over what was written so far.
     pub(crate) fn flush(&mut self) -> std::io::Result<()> {
         match self {
