@@ -109,6 +109,7 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_not_owned: "fragments of another node's events",
   fragments_ambiguous: "fragments that came twice, or the first of a restart",
   fragments_skipped: "numbers that all sources skipped alike",
+  fragments_discarded_too_large: "discarded: event too large",
   fragment_parts_repeated: "parts of fragments that came twice",
   fragments_removed: "recorded fragments whose files were removed",
   fragments_time_repeated: "fragments whose time came before",

@@ -130,7 +130,8 @@ entries! {
     FragmentsFlaggedError = "fragments_flagged_error", Note;
     /// Times the source began its event numbers anew.
     NumberingRestarts = "numbering_restarts", Note;
-    /// Numbers that are missing between a channel link's packets: what the network lost.
+    /// Numbers that are missing between a channel link's packets, where parts of slices are missing
+    /// that so many packets can have carried: what the network lost.
     PacketsMissing = "packets_missing", Note;
     /// Raw bytes that were recorded with less compression than was asked for, because there was no
     /// time for it.
@@ -161,6 +162,8 @@ entries! {
     /// Event numbers that all required senders skipped alike, more than reordering reaches: their
     /// numbers jumped ahead, and nobody can prove that anything was lost.
     FragmentsSkipped = "fragments_skipped", Note;
+    /// Fragments of events that hold more bytes than `build.event_bytes_max`.
+    FragmentsDiscardedTooLarge = "fragments_discarded_too_large", FragmentsLost;
 }
 
 impl Entry {
@@ -233,8 +236,9 @@ pub struct Balance {
     /// Packets that the kernel dropped. Where they leave gaps in events these count as lost too;
     /// at the end of a run, or of an optional source, this is their only trace.
     pub packets_dropped_by_kernel: u64,
-    /// Packets whose numbers are missing between those that came. Where they leave gaps in recorded
-    /// slices these count as lost too; at the end of a run this is their only trace.
+    /// Packets whose numbers are missing between those that came, and slices with them. Where they
+    /// leave gaps in recorded slices these count as lost too; at the end of a run this is their
+    /// only trace.
     pub packets_missing: u64,
     /// Fragments that had been recorded when their files were removed.
     pub fragments_removed: u64,

@@ -3,12 +3,13 @@
 use catchment_model::{CloseReason, Entry, EventFlags};
 
 use crate::matched::Row;
-use crate::{BuilderConfig, BuilderStatus, IncompletePolicy};
+use crate::{BuilderConfig, BuilderStatus, IncompletePolicy, TooLarge};
 
 /// Makes rows of events that close, and counts them.
 #[derive(Debug)]
 pub struct Closing {
     incomplete: IncompletePolicy,
+    event_bytes_max: u64,
     totals: Totals,
 }
 
@@ -36,20 +37,27 @@ struct Totals {
     run_ended: u64,
     unwanted: u64,
     dropped: u64,
+    too_large: u64,
+    last_too_large: Option<TooLarge>,
     absent: u64,
 }
 
 impl Closing {
     pub fn new(config: &BuilderConfig) -> Self {
-        Self { incomplete: config.incomplete, totals: Totals::default() }
+        let BuilderConfig { incomplete, event_bytes_max, .. } = *config;
+        Self { incomplete, event_bytes_max, totals: Totals::default() }
     }
 
     /// Counts an event, and makes its row.
     pub fn row(&mut self, event: &ClosingEvent) -> Row {
         let &ClosingEvent { key, first_ns, bytes, mut flags, complete, wanted, reason } = event;
         let totals = &mut self.totals;
+        let too_large = bytes > self.event_bytes_max;
         if !wanted {
             totals.unwanted += 1;
+        } else if too_large {
+            totals.too_large += 1;
+            totals.last_too_large = Some(TooLarge { key, bytes });
         } else if complete {
             totals.complete += 1;
         } else {
@@ -63,9 +71,10 @@ impl Closing {
             }
         }
         let incomplete = !complete && self.incomplete == IncompletePolicy::Drop;
-        totals.dropped += u64::from(wanted && incomplete);
+        totals.dropped += u64::from(wanted && !too_large && incomplete);
         let dropped = match wanted {
             false => Some(Entry::FragmentsDiscardedPaused),
+            true if too_large => Some(Entry::FragmentsDiscardedTooLarge),
             true => incomplete.then_some(Entry::FragmentsDiscardedIncomplete),
         };
         Row { key, first_ns, bytes, flags: flags.0, dropped }
@@ -85,6 +94,8 @@ impl Closing {
         status.events_run_ended = self.totals.run_ended;
         status.events_unwanted = self.totals.unwanted;
         status.events_dropped = self.totals.dropped;
+        status.events_too_large = self.totals.too_large;
+        status.last_too_large = self.totals.last_too_large;
         status.events_absent = self.totals.absent;
     }
 }

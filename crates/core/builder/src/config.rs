@@ -67,6 +67,9 @@ pub struct BuilderConfig {
     pub skips_are_losses: bool,
     /// What becomes of incomplete events.
     pub incomplete: IncompletePolicy,
+    /// Payload bytes of an event at most. A larger one is dropped when it closes, and its fragments
+    /// are counted as discarded.
+    pub event_bytes_max: u64,
     /// Payload bytes at which a frame is cut, at most `catchment_model::limits::COLUMN_BYTES_MAX`.
     /// A frame exceeds them by less than one event.
     pub frame_bytes: u64,
@@ -86,7 +89,7 @@ pub struct BuilderConfig {
 impl BuilderConfig {
     /// The defaults, for these sources: all keys, 24-bit numbers, 1 s time-out, a window of 262,144
     /// events, reordering by up to 4,096 events, 1 GiB waiting, frames of 32 MiB or 1 s, incomplete
-    /// events kept.
+    /// events kept, events of any size.
     pub fn new(sources: Vec<SourceRole>) -> Self {
         Self {
             sources,
@@ -99,6 +102,7 @@ impl BuilderConfig {
             reorder_events: 4_096,
             skips_are_losses: false,
             incomplete: IncompletePolicy::Keep,
+            event_bytes_max: u64::MAX,
             frame_bytes: FRAME_TARGET_BYTES_DEFAULT,
             frame_time_ns: 1_000_000_000,
             frame_keys_multiple: None,

@@ -52,4 +52,4 @@ pub use matched::{Matched, Row};
 pub use matcher::Matcher;
 pub use number::NumberMatcher;
 pub use owned::{KeyRule, OwnedKeys};
-pub use status::{BuilderStatus, Jump, Restart, SourceStatus};
+pub use status::{BuilderStatus, Jump, Restart, SourceStatus, TooLarge};

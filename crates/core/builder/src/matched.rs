@@ -149,7 +149,7 @@ impl Matched {
         let source = &mut sources[index];
         let dropped = |row: &Row| row.dropped.map(|reason| (row.key, reason));
         let mut rows = rows.range(..row_count).filter_map(dropped).peekable();
-        let gap = |reason| u64::from(reason == Entry::FragmentsDiscardedIncomplete);
+        let gap = |reason| u64::from(reason != Entry::FragmentsDiscardedPaused);
         let (mut found, mut gaps) = (0, 0);
         source.accepted.retain(|accepted| {
             while let Some((_, reason)) = rows.next_if(|(key, _)| *key < accepted.key) {

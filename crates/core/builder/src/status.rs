@@ -29,6 +29,10 @@ pub struct BuilderStatus {
     pub events_unwanted: u64,
     /// Of the incomplete: dropped as the configuration says.
     pub events_dropped: u64,
+    /// Events that held more than `event_bytes_max`: neither complete nor incomplete, in no cut.
+    pub events_too_large: u64,
+    /// The last of them.
+    pub last_too_large: Option<TooLarge>,
     /// Keys between recorded ones of which no source delivered anything.
     pub events_absent: u64,
     /// Number of times that all required senders skipped the same keys
@@ -44,6 +48,15 @@ pub struct BuilderStatus {
     pub fragments_of_no_source: u64,
     /// Each source's state.
     pub sources: Vec<SourceStatus>,
+}
+
+/// An event that held too much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge {
+    /// Its key.
+    pub key: u64,
+    /// Bytes of its fragments.
+    pub bytes: u64,
 }
 
 /// How the numbers restarted.

@@ -1,7 +1,7 @@
 //! When events close, and with what flags.
 
 use crate::support;
-use catchment_builder::{BuilderConfig, FragmentFlags, IncompletePolicy, SourceRole};
+use catchment_builder::{BuilderConfig, FragmentFlags, IncompletePolicy, SourceRole, TooLarge};
 use catchment_model::{Entry, EventFlags};
 use support::{MS, Rig, S};
 
@@ -448,4 +448,32 @@ fn a_backlog_beyond_what_may_be_parked_is_discarded_for_want_of_memory() {
     assert_eq!(rig.rows.len() as u64 + discarded, 1_000);
     assert!(rig.rows.len() > 100 && discarded > 0);
     assert_eq!(rig.count(0, Entry::FragmentsOutOfRange), 0);
+}
+
+#[test]
+fn an_event_that_holds_too_much_is_dropped_and_counted() {
+    let config =
+        BuilderConfig { event_bytes_max: 250, ..BuilderConfig::new(vec![SourceRole::Required; 3]) };
+    let mut rig = Rig::new(config);
+    for number in 0..10 {
+        for source in 0..3 {
+            let bytes = match number {
+                4 => 100,
+                // What it lacks is missing, too.
+                5 if source == 0 => continue,
+                5 => 200,
+                _ => 80,
+            };
+            let fragment = rig.fragment(source, number, bytes);
+            rig.push(number * MS, &[fragment]);
+        }
+    }
+    rig.finish(20 * S);
+    assert_eq!(rig.rows.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3, 6, 7, 8, 9]);
+    assert_eq!(rig.total(Entry::FragmentsDiscardedTooLarge), 5);
+    assert_eq!(rig.count(0, Entry::FragmentsMissingUnrecorded), 1);
+    let status = rig.builder.status();
+    assert_eq!((status.events_complete, status.events_incomplete), (8, 0));
+    let largest = TooLarge { key: 5, bytes: 400 };
+    assert_eq!((status.events_too_large, status.last_too_large), (2, Some(largest)));
 }

@@ -58,6 +58,7 @@ pub fn words_of_entry(entry: Entry) -> &'static str {
         Entry::FragmentsDiscardedDisk => "discarded: disk failed",
         Entry::FragmentsDiscardedIncomplete => "discarded: event incomplete",
         Entry::FragmentsDiscardedUnfinished => "discarded: parts of the fragment missing",
+        Entry::FragmentsDiscardedTooLarge => "discarded: event too large",
         Entry::FragmentsTimeRepeated => "fragments whose time came before",
         Entry::FragmentsMissing => "missing fragments",
         Entry::FragmentsMissingUnrecorded => "missing fragments of lost events",

@@ -4,13 +4,14 @@
 /// How a packet's sequence number relates to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arrival {
-    /// The next one, or one further ahead.
+    /// The next one, or one further ahead; or one far from all others, which counts for nothing
+    /// until another agrees with it.
     New,
     /// One that was overtaken: it had been skipped.
     Late,
     /// One that has arrived before, or so late that it has been counted as missing.
     Repeated,
-    /// The sender has restarted its count.
+    /// The second one of a sender that has restarted its count.
     Restart,
 }
 
@@ -19,6 +20,14 @@ pub enum Arrival {
 /// A number that is skipped is missing only when [`WINDOW`] later ones have passed, or when the
 /// count is [`settle`](Self::settle)d: until then it may still arrive. A number that is counted as
 /// missing therefore stays so, and can be added to a ledger at once.
+///
+/// A number is *far* if it is [`WINDOW`] or more from the newest one, or further ahead than the
+/// packets that can be missing (`room`). One packet may be damaged or forged: a far number counts
+/// for nothing until the next new packet, or heartbeat, is within [`WINDOW`] of it. If the packets
+/// in between can be missing, they are; otherwise the sender has restarted its count.
+///
+/// Far is measured from the newest number that others lead up to, in steps of at most [`STEP`]:
+/// however many packets are damaged, they do not move the window past numbers that still come.
 #[derive(Clone, Debug)]
 pub struct Gaps {
     // One more than the newest number known; none before the first.
@@ -26,10 +35,25 @@ pub struct Gaps {
     // Bit n mod WINDOW: number n, of the last WINDOW ones before `next`, is settled: it arrived, it
     // was counted as missing, or it was before the first.
     settled: [u64; WINDOW as usize / 64],
+    // As `next`, of the newest number that others lead up to; none beyond it is missing yet.
+    trusted: u64,
+    // As `next`, of the last number that was further ahead of that.
+    ahead: u64,
+    far: Option<Far>,
+}
+
+/// What a packet or heartbeat says that is far from what is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Far {
+    next: u64,
+    /// The packet's number; none for a heartbeat.
+    number: Option<u64>,
 }
 
 /// How far back a packet may come and still be one that was overtaken.
 pub const WINDOW: u64 = 1_024;
+/// How far ahead a number is believed at once.
+pub const STEP: u64 = 64;
 /// How far back a packet may come and still be an old one, unless it is among a sender's first.
 pub const OLD_MAX: u64 = 65_536;
 /// A number further ahead means a restarted sender, not a gap.
@@ -38,13 +62,21 @@ pub const AHEAD_MAX: u64 = 1 << 32;
 impl Gaps {
     /// Before the first packet.
     pub fn new() -> Self {
-        Self { next: None, settled: [u64::MAX; WINDOW as usize / 64] }
+        let settled = [u64::MAX; WINDOW as usize / 64];
+        Self { next: None, settled, trusted: 0, ahead: 0, far: None }
     }
 
     /// Takes a packet's number. Returns how it relates to those before, and how many others are now
     /// counted as missing.
     #[inline]
     pub fn take(&mut self, number: u64) -> (Arrival, u64) {
+        self.take_within(number, u64::MAX)
+    }
+
+    /// As [`Gaps::take`], where what the packets carry shows that at most `room` of them can be
+    /// missing between the newest one and this one.
+    #[inline]
+    pub fn take_within(&mut self, number: u64, room: u64) -> (Arrival, u64) {
         if self.is_old(number) {
             return (Arrival::Repeated, 0);
         }
@@ -54,27 +86,52 @@ impl Gaps {
         {
             let late = !self.is_settled(number);
             self.set(number, true);
+            if late {
+                self.far = None;
+                self.trust(number + 1);
+            }
             return (if late { Arrival::Late } else { Arrival::Repeated }, 0);
         }
-        let (restart, missing) = self.advance(number.saturating_add(1));
+        let next = number.saturating_add(1);
+        if !self.is_near(next, room) {
+            return self.take_far(Far { next, number: Some(number) }, room);
+        }
+        self.far = None;
+        let is_first = self.next.is_none();
+        let (_, missing) = self.advance(next, room);
         self.set(number, true);
-        (if restart { Arrival::Restart } else { Arrival::New }, missing)
+        if is_first {
+            self.trusted = next;
+        }
+        self.trust(next);
+        (Arrival::New, missing)
     }
 
     /// Takes the number that will be sent next, from a heartbeat. Returns how many are now counted
-    /// as missing.
+    /// as missing. It counts only when the next heartbeat or packet agrees with it.
     #[inline]
     pub fn expect(&mut self, next: u64) -> u64 {
+        self.expect_within(next, u64::MAX)
+    }
+
+    /// As [`Gaps::expect`], with the room of [`Gaps::take_within`].
+    #[inline]
+    pub fn expect_within(&mut self, next: u64, room: u64) -> u64 {
+        let Some(known) = self.next else {
+            (self.next, self.trusted) = (Some(next), next);
+            return 0;
+        };
         // A heartbeat that was overtaken has no new number.
-        let overtaken = self.next.is_some_and(|known| known >= next && known - next <= WINDOW);
-        if overtaken || self.is_old(next) { 0 } else { self.advance(next).1 }
+        let overtaken = known >= next && known - next <= WINDOW;
+        if overtaken || self.is_old(next) {
+            return 0;
+        }
+        self.take_far(Far { next, number: None }, room).1
     }
 
     /// Ends the waiting. Returns how many numbers are missing beside those counted before.
     pub fn settle(&mut self) -> u64 {
-        let missing = self.settled.iter().map(|word| u64::from(word.count_zeros())).sum();
-        self.settled = [u64::MAX; WINDOW as usize / 64];
-        missing
+        self.settle_below(self.trusted)
     }
 
     /// One more than the newest number known.
@@ -82,25 +139,85 @@ impl Gaps {
         self.next
     }
 
+    /// As [`Gaps::settle`]: numbers from `end` on are not missing.
+    fn settle_below(&mut self, end: u64) -> u64 {
+        let next = self.next.unwrap_or(0);
+        let numbers = next.saturating_sub(WINDOW)..end.min(next);
+        let missing = numbers.filter(|&number| !self.is_settled(number)).count() as u64;
+        self.settled = [u64::MAX; WINDOW as usize / 64];
+        missing
+    }
+
+    /// Takes what is far from the numbers known, once the packet or heartbeat before agrees.
+    #[cold]
+    fn take_far(&mut self, far: Far, room: u64) -> (Arrival, u64) {
+        let repeated = |other: &Far| far.number.is_some() && other.number == far.number;
+        let Some(other) = self.far.replace(far) else { return (Arrival::New, 0) };
+        if repeated(&other) {
+            return (Arrival::Repeated, 0);
+        }
+        if other.next.abs_diff(far.next) > WINDOW {
+            return (Arrival::New, 0);
+        }
+        self.far = None;
+        let (restart, mut missing) = self.advance(other.next.min(far.next), room);
+        missing += self.advance(other.next.max(far.next), WINDOW).1;
+        self.trusted = other.next.max(far.next);
+        [other.number, far.number].into_iter().flatten().for_each(|number| self.set(number, true));
+        (if restart { Arrival::Restart } else { Arrival::New }, missing)
+    }
+
+    /// A packet has come whose number is one less.
+    #[inline]
+    fn trust(&mut self, next: u64) {
+        let Some(step) = next.checked_sub(self.trusted) else { return };
+        if step > STEP && next.abs_diff(self.ahead) > STEP {
+            self.ahead = next;
+            return;
+        }
+        self.trusted = next;
+        let newest = self.next.unwrap_or(next);
+        if newest > next && newest - next <= STEP {
+            self.trusted = newest;
+        }
+    }
+
     /// Moves the window's end to `to`. Returns whether that is a restart, and how many numbers left
     /// the window unsettled.
     #[inline]
-    fn advance(&mut self, to: u64) -> (bool, u64) {
-        let Some(next) = self.next.replace(to) else { return (false, 0) };
-        let Some(ahead) = to.checked_sub(next).filter(|&ahead| ahead <= AHEAD_MAX) else {
-            return (true, self.settle());
+    fn advance(&mut self, to: u64, room: u64) -> (bool, u64) {
+        let Some(next) = self.next else {
+            self.next = Some(to);
+            return (false, 0);
+        };
+        let Some(ahead) = to.checked_sub(next).filter(|&ahead| is_gap(ahead, room)) else {
+            let missing = self.settle();
+            self.next = Some(to);
+            return (true, missing);
         };
         if ahead >= WINDOW {
-            let missing = self.settle() + (ahead - WINDOW);
+            // The others lead up to what is known now.
+            let missing = self.settle_below(next) + (ahead - WINDOW);
             self.settled = [0; WINDOW as usize / 64];
+            self.next = Some(to);
             return (false, missing);
         }
+        self.next = Some(to);
         let mut missing = 0;
         for number in next..to {
             missing += u64::from(!self.is_settled(number));
             self.set(number, false);
         }
         (false, missing)
+    }
+
+    /// Whether it is so little ahead that one packet is enough to believe it.
+    #[inline]
+    fn is_near(&self, next: u64, room: u64) -> bool {
+        let near = |ahead| ahead < WINDOW && is_gap(ahead, room);
+        self.next.is_none_or(|known| {
+            next - self.trusted.min(next) < WINDOW && next.checked_sub(known).is_some_and(near)
+        })
     }
 
     /// Whether a number is behind the window, and its sender has not restarted.
@@ -120,6 +237,12 @@ impl Gaps {
         let word = &mut self.settled[(number % WINDOW / 64) as usize];
         *word = *word & !(1 << (number % 64)) | u64::from(settled) << (number % 64);
     }
+}
+
+/// Whether numbers that are so far ahead of the next one are a gap: all but the last are missing.
+#[inline]
+fn is_gap(ahead: u64, room: u64) -> bool {
+    ahead <= AHEAD_MAX && ahead.saturating_sub(1) <= room
 }
 
 impl Default for Gaps {

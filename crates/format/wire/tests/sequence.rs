@@ -35,10 +35,57 @@ fn a_heartbeat_tells_of_the_packets_before_it() {
     assert_eq!(gaps.expect(1), 0);
     assert_eq!(gaps.settle(), 0);
     assert_eq!(gaps.expect(4), 0);
+    assert_eq!(gaps.next(), Some(1), "one heartbeat alone is not believed");
+    assert_eq!(gaps.expect(4), 0);
     assert_eq!(gaps.take(2), (Arrival::Late, 0));
     assert_eq!(gaps.expect(3), 0, "an old heartbeat");
     assert_eq!(gaps.settle(), 2);
     assert_eq!(gaps.next(), Some(4));
+}
+
+#[test]
+fn one_packet_with_a_wrong_number_is_no_gap_and_no_restart() {
+    for wrong in [0, 3, 100_000, (1 << 31) + 200_000, AHEAD_MAX + 200_000, u64::MAX] {
+        let mut gaps = Gaps::new();
+        for number in 198_000..200_000 {
+            assert_eq!(gaps.take(number), (Arrival::New, 0));
+        }
+        for number in 200_000..200_010 {
+            assert_eq!(gaps.take(wrong).1, 0, "{wrong}");
+            assert_eq!(gaps.take(wrong), (Arrival::Repeated, 0), "{wrong} came twice");
+            assert_eq!(gaps.expect(wrong ^ 1 << 40), 0);
+            assert_eq!(gaps.take(number), (Arrival::New, 0), "{wrong}");
+        }
+        assert_eq!((gaps.settle(), gaps.next()), (0, Some(200_010)), "{wrong}");
+    }
+}
+
+#[test]
+fn a_long_gap_is_counted_when_the_next_packet_agrees() {
+    let mut gaps = Gaps::new();
+    assert_eq!(gaps.take(9), (Arrival::New, 0));
+    assert_eq!(gaps.take(100_009), (Arrival::New, 0));
+    assert_eq!(gaps.take(100_010), (Arrival::New, 99_999 - WINDOW + 2));
+    assert_eq!(gaps.settle(), WINDOW - 2);
+    // In the other order, and from heartbeats.
+    assert_eq!(gaps.take(200_001), (Arrival::New, 0));
+    let missing = gaps.take(200_000).1;
+    assert_eq!(missing + gaps.settle(), 99_989);
+    assert_eq!((gaps.expect(200_005), gaps.expect(200_005)), (0, 0));
+    assert_eq!(gaps.settle(), 3);
+}
+
+#[test]
+fn a_gap_that_is_larger_than_what_is_missing_is_a_restart() {
+    let mut gaps = Gaps::new();
+    gaps.take(9);
+    assert_eq!(gaps.take_within(11, 1), (Arrival::New, 0));
+    // Three are skipped, where two can be missing.
+    assert_eq!(gaps.take_within(15, 2), (Arrival::New, 0));
+    assert_eq!(gaps.take_within(16, 2), (Arrival::Restart, 1));
+    assert_eq!(gaps.take_within(50_000, 10), (Arrival::New, 0));
+    assert_eq!(gaps.take_within(50_002, 10), (Arrival::Restart, 0));
+    assert_eq!(gaps.settle(), 1);
 }
 
 #[test]
@@ -47,8 +94,8 @@ fn a_sender_that_counts_anew_loses_nothing_but_what_was_open() {
         let mut gaps = Gaps::new();
         gaps.take(newest - 2);
         gaps.take(newest);
-        assert_eq!(gaps.take(anew), (Arrival::Restart, 1), "{newest} {anew}");
-        assert_eq!(gaps.take(anew + 2), (Arrival::New, 0));
+        assert_eq!(gaps.take(anew), (Arrival::New, 0), "{newest} {anew}");
+        assert_eq!(gaps.take(anew + 2), (Arrival::Restart, 1), "{newest} {anew}");
         assert_eq!(gaps.settle(), 1);
     }
 }

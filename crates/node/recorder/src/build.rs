@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use catchment_agent::{Agent, Waker, Work};
-use catchment_builder::{Builder, Cut, Discard, Fragment, Jump, Restart, Span};
+use catchment_builder::{Builder, Cut, Discard, Fragment, Jump, Restart, Span, TooLarge};
 use catchment_model::SourceId;
+use catchment_model::units::Bytes;
 use catchment_telemetry::FillLevel;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use rtrb::Consumer;
@@ -103,6 +104,9 @@ pub(crate) struct Pipeline {
     /// What frames have released, while it is looked at.
     pub(crate) released: Vec<Span>,
     pub(crate) finished: bool,
+    pub(crate) event_bytes_max: u64,
+    /// Whether an event that was larger has been reported.
+    pub(crate) refused: bool,
     /// How often its numbers had begun anew when that was last reported.
     pub(crate) restarts: u64,
     /// The same of jumps ahead.
@@ -126,6 +130,7 @@ impl Agent for Build {
             work += pipeline.take_released();
             pipeline.chunk_use.give_back(&pipeline.pool);
         }
+        self.gate.settle(&self.pipelines);
         if self.pipelines.iter().all(|one| one.finished && one.waiting.is_empty()) {
             self.show_status();
             self.frames = None;
@@ -151,6 +156,16 @@ impl Build {
                 && status.jumps > std::mem::replace(&mut pipeline.jumps, status.jumps)
             {
                 self.live.warn_once(jumped(jump));
+            }
+            if let Some(TooLarge { key, bytes }) =
+                status.last_too_large.filter(|_| !pipeline.refused)
+            {
+                pipeline.refused = true;
+                let (bytes, most) = (Bytes(bytes), Bytes(pipeline.event_bytes_max));
+                self.live.warn_once(format!(
+                    "event {key} has {bytes}, more than build.event_bytes_max, {most}: such events \
+                     are discarded (fragments_discarded_too_large)"
+                ));
             }
             // A link is out of step with any of its channels, which share one clock.
             let lanes: Vec<_> = pipeline.lanes.iter().zip(&status.sources).collect();
@@ -227,6 +242,16 @@ impl Pipeline {
         }
         self.account(live, discarded);
         work
+    }
+
+    /// Whether all sources that are sending, or were when the last of them fell silent, have come
+    /// to the same key: events wait for none of them.
+    pub(crate) fn is_settled(&self) -> bool {
+        let sources = self.builder.status().sources;
+        let sending = sources.iter().filter(|source| !source.silent && !source.out_of_step);
+        let mut newest = sending.filter_map(|source| source.newest_key);
+        let first = newest.next();
+        newest.all(|key| Some(key) == first)
     }
 
     fn take_descriptors(&mut self, now_ns: u64) -> usize {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use catchment_builder::{SourceRole, TIMEOUT_NS_MIN, WINDOW_EVENTS_MIN};
 use catchment_disk::DiskError;
-use catchment_model::limits::{FRAGMENT_BYTES_MAX, SOURCES_MAX};
+use catchment_model::limits::{FRAGMENT_BYTES_MAX, FRAME_BYTES_MAX, SOURCES_MAX};
 use catchment_model::printable::{label_fault, name_fault};
-use catchment_model::units::Time;
+use catchment_model::units::{Bytes, Time};
 use catchment_net::{Network, check_cpu};
 
 use crate::budget::SystemMemory;
@@ -36,6 +36,9 @@ impl RecorderConfig {
         let threads = self.receive.link_threads;
         require((1..=64).contains(&threads), "receive.link_threads", "1 to 64", threads)?;
         self.check_builder()?;
+        let event = self.event_bytes_max();
+        let event_fits = (1..=FRAME_BYTES_MAX).contains(&event);
+        require(event_fits, "build.event_bytes_max", "1 B to 64 GiB", event)?;
         let (reorder, half) = (self.build.reorder_events, self.build.window_events / 2);
         require(reorder <= half, "build.reorder_events", format_args!("at most {half}"), reorder)?;
         let frame = self.frame.bytes;
@@ -73,7 +76,11 @@ impl RecorderConfig {
         }
         let least = self.memory_bytes_min();
         let memory = self.memory_bytes;
-        let expected = format_args!("at least {least} bytes for these sources and buffers");
+        let two_events = Bytes(self.two_events_bytes(self.segment_bytes()));
+        let expected = format_args!(
+            "at least {least} bytes for these sources and buffers, of which two events of the longest \
+             fragments take {two_events}"
+        );
         require(memory >= least, "memory.budget", expected, memory)
     }
 

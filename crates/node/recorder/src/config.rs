@@ -8,7 +8,7 @@ use std::time::Duration;
 use catchment_builder::{BuilderConfig, IncompletePolicy, NUMBER_BITS_MAX, SourceRole};
 use catchment_disk::{DiskConfig, EngineChoice, FaultPlan};
 use catchment_frame::{Codings, ColumnCoding, PayloadType};
-use catchment_model::limits::{DATAGRAM_BYTES_MAX, FILE_BYTES_DEFAULT, FRAME_TARGET_BYTES_DEFAULT};
+use catchment_model::limits::{FILE_BYTES_DEFAULT, FRAME_TARGET_BYTES_DEFAULT};
 use catchment_model::units::{Size, Time};
 use catchment_net::Network;
 use catchment_wire::{Protocol, link};
@@ -124,6 +124,10 @@ pub struct BuildConfig {
     pub reorder_events: u64,
     /// What becomes of incomplete events.
     pub incomplete: IncompletePolicy,
+    /// Bytes of an event at most; larger ones are refused. A quarter of the sources' chunks unless
+    /// it is set.
+    #[serde(deserialize_with = "some_size")]
+    pub event_bytes_max: Option<u64>,
     /// The CPU that the build agent is pinned to.
     pub cpu: Option<usize>,
 }
@@ -211,6 +215,7 @@ impl Default for BuildConfig {
             window_events: 1 << 18,
             reorder_events: 4_096,
             incomplete: IncompletePolicy::Keep,
+            event_bytes_max: None,
             cpu: None,
         }
     }
@@ -396,29 +401,67 @@ impl RecorderConfig {
         catchment_writer::header_bytes_max(events.max(channels))
     }
 
+    /// Bytes of an event at most.
+    pub(crate) fn event_bytes_max(&self) -> u64 {
+        self.event_bytes_max_of(self.segment_bytes())
+    }
+
+    fn event_bytes_max_of(&self, segment_bytes: u64) -> u64 {
+        self.build.event_bytes_max.unwrap_or(segment_bytes / 4)
+    }
+
+    /// The longest fragment of a source that can be in an event.
+    pub(crate) fn fragment_bytes_max(&self, source: &SourceConfig) -> u64 {
+        source.fragment_bytes_max.min(self.event_bytes_max())
+    }
+
+    /// What two events of the longest fragments of all sources hold, where the chunks are so many
+    /// bytes: one that waits for its last fragment, and one that is being written.
+    pub(crate) fn two_events_bytes(&self, segment_bytes: u64) -> u64 {
+        let event = self.event_bytes_max_of(segment_bytes);
+        2 * self.sources.iter().map(|source| source.fragment_bytes_max.min(event)).sum::<u64>()
+    }
+
+    /// The least bytes of chunks that hold what [`two_events_bytes`](Self::two_events_bytes) says
+    /// of them.
+    fn two_events_bytes_min(&self) -> u64 {
+        // What two events hold grows with the chunks, ever more slowly: once they fit, they fit in
+        // more, too.
+        let (mut least, mut enough) = (0, self.two_events_bytes(u64::MAX));
+        while least < enough {
+            let middle = least + (enough - least) / 2;
+            match self.two_events_bytes(middle) <= middle && middle > 0 {
+                true => enough = middle,
+                false => least = middle + 1,
+            }
+        }
+        enough
+    }
+
     /// The least budget with which these sources and buffers can be recorded.
     pub fn memory_bytes_min(&self) -> u64 {
         let (_, chunk_lanes) = self.lanes();
         let lanes = self.sources.len().max(chunk_lanes.len()) as u64;
-        // What may wait is a quarter of the chunks: two of the longest fragments must have room.
-        let longest = self.sources.iter().map(|source| source.fragment_bytes_max).max();
-        let longest = longest.filter(|&bytes| bytes > DATAGRAM_BYTES_MAX as u64).unwrap_or(0);
-        let segments = lanes * 4 * crate::pool::CHUNK_BYTES_MIN as u64 + 8 * longest;
+        let segments = lanes * 4 * crate::pool::CHUNK_BYTES_MIN as u64 + 2 * self.frame.bytes;
+        let segments = segments.max(self.two_events_bytes_min());
         let parts = if self.links.is_empty() || self.sources.is_empty() { 1 } else { 2 };
-        self.memory_bytes_with((segments + 2 * self.frame.bytes) * parts / 3 * 4 + 4)
+        // Divisions round; a chunk that is not whole is none.
+        self.memory_bytes_with((segments * parts).div_ceil(3) * 4 + 4)
     }
 }
 
 /// The builder's part of the configuration.
 pub(crate) fn builder_config(config: &RecorderConfig) -> BuilderConfig {
+    let segment_bytes = config.segment_bytes();
     BuilderConfig {
         number_bits: number_bits(&config.sources),
         timeout_ns: config.build.timeout_ns,
         window_events: config.build.window_events,
         reorder_events: config.build.reorder_events,
         incomplete: config.build.incomplete,
-        waiting_bytes_max: config.segment_bytes() / 4,
-        parked_max: parked_max(config.segment_bytes(), config.sources.len()),
+        event_bytes_max: config.event_bytes_max(),
+        waiting_bytes_max: (segment_bytes / 4).max(config.two_events_bytes(segment_bytes)),
+        parked_max: parked_max(segment_bytes, config.sources.len()),
         frame_bytes: config.frame.bytes,
         frame_time_ns: config.frame.time_ns,
         ..BuilderConfig::new(config.sources.iter().map(|source| source.role).collect())
@@ -494,9 +537,42 @@ fn one_coding<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Codings, D::
     ColumnCoding::deserialize(deserializer).map(Codings::new)
 }
 
+fn some_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Size::read(deserializer).map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_events_of_the_longest_fragments_must_fit_the_chunks() {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let train = |index: usize| SourceConfig {
+            fragment_bytes_max: 1_100 << 20,
+            ..SourceConfig::new(format!("s{index}"), address)
+        };
+        let mut config = RecorderConfig::new("runs".into(), (0..16).map(train).collect());
+        let least = config.memory_bytes_min();
+        for (memory_bytes, fits) in [(16 << 30, false), (least - 8, false), (least, true)] {
+            config.memory_bytes = memory_bytes;
+            let refused = config.check_values().err().map(|refused| refused.to_string());
+            assert_eq!(refused.is_none(), fits, "{memory_bytes}: {refused:?}");
+            assert!(refused.is_none_or(|text| text.contains("take 36.9 GB")));
+        }
+        assert_eq!(config.segment_bytes() >> 20, 2 * 16 * 1_100);
+        let builder = builder_config(&config);
+        assert_eq!(builder.waiting_bytes_max >> 20, 2 * 16 * 1_100);
+        assert_eq!(builder.event_bytes_max, config.segment_bytes() / 4);
+        // Where no event may be that large, neither may a fragment.
+        config.build.event_bytes_max = Some(100 << 20);
+        assert_eq!(config.fragment_bytes_max(&config.sources[0]), 100 << 20);
+        assert_eq!(config.two_events_bytes_min(), (2 * 16 * 100) << 20);
+        // Two sources may fill a quarter each, however little that is.
+        config.sources.truncate(2);
+        config.build.event_bytes_max = None;
+        assert!(config.memory_bytes_min() < 1 << 30);
+    }
 
     #[test]
     fn a_budget_that_is_named_leaves_what_it_was_named_for() {

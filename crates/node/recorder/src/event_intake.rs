@@ -6,7 +6,7 @@ use catchment_model::Entry;
 use catchment_wire::sequence::{Arrival, Gaps};
 use catchment_wire::{Decoder, Part, PartFlags, Protocol, RECEIVER_REASONS};
 
-use crate::config::SourceConfig;
+use crate::config::{RecorderConfig, SourceConfig};
 use crate::ingest::{Ingest, Refused};
 use crate::parts::{Arrived, Parts};
 use crate::receive::Intake;
@@ -37,12 +37,12 @@ struct Source {
 }
 
 impl Source {
-    fn new(config: &SourceConfig) -> Self {
+    fn new(config: &SourceConfig, fragment_bytes_max: u64) -> Self {
         Self {
             protocol: config.protocol,
             decoder: (config.protocol.decoder)(),
             id: config.id,
-            fragment_bytes_max: config.fragment_bytes_max,
+            fragment_bytes_max,
             if_big_endian: if_big_endian(config),
             gaps: Gaps::new(),
             unfinished: Parts::default(),
@@ -64,14 +64,17 @@ impl Source {
 }
 
 impl EventIntake {
-    /// Takes in these sources, in the order of their sockets. A fragment is given up when nothing
-    /// of it came for the time-out.
-    pub(crate) fn new<'a>(
+    /// Takes in the sources at these indices of the configuration, in the order of their sockets. A
+    /// fragment is given up when nothing of it came for the time-out.
+    pub(crate) fn new(
         ingest: Ingest,
-        sources: impl Iterator<Item = &'a SourceConfig>,
-        timeout_ns: u64,
+        indices: impl Iterator<Item = usize>,
+        config: &RecorderConfig,
     ) -> Self {
-        let sources = sources.map(Source::new).collect();
+        let sources = indices.map(|index| &config.sources[index]);
+        let source = |source| Source::new(source, config.fragment_bytes_max(source));
+        let sources = sources.map(source).collect();
+        let timeout_ns = config.build.timeout_ns;
         Self { ingest, sources, parts: Vec::new(), timeout_ns, look_due_ns: 0 }
     }
 

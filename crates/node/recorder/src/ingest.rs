@@ -10,7 +10,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use catchment_builder::Fragment;
 use catchment_model::{Entry, SourceId, SourceLedger};
@@ -235,6 +235,11 @@ impl Ingest {
     /// Counts for a socket's source.
     pub(crate) fn count(&mut self, socket: usize, entry: Entry, count: u64) {
         self.counts(socket)[entry] += count;
+    }
+
+    /// Whether the builder has all that was passed on, and waits for nothing.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.ring.slots() == self.ring.buffer().capacity() && self.live.settled.load(Acquire)
     }
 
     /// Whether nothing that still comes belongs to the run.

@@ -25,6 +25,7 @@ mod file_steps;
 mod frame_writer;
 mod ingest;
 mod link;
+mod link_gaps;
 mod links;
 mod live;
 mod lowered;

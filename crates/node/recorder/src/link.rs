@@ -5,10 +5,11 @@
 
 use catchment_builder::{Fragment, FragmentFlags};
 use catchment_model::{Entry, SampleRate};
-use catchment_wire::link::{CHANNEL, Kind, Packet, REASONS, SLICE_LENGTH};
-use catchment_wire::sequence::{Arrival, Gaps};
+use catchment_wire::link::{CHANNEL, Packet, REASONS, SLICE_LENGTH};
+use catchment_wire::sequence::Arrival;
 
 use crate::ingest::{Ingest, Refused};
+use crate::link_gaps::LinkGaps;
 use crate::links::{Lane, LinkConfig};
 use crate::receive::Intake;
 
@@ -21,7 +22,7 @@ pub(crate) struct LinkIntake {
 struct Link {
     slice_ns: u64,
     channels: Vec<Channel>,
-    gaps: Gaps,
+    gaps: LinkGaps,
 }
 
 struct Channel {
@@ -77,7 +78,9 @@ impl LinkIntake {
             let own = lanes.iter().enumerate().filter(|(_, lane)| lane.link == index);
             let channel =
                 |(number, lane): (usize, &Lane)| Channel::new(lane, number as u32, slice_ns);
-            Link { slice_ns, channels: own.map(channel).collect(), gaps: Gaps::new() }
+            let channels: Vec<Channel> = own.map(channel).collect();
+            let gaps = LinkGaps::new(channels.len());
+            Link { slice_ns, channels, gaps }
         };
         Self { ingest, links: indices.map(link).collect() }
     }
@@ -159,19 +162,12 @@ impl Intake for LinkIntake {
         if let Some((reason, why)) = self.fault(socket, &packet) {
             return self.malformed(socket, reason, || why.to_owned(), bytes);
         }
-        let sequence = packet.header().sequence;
         let gaps = &mut self.links[socket].gaps;
-        // A heartbeat has no samples: nothing of it goes further.
-        let (arrival, missing) = match packet.header().kind {
-            Kind::Samples => {
-                let (arrival, missing) = gaps.take(sequence);
-                (Some(arrival), missing)
-            }
-            Kind::Heartbeat => (None, gaps.expect(sequence)),
-        };
+        let (arrival, missing) = gaps.take(packet.header(), packet.entry_count());
         let counts = self.ingest.counts(socket);
         counts[Entry::PacketsAccepted] += 1;
         counts[Entry::PacketsMissing] += missing;
+        // A heartbeat has no samples: nothing of it goes further.
         if let Some(arrival) = arrival {
             self.samples(socket, &packet, arrival);
         }

@@ -44,6 +44,9 @@ pub(crate) struct Live {
     pub(crate) paused: AtomicBool,
     /// Whether nothing that still comes belongs to the run, which is to end.
     pub(crate) past_end: AtomicBool,
+    /// Whether the builders wait for nothing, of a run that is to end: what they were given makes
+    /// whole events.
+    pub(crate) settled: AtomicBool,
     /// Whether the pause is to end between two events, when sources have had time to be heard.
     pub(crate) begin: AtomicBool,
     /// Whether the builders know that what begins belongs to the run.
@@ -240,6 +243,7 @@ impl Live {
             counters: Counters::default(),
             paused: AtomicBool::new(false),
             past_end: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
             begin: AtomicBool::new(false),
             recording: AtomicBool::new(false),
             names,

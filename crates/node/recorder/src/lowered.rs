@@ -25,7 +25,22 @@ impl RecorderConfig {
             }
         }
         lowered.extend(self.lowered_duration());
+        lowered.extend(self.lowered_events());
         lowered
+    }
+
+    /// Whether the sources' fragments can add up to events that are refused.
+    fn lowered_events(&self) -> Option<String> {
+        let longest: u64 = self.sources.iter().map(|source| source.fragment_bytes_max).sum();
+        let most = self.event_bytes_max();
+        (most < longest && self.build.event_bytes_max.is_none()).then(|| {
+            format!(
+                "build.event_bytes_max: events of more than {}, a quarter of the memory for \
+                 fragments, are refused, although the sources' longest fragments add up to {}",
+                Bytes(most),
+                Bytes(longest)
+            )
+        })
     }
 
     /// What may go wrong with this configuration here and now: a sentence each. A recorder says

@@ -20,7 +20,9 @@ const IDLE_NS: u64 = 20_000_000;
 const STOPPING_NS: u64 = 1_000_000;
 /// How long a full ring of descriptors is left to the build agent.
 const RING_FULL_NS: u64 = 200_000;
-/// After the stop, sockets must have been empty for this long before they count as drained.
+/// After the stop, sockets must have been empty for this long before they count as drained, where
+/// all sources have come to the same event. Otherwise a sender stands still, and they must have
+/// been empty for the builder's time-out, after which no event waits.
 const DRAIN_QUIET_NS: u64 = 50_000_000;
 /// How often the ingress is asked for its drop counts.
 const REFRESH_DROPS_EVERY_NS: u64 = 1_000_000_000;
@@ -34,6 +36,7 @@ pub(crate) struct Receive<I, T> {
     /// Who may send to each endpoint.
     allowed: Vec<AllowList>,
     stop: Arc<AtomicBool>,
+    timeout_ns: u64,
     drops_asked_ns: u64,
     stage: Stage,
 }
@@ -77,9 +80,10 @@ impl<I: Ingress, T: Intake> Receive<I, T> {
         intake: T,
         allowed: Vec<AllowList>,
         stop: &Arc<AtomicBool>,
+        timeout_ns: u64,
     ) -> Self {
         let (stop, stage) = (Arc::clone(stop), Stage::Receiving);
-        Self { ingress, intake, allowed, stop, drops_asked_ns: 0, stage }
+        Self { ingress, intake, allowed, stop, timeout_ns, drops_asked_ns: 0, stage }
     }
 
     /// Takes what has arrived, as far as there is room for its descriptors; also how many datagrams
@@ -123,7 +127,9 @@ impl<I: Ingress, T: Intake> Receive<I, T> {
             _ => (now_ns, None),
         };
         let quiet_ns = if accepted > 0 { None } else { quiet_ns.or(Some(now_ns)) };
-        let quiet = quiet_ns.is_some_and(|quiet| now_ns - quiet >= DRAIN_QUIET_NS);
+        let quiet_for_ns = quiet_ns.map_or(0, |quiet| now_ns - quiet);
+        let quiet = quiet_for_ns >= DRAIN_QUIET_NS
+            && (quiet_for_ns >= self.timeout_ns || self.intake.ingest().is_settled());
         if quiet || now_ns - since_ns >= DRAIN_MAX_NS || self.intake.ingest().is_past_end() {
             return Stage::Last;
         }

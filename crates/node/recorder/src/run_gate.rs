@@ -39,6 +39,8 @@ impl RunGate {
         self.begin_if_due(now_ns);
         if self.stop.load(Relaxed) {
             self.stopping_since_ns.get_or_insert(now_ns);
+            // Before the cycle takes descriptors: where a ring is empty, this is not older.
+            self.live.settled.store(false, Release);
         }
         let over = self.stopping_since_ns.is_some_and(|since| now_ns - since >= LAST_ARRIVALS_NS);
         let recording = !over && !self.live.paused.load(Relaxed);
@@ -51,6 +53,13 @@ impl RunGate {
         }
         if over && pipelines.iter_mut().all(|pipeline| pipeline.builder.is_drained()) {
             self.live.past_end.store(true, Relaxed);
+        }
+    }
+
+    /// Says, at the end of a cycle of a run that is to end, whether the builders wait for nothing.
+    pub(crate) fn settle(&self, pipelines: &[Pipeline]) {
+        if self.stopping_since_ns.is_some() {
+            self.live.settled.store(pipelines.iter().all(Pipeline::is_settled), Release);
         }
     }
 

@@ -113,7 +113,7 @@ impl Wiring {
     fn sources(&mut self, parts: &Parts<'_>, bind: &mut impl Bind) -> Result<(), RecorderError> {
         let config = parts.config;
         let count = config.sources.len();
-        let longest = config.sources.iter().map(|source| source.fragment_bytes_max).max();
+        let longest = config.sources.iter().map(|source| config.fragment_bytes_max(source)).max();
         let longest = longest.unwrap_or(0);
         let memory = parts.memory("segments", config.segment_bytes(), count, count, longest)?;
         let endpoint = |index: usize| {
@@ -128,8 +128,7 @@ impl Wiring {
             let (producer, fill) = parts.ring(&mut rings, &format!("descriptors {thread}"));
             let ids = indices.iter().map(|&id| SourceId(id as u32));
             let ingest = Ingest::new(ids, indices.len(), producer, fill, &memory);
-            let sources = indices.iter().map(|&index| &config.sources[index]);
-            let intake = EventIntake::new(ingest, sources, config.build.timeout_ns);
+            let intake = EventIntake::new(ingest, indices.iter().copied(), config);
             self.receive(parts, &endpoints, bind, intake)?;
         }
         let lanes = (0..count as u32).map(|id| (id, SourceId(id))).collect();
@@ -198,7 +197,9 @@ impl Wiring {
     ) -> Result<(), RecorderError> {
         let ingress = bind.bind(endpoints)?;
         let allowed = endpoints.iter().map(|endpoint| AllowList::new(endpoint.from)).collect();
-        self.receives.push(Box::new(Receive::new(ingress, intake, allowed, parts.stop)));
+        let timeout_ns = parts.config.build.timeout_ns;
+        let receive = Receive::new(ingress, intake, allowed, parts.stop, timeout_ns);
+        self.receives.push(Box::new(receive));
         Ok(())
     }
 }
@@ -259,6 +260,8 @@ impl Parts<'_> {
             reuse: Vec::new(),
             released: Vec::new(),
             finished: false,
+            event_bytes_max: self.config.event_bytes_max(),
+            refused: false,
             restarts: 0,
             jumps: 0,
         }

@@ -11,6 +11,7 @@ mod parts;
 mod pause;
 mod samples;
 mod stepped;
+mod stop;
 mod strangers;
 mod support;
 mod typed;

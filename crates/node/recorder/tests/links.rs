@@ -95,15 +95,16 @@ fn every_packet_and_part_that_is_not_recorded_has_its_line() {
     let bad = bad_packets(&good);
     bad.iter().for_each(|(_, packet)| assert!(sender.socket.send(packet).is_ok()));
     sender.socket.send(&good).unwrap();
-    // One channel alone is years ahead; two packets never come, which the heartbeat tells.
+    // One channel alone is years ahead; two packets never come, which the heartbeats tell.
     let ahead = sender.packet(end + 1_000_000_000, &[0]);
     sender.socket.send(&ahead).unwrap();
     sender.sequence += 2;
-    sender.heartbeat(end + 3);
+    sender.heartbeat(end + 4);
+    sender.heartbeat(end + 4);
     let summary = recorder.stop().unwrap();
 
     let malformed = |entry| bad.iter().filter(|(line, _)| *line == entry).count() as u64;
-    let accepted = 40 + 1 + 4 + 1 + 1 + 1;
+    let accepted = 40 + 1 + 4 + 1 + 1 + 2;
     let expected = vec![
         ("packets_received", accepted + bad.len() as u64),
         ("packets_accepted", accepted),
@@ -129,6 +130,31 @@ fn every_packet_and_part_that_is_not_recorded_has_its_line() {
     recorded[2].extend(missing.map(|number| (number, sample(2, number, 8))));
     assert_samples(&recorded, &channels(), slices);
     assert_books(&summary, Verdict::DataLost);
+}
+
+#[test]
+fn one_packet_with_a_wrong_sequence_number_is_no_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path())).unwrap();
+    let mut sender = Sender::new(&recorder, 0, channels());
+    for slice in FIRST..FIRST + 40 {
+        let wrong = if slice == FIRST + 20 { 1 << 31 } else { 0 };
+        sender.sequence += wrong;
+        sender.send(slice);
+        sender.sequence -= wrong;
+    }
+    // Nor are numbers that were never used, though packets and heartbeats agree.
+    sender.sequence += 5_000;
+    for slice in FIRST + 40..FIRST + 50 {
+        sender.send(slice);
+    }
+    sender.heartbeat(FIRST + 50);
+    sender.heartbeat(FIRST + 50);
+    let summary = recorder.stop().unwrap();
+    let ledger = link_ledger(&summary, 0);
+    assert_eq!(ledger[Entry::FragmentsRecorded], 50 * 4);
+    assert!(!ledger.balance().lost_data(), "{:?}", lines(&ledger));
+    assert_books(&summary, Verdict::Balanced);
 }
 
 #[test]

@@ -172,12 +172,55 @@ fn a_number_that_comes_anew_in_new_packets_is_no_packet_that_came_twice() {
 }
 
 #[test]
-fn memory_that_cannot_hold_two_of_the_longest_fragments_is_refused() {
+fn events_that_are_too_large_are_discarded_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    config.sources.truncate(1);
+    let address = config.sources[0].address;
+    config.sources.push(SourceConfig { name: "other".into(), ..config.sources[0].clone() });
+    config.sources[1].address = address;
+    config.build.event_bytes_max = Some(1_000_000);
+    let recorder = Recorder::start(config).unwrap();
+    let sockets = support::senders(&recorder);
+    let mut sequence = 0;
+    for number in 0..6_u64 {
+        // The fourth event holds too much; the fifth one has a fragment that does alone.
+        let bytes = [400_000, 100_000, 500_000, 500_001, 400_000, 400_000][number as usize];
+        for (source, socket) in sockets.iter().enumerate() {
+            let bytes = if (number, source) == (4, 0) { 1_000_001 } else { bytes };
+            let datagrams = packets(number, &fragment(number, bytes), PART_BYTES, sequence);
+            send(&recorder, socket, source, &datagrams);
+        }
+        sequence += 20;
+    }
+    let (summary, ledger) = end(recorder);
+    for source in &ledger.sources {
+        assert_eq!(source[Entry::FragmentsDiscardedTooLarge], 1, "{source:?}");
+    }
+    assert_eq!(ledger.sources[0][Entry::FragmentsRecorded], 4);
+    assert_eq!(ledger.sources[1][Entry::FragmentsRecorded], 5);
+    assert_eq!(reasons(&ledger.sources[0]), [("fragment_too_long", 17)]);
+    let warnings = summary.last.warnings.concat();
+    assert!(
+        warnings.contains("event 3 has 1.00 MB, more than build.event_bytes_max"),
+        "{warnings}"
+    );
+    let run = Run::open(&summary.folder).unwrap();
+    assert_eq!(support::fragments(&run).into_keys().collect::<Vec<_>>(), [0, 1, 2, 4, 5]);
+    assert_eq!(audit(&run).unwrap().verdict, Verdict::DataLost);
+}
+
+#[test]
+fn memory_that_cannot_hold_two_of_the_largest_events_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(folder.path());
     config.sources.truncate(1);
     assert_eq!(config.check(), Ok(()));
-    config.sources[0].fragment_bytes_max = 64 << 20;
+    config.sources[0].fragment_bytes_max = 128 << 20;
+    // The limit of events holds for fragments, too.
+    assert_eq!(config.check(), Ok(()));
+    assert!(config.lowered().concat().contains("fragments add up to 134 MB"));
+    config.build.event_bytes_max = Some(128 << 20);
     let refused = config.check().unwrap_err();
     assert_eq!(refused.key, "memory.budget", "{refused}");
     config.sources[0].fragment_bytes_max = 1_921 << 20;

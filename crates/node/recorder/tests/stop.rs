@@ -1,0 +1,149 @@
+//! How a run ends, in virtual time: what sources send late, and how long it is waited for.
+
+use std::path::PathBuf;
+
+use catchment_agent::{Agent, Waker};
+use catchment_fixtures::Random;
+use catchment_model::{Balance, Entry, RunId};
+use catchment_ports::{MemoryStore, QueueIngress, Queues, StoreTimes, VirtualClock};
+use catchment_recorder::{
+    Assembly, AssemblyParts, Bind, Endpoint, Observer, RecorderConfig, RecorderError,
+};
+use catchment_wire::hadtu::ByteOrder;
+
+use crate::support;
+
+const MS: u64 = 1_000_000;
+
+struct Bound(Queues);
+
+impl Bind for Bound {
+    type Ingress = QueueIngress;
+
+    fn bind(&mut self, endpoints: &[Endpoint<'_>]) -> Result<QueueIngress, RecorderError> {
+        let queues = endpoints.iter().map(|_| self.0.add(1_000)).collect();
+        Ok(QueueIngress::new(&self.0, queues, 64))
+    }
+}
+
+/// A recorder whose agents are called every 100 us.
+struct Virtual {
+    clock: VirtualClock,
+    queues: Queues,
+    assembly: Assembly,
+    agents: Vec<Box<dyn Agent>>,
+    observer: Observer,
+}
+
+impl Virtual {
+    fn begin(config: &RecorderConfig) -> Self {
+        let clock = VirtualClock::at(1_000 * MS);
+        let (count, bytes) = (config.write.buffer_count, config.write.buffer_bytes);
+        let times = StoreTimes {
+            operation_ns_max: MS,
+            open_ns_max: MS,
+            allocate_bytes: 1 << 30,
+            sync_interval_ns: 100 * MS,
+            ..StoreTimes::default()
+        };
+        let parts = AssemblyParts {
+            run: RunId([1; 16]),
+            folder: PathBuf::from("run-1"),
+            name: "run".to_owned(),
+            store: MemoryStore::new((clock.clone(), 1), (count, bytes), times),
+            entropy: Box::new(Random::new(1)),
+            writer: Waker::default(),
+            encoders: Waker::default(),
+            is_paused: false,
+            now_ns: clock.now_ns(),
+        };
+        let mut bound = Bound(Queues::default());
+        let mut assembly =
+            Assembly::new(config, parts, &mut bound, |store, path| store.create(&path)).unwrap();
+        let agents = std::mem::take(&mut assembly.agents).into_iter().map(|(_, agent)| agent);
+        let (agents, observer) = (agents.collect(), assembly.observer());
+        Self { clock, queues: bound.0, assembly, agents, observer }
+    }
+
+    fn pass(&mut self, ns: u64) {
+        let end_ns = self.clock.now_ns() + ns;
+        while self.clock.now_ns() < end_ns {
+            self.clock.advance_to(self.clock.now_ns() + MS / 10);
+            let now_ns = self.clock.now_ns();
+            self.agents.retain_mut(|agent| {
+                loop {
+                    let work = agent.work(now_ns);
+                    if work.ended || work.is_blocked || work.wake_at_ns > now_ns {
+                        return !work.ended;
+                    }
+                }
+            });
+        }
+    }
+
+    fn send(&mut self, source: u32, number: u32) {
+        let packet = support::packet(source, ByteOrder::Big, &[(number, &[1, 2, 3])]);
+        assert!(self.queues.send(source as usize, packet));
+    }
+
+    /// Waits for the end: how long it took, and what became of everything.
+    fn end(mut self) -> (u64, Balance, u64) {
+        let from_ns = self.clock.now_ns();
+        while !self.agents.is_empty() {
+            self.pass(MS);
+        }
+        let ledger = self.observer.snapshot().ledger;
+        let took_ns = self.clock.now_ns() - from_ns;
+        (took_ns, ledger.balance(), ledger.total()[Entry::FragmentsRecorded])
+    }
+}
+
+fn recorder() -> Virtual {
+    let mut config = support::config("".as_ref(), 2);
+    config.receive.threads = 2;
+    let mut recorder = Virtual::begin(&config);
+    for number in 0..20 {
+        (0..2).for_each(|source| recorder.send(source, number));
+        recorder.pass(10 * MS);
+    }
+    recorder
+}
+
+#[test]
+fn a_source_that_stands_still_at_the_stop_tears_no_event() {
+    for (begins_ms, stall_ms) in [(0, 300), (10, 150), (49, 299), (120, 400), (290, 300)] {
+        let mut recorder = recorder();
+        recorder.assembly.stop();
+        let mut number = 20;
+        for _ in 0..begins_ms / 10 {
+            (0..2).for_each(|source| recorder.send(source, number));
+            recorder.pass(10 * MS);
+            number += 1;
+        }
+        recorder.send(0, number);
+        recorder.pass(stall_ms * MS);
+        recorder.send(1, number);
+        let (_, balance, recorded) = recorder.end();
+        assert!(balance.holds() && !balance.lost_data(), "{begins_ms} {stall_ms} {balance:?}");
+        assert_eq!(recorded, 2 * (u64::from(number) + 1), "{begins_ms} {stall_ms}");
+    }
+}
+
+#[test]
+fn a_stop_waits_for_nothing_where_all_sources_came_to_the_same_event() {
+    let recorder = recorder();
+    recorder.assembly.stop();
+    let (took_ns, balance, recorded) = recorder.end();
+    assert!(took_ns < 100 * MS, "{took_ns}");
+    assert!(!balance.lost_data() && recorded == 40, "{balance:?}");
+}
+
+#[test]
+fn a_source_that_stays_away_is_waited_for_until_the_time_out() {
+    let mut recorder = recorder();
+    recorder.send(0, 20);
+    recorder.assembly.stop();
+    let (took_ns, balance, recorded) = recorder.end();
+    assert!((1_000 * MS..1_600 * MS).contains(&took_ns), "{took_ns}");
+    assert!(balance.holds() && balance.fragments_lost == 1 && recorded == 41, "{balance:?}");
+}
