@@ -32,6 +32,7 @@ export function runs(now) {
       events: state === "failed" ? 0 : events, bytes: state === "failed" ? 0 : events * 32_700,
       frames: seconds, files: 1 + Math.floor((events * 32_700) / 16e9),
       loss_count: state === "interrupted" ? 1231 : lossy ? 1234 + number : 0,
+      bad_count: 0,
       folder: `/data/runs/run-20261120-${number}`,
       remarks: COMMENTS[number % COMMENTS.length] ? [{
         time: new Date(started).toISOString(), who: ["anna", "bert", "chiara"][number % 3] ?? "anna",

@@ -45,7 +45,7 @@ export class Sources {
           packets_per_second: 0,
           bytes_per_second: 0,
           loss_per_second: 0,
-          loss: {},
+          loss: {}, bad: {},
           fill: 0,
           parked_fragments: 0,
           last_packet_seconds: null,
@@ -88,8 +88,9 @@ export class Sources {
       if (fault && flowing) {
         for (const [entry, perSecond] of Object.entries(fault.entries)) {
           add(source.ledger, { [entry]: perSecond * seconds });
-          add(source.loss, { [entry]: perSecond * seconds });
-          source.loss_per_second += perSecond;
+          const bad = fault.status === "bad_data";
+          add(bad ? source.bad : source.loss, { [entry]: perSecond * seconds });
+          source.loss_per_second += bad ? 0 : perSecond;
         }
       }
     }
@@ -97,7 +98,7 @@ export class Sources {
 
   /** Worst first, as the API promises. @returns {SourceState[]} */
   list() {
-    const rank = { never: 0, silent: 1, out_of_step: 2, loss: 3, good: 4, off: 4 };
+    const rank = { never: 0, silent: 1, out_of_step: 2, loss: 3, bad_data: 4, good: 5, off: 5 };
     return [...this.all]
       .sort(
         (a, b) =>
@@ -108,6 +109,7 @@ export class Sources {
       .map(({ mean: _, ...source }) => ({
         ...source,
         loss: whole(source.loss),
+        bad: whole(source.bad),
         ledger: whole(source.ledger),
       }));
   }

@@ -9,7 +9,7 @@ import { HISTORY_SECONDS, history, logs, runs } from "./past.mjs";
 
 /** What can be set by `?scenario=`. */
 export const SCENARIOS = [
-  "good", "loss", "heavy", "silent", "idle", "fault", "alarms", "hang", "refuse", "quiet", "viewer", "login",
+  "good", "bad", "loss", "heavy", "silent", "idle", "fault", "alarms", "hang", "refuse", "quiet", "viewer", "login",
   "emulated", "emulated-full", "full", "links", "young",
 ];
 
@@ -58,6 +58,7 @@ export class World {
     this.results = new Map();
     /** @type {Counts} */
     this.loss = {};
+    this.bad = {};
     this.fragments = 0;
     this.rate = 0;
     this.role = /** @type {Role} */ (scenario === "viewer" ? "viewer" : "operator");
@@ -149,6 +150,7 @@ export class World {
     this.state = "recording";
     this.reason = null;
     this.loss = {};
+    this.bad = {};
     const events = Math.floor(seconds_ago * MEAN_EVENTS_PER_SECOND);
     this.fragments = events * this.sources.all.length;
     this.run = {
@@ -182,7 +184,7 @@ export class World {
       who: this.run.who, comment: this.run.comment, configuration: 12,
       emulated: this.run.emulated, state: "recording", quality: "unknown",
       events: Math.floor(this.run.events), bytes: Math.floor(this.run.bytes_written),
-      frames: Math.floor(this.run.frames), files: this.run.files, loss_count: Math.floor(lost),
+      frames: Math.floor(this.run.frames), files: this.run.files, loss_count: Math.floor(lost), bad_count: 0,
       folder: this.run.folder, remarks: this.remarks,
     };
   }
@@ -215,6 +217,9 @@ export class World {
       faults.set("medium-07", { status: "loss", entries: { fragments_missing: 31, packets_dropped_by_kernel: 2 } });
       faults.set("small-41", { status: "loss", entries: { fragments_late: 9 } });
     }
+    if (this.scenario === "bad") {
+      faults.set("small-05", { status: "bad_data", entries: { fragments_bad_sender: MEAN_EVENTS_PER_SECOND } });
+    }
     if (this.scenario === "silent") {
       faults.set("large-03", { status: "silent", entries: { fragments_missing: MEAN_EVENTS_PER_SECOND } });
       const dead = this.sources.all.find((source) => source.name === "large-03");
@@ -230,42 +235,45 @@ export class World {
     this.run.frames += recording ? seconds : 0;
     this.run.bytes_written += this.rate * 32_700 * seconds;
     this.fragments += this.rate * this.sources.all.length * seconds;
-    if (recording) for (const { entries } of faults.values()) {
-      add(this.loss, Object.fromEntries(Object.entries(entries).map(([key, value]) => [key, value * seconds])));
+    if (recording) for (const { status, entries } of faults.values()) {
+      add(status === "bad_data" ? this.bad : this.loss, Object.fromEntries(Object.entries(entries).map(([key, value]) => [key, value * seconds])));
     }
   }
 
   /** @returns {Verdict} */
   verdict() {
     if (this.state === "paused") {
-      return { level: "not_recording", loss_share: null, text: `paused by anna since ${this.paused_since} UTC`, reasons: [] };
+      return { level: "not_recording", loss_share: null, bad_share: null, text: `paused by anna since ${this.paused_since} UTC`, reasons: [] };
     }
     if (this.state === "fault" && this.run) {
       const reasons = ["data arrive but cannot be written to the disk", `fault: ${FULL}`];
       const text = "disk full: make room, and recording resumes by itself";
-      return { level: "not_recording", loss_share: null, text, reasons };
+      return { level: "not_recording", loss_share: null, bad_share: null, text, reasons };
     }
     if (this.state === "fault") {
-      return { level: "not_recording", loss_share: null, text: `fault: ${this.reason ?? "unknown"}`, reasons: ["no run"] };
+      return { level: "not_recording", loss_share: null, bad_share: null, text: `fault: ${this.reason ?? "unknown"}`, reasons: ["no run"] };
     }
-    if (!this.run) return { level: "not_recording", loss_share: null, text: "no run", reasons: [] };
+    if (!this.run) return { level: "not_recording", loss_share: null, bad_share: null, text: "no run", reasons: [] };
     if (this.scenario === "young") {
       const text = "the run began 2 s ago, the first data are on their way";
-      return { level: "not_recording", loss_share: 0, text, reasons: [] };
+      return { level: "not_recording", loss_share: 0, bad_share: 0, text, reasons: [] };
     }
     if (this.scenario === "quiet") {
-      return { level: "not_recording", loss_share: 0, text: "no data from any source for 12 s", reasons: [] };
+      return { level: "not_recording", loss_share: 0, bad_share: 0, text: "no data from any source for 12 s", reasons: [] };
     }
     if (this.scenario === "loss") {
-      return { level: "loss", loss_share: 0.0034, text: "recording with loss, 0.34 % of the data", reasons: ["medium-07: 1,860 lost in the last minute (missing fragments)", "small-41: 540 lost in the last minute (late fragments)"] };
+      return { level: "loss", loss_share: 0.0034, bad_share: 0, text: "recording with loss, 0.34 % of the data", reasons: ["medium-07: 1,860 lost in the last minute (missing fragments)", "small-41: 540 lost in the last minute (late fragments)"] };
+    }
+    if (this.scenario === "bad") {
+      return { level: "bad_data", loss_share: 0, bad_share: 0.011, text: "recording, but 1.1 % of the data are bad", reasons: ["small-05: 3,709 bad in the last minute (fragments marked broken by their sender)"] };
     }
     if (this.scenario === "heavy") {
-      return { level: "heavy_loss", loss_share: 0.912, text: "losing 91 % of the data", reasons: ["small-00: 2,248,410 lost in the last minute (missing fragments of lost events)"] };
+      return { level: "heavy_loss", loss_share: 0.912, bad_share: 0, text: "losing 91 % of the data", reasons: ["small-00: 2,248,410 lost in the last minute (missing fragments of lost events)"] };
     }
     if (this.scenario === "silent") {
-      return { level: "loss", loss_share: 0, text: "recording with loss", reasons: ["large-03: silent for 47 s; its fragments are missing from every event"] };
+      return { level: "loss", loss_share: 0, bad_share: 0, text: "recording with loss", reasons: ["large-03: silent for 47 s; its fragments are missing from every event"] };
     }
-    return { level: "good", loss_share: 0, text: "recording good data", reasons: [`events reach the disk; all ${this.sources.all.length} sources deliver; no loss in the last 60 s`] };
+    return { level: "good", loss_share: 0, bad_share: 0, text: "recording good data", reasons: [`events reach the disk; all ${this.sources.all.length} sources deliver; no loss in the last 60 s`] };
   }
 
   /** @returns {LegalCommand[]} */
@@ -310,6 +318,7 @@ export class World {
   /** @returns {State} */
   snapshot() {
     const sources = this.sources.all;
+    const bad = Object.values(this.bad).reduce((sum, value) => sum + value, 0);
     const lost = Object.values(this.loss).reduce((sum, value) => sum + value, 0);
     const alarms = [...this.alarms.values()].filter((alarm) => alarm.state !== "cleared");
     const packets = sources.reduce((sum, source) => sum + (source.packets_per_second ?? 0), 0);
@@ -331,6 +340,7 @@ export class World {
         bytes_written_per_second: this.rate * 32_700, loss_per_second: this.run ? losing : 0,
       },
       loss: { count: Math.floor(lost), share: this.fragments > 0 ? lost / this.fragments : null, by_entry: whole(this.loss) },
+      bad: { count: Math.floor(bad), share: this.fragments > 0 ? bad / this.fragments : null, by_entry: whole(this.bad) },
       dead_time: this.state === "paused" ? 1 : 0,
       disk: {
         folder: "/data/runs", free_bytes: this.state === "fault" ? 0 : hours * 3600 * 131e6,
@@ -341,6 +351,7 @@ export class World {
         count: sources.length,
         silent: sources.filter((source) => source.status === "silent" || source.status === "never").length,
         with_loss: sources.filter((source) => source.status === "loss").length,
+        with_bad_data: sources.filter((source) => source.status === "bad_data").length,
       },
       alarms: {
         critical: alarms.filter((alarm) => alarm.severity === "critical").length,

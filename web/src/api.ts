@@ -1,7 +1,7 @@
 // The types of the HTTP API under /api/v1. Times are RFC 3339 in UTC, durations seconds,
 // rates per second. A null is a value that is not known, never a zero.
 
-export type Level = "good" | "loss" | "heavy_loss" | "not_recording";
+export type Level = "good" | "bad_data" | "loss" | "heavy_bad_data" | "heavy_loss" | "not_recording";
 export type DeviceState =
   | "idle" | "configured" | "armed" | "recording" | "paused" | "safe" | "fault";
 export type CommandName =
@@ -12,8 +12,14 @@ export type Counts = Record<string, number>;
 /** Without a cookie there is nothing to forge: csrf is null. */
 export interface Session { name: string; role: Role; csrf: string | null }
 
-/** `loss_share`: of what should have been recorded in the last 10 s. */
-export interface Verdict { level: Level; loss_share: number | null; text: string; reasons: string[] }
+/** `loss_share`: of what should have been recorded in the last 10 s; `bad_share`: of what was. */
+export interface Verdict {
+  level: Level;
+  loss_share: number | null;
+  bad_share: number | null;
+  text: string;
+  reasons: string[];
+}
 
 export interface LegalCommand { name: CommandName; confirm: string | null }
 
@@ -75,6 +81,7 @@ export interface State {
   run: CurrentRun | null;
   rates: Rates;
   loss: { count: number; share: number | null; by_entry: Counts };
+  bad: { count: number; share: number | null; by_entry: Counts };
   dead_time: number | null;
   disk: {
     folder: string;
@@ -83,13 +90,13 @@ export interface State {
     hours_left: number | null;
   } | null;
   flow: Stage[];
-  sources: { count: number; silent: number; with_loss: number };
+  sources: { count: number; silent: number; with_loss: number; with_bad_data: number };
   alarms: { critical: number; warning: number; unacknowledged: number };
   warnings: string[];
 }
 
 /** `off` is the page's own: without a run nothing is received, and no source is in trouble. */
-export type SourceStatus = "good" | "loss" | "out_of_step" | "silent" | "never" | "off";
+export type SourceStatus = "good" | "bad_data" | "loss" | "out_of_step" | "silent" | "never" | "off";
 
 export interface SourceState {
   name: string;
@@ -105,6 +112,7 @@ export interface SourceState {
   bytes_per_second: number | null;
   loss_per_second: number | null;
   loss: Counts;
+  bad: Counts;
   fill: number | null;
   parked_fragments: number;
   last_packet_seconds: number | null;
@@ -199,6 +207,7 @@ export interface Run {
   frames: number;
   files: number;
   loss_count: number;
+  bad_count: number;
   folder: string;
   /** Why it failed, or ended in a fault. */
   reason?: string | null;

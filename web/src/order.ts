@@ -2,11 +2,11 @@
 import type { Alarm, LogLine, SourceState, SourceStatus } from "./api";
 
 const RANK: Record<SourceStatus, number> = {
-  silent: 0, never: 1, out_of_step: 2, loss: 3, good: 4, off: 4,
+  silent: 0, never: 1, out_of_step: 2, loss: 3, bad_data: 4, good: 5, off: 5,
 };
 /** A source that no event waits for may be silent without harm. */
 const rank = (source: SourceState): number =>
-  RANK[source.status] + (source.required || RANK[source.status] === RANK.good ? 0 : 3.5);
+  RANK[source.status] + (source.required || RANK[source.status] === RANK.good ? 0 : 4.5);
 
 /** Whether somebody should look at it. An optional source that was never seen is not there, and
  * needs nobody. */
@@ -21,9 +21,10 @@ export function worstFirst(sources: SourceState[]): SourceState[] {
     a.index - b.index);
 }
 
-/** What was lost, in steps of a factor of two: small differences do not change the order. */
+/** What was lost, or is bad, in steps of a factor of two: small differences do not change the order. */
 const lossOf = (source: SourceState): number =>
-  Math.round(Math.log2(1 + Object.values(source.loss).reduce((sum, value) => sum + value, 0)));
+  Math.round(Math.log2(1 + [source.loss, source.bad].flatMap((counts) => Object.values(counts))
+    .reduce((sum, value) => sum + value, 0)));
 
 export function filtered(
   sources: SourceState[], search: string, status: SourceStatus | "bad" | "all",
@@ -55,7 +56,7 @@ export function groups(sources: SourceState[]): Group[] {
     const name = source.group || "no group";
     let group = found.get(name);
     if (!group) {
-      const counts = { good: 0, loss: 0, out_of_step: 0, silent: 0, never: 0, off: 0 };
+      const counts = { good: 0, bad_data: 0, loss: 0, out_of_step: 0, silent: 0, never: 0, off: 0 };
       group = { name, members: [], counts, worst: "good", absent: 0, packets: 0, bytes: 0, loss: 0 };
       found.set(name, group);
     }

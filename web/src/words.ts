@@ -6,6 +6,8 @@ import * as format from "./format";
 
 export const VERDICT_WORDS: Record<Level, string> = {
   good: "Recording good data",
+  bad_data: "Recording, with bad data",
+  heavy_bad_data: "Recording bad data",
   loss: "Recording with loss",
   heavy_loss: "Losing data",
   not_recording: "Not recording",
@@ -21,8 +23,11 @@ export const verdictWords = (verdict: Verdict): string =>
 
 /** The verdict's large words, with the share that is lost now. */
 export function headline(verdict: Verdict): string {
-  const { level, loss_share } = verdict;
+  const { level, loss_share, bad_share } = verdict;
   const lost = format.join(format.share(loss_share));
+  const bad = format.join(format.share(bad_share));
+  if (level === "heavy_bad_data") return `${bad} of the recorded data are bad`;
+  if (level === "bad_data" && (bad_share ?? 0) > 0) return `Recording, but ${bad} of the data are bad`;
   if (level === "heavy_loss") return `Losing ${lost} of the data`;
   return level === "loss" && (loss_share ?? 0) > 0
     ? `${VERDICT_WORDS.loss}, ${lost} of the data` : verdictWords(verdict);
@@ -30,6 +35,7 @@ export function headline(verdict: Verdict): string {
 
 export const SOURCE_WORDS: Record<SourceStatus, string> = {
   good: "good",
+  bad_data: "bad data",
   loss: "loss",
   out_of_step: "out of step",
   silent: "silent",
@@ -47,7 +53,7 @@ export const STATE_WORDS: Record<DeviceState, string> = {
   fault: "fault",
 };
 
-export const RUN_STATE_WORDS: Record<RunState, string> = {
+const RUN_STATE_WORDS: Record<RunState, string> = {
   starting: "starting",
   recording: "recording",
   complete: "complete",
@@ -55,6 +61,12 @@ export const RUN_STATE_WORDS: Record<RunState, string> = {
   interrupted: "interrupted",
   failed: "failed to start",
 };
+
+/** What became of a run; of one that ended in order whether that was with loss or bad data. */
+export function runWords({ state, loss_count, bad_count }: Run): string {
+  const flaws = [loss_count > 0 ? "loss" : "", bad_count > 0 ? "bad data" : ""].filter((one) => one !== "");
+  return state === "complete" && flaws.length > 0 ? `ended, with ${flaws.join(" and ")}` : RUN_STATE_WORDS[state];
+}
 
 /** What a run lost, with a plus where that is the least; as `catchment catalog ls` has it. */
 export function lossOf(run: Run): { text: string; title: string | undefined } {
@@ -116,8 +128,10 @@ const ENTRY_WORDS: Record<string, string> = {
   fragments_missing: "missing fragments",
   fragments_missing_unrecorded: "missing fragments of lost events",
   fragments_reordered: "fragments out of order",
-  fragments_wrong_tag: "fragments with a wrong tag",
-  fragments_flagged_error: "fragments marked broken by their source",
+  fragments_bad_tag: "fragments of another trigger",
+  fragments_bad_sender: "fragments marked broken by their sender",
+  fragments_with_holes: "fragments of which a part is missing",
+  fragments_foreign: "fragments of a stranger",
   numbering_restarts: "restarts of the numbering",
   bytes_compression_lowered: "bytes compressed less than asked for",
 };
@@ -130,6 +144,9 @@ const LOSS =
   /^(packets_(dropped|malformed|missing)|fragments_(missing|late|out_of_range|unknown|time_repeated|removed|discarded_(memory|disk|incomplete|unfinished)))/;
 
 export const isLoss = (entry: string): boolean => LOSS.test(entry);
+
+/** Entries that mean that something is recorded that is not as it should be. */
+export const isBad = (entry: string): boolean => /^fragments_(bad_(sender|tag)|with_holes)$/.test(entry);
 
 /** Entries whose unit is bytes. */
 export const isBytes = (entry: string): boolean => /(^|_)bytes(_|$)/.test(entry);

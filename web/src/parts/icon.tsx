@@ -27,10 +27,11 @@ export function Icon({ name }: { name: Name }) {
 }
 
 export const LEVEL_ICONS: Record<Level, Name> = {
-  good: "check", loss: "warning", heavy_loss: "stop", not_recording: "stop",
+  good: "check", bad_data: "warning", loss: "warning", heavy_bad_data: "stop", heavy_loss: "stop",
+  not_recording: "stop",
 };
 export const STATUS_ICONS: Record<SourceStatus, Name> = {
-  good: "check", loss: "warning", out_of_step: "warning", silent: "silent", never: "never",
+  good: "check", bad_data: "warning", loss: "warning", out_of_step: "warning", silent: "silent", never: "never",
   off: "never",
 };
 export const SEVERITY_ICONS: Record<Severity, Name> = { critical: "stop", warning: "warning", info: "info" };

@@ -6,7 +6,7 @@ import { get } from "../client";
 import * as format from "../format";
 import { link } from "../route";
 import { nowMs, stale, state } from "../store";
-import { RUN_STATE_WORDS, lossOf } from "../words";
+import { lossOf, runWords } from "../words";
 import { Emulated } from "./emulated";
 import { Icon } from "./icon";
 
@@ -32,7 +32,7 @@ export function LastRun() {
   useEffect(() => { if (current === null && known) void fetchLast(); }, [current, known, state.value?.state]);
   const run = last.value;
   if (current !== null || run === null) return null;
-  const bad = run.state !== "complete" || run.loss_count > 0;
+  const bad = run.state !== "complete" || run.loss_count > 0 || run.bad_count > 0;
   const loss = lossOf(run);
   const none = run.loss_count === 0 && loss.title === undefined;
   const ended = run.ended === null ? "" : `ended ${format.utcSince(run.ended, nowMs.value)} UTC, `;
@@ -40,7 +40,7 @@ export function LastRun() {
     <section class={bad ? "panel last-run is-bad" : "panel last-run"} aria-label="Last run">
       <Icon name={bad ? "warning" : "check"} />
       <p>
-        <strong><a href={link("runs", run.number)}>Last run: {run.number}</a></strong>, {RUN_STATE_WORDS[run.state]}
+        <strong><a href={link("runs", run.number)}>Last run: {run.number}</a></strong>, {runWords(run)}
         {run.emulated ? <> <Emulated /></> : null}: {ended}
         <span class="figure">{format.count(run.events)}</span> events, {format.join(format.bytes(run.bytes))} in
         {" "}{format.many(run.files, "file")},{" "}

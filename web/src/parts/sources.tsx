@@ -15,7 +15,7 @@ export function SourceStatusBadge({ status }: { status: SourceState["status"] })
 }
 
 function groupWords(group: Group): string {
-  const words = (["never", "silent", "out_of_step", "loss", "good", "off"] as const)
+  const words = (["never", "silent", "out_of_step", "loss", "bad_data", "good", "off"] as const)
     .filter((status) => group.counts[status] > 0)
     .map((status) => `${format.count(group.counts[status])} ${SOURCE_WORDS[status]}`);
   if (group.absent > 0) words.push(`${format.count(group.absent)} optional, not seen`);
@@ -44,7 +44,7 @@ export function GroupTile({ group }: { group: Group }) {
 }
 
 function lossWords(source: SourceState): string {
-  const top = topEntries(source.loss, 2);
+  const top = topEntries({ ...source.loss, ...source.bad }, 2);
   if (top.length === 0) return "none";
   return top.map(([entry, value]) => `${format.count(value)} ${entryWords(entry)}`).join(", ");
 }
@@ -93,7 +93,7 @@ export function SourceTable({ sources, label, rows }: TableProps) {
             <th scope="col" class="number wide">Packets</th>
             <th scope="col" class="number">Data</th>
             <th scope="col" class="number">Loss</th>
-            <th scope="col" class="wide grow">Lost in {whichRun()}</th>
+            <th scope="col" class="wide grow">Lost or bad in {whichRun()}</th>
             <th scope="col" class="number wide">Fill</th>
             <th scope="col" class="number">Last packet</th>
           </tr>

@@ -11,7 +11,7 @@ import { LedgerTable } from "../parts/ledger";
 import { Drawer, Question, sendByKey } from "../parts/modal";
 import { go, link } from "../route";
 import { mayOperate, notice, sources, stale, state } from "../store";
-import { RUN_STATE_WORDS, entryWords, isLoss, lossOf, topEntries } from "../words";
+import { entryWords, isBad, isLoss, lossOf, runWords, topEntries } from "../words";
 
 const PAGE = 50;
 const TYPING_MS = 300;
@@ -62,7 +62,9 @@ function now(run: Run): Run {
   const current = state.value?.run;
   if (!current || current.number !== run.number) return run;
   const { events, frames, files, bytes_written: bytes } = current;
-  return { ...run, events, frames, files, bytes, loss_count: state.value?.loss.count ?? run.loss_count };
+  const loss_count = state.value?.loss.count ?? run.loss_count;
+  const bad_count = state.value?.bad.count ?? run.bad_count;
+  return { ...run, events, frames, files, bytes, loss_count, bad_count };
 }
 
 function Row({ run: listed }: { run: Run }) {
@@ -81,7 +83,7 @@ function Row({ run: listed }: { run: Run }) {
       <td class={run.loss_count > 0 ? "number is-loss" : "number"} title={lost.title}>
         {lost.text}
       </td>
-      <td class="wide">{RUN_STATE_WORDS[run.state]}</td>
+      <td class="wide">{runWords(run)}</td>
       <td><QualityBadge run={run} /></td>
       <td class="wide">{run.who}</td>
       <td class="wide grow">{run.comment}</td>
@@ -219,12 +221,12 @@ function Remarks({ run }: { run: Run }) {
 
 function Lossy({ ledger }: { ledger: RunLedger }) {
   const lossy = Object.entries(ledger.sources)
-    .map(([name, counts]) => ({ name, lost: Object.fromEntries(Object.entries(counts).filter(([entry]) => isLoss(entry))) }))
+    .map(([name, counts]) => ({ name, lost: Object.fromEntries(Object.entries(counts).filter(([entry]) => isLoss(entry) || isBad(entry))) }))
     .filter(({ lost }) => Object.values(lost).some((value) => value > 0));
   if (lossy.length === 0) return null;
   return (
     <>
-      <h4>Sources with loss</h4>
+      <h4>Sources with loss or bad data</h4>
       <ul class="plain-list">
         {lossy.slice(0, 20).map(({ name, lost }) => (
           <li key={name}>
@@ -314,7 +316,7 @@ function Opened({ run, ledger, configuration }: { run: Run; ledger: RunLedger | 
       <dl class="facts">
         <dt>End</dt>
         <dd>
-          {RUN_STATE_WORDS[run.state]}
+          {runWords(run)}
           {run.state === "failed" || run.reason ? <Why run={run} /> : null}
         </dd>
         {run.emulated ? <><dt>Source</dt><dd><Emulated long /></dd></> : null}
@@ -335,6 +337,9 @@ function Opened({ run, ledger, configuration }: { run: Run; ledger: RunLedger | 
           {run.loss_count > 0 ? <Icon name="warning" /> : null}{lost.text}
           {lost.title === undefined ? null : <span class="note"> or more</span>}
         </dd>
+        {run.bad_count > 0 ? (
+          <><dt>Bad</dt><dd class="figure"><Icon name="warning" />{format.many(run.bad_count, "recorded fragment")}</dd></>
+        ) : null}
         <dt>Folder</dt><dd class="path">{run.folder}</dd>
       </dl>
       <h3>Remarks</h3>

@@ -19,7 +19,7 @@ type HistogramOf = NonNullable<Sample["histogram"]>;
 const search = signal("");
 const status = signal<SourceStatus | "bad" | "all">("all");
 const STATUSES: [SourceStatus | "bad" | "all", string][] = [
-  ["all", "all"], ["bad", "need attention"], ["loss", "loss"], ["out_of_step", "out of step"],
+  ["all", "all"], ["bad", "need attention"], ["loss", "loss"], ["bad_data", "bad data"], ["out_of_step", "out of step"],
   ["silent", "silent"], ["never", "never seen"], ["good", "good"],
 ];
 const ROWS = 18;

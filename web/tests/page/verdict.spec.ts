@@ -5,6 +5,7 @@ import { complaints, open, post } from "./page";
 const VERDICTS: [string, string, string | RegExp, string][] = [
   ["good", "good", "Recording good data", "no loss in the last 60 s"],
   ["loss", "loss", /Recording with loss/, "medium-07: 1,860 lost in the last minute"],
+  ["bad", "bad_data", /Recording, (but 1.10.% of the data are bad|with bad data)/, "small-05: 3,709 bad in the last minute"],
   ["heavy", "heavy_loss", /Losing/, "small-00: 2,248,410 lost in the last minute"],
   ["silent", "loss", "Recording with loss", "large-03: silent for 47 s"],
   ["idle", "not_recording", "Not recording", "no run"],

@@ -1,9 +1,9 @@
 import { expect, test, vi } from "vitest";
 import { announcement, sameVerdict } from "../../src/announce";
-import type { Alarm, Level, LogLine, SourceState, SourceStatus } from "../../src/api";
+import type { Alarm, Level, LogLine, Run, SourceState, SourceStatus } from "../../src/api";
 import { hexRows } from "../../src/hex";
 import { filtered, groups, merged, needsAttention, urgentFirst, worstFirst } from "../../src/order";
-import { headline, isLoss } from "../../src/words";
+import { headline, isLoss, runWords } from "../../src/words";
 
 vi.stubGlobal("location", { hash: "" });
 const { link, parse } = await import("../../src/route");
@@ -12,7 +12,7 @@ function source(index: number, status: SourceStatus, lost = 0, group = "small"):
   return {
     name: `${group}-${index}`, index, group, kind: "events", status, required: true,
     address: "127.0.0.1:21000", from: [], packets_per_second: 1,
-    bytes_per_second: 100, loss_per_second: 0, loss: lost > 0 ? { fragments_missing: lost } : {},
+    bytes_per_second: 100, loss_per_second: 0, loss: lost > 0 ? { fragments_missing: lost } : {}, bad: {},
     fill: 0, parked_fragments: 0, last_packet_seconds: 0.1, ledger: {},
   };
 }
@@ -54,13 +54,31 @@ test("an optional source that was never seen is no trouble", () => {
 });
 
 test("the share that is lost stands in the verdict's large words", () => {
-  const verdict = (level: Level, loss_share: number | null) => ({ level, loss_share, text: "", reasons: [] });
+  const verdict = (level: Level, loss_share: number | null) => ({ level, loss_share, bad_share: 0, text: "", reasons: [] });
   const words = (level: Level, share: number | null) => headline(verdict(level, share)).replace("\u00a0", " ");
   expect(words("heavy_loss", 0.912)).toBe("Losing 91.2 % of the data");
   expect(words("loss", 0.0034)).toBe("Recording with loss, 0.34 % of the data");
   // It was lost within the last minute, but not within the last seconds.
   expect(words("loss", 0)).toBe("Recording with loss");
   expect(words("not_recording", null)).toBe("Not recording");
+});
+
+test("the share that is bad stands in the verdict's large words, and no bad data are good", () => {
+  const words = (level: Level, bad_share: number) =>
+    headline({ level, loss_share: 0, bad_share, text: "", reasons: [] }).replace("\u00a0", " ");
+  expect(words("bad_data", 0.011)).toBe("Recording, but 1.10 % of the data are bad");
+  expect(words("bad_data", 0)).toBe("Recording, with bad data");
+  expect(words("heavy_bad_data", 0.5)).toBe("50.0 % of the recorded data are bad");
+});
+
+test("a run that ended in order says whether that was with loss or bad data", () => {
+  const words = (state: Run["state"], loss_count: number, bad_count: number) =>
+    runWords({ state, loss_count, bad_count } as Run);
+  expect(words("complete", 0, 0)).toBe("complete");
+  expect(words("complete", 1, 0)).toBe("ended, with loss");
+  expect(words("complete", 0, 1)).toBe("ended, with bad data");
+  expect(words("complete", 1, 1)).toBe("ended, with loss and bad data");
+  expect(words("interrupted", 1, 0)).toBe("interrupted");
 });
 
 test("alarms that wait for somebody stand before those that were seen", () => {
@@ -92,7 +110,7 @@ test("a line of the log that comes twice is shown once, and a new node's lines r
 });
 
 test("a figure that counts on is no new verdict", () => {
-  const silent = (seconds: number) => ({ level: "not_recording" as const, loss_share: null, text: `no data for ${seconds} s`, reasons: [] });
+  const silent = (seconds: number) => ({ level: "not_recording" as const, loss_share: null, bad_share: null, text: `no data for ${seconds} s`, reasons: [] });
   expect(sameVerdict(silent(12), silent(13.5))).toBe(true);
   expect(sameVerdict(silent(12), { ...silent(12), level: "loss" })).toBe(false);
   expect(announcement(silent(12))).toBe("Not recording: no data for 12 s");
@@ -107,7 +125,7 @@ test("bytes are shown sixteen in a row, and what is no letter as a dot", () => {
 
 test("entries that the ledger calls a loss are a loss here, and no others", () => {
   for (const loss of ["packets_dropped_by_kernel", "packets_malformed_short", "packets_missing", "fragments_late", "fragments_missing_unrecorded", "fragments_discarded_disk", "fragments_time_repeated"]) expect(isLoss(loss), loss).toBe(true);
-  for (const fine of ["fragments_duplicate", "fragments_discarded_disabled", "fragments_discarded_paused", "fragments_not_owned", "packets_received", "fragments_reordered"]) expect(isLoss(fine), fine).toBe(false);
+  for (const fine of ["fragments_duplicate", "fragments_discarded_disabled", "fragments_discarded_paused", "fragments_not_owned", "fragments_foreign", "fragments_bad_sender", "packets_received", "fragments_reordered"]) expect(isLoss(fine), fine).toBe(false);
 });
 
 test("an address leads to its view, and a broken one to the overview", () => {

@@ -1,6 +1,6 @@
 //! What arrives.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 /// One piece of what arrived: a datagram, or the next bytes of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -8,7 +8,7 @@ pub struct Arrival<'a> {
     /// The endpoint that it came to, by its index.
     pub endpoint: usize,
     /// Who sent it, where the ingress was asked to say so and the system knows.
-    pub sender: Option<IpAddr>,
+    pub sender: Option<SocketAddr>,
     /// Its bytes.
     pub bytes: &'a [u8],
 }

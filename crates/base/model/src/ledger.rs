@@ -5,7 +5,7 @@
 //! ```text
 //! packets_received   = packets_accepted + every packets_malformed_*
 //! fragments_received = fragments_recorded + _duplicate + _late + _out_of_range + _unknown_source
-//!                    + _time_repeated + _not_owned + _ambiguous
+//!                    + _time_repeated + _not_owned + _ambiguous + _foreign
 //!                    + every fragments_discarded_*  (+ in flight, while the run goes on)
 //! ```
 //!
@@ -124,10 +124,10 @@ entries! {
     FragmentsMissingUnrecorded = "fragments_missing_unrecorded", Note;
     /// Fragments that came after a later one of the same source.
     FragmentsReordered = "fragments_reordered", Note;
-    /// Fragments whose tag differs from that of their event's first.
-    FragmentsWrongTag = "fragments_wrong_tag", Note;
-    /// Fragments that their source marked as broken.
-    FragmentsFlaggedError = "fragments_flagged_error", Note;
+    /// Recorded fragments whose tag is not that of more than half of their event's fragments.
+    FragmentsBadTag = "fragments_bad_tag", Note;
+    /// Recorded fragments that their sender marked as broken.
+    FragmentsBadSender = "fragments_bad_sender", Note;
     /// Times the source began its event numbers anew.
     NumberingRestarts = "numbering_restarts", Note;
     /// Numbers that are missing between a channel link's packets, where parts of slices are missing
@@ -164,6 +164,11 @@ entries! {
     FragmentsSkipped = "fragments_skipped", Note;
     /// Fragments of events that hold more bytes than `build.event_bytes_max`.
     FragmentsDiscardedTooLarge = "fragments_discarded_too_large", FragmentsLost;
+    /// Recorded fragments of which a part never came.
+    FragmentsWithHoles = "fragments_with_holes", Note;
+    /// Fragments that are not the source's: from another sender than it, to its port, and with
+    /// another source's id or with event numbers that fit to no other source's. No loss of it.
+    FragmentsForeign = "fragments_foreign", FragmentsOut;
 }
 
 impl Entry {
@@ -181,11 +186,20 @@ impl Entry {
             // Files of version 1.1 and before.
             "packets_malformed_decoding" => "packets_malformed_header",
             "packets_malformed_trailer" => "packets_malformed_checksum",
+            // Files of version 1.2 and before, which counted fragments that were not recorded, too,
+            // and compared tags with that of the event's first fragment.
+            "fragments_wrong_tag" => "fragments_bad_tag",
+            "fragments_flagged_error" => "fragments_bad_sender",
             name => name,
         };
         Self::ALL.iter().copied().find(|entry| entry.name() == name)
     }
 }
+
+/// The entries that count *bad data*: fragments that were recorded, and that are not what they
+/// should be. They are in no balance; a fragment can be in several.
+pub const BAD_DATA: [Entry; 3] =
+    [Entry::FragmentsBadSender, Entry::FragmentsBadTag, Entry::FragmentsWithHoles];
 
 /// Reasons that one protocol may have for refusing a packet.
 pub const REASONS_MAX: usize = 16;
@@ -301,6 +315,13 @@ impl SourceLedger {
         delta
     }
 
+    /// How many of the recorded fragments are bad ([`BAD_DATA`]). One that is bad for two reasons
+    /// counts twice where that leaves room: nobody counts it by itself.
+    pub fn bad_data(&self) -> u64 {
+        let bad = BAD_DATA.iter().map(|&entry| self[entry]).fold(0, u64::saturating_add);
+        bad.min(self[Entry::FragmentsRecorded])
+    }
+
     /// Losses and balance of these counts.
     pub fn balance(&self) -> Balance {
         let gaps =
@@ -338,6 +359,11 @@ impl Ledger {
     /// An empty ledger for that many sources.
     pub fn new(source_count: usize) -> Self {
         Self { sources: vec![SourceLedger::default(); source_count] }
+    }
+
+    /// How many recorded fragments are bad, of all sources.
+    pub fn bad_data(&self) -> u64 {
+        self.sources.iter().map(SourceLedger::bad_data).fold(0, u64::saturating_add)
     }
 
     /// All sources together, without reasons: protocols have different ones.
@@ -397,6 +423,26 @@ mod tests {
             assert_eq!(Entry::from_name(entry.name()), Some(entry));
         }
         assert_eq!(Entry::from_number(Entry::COUNT as u16), None);
+    }
+
+    #[test]
+    fn former_names_lead_to_the_entries_of_bad_data() {
+        assert_eq!(Entry::from_name("fragments_wrong_tag"), Some(Entry::FragmentsBadTag));
+        assert_eq!(Entry::from_name("fragments_flagged_error"), Some(Entry::FragmentsBadSender));
+    }
+
+    #[test]
+    fn bad_data_are_recorded_data_and_no_loss() {
+        let mut source = SourceLedger::default();
+        source[Entry::FragmentsReceived] = 10;
+        source[Entry::FragmentsRecorded] = 10;
+        source[Entry::FragmentsBadSender] = 4;
+        assert_eq!(source.bad_data(), 4);
+        source[Entry::FragmentsBadTag] = 9;
+        assert_eq!(source.bad_data(), 10);
+        assert!(source.balance().holds() && !source.balance().lost_data());
+        let ledger = Ledger { sources: vec![source, SourceLedger::default()] };
+        assert_eq!(ledger.bad_data(), 10);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use catchment_model::limits::COLUMN_BYTES_MAX;
 
 use crate::source::Accepted;
+use crate::tags::EventTags;
 use crate::{BuilderConfig, Matched};
 
 /// Consecutive events, cut into columns.
@@ -45,6 +46,10 @@ pub struct ColumnCut {
     pub payload_bytes: u64,
     /// Rows without this source, if it is required; otherwise 0.
     pub missing: u64,
+    /// Fragments that their sender marked as broken.
+    pub bad_sender: u64,
+    /// Fragments with another tag than their event's.
+    pub bad_tag: u64,
 }
 
 /// A range of bytes in one source's segment.
@@ -178,12 +183,14 @@ impl Cut {
             self.times_ns.push(row.first_ns);
             self.flags.push(row.flags);
         }
+        let mut tags = EventTags::of(&self.keys, &self.flags, &matched.sources);
         let mut fragments = 0;
         for (index, column) in self.columns.iter_mut().enumerate() {
             if taken.some_dropped {
                 fragments += matched.drop_fragments(index, taken.count);
             }
             let source = &mut matched.sources[index];
+            column.bad_tag = tags.bad_of(source);
             column.fill(&self.keys, &mut source.accepted);
             let missing = self.keys.len() as u64 - column.fragments;
             column.missing = if source.required { missing } else { 0 };
@@ -213,6 +220,7 @@ impl ColumnCut {
         self.validity = None;
         self.spans.clear();
         (self.fragments, self.payload_bytes, self.missing) = (0, 0, 0);
+        (self.bad_sender, self.bad_tag) = (0, 0);
     }
 
     // Moves the fragments of the rows `keys` out of a source's queue, where none is before them.
@@ -230,6 +238,7 @@ impl ColumnCut {
             taken += 1;
             self.lengths.push(fragment.bytes);
             self.payload_bytes += u64::from(fragment.bytes);
+            self.bad_sender += u64::from(fragment.bad_sender);
             if fragment.offset == span.offset.wrapping_add(span.bytes) {
                 span.bytes += u64::from(fragment.bytes);
             } else if fragment.bytes > 0 {

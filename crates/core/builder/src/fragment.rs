@@ -43,6 +43,12 @@ impl Fragment {
         self.flags & FragmentFlags::SENDER_ERROR != 0
     }
 
+    /// Whether its packet came from another sender than the one that its source's port heard first.
+    #[inline]
+    pub(crate) fn is_of_other_sender(&self) -> bool {
+        self.flags & FragmentFlags::OTHER_SENDER != 0
+    }
+
     /// What counts it where its source has delivered the event before.
     pub(crate) fn repeated(&self) -> Entry {
         if self.flags & FragmentFlags::SENT_ONCE != 0 {
@@ -62,6 +68,8 @@ impl FragmentFlags {
     /// Its packet is known not to be one that came twice: if its event was delivered before, its
     /// source counts the same numbers again.
     pub const SENT_ONCE: u8 = 2;
+    /// Its packet came from another sender than the one that its source's port heard first.
+    pub const OTHER_SENDER: u8 = 4;
 }
 
 /// A fragment that will be in no frame, so that its memory can be freed.

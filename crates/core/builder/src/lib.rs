@@ -38,6 +38,7 @@ mod number;
 mod owned;
 mod source;
 mod status;
+mod tags;
 mod tally;
 mod wanted;
 

@@ -120,8 +120,14 @@ impl Matched {
         self.tally.add(index, entry, count);
     }
 
-    /// Counts and notes a fragment that is not used.
+    /// Counts and notes a fragment that is not used. One that is too far from all events, or too
+    /// late, is no loss of its source if another sender sent it than what fits.
     pub fn discard(&mut self, index: usize, fragment: &Fragment, reason: Entry) {
+        let fits_nowhere = matches!(reason, Entry::FragmentsOutOfRange | Entry::FragmentsLate);
+        let reason = match fits_nowhere && self.sources[index].is_foreign(fragment) {
+            true => Entry::FragmentsForeign,
+            false => reason,
+        };
         self.tally.discard(index, fragment.offset, fragment.bytes, reason);
     }
 

@@ -125,7 +125,7 @@ impl NumberMatcher {
         };
         let Rules { numbers, near, .. } = horizon.rules();
         let (mut reached, mut bytes, mut done) = (source.reached, 0, 0);
-        let (mut reordered, mut wrong_tag, mut flagged) = (0, 0, 0);
+        let mut reordered = 0;
         for fragment in run {
             let step = numbers.offset(newest, fragment.number);
             let key = newest.wrapping_add_signed(step);
@@ -134,7 +134,7 @@ impl NumberMatcher {
             if !taken || !seen.insert(index, key) {
                 break;
             }
-            wrong_tag += u64::from(!window.add(key, fragment, weight, *now_ns));
+            window.add(key, fragment, weight, *now_ns);
             source.append(key, fragment);
             if key > newest {
                 (newest, previous) = (key, newest);
@@ -147,7 +147,6 @@ impl NumberMatcher {
                 reordered += u64::from(key < reached);
                 reached = source.reach_out_of_order(reached, key);
             }
-            flagged += u64::from(fragment.is_flagged());
             bytes += u64::from(fragment.bytes);
             done += 1;
         }
@@ -159,10 +158,8 @@ impl NumberMatcher {
             let has_claims = horizon.receive(voter, (newest, previous), *now_ns);
             events.bytes += bytes;
             matched.fragment_count += done as u64;
-            if reordered | wrong_tag | flagged > 0 {
+            if reordered > 0 {
                 matched.count(index, Entry::FragmentsReordered, reordered);
-                matched.count(index, Entry::FragmentsWrongTag, wrong_tag);
-                matched.count(index, Entry::FragmentsFlaggedError, flagged);
             }
             if has_claims {
                 self.refute(voter, matched);
@@ -659,6 +656,7 @@ impl Matcher for NumberMatcher {
             silent: self.horizon.is_silent(source.voter()),
             out_of_step: self.horizon.is_out_of_step(source.voter()),
             parked: self.parked.count_of(index) as u64,
+            other_sender: source.is_other_sender(),
         };
         let mut status = BuilderStatus {
             waiting_bytes: self.parked.bytes(),

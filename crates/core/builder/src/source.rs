@@ -11,7 +11,12 @@ pub struct Accepted {
     pub key: u64,
     pub offset: u64,
     pub bytes: u32,
+    pub tag: u8,
+    /// Whether its sender marked it as broken.
+    pub bad_sender: bool,
 }
+
+const _: () = assert!(size_of::<Accepted>() == 24);
 
 /// A source: the queue of its accepted fragments, and what the matcher uses for each of them, in
 /// one cache line.
@@ -30,6 +35,8 @@ pub struct Source {
     pub required: bool,
     /// Whether it is full: it may hold no more of keys that others have not passed.
     pub full: bool,
+    /// Whether its newest accepted fragment is of another sender than its port heard first.
+    other_sender: bool,
 }
 
 const _: () = assert!(size_of::<Source>() == 64);
@@ -42,6 +49,7 @@ impl Source {
             enabled,
             required: role == SourceRole::Required,
             full: false,
+            other_sender: false,
             reached: 0,
             skipped: 0..0,
             accepted: VecDeque::with_capacity(if enabled { ACCEPTED_AT_START } else { 0 }),
@@ -79,6 +87,16 @@ impl Source {
         reached
     }
 
+    /// Whether its own sender is another than its port heard first.
+    pub fn is_other_sender(&self) -> bool {
+        self.other_sender
+    }
+
+    /// Whether a fragment that fits to no event is a stranger's: of another sender than what fits.
+    pub fn is_foreign(&self, fragment: &Fragment) -> bool {
+        self.reached > 0 && fragment.is_of_other_sender() != self.other_sender
+    }
+
     /// Bytes of its accepted fragments of keys from `key` on.
     pub fn bytes_from(&self, key: u64) -> u64 {
         let accepted = self.accepted.iter().rev().take_while(|accepted| accepted.key >= key);
@@ -88,6 +106,7 @@ impl Source {
     /// Appends an accepted fragment in key order.
     #[inline]
     pub fn append(&mut self, key: u64, fragment: &Fragment) {
+        self.other_sender = fragment.is_of_other_sender();
         match self.accepted.back() {
             Some(newest) if newest.key > key => self.insert_reordered(key, fragment),
             _ => self.accepted.push_back(Accepted::of(key, fragment)),
@@ -106,7 +125,8 @@ impl Accepted {
     // Made where it is stored: a value that is also passed on by reference would go over the stack.
     #[inline]
     fn of(key: u64, fragment: &Fragment) -> Self {
-        Self { key, offset: fragment.offset, bytes: fragment.bytes }
+        let &Fragment { offset, bytes, tag, .. } = fragment;
+        Self { key, offset, bytes, tag, bad_sender: fragment.is_flagged() }
     }
 }
 

@@ -90,4 +90,6 @@ pub struct SourceStatus {
     pub out_of_step: bool,
     /// Number of its parked fragments.
     pub parked: u64,
+    /// Whether its own sender, whose fragments fit, is another than its port heard first.
+    pub other_sender: bool,
 }

@@ -194,9 +194,52 @@ fn a_different_tag_is_counted_and_flagged_and_the_fragment_kept() {
     rig.finish(0);
     let flags: Vec<EventFlags> = rig.rows.values().map(|row| row.flags).collect();
     assert_eq!(flags, [EventFlags::default(), EventFlags::TAG_MISMATCH, EventFlags::SENDER_ERROR]);
-    assert_eq!(rig.count(1, Entry::FragmentsWrongTag), 1);
-    assert_eq!(rig.count(1, Entry::FragmentsFlaggedError), 1);
+    // Of two sources neither is known to be the right one.
+    assert_eq!([0, 1].map(|source| rig.count(source, Entry::FragmentsBadTag)), [1, 1]);
+    assert_eq!([0, 1].map(|source| rig.count(source, Entry::FragmentsBadSender)), [0, 1]);
     assert!(rig.rows.values().all(|row| row.present() == 2));
+}
+
+#[test]
+fn the_source_at_another_trigger_is_named_and_not_those_that_came_after_it() {
+    for first in 0..5 {
+        let mut rig = Rig::required(5);
+        // Source 2 is at another trigger from event 10 on; whoever comes first opens the events.
+        for source in (0..5).map(|source| (first + source) % 5) {
+            for number in 0..100 {
+                let mut fragment = rig.fragment(source, number, 50);
+                let tag = if source == 2 && number >= 10 { number + 1 } else { number };
+                fragment.tag = tag as u8;
+                rig.push(0, &[fragment]);
+            }
+        }
+        rig.finish(0);
+        let bad: Vec<u64> =
+            (0..5).map(|source| rig.count(source, Entry::FragmentsBadTag)).collect();
+        assert_eq!(bad, [0, 0, 90, 0, 0], "source {first} came first");
+    }
+}
+
+#[test]
+fn bad_fragments_of_events_that_are_dropped_are_not_counted() {
+    let config = BuilderConfig {
+        incomplete: IncompletePolicy::Drop,
+        ..BuilderConfig::new(vec![SourceRole::Required; 3])
+    };
+    let mut rig = Rig::new(config);
+    for source in 0..3 {
+        for number in (0..10).filter(|&number| source != 0 || number < 5) {
+            let mut fragment = rig.fragment(source, number, 50);
+            fragment.tag = u8::from(source == 1);
+            fragment.flags = FragmentFlags::SENDER_ERROR;
+            rig.push(0, &[fragment]);
+        }
+    }
+    rig.finish(0);
+    assert_eq!(rig.rows.len(), 5);
+    let counts = |entry| [0, 1, 2].map(|source| rig.count(source, entry));
+    assert_eq!(counts(Entry::FragmentsBadTag), [0, 5, 0]);
+    assert_eq!(counts(Entry::FragmentsBadSender), [5, 5, 5]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Wrong numbers cost their own events and no other.
 
 use crate::support;
-use catchment_builder::{BuilderConfig, SourceRole};
+use catchment_builder::{BuilderConfig, Fragment, FragmentFlags, SourceRole};
 use catchment_model::Entry;
 use support::{MS, Rig, S};
 
@@ -166,6 +166,54 @@ fn two_senders_at_one_port_do_not_begin_anew_at_each_packet() {
         assert_eq!(rig.complete(), 4_000, "{sources}: {total:?}");
         assert_eq!(rig.lost(), 4_000, "the second sender's: {total:?}");
     }
+}
+
+#[test]
+fn a_second_sender_at_a_port_is_no_loss_of_the_source_whichever_came_first() {
+    for (own, foreign) in [(0, FragmentFlags::OTHER_SENDER), (FragmentFlags::OTHER_SENDER, 0)] {
+        let mut rig = Rig::required(3);
+        let mut now = 0;
+        let of_sender = |rig: &mut Rig, first: u64, flags| -> Vec<Fragment> {
+            let numbers = first..first + 10;
+            let fragment = |number| Fragment { flags, ..rig.fragment(0, number, 100) };
+            numbers.map(fragment).collect()
+        };
+        for first in (0..4_000).step_by(10) {
+            // One of its own is lost: that shows.
+            let mut fragments = of_sender(&mut rig, first, own);
+            fragments.truncate(if first == 2_000 { 9 } else { 10 });
+            rig.push(now, &fragments);
+            rig.send_all(now, 1..3, first..first + 10);
+            let fragments = of_sender(&mut rig, 1_000_000 + first, foreign);
+            rig.push(now, &fragments);
+            rig.poll(now);
+            now += 25 * MS;
+        }
+        rig.finish(now);
+        let total = rig.ledger.total();
+        assert_eq!((rig.complete(), rig.lost()), (3_999, 0), "{total:?}");
+        assert_eq!(rig.count(0, Entry::FragmentsForeign), 4_000);
+        assert_eq!(rig.ledger.balance().fragments_lost, 1, "{total:?}");
+    }
+}
+
+#[test]
+fn a_source_that_goes_on_from_elsewhere_out_of_step_is_a_loss() {
+    let mut rig = Rig::required(3);
+    let mut now = 0;
+    for first in (0..4_000).step_by(10) {
+        rig.send_all(now, 1..3, first..first + 10);
+        // Its port has heard nobody else for long when it has numbers of its own.
+        rig.send(
+            now,
+            0,
+            if first < 1_000 { first..first + 10 } else { 50_000_000 + first..50_000_010 + first },
+        );
+        rig.poll(now);
+        now += 25 * MS;
+    }
+    rig.finish(now);
+    assert_eq!((rig.count(0, Entry::FragmentsForeign), rig.lost()), (0, 3_000));
 }
 
 #[test]

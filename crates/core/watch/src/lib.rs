@@ -1,9 +1,9 @@
 //! Watching what runs: what a shifter must know at three in the morning.
 //!
-//! - [`Rates`]: counters to rates over a sliding window; [`LossWatch`]: which source lost what
-//!   lately.
-//! - [`verdict`]: good data, data with loss, with heavy loss, or nothing recorded, with the reason,
-//!   from the flow of data.
+//! - [`Rates`]: counters to rates over a sliding window; [`LossWatch`]: which source lost what, or
+//!   sent bad data, lately.
+//! - [`verdict`]: good data, bad data, data with loss, or nothing recorded, with the reason, from
+//!   the flow of data.
 //! - [`bottleneck`]: which stage limits.
 //! - [`Alarms`]: [`Rule`]s on quantities, with hysteresis, delays, latching and acknowledgement,
 //!   one alarm for a rule and a group of sources; [`default_rules`] are there without any
@@ -28,7 +28,7 @@ mod words;
 
 pub use alarm::{AcknowledgeError, Alarm, AlarmState, Change, ChangeKind, SOURCES_LISTED_MAX};
 pub use alarms::{ALARMS_MAX, Alarms, CLEARED_SHOWN_NS, COMMENT_BYTES_MAX, FOLLOWED_MAX};
-pub use loss::{LossGrowth, LossWatch, is_loss, words_of_entry};
+pub use loss::{LossGrowth, LossWatch, is_bad, is_loss, words_of_entry};
 pub use quantity::{QUANTITY_BYTES_MAX, Quantity, QuantityError, ReadingTable};
 pub use rates::{Rates, Stage, bottleneck};
 pub use rule::{

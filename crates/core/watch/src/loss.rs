@@ -1,11 +1,11 @@
-//! Which sources lost what, lately.
+//! Which sources lost what, or sent bad data, lately.
 
-use catchment_model::ledger::Role;
+use catchment_model::ledger::{BAD_DATA, Role};
 use catchment_model::{Entry, Ledger};
 
 use crate::rates::Rates;
 
-/// What grew of one source's losses within the window.
+/// What grew of one source's losses, or of its bad data, within the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LossGrowth {
     /// The source's index in the ledger.
@@ -18,7 +18,7 @@ pub struct LossGrowth {
     pub age_ns: u64,
 }
 
-/// Watches a ledger's entries that mean lost data. 22 samples of 8 bytes per source and such entry:
+/// Watches entries of a ledger: those that mean lost data, or bad data. 22 samples of 8 bytes per source and such entry:
 /// 2.7 MB for 1,000 sources.
 #[derive(Clone, Debug)]
 pub struct LossWatch {
@@ -41,7 +41,12 @@ pub fn is_loss(entry: Entry) -> bool {
     gap || matches!(entry.role(), Role::PacketsLost | Role::FragmentsLost)
 }
 
-/// What an entry of the ledger that means loss is called, on the page and in texts of the node.
+/// Whether an entry of the ledger means that something is recorded that is not as it should be.
+pub fn is_bad(entry: Entry) -> bool {
+    BAD_DATA.contains(&entry)
+}
+
+/// What an entry of the ledger that means loss or bad data is called, on the page and in texts of the node.
 pub fn words_of_entry(entry: Entry) -> &'static str {
     match entry {
         Entry::PacketsDroppedByKernel => "packets dropped by the kernel",
@@ -63,14 +68,17 @@ pub fn words_of_entry(entry: Entry) -> &'static str {
         Entry::FragmentsMissing => "missing fragments",
         Entry::FragmentsMissingUnrecorded => "missing fragments of lost events",
         Entry::FragmentsRemoved => "recorded fragments whose files were removed",
+        Entry::FragmentsBadSender => "fragments marked broken by their sender",
+        Entry::FragmentsBadTag => "fragments of another trigger",
+        Entry::FragmentsWithHoles => "fragments of which a part is missing",
         other => other.name(),
     }
 }
 
 impl LossWatch {
-    /// Watches over that time.
-    pub fn new(window_ns: u64) -> Self {
-        let entries = Entry::ALL.iter().copied().filter(|&entry| is_loss(entry)).collect();
+    /// Watches those entries over that time: [`is_loss`], [`is_bad`].
+    pub fn new(window_ns: u64, is_watched: fn(Entry) -> bool) -> Self {
+        let entries = Entry::ALL.iter().copied().filter(|&entry| is_watched(entry)).collect();
         Self { entries, rates: Rates::new(window_ns), sources: 0, counters: Vec::new() }
     }
 

@@ -105,6 +105,7 @@ impl Quantity {
             text if text.ends_with("last_packet_seconds") || text.ends_with("out_of_step") => 2,
             _ if family == "queue" => 3,
             text if text.contains("loss") || text.contains("fragments_") => 5,
+            "bad_share" => 5,
             _ => 4,
         }
     }

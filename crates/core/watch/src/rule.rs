@@ -1,5 +1,6 @@
 //! Rules of alarms.
 
+use catchment_model::Entry;
 use serde::{Deserialize, Serialize};
 
 use crate::quantity::Quantity;
@@ -309,9 +310,9 @@ pub(crate) fn check(rules: &[Rule]) -> Result<(), RuleError> {
 }
 
 /// The rules that there are without any configuration, for frames that are cut that often. They
-/// read `source.*.last_packet_seconds`, `source.*.out_of_step`, `loss_share`, `queue.*.fill`,
-/// `disk.hours_left`, `rows_recorded` (events and slices on disk), `next_file_refused` and
-/// `file_list_refused`. Loss is critical from that share on.
+/// read `source.*.last_packet_seconds`, `source.*.out_of_step`, `loss_share`, `bad_share`, bad data
+/// and packets of strangers of each source, `queue.*.fill`, `disk.hours_left`, `rows_recorded`
+/// (events and slices on disk), `next_file_refused` and `file_list_refused`. Loss and bad data are critical from that share on.
 pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
     let no_rows_ns = frame_ns.saturating_mul(3).clamp(10 * S, TIME_NS_MAX);
     let rules = [
@@ -353,8 +354,17 @@ pub fn default_rules(frame_ns: u64, heavy_loss_share: f64) -> Vec<Rule> {
             let critical_at = Some(heavy_loss_share);
             Rule { latch: true, clear_delay_ns: 60 * S, critical_at, ..rule }
         }),
+        recording(usual(
+            "bad_data",
+            "bad_share",
+            Condition::Above { threshold: heavy_loss_share, clear_at: heavy_loss_share },
+            Severity::Critical,
+            "{percent} of the recorded data are bad",
+        ))
+        .map(|rule| Rule { latch: true, clear_delay_ns: 60 * S, ..rule }),
     ];
-    rules.into_iter().chain(rules_of_files()).chain(rules_of_many()).flatten().collect()
+    let rules = rules.into_iter().chain(rules_of_files()).chain(rules_of_many());
+    rules.chain(rules_of_bad_sources()).flatten().collect()
 }
 
 /// The usual rules on what the disk refuses while it takes the data.
@@ -411,6 +421,46 @@ fn rules_of_many() -> [Option<Rule>; 3] {
         // While all sources restart, each may be out of step for a moment.
         recording(many(out_of_step, 2 * S, out_of_step_many)),
         recording(many(queue_full, 2 * S, "{things} are up to {percent} full: {sources}")),
+    ]
+}
+
+/// The usual rules on what a source sends and should not, and on what others send to its port.
+fn rules_of_bad_sources() -> [Option<Rule>; 4] {
+    let rises = |name, entry, text: &str, text_many: &str| {
+        let condition = Condition::RisesFaster { threshold: 0.0, clear_at: 0.0, window_ns: 10 * S };
+        let quantity = format!("source.*.{entry}");
+        let rule = recording(usual(name, &quantity, condition, Severity::Warning, text));
+        rule.map(|rule| Rule { latch: true, text_many: Some(text_many.into()), ..rule })
+    };
+    [
+        rises(
+            "bad_sender",
+            Entry::FragmentsBadSender,
+            "{source} marks its data as broken: {value} fragments a second",
+            "{things} mark their data as broken: {sources} (up to {value} fragments a second)",
+        ),
+        rises(
+            "bad_tag",
+            Entry::FragmentsBadTag,
+            "{source} is at another trigger than its events: {value} fragments a second",
+            "{things} are at another trigger than their events: {sources} (up to {value} \
+             fragments a second)",
+        ),
+        rises(
+            "with_holes",
+            Entry::FragmentsWithHoles,
+            "{source} has fragments of which a part is missing: {value} a second",
+            "{things} have fragments of which a part is missing: {sources} (up to {value} a \
+             second)",
+        ),
+        rises(
+            "stranger",
+            Entry::FragmentsForeign,
+            "Somebody else sends to the port of {source}: {value} fragments a second are not its \
+             own",
+            "Somebody else sends to the ports of {things}: {sources} (up to {value} fragments a \
+             second are not their own)",
+        ),
     ]
 }
 

@@ -10,6 +10,7 @@ use crate::loss::words_of_entry;
 use crate::words::percent;
 
 const S: u64 = 1_000_000_000;
+const CANNOT_WRITE: &str = "data arrive but cannot be written to the disk";
 /// How many sources a text names.
 const NAMED: usize = 3;
 
@@ -19,8 +20,12 @@ const NAMED: usize = 3;
 pub enum Level {
     /// Good data are being recorded.
     Good,
+    /// All data are being recorded, but some are bad: broken, or not of their event.
+    BadData,
     /// Data are being recorded, but not all.
     Loss,
+    /// Data are being recorded, but so large a share is bad that it may not be worth it.
+    HeavyBadData,
     /// Data are being recorded, but so large a share is lost that it may not be worth it.
     HeavyLoss,
     /// Nothing is being recorded.
@@ -35,6 +40,9 @@ pub struct Verdict {
     /// The share of the data that is lost, as [`Flow::loss_share`] says it; none where no run
     /// records.
     pub loss_share: Option<f64>,
+    /// The share of the recorded data that is bad, as [`Flow::bad_share`] says it; none where no
+    /// run records.
+    pub bad_share: Option<f64>,
     /// One line.
     pub text: String,
     /// What else is to be known, the worst first.
@@ -56,12 +64,20 @@ pub struct Flow<'a> {
     pub received_age_ns: Option<u64>,
     /// When an event or slice was last written to disk.
     pub recorded_age_ns: Option<u64>,
+    /// When a pause last ended.
+    pub resumed_age_ns: Option<u64>,
     /// The sources.
     pub sources: &'a [SourceFlow<'a>],
     /// What was lost within [`Limits::loss_ns`], the worst first.
     pub losses: &'a [Loss<'a>],
     /// The share of what should have been recorded lately that was lost, 0 to 1.
     pub loss_share: f64,
+    /// What was bad of what was recorded within [`Limits::loss_ns`], the worst first.
+    pub bad: &'a [Loss<'a>],
+    /// The share of what was recorded lately that is bad, 0 to 1.
+    pub bad_share: f64,
+    /// What is to be known and makes nothing worse, in plain words.
+    pub notices: &'a [String],
 }
 
 /// Whether a run is on.
@@ -104,7 +120,7 @@ pub struct SourceFlow<'a> {
     pub out_of_step: bool,
 }
 
-/// Something lost.
+/// Something lost, or bad.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss<'a> {
     /// The source's name.
@@ -120,11 +136,11 @@ pub struct Loss<'a> {
 pub struct Limits {
     /// A source is silent after this: 5 s.
     pub silent_ns: u64,
-    /// Something must have reached the disk within this: 5 s, or three frames if that is longer.
+    /// Something must have reached the disk within this: 3 s, or three frames if that is longer.
     pub recorded_ns: u64,
-    /// A loss counts for so long: 60 s.
+    /// A loss counts for so long, and so do bad data: 60 s.
     pub loss_ns: u64,
-    /// Loss is heavy from this share on: [`HEAVY_LOSS_SHARE`].
+    /// Loss is heavy from this share on, and so are bad data: [`HEAVY_LOSS_SHARE`].
     pub heavy_loss_share: f64,
 }
 
@@ -136,7 +152,7 @@ impl Limits {
     pub fn of_frames(frame_ns: u64) -> Self {
         Self {
             silent_ns: 5 * S,
-            recorded_ns: frame_ns.saturating_mul(3).max(5 * S),
+            recorded_ns: frame_ns.saturating_mul(3).max(3 * S),
             loss_ns: 60 * S,
             heavy_loss_share: HEAVY_LOSS_SHARE,
         }
@@ -164,23 +180,25 @@ pub fn verdict(flow: &Flow<'_>, limits: &Limits) -> Verdict {
         };
         reasons.extend(detail);
         let recording = matches!(flow.run, Run::Recording { .. });
-        let loss_share = Some(flow.loss_share).filter(|_| recording);
-        return Verdict { level: Level::NotRecording, loss_share, text, reasons };
+        let [loss_share, bad_share] =
+            [flow.loss_share, flow.bad_share].map(|share| Some(share).filter(|_| recording));
+        return Verdict { level: Level::NotRecording, loss_share, bad_share, text, reasons };
     }
-    let worst = worst(flow, limits);
-    let share = percent(flow.loss_share);
-    let (level, begin) = match (worst.is_empty(), flow.loss_share) {
-        (true, _) => (Level::Good, String::new()),
-        (false, lost) if lost >= limits.heavy_loss_share => {
-            (Level::HeavyLoss, format!("losing {share} of the data"))
-        }
-        (false, lost) if lost > 0.0 => {
-            (Level::Loss, format!("recording with loss, {share} of the data"))
-        }
-        (false, _) => (Level::Loss, "recording with loss".to_owned()),
-    };
+    let (lost, bad) = (worst(flow, limits), bad(flow, limits));
+    let level =
+        lost_level(!lost.is_empty(), flow, limits).max(bad_level(!bad.is_empty(), flow, limits));
+    let begin = begin(level, flow);
+    let worst = match level {
+        Level::BadData | Level::HeavyBadData => [bad, lost],
+        _ => [lost, bad],
+    }
+    .concat();
     let text = match worst.as_slice() {
-        [] => "recording good data".to_owned(),
+        [] => ["recording good data"]
+            .into_iter()
+            .chain(flow.notices.first().map(String::as_str))
+            .collect::<Vec<_>>()
+            .join("; "),
         few if few.len() <= NAMED => format!("{begin}: {}", few.join("; ")),
         many => {
             let rest = many.len() - NAMED;
@@ -193,8 +211,42 @@ pub fn verdict(flow: &Flow<'_>, limits: &Limits) -> Verdict {
         }
     };
     reasons.extend(worst);
+    reasons.extend_from_slice(flow.notices);
     reasons.extend(detail);
-    Verdict { level, loss_share: Some(flow.loss_share), text, reasons }
+    let (loss_share, bad_share) = (Some(flow.loss_share), Some(flow.bad_share));
+    Verdict { level, loss_share, bad_share, text, reasons }
+}
+
+fn lost_level(some: bool, flow: &Flow<'_>, limits: &Limits) -> Level {
+    match some {
+        false => Level::Good,
+        true if flow.loss_share >= limits.heavy_loss_share => Level::HeavyLoss,
+        true => Level::Loss,
+    }
+}
+
+fn bad_level(some: bool, flow: &Flow<'_>, limits: &Limits) -> Level {
+    match some {
+        false => Level::Good,
+        true if flow.bad_share >= limits.heavy_loss_share => Level::HeavyBadData,
+        true => Level::BadData,
+    }
+}
+
+/// How the verdict's line begins, where not all is good.
+fn begin(level: Level, flow: &Flow<'_>) -> String {
+    let (lost, bad) = (percent(flow.loss_share), percent(flow.bad_share));
+    match level {
+        Level::HeavyLoss => format!("losing {lost} of the data"),
+        Level::Loss if flow.loss_share > 0.0 => format!("recording with loss, {lost} of the data"),
+        Level::Loss => "recording with loss".to_owned(),
+        Level::HeavyBadData => format!("recording bad data, {bad} of all"),
+        Level::BadData if flow.bad_share > 0.0 => {
+            format!("recording, but {bad} of the data are bad")
+        }
+        Level::BadData => "recording, but some data are bad".to_owned(),
+        Level::Good | Level::NotRecording => String::new(),
+    }
 }
 
 /// A time as people say it.
@@ -239,6 +291,19 @@ fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
         (Some(age_ns), _) if age_ns > limits.silent_ns => {
             Some(format!("no data from any source for {}", ago(age_ns)))
         }
+        // What was recorded before a pause says nothing of what comes after it.
+        (_, Some(age_ns)) if flow.resumed_age_ns.is_some_and(|resumed_ns| resumed_ns < age_ns) => {
+            let resumed_ns = flow.resumed_age_ns.unwrap_or(age_ns);
+            let ago = ago(resumed_ns);
+            Some(match resumed_ns > limits.recorded_ns {
+                true => format!(
+                    "data arrive but nothing has reached the disk since the run was resumed {ago} \
+                     ago"
+                ),
+                false if flow.cannot_write => CANNOT_WRITE.to_owned(),
+                false => format!("the run was resumed {ago} ago, the first data are on their way"),
+            })
+        }
         (_, Some(age_ns)) if age_ns > limits.recorded_ns => {
             Some(format!("data arrive but nothing reaches the disk for {}", ago(age_ns)))
         }
@@ -248,7 +313,7 @@ fn not_recording(flow: &Flow<'_>, limits: &Limits) -> Option<String> {
                 "data arrive but nothing has reached the disk since the run began {since} ago"
             ))
         }
-        _ if flow.cannot_write => Some("data arrive but cannot be written to the disk".to_owned()),
+        _ if flow.cannot_write => Some(CANNOT_WRITE.to_owned()),
         (_, None) => {
             Some(format!("the run began {} ago, the first data are on their way", ago(since_ns)))
         }
@@ -301,11 +366,26 @@ fn worst(flow: &Flow<'_>, limits: &Limits) -> Vec<String> {
         // A source is named once: for its silence, for its numbers, or for the worst of its losses.
         if !named.contains(&loss.source) {
             named.push(loss.source);
-            let (source, count) = (loss.source, grouped(loss.count));
-            let (kind, of_run) = (words_of_entry(loss.entry), limits.loss_ns >= since_ns);
-            let window = if of_run { "in this run".into() } else { last(limits.loss_ns) };
-            found.push(format!("{source}: {count} lost {window} ({kind})"));
+            found.push(counted(loss, "lost", since_ns, limits));
         }
     }
     found
+}
+
+/// Which sources' data are bad, each once, for what most of them are.
+fn bad(flow: &Flow<'_>, limits: &Limits) -> Vec<String> {
+    let Run::Recording { since_ns } = flow.run else { return Vec::new() };
+    let is_first = |(index, bad): &(usize, &Loss<'_>)| {
+        flow.bad[..*index].iter().all(|other| other.source != bad.source)
+    };
+    let first = flow.bad.iter().enumerate().filter(is_first);
+    first.map(|(_, bad)| counted(bad, "bad", since_ns, limits)).collect()
+}
+
+/// What a source lost, or what was bad of it, and of what kind.
+fn counted(loss: &Loss<'_>, what: &str, since_ns: u64, limits: &Limits) -> String {
+    let (source, count, kind) = (loss.source, grouped(loss.count), words_of_entry(loss.entry));
+    let of_run = limits.loss_ns >= since_ns;
+    let window = if of_run { "in this run".into() } else { last(limits.loss_ns) };
+    format!("{source}: {count} {what} {window} ({kind})")
 }

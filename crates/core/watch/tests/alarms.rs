@@ -505,11 +505,16 @@ fn the_default_rules_are_there_and_find_what_they_are_for() {
             "nothing_recorded",
             "run_interrupted",
             "loss",
+            "bad_data",
             "next_file_refused",
             "file_list_refused",
             "source_silent",
             "source_out_of_step",
-            "queue_full"
+            "queue_full",
+            "bad_sender",
+            "bad_tag",
+            "with_holes",
+            "stranger"
         ]
     );
     let mut rig = Rig::new(rules);

@@ -2,8 +2,8 @@
 
 use catchment_model::{Entry, Ledger};
 use catchment_watch::{
-    Flow, Level, Limits, Loss, LossWatch, Rates, Run, SourceFlow, Stage, bottleneck, is_loss,
-    verdict, words_of_entry, words_of_time,
+    Flow, Level, Limits, Loss, LossWatch, Rates, Run, SourceFlow, Stage, bottleneck, is_bad,
+    is_loss, verdict, words_of_entry, words_of_time,
 };
 use proptest::prelude::*;
 
@@ -87,7 +87,7 @@ proptest! {
 
 #[test]
 fn losses_are_named_by_source_and_kind_the_worst_first_until_they_are_old() {
-    let mut watch = LossWatch::new(60 * S);
+    let mut watch = LossWatch::new(60 * S, is_loss);
     let mut ledger = Ledger::new(3);
     ledger.sources[2][Entry::FragmentsLate] = 4;
     watch.push(S, &ledger);
@@ -108,7 +108,7 @@ fn losses_are_named_by_source_and_kind_the_worst_first_until_they_are_old() {
 
 #[test]
 fn a_new_run_shows_its_own_losses_even_if_they_are_as_many_as_the_last_ones() {
-    let mut watch = LossWatch::new(60 * S);
+    let mut watch = LossWatch::new(60 * S, is_loss);
     let mut ledger = Ledger::new(1);
     ledger.sources[0][Entry::FragmentsMissing] = 5;
     watch.push(0, &ledger);
@@ -135,9 +135,13 @@ fn good() -> Flow<'static> {
         cannot_write: false,
         received_age_ns: Some(100 * MS),
         recorded_age_ns: Some(900 * MS),
+        resumed_age_ns: None,
         sources: &SOURCES,
         losses: &[],
         loss_share: 0.0,
+        bad: &[],
+        bad_share: 0.0,
+        notices: &[],
     }
 }
 
@@ -190,9 +194,63 @@ fn loss_of_a_large_share_is_no_loss_like_another() {
 }
 
 #[test]
+fn bad_data_are_not_good_and_from_the_share_of_heavy_loss_on_as_bad_as_that() {
+    let bad = |source, entry| Loss { source, entry, count: 3_709 };
+    let (broken, strayed) = (Entry::FragmentsBadSender, Entry::FragmentsBadTag);
+    let all = [bad("small-05", broken), bad("small-05", strayed), bad("small-06", strayed)];
+    let flow = |bad_share| Flow { bad: &all, bad_share, ..good() };
+    let few = verdict(&flow(0.02), &Limits::of_frames(S));
+    assert_eq!((few.level, few.bad_share), (Level::BadData, Some(0.02)));
+    let reasons = [
+        "small-05: 3,709 bad in the last minute (fragments marked broken by their sender)",
+        "small-06: 3,709 bad in the last minute (fragments of another trigger)",
+    ];
+    assert_eq!(few.reasons, reasons);
+    let text = format!("recording, but 2.0 % of the data are bad: {}", reasons.join("; "));
+    assert_eq!(few.text, text);
+    assert_eq!(judge(&flow(0.05)).0, Level::HeavyBadData);
+    assert!(judge(&flow(0.5)).1.starts_with("recording bad data, 50 % of all: small-05: 3,709"));
+    // When it is over it is said for a minute.
+    assert!(judge(&flow(0.0)).1.starts_with("recording, but some data are bad: small-05: 3,709"));
+    // Loss and bad data are both named, the worse one first.
+    let losses = [Loss { source: "a", entry: Entry::FragmentsMissing, count: 12 }];
+    let both = Flow { losses: &losses, loss_share: 0.01, ..flow(0.02) };
+    let both = verdict(&both, &Limits::of_frames(S));
+    assert_eq!((both.level, both.reasons.len()), (Level::Loss, 3));
+    assert!(both.reasons[0].starts_with("a: 12 lost"), "{:?}", both.reasons);
+    let heavy = judge(&Flow { losses: &losses, loss_share: 0.01, ..flow(0.5) });
+    assert_eq!(heavy.0, Level::HeavyBadData);
+    assert!(Level::Good < Level::BadData && Level::HeavyBadData < Level::HeavyLoss);
+}
+
+#[test]
+fn packets_of_strangers_are_named_and_the_data_are_good_all_the_same() {
+    let notices = ["packets from 10.1.2.3:4567 do not belong to small-00".to_owned()];
+    let flow = Flow { notices: &notices, ..good() };
+    let text = format!("recording good data; {}", notices[0]);
+    assert_eq!(judge(&flow), (Level::Good, text));
+    assert_eq!(verdict(&flow, &Limits::of_frames(S)).reasons, notices);
+}
+
+#[test]
+fn what_was_recorded_before_a_pause_is_not_awaited_after_it() {
+    let resumed = |ago_ns| Flow {
+        recorded_age_ns: Some(13 * S + ago_ns),
+        resumed_age_ns: Some(ago_ns),
+        ..good()
+    };
+    let text = "the run was resumed 1 s ago, the first data are on their way";
+    assert_eq!(judge(&resumed(S)), not(text));
+    let text = "data arrive but nothing has reached the disk since the run was resumed 6 s ago";
+    assert_eq!(judge(&resumed(6 * S)), not(text));
+    let recorded = Flow { recorded_age_ns: Some(S), ..resumed(2 * S) };
+    assert_eq!(judge(&recorded).0, Level::Good);
+}
+
+#[test]
 fn the_page_calls_losses_what_the_node_calls_them() {
     let page = include_str!("../../../../web/src/words.ts");
-    for &entry in Entry::ALL.iter().filter(|entry| is_loss(**entry)) {
+    for &entry in Entry::ALL.iter().filter(|entry| is_loss(**entry) || is_bad(**entry)) {
         let line = format!("  {}: \"{}\",", entry.name(), words_of_entry(entry));
         assert!(page.contains(&line), "{line}");
     }

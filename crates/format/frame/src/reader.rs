@@ -449,6 +449,19 @@ impl<R: ReadAt> FileReader<R> {
         (self.index.tables(), &self.reader)
     }
 
+    /// Whether the TOC's flag of bad data contradicts its total. Programs before version 1.3 did
+    /// not set it.
+    pub(crate) fn verify_data_bad(&self) -> Option<FrameError> {
+        let toc = self.index.toc()?;
+        let (flag, total) = (toc.flags.data_bad, self.ledger().ok().flatten()?.bad_data() > 0);
+        let trailer = Trailer::read(&self.reader, self.file_bytes).ok();
+        let is_set = trailer.is_some_and(|trailer| trailer.minor >= DATA_BAD_MINOR);
+        let (field, part) = ("data_bad", Part::FrameHeader(toc.offset()));
+        let expected = "what the total of the ledger says";
+        let wrong = flag != total && (flag || is_set);
+        wrong.then_some(FrameError::Field { part, field, expected, got: u64::from(flag) })
+    }
+
     pub(crate) fn into_frames_and_skipped(self) -> (Vec<FrameSummary>, Vec<Skipped>) {
         (self.index.frames, self.index.skipped)
     }
@@ -525,3 +538,6 @@ fn toc_of_this_file(toc: Toc, header: &FileHeader, first_frame: u64) -> Result<T
         _ => Ok(toc),
     }
 }
+
+/// The minor version from which on a TOC says whether data are bad.
+const DATA_BAD_MINOR: u16 = 3;

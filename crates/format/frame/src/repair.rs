@@ -114,11 +114,12 @@ pub fn repair<R: ReadAt>(
     let damage = !damaged.is_empty()
         || frames_missing > 0
         || walked.skipped().iter().any(|skipped| skipped.reason.is_damage());
+    let of_total = TocFlags::of_total(&ledger);
     let flags = TocFlags {
-        run_ended: false,
-        data_lost: damage || ledger.balance().lost_data(),
+        data_lost: damage || of_total.data_lost,
         repaired: true,
         ledger_of_file: walked.header().file_index > 0 && !is_of_run,
+        ..of_total
     };
     let last = walked.frames().last();
     let offset = last.map_or(walked.first_frame_offset(), |last| last.offset + last.frame_bytes);

@@ -27,17 +27,32 @@ pub struct TocFlags {
     pub repaired: bool,
     /// The ledger counts this file alone, not the run so far.
     pub ledger_of_file: bool,
+    /// The ledger counts bad data: fragments that are recorded and not as they should be.
+    pub data_bad: bool,
 }
 
 impl TocFlags {
+    /// What a ledger's total says: whether data were lost, and whether some are bad.
+    pub fn of_total(ledger: &Ledger) -> Self {
+        let (data_lost, data_bad) = (ledger.balance().lost_data(), ledger.bad_data() > 0);
+        Self { data_lost, data_bad, ..Self::default() }
+    }
+
     pub(crate) fn bits(self) -> u16 {
-        let flags = [self.run_ended, self.data_lost, self.repaired, self.ledger_of_file];
+        let Self { run_ended, data_lost, repaired, ledger_of_file, data_bad } = self;
+        let flags = [run_ended, data_lost, repaired, ledger_of_file, data_bad];
         flags.iter().enumerate().map(|(bit, &set)| u16::from(set) << bit).sum()
     }
 
     pub(crate) fn from_bits(bits: u16) -> Self {
         let bit = |bit: u16| bits & (1 << bit) != 0;
-        Self { run_ended: bit(0), data_lost: bit(1), repaired: bit(2), ledger_of_file: bit(3) }
+        Self {
+            run_ended: bit(0),
+            data_lost: bit(1),
+            repaired: bit(2),
+            ledger_of_file: bit(3),
+            data_bad: bit(4),
+        }
     }
 }
 

@@ -26,6 +26,8 @@ use crate::{BLOCK_BYTES, VERSION_MAJOR};
 /// The trailer's fields, checked against the file's length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trailer {
+    /// The minor version of the program that closed the file.
+    pub minor: u16,
     pub file_id: u64,
     pub toc_offset: u64,
     pub toc_bytes: u64,
@@ -58,6 +60,7 @@ impl Trailer {
             return Err(FrameError::Version { major, minor });
         }
         let trailer = Self {
+            minor,
             file_id: u64_at(&block, 16),
             toc_offset: u64_at(&block, 32),
             toc_bytes: u64_at(&block, 40),

@@ -93,6 +93,7 @@ impl<R: ReadAt> FileReader<R> {
         let (tables, reader) = self.tables();
         let tables: Vec<&Toc> = tables.collect();
         let mut problems: Vec<_> = tables.iter().flat_map(|toc| toc.verify(reader)).collect();
+        problems.extend(self.verify_data_bad());
         if self.closed() && problems.is_empty() {
             problems.extend(tables.iter().flat_map(|toc| verify_lists(self, reader, toc)));
         }

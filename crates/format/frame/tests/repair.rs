@@ -67,6 +67,31 @@ fn a_killed_writers_file_is_closed_with_the_ledger_of_its_frames() {
 }
 
 #[test]
+fn bad_data_are_flagged_by_repair_and_a_flag_that_contradicts_the_total_is_named() {
+    let mut model = some_model(23, 2, 9, Codec::Lz4);
+    for (entry, bad) in [(None, false), (Some(Entry::FragmentsBadTag), true)] {
+        if let Some(entry) = entry {
+            let mut events = common::some_events(&mut Random::new(24), 2, 9);
+            let increment = events.increment.as_mut().expect("an increment");
+            increment.sources[1][entry] = 1;
+            model.frames.push(events.frame(&model.header.schema, Codec::Lz4));
+        }
+        let encoded = model.encode();
+        let plan = repair(&encoded.unclosed, None).expect("plans");
+        assert_eq!(plan.flags.data_bad, bad);
+        let repaired = apply(&encoded.unclosed, &plan);
+        let file = FileReader::open(&repaired).expect("opens");
+        assert_eq!(file.flags(), Some(plan.flags));
+        assert!(file.verify_index().is_empty());
+    }
+    model.flags.data_bad = true;
+    let closed = model.encode().closed;
+    let problems = FileReader::open(&closed).expect("opens").verify_index();
+    let text = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    assert!(text.contains("data_bad is 1"), "{text}");
+}
+
+#[test]
 fn the_ledger_of_whole_frames_is_the_recorders_total() {
     let model = some_model(22, 4, 9, Codec::None);
     assert_eq!(ledger_of(&model, 4), model.ledger);

@@ -5,7 +5,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 
@@ -35,7 +35,7 @@ pub(crate) struct Message {
     pub drops: Option<u32>,
     pub truncated: bool,
     /// Who sent it, if that was asked for.
-    pub sender: Option<IpAddr>,
+    pub sender: Option<SocketAddr>,
 }
 
 /// Buffers for `messages.len()` messages.
@@ -203,7 +203,7 @@ fn read_control(header: &libc::msghdr, message: &mut Message) {
 
 /// The sender that the kernel named.
 #[inline]
-fn sender(header: &libc::msghdr) -> Option<IpAddr> {
+fn sender(header: &libc::msghdr) -> Option<SocketAddr> {
     // SAFETY: the name is this header's own sockaddr_in6, zeroed when it was made, of which the
     // kernel wrote the beginning; every type read here is smaller, aligned no stricter, and plain
     // numbers.
@@ -212,10 +212,13 @@ fn sender(header: &libc::msghdr) -> Option<IpAddr> {
         match i32::from((*name).sin6_family) {
             libc::AF_INET if header.msg_namelen as usize >= size_of::<libc::sockaddr_in>() => {
                 let name = name.cast::<libc::sockaddr_in>();
-                Some(IpAddr::V4(Ipv4Addr::from(u32::from_be((*name).sin_addr.s_addr))))
+                let address = Ipv4Addr::from(u32::from_be((*name).sin_addr.s_addr));
+                Some(SocketAddr::from((address, u16::from_be((*name).sin_port))))
             }
             libc::AF_INET6 if header.msg_namelen >= NAME_BYTES => {
-                Some(IpAddr::V6(Ipv6Addr::from((*name).sin6_addr.s6_addr)).to_canonical())
+                let address = IpAddr::V6(Ipv6Addr::from((*name).sin6_addr.s6_addr));
+                let port = u16::from_be((*name).sin6_port);
+                Some(SocketAddr::new(address.to_canonical(), port))
             }
             _ => None,
         }

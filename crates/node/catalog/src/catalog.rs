@@ -14,7 +14,7 @@ use crate::numbers::Numbers;
 use crate::pending::{self, RunKnown};
 use crate::rebuild;
 use crate::remarks::{self, Added, Remark};
-use crate::row::{self, COLUMNS, Quality, RunDetail, RunRow, RunState, Totals, stored};
+use crate::row::{self, Quality, RunDetail, RunRow, RunState, Totals, stored};
 use crate::schema::{self, ForReading, Paths, SCHEMA_VERSION};
 use crate::search::Search;
 use crate::step::step;
@@ -189,7 +189,7 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::NoRun`], or a database that cannot be read.
     pub fn run(&self, number: u64) -> Result<RunDetail, CatalogError> {
-        let sql = format!("SELECT {COLUMNS} FROM runs WHERE number = ?");
+        let sql = format!("SELECT {} FROM runs WHERE number = ?", row::selected());
         let detail = self.read(|connection| {
             let found = connection.query_row(&sql, [stored(number)], RunRow::read).optional()?;
             let Some(run) = found else { return Ok(None) };

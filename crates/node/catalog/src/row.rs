@@ -1,5 +1,6 @@
 //! One run of the catalogue, and how it is stored.
 
+use catchment_model::ledger::BAD_DATA;
 use catchment_model::{Balance, Entry, Ledger, RunId, SourceLedger, Utc};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
@@ -144,6 +145,8 @@ pub struct RunRow {
     /// was. Of a run that was interrupted, the least that was lost: nobody counted what came in at
     /// last.
     pub loss_count: Option<u64>,
+    /// How often recorded fragments were bad, for each reason; none if the ledger is not known.
+    pub bad_count: Option<u64>,
 }
 
 /// A run with its ledger and files.
@@ -255,6 +258,16 @@ pub(crate) const COLUMNS: &str = "number, id, folder, number_in_files, taken_ns,
     ended_ns, who, comment, configuration, state, reason, quality, events, fragments, bytes, frames, \
     files, loss, emulated";
 
+/// What is selected of runs for [`RunRow::read`]: the columns, and what their ledgers say of bad
+/// data.
+pub(crate) fn selected() -> String {
+    let bad = BAD_DATA.map(|entry| format!("'{entry}'")).join(", ");
+    format!(
+        "{COLUMNS}, (SELECT CASE WHEN fragments IS NULL THEN NULL ELSE total(count) END FROM ledger \
+         WHERE run = runs.number AND entry IN ({bad})) AS bad"
+    )
+}
+
 impl RunRow {
     /// A run that has just got its number.
     pub(crate) fn starting(number: u64, who: &str, taken: Utc) -> Self {
@@ -286,7 +299,20 @@ impl RunRow {
             frames: count("frames")?,
             files: count("files")?,
             loss_count: count("loss")?,
+            bad_count: row.get::<_, Option<f64>>("bad")?.map(|count| count as u64),
         })
+    }
+
+    /// What became of it, in words: its state, and of one that ended in order whether that was with
+    /// loss or bad data.
+    pub fn outcome(&self) -> &'static str {
+        let some = |count: Option<u64>| count.is_some_and(|count| count > 0);
+        match (self.state, some(self.loss_count), some(self.bad_count)) {
+            (RunState::Complete, true, true) => "ended, with loss and bad data",
+            (RunState::Complete, true, false) => "ended, with loss",
+            (RunState::Complete, false, true) => "ended, with bad data",
+            (state, ..) => state.name(),
+        }
     }
 
     /// The row as it is now: a run whose process is gone says so, also where nobody may write it.

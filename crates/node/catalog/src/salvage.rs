@@ -94,7 +94,7 @@ impl Salvaged {
                     self.configurations.push(one);
                 }
             }
-            let runs = format!("SELECT {columns} FROM runs ORDER BY number {order}");
+            let runs = format!("SELECT {columns}, NULL AS bad FROM runs ORDER BY number {order}");
             for mut run in self.rows(connection, &runs, RunRow::read) {
                 let possible = (1..=RUN_NUMBER_MAX).contains(&run.number);
                 if possible && !self.runs.contains_key(&run.number) {

@@ -6,7 +6,7 @@ use rusqlite::types::Value;
 
 use crate::SEARCH_LIMIT_MAX;
 use crate::error::{CatalogError, check_text};
-use crate::row::{COLUMNS, Quality, RunRow, RunState, stored};
+use crate::row::{Quality, RunRow, RunState, selected, stored};
 
 /// Conditions on runs; the newest come first.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +85,8 @@ impl Search {
         // Bounded: a state is compared afterwards, and may be rare.
         let rows = if self.state.is_some() { -1 } else { SEARCH_LIMIT_MAX as i64 };
         let sql = format!(
-            "SELECT {COLUMNS} FROM runs WHERE {conditions} ORDER BY number DESC LIMIT {rows}"
+            "SELECT {} FROM runs WHERE {conditions} ORDER BY number DESC LIMIT {rows}",
+            selected()
         );
         let mut select = connection.prepare(&sql)?;
         let found = select.query_map(rusqlite::params_from_iter(values), RunRow::read)?;

@@ -293,6 +293,7 @@ impl CatalogClient {
             frames: Some(totals.frames),
             files: Some(totals.files),
             loss_count: totals.loss_count(),
+            bad_count: totals.ledger.as_ref().map(Ledger::bad_data),
             ..row
         })
     }
@@ -474,6 +475,7 @@ fn run(row: RunRow) -> api::Run {
         frames: row.frames.unwrap_or_default(),
         files: row.files.unwrap_or_default(),
         loss_count: row.loss_count.unwrap_or_default(),
+        bad_count: row.bad_count.unwrap_or_default(),
         folder: row.folder.unwrap_or_default(),
         remarks: None,
     }

@@ -124,8 +124,8 @@ pub(crate) struct RunStatus {
     pub(crate) emulators: Mutex<Vec<EmulatorObserver>>,
     /// What the emulator of sources has sent in the last run, once it has ended.
     pub(crate) sent: Mutex<Option<EmulatorReport>>,
-    /// What runs lost, for the program's exit code.
-    pub(crate) lost: AtomicBool,
+    /// Whether a run lost data, or has bad ones, for the program's exit code.
+    pub(crate) imperfect: AtomicBool,
     /// Why a run, or the node, did not end in order: the first reason.
     pub(crate) failure: Mutex<Option<String>>,
     /// What the runs came to.
@@ -474,13 +474,15 @@ impl Recording {
         self.shared.catalog.end(live, started_ns, &summary);
         let balance = summary.last.ledger.balance();
         let fault = matches!(summary.last.state, catchment_recorder::State::Fault { .. });
-        if balance.lost_data() || fault {
-            self.run_status.lost.store(true, Relaxed);
+        let bad = summary.last.ledger.bad_data();
+        if balance.lost_data() || bad > 0 || fault {
+            self.run_status.imperfect.store(true, Relaxed);
         }
         tracing::info!(
             run = number,
             events = summary.last.counts.events_recorded,
             lost = balance.fragments_lost + balance.fragments_dropped,
+            bad,
             "the run has ended"
         );
         let mut summaries = self.run_status.summaries.lock();

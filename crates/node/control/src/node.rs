@@ -140,8 +140,8 @@ pub struct OpenRun {
 /// What a node became.
 #[derive(Clone, Debug, Default)]
 pub struct Ended {
-    /// Whether any run lost data.
-    pub lost: bool,
+    /// Whether any run lost data, or has bad ones.
+    pub imperfect: bool,
     /// Why a run, or the node, did not end in order.
     pub failed: Option<String>,
     /// What is wrong with the catalogue of runs, if anything is: it may lack the end of a run.
@@ -342,7 +342,7 @@ impl Node {
         self.end();
         let summaries = self.run_status.summaries.lock();
         Ended {
-            lost: self.run_status.lost.load(Relaxed),
+            imperfect: self.run_status.imperfect.load(Relaxed),
             failed: self.run_status.failure.lock().take(),
             catalog_trouble: self.catalog_trouble(),
             last: summaries.last().cloned(),

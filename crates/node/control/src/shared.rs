@@ -199,7 +199,7 @@ impl View {
         let before = std::mem::replace(&mut verdict.text, text);
         verdict.reasons.insert(0, format!("what it said before: {before}"));
         verdict.level = "not_recording".into();
-        verdict.loss_share = None;
+        (verdict.loss_share, verdict.bad_share) = (None, None);
         view.state_json = serde_json::to_string(&view.state).unwrap_or_default().into();
         view
     }

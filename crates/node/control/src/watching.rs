@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use catchment_builder::SourceRole;
 use catchment_model::{Entry, SourceLedger};
 use catchment_recorder::{Alignment, Arrived, RecorderConfig, Snapshot, State as RecorderState};
 use catchment_watch::{
     Alarms, Flow, Limits, Loss, LossGrowth, LossWatch, Rates, ReadingTable, Rule, RuleError, Run,
-    SourceFlow, Stage, Verdict, bottleneck, default_rules, is_loss, verdict,
+    SourceFlow, Stage, Verdict, bottleneck, default_rules, is_bad, is_loss, verdict,
 };
 
 use crate::api;
@@ -16,8 +15,11 @@ use crate::machine;
 mod fault;
 pub(crate) mod quantities;
 mod share;
+mod sources;
 
-use share::{LossShare, expected};
+pub(crate) use share::lost;
+use share::{LossShare, bad_data, loss};
+use sources::{Source, described, grouped_readings, lost_first, rank};
 
 const S: u64 = 1_000_000_000;
 /// Rates are over this.
@@ -30,19 +32,8 @@ const DEAD_TICKS: usize = 20;
 const SILENT_NS: u64 = 5 * S;
 /// Counters of the node before those of the sources.
 const NODE_COUNTERS: usize = 7;
-/// Counters of each source: packets, bytes, loss.
-const SOURCE_COUNTERS: usize = 3;
-
-/// What is known of a source beside its counters.
-#[derive(Clone, Debug)]
-struct Source {
-    name: String,
-    group: String,
-    kind: &'static str,
-    required: bool,
-    /// The networks that it may send from.
-    from: Vec<String>,
-}
+/// Counters of each source: packets, bytes, loss, fragments of strangers.
+const SOURCE_COUNTERS: usize = 4;
 
 /// Watches one configuration's sources, run after run.
 pub(crate) struct Watching {
@@ -56,6 +47,8 @@ pub(crate) struct Watching {
     alarms: Alarms,
     run: Option<u64>,
     of_run: RunFigures,
+    /// When each source was last heard, in a run or before one.
+    heard_ns: Vec<Option<u64>>,
     readings: ReadingTable,
 }
 
@@ -69,6 +62,9 @@ struct RunFigures {
     threads: Rates,
     thread_names: Vec<String>,
     losses: LossWatch,
+    bad: LossWatch,
+    /// Whether it was paused at the last look, and when a pause last ended.
+    paused: (bool, Option<u64>),
     dead: VecDeque<bool>,
     /// How much had been discarded when something last was, and when that was.
     discarded: (u64, u64),
@@ -83,7 +79,9 @@ impl RunFigures {
             disk_rate: None,
             threads: Rates::new(RATES_NS),
             thread_names: Vec::new(),
-            losses: LossWatch::new(60 * S),
+            losses: LossWatch::new(60 * S, is_loss),
+            bad: LossWatch::new(60 * S, is_bad),
+            paused: (false, None),
             dead: VecDeque::new(),
             discarded: (0, 0),
         }
@@ -116,6 +114,7 @@ pub(crate) struct Meaning {
     pub(crate) verdict: Verdict,
     pub(crate) rates: api::Rates,
     pub(crate) loss: api::Loss,
+    pub(crate) bad: api::Loss,
     pub(crate) dead_time: f64,
     pub(crate) hours_left: Option<f64>,
     pub(crate) flow: Vec<api::Flow>,
@@ -139,6 +138,7 @@ impl Watching {
         let rules = all_rules(default_rules(frame_ns, heavy_loss_share), rules);
         Ok(Self {
             readings: grouped_readings(&sources),
+            heard_ns: vec![None; sources.len()],
             sources,
             limits,
             heavy_loss_share,
@@ -202,18 +202,21 @@ impl Watching {
         }
         let counts_arrivals = number.is_some() || moment.arrivals.is_some();
         self.note_dead(moment);
-        let losses = match recording {
-            true => self.of_run.losses.recent(moment.now_ns, self.limits.loss_ns),
+        self.note_heard(moment);
+        let recent = |watch: &LossWatch| match recording {
+            true => watch.recent(moment.now_ns, self.limits.loss_ns),
             false => Vec::new(),
         };
+        let (losses, bad) = (recent(&self.of_run.losses), recent(&self.of_run.bad));
         let rates = self.node_rates(counts_arrivals);
         let hours_left = self.hours_left(moment);
-        let sources = self.source_states(moment, &losses);
+        let sources = self.source_states(moment, &losses, &bad);
         let silent = self.silent(moment);
         let counts = api::SourceCounts {
             count: sources.len() as u64,
             silent,
             with_loss: sources.iter().filter(|source| !source.loss.is_empty()).count() as u64,
+            with_bad_data: sources.iter().filter(|source| !source.bad.is_empty()).count() as u64,
         };
         let flow = self.flow(moment.snapshot, &rates);
         let dead_time =
@@ -222,6 +225,7 @@ impl Watching {
             dead_time,
             hours_left,
             loss_share: self.of_run.share.at(moment.now_ns),
+            bad_share: self.of_run.share.bad_at(moment.now_ns),
             silent,
         };
         self.read(moment, &rates, &lately, &sources, &losses);
@@ -229,8 +233,9 @@ impl Watching {
         let mut sources = sources;
         sources.sort_by_key(|source| (rank(source), lost_first(source), source.index));
         Meaning {
-            verdict: self.verdict(moment, &losses),
+            verdict: self.verdict(moment, &losses, &bad),
             loss: moment.snapshot.map(loss).unwrap_or_default(),
+            bad: moment.snapshot.map(bad_data).unwrap_or_default(),
             rates,
             dead_time,
             hours_left,
@@ -243,6 +248,7 @@ impl Watching {
 
     fn watch_sources(&mut self, sources: Vec<Source>, limits: Limits) {
         self.readings = grouped_readings(&sources);
+        self.heard_ns = vec![None; sources.len()];
         (self.sources, self.limits) = (sources, limits);
     }
 
@@ -264,11 +270,13 @@ impl Watching {
             counters.push(source[Entry::PacketsReceived]);
             counters.push(source[Entry::PacketBytesReceived]);
             counters.push(lost(source));
+            counters.push(source[Entry::FragmentsForeign]);
         }
         self.of_run.rates.push(now_ns, &counters);
         self.of_run.disk_rates.push(now_ns, &counters[3..4]);
         self.of_run.share.push(now_ns, counters[4], &snapshot.ledger);
         self.of_run.losses.push(now_ns, &snapshot.ledger);
+        self.of_run.bad.push(now_ns, &snapshot.ledger);
         self.of_run.thread_names =
             snapshot.threads.iter().map(|thread| thread.name.clone()).collect();
         let times: Vec<u64> = snapshot.threads.iter().map(|thread| thread.cpu_ns).collect();
@@ -280,8 +288,36 @@ impl Watching {
         let mut counters = vec![0; NODE_COUNTERS];
         counters[1] = arrivals.iter().map(|source| source.packets).sum();
         counters[2] = arrivals.iter().map(|source| source.bytes).sum();
-        counters.extend(arrivals.iter().flat_map(|source| [source.packets, source.bytes, 0]));
+        counters.extend(arrivals.iter().flat_map(|source| [source.packets, source.bytes, 0, 0]));
         self.of_run.rates.push(now_ns, &counters);
+    }
+
+    /// When sources were heard, which is known beyond the figures of a run, and when a pause ended.
+    fn note_heard(&mut self, moment: &Moment<'_>) {
+        for (index, heard_ns) in self.heard_ns.iter_mut().enumerate() {
+            let age_ns = self.of_run.rates.since_grown_ns(of_source(index, 0), moment.now_ns);
+            let grown_ns = age_ns.map(|age_ns| moment.now_ns.saturating_sub(age_ns));
+            *heard_ns = (*heard_ns).max(grown_ns);
+        }
+        let was_paused = self.of_run.paused.0;
+        self.of_run.paused.0 = matches!(moment.flow, Run::Paused { .. });
+        if was_paused && !self.of_run.paused.0 {
+            self.of_run.paused.1 = Some(moment.now_ns);
+        }
+    }
+
+    /// How long ago a source was last heard: in a run that records since its beginning, otherwise
+    /// also before it, since the figures of a run that has just ended say nothing of now.
+    fn heard_age_ns(&self, moment: &Moment<'_>, index: usize) -> Option<u64> {
+        match moment.flow {
+            Run::Recording { .. } | Run::Paused { .. } => {
+                self.of_run.rates.since_grown_ns(of_source(index, 0), moment.now_ns)
+            }
+            _ => {
+                let heard_ns = self.heard_ns.get(index).copied().flatten()?;
+                Some(moment.now_ns.saturating_sub(heard_ns))
+            }
+        }
     }
 
     fn note_dead(&mut self, moment: &Moment<'_>) {
@@ -350,12 +386,17 @@ impl Watching {
         self.sources.iter().enumerate().filter(is_silent).count() as u64
     }
 
-    fn verdict<'a>(&'a self, moment: &Moment<'a>, losses: &[LossGrowth]) -> Verdict {
+    fn verdict<'a>(
+        &'a self,
+        moment: &Moment<'a>,
+        losses: &[LossGrowth],
+        bad: &[LossGrowth],
+    ) -> Verdict {
         let now_ns = moment.now_ns;
         let flow_of = |(index, source): (usize, &'a Source)| SourceFlow {
             name: &source.name,
             required: source.required,
-            received_age_ns: self.of_run.rates.since_grown_ns(of_source(index, 0), now_ns),
+            received_age_ns: self.heard_age_ns(moment, index),
             out_of_step: alignment(moment, index).out_of_step,
         };
         let sources: Vec<_> = self.sources.iter().enumerate().map(flow_of).collect();
@@ -363,7 +404,9 @@ impl Watching {
             let source = self.sources.get(loss.source)?;
             Some(Loss { source: &source.name, entry: loss.entry, count: loss.count })
         };
-        let losses: Vec<Loss<'_>> = losses.iter().filter_map(named).collect();
+        let [losses, bad] =
+            [losses, bad].map(|all| all.iter().filter_map(named).collect::<Vec<_>>());
+        let notices = self.strangers(moment);
         let flow = Flow {
             run: moment.flow,
             fault: moment.fault,
@@ -373,14 +416,37 @@ impl Watching {
                 .is_some_and(|one| matches!(one.state, RecorderState::Fault { .. })),
             received_age_ns: self.of_run.rates.since_grown_ns(1, now_ns),
             recorded_age_ns: self.of_run.rates.since_grown_ns(5, now_ns),
+            resumed_age_ns: self.of_run.paused.1.map(|at_ns| now_ns.saturating_sub(at_ns)),
             sources: &sources,
             losses: &losses,
             loss_share: self.of_run.share.at(now_ns),
+            bad: &bad,
+            bad_share: self.of_run.share.bad_at(now_ns),
+            notices: &notices,
         };
         verdict(&flow, &self.limits)
     }
 
-    fn source_states(&self, moment: &Moment<'_>, losses: &[LossGrowth]) -> Vec<api::SourceState> {
+    /// Who sends to sources' ports, and what from there is not their own, if that was lately.
+    fn strangers(&self, moment: &Moment<'_>) -> Vec<String> {
+        let is_recording = matches!(moment.flow, Run::Recording { .. });
+        let Some(snapshot) = moment.snapshot.filter(|_| is_recording) else { return Vec::new() };
+        let lately = |source: &usize| {
+            let age_ns = self.of_run.rates.since_grown_ns(of_source(*source, 3), moment.now_ns);
+            age_ns.is_some_and(|age_ns| age_ns <= self.limits.loss_ns)
+        };
+        let strangers = snapshot.strangers.iter().filter(|(source, _)| lately(source));
+        strangers
+            .filter_map(|(&source, stranger)| Some(stranger.words(&self.sources.get(source)?.name)))
+            .collect()
+    }
+
+    fn source_states(
+        &self,
+        moment: &Moment<'_>,
+        losses: &[LossGrowth],
+        bad: &[LossGrowth],
+    ) -> Vec<api::SourceState> {
         let running = moment.run.is_some() || moment.arrivals.is_some();
         let state = |(index, source): (usize, &Source)| {
             let counts = moment.snapshot.and_then(|one| one.ledger.sources.get(index));
@@ -388,13 +454,15 @@ impl Watching {
                 let rate = self.of_run.rates.per_second(of_source(index, counter));
                 rate.filter(|_| running).unwrap_or(0.0)
             };
-            let age_ns = self.of_run.rates.since_grown_ns(of_source(index, 0), moment.now_ns);
+            let age_ns = self.heard_age_ns(moment, index);
+            let of_it = |all: &[LossGrowth]| all.iter().any(|one| one.source == index);
             let status = match age_ns {
                 _ if !running => "off",
                 None => "never",
                 Some(age_ns) if age_ns > SILENT_NS => "silent",
                 Some(_) if alignment(moment, index).out_of_step => "out_of_step",
-                Some(_) if losses.iter().any(|loss| loss.source == index) => "loss",
+                Some(_) if of_it(losses) => "loss",
+                Some(_) if of_it(bad) => "bad_data",
                 Some(_) => "good",
             };
             let nonzero = |wanted: fn(Entry) -> bool| -> BTreeMap<String, u64> {
@@ -415,6 +483,7 @@ impl Watching {
                 bytes_per_second: rate(1),
                 loss_per_second: rate(2),
                 loss: nonzero(is_loss),
+                bad: nonzero(is_bad),
                 fill: moment.socket_fills.get(index).copied().flatten(),
                 parked_fragments: alignment(moment, index).parked_fragments,
                 last_packet_seconds: age_ns.map(|age_ns| age_ns as f64 / 1e9),
@@ -523,6 +592,7 @@ impl Watching {
         let fault = matches!(snapshot.state, RecorderState::Fault { .. });
         table.set("fault", f64::from(fault));
         table.set("loss_share", lately.loss_share);
+        table.set("bad_share", lately.bad_share);
         table.set("sources_silent", lately.silent as f64);
         let with_loss: BTreeSet<usize> = losses.iter().map(|loss| loss.source).collect();
         table.set("sources_with_loss", with_loss.len() as f64);
@@ -539,15 +609,13 @@ impl Watching {
         let since_ns = moment.run.map_or(0, |(_, started)| moment.now_ns.saturating_sub(started));
         for source in sources {
             let name = &source.name;
-            if source.required {
-                let never = since_ns as f64 / 1e9;
-                let age = source.last_packet_seconds.unwrap_or(never);
-                table.set_of("source", name, "last_packet_seconds", age);
-            }
             if let Some(fill) = source.fill {
                 table.set_of("source", name, "fill", fill);
             }
             if source.required {
+                let never = since_ns as f64 / 1e9;
+                let age = source.last_packet_seconds.unwrap_or(never);
+                table.set_of("source", name, "last_packet_seconds", age);
                 let out_of_step = f64::from(source.status == "out_of_step");
                 table.set_of("source", name, "out_of_step", out_of_step);
             }
@@ -569,41 +637,9 @@ struct Lately {
     dead_time: f64,
     hours_left: Option<f64>,
     loss_share: f64,
+    bad_share: f64,
     /// Sources that are required and silent.
     silent: u64,
-}
-
-/// A configuration's sources, what counts as long in it, and how often its frames are cut.
-fn described(config: &RecorderConfig, heavy_loss_share: f64) -> (Vec<Source>, Limits, u64) {
-    let frame_ns = match config.links.is_empty() {
-        true => config.frame.time_ns,
-        false => config.frame.time_ns.max(config.frame.duration_ns),
-    };
-    let sources = config.sources.iter().map(|source| Source {
-        name: source.name.clone(),
-        group: source.group.clone(),
-        kind: "events",
-        required: source.role == SourceRole::Required,
-        from: source.from.iter().map(ToString::to_string).collect(),
-    });
-    let links = config.links.iter().map(|link| Source {
-        name: link.name.clone(),
-        group: link.group.clone(),
-        kind: "channels",
-        required: true,
-        from: link.from.iter().map(ToString::to_string).collect(),
-    });
-    let limits = Limits { heavy_loss_share, ..Limits::of_frames(frame_ns) };
-    (sources.chain(links).collect(), limits, frame_ns)
-}
-
-/// No readings yet, of sources in their groups.
-fn grouped_readings(sources: &[Source]) -> ReadingTable {
-    let mut readings = ReadingTable::default();
-    for source in sources {
-        readings.set_group("source", &source.name, &source.group);
-    }
-    readings
 }
 
 /// The rules of a configuration, and the usual ones that it does not name.
@@ -626,44 +662,6 @@ fn alignment(moment: &Moment<'_>, index: usize) -> Alignment {
 /// Where a source's counter stands.
 fn of_source(index: usize, counter: usize) -> usize {
     NODE_COUNTERS + index * SOURCE_COUNTERS + counter
-}
-
-/// What a source's ledger says was lost. A gap whose fragment did come, but too late, is one loss.
-pub(crate) fn lost(source: &SourceLedger) -> u64 {
-    let balance = source.balance();
-    let seen = balance
-        .fragments_lost
-        .saturating_add(balance.fragments_dropped)
-        .saturating_add(balance.packets_malformed)
-        .saturating_add(balance.fragments_removed);
-    seen.max(balance.packets_dropped_by_kernel).max(balance.packets_missing)
-}
-
-fn loss(snapshot: &Snapshot) -> api::Loss {
-    let total = snapshot.ledger.total();
-    let count: u64 = snapshot.ledger.sources.iter().map(lost).sum();
-    let expected: u64 = snapshot.ledger.sources.iter().map(expected).sum();
-    let expected = expected.max(1);
-    let entries = total.iter().filter(|(entry, count)| *count > 0 && is_loss(*entry));
-    let by_entry = entries.map(|(entry, count)| (entry.name().to_owned(), count)).collect();
-    api::Loss { count, share: count as f64 / expected as f64, by_entry }
-}
-
-/// Worst first.
-fn rank(source: &api::SourceState) -> u32 {
-    match (source.status.as_str(), source.required) {
-        ("silent", true) => 0,
-        ("never", true) => 1,
-        ("out_of_step", _) => 2,
-        ("loss", _) => 3,
-        ("silent", false) => 4,
-        ("never" | "off", _) => 5,
-        _ => 6,
-    }
-}
-
-fn lost_first(source: &api::SourceState) -> std::cmp::Reverse<u64> {
-    std::cmp::Reverse(source.loss.values().sum())
 }
 
 fn fill(queue: &api::Queue) -> f64 {

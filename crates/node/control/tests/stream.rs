@@ -58,7 +58,7 @@ fn a_node_that_is_shut_down_ends_its_run_and_its_streams() {
     client.until(|state| state["run"]["events"].as_u64() > Some(0));
     let node = test.node.take().unwrap();
     let ended = node.wait();
-    assert_eq!((ended.lost, ended.failed, ended.catalog_trouble), (false, None, None));
+    assert_eq!((ended.imperfect, ended.failed, ended.catalog_trouble), (false, None, None));
     let (number, summary) = ended.last.unwrap();
     assert_eq!(number, 1);
     assert!(summary.last.ledger.balance().holds());

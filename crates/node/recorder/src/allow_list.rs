@@ -1,6 +1,6 @@
 //! Who may send to an endpoint.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use catchment_net::Network;
 
@@ -21,8 +21,9 @@ impl AllowList {
     /// Whether a datagram of that sender is taken. One that is not known is allowed nothing where
     /// senders must be known.
     #[inline]
-    pub(crate) fn allows(&self, sender: Option<IpAddr>) -> bool {
-        let within = |sender| self.0.iter().any(|network| network.contains(sender));
+    pub(crate) fn allows(&self, sender: Option<SocketAddr>) -> bool {
+        let within =
+            |sender: SocketAddr| self.0.iter().any(|network| network.contains(sender.ip()));
         !self.restricts() || sender.is_some_and(within)
     }
 }
@@ -33,7 +34,7 @@ mod tests {
 
     #[test]
     fn without_networks_everybody_may_send_and_with_them_nobody_else() {
-        let address = |text: &str| text.parse().ok();
+        let address = |text: &str| Some(SocketAddr::new(text.parse().ok()?, 5_000));
         assert!(AllowList::default().allows(None));
         let networks = ["10.0.0.0/8", "127.0.0.2"].map(|text| text.parse().unwrap());
         let list = AllowList::new(&networks);

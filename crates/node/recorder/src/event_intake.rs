@@ -1,6 +1,8 @@
 //! What becomes of the datagrams of event sources: a source's decoder says what they carry, whole
 //! fragments are copied to the source's chunk, parts of longer ones are put together (`parts.rs`).
 
+use std::net::SocketAddr;
+
 use catchment_builder::{Fragment, FragmentFlags};
 use catchment_model::Entry;
 use catchment_wire::sequence::{Arrival, Gaps};
@@ -10,6 +12,7 @@ use crate::config::{RecorderConfig, SourceConfig};
 use crate::ingest::{Ingest, Refused};
 use crate::parts::{Arrived, Parts};
 use crate::receive::Intake;
+use crate::senders::Senders;
 
 /// How often unfinished fragments are looked at, as a part of the time-out.
 const LOOKS_PER_TIMEOUT: u64 = 8;
@@ -34,6 +37,7 @@ struct Source {
     if_big_endian: Option<String>,
     gaps: Gaps,
     unfinished: Parts,
+    senders: Senders,
 }
 
 impl Source {
@@ -46,6 +50,7 @@ impl Source {
             if_big_endian: if_big_endian(config),
             gaps: Gaps::new(),
             unfinished: Parts::default(),
+            senders: Senders::default(),
         }
     }
 
@@ -101,7 +106,7 @@ impl EventIntake {
     }
 
     #[inline]
-    fn part(&mut self, socket: usize, part: &Part, bytes: &[u8], sent_once: u8) {
+    fn part(&mut self, socket: usize, part: &Part, bytes: &[u8], packet_flags: u8) {
         let source = &mut self.sources[socket];
         if source.id.is_some_and(|expected| expected != part.id) {
             return self.unknown_source(socket, part);
@@ -112,7 +117,7 @@ impl EventIntake {
             self.ingest.warn_once(warning);
         }
         if !part.is_whole() {
-            let arrived = Arrived { part, bytes, sent_once };
+            let arrived = Arrived { part, bytes, packet_flags };
             let finished = source.unfinished.take(&mut self.ingest, socket, &arrived);
             if let Some(fragment) = finished {
                 self.ingest.describe(fragment);
@@ -127,20 +132,34 @@ impl EventIntake {
             return;
         };
         let error = part.flags & PartFlags::SENDER_ERROR != 0;
-        let flags = if error { FragmentFlags::SENDER_ERROR } else { 0 } | sent_once;
+        let flags = if error { FragmentFlags::SENDER_ERROR } else { 0 } | packet_flags;
         let source = self.ingest.source(socket).0;
         let fragment = Fragment::new(source, part.number, offset, part.bytes);
         self.ingest.describe(Fragment { tag: part.tag, flags, ..fragment });
     }
 
-    /// A fragment of parts counts as one with its first bytes.
+    /// A fragment of parts counts as one with its first bytes. It is a stranger's where it comes
+    /// from another sender than those of the source.
     #[cold]
     fn unknown_source(&mut self, socket: usize, part: &Part) {
+        let source = &mut self.sources[socket];
+        let entry = match source.senders.is_foreign(source.id, part.id) {
+            true => Entry::FragmentsForeign,
+            false => Entry::FragmentsUnknownSource,
+        };
+        self.show_senders(socket);
         let counts = self.ingest.counts(socket);
         counts[Entry::FragmentBytesReceived] += u64::from(part.bytes);
         if part.position == 0 {
             counts[Entry::FragmentsReceived] += 1;
-            counts[Entry::FragmentsUnknownSource] += 1;
+            counts[entry] += 1;
+        }
+    }
+
+    #[cold]
+    fn show_senders(&mut self, socket: usize) {
+        if let Some(heard) = self.sources[socket].senders.take_news(self.ingest.now_ns()) {
+            self.ingest.show_senders(socket, heard);
         }
     }
 }
@@ -161,18 +180,25 @@ impl Intake for EventIntake {
         }
         let counts = self.ingest.counts(socket);
         counts[Entry::PacketsAccepted] += 1;
-        let mut sent_once = 0;
+        let mut packet_flags = source.senders.flag();
         if let Some(sequence) = decoded.sequence {
             let (arrival, missing) = source.gaps.take(sequence);
             counts[Entry::PacketsMissing] += missing;
-            sent_once = if arrival == Arrival::Repeated { 0 } else { FragmentFlags::SENT_ONCE };
+            let once = arrival != Arrival::Repeated;
+            packet_flags |= if once { FragmentFlags::SENT_ONCE } else { 0 };
         }
         let parts = std::mem::take(&mut self.parts);
         for part in &parts {
             let begin = part.offset as usize;
-            self.part(socket, part, &bytes[begin..begin + part.bytes as usize], sent_once);
+            self.part(socket, part, &bytes[begin..begin + part.bytes as usize], packet_flags);
         }
         self.parts = parts;
+    }
+
+    #[cold]
+    fn sender_changed(&mut self, socket: usize, sender: Option<SocketAddr>) {
+        self.sources[socket].senders.change(sender, self.ingest.now_ns());
+        self.show_senders(socket);
     }
 
     fn ingest(&mut self) -> &mut Ingest {
@@ -187,12 +213,20 @@ impl Intake for EventIntake {
         self.look_due_ns = now_ns + self.timeout_ns / LOOKS_PER_TIMEOUT;
         for (socket, source) in self.sources.iter_mut().enumerate() {
             source.unfinished.expire(&mut self.ingest, socket, self.timeout_ns);
+            source.senders.follow(now_ns, self.timeout_ns);
+            if let Some(heard) = source.senders.take_news(now_ns) {
+                self.ingest.show_senders(socket, heard);
+            }
         }
     }
 
     fn end(&mut self) {
         for (socket, source) in self.sources.iter_mut().enumerate() {
             source.unfinished.end(&mut self.ingest, socket);
+            // What is not due to be shown yet would never be.
+            if let Some(heard) = source.senders.take_news(u64::MAX) {
+                self.ingest.show_senders(socket, heard);
+            }
             let missing = source.gaps.settle();
             self.ingest.count(socket, Entry::PacketsMissing, missing);
         }

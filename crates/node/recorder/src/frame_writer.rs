@@ -43,8 +43,24 @@ pub(crate) struct SourceCounts {
     pub(crate) fragments: u64,
     pub(crate) bytes: u64,
     pub(crate) missing: u64,
+    /// Fragments that their sender marked as broken.
+    pub(crate) bad_sender: u64,
+    /// Fragments with another tag than their event's.
+    pub(crate) bad_tag: u64,
     /// Raw bytes that were compressed less than asked.
     pub(crate) lowered: u64,
+}
+
+impl SourceCounts {
+    /// What a frame's increments say of the frame itself: known once it is made, and counted in the
+    /// live ledger once it is recorded.
+    pub(crate) fn of_frame(&self) -> [(Entry, u64); 3] {
+        [
+            (Entry::FragmentsBadSender, self.bad_sender),
+            (Entry::FragmentsBadTag, self.bad_tag),
+            (Entry::BytesCompressionLowered, self.lowered),
+        ]
+    }
 }
 
 /// A frame that was built, and what it holds.
@@ -176,6 +192,8 @@ impl FrameWriter {
             counts.fragments += column.fragments;
             counts.bytes += column.payload_bytes;
             counts.missing += column.missing;
+            counts.bad_sender += column.bad_sender;
+            counts.bad_tag += column.bad_tag;
         }
         counts
     }
@@ -268,7 +286,7 @@ impl FrameWriter {
             }
         }
         for (own, counts) in own.sources.iter_mut().zip(&tag.counts) {
-            own[Entry::BytesCompressionLowered] = counts.lowered;
+            counts.of_frame().into_iter().for_each(|(entry, count)| own[entry] = count);
             if frame.kind == Kind::Channels {
                 // The rows do not say it.
                 own[Entry::FragmentsRecorded] = counts.fragments;

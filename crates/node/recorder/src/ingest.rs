@@ -20,6 +20,7 @@ use rtrb::Producer;
 
 use crate::live::{Live, MalformedPacket};
 use crate::pool::{Chunk, ChunkPool, Held};
+use crate::senders::Heard;
 
 /// Descriptors gathered before they are passed on.
 const BATCH_FRAGMENTS: usize = 4_096;
@@ -284,6 +285,11 @@ impl Ingest {
         });
     }
 
+    /// Tells displays who sends to a socket.
+    pub(crate) fn show_senders(&self, socket: usize, heard: Heard) {
+        self.live.show_senders(self.sockets[socket].source, heard);
+    }
+
     /// Counts a datagram from a sender that the source's `from` does not allow.
     #[cold]
     pub(crate) fn reject(&mut self, socket: usize, sender: Option<IpAddr>, bytes: usize) {
@@ -300,7 +306,7 @@ impl Ingest {
 }
 
 /// Whether something that was last shown then may be shown again; if so, it is now.
-fn due(shown_ns: &mut Option<u64>, now_ns: u64) -> bool {
+pub(crate) fn due(shown_ns: &mut Option<u64>, now_ns: u64) -> bool {
     let due = shown_ns.is_none_or(|shown| now_ns.saturating_sub(shown) >= SHOWN_EVERY_NS);
     if due {
         *shown_ns = Some(now_ns);

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use catchment_disk::DiskStats;
 use catchment_frame::{FrameKind, FrameSummary};
+use catchment_model::units::counted;
 use catchment_model::{Entry, Ledger, RunId, SourceId};
 use catchment_net::SocketGauge;
 use catchment_telemetry::{FillLevel, LiveLedger, ThreadTime, ThreadTimes};
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 use crate::config::RecorderConfig;
 use crate::file::FrameTag;
+use crate::senders::{Heard, Stranger};
 
 /// The state of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -87,6 +89,8 @@ struct Reported {
     malformed: Option<MalformedPacket>,
     /// Who sent to a source without being named in its `from`: the first and the last.
     rejected_senders: BTreeMap<u32, (IpAddr, IpAddr)>,
+    /// Two who send to a source's port.
+    senders: BTreeMap<u32, Heard>,
 }
 
 /// The beginning of a packet that was dropped, for diagnosis.
@@ -187,6 +191,8 @@ pub struct Snapshot {
     pub counts: Counts,
     /// How each source's and each link's numbers fit to the others', in the ledger's order.
     pub alignment: Vec<Alignment>,
+    /// Who sent fragments that are not a source's own to its port last, by the source's number.
+    pub strangers: BTreeMap<usize, Stranger>,
     /// Every bounded queue and pool: name, level now, highest level, capacity (bytes).
     pub fills: Vec<Fill>,
     /// CPU time of every thread.
@@ -208,6 +214,8 @@ pub struct Alignment {
     pub out_of_step: bool,
     /// Its fragments that wait for the others to come to their numbers, or to confirm them.
     pub parked_fragments: u64,
+    /// Whether its own sender is another than its port heard first.
+    pub other_sender: bool,
 }
 
 /// The same, as the build agent writes it.
@@ -215,6 +223,7 @@ pub struct Alignment {
 struct LiveAlignment {
     out_of_step: AtomicBool,
     parked_fragments: AtomicU64,
+    other_sender: AtomicBool,
 }
 
 /// How full a queue or pool is, in bytes.
@@ -256,6 +265,7 @@ impl Live {
                 faults: 0,
                 malformed: None,
                 rejected_senders: BTreeMap::new(),
+                senders: BTreeMap::new(),
             }),
         }
     }
@@ -270,6 +280,7 @@ impl Live {
         let live = &self.alignment[source.index()];
         live.out_of_step.store(alignment.out_of_step, Relaxed);
         live.parked_fragments.store(alignment.parked_fragments, Relaxed);
+        live.other_sender.store(alignment.other_sender, Relaxed);
     }
 
     pub(crate) fn add_fill(&self, fill: Arc<FillLevel>) {
@@ -309,7 +320,9 @@ impl Live {
             self.ledger.add(source, Entry::FragmentsRecorded, counts.fragments);
             self.ledger.add(source, Entry::FragmentBytesRecorded, counts.bytes);
             self.ledger.add(source, Entry::FragmentsMissing, counts.missing);
-            self.ledger.add(source, Entry::BytesCompressionLowered, counts.lowered);
+            for (entry, count) in counts.of_frame() {
+                self.ledger.add(source, entry, count);
+            }
         }
         match summary.info.kind {
             FrameKind::Channels => {
@@ -346,6 +359,11 @@ impl Live {
         reported.rejected_senders.entry(source.0).or_insert((sender, sender)).1 = sender;
     }
 
+    /// Two who send to a source's port: at most one of them is the source.
+    pub(crate) fn show_senders(&self, source: SourceId, heard: Heard) {
+        self.reported().senders.insert(source.0, heard);
+    }
+
     pub(crate) fn snapshot(&self) -> Snapshot {
         let reported = self.reported();
         let fills = self.fills.lock();
@@ -364,6 +382,7 @@ impl Live {
         let read = |live: &LiveAlignment| Alignment {
             out_of_step: live.out_of_step.load(Relaxed),
             parked_fragments: live.parked_fragments.load(Relaxed),
+            other_sender: live.other_sender.load(Relaxed),
         };
         let ledger = self.ledger.snapshot();
         let mut warnings = reported.warnings.clone();
@@ -371,13 +390,22 @@ impl Live {
         warnings.extend(
             rejected_senders.filter_map(|(&source, &who)| self.refused(source, who, &ledger)),
         );
+        let alignment: Vec<Alignment> = self.alignment.iter().map(read).collect();
+        let strangers = strangers(&reported.senders, &alignment, &ledger);
+        let told = strangers.iter().take(WARNINGS_MAX).filter_map(|(&source, stranger)| {
+            let words = stranger.words(self.names.get(source)?);
+            let count = ledger.sources.get(source)?[Entry::FragmentsForeign];
+            Some(format!("{words} ({})", counted(count, "fragment")))
+        });
+        warnings.extend(told);
         Snapshot {
             state: reported.state.clone(),
             faults: reported.faults,
             ledger,
             reasons: Arc::clone(&self.reasons),
             counts: self.counters.read(),
-            alignment: self.alignment.iter().map(read).collect(),
+            alignment,
+            strangers,
             fills,
             threads: self.threads.read(),
             files: reported.files.clone(),
@@ -404,6 +432,26 @@ impl Live {
     fn reported(&self) -> parking_lot::MutexGuard<'_, Reported> {
         self.state.lock()
     }
+}
+
+/// Whose fragments are not their source's: of two who send to its port the one whose do not fit.
+fn strangers(
+    senders: &BTreeMap<u32, Heard>,
+    alignment: &[Alignment],
+    ledger: &Ledger,
+) -> BTreeMap<usize, Stranger> {
+    let has_foreign = |source: &usize| {
+        ledger.sources.get(*source).is_some_and(|one| one[Entry::FragmentsForeign] > 0)
+    };
+    let heard = senders.iter().map(|(&source, heard)| (source as usize, heard));
+    let foreign = heard.filter(|(source, _)| has_foreign(source));
+    foreign
+        .map(|(source, &Heard { first, other, ids })| {
+            let is_first = alignment.get(source).is_some_and(|one| one.other_sender);
+            let (sender, ids) = if is_first { (first, None) } else { (other, ids) };
+            (source, Stranger { sender, ids })
+        })
+        .collect()
 }
 
 /// What a run became.

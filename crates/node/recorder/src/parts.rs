@@ -37,7 +37,7 @@ pub(crate) struct Arrived<'a> {
     pub(crate) part: &'a Part,
     pub(crate) bytes: &'a [u8],
     /// [`FragmentFlags::SENT_ONCE`] where its packet is known to be none that came before; or 0.
-    pub(crate) sent_once: u8,
+    pub(crate) packet_flags: u8,
 }
 
 #[derive(Default)]
@@ -49,7 +49,7 @@ struct Open {
     pieces: Vec<Range<u64>>,
     tag: u8,
     flags: u8,
-    sent_once: u8,
+    packet_flags: u8,
     /// When anything new of it came last.
     touched_ns: u64,
 }
@@ -102,7 +102,7 @@ impl Parts {
         let source = ingest.source(socket).0;
         let (number, length) = (open.number, open.fragment_bytes as u32);
         let error = open.flags & PartFlags::SENDER_ERROR != 0;
-        let flags = if error { FragmentFlags::SENDER_ERROR } else { 0 } | open.sent_once;
+        let flags = if error { FragmentFlags::SENDER_ERROR } else { 0 } | open.packet_flags;
         let fragment =
             Fragment { tag: open.tag, flags, ..Fragment::new(source, number, offset, length) };
         self.close(index, false);
@@ -130,13 +130,14 @@ impl Parts {
         &mut self,
         ingest: &mut Ingest,
         socket: usize,
-        &Arrived { part, bytes, sent_once }: &Arrived<'_>,
+        &Arrived { part, bytes, packet_flags }: &Arrived<'_>,
     ) -> Option<usize> {
         let counts = ingest.counts(socket);
         // A new packet with the number of a fragment that is whole: the source counts anew, and
         // what that means is for the builder to say.
         let closed = self.closed.iter().rev().find(|closed| closed.number == part.number);
-        if let Some(closed) = closed.filter(|closed| closed.dropped || sent_once == 0) {
+        let sent_once = packet_flags & FragmentFlags::SENT_ONCE != 0;
+        if let Some(closed) = closed.filter(|closed| closed.dropped || !sent_once) {
             match closed.dropped {
                 true => counts[Entry::FragmentBytesReceived] += bytes.len() as u64,
                 false => counts[Entry::FragmentPartsRepeated] += 1,
@@ -159,7 +160,7 @@ impl Parts {
             return None;
         }
         (open.number, open.fragment_bytes) = (part.number, part.fragment_bytes);
-        (open.tag, open.flags, open.sent_once) = (part.tag, 0, sent_once);
+        (open.tag, open.flags, open.packet_flags) = (part.tag, 0, packet_flags);
         self.open.push(open);
         Some(self.open.len() - 1)
     }

@@ -5,6 +5,7 @@
 //! datagram says is for an [`Intake`]: of event sources (`event_intake.rs`) or of links
 //! (`link.rs`).
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -35,6 +36,8 @@ pub(crate) struct Receive<I, T> {
     intake: T,
     /// Who may send to each endpoint.
     allowed: Vec<AllowList>,
+    /// Who sent to each endpoint last.
+    senders: Vec<Option<SocketAddr>>,
     stop: Arc<AtomicBool>,
     timeout_ns: u64,
     drops_asked_ns: u64,
@@ -60,6 +63,9 @@ pub(crate) trait Intake: Send {
     /// A datagram came to that endpoint.
     fn datagram(&mut self, endpoint: usize, bytes: &[u8]);
 
+    /// What comes to that endpoint from now on comes from another sender than before.
+    fn sender_changed(&mut self, _endpoint: usize, _sender: Option<SocketAddr>) {}
+
     /// Where its counts and descriptors go.
     fn ingest(&mut self) -> &mut Ingest;
 
@@ -83,13 +89,14 @@ impl<I: Ingress, T: Intake> Receive<I, T> {
         timeout_ns: u64,
     ) -> Self {
         let (stop, stage) = (Arc::clone(stop), Stage::Receiving);
-        Self { ingress, intake, allowed, stop, timeout_ns, drops_asked_ns: 0, stage }
+        let senders = vec![None; allowed.len()];
+        Self { ingress, intake, allowed, senders, stop, timeout_ns, drops_asked_ns: 0, stage }
     }
 
     /// Takes what has arrived, as far as there is room for its descriptors; also how many datagrams
     /// came from those who may send.
     fn take(&mut self) -> (Received, u64) {
-        let Self { intake, allowed, .. } = self;
+        let Self { intake, allowed, senders, .. } = self;
         let mut accepted = 0;
         let received = self.ingress.poll(|Arrival { endpoint, sender, bytes }| {
             if !intake.ingest().has_room() {
@@ -98,9 +105,16 @@ impl<I: Ingress, T: Intake> Receive<I, T> {
             match allowed[endpoint].allows(sender) {
                 true => {
                     accepted += 1;
+                    if senders[endpoint] != sender {
+                        senders[endpoint] = sender;
+                        intake.sender_changed(endpoint, sender);
+                    }
                     intake.datagram(endpoint, bytes);
                 }
-                false => intake.ingest().reject(endpoint, sender, bytes.len()),
+                false => {
+                    let sender = sender.map(|sender| sender.ip());
+                    intake.ingest().reject(endpoint, sender, bytes.len());
+                }
             }
             Flow::Taken
         });

@@ -509,8 +509,7 @@ impl<S: FolderStore> RunFiles<S> {
             return;
         }
         let (id, ledger) = (file.id, self.live.ledger.snapshot());
-        let data_lost = ledger.balance().lost_data();
-        let flags = TocFlags { run_ended: is_ending, data_lost, ..TocFlags::default() };
+        let flags = TocFlags { run_ended: is_ending, ..TocFlags::of_total(&ledger) };
         self.files.begin_toc(id, &ledger, flags);
     }
 

@@ -48,7 +48,7 @@ impl Bind for Sockets {
             self.live.warn_once(warning);
         }
         for (socket, endpoint) in endpoints.iter().enumerate() {
-            if !endpoint.from.is_empty() {
+            if endpoint.names_senders {
                 receiver.name_senders(socket);
             }
             self.live.set_gauge(endpoint.number, receiver.gauge(socket));

@@ -15,11 +15,11 @@ use rtrb::{Producer, RingBuffer};
 
 use crate::allow_list::AllowList;
 use crate::build::{Kind, Pipeline, Ring};
-use crate::config::{RecorderConfig, builder_config, link_builder_config};
+use crate::config::{RecorderConfig, SourceConfig, builder_config, link_builder_config};
 use crate::event_intake::EventIntake;
 use crate::ingest::{Ingest, SourceMemory};
 use crate::link::LinkIntake;
-use crate::links::Lane;
+use crate::links::{Lane, LinkConfig};
 use crate::live::Live;
 use crate::pool::{ChunkPool, ChunkUse, Held};
 use crate::receive::{Intake, Receive};
@@ -58,11 +58,19 @@ pub struct Endpoint<'a> {
     pub address: SocketAddr,
     /// The networks that it may send from; empty: anybody.
     pub from: &'a [Network],
+    /// Whether it is asked who sent what arrives.
+    pub names_senders: bool,
 }
 
 impl<'a> Endpoint<'a> {
-    fn new(number: usize, address: SocketAddr, from: &'a [Network]) -> Self {
-        Self { number, address, from }
+    fn of_source(number: usize, source: &'a SourceConfig) -> Self {
+        // Strangers are told from the source by their addresses.
+        Self { number, address: source.address, from: &source.from, names_senders: true }
+    }
+
+    fn of_link(number: usize, link: &'a LinkConfig) -> Self {
+        let names_senders = !link.from.is_empty();
+        Self { number, address: link.address, from: &link.from, names_senders }
     }
 }
 
@@ -71,8 +79,8 @@ pub trait Bind {
     /// What is received from.
     type Ingress: Ingress + 'static;
 
-    /// An ingress of these endpoints, in their order, which names the senders to those that
-    /// restrict them.
+    /// An ingress of these endpoints, in their order, which names the senders where that is asked
+    /// for.
     ///
     /// # Errors
     /// An endpoint that cannot be had.
@@ -116,10 +124,7 @@ impl Wiring {
         let longest = config.sources.iter().map(|source| config.fragment_bytes_max(source)).max();
         let longest = longest.unwrap_or(0);
         let memory = parts.memory("segments", config.segment_bytes(), count, count, longest)?;
-        let endpoint = |index: usize| {
-            let source = &config.sources[index];
-            Endpoint::new(index, source.address, &source.from)
-        };
+        let endpoint = |index: usize| Endpoint::of_source(index, &config.sources[index]);
         let mut rings = Vec::new();
         let threads = config.receive.threads.min(count);
         for thread in 0..threads {
@@ -155,10 +160,7 @@ impl Wiring {
         let chunk_links: Vec<u32> = chunk_lanes.iter().map(|&link| first as u32 + link).collect();
         let bytes = config.link_segment_bytes();
         let memory = parts.memory("channel segments", bytes, chunk_lanes.len(), count, 0)?;
-        let endpoint = |index: usize| {
-            let link = &config.links[index];
-            Endpoint::new(first + index, link.address, &link.from)
-        };
+        let endpoint = |index: usize| Endpoint::of_link(first + index, &config.links[index]);
         let mut rings = Vec::new();
         let threads = config.receive.link_threads.min(count);
         for thread in 0..threads {

@@ -27,7 +27,7 @@ use catchment_agent::{Agent, FileId, FolderStore, Work};
 use catchment_builder::Cut;
 use catchment_encoder::Encode;
 use catchment_frame::{Schema, encode_ledger_increment};
-use catchment_model::{Entry, Ledger};
+use catchment_model::Ledger;
 use catchment_writer::Progress;
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
@@ -36,7 +36,7 @@ use crate::columns::ColumnBytes;
 use crate::config::RecorderConfig;
 use crate::file::{FirstFile, RunIdentity};
 use crate::file_steps::{Admission, Ending};
-use crate::frame_writer::{BuiltFrame, FrameWriter, Sources, StreamedFrame};
+use crate::frame_writer::{BuiltFrame, FrameWriter, SourceCounts, Sources, StreamedFrame};
 use crate::live::Live;
 use crate::run_files::RunFiles;
 
@@ -211,10 +211,7 @@ impl<S: FolderStore> Write<S> {
     /// not recorded.
     fn next_increment(&mut self) -> Ledger {
         let now = self.live.ledger.snapshot();
-        let mut increment = now.since(&self.encoded);
-        // Frames say this themselves.
-        let lowered = Entry::BytesCompressionLowered;
-        increment.sources.iter_mut().for_each(|source| source[lowered] = 0);
+        let mut increment = since(&now, &self.encoded);
         increment.add(&self.files.take_carried());
         self.encoded = now;
         increment
@@ -223,8 +220,7 @@ impl<S: FolderStore> Write<S> {
     /// Takes a frame without rows for what the ledger has counted since the last one, if it has
     /// counted anything.
     fn take_last(&mut self) {
-        let mut rest = self.live.ledger.snapshot().since(&self.encoded);
-        rest.sources.iter_mut().for_each(|one| one[Entry::BytesCompressionLowered] = 0);
+        let mut rest = since(&self.live.ledger.snapshot(), &self.encoded);
         rest.add(self.files.carried());
         let mut records = Vec::new();
         encode_ledger_increment(&rest, &mut records);
@@ -262,4 +258,15 @@ impl<S: FolderStore> Agent for Write<S> {
             }
         }
     }
+}
+
+/// What a ledger has more than `earlier`, but for what frames say themselves.
+fn since(now: &Ledger, earlier: &Ledger) -> Ledger {
+    let mut more = now.since(earlier);
+    for source in &mut more.sources {
+        for (entry, _) in SourceCounts::default().of_frame() {
+            source[entry] = 0;
+        }
+    }
+    more
 }

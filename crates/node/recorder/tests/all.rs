@@ -1,6 +1,7 @@
 //! The tests of this crate over its public interface, as one program: it is linked once.
 
 mod alignment;
+mod bad_data;
 mod channels;
 mod disk_faults;
 mod disk_full;

@@ -1,5 +1,5 @@
 //! Sources that may send from some addresses only: what comes from elsewhere is no part of the run,
-//! and no loss of theirs.
+//! and no loss of theirs. Nor is what a stranger sends to a port that hears everybody.
 
 use std::net::UdpSocket;
 
@@ -80,4 +80,97 @@ fn a_link_is_as_restricted_as_a_source() {
     assert_eq!((link[Entry::FragmentsDuplicate], link[Entry::FragmentsTimeRepeated]), (0, 0));
     assert!(link.balance().holds() && !link.balance().lost_data());
     assert!(summary.last.warnings.iter().any(|text| text.starts_with("source link: 4 packets")));
+}
+
+/// A source's socket, and where it sends from.
+fn own(recorder: &Recorder, source: usize) -> (UdpSocket, std::net::SocketAddr) {
+    let socket = senders(recorder).swap_remove(source);
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+#[test]
+fn fragments_with_another_id_from_elsewhere_are_a_strangers_and_it_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), 2);
+    config.build.timeout_ns = 60_000_000_000;
+    let recorder = Recorder::start(config).unwrap();
+    let [(first, _), (second, _)] = [0, 1].map(|source| own(&recorder, source));
+    let (stranger, address) = own(&recorder, 0);
+    let count = |entry| recorder.snapshot().ledger.sources[0][entry];
+    packets(1, 1..11).iter().for_each(|packet| assert!(second.send(packet).is_ok()));
+    for (index, packet) in packets(0, 1..11).iter().enumerate() {
+        first.send(packet).unwrap();
+        wait_while(|| count(Entry::FragmentsReceived) < 2 * index as u64 + 1);
+        // It is source 1's, and it was given the wrong port.
+        stranger.send(&packets(1, 1..2)[0]).unwrap();
+        wait_while(|| count(Entry::FragmentsReceived) < 2 * index as u64 + 2);
+    }
+    let summary = recorder.stop().unwrap();
+    let source = &summary.last.ledger.sources[0];
+    assert_eq!((source[Entry::FragmentsForeign], source[Entry::FragmentsUnknownSource]), (10, 0));
+    let balance = summary.last.ledger.balance();
+    assert!(balance.holds() && !balance.lost_data(), "{balance:?}");
+    let words = summary.last.strangers[&0].words("s0");
+    let expected =
+        format!("packets from {address} do not belong to s0: their id is 0x8001, not 0x8000");
+    assert_eq!(words, expected);
+    assert!(summary.last.warnings.contains(&format!("{expected} (10 fragments)")));
+    assert_eq!(audit(&Run::open(&summary.folder).unwrap()).unwrap().verdict, Verdict::Balanced);
+}
+
+#[test]
+fn numbers_of_a_stranger_are_no_loss_whether_it_came_before_the_source_or_after() {
+    for stranger_first in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = config(folder.path(), 3);
+        // However slow the machine is: neither of the two is taken for gone.
+        config.build.timeout_ns = 60_000_000_000;
+        let recorder = Recorder::start(config).unwrap();
+        let sockets = senders(&recorder);
+        let (stranger, address) = own(&recorder, 0);
+        let received =
+            |source: usize| recorder.snapshot().ledger.sources[source][Entry::FragmentsReceived];
+        let mut expected = 0;
+        let mut send = |socket: &UdpSocket, number: u32| {
+            socket.send(&packets(0, number..number + 1)[0]).unwrap();
+            expected += 1;
+            wait_while(|| received(0) < expected);
+        };
+        for number in 1..200 {
+            if stranger_first {
+                send(&stranger, 50_000_000 + number);
+            }
+            send(&sockets[0], number);
+            if !stranger_first {
+                send(&stranger, 50_000_000 + number);
+            }
+            for (source, socket) in sockets.iter().enumerate().skip(1) {
+                let packet = &packets(source as u32, number..number + 1)[0];
+                socket.send(packet).unwrap();
+                wait_while(|| received(source) < u64::from(number));
+            }
+        }
+        let summary = recorder.stop().unwrap();
+        let source = &summary.last.ledger.sources[0];
+        assert_eq!(source[Entry::FragmentsRecorded], 199, "{source:?}");
+        assert_eq!(source[Entry::FragmentsForeign], 199, "{source:?}");
+        let balance = summary.last.ledger.balance();
+        assert!(balance.holds() && !balance.lost_data(), "{balance:?}");
+        let words = summary.last.strangers[&0].words("s0");
+        assert_eq!(words, format!("packets from {address} do not belong to s0"));
+    }
+}
+
+#[test]
+fn a_source_that_itself_sends_another_id_is_a_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Recorder::start(config(folder.path(), 1)).unwrap();
+    let (socket, _) = own(&recorder, 0);
+    packets(1, 1..11).iter().for_each(|packet| assert!(socket.send(packet).is_ok()));
+    wait_while(|| recorder.snapshot().ledger.total()[Entry::FragmentsReceived] < 10);
+    let summary = recorder.stop().unwrap();
+    let total = summary.last.ledger.total();
+    assert_eq!((total[Entry::FragmentsUnknownSource], total[Entry::FragmentsForeign]), (10, 0));
+    assert!(summary.last.ledger.balance().lost_data() && summary.last.strangers.is_empty());
 }

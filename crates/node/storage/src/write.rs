@@ -367,11 +367,8 @@ impl RunWriter {
     pub fn finish(mut self, ending: Ending) -> Result<WriteReport, StorageError> {
         self.check_whole()?;
         let ledger = ending.ledger.unwrap_or_else(|| self.ledger.clone());
-        let flags = TocFlags {
-            run_ended: ending.run_ended,
-            data_lost: ending.data_lost || ledger.balance().lost_data(),
-            ..TocFlags::default()
-        };
+        let Ending { run_ended, data_lost, .. } = ending;
+        let flags = TocFlags { run_ended, data_lost, ..TocFlags::default() };
         self.close_file(&ledger, flags)?;
         self.report.files.extend(self.output.wait()?);
         self.report.files.sort();
@@ -475,8 +472,9 @@ impl RunWriter {
     fn close_file(&mut self, ledger: &Ledger, flags: TocFlags) -> Result<(), StorageError> {
         let Some(file) = self.output.file() else { return Ok(()) };
         let file_id = file.file_id;
-        let data_lost = flags.data_lost || ledger.balance().lost_data();
-        let bytes = self.output.close_file(ledger, TocFlags { data_lost, ..flags })?;
+        let TocFlags { data_lost, data_bad, .. } = TocFlags::of_total(ledger);
+        let flags = TocFlags { data_lost: flags.data_lost || data_lost, data_bad, ..flags };
+        let bytes = self.output.close_file(ledger, flags)?;
         self.report.file_bytes += bytes;
         if let Some(list) = &mut self.list {
             list.closed(self.next_index - 1, file_id, bytes);

@@ -226,6 +226,10 @@ impl<'a> Check<'a> {
         if toc.data_lost() != lost {
             return Err(format!("the last file says lost: {}, the ledger {lost}", toc.data_lost()));
         }
+        let bad = self.ledger.bad_data() > 0;
+        if toc.data_bad() != bad {
+            return Err(format!("the last file says bad: {}, the ledger {bad}", toc.data_bad()));
+        }
         for file in &self.recorded.files {
             let listed = file.toc.as_ref().map_or(0, |toc| toc.frames);
             let there = file.frames.len() as u64;

@@ -113,6 +113,11 @@ impl WalkedToc {
     pub fn data_lost(&self) -> bool {
         self.flags & 2 != 0
     }
+
+    /// Whether data are bad.
+    pub fn data_bad(&self) -> bool {
+        self.flags & 16 != 0
+    }
 }
 
 /// Reads a file; none if it was never begun, that is, empty or zeros.

@@ -3,7 +3,7 @@
 //! Every command has a file in `commands/`, but for two: `demo` is in `catchment-session`, with the
 //! view of a recorder at work and the report on a recording, and `bench` is a crate of its own.
 //!
-//! Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 done, with loss.
+//! Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 done, with loss or bad data.
 
 mod commands;
 mod export;

@@ -523,6 +523,60 @@ fn ctl_ends_with_the_codes_that_all_commands_have() {
     assert!(printed.contains("1 lost"), "{printed}");
 }
 
+/// A packet of one event, whose sender marks it as broken.
+fn broken_packet(number: u32) -> Vec<u8> {
+    use catchment_wire::hadtu::{ByteOrder, PacketEncoder, SUB_EVENT_DECODING, SubEventHeader};
+    let mut buffer = vec![0; 2_000];
+    let mut encoder = PacketEncoder::begin(&mut buffer, ByteOrder::Big);
+    let header = SubEventHeader {
+        id: 1,
+        error: true,
+        trigger_number: number,
+        trigger_tag: 1,
+        decoding: SUB_EVENT_DECODING,
+    };
+    assert!(encoder.push(&header, &[1, 2, 3]), "fits");
+    let bytes = encoder.finish();
+    buffer.truncate(bytes);
+    buffer
+}
+
+#[test]
+fn bad_data_are_said_everywhere_and_the_program_ends_with_3() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let text = "[memory]\nbudget = \"256 MiB\"\n[control]\nstart = \"manual\"\n\
+        [frame]\ntime = \"100 ms\"\n[[sources]]\nname = \"a\"\naddress = \"127.0.0.1:0\"\n";
+    let node = Node::start(folder, text, &[]);
+    stdout(folder, &["ctl", "--url", &node.url, "start"], 0);
+    let address = node.ctl(&["sources"])["sources"][0]["address"].as_str().unwrap().to_owned();
+    let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let number = std::cell::Cell::new(0);
+    let state = node.until(|state| {
+        number.set(number.get() + 1);
+        sender.send_to(&broken_packet(number.get()), &address).unwrap();
+        state["verdict"]["level"] == "heavy_bad_data"
+    });
+    assert_eq!(state["verdict"]["bad_share"], 1.0, "{state}");
+    assert_eq!(
+        (&state["loss"]["count"], &state["sources"]["with_bad_data"]),
+        (&0.into(), &1.into())
+    );
+    let printed = stdout(folder, &["ctl", "--url", &node.url, "state"], 3);
+    assert!(printed.contains("marked broken by their sender"), "{printed}");
+    assert!(node.metric("catchment_bad_fragments_total{reason=\"fragments_bad_sender\"}") > 0.0);
+    stdout(folder, &["ctl", "--url", &node.url, "stop"], 0);
+    let listed = stdout(folder, &["catalog", "ls"], 0);
+    assert!(listed.contains("ended, with bad data"), "{listed}");
+    let run = shown(folder, "1");
+    assert!(run["bad_count"].as_u64() > Some(0) && run["loss_count"] == 0, "{run}");
+    let audited = stdout(folder, &["audit", only_run(folder).to_str().unwrap()], 3);
+    assert!(audited.contains("Some of the recorded data are bad"), "{audited}");
+    assert!(audited.contains("nothing was lost"), "{audited}");
+    node.signal(libc::SIGTERM);
+    assert_eq!(node.ended().code(), Some(3));
+}
+
 #[test]
 fn connections_leave_the_descriptors_that_files_need() {
     let folder = tempfile::tempdir().unwrap();

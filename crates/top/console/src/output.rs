@@ -16,7 +16,7 @@ pub enum Exit {
     Failed = 1,
     /// The arguments make no sense.
     Usage = 2,
-    /// It did, but data were lost.
+    /// It did, but data were lost, or some are bad.
     Loss = 3,
 }
 

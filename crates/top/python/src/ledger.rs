@@ -63,6 +63,13 @@ impl RunLedger {
         self.ledger.balance().lost_data()
     }
 
+    /// How many recorded fragments are bad: marked broken by their sender, of another trigger than
+    /// their event, or with a part missing. They are no loss.
+    #[getter]
+    fn bad_data(&self) -> u64 {
+        self.ledger.bad_data()
+    }
+
     /// Whether these counts were taken from the frames, because the file's end does not have them:
     /// the run is being recorded, or its recorder was killed.
     #[getter]

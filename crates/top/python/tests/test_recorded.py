@@ -19,6 +19,7 @@ def test_a_recorded_run_reads_back_whole(recorded: Recorded) -> None:
         ledger = run.ledger
         assert ledger.balanced
         assert not ledger.lost_data
+        assert ledger.bad_data == 0
         assert not ledger.recomputed
         assert ledger.total["fragments_recorded"] == 90 * len(keys)
 

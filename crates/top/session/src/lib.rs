@@ -15,14 +15,14 @@ mod view;
 pub use fault::{Fault, FaultTarget};
 pub use report::{Balance, Malformed, Summary, entries, exit_of, malformed_reasons};
 pub use session::{Ends, Recording, Session, Sockets, configuration, own_settings, seconds, who};
-pub use view::loss_reasons;
+pub use view::{bad_reasons, loss_reasons};
 
 use catchment_config::ConfigFileError;
 use catchment_console::{Exit, Out, UsageError, chain, complain};
 
 /// What the help of every program says of its exit codes.
 pub const EXIT_CODES: &str =
-    "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 done, with loss.";
+    "Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 done, with loss or bad data.";
 
 /// The exit code of a command that has ended; what went wrong is printed.
 pub fn exit_code(result: anyhow::Result<Exit>, out: &mut Out) -> i32 {

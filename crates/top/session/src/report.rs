@@ -8,7 +8,7 @@ use catchment_recorder::{Counts, Fill, State};
 use serde::Serialize;
 
 use crate::session::{Recording, Sockets, fault};
-use crate::view::{has_slices, loss_reasons, trend_warnings};
+use crate::view::{bad_reasons, has_slices, loss_reasons, trend_warnings};
 
 /// A recording in figures.
 #[derive(Debug, Serialize)]
@@ -50,6 +50,8 @@ pub struct Balance {
     pub balanced: bool,
     /// Whether anything that was sent is in no file.
     pub lost_data: bool,
+    /// How many recorded fragments are bad: broken, or of another event.
+    pub fragments_bad: u64,
     /// Fragments that the network lost.
     pub fragments_lost: u64,
     /// Fragments that came in and are in no file.
@@ -68,6 +70,7 @@ impl Balance {
             judged: true,
             balanced: balance.holds(),
             lost_data: balance.lost_data(),
+            fragments_bad: ledger.bad_data(),
             fragments_lost: balance.fragments_lost,
             fragments_dropped: balance.fragments_dropped,
             packets_malformed: balance.packets_malformed,
@@ -173,6 +176,10 @@ impl Summary {
         let reasons = loss_reasons(&total);
         let reasons = if reasons.is_empty() { "none" } else { &reasons };
         out.say(format_args!("  losses     {reasons}"))?;
+        let bad = bad_reasons(&total);
+        if !bad.is_empty() {
+            out.say(format_args!("  bad data   {bad}"))?;
+        }
         if let Some(packet) = &self.malformed {
             let Malformed { source, reason, first_bytes } = packet;
             out.say(format_args!("  malformed  the newest one, from {source}: {reason}"))?;
@@ -196,11 +203,11 @@ impl Summary {
 }
 
 /// A recording's exit code: failure if the ledger does not balance or the run did not end in order,
-/// loss if data were lost.
+/// loss if data were lost, or some are bad.
 pub fn exit_of(recording: &Recording) -> Exit {
     if recording.failed || !recording.balance().holds() {
         Exit::Failed
-    } else if recording.lost() {
+    } else if recording.lost() || recording.has_bad_data() {
         Exit::Loss
     } else {
         Exit::Done

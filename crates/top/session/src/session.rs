@@ -78,6 +78,11 @@ impl Recording {
     pub(crate) fn lost(&self) -> bool {
         self.balance().lost_data() || fault(&self.summary.last.state).is_some()
     }
+
+    /// Whether some of what was recorded is bad.
+    pub fn has_bad_data(&self) -> bool {
+        self.summary.last.ledger.bad_data() > 0
+    }
 }
 
 /// The first run of a node that this program starts and ends.
@@ -132,6 +137,7 @@ impl Session<'_> {
             let counts = run.observer.snapshot().counts;
             counts.events_complete + counts.events_incomplete
         };
+        let mut faults = FaultNews::default();
         let over = |node: &Node| node.emulation_ended() || node.open_run().is_none();
         while !(stop.asked() || ends.reached(start, events) || over(&node)) {
             if trouble.is_none() {
@@ -139,6 +145,9 @@ impl Session<'_> {
             }
             if view.due(Instant::now()) {
                 view.show(out, &subject, moment(&node))?;
+            }
+            if !view.is_shown() && faults.due(Instant::now()) {
+                faults.news(&run.observer.snapshot().state).into_iter().for_each(complain);
             }
             std::thread::sleep(POLL);
         }
@@ -171,6 +180,36 @@ fn begun(node: &mut Node, config: &RecorderConfig, stop: &Stop) -> anyhow::Resul
         }
     }
     Ok(None)
+}
+
+/// What stderr is told of faults where no view shows them: that one began, and that it is over.
+#[derive(Debug, Default)]
+struct FaultNews {
+    next: Option<Instant>,
+    in_fault: bool,
+}
+
+impl FaultNews {
+    /// Whether it is time to look.
+    fn due(&mut self, now: Instant) -> bool {
+        let due = self.next.is_none_or(|next| now >= next);
+        if due {
+            self.next = Some(now + FAULT_LOOK);
+        }
+        due
+    }
+
+    fn news(&mut self, state: &State) -> Option<String> {
+        let reason = fault(state);
+        let text = match (std::mem::replace(&mut self.in_fault, reason.is_some()), reason) {
+            (false, Some(reason)) => {
+                format!("fault: {reason}; data are discarded and counted until it is over")
+            }
+            (true, None) => "the fault is over: data are recorded again".to_owned(),
+            _ => return None,
+        };
+        Some(text)
+    }
 }
 
 /// Reports once that the catalogue lacks the run for now.
@@ -275,8 +314,28 @@ pub fn who() -> String {
 
 /// How often the ends are looked at.
 const POLL: Duration = Duration::from_millis(20);
+/// How often faults are looked at where no view shows them.
+const FAULT_LOOK: Duration = Duration::from_millis(500);
 /// What fits into [`catchment_catalog::WHO_BYTES_MAX`] in any script.
 const WHO_CHARS_MAX: usize = catchment_catalog::WHO_BYTES_MAX / 4;
 
 /// Time limit of the end of a run: the user is present and can end the program at once.
 const DRAIN: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_told_when_it_begins_and_when_it_is_over_and_not_between() {
+        let fault = |reason: &str| State::Fault { reason: reason.into() };
+        let states = [State::Recording, fault("disk full"), fault("1 MB free"), State::Recording];
+        let mut faults = FaultNews::default();
+        let told: Vec<_> = states.iter().map(|state| faults.news(state)).collect();
+        let begun = "fault: disk full; data are discarded and counted until it is over";
+        let over = "the fault is over: data are recorded again";
+        assert_eq!(told, [None, Some(begun.into()), None, Some(over.into())]);
+        // The run that ends in fault has said so.
+        assert_eq!(faults.news(&State::Stopped), None);
+    }
+}

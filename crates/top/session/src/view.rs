@@ -7,6 +7,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use catchment_console::{Out, Table};
+use catchment_model::ledger::BAD_DATA;
 use catchment_model::units::{Bytes, Count, grouped, percent_of};
 use catchment_model::{Entry, SourceLedger, printable};
 use catchment_recorder::{Counts, Fill, RecorderConfig, Snapshot, State};
@@ -282,6 +283,13 @@ pub fn loss_reasons(total: &SourceLedger) -> String {
     reasons.join(", ")
 }
 
+/// What is bad of the recorded data, with counts; empty if nothing is.
+pub fn bad_reasons(total: &SourceLedger) -> String {
+    let bad = BAD_DATA.iter().filter(|&&entry| total[entry] > 0);
+    let reasons = bad.map(|&entry| format!("{entry} {}", grouped(total[entry])));
+    reasons.collect::<Vec<_>>().join(", ")
+}
+
 /// Whether an entry counts a loss that is reported.
 pub(crate) fn is_loss(entry: Entry) -> bool {
     use catchment_model::ledger::Role;
@@ -446,6 +454,7 @@ mod tests {
             ledger,
             counts,
             alignment: vec![Alignment::default(); 3],
+            strangers: Default::default(),
             fills: vec![fill],
             threads: Vec::new(),
             files: Vec::new(),

@@ -136,10 +136,8 @@ impl OpenEvents {
         let new = self.seen.insert(index, key);
         assert!(new, "a fragment is accepted once");
         let weight = weight(matched.sources[index].required);
-        let same_tag = self.window.add(key, fragment, weight, arrived_ns);
+        self.window.add(key, fragment, weight, arrived_ns);
         matched.append(index, key, fragment);
-        matched.count(index, Entry::FragmentsWrongTag, u64::from(!same_tag));
-        matched.count(index, Entry::FragmentsFlaggedError, u64::from(fragment.is_flagged()));
         self.bytes += u64::from(fragment.bytes);
     }
 

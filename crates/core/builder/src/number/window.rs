@@ -98,10 +98,9 @@ impl Window {
         self.newest = self.newest.max(base);
     }
 
-    /// Adds a fragment to the event of its key, which is inside. Returns whether its tag is the
-    /// event's.
+    /// Adds a fragment to the event of its key, which is inside.
     #[inline]
-    pub fn add(&mut self, key: u64, fragment: &Fragment, weight: u32, arrived_ns: u64) -> bool {
+    pub fn add(&mut self, key: u64, fragment: &Fragment, weight: u32, arrived_ns: u64) {
         let slot = &mut self.slots[(key & self.mask) as usize];
         if slot.weight == 0 {
             *slot = Slot { first_ns: arrived_ns, tag: fragment.tag, ..Slot::default() };
@@ -113,14 +112,12 @@ impl Window {
         slot.bytes += u64::from(fragment.bytes);
         // A fragment that was parked can have come before the one that opened the event.
         slot.first_ns = slot.first_ns.min(arrived_ns);
-        let same_tag = slot.tag == fragment.tag;
-        if !same_tag {
+        if slot.tag != fragment.tag {
             slot.flags |= EventFlags::TAG_MISMATCH.0 as u8;
         }
         if fragment.is_flagged() {
             slot.flags |= EventFlags::SENDER_ERROR.0 as u8;
         }
-        same_tag
     }
 
     /// The open event with the lowest key.

@@ -275,16 +275,26 @@ impl Plan {
     }
 }
 
+/// A source's fragment in an event: its tag, and whether its sender marks it as broken.
+type Mark = Option<(u8, bool)>;
+
+/// Whether a source's fragment has another tag than more than half of its event's.
+fn has_bad_tag(marks: &[Mark], source: usize) -> bool {
+    let present = || marks.iter().flatten();
+    marks[source].is_some_and(|(tag, _)| {
+        2 * present().filter(|(other, _)| *other == tag).count() <= present().count()
+    })
+}
+
 /// The obvious builder.
 struct Model {
     config: BuilderConfig,
-    events: BTreeMap<u64, (Row, u8)>,
+    /// With the tag of each source's fragment, and whether it is marked as broken.
+    events: BTreeMap<u64, (Row, Vec<Mark>)>,
     newest: Vec<u64>,
     skipped: Vec<u64>,
     reordered: Vec<u64>,
     duplicates: Vec<u64>,
-    wrong_tag: Vec<u64>,
-    flagged: Vec<u64>,
     disabled: Vec<u64>,
     not_owned: Vec<u64>,
 }
@@ -298,8 +308,6 @@ impl Model {
             skipped: vec![u64::MAX; config.sources.len()],
             reordered: none.clone(),
             duplicates: none.clone(),
-            wrong_tag: none.clone(),
-            flagged: none.clone(),
             disabled: none.clone(),
             not_owned: none,
             config,
@@ -317,9 +325,10 @@ impl Model {
                 self.not_owned[source] += 1;
                 continue;
             }
-            let (row, tag) = self.events.entry(key).or_insert_with(|| {
-                let fragments = vec![None; self.config.sources.len()];
-                (Row { time_ns: now_ns, flags: EventFlags::default(), fragments }, fragment.tag)
+            let (row, marks) = self.events.entry(key).or_insert_with(|| {
+                let count = self.config.sources.len();
+                let (flags, fragments) = (EventFlags::default(), vec![None; count]);
+                (Row { time_ns: now_ns, flags, fragments }, vec![None; count])
             });
             if row.fragments[source].is_some() {
                 self.duplicates[source] += 1;
@@ -327,14 +336,13 @@ impl Model {
             }
             let offset = if fragment.bytes > 0 { fragment.offset } else { 0 };
             row.fragments[source] = Some((offset, fragment.bytes));
-            if *tag != fragment.tag {
+            if marks.iter().flatten().any(|&(tag, _)| tag != fragment.tag) {
                 row.flags.insert(EventFlags::TAG_MISMATCH);
-                self.wrong_tag[source] += 1;
             }
-            if fragment.flags & FragmentFlags::SENDER_ERROR != 0 {
+            if fragment.is_flagged() {
                 row.flags.insert(EventFlags::SENDER_ERROR);
-                self.flagged[source] += 1;
             }
+            marks[source] = Some((fragment.tag, fragment.is_flagged()));
             // One that came alone before others makes one of them reordered, not all.
             let (end, skipped) = (self.newest[source], self.skipped[source]);
             self.reordered[source] += u64::from(key < end);
@@ -348,12 +356,10 @@ impl Model {
     }
 
     /// What was counted when a source's fragments came.
-    fn counted(&self, source: usize) -> [(Entry, u64); 9] {
+    fn counted(&self, source: usize) -> [(Entry, u64); 7] {
         [
             (Entry::FragmentsDuplicate, self.duplicates[source]),
             (Entry::FragmentsReordered, self.reordered[source]),
-            (Entry::FragmentsWrongTag, self.wrong_tag[source]),
-            (Entry::FragmentsFlaggedError, self.flagged[source]),
             (Entry::FragmentsDiscardedDisabled, self.disabled[source]),
             (Entry::FragmentsNotOwned, self.not_owned[source]),
             (Entry::FragmentsLate, 0),
@@ -377,8 +383,9 @@ impl Model {
         let absent_last = absent.min(owned(tail) - last);
         let (mut missing, mut unrecorded, mut dropped) =
             (vec![0; count], vec![absent; count], vec![0; count]);
+        let (mut bad_sender, mut bad_tag) = (vec![0; count], vec![0; count]);
         let mut rows = BTreeMap::new();
-        for (&key, (row, _)) in &self.events {
+        for (&key, (row, marks)) in &self.events {
             let mut row = row.clone();
             let lacks = |s: usize| roles[s] == SourceRole::Required && row.fragments[s].is_none();
             let lacking: Vec<usize> = (0..count).filter(|&source| lacks(source)).collect();
@@ -389,9 +396,13 @@ impl Model {
             }
             if drop {
                 (0..count).for_each(|s| dropped[s] += u64::from(row.fragments[s].is_some()));
-            } else {
-                rows.insert(key, row);
+                continue;
             }
+            for (source, mark) in marks.iter().enumerate() {
+                bad_tag[source] += u64::from(has_bad_tag(marks, source));
+                bad_sender[source] += u64::from(mark.is_some_and(|(_, broken)| broken));
+            }
+            rows.insert(key, row);
         }
         let built: BTreeMap<u64, &Row> =
             rig.rows.iter().map(|(&key, row)| (R::event(key), row)).collect();
@@ -415,6 +426,8 @@ impl Model {
             let expected = [
                 (Entry::FragmentsDiscardedIncomplete, dropped[source]),
                 (Entry::FragmentsMissing, missing[source]),
+                (Entry::FragmentsBadSender, bad_sender[source]),
+                (Entry::FragmentsBadTag, bad_tag[source]),
             ];
             for (entry, count) in expected.into_iter().chain(self.counted(source)) {
                 assert_eq!(rig.count(source, entry), count, "{entry} of {source}, {context}");

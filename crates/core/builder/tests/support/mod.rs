@@ -226,5 +226,7 @@ impl<M: Matcher> Rig<M> {
         let source = &mut self.ledger.sources[index];
         source[Entry::FragmentsRecorded] += present;
         source[Entry::FragmentsMissing] += column.missing;
+        source[Entry::FragmentsBadSender] += column.bad_sender;
+        source[Entry::FragmentsBadTag] += column.bad_tag;
     }
 }

@@ -62,6 +62,8 @@ pub struct Run {
     pub files: u64,
     /// What was lost.
     pub loss_count: u64,
+    /// How many of the recorded fragments are bad.
+    pub bad_count: u64,
     /// The folder of its files.
     pub folder: String,
     /// What was said of it, the oldest first; not in lists.

@@ -30,6 +30,8 @@ pub struct State {
     pub rates: Rates,
     /// What this run has lost.
     pub loss: Loss,
+    /// What of the recorded data is bad: broken, or of another event.
+    pub bad: Loss,
     /// The share of the last 10 s in which data were discarded or paused.
     pub dead_time: f64,
     /// Where files go.
@@ -60,11 +62,14 @@ pub struct NodeInfo {
 /// Whether good data are being recorded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct Verdict {
-    /// good, loss, heavy_loss or not_recording.
+    /// good, bad_data, loss, heavy_bad_data, heavy_loss or not_recording.
     pub level: String,
     /// The share of what should have been recorded in the last 10 s that was lost, 0 to 1; null
     /// where nothing is recorded.
     pub loss_share: Option<f64>,
+    /// The share of what was recorded in the last 10 s that is bad, 0 to 1; null where nothing is
+    /// recorded.
+    pub bad_share: Option<f64>,
     /// In one line.
     pub text: String,
     /// Why and where.
@@ -137,12 +142,12 @@ pub struct Rates {
     pub loss_per_second: f64,
 }
 
-/// What a run has lost.
+/// What a run has lost, or what of it is bad.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct Loss {
     /// Fragments and packets.
     pub count: u64,
-    /// Of the fragments that should be there.
+    /// Of the fragments that should be there; of bad ones: of those that are.
     pub share: f64,
     /// Entries of the ledger that say so.
     pub by_entry: BTreeMap<String, u64>,
@@ -199,6 +204,8 @@ pub struct SourceCounts {
     pub silent: u64,
     /// Those with loss in this run.
     pub with_loss: u64,
+    /// Those with bad data in this run.
+    pub with_bad_data: u64,
 }
 
 /// How many alarms there are, of those that are not cleared.
@@ -230,8 +237,9 @@ pub struct SourceState {
     pub group: String,
     /// events or channels.
     pub kind: String,
-    /// good, loss, out_of_step (its numbers do not fit to the others', and its data are discarded),
-    /// silent, never, or off (there is neither a run, nor are arrivals counted before one).
+    /// good, bad_data, loss, out_of_step (its numbers do not fit to the others', and its data are
+    /// discarded), silent, never, or off (there is neither a run, nor are arrivals counted before
+    /// one).
     pub status: String,
     /// Whether events wait for it.
     pub required: bool,
@@ -247,6 +255,8 @@ pub struct SourceState {
     pub loss_per_second: f64,
     /// What it has lost in this run, by entry.
     pub loss: BTreeMap<String, u64>,
+    /// What of it is recorded and bad, by entry.
+    pub bad: BTreeMap<String, u64>,
     /// The share of its receive buffer in the kernel that is taken, 0 to 1; null where the system
     /// does not say, or nothing is open.
     pub fill: Option<f64>,

@@ -102,6 +102,7 @@ impl Conductor {
             verdict: api::Verdict {
                 level: word(meaning.verdict.level),
                 loss_share: meaning.verdict.loss_share,
+                bad_share: meaning.verdict.bad_share,
                 text: meaning.verdict.text.clone(),
                 reasons: meaning.verdict.reasons.clone(),
             },
@@ -118,6 +119,7 @@ impl Conductor {
             run: run.zip(snapshot).map(|(active, snapshot)| run_now(active, snapshot, now_ns)),
             rates: meaning.rates.clone(),
             loss: meaning.loss.clone(),
+            bad: meaning.bad.clone(),
             dead_time: meaning.dead_time,
             disk: api::Disk {
                 folder: self.configuration.recorder.folder.display().to_string(),

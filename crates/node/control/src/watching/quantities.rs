@@ -13,7 +13,7 @@ pub struct KnownQuantity {
     pub description: String,
 }
 
-const NODE: [(&str, &str); 15] = [
+const NODE: [(&str, &str); 16] = [
     ("events_per_second", "Events that were built, or slices where there are no events."),
     ("packets_per_second", "Packets that came."),
     ("bytes_per_second", "Bytes of packets that came."),
@@ -23,6 +23,7 @@ const NODE: [(&str, &str); 15] = [
         "loss_share",
         "The share of what should have been recorded in the last 10 s that was lost, 0 to 1.",
     ),
+    ("bad_share", "The share of what was recorded in the last 10 s that is bad, 0 to 1."),
     ("sources_silent", "Required sources that have sent nothing for 5 s."),
     ("sources_with_loss", "Sources that lost anything in the last minute."),
     ("dead_time", "The share of the last 10 s in which data were discarded or paused."),

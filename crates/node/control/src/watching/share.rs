@@ -1,9 +1,11 @@
-//! The share of the data that was lost lately.
+//! The shares of the data that were lost, and that are bad, lately.
 
 use catchment_model::{Entry, Ledger, SourceLedger};
-use catchment_watch::Rates;
+use catchment_recorder::Snapshot;
+use catchment_watch::{Rates, is_bad, is_loss};
 
-use super::{S, lost};
+use super::S;
+use crate::api;
 
 /// The share is of this.
 const SHARE_NS: u64 = 10 * S;
@@ -27,7 +29,7 @@ impl LossShare {
         if self.rates.is_empty() {
             // What was lost before one looked counts, too.
             self.came.1 = now_ns;
-            self.rates.push(now_ns, &[0, 0]);
+            self.rates.push(now_ns, &[0; 4]);
         }
         let total = ledger.total();
         let came = total[Entry::FragmentsReceived] + total[Entry::PacketsDroppedByKernel];
@@ -35,29 +37,41 @@ impl LossShare {
             self.came = (came, now_ns);
         }
         let expected = ledger.sources.iter().map(expected).sum();
-        self.rates.push(self.came.1, &[lost, expected]);
+        let (bad, recorded) = (ledger.bad_data(), total[Entry::FragmentsRecorded]);
+        self.rates.push(self.came.1, &[lost, expected, bad, recorded]);
     }
 
-    /// From 0 to 1. Where nothing came for longer than the share is of, nothing should have been
-    /// recorded.
+    /// The lost share, from 0 to 1. Where nothing came for longer than the share is of, nothing
+    /// should have been recorded.
     pub(super) fn at(&self, now_ns: u64) -> f64 {
+        self.share(now_ns, 0)
+    }
+
+    /// The share of what was recorded that is bad, from 0 to 1.
+    pub(super) fn bad_at(&self, now_ns: u64) -> f64 {
+        self.share(now_ns, 2)
+    }
+
+    /// A counter's growth as a share of that of the next one.
+    fn share(&self, now_ns: u64, counter: usize) -> f64 {
         if now_ns.saturating_sub(self.came.1) > SHARE_NS {
             return 0.0;
         }
-        let (lost, expected) = (self.rates.grown(0), self.rates.grown(1));
-        lost as f64 / expected.max(lost).max(1) as f64
+        let (part, whole) = (self.rates.grown(counter), self.rates.grown(counter + 1));
+        part as f64 / whole.max(part).max(1) as f64
     }
 }
 
 /// What a source's ledger says should have been recorded: what came and was wanted, and what was
 /// lost before it came.
-pub(super) fn expected(source: &SourceLedger) -> u64 {
+fn expected(source: &SourceLedger) -> u64 {
     let unwanted = [
         Entry::FragmentsDuplicate,
         Entry::FragmentsAmbiguous,
         Entry::FragmentsDiscardedDisabled,
         Entry::FragmentsDiscardedPaused,
         Entry::FragmentsNotOwned,
+        Entry::FragmentsForeign,
     ];
     let unwanted = unwanted.iter().map(|&entry| source[entry]).fold(0, u64::saturating_add);
     let balance = source.balance();
@@ -66,4 +80,34 @@ pub(super) fn expected(source: &SourceLedger) -> u64 {
     let lost = lost(source);
     let wanted = source[Entry::FragmentsReceived].saturating_sub(unwanted);
     wanted.saturating_add(lost.saturating_sub(came)).max(lost)
+}
+
+/// What a source's ledger says was lost. A gap whose fragment did come, but too late, is one loss.
+pub(crate) fn lost(source: &SourceLedger) -> u64 {
+    let balance = source.balance();
+    let seen = balance
+        .fragments_lost
+        .saturating_add(balance.fragments_dropped)
+        .saturating_add(balance.packets_malformed)
+        .saturating_add(balance.fragments_removed);
+    seen.max(balance.packets_dropped_by_kernel).max(balance.packets_missing)
+}
+
+pub(super) fn loss(snapshot: &Snapshot) -> api::Loss {
+    let total = snapshot.ledger.total();
+    let count: u64 = snapshot.ledger.sources.iter().map(lost).sum();
+    let expected: u64 = snapshot.ledger.sources.iter().map(expected).sum();
+    let expected = expected.max(1);
+    let entries = total.iter().filter(|(entry, count)| *count > 0 && is_loss(*entry));
+    let by_entry = entries.map(|(entry, count)| (entry.name().to_owned(), count)).collect();
+    api::Loss { count, share: count as f64 / expected as f64, by_entry }
+}
+
+/// What of the recorded data is bad.
+pub(super) fn bad_data(snapshot: &Snapshot) -> api::Loss {
+    let total = snapshot.ledger.total();
+    let (count, recorded) = (snapshot.ledger.bad_data(), total[Entry::FragmentsRecorded]);
+    let entries = total.iter().filter(|(entry, count)| *count > 0 && is_bad(*entry));
+    let by_entry = entries.map(|(entry, count)| (entry.name().to_owned(), count)).collect();
+    api::Loss { count, share: count as f64 / recorded.max(1) as f64, by_entry }
 }

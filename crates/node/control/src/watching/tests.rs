@@ -34,6 +34,7 @@ impl Rig {
             ledger: Ledger::new(config.sources.len()),
             counts: Counts::default(),
             alignment: vec![Alignment::default(); config.sources.len()],
+            strangers: BTreeMap::new(),
             fills: Vec::new(),
             threads: Vec::new(),
             files: Vec::new(),
@@ -190,6 +191,131 @@ fn most_data_lost_is_heavy_loss_and_a_critical_alarm_and_a_little_is_neither() {
 }
 
 #[test]
+fn bad_data_are_no_good_data_and_an_alarm_for_what_they_are() {
+    let of = |name: &str| source(name, "small");
+    let mut rig = Rig::of(&RecorderConfig::new("runs".into(), vec![of("a"), of("b")]));
+    let second = |rig: &mut Rig, broken: u64, strayed: u64| {
+        for (index, ledger) in rig.snapshot.ledger.sources.iter_mut().enumerate() {
+            ledger[Entry::PacketsReceived] += 100;
+            ledger[Entry::FragmentsReceived] += 100;
+            ledger[Entry::FragmentsRecorded] += 100;
+            if index == 1 {
+                ledger[Entry::FragmentsBadSender] += broken;
+                ledger[Entry::FragmentsBadTag] += strayed;
+            }
+        }
+        rig.snapshot.counts.events_recorded += 100;
+        rig.look(1, 1_000);
+    };
+    let alarm =
+        |rig: &Rig, name: &str| rig.watching.alarms_seen().into_iter().find(|one| one.name == name);
+    (0..20).for_each(|_| second(&mut rig, 0, 0));
+    assert_eq!(rig.verdict, "recording good data");
+    (0..12).for_each(|_| second(&mut rig, 4, 0));
+    assert_eq!(rig.level, catchment_watch::Level::BadData);
+    let begin = "recording, but 2.0 % of the data are bad: b: 4";
+    assert!(rig.verdict.starts_with(begin), "{}", rig.verdict);
+    assert_eq!(rig.sources[0].status, "bad_data");
+    assert_eq!(rig.sources[0].bad["fragments_bad_sender"], 48);
+    assert_eq!(rig.sources[1].status, "good");
+    let text = "b marks its data as broken: 4 fragments a second";
+    assert_eq!(alarm(&rig, "bad_sender").map(|alarm| alarm.text).as_deref(), Some(text));
+    assert_eq!((alarm(&rig, "bad_tag"), alarm(&rig, "bad_data")), (None, None));
+    (0..12).for_each(|_| second(&mut rig, 0, 100));
+    assert_eq!(rig.level, catchment_watch::Level::HeavyBadData);
+    assert!(rig.verdict.starts_with("recording bad data, 50 % of all: b: 1,"), "{}", rig.verdict);
+    assert!(alarm(&rig, "bad_tag").is_some());
+    let heavy = alarm(&rig, "bad_data").expect("an alarm");
+    assert_eq!(heavy.text, "50 % of the recorded data are bad");
+    assert_eq!(heavy.severity, catchment_watch::Severity::Critical);
+    let bad = bad_data(&rig.snapshot);
+    assert_eq!((bad.count, bad.by_entry["fragments_bad_tag"]), (48 + 1_200, 1_200));
+    (0..70).for_each(|_| second(&mut rig, 0, 0));
+    assert_eq!(rig.verdict, "recording good data");
+}
+
+#[test]
+fn a_stranger_is_named_and_no_loss() {
+    let mut rig = Rig::new();
+    for second in 0..40 {
+        let ledger = &mut rig.snapshot.ledger.sources[0];
+        ledger[Entry::PacketsReceived] += 200;
+        ledger[Entry::FragmentsReceived] += 200;
+        ledger[Entry::FragmentsRecorded] += 100;
+        ledger[Entry::FragmentsForeign] += 100;
+        rig.snapshot.counts.events_recorded += 100;
+        let sender = "10.1.2.3:4567".parse().unwrap();
+        let ids = Some((0x8000, 0x8003));
+        rig.snapshot.strangers.insert(0, catchment_recorder::Stranger { sender, ids });
+        rig.look(1, 1_000);
+        if second > 20 {
+            let text = "recording good data; packets from 10.1.2.3:4567 do not belong to a: \
+                their id is 0x8000, not 0x8003";
+            assert_eq!((rig.level, &*rig.verdict), (catchment_watch::Level::Good, text));
+            assert_eq!(reading(&rig, "loss_share"), Some(0.0));
+        }
+    }
+    let alarms = rig.watching.alarms_seen();
+    let alarm = alarms.iter().find(|one| one.name == "stranger").expect("an alarm");
+    assert!(alarm.text.starts_with("Somebody else sends to the port of a: 100"), "{}", alarm.text);
+}
+
+#[test]
+fn data_that_come_after_a_pause_are_awaited_from_its_end_on() {
+    let mut rig = Rig::new();
+    let second = |rig: &mut Rig, recorded| {
+        rig.snapshot.ledger.sources[0][Entry::PacketsReceived] += 100;
+        rig.snapshot.counts.events_recorded += recorded;
+        rig.look(1, 1_000);
+    };
+    (0..10).for_each(|_| second(&mut rig, 100));
+    rig.paused = true;
+    (0..13).for_each(|_| second(&mut rig, 0));
+    rig.paused = false;
+    second(&mut rig, 0);
+    let text = "the run was resumed 0 s ago, the first data are on their way";
+    assert_eq!(rig.verdict, text);
+    second(&mut rig, 100);
+    assert_eq!(rig.verdict, "recording good data");
+}
+
+#[test]
+fn sources_that_sent_to_a_run_are_sending_when_it_has_just_ended() {
+    let mut rig = Rig::new();
+    for _ in 0..5 {
+        rig.snapshot.ledger.sources[0][Entry::PacketsReceived] += 100;
+        rig.look(1, 1_000);
+    }
+    let look = |rig: &mut Rig, packets| {
+        rig.now_ns += S / 2;
+        let meaning = rig.watching.look(&Moment {
+            now_ns: rig.now_ns,
+            run: None,
+            snapshot: None,
+            flow: Run::Configured,
+            fault: None,
+            addresses: &[],
+            arrivals: Some(vec![Arrived { packets, bytes: packets }]),
+            interrupted_run: 0,
+            socket_fills: &[None],
+            disk: None,
+            devices: &[],
+        });
+        (meaning.verdict.text, meaning.sources[0].status.clone())
+    };
+    let sending = ("no run: 1 of 1 sources are sending".to_owned(), "good".to_owned());
+    assert_eq!(look(&mut rig, 0), sending);
+    // It is silent for longer than that.
+    for _ in 0..12 {
+        look(&mut rig, 0);
+    }
+    let silent = "no run: 0 of 1 sources are sending; nothing from a".to_owned();
+    assert_eq!(look(&mut rig, 0), (silent, "silent".to_owned()));
+    look(&mut rig, 1);
+    assert_eq!(look(&mut rig, 1), sending);
+}
+
+#[test]
 fn what_the_last_events_lack_is_no_heavy_loss_when_nothing_comes_any_more() {
     let mut rig = Rig::new();
     let look = |rig: &mut Rig, received: u64, missing: u64| {
@@ -313,7 +439,8 @@ fn a_source_out_of_step_is_shown_and_named() {
         rig.look(u64::from(second == 0), 0);
         rig.snapshot.ledger.sources[0][Entry::PacketsReceived] += 1;
         rig.snapshot.counts.events_recorded += 1;
-        rig.snapshot.alignment[0] = Alignment { out_of_step: second < 10, parked_fragments: 7 };
+        rig.snapshot.alignment[0] =
+            Alignment { out_of_step: second < 10, parked_fragments: 7, ..Alignment::default() };
         rig.look(1, 1_000);
         let source = &rig.sources[0];
         let status = if second < 10 { "out_of_step" } else { "good" };

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
+use catchment_model::ledger::BAD_DATA;
 use catchment_model::{Entry, Ledger, SourceLedger};
 use catchment_recorder::State as RecorderState;
 use catchment_telemetry::utc_now;
@@ -45,7 +46,11 @@ impl Values<'_> {
 }
 
 const STATES: [&str; 7] = ["idle", "configured", "armed", "recording", "paused", "safe", "fault"];
-const VERDICTS: [&str; 4] = ["good", "loss", "heavy_loss", "not_recording"];
+const VERDICTS: [&str; 6] =
+    ["good", "bad_data", "loss", "heavy_bad_data", "heavy_loss", "not_recording"];
+
+const SOURCE_STATUSES: [&str; 7] =
+    ["good", "bad_data", "loss", "out_of_step", "silent", "never", "off"];
 
 macro_rules! metrics {
     ($($name:literal, $kind:literal, $labels:literal, $help:literal, $value:expr;)*) => {
@@ -67,7 +72,8 @@ const METRICS: &[Metric] = metrics! {
             out.put(&[("state", state)], f64::from(view.state.state == state));
         };
     "catchment_verdict", "gauge", "level",
-        "1 for the verdict on the data flow (good, loss, heavy_loss, not_recording), 0 for the others.",
+        "1 for the verdict on the data flow (good, bad_data, loss, heavy_bad_data, heavy_loss, \
+         not_recording), 0 for the others.",
         |_, view, out| for level in VERDICTS {
             out.put(&[("level", level)], f64::from(view.state.verdict.level == level));
         };
@@ -76,6 +82,17 @@ const METRICS: &[Metric] = metrics! {
     "catchment_loss_ratio", "gauge", "",
         "The share of what should have been recorded in the last 10 s that was lost.",
         |_, view, out| out.put(&[], view.state.verdict.loss_share.unwrap_or(0.0));
+    "catchment_bad_data_ratio", "gauge", "",
+        "The share of what was recorded in the last 10 s that is bad.",
+        |_, view, out| out.put(&[], view.state.verdict.bad_share.unwrap_or(0.0));
+    "catchment_bad_fragments_total", "counter", "reason",
+        "Recorded fragments that are not as they should be, by the ledger's entry.",
+        |_, view, out| {
+            let total = view.snapshot.as_ref().map(|one| one.ledger.total()).unwrap_or_default();
+            for &entry in &BAD_DATA {
+                out.put(&[("reason", entry.name())], total[entry] as f64);
+            }
+        };
     "catchment_lost_fragments_total", "counter", "reason",
         "What is in no file though it was sent: fragments, or packets that would have been some, by \
          the ledger's entry. A fragment that came too late is in two of them: as missing and as late.",
@@ -109,8 +126,9 @@ const METRICS: &[Metric] = metrics! {
         "The share of the last 10 s in which data were discarded or paused.",
         |_, view, out| out.put(&[], view.state.dead_time);
     "catchment_sources", "gauge", "status",
-        "Sources and links: good, loss, out_of_step, silent, never; off where nothing is counted.",
-        |_, view, out| for status in ["good", "loss", "out_of_step", "silent", "never", "off"] {
+        "Sources and links: good, bad_data, loss, out_of_step, silent, never; off where nothing is \
+         counted.",
+        |_, view, out| for status in SOURCE_STATUSES {
             let with = view.sources.sources.iter().filter(|source| source.status == status);
             out.put(&[("status", status)], with.count() as f64);
         };

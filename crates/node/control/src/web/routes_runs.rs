@@ -56,6 +56,7 @@ fn show_live(run: &mut api::Run, state: &api::State) {
     let Some(now) = state.run.as_ref().filter(|now| now.number == run.number) else { return };
     (run.events, run.frames, run.files) = (now.events, now.frames, now.files);
     (run.bytes, run.loss_count) = (now.bytes_written, state.loss.count);
+    run.bad_count = state.bad.count;
 }
 
 /// A run.

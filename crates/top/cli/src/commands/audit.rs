@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use catchment_console::{Exit, Out};
 use catchment_model::ledger::Role;
 use catchment_model::units::{counted, grouped};
-use catchment_session::loss_reasons;
+use catchment_session::{bad_reasons, loss_reasons};
 use catchment_storage::{AuditReport, Closing, Extent, Run, Verdict, audit};
 
 use crate::commands::inspect::UNKNOWN_EXTENT;
 
 /// Recomputes the ledger from the files and compares it with the recorder's. Exits with 1 if the
 /// ledger does not balance, or files or their ends are missing; with 3 if data were lost, as is or
-/// may be the case in an interrupted run.
+/// may be the case in an interrupted run, or if some of what was recorded is bad.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// A run's folder, or a .catch file
@@ -28,6 +28,7 @@ pub(crate) fn run(arguments: Arguments, out: &mut Out) -> anyhow::Result<Exit> {
         say(&report, &run, out)?;
     }
     Ok(match report.verdict {
+        Verdict::Balanced if report.recomputed.bad_data() > 0 => Exit::Loss,
         Verdict::Balanced => Exit::Done,
         Verdict::DataLost => Exit::Loss,
         Verdict::NotBalanced | Verdict::Incomplete => Exit::Failed,
@@ -160,6 +161,10 @@ fn conclusions(report: &AuditReport) -> Vec<String> {
             "Nothing else is unaccounted for so far.".to_owned()
         }
     });
+    let bad = bad_reasons(&report.recomputed.total());
+    if !bad.is_empty() {
+        sentences.push(format!("Some of the recorded data are bad: {bad}."));
+    }
     sentences
 }
 

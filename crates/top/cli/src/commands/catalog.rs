@@ -168,7 +168,7 @@ fn cells(run: &RunRow) -> [String; 8] {
     });
     [
         run.number.to_string(),
-        run.state.name().to_owned(),
+        run.outcome().to_owned(),
         run.started.or(Some(run.taken)).map(moment).unwrap_or_default(),
         seconds,
         count(run.events),
@@ -248,7 +248,7 @@ fn show(folder: &Path, number: u64, text: bool, out: &mut Out) -> anyhow::Result
 fn say(catalog: &Catalog, detail: &RunDetail, out: &mut Out) -> anyhow::Result<()> {
     let run = &detail.run;
     let reason = run.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
-    out.line(format_args!("run {} ({}{reason})", run.number, run.state))?;
+    out.line(format_args!("run {} ({}{reason})", run.number, run.outcome()))?;
     let time = |time: Option<Utc>| time.map_or("-".to_owned(), moment);
     out.line(format_args!("  time           {} to {} UTC", time(run.started), time(run.ended)))?;
     if let Some(folder) = catalog.folder_of(run) {

@@ -258,9 +258,10 @@ fn state(state: &Value, out: &mut Out) -> anyhow::Result<Exit> {
             grouped(state["loss"]["count"].as_u64().unwrap_or_default())
         ))?;
     }
-    let lost = state["loss"]["count"].as_u64().unwrap_or_default() > 0;
-    let losing = ["loss", "heavy_loss"].iter().any(|level| state["verdict"]["level"] == *level);
-    Ok(if lost || losing { Exit::Loss } else { Exit::Done })
+    let some = |what: &str| state[what]["count"].as_u64().unwrap_or_default() > 0;
+    let now = ["loss", "heavy_loss", "bad_data", "heavy_bad_data"];
+    let is_now = now.iter().any(|level| state["verdict"]["level"] == *level);
+    Ok(if some("loss") || some("bad") || is_now { Exit::Loss } else { Exit::Done })
 }
 
 /// A run's facts and its remarks, a line each.

@@ -13,7 +13,7 @@ use catchment_control::{
 };
 use catchment_model::Entry;
 use catchment_model::units::grouped;
-use catchment_session::{Ends, configuration};
+use catchment_session::{Ends, bad_reasons, configuration};
 use signal_hook::consts::SIGHUP;
 
 /// A configuration file on disk.
@@ -113,8 +113,10 @@ fn tell(ended: &Ended, out: &mut Out) -> anyhow::Result<Exit> {
         let folder = summary.folder.display().to_string();
         if out.json {
             let lost = summary.last.ledger.balance().lost_data();
+            let bad = summary.last.ledger.bad_data();
             out.object(&serde_json::json!({
                 "run": number, "folder": folder, "events": events, "lost_data": lost,
+                "fragments_bad": bad,
             }))?;
         }
         let removed = summary.last.ledger.total()[Entry::FragmentsRemoved];
@@ -124,9 +126,13 @@ fn tell(ended: &Ended, out: &mut Out) -> anyhow::Result<Exit> {
                 format!("; {} fragments of them were in files that were removed", grouped(removed))
             }
         };
-        out.say(format_args!("Run {number}: {} events in {folder}{gone}", grouped(events)))?;
+        let bad = match bad_reasons(&summary.last.ledger.total()) {
+            none if none.is_empty() => none,
+            some => format!("; bad data: {some}"),
+        };
+        out.say(format_args!("Run {number}: {} events in {folder}{gone}{bad}", grouped(events)))?;
     }
-    Ok(match (ended.failed.is_some(), ended.lost) {
+    Ok(match (ended.failed.is_some(), ended.imperfect) {
         (true, _) => Exit::Failed,
         (_, true) => Exit::Loss,
         _ => Exit::Done,

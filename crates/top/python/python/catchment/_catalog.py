@@ -105,6 +105,8 @@ class CatalogRun:
     files: int | None
     loss_count: int | None
     """Fragments and packets that were lost: 0 only if nothing was."""
+    bad_count: int | None
+    """Recorded fragments that are bad, for each reason: see `Ledger.bad_data`."""
 
 
 class Catalog(Sequence[CatalogRun]):
@@ -187,7 +189,7 @@ class Catalog(Sequence[CatalogRun]):
             frame[name] = pandas.to_datetime(frame[name], utc=True)
         # Integers, though some are not known.
         counts = ("number_in_files", "configuration", "events", "fragments", "bytes")
-        for name in (*counts, "frames", "files", "loss_count"):
+        for name in (*counts, "frames", "files", "loss_count", "bad_count"):
             frame[name] = frame[name].astype("UInt64")
         table: pd.DataFrame = frame.set_index("number")
         return table

@@ -463,6 +463,11 @@ class Ledger:
     def lost_data(self) -> bool:
         """Whether anything that was sent is in no file; malformed packets count too."""
     @property
+    def bad_data(self) -> int:
+        """How many recorded fragments are bad: marked broken by their sender, of another trigger
+        than their event, or with a part missing. They are no loss.
+        """
+    @property
     def recomputed(self) -> bool:
         """Whether these counts were taken from the frames, because the file's end does not have
         them: the run is being recorded, or its recorder was killed.
